@@ -1,0 +1,173 @@
+"""The only module that prints: live on a terminal, a line per event elsewhere, JSON on request.
+
+Results go to standard output, progress and errors to standard error, so that a result can be
+piped while its progress is watched.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TextIO
+
+if TYPE_CHECKING:
+    from rich.live import Live
+
+    from bootstrap.errors import RaysideError
+
+# Outcomes of one event, and the mark each has on a terminal; words carry the meaning, so that
+# nothing is lost without colour.
+_MARKS = {"ready": "✓", "kept": "✓", "done": "✓", "failed": "✗", "interrupted": "!"}
+_COLOURS = {"ready": "green", "kept": "dim", "done": "green", "failed": "red", "interrupted": "yellow"}
+
+# Off a terminal a piece of work tells what it does at most this often, in seconds.
+_QUIET = 5.0
+
+
+@dataclass
+class _Row:
+    title: str
+    since: float
+    note: str = ""
+    quiet_until: float = 0.0
+
+
+@dataclass
+class Console:
+    """Writes to `out` and `err`; `as_json` keeps everything but one JSON document off `out`."""
+
+    as_json: bool = False
+    out: TextIO = field(default_factory=lambda: sys.stdout)
+    err: TextIO = field(default_factory=lambda: sys.stderr)
+    _rows: dict[str, _Row] = field(default_factory=dict)
+    _live: Live | None = None
+    _lock: threading.RLock = field(default_factory=threading.RLock)
+
+    # --- results -------------------------------------------------------------------------
+
+    def result(self, text: str = "") -> None:
+        """One line, or several, of a command's result; silent where JSON was asked for."""
+        if not self.as_json:
+            print(text, file=self.out, flush=True)
+
+    def output(self, piece: str) -> None:
+        """A piece of a program's output, as it came."""
+        if not self.as_json:
+            print(piece, end="", file=self.out, flush=True)
+
+    def document(self, document: Any) -> None:
+        """The command's one JSON document."""
+        print(json.dumps(document, ensure_ascii=False, indent=2), file=self.out, flush=True)
+
+    def table(self, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        """Left-aligned columns; the last column is never padded or cut."""
+        lines = [list(header), *[list(row) for row in rows]]
+        widths = [max(len(line[i]) for line in lines) for i in range(len(header) - 1)]
+        for line in lines:
+            cells = [cell.ljust(width) for cell, width in zip(line, [*widths, 0], strict=True)]
+            self.result("  ".join(cells).rstrip())
+
+    def error(self, error: RaysideError) -> None:
+        """What happened and the one thing to do; a document on `out` where JSON was asked for."""
+        if self.as_json:
+            self.document(error.document())
+            return
+        self._say(f"error[{error.id}]: {error.message}")
+        self._say(f" hint: {error.hint}")
+
+    # --- a conversation (the terminal debugger) ------------------------------------------
+
+    @property
+    def interactive(self) -> bool:
+        """Whether a person can answer: both ends are a terminal."""
+        return sys.stdin.isatty() and self.out.isatty()
+
+    @property
+    def colour(self) -> bool:
+        """Whether `out` shows colour; NO_COLOR and TERM=dumb are respected (by rich)."""
+        from rich.console import Console as Rich
+
+        return Rich(file=self.out).color_system is not None
+
+    def ask(self, prompt: str) -> str:
+        """One line typed by the user; EOFError at the end of input, KeyboardInterrupt on Ctrl-C."""
+        return input(prompt)
+
+    # --- progress ------------------------------------------------------------------------
+
+    def event(self, text: str) -> None:
+        """Something that happened on the way, as one line."""
+        self._say(text)
+
+    def started(self, name: str, title: str) -> None:
+        """A piece of work began; it shows its elapsed time until `finished`."""
+        with self._lock:
+            self._rows[name] = _Row(title, time.monotonic())
+
+    def note(self, name: str, text: str) -> None:
+        """What that work does right now."""
+        with self._lock:
+            row = self._rows.get(name)
+            if row is None or row.note == text:
+                return
+            row.note = text
+            now = time.monotonic()
+            if self._live is None and now >= row.quiet_until:
+                row.quiet_until = now + _QUIET
+                self._say(f"{row.title}: {text}")
+
+    def finished(self, name: str, title: str, outcome: str, detail: str) -> None:
+        """It ended; `outcome` is a key of the marks above, `detail` what was seen."""
+        with self._lock:
+            row = self._rows.pop(name, None)
+            seconds = f" ({time.monotonic() - row.since:.1f} s)" if row else ""
+            line = f"{title}: {outcome}{f', {detail}' if detail else ''}{seconds}"
+            if self._live is None:
+                self._say(line)
+                return
+            from rich.text import Text
+
+            mark = Text(f"{_MARKS[outcome]} ", style=_COLOURS[outcome])
+            self._live.console.print(mark.append(line, style="default"))
+
+    @contextmanager
+    def progress(self) -> Iterator[None]:
+        """While open, running work is drawn live on a terminal, with its elapsed time."""
+        if self.as_json or not self.err.isatty():
+            yield
+            return
+        from rich.console import Console as Rich
+        from rich.live import Live
+
+        screen = Rich(file=self.err, highlight=False)
+        with Live(console=screen, get_renderable=self._render, refresh_per_second=8, transient=True) as live:
+            self._live = live
+            try:
+                yield
+            finally:
+                self._live = None
+
+    def _render(self) -> Any:
+        from rich.console import Group
+        from rich.text import Text
+
+        now = time.monotonic()
+        with self._lock:
+            lines = [
+                f"  {row.title} {now - row.since:5.1f} s  {row.note}".rstrip() for row in self._rows.values()
+            ]
+        return Group(*[Text(line, no_wrap=True, overflow="ellipsis") for line in lines])
+
+    def _say(self, text: str) -> None:
+        with self._lock:
+            if self._live is not None:
+                from rich.text import Text
+
+                self._live.console.print(Text(text))
+            else:
+                print(text, file=self.err, flush=True)

@@ -1,0 +1,173 @@
+"""Every error a user can meet: what happened, the one thing to do about it, and an exit code.
+
+Exit codes, by what has to change before the same command can work:
+
+====  =======================================================================
+code  meaning
+====  =======================================================================
+0     done
+1     a defect in Rayside (a traceback is shown), or a test or check failed
+2     the command or a setting is wrong: change what was typed
+3     this machine lacks something: a port, memory, disk, network, a program
+4     the target is not in the state the command needs
+5     the job could not be submitted, or failed
+6     the debugger could not do what was asked
+130   interrupted (Ctrl-C)
+====  =======================================================================
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+USAGE, MACHINE, TARGET, JOB, DEBUGGER, INTERRUPTED = 2, 3, 4, 5, 6, 130
+
+
+class RaysideError(Exception):
+    """Base of all expected errors; `message` says what happened, `hint` the one thing to do."""
+
+    id: ClassVar[str]
+    exit_code: ClassVar[int]
+
+    def __init__(self, message: str, *, hint: str) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def document(self) -> dict[str, dict[str, str]]:
+        """The JSON form: `{"error": {"id", "message", "hint"}}`."""
+        return {"error": {"id": self.id, "message": self.message, "hint": self.hint}}
+
+
+# --- the command or a setting is wrong ---------------------------------------------------
+
+
+class UnknownSetting(RaysideError):
+    id, exit_code = "unknown-setting", USAGE
+
+
+class InvalidSetting(RaysideError):
+    id, exit_code = "invalid-setting", USAGE
+
+
+class UnknownTarget(RaysideError):
+    id, exit_code = "unknown-target", USAGE
+
+
+class UnknownSource(RaysideError):
+    id, exit_code = "unknown-source", USAGE
+
+
+class MissingWorkingDir(RaysideError):
+    id, exit_code = "missing-working-dir", USAGE
+
+
+class MissingEntrypoint(RaysideError):
+    id, exit_code = "missing-entrypoint", USAGE
+
+
+class NotAPackage(RaysideError):
+    id, exit_code = "not-a-package", USAGE
+
+
+class InvalidYaml(RaysideError):
+    id, exit_code = "invalid-yaml", USAGE
+
+
+class InvalidArgument(RaysideError):
+    id, exit_code = "invalid-argument", USAGE
+
+
+# --- this machine lacks something --------------------------------------------------------
+
+
+class PortTaken(RaysideError):
+    id, exit_code = "port-taken", MACHINE
+
+
+class NoNetwork(RaysideError):
+    id, exit_code = "no-network", MACHINE
+
+
+class LowMemory(RaysideError):
+    id, exit_code = "low-memory", MACHINE
+
+
+class LowDisk(RaysideError):
+    id, exit_code = "low-disk", MACHINE
+
+
+class UnsupportedPython(RaysideError):
+    id, exit_code = "unsupported-python", MACHINE
+
+
+class MissingProgram(RaysideError):
+    id, exit_code = "missing-program", MACHINE
+
+
+class UnsafeFolder(RaysideError):
+    id, exit_code = "unsafe-folder", MACHINE
+
+
+# --- the target is not in the state the command needs ------------------------------------
+
+
+class NotRunning(RaysideError):
+    id, exit_code = "not-running", TARGET
+
+
+class Drifted(RaysideError):
+    id, exit_code = "drifted", TARGET
+
+
+class RayDied(RaysideError):
+    id, exit_code = "ray-died", TARGET
+
+
+class NotReady(RaysideError):
+    id, exit_code = "not-ready", TARGET
+
+
+class CommandFailed(RaysideError):
+    id, exit_code = "command-failed", TARGET
+
+
+# --- the job -----------------------------------------------------------------------------
+
+
+class SubmissionFailed(RaysideError):
+    id, exit_code = "submission-failed", JOB
+
+
+class JobFailed(RaysideError):
+    id, exit_code = "job-failed", JOB
+
+
+class JobNotFound(RaysideError):
+    id, exit_code = "job-not-found", JOB
+
+
+# --- the debugger ------------------------------------------------------------------------
+
+
+class DebuggerGone(RaysideError):
+    id, exit_code = "debugger-gone", DEBUGGER
+
+
+class AttachFailed(RaysideError):
+    id, exit_code = "attach-failed", DEBUGGER
+
+
+class NothingPaused(RaysideError):
+    id, exit_code = "nothing-paused", DEBUGGER
+
+
+class RequestFailed(RaysideError):
+    id, exit_code = "request-failed", DEBUGGER
+
+
+# --- interrupted -------------------------------------------------------------------------
+
+
+class Interrupted(RaysideError):
+    id, exit_code = "interrupted", INTERRUPTED

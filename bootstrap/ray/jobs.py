@@ -1,0 +1,224 @@
+"""Jobs: what is submitted, checked before it leaves, and how one ended."""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+import shlex
+import signal
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from bootstrap.errors import (
+    CommandFailed,
+    InvalidYaml,
+    JobFailed,
+    MissingEntrypoint,
+    MissingWorkingDir,
+    NotAPackage,
+    RaysideError,
+    SubmissionFailed,
+)
+from bootstrap.ray.state import Job
+from bootstrap.shell import Shell, printable
+
+# What Ray takes besides folders: https://docs.ray.io/en/latest/ray-core/handling-dependencies.html
+_REMOTE = re.compile(r"^(gcs|s3|gs|https|http|hdfs|abfss|azure|file)://")
+# A shell reads these; everything else means the same as a list of words.
+_SHELL_SYNTAX = re.compile(r"[|&;<>()$`*?\[\]~#{}\\]")
+# Where a worker's files come from, kept with the job so that the debugger can map them back.
+WORKING_DIR, PY_MODULES = "rayside.working_dir", "rayside.py_modules"
+
+
+@dataclass(frozen=True)
+class Submission:
+    """A job that was found to be complete; `runtime_env` has no working_dir and no py_modules."""
+
+    entrypoint: str
+    working_dir: str | None
+    py_modules: tuple[str, ...] = ()
+    runtime_env: dict[str, Any] = field(default_factory=dict)
+    metadata: dict[str, str] = field(default_factory=dict)
+
+    def command(self, ray: Path, url: str, submission_id: str, runtime_env: Path | None) -> list[str]:
+        """Ray's own submission command, in the form that can be pasted.
+
+        `runtime_env` is the file that `environment` was written to, where the user gave one: it
+        may hold secrets (env_vars), which an argument would show in the process list.
+        """
+        metadata = dict(self.metadata)
+        if self.working_dir and not _REMOTE.match(self.working_dir):
+            metadata[WORKING_DIR] = self.working_dir
+        if self.py_modules:
+            metadata[PY_MODULES] = json.dumps(self.py_modules)
+        in_shell = ["sh", "-c", self.entrypoint] if _SHELL_SYNTAX.search(self.entrypoint) else None
+        inline = [] if runtime_env else ["--runtime-env-json", json.dumps(self.environment())]
+        return [
+            *[str(ray), "job", "submit", "--address", url, "--no-wait"],
+            *["--submission-id", submission_id],
+            *(["--working-dir", self.working_dir] if self.working_dir else []),
+            *(["--runtime-env", str(runtime_env)] if runtime_env else inline),
+            *["--metadata-json", json.dumps(metadata)],
+            *["--", *(in_shell or shlex.split(self.entrypoint))],
+        ]
+
+    def environment(self) -> dict[str, Any]:
+        """The whole runtime_env but working_dir."""
+        return {**self.runtime_env, **({"py_modules": list(self.py_modules)} if self.py_modules else {})}
+
+
+def prepare(
+    *,
+    working_dir: str | None,
+    py_modules: Sequence[str],
+    entrypoint: str | None,
+    runtime_env: Path | None = None,
+) -> Submission:
+    """Checks a job before anything is sent; relative paths are relative to the current folder.
+
+    `runtime_env` is a YAML file with any runtime_env; its working_dir and py_modules count where
+    the arguments name none. Raises MissingWorkingDir, MissingEntrypoint, NotAPackage, InvalidYaml.
+    """
+    extra = _runtime_env(runtime_env) if runtime_env else {}
+    folder = working_dir or extra.pop("working_dir", None) or "."
+    modules = list(py_modules) or extra.pop("py_modules", [])
+    extra.pop("working_dir", None)
+    extra.pop("py_modules", None)
+    if not _REMOTE.match(folder):
+        path = Path(folder).expanduser().resolve()
+        if not path.is_dir():
+            raise MissingWorkingDir(
+                f"there is no folder {path}", hint="--working-dir takes the folder your program is in"
+            )
+        _check_entrypoint(entrypoint, path)
+        folder = str(path)
+    if not entrypoint or not entrypoint.strip():
+        raise MissingEntrypoint("no program was named", hint='add --entrypoint "python your_program.py"')
+    return Submission(entrypoint, folder, tuple(_module(module) for module in modules), extra)
+
+
+def submit(shell: Shell, ray: Path, url: str, env: dict[str, str], job: Submission, name: str) -> None:
+    """Submits `job` under the submission id `name`; Ray packs and uploads its folders.
+
+    Raises SubmissionFailed with what Ray said.
+    """
+    with tempfile.TemporaryDirectory(prefix="rayside-") as folder:
+        file = Path(folder, "runtime_env.yaml") if job.runtime_env else None
+        if file:
+            # JSON is YAML; the folder is 0700, as mkdtemp makes it.
+            file.write_text(json.dumps(job.environment()))
+        command = job.command(ray, url, name, file)
+        try:
+            shell.run(command, env=env)
+        except CommandFailed as error:
+            if "already exists" in error.message:  # an earlier try got through after all
+                return
+            raise SubmissionFailed(
+                f"Ray did not take the job: {_ray_reason(error.message)}",
+                hint=f"it was: {printable(command)}",
+            ) from None
+
+
+def new_submission_id(entrypoint: str) -> str:
+    """`<program>-<random>`: says what it runs, and is never taken."""
+    script = next((Path(word).stem for word in entrypoint.split() if word.endswith(".py")), "job")
+    return f"{re.sub('[^A-Za-z0-9]+', '-', script).strip('-').lower() or 'job'}-{secrets.token_hex(3)}"
+
+
+def failure(job: Job) -> RaysideError:
+    """The error for a job that ended other than SUCCEEDED, its exit code explained."""
+    if job.status == "STOPPED":
+        return JobFailed(f"job {job.submission_id} was stopped", hint="./invokew submit starts a new one")
+    why = f": {explain_exit(job.exit_code)}" if job.exit_code is not None else ""
+    # Ray's message ends with the last of the program's output, which says most.
+    said = job.message.strip().splitlines()
+    tail = "\n".join(said[-12:] if job.exit_code is not None else said[:12])
+    return JobFailed(
+        f"job {job.submission_id} failed{why}\n{tail}".rstrip(),
+        hint=f"./invokew logs --job {job.submission_id} shows all of its output",
+    )
+
+
+def explain_exit(code: int) -> str:
+    """What an exit code says about how a program ended.
+
+    Source: https://tldp.org/LDP/abs/html/exitcodes.html; above 128, and below 0, it is a signal.
+    """
+    number = -code if code < 0 else code - 128 if code > 128 else 0
+    if number:
+        try:
+            name = signal.Signals(number).name
+        except ValueError:
+            return f"exit code {code}"
+        reasons = {
+            "SIGKILL": "killed, most often because memory ran out",
+            "SIGTERM": "it was asked to end",
+            "SIGINT": "it was interrupted",
+            "SIGSEGV": "it crashed in native code",
+            "SIGABRT": "it aborted, most often in native code",
+        }
+        return f"exit code {code} ({name}: {reasons.get(name, 'ended by that signal')})"
+    reasons_by_code = {
+        1: "the program raised an exception or said so itself",
+        2: "the program was called wrongly, or its file could not be opened",
+        126: "the program is not executable",
+        127: "the program was not found",
+    }
+    return f"exit code {code} ({reasons_by_code.get(code, 'as the program chose')})"
+
+
+def _check_entrypoint(entrypoint: str | None, folder: Path) -> None:
+    try:
+        words = shlex.split(entrypoint or "")
+    except ValueError as error:
+        raise MissingEntrypoint(
+            f"the entrypoint {entrypoint!r} can't be read: {error}", hint="check its quotes"
+        ) from None
+    script = next((word for word in words if word.endswith(".py")), None)
+    if script is None or (folder / script).is_file():
+        return
+    there = sorted(path.name for path in folder.glob("*.py"))
+    hint = f"it has {', '.join(there[:5])}" if there else "it has no Python program; check --working-dir"
+    raise MissingEntrypoint(f"there is no {script} in {folder}", hint=hint)
+
+
+def _module(module: Any) -> str:
+    if _REMOTE.match(str(module)):
+        return str(module)
+    path = Path(str(module)).expanduser().resolve()
+    if path.is_file() and path.suffix in (".whl", ".py"):
+        return str(path)
+    if not path.is_dir():
+        raise NotAPackage(f"there is no package {path}", hint="--py-modules takes a package's own folder")
+    if not (path / "__init__.py").is_file():
+        inside = sorted(child.parent.name for child in path.glob("*/__init__.py"))
+        hint = f"did you mean {path / inside[0]}?" if inside else f"add {path / '__init__.py'}"
+        raise NotAPackage(f"{path} is not a package: it has no __init__.py", hint=hint)
+    return str(path)
+
+
+def _runtime_env(file: Path) -> dict[str, Any]:
+    import yaml
+
+    try:
+        loaded = yaml.safe_load(file.expanduser().read_text())
+    except OSError as error:
+        raise InvalidYaml(f"{file} can't be read: {error.strerror}", hint="check the path") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+        problem = getattr(error, "problem", None) or str(error)
+        raise InvalidYaml(f"{file}{where}: {problem}", hint="correct that line") from None
+    if not isinstance(loaded, dict):
+        raise InvalidYaml(f"{file} is not a mapping of runtime_env fields", hint="write `pip: [...]` or such")
+    return loaded
+
+
+def _ray_reason(said: str) -> str:
+    # Ray ends with a Python traceback whose last line is the reason.
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    return lines[-1] if lines else "it gave no reason"

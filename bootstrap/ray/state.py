@@ -1,0 +1,219 @@
+"""Ray's dashboard over HTTP: the State API and the Jobs API, read only.
+
+Sources: https://docs.ray.io/en/latest/ray-observability/reference/api.html (State API) and
+https://docs.ray.io/en/latest/cluster/running-applications/job-submission/api.html (Jobs API).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import Any
+
+import requests
+
+from bootstrap.errors import JobNotFound, NotRunning
+
+# The most rows the State API gives in one answer (RAY_MAX_LIMIT_FROM_API_SERVER).
+MOST_ROWS = 10_000
+ENDED = frozenset({"SUCCEEDED", "FAILED", "STOPPED"})
+
+
+@dataclass(frozen=True)
+class PausedTask:
+    """A task whose worker waits for a debugger.
+
+    `host` and `port` are where that worker's debugger listens. Never connect to it but to debug:
+    one connect-and-close and the task can't be attached any more (microsoft/debugpy #974).
+    `task` is empty for about a second after the pause, until Ray's task table has caught up.
+    `since` is when the task began to run, ISO 8601 in UTC; Ray does not record when it paused.
+    """
+
+    worker_id: str
+    node_ip: str
+    pid: int
+    job_id: str
+    task: str
+    since: str
+    host: str
+    port: int
+
+    def document(self) -> dict[str, Any]:
+        """As `breakpoints --json` lists it."""
+        return {
+            "worker_id": self.worker_id,
+            "node_ip": self.node_ip,
+            "pid": self.pid,
+            "job_id": self.job_id,
+            "task": self.task,
+            "since": self.since,
+        }
+
+
+@dataclass(frozen=True)
+class Job:
+    """A submitted job, as the Jobs API describes it."""
+
+    submission_id: str
+    job_id: str | None
+    status: str
+    entrypoint: str
+    message: str
+    exit_code: int | None
+    started: float
+    driver_pid: int | None
+    metadata: dict[str, str]
+    runtime_env: dict[str, Any]
+
+    @property
+    def ended(self) -> bool:
+        return self.status in ENDED
+
+
+class Dashboard:
+    """A client of one dashboard; `url` as in http://127.0.0.1:8265, `token` Ray's authentication."""
+
+    def __init__(self, url: str, token: str) -> None:
+        self.url = url
+        self._session = requests.Session()
+        # Neither a proxy nor ~/.netrc may come between us and a loopback address.
+        self._session.trust_env = False
+        self._session.headers["Authorization"] = f"Bearer {token}"
+
+    def version(self) -> dict[str, Any]:
+        """Ray's version and session name. Raises NotRunning."""
+        return dict(self._get("/api/version"))
+
+    def live_nodes(self) -> int:
+        """How many nodes Ray counts as alive."""
+        return len(self._rows("nodes", [("state", "=", "ALIVE")]))
+
+    def jobs(self) -> list[Job]:
+        """The submitted jobs, oldest first."""
+        rows = [row for row in self._get("/api/jobs/") if row["type"] == "SUBMISSION"]
+        return sorted((_job(row) for row in rows), key=lambda job: job.started)
+
+    def job(self, job_id: str) -> Job:
+        """The job of that submission id, or of Ray's own job id. Raises JobNotFound."""
+        jobs = self.jobs()
+        for job in jobs:
+            if job_id in (job.submission_id, job.job_id):
+                return job
+        latest = ", ".join(job.submission_id for job in jobs[-5:][::-1])
+        hint = f"the latest jobs are {latest}" if jobs else "./invokew submit starts one"
+        raise JobNotFound(f"Ray has no job {job_id!r}", hint=hint)
+
+    def output(self, submission_id: str) -> str:
+        """All that the job has printed so far."""
+        return str(self._get(f"/api/jobs/{submission_id}/logs")["logs"])
+
+    def follow(self, submission_id: str) -> Iterator[str]:
+        """What the job prints, in pieces as it comes, until it has ended. Raises NotRunning."""
+        import websocket
+
+        url = f"{self.url.replace('http', 'ws', 1)}/api/jobs/{submission_id}/logs/tail"
+        header = [f"Authorization: {self._session.headers['Authorization']!s}"]
+        try:
+            with closing(websocket.create_connection(url, header=header)) as stream:
+                while piece := stream.recv():
+                    yield str(piece)
+        except (websocket.WebSocketException, OSError) as error:
+            raise NotRunning(
+                f"the dashboard at {self.url} closed the job's output: {error}",
+                hint="./invokew status shows what is left",
+            ) from None
+
+    def workers_with_debugger(self) -> set[str]:
+        """Ids of the live workers whose debugger has been opened, paused now or not."""
+        rows = self._rows("workers", [("is_alive", "=", "True"), ("debugger_port", "!=", "0")])
+        return {row["worker_id"] for row in rows if row["debugger_port"]}
+
+    def running_workers(self, job_id: str) -> set[str]:
+        """Ids of the workers that run a task of the job now."""
+        rows = self._rows("tasks", [("job_id", "=", job_id), ("state", "=", "RUNNING")])
+        return {row["worker_id"] for row in rows}
+
+    def paused(self) -> list[PausedTask]:
+        """The tasks, and drivers, that wait for a debugger now: two requests, three with a driver."""
+        workers = self._rows("workers", [("num_paused_threads", "!=", "0"), ("is_alive", "=", "True")])
+        if not workers:
+            return []
+        running: dict[str, list[dict[str, Any]]] = {}
+        for task in self._rows("tasks", [("state", "=", "RUNNING")]):
+            running.setdefault(task["worker_id"], []).append(task)
+        jobs = self.jobs() if any(worker["worker_type"] == "DRIVER" for worker in workers) else []
+        found: list[PausedTask] = []
+        for worker in workers:
+            if worker["worker_type"] == "DRIVER":
+                found.append(_driver(worker, jobs))
+                continue
+            tasks = running.get(worker["worker_id"], [])
+            # In a threaded actor more tasks may run than are paused, and Ray does not say which
+            # are: the latest are the likeliest.
+            tasks.sort(key=lambda task: task["start_time_ms"] or 0, reverse=True)
+            found += [_paused(worker, task) for task in tasks[: worker["num_paused_threads"]]]
+            if not tasks:
+                found.append(_paused(worker, {}))
+        return sorted(found, key=lambda task: (task.since, task.worker_id))
+
+    def _rows(self, resource: str, filters: Iterable[tuple[str, str, str]]) -> list[dict[str, Any]]:
+        parameters: list[tuple[str, str]] = [("detail", "1"), ("limit", str(MOST_ROWS))]
+        for key, predicate, value in filters:
+            parameters += [("filter_keys", key), ("filter_predicates", predicate), ("filter_values", value)]
+        answer = self._get(f"/api/v0/{resource}", parameters)
+        return list(answer["data"]["result"]["result"])
+
+    def _get(self, path: str, parameters: Iterable[tuple[str, str]] = ()) -> Any:
+        try:
+            answer = self._session.get(self.url + path, params=list(parameters), timeout=(2, 20))
+            answer.raise_for_status()
+            return answer.json()
+        except requests.HTTPError as error:
+            refused = error.response.status_code in (401, 403)
+            why = "refuses our token: it is another Ray" if refused else f"failed: {error}"
+            raise NotRunning(f"the dashboard at {self.url} {why}", hint="./invokew doctor") from None
+        except (requests.RequestException, ValueError):
+            raise NotRunning(
+                f"no Ray dashboard answers at {self.url}", hint="./invokew up starts one"
+            ) from None
+
+
+def _job(row: dict[str, Any]) -> Job:
+    driver = row.get("driver_info") or {}
+    return Job(
+        submission_id=row["submission_id"],
+        job_id=row.get("job_id"),
+        status=row["status"],
+        entrypoint=row["entrypoint"],
+        message=row.get("message") or "",
+        exit_code=row.get("driver_exit_code"),
+        started=(row.get("start_time") or 0) / 1000,
+        driver_pid=int(driver["pid"]) if driver.get("pid") else None,
+        metadata=row.get("metadata") or {},
+        runtime_env=row.get("runtime_env") or {},
+    )
+
+
+def _paused(worker: dict[str, Any], task: dict[str, Any]) -> PausedTask:
+    return PausedTask(
+        worker_id=worker["worker_id"],
+        node_ip=worker["ip"],
+        pid=worker["pid"],
+        job_id=task.get("job_id") or "",
+        task=task.get("name") or "",
+        since=_time(task.get("start_time_ms") or worker["start_time_ms"]),
+        host=worker["ip"],
+        port=worker["debugger_port"],
+    )
+
+
+def _driver(worker: dict[str, Any], jobs: list[Job]) -> PausedTask:
+    job_id = next((job.job_id for job in jobs if job.driver_pid == worker["pid"]), None)
+    return _paused(worker, {"name": "driver", "job_id": job_id})
+
+
+def _time(milliseconds: int) -> str:
+    moment = datetime.fromtimestamp(milliseconds / 1000, tz=timezone.utc)
+    return moment.isoformat(timespec="seconds").replace("+00:00", "Z")

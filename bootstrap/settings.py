@@ -1,0 +1,143 @@
+"""Every knob and every pinned version, in one place; nothing else decides either.
+
+A value comes, later ones winning, from the defaults here, the `rayside:` section of `invoke.yaml`,
+the environment (`INVOKE_RAYSIDE_<NAME>`), and a verb's own flags.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, Literal, get_args, get_type_hints
+
+from bootstrap.errors import InvalidSetting, UnknownSetting, UnknownSource, UnknownTarget
+
+# --- pins --------------------------------------------------------------------------------
+
+RAY_VERSION = "2.60.0"
+DEBUGPY_VERSION = "1.8.22"
+# The Pythons that Ray 2.60.0 has wheels for and that the lock files were resolved for.
+OLDEST_PYTHON = (3, 10)
+NEWEST_PYTHON = (3, 14)
+
+# --- what users may choose ---------------------------------------------------------------
+
+ENVIRONMENT_PREFIX = "INVOKE_RAYSIDE_"
+ROOT = Path(__file__).resolve().parent.parent
+
+Target = Literal["auto", "local"]
+Source = Literal["auto", "packages"]
+TARGETS: tuple[str, ...] = get_args(Target)
+SOURCES: tuple[str, ...] = get_args(Source)
+
+# A Unix socket's path may be 107 bytes long (104 on macOS), and Ray's longest below its temporary
+# folder is /session_<date>_<time>_<microseconds>_<pid>/sockets/plasma_store.
+_LONGEST_SOCKET = len("/ray/session_2026-01-01_00-00-00_000000_4194304/sockets/plasma_store.1")
+_LONGEST_STATE_FOLDER = 103 - _LONGEST_SOCKET
+
+
+def _cache_folder() -> Path:
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "rayside"
+
+
+def _state_folder() -> Path:
+    # Not the system's long per-user temporary folder (macOS): Ray's socket paths would not fit.
+    base = Path("/tmp") if Path("/tmp").is_dir() else Path(tempfile.gettempdir())
+    return base / f"rayside-{os.getuid()}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """One run's settings; each field's name is the key users write."""
+
+    target: str = "auto"
+    source: str = "auto"
+    # Ray's own defaults, so that Ray's documentation applies as it stands.
+    dashboard_port: int = 8265
+    ray_client_port: int = 10001
+    # Logical CPUs of the local Ray, hence how many tasks run, and can be paused, at once.
+    ray_cpus: int = 2
+    # Seconds a local Ray may take to answer; 6 to 12 s were measured on two cores.
+    ray_patience: float = 120.0
+    # What has to be free before anything starts. Ray's head with two busy workers took 1.0 GiB
+    # (sum of PSS), its environment takes 0.4 GiB of disk and its session a few MiB.
+    min_memory_gib: float = 1.5
+    min_disk_gib: float = 2.0
+    cache_folder: Path = field(default_factory=_cache_folder)
+    state_folder: Path = field(default_factory=_state_folder)
+
+
+def environment_name(key: str) -> str:
+    """The environment variable that sets `key`."""
+    return ENVIRONMENT_PREFIX + key.upper()
+
+
+def parse(values: Mapping[str, Any], environment: Mapping[str, str] = os.environ) -> Settings:
+    """Settings from the `rayside:` section of Invoke's merged configuration.
+
+    Values may be strings, as the environment gives them, or YAML's own types; None means "not
+    set". `environment` is only searched for keys that Invoke would have ignored in silence.
+
+    Raises UnknownSetting, InvalidSetting, UnknownTarget, UnknownSource.
+    """
+    kinds = get_type_hints(Settings)
+    for key in values:
+        _known(key, kinds, "in the rayside section of invoke.yaml")
+    for name in environment:
+        if name.startswith(ENVIRONMENT_PREFIX):
+            _known(name.removeprefix(ENVIRONMENT_PREFIX).lower(), kinds, f"from {name} in the environment")
+    given = {key: _convert(key, value, kinds[key]) for key, value in values.items() if value is not None}
+    settings = Settings(**given)
+    _validate(settings)
+    return settings
+
+
+def _known(key: str, kinds: Mapping[str, type], where: str) -> None:
+    if key in kinds:
+        return
+    close = difflib.get_close_matches(key, kinds, n=1)
+    hint = f"did you mean {close[0]}?" if close else f"the settings are {', '.join(kinds)}"
+    raise UnknownSetting(f"unknown setting {key!r} {where}", hint=hint)
+
+
+def _convert(key: str, value: Any, kind: type) -> Any:
+    try:
+        if isinstance(value, (bool, list, dict)):
+            raise ValueError
+        if kind is Path:
+            return Path(str(value)).expanduser().absolute()
+        return kind(value)
+    except ValueError:
+        wanted = {int: "a whole number", float: "a number"}.get(kind, "a single value")
+        raise InvalidSetting(f"{key} is {value!r}, not {wanted}", hint=f"correct {key}") from None
+
+
+def _validate(settings: Settings) -> None:
+    if settings.target not in TARGETS:
+        raise UnknownTarget(
+            f"unknown target {settings.target!r}", hint=f"the targets are {', '.join(TARGETS)}"
+        )
+    if settings.source not in SOURCES:
+        raise UnknownSource(
+            f"unknown source {settings.source!r}", hint=f"the sources are {', '.join(SOURCES)}"
+        )
+    for spec in fields(settings):
+        value = getattr(settings, spec.name)
+        if spec.name.endswith("_port") and not 1024 <= value <= 65535:
+            raise InvalidSetting(f"{spec.name} is {value}", hint="choose a port from 1024 to 65535")
+        if isinstance(value, (int, float)) and not value >= 0:
+            raise InvalidSetting(f"{spec.name} is {value}", hint="choose a number that is not negative")
+    if settings.ray_cpus < 1:
+        raise InvalidSetting("ray_cpus is 0", hint="choose at least 1")
+    if settings.dashboard_port == settings.ray_client_port:
+        raise InvalidSetting("dashboard_port and ray_client_port are the same", hint="choose two ports")
+    if len(str(settings.state_folder).encode()) > _LONGEST_STATE_FOLDER:
+        raise InvalidSetting(
+            f"state_folder {settings.state_folder} is too long for the sockets that Ray puts below it",
+            hint=f"choose a path of at most {_LONGEST_STATE_FOLDER} bytes",
+        )

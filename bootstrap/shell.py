@@ -1,0 +1,227 @@
+"""The only module that starts processes, and the one that finds and ends those it started."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+import psutil
+
+from bootstrap.errors import CommandFailed, Interrupted, MissingProgram
+
+# How long a process gets after each signal when a command is interrupted. Three of these must fit
+# in the 2 s within which Ctrl-C has to end a command.
+GRACE = 0.5
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a finished process left: exit code, standard output, the tail of standard error."""
+
+    code: int
+    out: str
+    err: str
+
+
+@dataclass
+class Shell:
+    """Runs programs by argument list; `interrupt` ends whatever runs and refuses anything new."""
+
+    _running: set[subprocess.Popen[bytes]] = field(default_factory=set)
+    _interrupted: bool = False
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def run(
+        self,
+        args: Sequence[str | Path],
+        *,
+        env: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
+        on_line: Callable[[str], None] = lambda _: None,
+        check: bool = True,
+    ) -> Outcome:
+        """Runs `args` to its end; each line it writes to either stream goes to `on_line` at once.
+
+        Raises CommandFailed (exit code not 0, and `check`), MissingProgram, Interrupted.
+        """
+        process = self._start(args, env=env, cwd=cwd)
+        lines: dict[str, list[str]] = {"out": [], "err": []}
+
+        def drain(name: str) -> None:
+            stream = process.stdout if name == "out" else process.stderr
+            assert stream is not None
+            for raw in stream:
+                line = raw.decode(errors="replace").rstrip("\n")
+                lines[name].append(line)
+                on_line(line)
+
+        errors = threading.Thread(target=drain, args=("err",), daemon=True)
+        errors.start()
+        try:
+            drain("out")
+            errors.join()
+            code = process.wait()
+        finally:
+            with self._lock:
+                self._running.discard(process)
+        if self._interrupted:
+            raise Interrupted(f"{args[0]} was interrupted", hint="run the command again to go on")
+        outcome = Outcome(code, "\n".join(lines["out"]), "\n".join(lines["err"]))
+        if check and code != 0:
+            said = "\n".join([*lines["out"], *lines["err"]][-20:])
+            raise CommandFailed(
+                f"{printable(args)}\nended with exit code {code}\n{said}".rstrip(),
+                hint="run it by itself to see more",
+            )
+        return outcome
+
+    def spawn(self, args: Sequence[str | Path], *, env: Mapping[str, str], log: Path) -> int:
+        """Starts a process that outlives this one, both its streams appended to `log`; its pid."""
+        descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        with os.fdopen(descriptor, "ab") as stream:
+            return self._popen(args, env=env, stdout=stream, stderr=stream).pid
+
+    def interrupt(self) -> None:
+        """Ends every running process with its group: interrupt, then terminate, then kill."""
+        with self._lock:
+            self._interrupted = True
+            running = list(self._running)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
+            running = [process for process in running if process.poll() is None]
+            for process in running:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.killpg(process.pid, number)
+            deadline = time.monotonic() + GRACE
+            for process in running:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(max(0.0, deadline - time.monotonic()))
+
+    def _start(
+        self, args: Sequence[str | Path], *, env: Mapping[str, str] | None, cwd: Path | None
+    ) -> subprocess.Popen[bytes]:
+        with self._lock:
+            if self._interrupted:
+                raise Interrupted(f"{args[0]} was not started", hint="run the command again to go on")
+            process = self._popen(args, env=env, cwd=cwd)
+            self._running.add(process)
+            return process
+
+    @staticmethod
+    def _popen(
+        args: Sequence[str | Path],
+        *,
+        env: Mapping[str, str] | None,
+        cwd: Path | None = None,
+        stdout: int | IO[bytes] = subprocess.PIPE,
+        stderr: int | IO[bytes] = subprocess.PIPE,
+    ) -> subprocess.Popen[bytes]:
+        try:
+            # A session of its own: the terminal's Ctrl-C reaches us alone, and we end the group.
+            return subprocess.Popen(
+                [str(arg) for arg in args],
+                stdin=subprocess.DEVNULL,
+                stdout=stdout,
+                stderr=stderr,
+                env=env,
+                cwd=cwd,
+                start_new_session=True,
+            )
+        except FileNotFoundError:
+            raise MissingProgram(f"{args[0]} is not on this machine", hint="./invokew doctor --fix") from None
+
+
+def printable(args: Sequence[str | Path]) -> str:
+    """The command as it can be pasted into a shell."""
+    return shlex.join(str(arg) for arg in args)
+
+
+# --- processes that outlive a command ----------------------------------------------------
+
+
+def alive(pid: int, created: float) -> bool:
+    """Whether `pid` runs and is the process that was created at `created` (seconds since 1970)."""
+    try:
+        process = psutil.Process(pid)
+        # The tolerance is that of the clock tick in which the kernel records a start.
+        return abs(process.create_time() - created) < 0.1 and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.Error:
+        return False
+
+
+def created(pid: int) -> float:
+    """When `pid` was created, in seconds since 1970; 0 where it has ended already."""
+    try:
+        return float(psutil.Process(pid).create_time())
+    except psutil.Error:
+        return 0.0
+
+
+def children(pid: int) -> dict[int, str]:
+    """Pid and program name of each living child of `pid`."""
+    found: dict[int, str] = {}
+    with contextlib.suppress(psutil.Error):
+        for child in psutil.Process(pid).children():
+            with contextlib.suppress(psutil.Error):
+                if child.status() != psutil.STATUS_ZOMBIE:
+                    found[child.pid] = child.name()
+    return found
+
+
+def marked(name: str, value: str) -> list[psutil.Process]:
+    """Our user's processes whose environment has `name=value`, and all their descendants.
+
+    This process and its ancestors are never among them, whatever their environment says.
+    """
+    never = {process.pid for process in psutil.Process().parents()} | {os.getpid()}
+    below: dict[int, list[psutil.Process]] = {}
+    reached: list[psutil.Process] = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):
+            below.setdefault(process.ppid(), []).append(process)
+            if process.pid not in never and process.environ().get(name) == value:
+                reached.append(process)
+    found: dict[int, psutil.Process] = {}
+    while reached:
+        process = reached.pop()
+        if process.pid not in found and process.pid not in never:
+            found[process.pid] = process
+            reached.extend(below.get(process.pid, ()))
+    return [process for process in found.values() if _runs(process)]
+
+
+def end(processes: Callable[[], list[psutil.Process]], patience: float) -> list[int]:
+    """Ends what `processes` finds, again until it finds nothing: terminate, then kill.
+
+    `patience` is the time in seconds between the two. Returns the pids that were there.
+    """
+    ended: set[int] = set()
+    for _ in range(5):  # new ones may be forked while we look; each round kills what it found
+        found = processes()
+        if not found:
+            break
+        ended.update(process.pid for process in found)
+        for process in found:
+            with contextlib.suppress(psutil.Error):
+                process.terminate()
+        _, stubborn = psutil.wait_procs(found, timeout=patience)
+        for process in stubborn:
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+        psutil.wait_procs(stubborn, timeout=patience)
+    return sorted(ended)
+
+
+def _runs(process: psutil.Process) -> bool:
+    try:
+        return bool(process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.Error:
+        return False

@@ -1,0 +1,291 @@
+"""Steps, and the engine that makes them true: check, apply, wait, report; side by side where it can.
+
+Waiting, progress, timing and interruption exist here, once; a step holds no loop.
+"""
+
+from __future__ import annotations
+
+import enum
+import queue
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from graphlib import TopologicalSorter
+from typing import Any, Protocol, TypeVar
+
+from bootstrap.errors import Drifted, Interrupted, NotReady, RaysideError
+
+Report = Callable[[str], None]
+
+
+class Condition(str, enum.Enum):
+    """What a check can find."""
+
+    MISSING = "missing"  # it is not there: apply makes it
+    PENDING = "pending"  # it is coming: wait
+    READY = "ready"
+    DRIFTED = "drifted"  # ours, but other than the settings say: never changed unasked
+
+
+@dataclass(frozen=True)
+class Status:
+    """A condition, and what was seen, for people."""
+
+    condition: Condition
+    detail: str = ""
+
+
+def missing(detail: str = "") -> Status:
+    return Status(Condition.MISSING, detail)
+
+
+def pending(detail: str = "") -> Status:
+    return Status(Condition.PENDING, detail)
+
+
+def ready(detail: str = "") -> Status:
+    return Status(Condition.READY, detail)
+
+
+def drifted(detail: str) -> Status:
+    return Status(Condition.DRIFTED, detail)
+
+
+class Step(Protocol):
+    """One thing that must be true."""
+
+    @property
+    def name(self) -> str:
+        """Unique, stable: it is in `status --json`."""
+
+    @property
+    def title(self) -> str:
+        """For people: a noun phrase."""
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Names of the steps that have to be ready first."""
+
+    @property
+    def patience(self) -> float:
+        """Seconds that it may stay pending."""
+
+    def check(self) -> Status:
+        """Only reads. Raises RaysideError where no apply can help."""
+
+    def apply(self, report: Report) -> None:
+        """Makes it, or sets it going; run only when `check` says MISSING. May be killed anywhere."""
+
+    def undo(self, report: Report) -> None:
+        """Removes what `apply` made, and nothing else; fine where there is nothing."""
+
+
+class Progress(Protocol):
+    """Where the engine tells what it does; the console is one."""
+
+    def started(self, name: str, title: str) -> None: ...
+    def note(self, name: str, text: str) -> None: ...
+    def finished(self, name: str, title: str, outcome: str, detail: str) -> None: ...
+
+
+@dataclass(frozen=True)
+class Timing:
+    """When a step ran, in seconds since the start of the run, how long, and whether it changed anything."""
+
+    name: str
+    started: float
+    seconds: float
+    changed: bool
+
+    def document(self) -> dict[str, Any]:
+        """As `status --json` lists it."""
+        return {"name": self.name, "started": round(self.started, 3), "seconds": round(self.seconds, 3)}
+
+
+# A check is repeated after this many seconds, each time half as long again, up to the limit:
+# quick things are seen at once, slow things are not hammered.
+_FIRST_PAUSE, _PAUSE_GROWTH, _LONGEST_PAUSE = 0.05, 1.5, 0.5
+
+
+def up(
+    steps: Sequence[Step],
+    progress: Progress,
+    *,
+    interrupt: Callable[[], None] = lambda: None,
+) -> list[Timing]:
+    """Makes every step ready, in the order of their needs, independent ones side by side.
+
+    After the first failure nothing new starts, what runs is waited for, everything stays as it
+    is, and the error is raised. On Ctrl-C `interrupt` is called (it has to end what blocks the
+    steps, within 2 s) and KeyboardInterrupt is raised. Returns a timing for each step.
+    """
+    stop = threading.Event()
+    origin = time.monotonic()
+
+    def one(step: Step) -> Timing:
+        began = time.monotonic()
+        changed = _make_ready(step, progress, stop)
+        return Timing(step.name, began - origin, time.monotonic() - began, changed)
+
+    return _each(steps, one, stop, interrupt, order=lambda step: step.needs)
+
+
+def check(steps: Sequence[Step]) -> dict[str, Status]:
+    """Every step's status now, all read side by side; an error a check raises becomes its detail."""
+
+    def one(step: Step) -> tuple[str, Status]:
+        try:
+            return step.name, step.check()
+        except RaysideError as error:
+            return step.name, missing(error.message)
+
+    return dict(sorted(_each(steps, one), key=lambda pair: [s.name for s in steps].index(pair[0])))
+
+
+def down(steps: Sequence[Step], progress: Progress) -> None:
+    """Undoes every step, those that need others first."""
+    dependants: dict[str, list[str]] = {step.name: [] for step in steps}
+    for step in steps:
+        for need in step.needs:
+            dependants[need].append(step.name)
+
+    def one(step: Step) -> None:
+        progress.started(step.name, step.title)
+        try:
+            step.undo(lambda text: progress.note(step.name, text))
+        except BaseException:
+            progress.finished(step.name, step.title, "failed", "")
+            raise
+        progress.finished(step.name, step.title, "done", "removed")
+
+    _each(steps, one, order=lambda step: dependants[step.name])
+
+
+def critical_path(steps: Sequence[Step], timings: Sequence[Timing]) -> list[str]:
+    """The chain of needs that took longest, first to last: what to speed up to finish sooner."""
+    seconds = {timing.name: timing.seconds for timing in timings}
+    needs: Mapping[str, Sequence[str]] = {step.name: step.needs for step in steps}
+    best: dict[str, tuple[float, list[str]]] = {}
+    for name in TopologicalSorter(needs).static_order():
+        before = max((best[need] for need in needs[name]), default=(0.0, []), key=lambda chain: chain[0])
+        best[name] = (before[0] + seconds.get(name, 0.0), [*before[1], name])
+    return max(best.values(), default=(0.0, []), key=lambda chain: chain[0])[1]
+
+
+def _make_ready(step: Step, progress: Progress, stop: threading.Event) -> bool:
+    """Check, apply if missing, wait until ready; whether anything had to be done."""
+    progress.started(step.name, step.title)
+    applied = waited = False
+    outcome, detail = "failed", ""
+    try:
+        status = step.check()
+        while status.condition is not Condition.READY:
+            if status.condition is Condition.DRIFTED:
+                raise Drifted(
+                    f"{step.title} differs from the settings: {status.detail}",
+                    hint="./invokew down, then ./invokew up, makes it anew; or take the setting back",
+                )
+            if status.condition is Condition.PENDING:
+                waited = True
+                status = _wait(step, status, progress, stop)
+            elif applied:
+                raise NotReady(
+                    f"{step.title} did not come up: {status.detail}", hint="./invokew logs --ray says more"
+                )
+            else:
+                applied = True
+                step.apply(lambda text: progress.note(step.name, text))
+                status = step.check()
+        outcome, detail = ("ready" if applied or waited else "kept"), status.detail
+    except (Interrupted, KeyboardInterrupt):
+        outcome = "interrupted"
+        raise
+    finally:
+        progress.finished(step.name, step.title, outcome, detail)
+    return applied
+
+
+def _wait(step: Step, status: Status, progress: Progress, stop: threading.Event) -> Status:
+    """The first status that is not pending. Raises NotReady when the step's patience is over."""
+
+    def read() -> Status:
+        status = step.check()
+        progress.note(step.name, status.detail)
+        return status
+
+    progress.note(step.name, status.detail)
+    status = until(read, lambda seen: seen.condition is not Condition.PENDING, step.patience, stop)
+    if stop.is_set():
+        raise Interrupted(f"{step.title} was interrupted", hint="./invokew up goes on from there")
+    if status.condition is Condition.PENDING:
+        raise NotReady(
+            f"{step.title} was not ready after {step.patience:g} s: {status.detail}",
+            hint="./invokew up waits longer; ./invokew down, then up, starts afresh",
+        )
+    return status
+
+
+Seen = TypeVar("Seen")
+
+
+def until(
+    read: Callable[[], Seen],
+    done: Callable[[Seen], bool],
+    patience: float,
+    stop: threading.Event | None = None,
+) -> Seen:
+    """Reads until `done`, at most `patience` seconds or until `stop` is set; the last thing read."""
+    deadline = time.monotonic() + patience
+    stop = stop or threading.Event()
+    pause = _FIRST_PAUSE
+    while not done(seen := read()) and time.monotonic() < deadline and not stop.wait(pause):
+        pause = min(pause * _PAUSE_GROWTH, _LONGEST_PAUSE)
+    return seen
+
+
+def _each(
+    steps: Sequence[Step],
+    work: Callable[[Step], Any],
+    stop: threading.Event | None = None,
+    interrupt: Callable[[], None] = lambda: None,
+    *,
+    order: Callable[[Step], Sequence[str]] = lambda _: (),
+) -> list[Any]:
+    """`work` for each step, in threads, each after the steps that `order` names; its results."""
+    by_name = {step.name: step for step in steps}
+    sorter = TopologicalSorter({step.name: order(step) for step in steps})
+    sorter.prepare()
+    ended: queue.Queue[tuple[str, Any, BaseException | None]] = queue.Queue()
+    results: list[Any] = []
+    failure: BaseException | None = None
+    running = 0
+
+    def thread(step: Step) -> None:
+        try:
+            ended.put((step.name, work(step), None))
+        except BaseException as error:  # handed to the caller's thread, where it is raised
+            ended.put((step.name, None, error))
+
+    try:
+        while sorter.is_active():
+            for name in sorter.get_ready() if failure is None else ():
+                # Daemons, so that a read that blocks cannot keep an interrupted command alive.
+                threading.Thread(target=thread, args=(by_name[name],), name=name, daemon=True).start()
+                running += 1
+            if running == 0:
+                break
+            name, result, error = ended.get()
+            running -= 1
+            failure = failure or error
+            if error is None:
+                results.append(result)
+                sorter.done(name)
+    except KeyboardInterrupt:
+        if stop is not None:
+            stop.set()
+        interrupt()
+        raise
+    if failure is not None:
+        raise failure
+    return results

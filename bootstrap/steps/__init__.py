@@ -1,0 +1,1 @@
+"""What can be made true: one noun a file."""

@@ -1,0 +1,264 @@
+"""A real Ray head as processes of this machine: its folder, its token, itself."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import shutil
+import stat
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from bootstrap import shell as processes
+from bootstrap.errors import NotRunning, RayDied, UnsafeFolder
+from bootstrap.ray.state import Dashboard
+from bootstrap.settings import RAY_VERSION, Settings
+from bootstrap.shell import Shell
+from bootstrap.step import Condition, Report, Status, drifted, missing, pending, ready
+from bootstrap.steps.machine import require_port
+
+# Every process of this Ray has it in its environment, so that none is ever ended that is not ours.
+MARK = "RAYSIDE_STATE"
+# `ray start` turns 127.0.0.1 into the network card's address, and a paused worker's debugger,
+# which has no password, listens on the node's address: another loopback address is left alone.
+# macOS has none, but there Ray's nodes are on 127.0.0.1 by themselves.
+NODE_ADDRESS = "127.0.0.2" if sys.platform == "linux" else "127.0.0.1"
+# Without these the head is not whole, whatever the dashboard answers.
+_VITAL = ("gcs_server", "raylet")
+
+
+@dataclass(frozen=True)
+class StateFolder:
+    """The folder for what the cluster keeps outside the cache; only its owner may look into it."""
+
+    folder: Path
+    name: str = "state-folder"
+    title: str = "folder for the cluster's files"
+    needs: tuple[str, ...] = ("machine",)
+    patience: float = 0.0
+
+    def check(self) -> Status:
+        try:
+            found = self.folder.lstat()
+        except FileNotFoundError:
+            return missing("not made yet")
+        # It lies in a folder that everybody may write to: what is there must be ours alone.
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
+            raise UnsafeFolder(
+                f"{self.folder} is not a folder that only you can read",
+                hint=f"look who made it (ls -ld {self.folder}) and remove it, or set state_folder",
+            )
+        return ready(str(self.folder))
+
+    def apply(self, report: Report) -> None:
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    def undo(self, report: Report) -> None:
+        if self.check().condition is Condition.READY:
+            shutil.rmtree(self.folder)
+
+
+@dataclass(frozen=True)
+class RayToken:
+    """The token that Ray asks of every client, in a file that only its owner can read."""
+
+    folder: Path
+    name: str = "ray-token"
+    title: str = "Ray's authentication token"
+    needs: tuple[str, ...] = ("state-folder",)
+    patience: float = 0.0
+
+    @property
+    def file(self) -> Path:
+        return self.folder / "token"
+
+    def check(self) -> Status:
+        return ready(str(self.file)) if self.file.exists() else missing("not made yet")
+
+    def apply(self, report: Report) -> None:
+        write_private(self.file, secrets.token_urlsafe(32))
+
+    def undo(self, report: Report) -> None:
+        self.file.unlink(missing_ok=True)
+
+
+@dataclass(frozen=True)
+class RayHead:
+    """`ray start --head`: found again by its pid, its start time and its answer."""
+
+    shell: Shell
+    settings: Settings
+    programs: Path
+    token: Path
+    name: str = "ray"
+    title: str = f"Ray {RAY_VERSION}"
+    needs: tuple[str, ...] = ("ray-environment", "ray-token")
+
+    @property
+    def patience(self) -> float:
+        return self.settings.ray_patience
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.settings.dashboard_port}"
+
+    @property
+    def log(self) -> Path:
+        return self.settings.state_folder / "ray.log"
+
+    @property
+    def _pid_file(self) -> Path:
+        return self.settings.state_folder / "ray.json"
+
+    @property
+    def _spec(self) -> dict[str, Any]:
+        names = ("ray_cpus", "dashboard_port", "ray_client_port")
+        return {"programs": str(self.programs), **{name: getattr(self.settings, name) for name in names}}
+
+    def dashboard(self) -> Dashboard:
+        """Raises NotRunning where there is no token, so no Ray of ours."""
+        try:
+            token = self.token.read_text()
+        except FileNotFoundError:
+            raise NotRunning("no local Ray is up", hint="./invokew up starts one") from None
+        return Dashboard(self.url, token)
+
+    def running(self) -> bool:
+        """Whether the head that was recorded still runs, whatever its state."""
+        record = self._record()
+        return record is not None and processes.alive(record["pid"], record["created"])
+
+    def present(self) -> bool:
+        """Whether anything of this Ray runs: then it holds its ports, and its memory."""
+        return self.running() or bool(self.leftovers())
+
+    def require(self) -> Dashboard:
+        """The dashboard of a Ray that is whole. Raises NotRunning, RayDied."""
+        record, status = self._record(), self.check()
+        if status.condition in (Condition.READY, Condition.DRIFTED):
+            return self.dashboard()
+        if record is None:
+            raise NotRunning("no local Ray is up", hint="./invokew up starts one")
+        if status.condition is Condition.PENDING:
+            raise NotRunning(f"Ray is not ready: {status.detail}", hint="./invokew up waits for it")
+        raise RayDied(f"Ray died: {status.detail}", hint="./invokew up starts it again")
+
+    def check(self) -> Status:
+        record = self._record()
+        if record is None:
+            return missing("not running")
+        pid = record["pid"]
+        if not processes.alive(pid, record["created"]):
+            return missing(f"its process {pid} has ended{self._last_words()}")
+        if record["spec"] != self._spec:
+            return drifted(_difference(record["spec"], self._spec))
+        # When one of its parts ends, the head closes down the rest within a second or two: pending,
+        # until it is gone or whole.
+        try:
+            dashboard = self.dashboard()
+            version = dashboard.version()["ray_version"]
+            nodes = dashboard.live_nodes()
+        except NotRunning:
+            return pending(f"process {pid} runs, its dashboard does not answer")
+        absent = set(_VITAL) - set(processes.children(pid).values())
+        if absent:
+            return pending(f"process {pid} runs without its {' and '.join(sorted(absent))}")
+        if nodes == 0:
+            return pending("the dashboard answers, the node is not registered")
+        return ready(f"{version} at {self.url}, {self.settings.ray_cpus} CPUs, process {pid}")
+
+    def apply(self, report: Report) -> None:
+        report("looking for leftovers")
+        self._end(report)
+        for setting in ("dashboard_port", "ray_client_port"):
+            require_port(setting, getattr(self.settings, setting))
+        with contextlib.suppress(FileNotFoundError):
+            self.log.replace(self.log.with_suffix(".log.1"))
+        report("starting")
+        pid = self.shell.spawn(self.command(), env=self.environment(), log=self.log)
+        record = {"pid": pid, "created": processes.created(pid), "spec": self._spec}
+        write_private(self._pid_file, json.dumps(record))
+
+    def undo(self, report: Report) -> None:
+        self._end(report)
+
+    def command(self) -> list[str]:
+        """Blocking, so that one process watches the others and none is left when it ends."""
+        return [
+            *[str(self.programs / "ray"), "start", "--head", "--block", "--disable-usage-stats"],
+            *["--node-ip-address", NODE_ADDRESS, "--temp-dir", str(self.settings.state_folder / "ray")],
+            *["--dashboard-host", "127.0.0.1", "--dashboard-port", str(self.settings.dashboard_port)],
+            *["--ray-client-server-port", str(self.settings.ray_client_port)],
+            # 0: any free port. Ray's fixed ones may belong to another Ray of this machine.
+            *["--port", "0", "--dashboard-agent-listen-port", "0"],
+            *["--min-worker-port", "0", "--max-worker-port", "0"],
+            *["--num-cpus", str(self.settings.ray_cpus)],
+        ]
+
+    def environment(self) -> dict[str, str]:
+        """For Ray, and for every `ray` command that speaks to it; the token only as a file's name."""
+        unwanted = ("RAY_ADDRESS", "RAY_API_SERVER_ADDRESS", "RAY_AUTH_TOKEN", "VIRTUAL_ENV", "PYTHONHOME")
+        return {
+            **{name: value for name, value in os.environ.items() if name not in unwanted},
+            "PATH": f"{self.programs}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
+            "RAY_AUTH_MODE": "token",
+            "RAY_AUTH_TOKEN_PATH": str(self.token),
+            "RAY_DEBUG": "1",
+            "RAY_USAGE_STATS_ENABLED": "0",
+            # Python 3.12's post-mortem shows the user's frames only without sys.monitoring, and
+            # the validation only prints a warning about frozen modules into the job's log.
+            "PYDEVD_USE_SYS_MONITORING": "0",
+            "PYDEVD_DISABLE_FILE_VALIDATION": "1",
+            # Ray's processes rename themselves, which would overwrite the mark in their environment
+            # (https://github.com/dvarrazzo/py-setproctitle#environment-variables).
+            "SPT_NOENV": "1",
+            MARK: str(self.settings.state_folder),
+        }
+
+    def leftovers(self) -> list[psutil.Process]:
+        """Every process of this Ray that runs, whether it is recorded or not."""
+        return processes.marked(MARK, str(self.settings.state_folder))
+
+    def _end(self, report: Report) -> None:
+        ended = processes.end(self.leftovers, patience=3)
+        if ended:
+            report(f"ended {len(ended)} processes")
+        self._pid_file.unlink(missing_ok=True)
+
+    def _record(self) -> dict[str, Any] | None:
+        try:
+            return dict(json.loads(self._pid_file.read_text()))
+        except (FileNotFoundError, ValueError):
+            return None
+
+    def _last_words(self) -> str:
+        with contextlib.suppress(OSError):
+            lines = [line.strip() for line in self.log.read_text(errors="replace").splitlines()]
+            errors = [line for line in lines if "ERR" in line or "Error" in line]
+            if errors:
+                return f"; its log says: {errors[-1]}"
+        return ""
+
+
+def write_private(file: Path, text: str) -> None:
+    """Replaces `file` whole, readable by its owner alone at every moment."""
+    draft = file.with_name(f".{file.name}.{os.getpid()}")
+    with contextlib.suppress(FileNotFoundError):
+        draft.unlink()
+    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as stream:
+        stream.write(text)
+    draft.replace(file)
+
+
+def _difference(was: dict[str, Any], wanted: dict[str, Any]) -> str:
+    return ", ".join(
+        f"{name} is {was.get(name)}, the settings say {value}"
+        for name, value in wanted.items()
+        if was.get(name) != value
+    )

@@ -1,0 +1,85 @@
+"""This machine has room for the cluster, seen before anything starts."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from bootstrap import machine
+from bootstrap.errors import LowDisk, LowMemory, PortTaken, UnsupportedPython
+from bootstrap.settings import NEWEST_PYTHON, OLDEST_PYTHON, Settings, environment_name
+from bootstrap.step import Report, Status, ready
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Memory, disk, ports and Python suffice; not asked while `present` says that the cluster has them."""
+
+    settings: Settings
+    present: Callable[[], bool]
+    # Setting and what it is for, of each port that the cluster will listen on.
+    ports: tuple[str, ...]
+    name: str = "machine"
+    title: str = "this machine"
+    needs: tuple[str, ...] = ()
+    patience: float = 0.0
+
+    def check(self) -> Status:
+        if self.present():
+            return ready("in use by the cluster")
+        require_python()
+        memory, disk = self.require_memory(), self.require_disk(self.settings.cache_folder)
+        for setting in self.ports:
+            require_port(setting, getattr(self.settings, setting))
+        return ready(f"{memory:.1f} GiB of memory and {disk:.0f} GiB of disk free")
+
+    def apply(self, report: Report) -> None:
+        raise AssertionError("a machine is as it is: check never says missing")
+
+    def undo(self, report: Report) -> None:
+        pass
+
+    def require_memory(self) -> float:
+        """GiB free. Raises LowMemory."""
+        free = machine.free_memory()
+        if free < self.settings.min_memory_gib:
+            raise LowMemory(
+                f"{free:.1f} GiB of memory is free, {self.settings.min_memory_gib:g} GiB is needed",
+                hint=f"end something, or set {environment_name('min_memory_gib')} lower at your own risk",
+            )
+        return free
+
+    def require_disk(self, folder: Path) -> float:
+        """GiB free where `folder` is. Raises LowDisk."""
+        free = machine.free_disk(folder)
+        if free < self.settings.min_disk_gib:
+            raise LowDisk(
+                f"{free:.1f} GiB of disk is free at {folder}, {self.settings.min_disk_gib:g} GiB is needed",
+                hint=f"free some, or set {environment_name('cache_folder')} to a folder on another disk",
+            )
+        return free
+
+
+def require_python() -> str:
+    """This Python's version. Raises UnsupportedPython."""
+    version = ".".join(map(str, sys.version_info[:3]))
+    if not OLDEST_PYTHON <= sys.version_info[:2] <= NEWEST_PYTHON:
+        oldest, newest = (".".join(map(str, bound)) for bound in (OLDEST_PYTHON, NEWEST_PYTHON))
+        raise UnsupportedPython(
+            f"this is Python {version}; Ray has wheels for {oldest} to {newest}",
+            hint="name another in RAYSIDE_PYTHON, remove .venv and run ./invokew again",
+        )
+    return version
+
+
+def require_port(setting: str, port: int) -> None:
+    """Raises PortTaken, which names who has the port."""
+    holder = machine.port_holder(port)
+    if holder:
+        who = f"{holder.program} (pid {holder.pid})" if holder.pid else holder.program
+        raise PortTaken(
+            f"port {port} is taken by {who}",
+            hint=f"end that program, or choose another port: {environment_name(setting)}={port + 1}",
+        )

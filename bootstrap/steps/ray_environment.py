@@ -1,0 +1,124 @@
+"""The Python environment that Ray runs in on this machine: made once from a lock file, then cached."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from bootstrap import shell as processes
+from bootstrap.errors import CommandFailed, NoNetwork
+from bootstrap.settings import RAY_VERSION, ROOT
+from bootstrap.shell import Shell
+from bootstrap.step import Report, Status, missing, ready
+
+LOCK_FILE = ROOT / "requirements" / "ray.txt"
+# Marks the processes of a build, so that those of one that was killed are found and ended.
+_MARK = "RAYSIDE_BUILD"
+
+
+@dataclass(frozen=True)
+class RayEnvironment:
+    """A virtual environment with Ray and debugpy, in a folder named by the hash of what it is made of."""
+
+    shell: Shell
+    cache_folder: Path
+    lock_file: Path = LOCK_FILE
+    name: str = "ray-environment"
+    title: str = f"Python environment with Ray {RAY_VERSION}"
+    needs: tuple[str, ...] = ("machine",)
+    patience: float = 0.0
+
+    @property
+    def folder(self) -> Path:
+        version = ".".join(map(str, sys.version_info[:3]))
+        # A virtual environment can't be moved, nor outlive its Python: both are inputs.
+        inputs = f"{self.lock_file.read_text()}{version}{sys.base_prefix}{self.cache_folder}"
+        key = hashlib.sha256(inputs.encode()).hexdigest()[:12]
+        return self.cache_folder / f"ray-{RAY_VERSION}-py{version}-{key}"
+
+    @property
+    def programs(self) -> Path:
+        """The folder of `ray` and `python`."""
+        return self.folder / "bin"
+
+    @property
+    def _complete(self) -> Path:
+        return self.folder / ".complete"
+
+    def check(self) -> Status:
+        return ready(str(self.folder)) if self._complete.exists() else missing("not made yet")
+
+    def apply(self, report: Report) -> None:
+        self.cache_folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with self._alone(report):
+            if self._complete.exists():
+                return
+            self._end_builds()
+            report("making a virtual environment")
+            env = {**os.environ, _MARK: str(self.folder)}
+            self.shell.run([sys.executable, "-m", "venv", "--clear", self.folder], env=env)
+            report("downloading and installing, about 400 MB")
+            # The lock is the whole closure: nothing to resolve.
+            pip: list[str | Path] = [
+                self.programs / "python",
+                "-m",
+                "pip",
+                "install",
+                "--disable-pip-version-check",
+            ]
+            pip += [
+                "--no-input",
+                "--progress-bar",
+                "off",
+                "--no-deps",
+                "--require-hashes",
+                "-r",
+                self.lock_file,
+            ]
+            try:
+                self.shell.run(pip, env=env, on_line=lambda line: self._told(line, report))
+            except CommandFailed as error:
+                raise _explained(error) from None
+            self._complete.touch()
+
+    def undo(self, report: Report) -> None:
+        self._end_builds()
+
+    def _end_builds(self) -> None:
+        processes.end(lambda: processes.marked(_MARK, str(self.folder)), patience=2)
+
+    @contextmanager
+    def _alone(self, report: Report) -> Iterator[None]:
+        """One build at a time; the kernel gives the lock back when its holder ends, however it ends."""
+        lock = os.open(self.cache_folder / f"{self.folder.name}.lock", os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                report("another command is making it: waiting")
+                fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(lock)
+
+    @staticmethod
+    def _told(line: str, report: Report) -> None:
+        if line.startswith(("Collecting ", "Installing ")):
+            report(" ".join(line.split()[:2]))
+
+
+def _explained(error: CommandFailed) -> CommandFailed | NoNetwork:
+    # What pip says when an index can't be reached ends in "No matching distribution".
+    signs = ("NewConnectionError", "No matching distribution", "Max retries", "ReadTimeout", "ConnectTimeout")
+    if any(sign in error.message for sign in signs):
+        return NoNetwork(
+            "the Python package index could not be reached, and Ray is not in the cache yet",
+            hint="connect, or set pip's index-url and proxy (pip config), and run it again",
+        )
+    return error

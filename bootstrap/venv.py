@@ -1,0 +1,89 @@
+"""Makes .venv from the lock file. Run by `invokew` with a bare Python: standard library only."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+
+def main(root: Path, arguments: list[str]) -> int:
+    """Makes `root`/.venv; 0, or the exit code of the error it has told."""
+    venv, lock = root / ".venv", root / "requirements" / "rayside.txt"
+    stamp = venv / "rayside.txt"
+    try:
+        # Held until this process ends: of two first runs at once, the second finds the work done.
+        guard = os.open(root / ".venv.lock", os.O_RDWR | os.O_CREAT, 0o600)
+        fcntl.flock(guard, fcntl.LOCK_EX)
+        if stamp.exists() and stamp.read_bytes() == lock.read_bytes():
+            return 0
+        began = time.monotonic()
+        print("Setting up .venv, once: about half a minute ...", file=sys.stderr, flush=True)
+        made = _run([sys.executable, "-m", "venv", "--clear", str(venv)])
+        if made.returncode != 0:
+            return _fail(
+                arguments,
+                "missing-program",
+                f"{sys.executable} can't make virtual environments: {_last_line(made)}",
+                "Debian, Ubuntu: apt-get install python3-venv; or name another Python in RAYSIDE_PYTHON",
+            )
+        python = venv / "bin" / "python"
+        # The lock is the whole closure, so there is nothing to resolve: --no-deps.
+        pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        installed = _run([*pip, "--no-deps", "--require-hashes", "-r", str(lock)])
+        if installed.returncode != 0:
+            return _explain(arguments, installed)
+        shutil.copyfile(lock, stamp)
+        print(f".venv is ready ({time.monotonic() - began:.0f} s)", file=sys.stderr, flush=True)
+        return 0
+    except KeyboardInterrupt:
+        return _fail(arguments, "interrupted", "setting up .venv was interrupted", "run it again")
+    except OSError as error:
+        return _fail(arguments, "unsafe-folder", f"can't write {venv}: {error}", f"make {root} writable")
+
+
+def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+
+
+def _explain(arguments: list[str], pip: subprocess.CompletedProcess[str]) -> int:
+    said = pip.stdout + pip.stderr
+    if "THESE PACKAGES DO NOT MATCH THE HASHES" in said:
+        return _fail(
+            arguments,
+            "bad-checksum",
+            f"a download is not what the lock file names: {_last_line(pip)}",
+            "ask who runs the package mirror (pip config list); nothing was installed from it",
+        )
+    if any(sign in said for sign in ("connection", "Connection", "resolve", "timed out", "No matching")):
+        return _fail(
+            arguments,
+            "no-network",
+            f"the Python package index could not be reached: {_last_line(pip)}",
+            "connect, or set pip's index-url and proxy (pip config), and run it again",
+        )
+    return _fail(arguments, "command-failed", f"pip failed: {said.strip()}", "mend that and run it again")
+
+
+def _last_line(done: subprocess.CompletedProcess[str]) -> str:
+    lines = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
+    return lines[-1].removeprefix("ERROR: ").strip() if lines else f"exit code {done.returncode}"
+
+
+def _fail(arguments: list[str], identity: str, message: str, hint: str) -> int:
+    # The same shapes as bootstrap.console and bootstrap.errors, which can't be imported before
+    # the environment exists.
+    if "--json" in arguments:
+        print(json.dumps({"error": {"id": identity, "message": message, "hint": hint}}, indent=2))
+    else:
+        print(f"error[{identity}]: {message}\n hint: {hint}", file=sys.stderr)
+    return 130 if identity == "interrupted" else 4 if identity == "command-failed" else 3
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1]), sys.argv[2:]))

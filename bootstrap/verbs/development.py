@@ -1,0 +1,117 @@
+"""`test`, `check`, `bench` and `lock`: for those who change Rayside."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bootstrap.console import Console
+from bootstrap.errors import InvalidArgument
+from bootstrap.settings import DEBUGPY_VERSION, RAY_VERSION, ROOT, Settings
+from bootstrap.shell import Shell
+
+REQUIREMENTS = ROOT / "requirements"
+BENCHMARKS = ROOT / "tests" / "bench"
+
+
+@dataclass(frozen=True)
+class Suite:
+    """A folder of tests, and what it needs besides .venv: nothing, or a reason why it can't run."""
+
+    name: str
+    missing: str = ""
+    enable: str = ""
+
+
+def suites() -> list[Suite]:
+    """Every suite, the quickest first."""
+    return [Suite("unit"), Suite("integration")]
+
+
+def test(settings: Settings, console: Console, *, suite: str | None, arguments: str) -> int:
+    """Runs the suites; where CI is set, one that can't run here is a failure. pytest's exit code."""
+    known = {one.name: one for one in suites()}
+    if suite and suite not in known:
+        raise InvalidArgument(f"there is no suite {suite!r}", hint=f"the suites are {', '.join(known)}")
+    chosen = [known[suite]] if suite else list(known.values())
+    absent = [one for one in chosen if one.missing]
+    for one in absent:
+        console.event(f"suite {one.name} can't run here: {one.missing}; enable it with {one.enable}")
+    if absent and os.environ.get("CI"):
+        return 1
+    folders = [str(ROOT / "tests" / one.name) for one in chosen if not one.missing]
+    _install(console)
+    return _run([sys.executable, "-m", "pytest", *folders, *arguments.split()])
+
+
+def check(console: Console) -> int:
+    """Format, lint, types and layers, all of them even after one has failed; 1 where any has."""
+    _install(console)
+    tools = Path(sys.executable).parent
+    commands: list[list[str]] = [
+        [str(tools / "ruff"), "format", "--check", "."],
+        [str(tools / "ruff"), "check", "."],
+        [sys.executable, "-m", "mypy"],
+        [str(tools / "lint-imports"), "--no-cache"],
+    ]
+    codes = []
+    for command in commands:
+        console.event(f"== {' '.join([Path(command[0]).name, *command[1:]])}")
+        codes.append(_run(command))
+    failed = [Path(command[0]).name for command, code in zip(commands, codes, strict=True) if code]
+    console.result(f"failed: {', '.join(failed)}" if failed else "all is well")
+    return 1 if failed else 0
+
+
+def bench(console: Console, name: str) -> int:
+    """Runs one benchmark of tests/bench; it prints ratios of medians."""
+    there = sorted(file.stem for file in BENCHMARKS.glob("[a-z]*.py"))
+    if name not in there:
+        raise InvalidArgument(f"there is no benchmark {name!r}", hint=f"there are {', '.join(there)}")
+    _install(console)
+    return _run([sys.executable, "-m", f"tests.bench.{name}"])
+
+
+def lock(console: Console) -> None:
+    """Writes the lock files: hashes of every package for every Python, and no registry's address."""
+    _install(console)
+    shell, uv = Shell(), Path(sys.executable).with_name("uv")
+    options = ["--universal", "--python-version", "3.10", "--generate-hashes", "--no-emit-index-url"]
+    options += ["--no-header", "--quiet", "--upgrade"]
+    ray = REQUIREMENTS / ".ray.in"
+    try:
+        ray.write_text(f"ray[default]=={RAY_VERSION}\ndebugpy=={DEBUGPY_VERSION}\n")
+        for source, name in ((REQUIREMENTS / "rayside.in", "rayside"), (ray, "ray")):
+            shell.run([uv, "pip", "compile", source, "-o", REQUIREMENTS / f"{name}.txt", *options])
+        # After rayside.txt, which constrains it: both are installed in the same environment.
+        development: list[str | Path] = [REQUIREMENTS / "dev.in", "-o", REQUIREMENTS / "dev.txt"]
+        shell.run([uv, "pip", "compile", *development, *options], cwd=REQUIREMENTS)
+    finally:
+        ray.unlink(missing_ok=True)
+    console.result("The lock files are resolved anew. Next: ./invokew test")
+
+
+def _install(console: Console) -> None:
+    """What tests and checks need, into .venv, once for each content of its lock file."""
+    wanted, stamp = REQUIREMENTS / "dev.txt", Path(sys.prefix) / "dev.txt"
+    if stamp.exists() and stamp.read_bytes() == wanted.read_bytes():
+        return
+    with console.progress():
+        console.started("dev", "development tools")
+        pip = [sys.executable, "-m", "pip", "install", "--disable-pip-version-check", "--no-input"]
+        Shell().run([*pip, "--no-deps", "--require-hashes", "-r", wanted])
+        shutil.copyfile(wanted, stamp)
+        console.finished("dev", "development tools", "done", "installed")
+
+
+def _run(command: Sequence[str]) -> int:
+    """Runs a tool of ours in the foreground: it owns the terminal, Ctrl-C included."""
+    try:
+        return subprocess.run(command, cwd=ROOT, check=False).returncode
+    except KeyboardInterrupt:
+        return 130

@@ -1,0 +1,96 @@
+"""`submit` and `breakpoints`: jobs, and the tasks of theirs that are paused."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from bootstrap import plan, step
+from bootstrap.console import Console
+from bootstrap.ray import jobs
+from bootstrap.ray.state import Dashboard, PausedTask
+from bootstrap.settings import Settings
+from bootstrap.shell import Shell
+from bootstrap.steps.example_job import example
+
+# How long Ray's task table may lag behind its worker table; about 1 s was measured.
+_LAG = 3.0
+
+
+@dataclass(frozen=True)
+class Request:
+    """What `submit` was told; nothing at all means the example."""
+
+    working_dir: str | None = None
+    py_modules: tuple[str, ...] = ()
+    entrypoint: str | None = None
+    runtime_env: str | None = None
+
+    def prepare(self) -> jobs.Submission:
+        """The checked job. Raises what `jobs.prepare` raises."""
+        if self == Request():
+            return example()
+        return jobs.prepare(
+            working_dir=self.working_dir,
+            py_modules=self.py_modules,
+            entrypoint=self.entrypoint,
+            runtime_env=Path(self.runtime_env) if self.runtime_env else None,
+        )
+
+
+def submit(settings: Settings, console: Console, request: Request, *, wait: bool) -> None:
+    """Submits a job; with `wait`, shows its output until it ends. Raises JobFailed."""
+    shell = Shell()
+    target = plan.choose(settings, shell)
+    submission = request.prepare()
+    dashboard = target.require()
+    name = jobs.new_submission_id(submission.entrypoint)
+    try:
+        with console.progress():
+            console.started(name, f"submitting {submission.entrypoint}")
+            try:
+                target.submit(submission, name)
+            except BaseException:
+                console.finished(name, "submission", "failed", "")
+                raise
+            console.finished(name, "submission", "done", name)
+        if wait:
+            for piece in dashboard.follow(name):
+                console.output(piece)
+    except KeyboardInterrupt:
+        shell.interrupt()
+        raise
+    # The output ends a moment before the job is recorded as ended.
+    job = step.until(lambda: dashboard.job(name), lambda job: job.ended or not wait, patience=_LAG)
+    if wait and job.status != "SUCCEEDED":
+        raise jobs.failure(job)
+    if console.as_json:
+        console.document(
+            {"submission_id": name, "job": job.job_id, "status": job.status, "cluster": target.target}
+        )
+        return
+    console.result(f"Job {name} {'has ended: ' if wait else 'is '}{job.status}")
+    if not wait:
+        console.result(f"Next: ./invokew debug stops where it pauses; ./invokew logs --job {name} --follow")
+
+
+def breakpoints(settings: Settings, console: Console) -> None:
+    """Lists the tasks that are paused now."""
+    target = plan.choose(settings, Shell())
+    found = paused(target.require())
+    if console.as_json:
+        console.document([task.document() for task in found])
+        return
+    if not found:
+        console.result("No task is paused. Next: ./invokew submit runs the example, which pauses")
+        return
+    console.table(
+        ("task", "job", "node", "pid", "running since"),
+        [(task.task, task.job_id, task.node_ip, str(task.pid), task.since) for task in found],
+    )
+    console.result("\nNext: ./invokew debug")
+
+
+def paused(dashboard: Dashboard) -> list[PausedTask]:
+    """The paused tasks, once Ray can name them all."""
+    return step.until(dashboard.paused, lambda tasks: all(task.task for task in tasks), patience=_LAG)

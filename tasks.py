@@ -1,0 +1,212 @@
+"""The verbs of Rayside. Each is a few lines: its options, and the function that does it."""
+
+from __future__ import annotations
+
+import io
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+from invoke.collection import Collection
+from invoke.context import Context
+from invoke.exceptions import Exit
+from invoke.tasks import Task, task
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from bootstrap import settings as knobs
+from bootstrap.console import Console
+from bootstrap.errors import Interrupted, RaysideError
+from bootstrap.settings import Settings
+
+
+class Verb(Task):  # type: ignore[type-arg]
+    """A task whose expected errors end it with a message, a hint and their own exit code."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, io.TextIOWrapper):  # a terminal that knows no ✓ must not stop us
+                stream.reconfigure(errors="replace")
+        console = Console(as_json=bool(kwargs.get("json")))
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, _as_ctrl_c)
+        try:
+            return super().__call__(*args, **kwargs)
+        except KeyboardInterrupt:
+            error: RaysideError = Interrupted("interrupted", hint="run the command again to go on")
+        except RaysideError as caught:
+            error = caught
+        except BrokenPipeError:  # the reader of our output has seen enough
+            sys.stderr.close()
+            raise Exit(code=0) from None
+        console.error(error)
+        raise Exit(code=error.exit_code)
+
+
+def _as_ctrl_c(number: int, frame: object) -> None:
+    raise KeyboardInterrupt
+
+
+def _settings(context: Context, **flags: object) -> Settings:
+    given = {key: value for key, value in flags.items() if value is not None}
+    return knobs.parse({**context.config.get("rayside", {}), **given})
+
+
+_TARGET = f"where Ray runs: {', '.join(knobs.TARGETS)}"
+_SOURCE = f"where programs come from: {', '.join(knobs.SOURCES)}"
+_JSON = "print one JSON document on standard output"
+
+
+@task(klass=Verb, help={"target": _TARGET, "source": _SOURCE, "example": "submit the example (default)"})
+def up(context: Context, target: str | None = None, source: str | None = None, example: bool = True) -> None:
+    """Bring up Ray, and an example paused at its breakpoint. Safe to run again at any time."""
+    from bootstrap.verbs import cluster
+
+    cluster.up(_settings(context, target=target, source=source), Console(), example=example)
+
+
+@task(klass=Verb, help={"json": _JSON})
+def status(context: Context, json: bool = False) -> None:
+    """Show what is true now, step by step, and the addresses."""
+    from bootstrap.verbs import cluster
+
+    cluster.status(_settings(context), Console(json))
+
+
+@task(klass=Verb, help={"fix": "mend what can be mended, then look again", "json": _JSON})
+def doctor(context: Context, fix: bool = False, json: bool = False) -> None:
+    """Show what this machine lacks, and with --fix mend it."""
+    from bootstrap.verbs import doctor
+
+    raise Exit(code=doctor.doctor(_settings(context), Console(json), fix=fix))
+
+
+@task(
+    klass=Verb,
+    iterable=["py_modules"],
+    help={
+        "working-dir": "folder your program is in; the current one unless told",
+        "py-modules": "folder of a package that your program imports; may be given several times",
+        "entrypoint": 'what to run there, as in "python your_program.py --its option"',
+        "runtime-env": "YAML file with more of Ray's runtime_env (pip, env_vars, ...)",
+        "wait": "show the job's output until it ends; the exit code says how it ended",
+        "json": _JSON,
+    },
+)
+def submit(
+    context: Context,
+    working_dir: str | None = None,
+    py_modules: list[str] | None = None,
+    entrypoint: str | None = None,
+    runtime_env: str | None = None,
+    wait: bool = False,
+    json: bool = False,
+) -> None:
+    """Submit a job: your program and packages, or without options the example."""
+    from bootstrap.verbs import jobs
+
+    request = jobs.Request(working_dir, tuple(py_modules or ()), entrypoint, runtime_env)
+    jobs.submit(_settings(context), Console(json), request, wait=wait)
+
+
+@task(klass=Verb, help={"json": _JSON})
+def breakpoints(context: Context, json: bool = False) -> None:
+    """List the tasks that are paused now."""
+    from bootstrap.verbs import jobs
+
+    jobs.breakpoints(_settings(context), Console(json))
+
+
+@task(
+    klass=Verb,
+    iterable=["evaluate"],
+    help={
+        "job": "only this job's tasks; the newest job's unless told",
+        "evaluate": "expression to evaluate at each stop (with --json); may be given several times",
+        "timeout": "seconds to wait for the next stop; 60 unless told",
+        "json": "scripted: record each stop, let it go on, print one document when the job has ended",
+    },
+)
+def debug(
+    context: Context,
+    job: str | None = None,
+    evaluate: list[str] | None = None,
+    timeout: float = 60.0,
+    json: bool = False,
+) -> None:
+    """Debug the paused tasks in this terminal, or scripted with --json."""
+    from bootstrap.verbs import debugging
+
+    debugging.debug(_settings(context), Console(json), job=job, evaluate=evaluate or [], timeout=timeout)
+
+
+@task(
+    klass=Verb,
+    help={
+        "job": "whose output to show; the newest job's unless told",
+        "follow": "go on until the job has ended",
+        "ray": "show the log of Ray's head instead",
+    },
+)
+def logs(context: Context, job: str | None = None, follow: bool = False, ray: bool = False) -> None:
+    """Show what a job printed, or the log of Ray's head."""
+    from bootstrap.verbs import cluster
+
+    cluster.logs(_settings(context), Console(), job=job, follow=follow, ray=ray)
+
+
+@task(klass=Verb)
+def prepare(context: Context) -> None:
+    """Fetch all that can be cached; start nothing."""
+    from bootstrap.verbs import cluster
+
+    cluster.prepare(_settings(context), Console())
+
+
+@task(klass=Verb, help={"purge": "remove the cache too"})
+def down(context: Context, purge: bool = False) -> None:
+    """Remove all that `up` made, and nothing else."""
+    from bootstrap.verbs import cluster
+
+    cluster.down(_settings(context), Console(), purge=purge)
+
+
+@task(klass=Verb, help={"suite": "only this suite (unit, integration)", "args": "more arguments for pytest"})
+def test(context: Context, suite: str | None = None, args: str = "") -> None:
+    """Run every test suite that this machine can run."""
+    from bootstrap.verbs import development
+
+    raise Exit(code=development.test(_settings(context), Console(), suite=suite, arguments=args))
+
+
+@task(klass=Verb)
+def check(context: Context) -> None:
+    """Format, lint, types and layers."""
+    from bootstrap.verbs import development
+
+    raise Exit(code=development.check(Console()))
+
+
+@task(klass=Verb, help={"name": "which benchmark: local"})
+def bench(context: Context, name: str = "local") -> None:
+    """Measure, as ratios within one run."""
+    from bootstrap.verbs import development
+
+    raise Exit(code=development.bench(Console(), name))
+
+
+@task(klass=Verb)
+def lock(context: Context) -> None:
+    """Resolve the lock files in requirements/ anew."""
+    from bootstrap.verbs import development
+
+    development.lock(Console())
+
+
+namespace = Collection(
+    up, status, doctor, submit, breakpoints, debug, logs, prepare, down, test, check, bench, lock
+)
+# Registered without values, so that Invoke hands over what invoke.yaml and the environment say as it
+# stands: with a default it would cast "false" to True.
+namespace.configure({"rayside": dict.fromkeys(Settings.__dataclass_fields__)})

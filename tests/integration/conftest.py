@@ -1,0 +1,97 @@
+"""A real Ray of the tests' own, beside whatever else runs on this machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from bootstrap import settings as knobs
+from bootstrap.console import Console
+from bootstrap.plan import Local
+from bootstrap.settings import ROOT, Settings
+from bootstrap.shell import Shell
+
+
+@dataclass(frozen=True)
+class Rayside:
+    """Runs verbs as a user would, with settings of its own."""
+
+    settings: Settings
+
+    @property
+    def environment(self) -> dict[str, str]:
+        names = ("dashboard_port", "ray_client_port", "state_folder", "cache_folder")
+        return {
+            **os.environ,
+            **{knobs.environment_name(name): str(getattr(self.settings, name)) for name in names},
+        }
+
+    def run(
+        self, *arguments: str, cwd: Path = ROOT, env: Mapping[str, str] | None = None, timeout: float = 180
+    ) -> subprocess.CompletedProcess[str]:
+        """One verb, to its end, without a terminal."""
+        return subprocess.run(
+            [str(ROOT / "invokew"), *arguments],
+            cwd=cwd,
+            env={**self.environment, **(env or {})},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
+        )
+
+    def json(self, *arguments: str, code: int = 0, **how: Any) -> Any:
+        """The document that a verb prints with --json, which must be all that it prints."""
+        done = self.run(*arguments, "--json", **how)
+        assert done.returncode == code, done.stdout + done.stderr
+        return json.loads(done.stdout)
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        """One verb, running, its output still to be read."""
+        return subprocess.Popen(
+            [str(ROOT / "invokew"), *arguments],
+            cwd=ROOT,
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    @property
+    def target(self) -> Local:
+        return Local(self.settings, Shell(), "a test")
+
+    def processes(self) -> list[psutil.Process]:
+        """All that runs of this cluster."""
+        return self.target.head.leftovers()
+
+
+@pytest.fixture(scope="module")
+def rayside() -> Iterator[Rayside]:
+    """Nothing is up yet; whatever a test brings up is gone after the module."""
+    folder = Path(tempfile.mkdtemp(prefix="rs-", dir="/tmp"))
+    folder.rmdir()
+    one = Rayside(Settings(dashboard_port=18265, ray_client_port=11001, state_folder=folder, target="local"))
+    yield one
+    done = one.run("down")
+    shutil.rmtree(folder, ignore_errors=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert one.processes() == []
+
+
+@pytest.fixture(scope="session", autouse=True)
+def ray_environment() -> None:
+    """Ray's environment, in the cache that every test shares."""
+    Local(Settings(), Shell(), "a test").environment.apply(Console().event)

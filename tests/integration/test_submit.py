@@ -1,0 +1,149 @@
+"""Jobs of the user's own: what reaches them, how their end is told, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.integration.conftest import Rayside
+
+
+@pytest.fixture(scope="module")
+def up(rayside: Rayside) -> Rayside:
+    done = rayside.run("up", "--no-example")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Next: ./invokew submit --help" in done.stdout
+    return rayside
+
+
+@pytest.fixture
+def code(tmp_path: Path) -> Path:
+    """A user's folder, a space in its path: programs, and two packages beside them."""
+    folder = tmp_path / "my code"
+    folder.mkdir()
+    for name, value in (("one", 1), ("two", 2)):
+        (folder / name).mkdir()
+        (folder / name / "__init__.py").write_text(f"VALUE = {value}\n")
+    (folder / "program").mkdir()
+    (folder / "program" / "good.py").write_text(
+        "import os, sys, ray, one, two\n"
+        "@ray.remote\n"
+        "def add(*values):\n"
+        "    return sum(values) + one.VALUE + two.VALUE\n"
+        "print('sum', ray.get(add.remote(*map(int, sys.argv[1:]))), os.environ.get('WORD'))\n"
+    )
+    (folder / "program" / "bad.py").write_text("raise ValueError('no such luck')\n")
+    (folder / "program" / "slow.py").write_text("import time\nprint('up', flush=True)\ntime.sleep(600)\n")
+    return folder
+
+
+def test_working_dir_py_modules_and_runtime_env_reach_the_job(up: Rayside, code: Path) -> None:
+    (code / "env.yaml").write_text("env_vars: {WORD: hello there}\n")
+    modules = ["--py-modules", "one", "--py-modules", str(code / "two")]
+    more = ["--entrypoint", "python good.py 10 20", "--runtime-env", "env.yaml", "--wait"]
+    done = up.run("submit", "--working-dir", "program", *modules, *more, cwd=code)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "sum 33 hello there" in done.stdout
+    assert done.stdout.rstrip().splitlines()[-1].endswith("has ended: SUCCEEDED")
+
+
+def test_the_document_of_a_submission(up: Rayside, code: Path) -> None:
+    document = up.json("submit", "--entrypoint", "python slow.py", cwd=code / "program")
+    assert set(document) == {"submission_id", "job", "status", "cluster"}
+    assert document["submission_id"].startswith("slow-")
+    assert document["status"] in ("PENDING", "RUNNING")
+    assert document["cluster"] == "local"
+
+
+def test_a_failed_job_is_explained(up: Rayside, code: Path) -> None:
+    done = up.run("submit", "--entrypoint", "python bad.py", "--wait", cwd=code / "program")
+    assert done.returncode == 5
+    assert "error[job-failed]" in done.stderr
+    assert "exit code 1 (the program raised an exception" in done.stderr
+    assert "ValueError: no such luck" in done.stderr
+    document = up.json("submit", "--entrypoint", "python bad.py", "--wait", cwd=code / "program", code=5)
+    assert document["error"]["id"] == "job-failed"
+
+
+def test_ctrl_c_leaves_the_job_running(up: Rayside, code: Path) -> None:
+    arguments = ["--working-dir", str(code / "program"), "--entrypoint", "python slow.py", "--wait"]
+    with up.start("submit", *arguments) as running:
+        assert running.stdout
+        for line in running.stdout:
+            if line == "up\n":
+                break
+        running.send_signal(signal.SIGINT)
+        assert "error[interrupted]" in running.stdout.read()
+        assert running.wait(10) == 130
+    assert up.target.require().jobs()[-1].status == "RUNNING"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "identity"),
+    [
+        (["--working-dir", "nowhere", "--entrypoint", "python good.py"], "missing-working-dir"),
+        (["--working-dir", "program", "--entrypoint", "python goood.py"], "missing-entrypoint"),
+        (["--working-dir", "program"], "missing-entrypoint"),
+        (
+            ["--working-dir", "program", "--py-modules", ".", "--entrypoint", "python good.py"],
+            "not-a-package",
+        ),
+        (
+            ["--working-dir", "program", "--runtime-env", "x.yaml", "--entrypoint", "python good.py"],
+            "invalid-yaml",
+        ),
+    ],
+)
+def test_what_can_not_work_is_refused_before_anything_is_sent(
+    up: Rayside, code: Path, arguments: list[str], identity: str
+) -> None:
+    before = len(up.target.require().jobs())
+    error = up.json("submit", *arguments, cwd=code, code=2)["error"]
+    assert error["id"] == identity
+    assert error["message"]
+    assert error["hint"]
+    assert len(up.target.require().jobs()) == before
+
+
+def test_a_runtime_env_that_ray_refuses_is_told_in_its_words(up: Rayside, code: Path) -> None:
+    (code / "env.yaml").write_text("conda: 7\n")
+    arguments = ["--working-dir", "program", "--entrypoint", "python good.py", "--runtime-env", "env.yaml"]
+    error = up.json("submit", *arguments, cwd=code, code=5)["error"]
+    assert error["id"] == "submission-failed"
+    assert "conda" in error["message"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "identity"),
+    [
+        (["logs", "--job", "nope"], 5, "job-not-found"),
+        (["debug", "--job", "nope"], 5, "job-not-found"),
+        (["debug", "--timeout", "0"], 2, "invalid-argument"),
+        (["up", "--target", "moon"], 2, "unknown-target"),
+        (["up", "--source", "tape"], 2, "unknown-source"),
+        (["test", "--suite", "none"], 2, "invalid-argument"),
+    ],
+)
+def test_other_wrong_words(up: Rayside, arguments: list[str], code: int, identity: str) -> None:
+    done = up.run(*arguments)
+    assert done.returncode == code
+    assert f"error[{identity}]" in done.stderr
+    assert "\n hint: " in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_an_unknown_setting_is_an_error_of_every_verb(up: Rayside) -> None:
+    done = up.run("status", "--json", env={"INVOKE_RAYSIDE_DASHBORD_PORT": "1"})
+    assert done.returncode == 2
+    assert json.loads(done.stdout)["error"]["id"] == "unknown-setting"
+
+
+def test_an_invoke_yaml_is_read_and_its_unknown_keys_are_refused(up: Rayside, tmp_path: Path) -> None:
+    file = tmp_path / "rayside.yaml"
+    file.write_text("rayside: {ray_cpus: 3}\n")
+    assert "ray_cpus is 2, the settings say 3" in up.run("--config", str(file), "up").stderr
+    file.write_text("rayside: {cpus: 3}\n")
+    assert "unknown setting 'cpus'" in up.run("--config", str(file), "up").stderr

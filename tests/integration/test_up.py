@@ -1,0 +1,218 @@
+"""From nothing to a task that is debugged, and back to nothing, by the verbs a user types."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+import requests
+
+from bootstrap.errors import NotRunning
+from bootstrap.settings import ROOT
+from tests.integration.conftest import Rayside
+
+EXAMPLE = ROOT / "example" / "working_dir" / "sample_code.py"
+
+
+def line_of(text: str) -> int:
+    """The number of the example's line that holds `text`."""
+    return next(n for n, line in enumerate(EXAMPLE.read_text().splitlines(), 1) if text in line)
+
+
+def made(up: Rayside) -> tuple[str, list[str]]:
+    """What `up` makes and would not make twice: the head's process, and the jobs."""
+    record = (up.settings.state_folder / "ray.json").read_text()
+    return record, [job.submission_id for job in up.target.require().jobs()]
+
+
+@pytest.fixture(scope="module")
+def up(rayside: Rayside) -> Rayside:
+    done = rayside.run("up", "--target", "local")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "The example is paused in its task estimate. Next: ./invokew debug" in done.stdout
+    assert "critical path" in done.stdout
+    token = (rayside.settings.state_folder / "token").read_text()
+    assert token not in done.stdout + done.stderr
+    return rayside
+
+
+def test_status_is_ready_with_steps_urls_and_timing(up: Rayside) -> None:
+    status = up.json("status")
+    assert status["ready"] is True
+    assert (status["target"], status["source"]) == ("local", "packages")
+    assert {step["condition"] for step in status["steps"]} == {"ready"}
+    assert status["urls"] == {"workspace": None, "dashboard": "http://127.0.0.1:18265", "relay": None}
+    assert [timing["name"] for timing in status["timing"]][-1] == "example"
+    assert all(set(timing) == {"name", "started", "seconds"} for timing in status["timing"])
+
+
+def test_breakpoints_lists_the_paused_task(up: Rayside) -> None:
+    (paused,) = up.json("breakpoints")
+    assert set(paused) == {"worker_id", "node_ip", "pid", "job_id", "task", "since"}
+    assert paused["task"] == "estimate"
+    assert psutil.pid_exists(paused["pid"])
+
+
+def test_a_second_up_changes_nothing_and_says_so(up: Rayside) -> None:
+    before = made(up)
+    done = up.run("up")
+    assert done.returncode == 0
+    assert "Nothing to change: all 6 steps were ready" in done.stdout
+    assert made(up) == before
+
+
+def test_a_setting_that_differs_from_what_runs_is_drift_and_nothing_is_touched(up: Rayside) -> None:
+    before = made(up)
+    done = up.run("up", env={"INVOKE_RAYSIDE_RAY_CPUS": "3"})
+    assert done.returncode == 4
+    assert "error[drifted]" in done.stderr
+    assert "ray_cpus is 2, the settings say 3" in done.stderr
+    assert made(up) == before
+
+
+def test_ray_asks_for_the_token_and_our_listeners_are_loopback(up: Rayside) -> None:
+    url = up.target.head.url
+    assert requests.get(f"{url}/api/jobs/", timeout=5).status_code == 401
+    paused = up.target.require().paused()
+    listening = {
+        connection.laddr.ip
+        for process in up.processes()
+        for connection in process.net_connections(kind="tcp")
+        if connection.status == psutil.CONN_LISTEN and connection.laddr.port in {18265, 11001, paused[0].port}
+    }
+    assert listening
+    assert all(address.removeprefix("::ffff:").startswith("127.") for address in listening)
+
+
+def test_no_secret_is_in_an_argument(up: Rayside) -> None:
+    token = (up.settings.state_folder / "token").read_text()
+    assert all(token not in " ".join(process.cmdline()) for process in up.processes())
+    for name in ("token", "ray.json", "ray.log"):
+        assert (up.settings.state_folder / name).stat().st_mode & 0o077 == 0
+
+
+def test_debug_answers_file_line_and_value_and_the_job_succeeds(up: Rayside) -> None:
+    result = up.json("debug", "--evaluate", "total / points", "--evaluate", "nonsense")
+    (stop,) = result["stopped"]
+    assert stop["task"] == "estimate"
+    assert stop["file"] == str(EXAMPLE)
+    assert stop["line"] in (line_of("breakpoint()"), line_of("breakpoint()") + 1)
+    assert stop["function"] == "estimate"
+    assert stop["locals"]["points"] == "400000"
+    assert float(stop["evaluated"]["total / points"]) == pytest.approx(0.785, abs=0.01)
+    assert "NameError" in stop["evaluated"]["nonsense"]
+    assert result["job"] == {"submission_id": "rayside-example-1", "status": "SUCCEEDED"}
+    assert up.json("breakpoints") == []
+
+
+def test_up_after_the_example_was_debugged_changes_nothing(up: Rayside) -> None:
+    done = up.run("up")
+    assert "Nothing to change" in done.stdout
+
+
+def test_logs_shows_the_result_of_the_example(up: Rayside) -> None:
+    assert "pi is about 3.1" in up.run("logs").stdout
+    assert "pi is about 3.1" in up.run("logs", "--follow", "--job", "rayside-example-1").stdout
+    assert "Ray runtime started" in up.run("logs", "--ray").stdout
+
+
+@pytest.mark.parametrize("part", ["raylet", "gcs_server", "ray"])
+def test_up_mends_a_ray_that_was_killed(up: Rayside, part: str) -> None:
+    victims = [process for process in up.processes() if process.name() == part]
+    victims[0].kill()
+    done = up.run("up", "--no-example")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert up.json("status")["ready"] is True
+    assert not any(victim.is_running() for victim in victims)
+
+
+def test_up_replaces_a_ray_that_nobody_recorded(up: Rayside) -> None:
+    (up.settings.state_folder / "ray.json").unlink()
+    before = {process.pid for process in up.processes()}
+    assert "leftovers" in str(up.json("doctor", code=3)["findings"])
+    done = up.run("up", "--no-example")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert not before & {process.pid for process in up.processes()}
+
+
+def test_a_ray_that_died_is_an_error_that_says_so(up: Rayside) -> None:
+    (head,) = [p for p in up.processes() if p.name() == "ray"]
+    for process in up.processes():
+        process.kill()
+    psutil.wait_procs([head], timeout=10)
+    error = up.json("submit", code=4)["error"]
+    assert error["id"] == "ray-died"
+    assert error["hint"] == "./invokew up starts it again"
+    assert up.json("status")["ready"] is False
+
+
+def test_a_taken_port_is_named_with_who_has_it_and_what_to_set(rayside: Rayside) -> None:
+    assert rayside.run("down").returncode == 0
+    with socket.socket() as holder:
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        holder.bind(("127.0.0.1", 18265))
+        holder.listen()
+        done = rayside.run("up", "--no-example")
+    assert done.returncode == 3
+    assert f"(pid {os.getpid()})" in done.stderr
+    assert "INVOKE_RAYSIDE_DASHBOARD_PORT=18266" in done.stderr
+    assert not rayside.settings.state_folder.exists()
+
+
+@pytest.mark.parametrize(
+    ("setting", "identity"),
+    [("INVOKE_RAYSIDE_MIN_MEMORY_GIB", "low-memory"), ("INVOKE_RAYSIDE_MIN_DISK_GIB", "low-disk")],
+)
+def test_too_little_room_is_said_before_anything_starts(
+    rayside: Rayside, setting: str, identity: str
+) -> None:
+    assert rayside.run("down").returncode == 0
+    done = rayside.run("up", env={setting: "100000"})
+    assert done.returncode == 3
+    assert f"error[{identity}]" in done.stderr
+    assert not rayside.settings.state_folder.exists()
+
+
+def test_a_state_folder_of_somebody_else_is_not_used(rayside: Rayside, tmp_path: Path) -> None:
+    folder = Path(f"/tmp/rs-{os.getpid()}")
+    folder.symlink_to(tmp_path)
+    try:
+        done = rayside.run("up", env={"INVOKE_RAYSIDE_STATE_FOLDER": str(folder)})
+    finally:
+        folder.unlink()
+    assert "error[unsafe-folder]" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_ctrl_c_ends_up_within_two_seconds_and_up_goes_on(rayside: Rayside) -> None:
+    with rayside.start("up", "--no-example") as running:
+        assert running.stdout
+        for line in running.stdout:
+            if re.match(r"Ray [\d.]+: ", line):
+                break
+        began = time.monotonic()
+        running.send_signal(signal.SIGINT)
+        rest = running.stdout.read()
+        assert running.wait(10) == 130
+        assert time.monotonic() - began < 2
+    assert "error[interrupted]" in rest
+    assert rayside.run("up", "--no-example").returncode == 0
+    assert rayside.json("status")["ready"] is True
+
+
+def test_down_leaves_nothing_and_may_be_repeated(rayside: Rayside) -> None:
+    assert rayside.run("up", "--no-example").returncode == 0
+    for _ in range(2):
+        done = rayside.run("down")
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert rayside.processes() == []
+        assert not rayside.settings.state_folder.exists()
+    with pytest.raises(NotRunning):
+        rayside.target.require()
+    assert rayside.json("breakpoints", code=4)["error"]["id"] == "not-running"

@@ -1,0 +1,29 @@
+"""Errors are data: an id of its own each, a documented exit code, a document of fixed shape."""
+
+import re
+
+from bootstrap import errors
+from bootstrap.errors import RaysideError
+
+
+def catalogue() -> list[type[RaysideError]]:
+    return RaysideError.__subclasses__()
+
+
+def test_every_error_has_an_id_of_its_own() -> None:
+    ids = [error.id for error in catalogue()]
+    assert len(ids) > 20
+    assert len(set(ids)) == len(ids)
+    assert all(re.fullmatch("[a-z]+(-[a-z]+)*", identity) for identity in ids)
+
+
+def test_every_exit_code_is_documented() -> None:
+    documented = {int(code) for code in re.findall(r"^(\d+) ", errors.__doc__ or "", re.MULTILINE)}
+    assert {error.exit_code for error in catalogue()} <= documented
+
+
+def test_the_document_has_id_message_and_hint() -> None:
+    error = errors.LowDisk("0.1 GiB is free", hint="free some")
+    assert error.document() == {
+        "error": {"id": "low-disk", "message": "0.1 GiB is free", "hint": "free some"}
+    }

@@ -1,0 +1,38 @@
+"""The lock files agree with the settings' pins, name no registry, and carry a hash for everything."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from bootstrap.settings import DEBUGPY_VERSION, RAY_VERSION, ROOT
+
+FILES = sorted((ROOT / "requirements").glob("*.txt"))
+
+
+def requirements(file: Path) -> list[str]:
+    joined = file.read_text().replace("\\\n", " ")
+    return [line for line in joined.splitlines() if re.match("[A-Za-z0-9]", line)]
+
+
+def test_there_is_one_for_each_environment() -> None:
+    assert [file.stem for file in FILES] == ["dev", "ray", "rayside"]
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_everything_is_pinned_and_hashed(file: Path) -> None:
+    found = requirements(file)
+    assert len(found) > 10
+    assert [line for line in found if "==" not in line or "--hash=sha256:" not in line] == []
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_no_address_is_named(file: Path) -> None:
+    assert "://" not in file.read_text()
+    assert "--index-url" not in file.read_text()
+
+
+def test_the_cluster_has_the_pinned_ray_and_debugpy() -> None:
+    found = " ".join(requirements(ROOT / "requirements" / "ray.txt"))
+    assert re.search(rf"(^| )ray=={RAY_VERSION} ", found)
+    assert f"debugpy=={DEBUGPY_VERSION} " in found

@@ -1,0 +1,59 @@
+"""Settings: where a value comes from, and what is said about one that can't be."""
+
+from pathlib import Path
+
+import pytest
+
+from bootstrap.errors import InvalidSetting, UnknownSetting, UnknownSource, UnknownTarget
+from bootstrap.settings import Settings, parse
+
+
+def test_unset_keys_keep_their_defaults() -> None:
+    unset = dict.fromkeys(Settings.__dataclass_fields__)
+    assert parse(unset, {}) == Settings()
+
+
+def test_values_of_the_environment_are_parsed_from_strings() -> None:
+    settings = parse({"dashboard_port": "9000", "min_memory_gib": "0.5", "cache_folder": "~/c"}, {})
+    assert settings.dashboard_port == 9000
+    assert settings.min_memory_gib == 0.5
+    assert settings.cache_folder == Path.home() / "c"
+
+
+def test_an_unknown_key_is_named_with_the_nearest_known_one() -> None:
+    with pytest.raises(UnknownSetting, match="'dashboard_prot' in the rayside section") as caught:
+        parse({"dashboard_prot": 1}, {})
+    assert caught.value.hint == "did you mean dashboard_port?"
+
+
+def test_an_unknown_key_of_the_environment_is_not_ignored() -> None:
+    with pytest.raises(UnknownSetting, match="INVOKE_RAYSIDE_RAY_CPU "):
+        parse({}, {"INVOKE_RAYSIDE_RAY_CPU": "4", "INVOKE_TASKS_DEDUPE": "0", "HOME": "/"})
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("dashboard_port", "http"),
+        ("dashboard_port", True),
+        ("dashboard_port", 80),
+        ("ray_client_port", 65536),
+        ("ray_client_port", 8265),
+        ("ray_cpus", 0),
+        ("ray_cpus", [2]),
+        ("min_disk_gib", "-1"),
+        ("ray_patience", "nan"),
+        ("state_folder", "/tmp/" + "x" * 60),
+    ],
+)
+def test_a_value_that_cannot_be_is_refused_by_name(key: str, value: object) -> None:
+    with pytest.raises(InvalidSetting, match=key):
+        parse({key: value}, {})
+
+
+def test_unknown_targets_and_sources_are_refused_with_the_known_ones() -> None:
+    with pytest.raises(UnknownTarget, match="'moon'") as target:
+        parse({"target": "moon"}, {})
+    assert "auto, local" in target.value.hint
+    with pytest.raises(UnknownSource, match="'tape'"):
+        parse({"source": "tape"}, {})

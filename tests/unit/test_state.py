@@ -1,0 +1,100 @@
+"""The State API's rows, as recorded from Ray 2.60, become paused tasks and jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from bootstrap.errors import JobNotFound
+from bootstrap.ray.state import Dashboard
+
+WORKER = {
+    "worker_id": "w1",
+    "is_alive": True,
+    "worker_type": "WORKER",
+    "ip": "127.0.0.2",
+    "pid": 3575,
+    "start_time_ms": 1795259567001,
+    "debugger_port": 52381,
+    "num_paused_threads": 1,
+}
+TASK = {
+    "name": "my_task",
+    "job_id": "02000000",
+    "worker_id": "w1",
+    "state": "RUNNING",
+    "start_time_ms": 1795259567005.0,
+}
+JOB = {
+    "type": "SUBMISSION",
+    "job_id": "02000000",
+    "submission_id": "j1",
+    "driver_info": {"id": "02000000", "node_ip_address": "127.0.0.2", "pid": "3543"},
+    "status": "RUNNING",
+    "entrypoint": "python sample_code.py",
+    "message": "Job is currently running.",
+    "start_time": 1795259563439,
+    "metadata": {"a": "b"},
+    "runtime_env": {"working_dir": "gcs://_ray_pkg_9e9d6e2076c1b321.zip"},
+    "driver_exit_code": None,
+}
+
+
+class Recorded(Dashboard):
+    """Answers from a record; anything that is not in it is a KeyError."""
+
+    def __init__(self, **answers: Any) -> None:
+        super().__init__("http://127.0.0.1:1", "token")
+        self.answers = answers
+
+    def _get(self, path: str, parameters: Iterable[tuple[str, str]] = ()) -> Any:
+        if path == "/api/jobs/":
+            return self.answers["jobs"]
+        return {"data": {"result": {"result": self.answers[path.removeprefix("/api/v0/")]}}}
+
+
+def test_nothing_paused_asks_for_nothing_more() -> None:
+    assert Recorded(workers=[]).paused() == []
+
+
+def test_a_paused_worker_is_joined_with_its_task() -> None:
+    (found,) = Recorded(workers=[WORKER], tasks=[TASK]).paused()
+    assert found.document() == {
+        "worker_id": "w1",
+        "node_ip": "127.0.0.2",
+        "pid": 3575,
+        "job_id": "02000000",
+        "task": "my_task",
+        "since": "2026-11-21T11:12:47Z",
+    }
+    assert (found.host, found.port) == ("127.0.0.2", 52381)
+
+
+def test_until_the_task_table_has_caught_up_the_task_has_no_name() -> None:
+    (found,) = Recorded(workers=[WORKER], tasks=[]).paused()
+    assert (found.task, found.job_id) == ("", "")
+
+
+def test_of_a_threaded_actor_as_many_tasks_are_listed_as_are_paused() -> None:
+    tasks = [{**TASK, "name": f"A.m{i}", "start_time_ms": 1795259567005.0 + i} for i in range(3)]
+    found = Recorded(workers=[{**WORKER, "num_paused_threads": 2}], tasks=tasks).paused()
+    assert sorted(task.task for task in found) == ["A.m1", "A.m2"]
+
+
+def test_a_paused_driver_is_joined_with_its_job() -> None:
+    driver = {**WORKER, "worker_type": "DRIVER", "pid": 3543}
+    (found,) = Recorded(workers=[driver], tasks=[], jobs=[JOB]).paused()
+    assert (found.task, found.job_id) == ("driver", "02000000")
+
+
+def test_jobs_are_found_by_either_id_and_ordered_by_start() -> None:
+    older = {**JOB, "submission_id": "j0", "job_id": None, "start_time": 1, "driver_info": None}
+    dashboard = Recorded(jobs=[JOB, older, {"type": "DRIVER"}])
+    assert [job.submission_id for job in dashboard.jobs()] == ["j0", "j1"]
+    assert dashboard.job("02000000").submission_id == "j1"
+    assert dashboard.job("j1").driver_pid == 3543
+    with pytest.raises(JobNotFound, match="'j9'") as caught:
+        dashboard.job("j9")
+    assert caught.value.hint == "the latest jobs are j1, j0"

@@ -1,0 +1,190 @@
+"""The engine: what it applies, in which order, how it waits, fails and is interrupted."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import pytest
+
+from bootstrap import step
+from bootstrap.errors import Drifted, LowDisk, NotReady
+from bootstrap.step import Condition, Report, Status, Timing, drifted, missing, pending, ready
+
+
+@dataclass
+class Diary:
+    """Progress that only remembers."""
+
+    lines: list[str] = field(default_factory=list)
+
+    def started(self, name: str, title: str) -> None:
+        self.lines.append(f"started {name}")
+
+    def note(self, name: str, text: str) -> None:
+        self.lines.append(f"{name}: {text}")
+
+    def finished(self, name: str, title: str, outcome: str, detail: str) -> None:
+        self.lines.append(f"{outcome} {name}")
+
+
+@dataclass
+class Scripted:
+    """A step whose checks answer as scripted, one after the other, and fail when the script is over."""
+
+    name: str
+    script: list[Status]
+    needs: tuple[str, ...] = ()
+    patience: float = 10.0
+    on_apply: Callable[[], None] = lambda: None
+    log: list[str] = field(default_factory=list)
+
+    @property
+    def title(self) -> str:
+        return f"the {self.name}"
+
+    def check(self) -> Status:
+        return self.script.pop(0)
+
+    def apply(self, report: Report) -> None:
+        self.log.append(f"apply {self.name}")
+        report("working")
+        self.on_apply()
+
+    def undo(self, report: Report) -> None:
+        self.log.append(f"undo {self.name}")
+
+
+def test_up_applies_only_what_is_missing() -> None:
+    log: list[str] = []
+    there = Scripted("there", [ready()], log=log)
+    absent = Scripted("absent", [missing(), ready()], log=log)
+    timings = step.up([there, absent], Diary())
+    assert log == ["apply absent"]
+    assert {timing.name: timing.changed for timing in timings} == {"there": False, "absent": True}
+
+
+def test_a_step_starts_after_those_it_needs() -> None:
+    log: list[str] = []
+    steps = [
+        Scripted("c", [missing(), ready()], ("b",), log=log),
+        Scripted("b", [missing(), ready()], ("a",), log=log),
+        Scripted("a", [missing(), ready()], log=log),
+    ]
+    step.up(steps, Diary())
+    assert log == ["apply a", "apply b", "apply c"]
+
+
+def test_independent_steps_run_side_by_side() -> None:
+    # Each waits inside its apply for the other: one after the other they would never meet.
+    meeting = threading.Barrier(2, timeout=10)
+
+    def meet() -> None:
+        meeting.wait()
+
+    step.up([Scripted(name, [missing(), ready()], on_apply=meet) for name in ("left", "right")], Diary())
+
+
+def test_a_pending_step_is_waited_for_and_not_applied() -> None:
+    one = Scripted("one", [pending("half"), pending("nearly"), ready()])
+    diary = Diary()
+    (timing,) = step.up([one], diary)
+    assert one.log == []
+    assert not timing.changed
+    assert "one: half" in diary.lines
+    assert diary.lines[-1] == "ready one"
+
+
+def test_what_vanishes_while_it_is_waited_for_is_made_anew() -> None:
+    one = Scripted("one", [pending(), missing(), pending(), ready()])
+    step.up([one], Diary())
+    assert one.log == ["apply one"]
+
+
+def test_what_vanishes_after_it_was_made_is_an_error_at_once() -> None:
+    one = Scripted("one", [missing(), pending(), missing("it crashed")])
+    with pytest.raises(NotReady, match="the one did not come up: it crashed"):
+        step.up([one], Diary())
+    assert one.log == ["apply one"]
+
+
+def test_patience_has_an_end() -> None:
+    one = Scripted("one", [pending("stuck")] * 100, patience=0.2)
+    with pytest.raises(NotReady, match=r"not ready after 0\.2 s: stuck"):
+        step.up([one], Diary())
+
+
+def test_a_drifted_step_is_left_alone() -> None:
+    one = Scripted("one", [drifted("cpus is 2, the settings say 4")])
+    with pytest.raises(Drifted, match="cpus is 2, the settings say 4"):
+        step.up([one], Diary())
+    assert one.log == []
+
+
+def test_after_a_failure_nothing_that_needs_it_starts() -> None:
+    def fail() -> None:
+        raise LowDisk("full", hint="free some")
+
+    bad = Scripted("bad", [missing()], on_apply=fail)
+    after = Scripted("after", [missing(), ready()], ("bad",))
+    diary = Diary()
+    with pytest.raises(LowDisk):
+        step.up([bad, after], diary)
+    assert after.log == []
+    assert diary.lines[-1] == "failed bad"
+
+
+def test_ctrl_c_interrupts_what_runs_and_is_raised() -> None:
+    interrupted: list[str] = []
+    released = threading.Event()
+
+    def block() -> None:
+        # As Ctrl-C would: while a step is at work, in the main thread.
+        import _thread
+
+        _thread.interrupt_main()
+        released.wait(10)
+
+    def interrupt() -> None:
+        interrupted.append("yes")
+        released.set()
+
+    with pytest.raises(KeyboardInterrupt):
+        step.up([Scripted("one", [missing(), ready()], on_apply=block)], Diary(), interrupt=interrupt)
+    assert interrupted == ["yes"]
+
+
+def test_down_undoes_the_dependants_first() -> None:
+    log: list[str] = []
+    step.down([Scripted("a", [], log=log), Scripted("b", [], ("a",), log=log)], Diary())
+    assert log == ["undo b", "undo a"]
+
+
+def test_check_tells_every_step_and_survives_an_error() -> None:
+    class Broken(Scripted):
+        def check(self) -> Status:
+            raise LowDisk("full", hint="free some")
+
+    found = step.check([Scripted("b", [ready("fine")]), Broken("a", [])])
+    assert list(found) == ["b", "a"]
+    assert found["a"] == Status(Condition.MISSING, "full")
+    assert found["b"].detail == "fine"
+
+
+def test_the_critical_path_is_the_chain_that_took_longest() -> None:
+    steps = [
+        Scripted("root", []),
+        Scripted("slow", [], ("root",)),
+        Scripted("quick", [], ("root",)),
+        Scripted("last", [], ("slow", "quick")),
+    ]
+    seconds = {"root": 1.0, "slow": 5.0, "quick": 2.0, "last": 1.0}
+    timings = [Timing(name, 0.0, taken, True) for name, taken in seconds.items()]
+    assert step.critical_path(steps, timings) == ["root", "slow", "last"]
+
+
+def test_until_reads_again_until_it_is_done_or_out_of_patience() -> None:
+    answers = iter([1, 2, 3])
+    assert step.until(lambda: next(answers), lambda seen: seen == 3, patience=10) == 3
+    assert step.until(lambda: 1, lambda seen: seen == 3, patience=0.1) == 1
