@@ -138,7 +138,9 @@ def debug(
     """Debug the paused tasks in this terminal, or scripted with --json."""
     from bootstrap.verbs import debugging
 
-    debugging.debug(_settings(context), Console(json), job=job, evaluate=evaluate or [], timeout=timeout)
+    console = Console(json)
+    code = debugging.debug(_settings(context), console, job=job, evaluate=evaluate or [], timeout=timeout)
+    raise Exit(code=code)
 
 
 @task(

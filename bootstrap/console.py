@@ -136,6 +136,17 @@ class Console:
             self._live.console.print(mark.append(line, style="default"))
 
     @contextmanager
+    def work(self, name: str, title: str) -> Iterator[None]:
+        """A piece of work that is the body of the `with`."""
+        self.started(name, title)
+        outcome = "failed"
+        try:
+            yield
+            outcome = "done"
+        finally:
+            self.finished(name, title, outcome, "")
+
+    @contextmanager
     def progress(self) -> Iterator[None]:
         """While open, running work is drawn live on a terminal, with its elapsed time."""
         if self.as_json or not self.err.isatty():

@@ -53,26 +53,28 @@ class Shell:
 
         Raises CommandFailed (exit code not 0, and `check`), MissingProgram, Interrupted.
         """
-        process = self._start(args, env=env, cwd=cwd)
         lines: dict[str, list[str]] = {"out": [], "err": []}
 
-        def drain(name: str) -> None:
-            stream = process.stdout if name == "out" else process.stderr
+        def drain(stream: IO[bytes] | None, name: str) -> None:
             assert stream is not None
             for raw in stream:
                 line = raw.decode(errors="replace").rstrip("\n")
                 lines[name].append(line)
                 on_line(line)
 
-        errors = threading.Thread(target=drain, args=("err",), daemon=True)
-        errors.start()
-        try:
-            drain("out")
-            errors.join()
-            code = process.wait()
-        finally:
-            with self._lock:
-                self._running.discard(process)
+        with self._start(args, env=env, cwd=cwd) as process:
+            try:
+                errors = threading.Thread(target=drain, args=(process.stderr, "err"), daemon=True)
+                errors.start()
+                drain(process.stdout, "out")
+                errors.join()
+                code = process.wait()
+            except BaseException:  # Ctrl-C in the main thread, or a defect in `on_line`
+                _end_groups([process])
+                raise
+            finally:
+                with self._lock:
+                    self._running.discard(process)
         if self._interrupted:
             raise Interrupted(f"{args[0]} was interrupted", hint="run the command again to go on")
         outcome = Outcome(code, "\n".join(lines["out"]), "\n".join(lines["err"]))
@@ -95,15 +97,7 @@ class Shell:
         with self._lock:
             self._interrupted = True
             running = list(self._running)
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
-            running = [process for process in running if process.poll() is None]
-            for process in running:
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.killpg(process.pid, number)
-            deadline = time.monotonic() + GRACE
-            for process in running:
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    process.wait(max(0.0, deadline - time.monotonic()))
+        _end_groups(running)
 
     def _start(
         self, args: Sequence[str | Path], *, env: Mapping[str, str] | None, cwd: Path | None
@@ -137,6 +131,18 @@ class Shell:
             )
         except FileNotFoundError:
             raise MissingProgram(f"{args[0]} is not on this machine", hint="./invokew doctor --fix") from None
+
+
+def _end_groups(running: list[subprocess.Popen[bytes]]) -> None:
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
+        running = [process for process in running if process.poll() is None]
+        for process in running:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, number)
+        deadline = time.monotonic() + GRACE
+        for process in running:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(max(0.0, deadline - time.monotonic()))
 
 
 def printable(args: Sequence[str | Path]) -> str:

@@ -63,8 +63,8 @@ def debug(
     job: str | None,
     evaluate: Sequence[str],
     timeout: float,
-) -> None:
-    """Debugs what is paused: in the terminal, or scripted, with one document as its result."""
+) -> int:
+    """Debugs what is paused: in the terminal, or scripted, with one document as its result; exit code."""
     if timeout <= 0:
         raise InvalidArgument(f"--timeout {timeout:g} leaves no time", hint="give it in seconds, above 0")
     dashboard = plan.choose(settings, Shell()).require()
@@ -72,13 +72,8 @@ def debug(
     if not scripted:
         from bootstrap.debug import terminal
 
-        terminal.run(
-            ClusterDiscovery(dashboard, job),
-            console,
-            timeout=timeout,
-            history=settings.state_folder / "debug-history",
-        )
-        return
+        history = settings.state_folder / "debug-history"
+        return terminal.run(ClusterDiscovery(dashboard, job), console, timeout=timeout, history=history)
     from bootstrap.debug import scripted as script
 
     if job is None and dashboard.jobs():
@@ -89,3 +84,4 @@ def debug(
         ClusterDiscovery(dashboard, job), evaluate=list(evaluate), timeout=timeout, on_event=console.event
     )
     console.document(document)
+    return 0

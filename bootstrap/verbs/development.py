@@ -101,12 +101,10 @@ def _install(console: Console) -> None:
     wanted, stamp = REQUIREMENTS / "dev.txt", Path(sys.prefix) / "dev.txt"
     if stamp.exists() and stamp.read_bytes() == wanted.read_bytes():
         return
-    with console.progress():
-        console.started("dev", "development tools")
+    with console.progress(), console.work("dev", "development tools"):
         pip = [sys.executable, "-m", "pip", "install", "--disable-pip-version-check", "--no-input"]
         Shell().run([*pip, "--no-deps", "--require-hashes", "-r", wanted])
         shutil.copyfile(wanted, stamp)
-        console.finished("dev", "development tools", "done", "installed")
 
 
 def _run(command: Sequence[str]) -> int:

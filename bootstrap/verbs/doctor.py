@@ -50,18 +50,11 @@ class _NotThere(RaysideError):
 
 def doctor(settings: Settings, console: Console, *, fix: bool) -> int:
     """Shows the findings, with `fix` after mending what can be mended; 0, or 3 where some is not ok."""
-    shell = Shell()
-    probes = _probes(settings, shell, console)
+    probes = _probes(settings, Shell(), console)
     found = [probe.finding() for probe in probes]
     if fix:
-        try:
-            with console.progress():
-                found = [
-                    _mended(probe, finding, console) for probe, finding in zip(probes, found, strict=True)
-                ]
-        except KeyboardInterrupt:
-            shell.interrupt()
-            raise
+        with console.progress():
+            found = [_mended(probe, finding, console) for probe, finding in zip(probes, found, strict=True)]
     ok = all(finding.ok for finding in found)
     if console.as_json:
         console.document({"ok": ok, "findings": [asdict(finding) for finding in found]})
@@ -74,17 +67,12 @@ def _mended(probe: Probe, finding: Finding, console: Console) -> Finding:
     """The finding after its repair: looked at again, whatever the repair believes."""
     if finding.ok or probe.repair is None:
         return finding
-    console.started(probe.id, f"mending {probe.id}")
-    outcome = "failed"
     try:
-        probe.repair()
-        finding = probe.finding()
-        outcome = "done" if finding.ok else "failed"
+        with console.work(probe.id, f"repair of {probe.id}"):
+            probe.repair()
     except RaysideError as error:
-        finding = Finding(probe.id, False, error.message, error.hint)
-    finally:
-        console.finished(probe.id, f"mending {probe.id}", outcome, finding.detail)
-    return finding
+        return Finding(probe.id, False, error.message, error.hint)
+    return probe.finding()
 
 
 def _show(console: Console, found: Sequence[Finding]) -> None:

@@ -40,26 +40,15 @@ class Request:
 
 def submit(settings: Settings, console: Console, request: Request, *, wait: bool) -> None:
     """Submits a job; with `wait`, shows its output until it ends. Raises JobFailed."""
-    shell = Shell()
-    target = plan.choose(settings, shell)
+    target = plan.choose(settings, Shell())
     submission = request.prepare()
     dashboard = target.require()
     name = jobs.new_submission_id(submission.entrypoint)
-    try:
-        with console.progress():
-            console.started(name, f"submitting {submission.entrypoint}")
-            try:
-                target.submit(submission, name)
-            except BaseException:
-                console.finished(name, "submission", "failed", "")
-                raise
-            console.finished(name, "submission", "done", name)
-        if wait:
-            for piece in dashboard.follow(name):
-                console.output(piece)
-    except KeyboardInterrupt:
-        shell.interrupt()
-        raise
+    with console.progress(), console.work(name, f"submission of {submission.entrypoint}"):
+        target.submit(submission, name)
+    if wait:
+        for piece in dashboard.follow(name):
+            console.output(piece)
     # The output ends a moment before the job is recorded as ended.
     job = step.until(lambda: dashboard.job(name), lambda job: job.ended or not wait, patience=_LAG)
     if wait and job.status != "SUCCEEDED":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -140,10 +141,8 @@ def test_ctrl_c_interrupts_what_runs_and_is_raised() -> None:
     released = threading.Event()
 
     def block() -> None:
-        # As Ctrl-C would: while a step is at work, in the main thread.
-        import _thread
-
-        _thread.interrupt_main()
+        # As Ctrl-C does: a signal to the main thread, while a step is at work.
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
         released.wait(10)
 
     def interrupt() -> None:

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from bootstrap.debug import commands, keyboard, listing, terminal
 from bootstrap.debug.breakpoints import remote_path
 from bootstrap.debug.stops import Frame
 from bootstrap.errors import NothingPaused, RayDied
-
 from tests.unit.scripted_debuggee import (
     ScriptedConsole,
     ScriptedDebuggee,
@@ -175,7 +175,7 @@ def test_a_task_is_looked_at_and_let_go_on_until_the_job_has_ended(tmp_path: Pat
     assert code == 0
     assert "my_task · 101@127.0.0.9 stopped (breakpoint)" in console.lines
     assert "/near/a b/w.py:4 in f" in console.lines
-    assert "->  4      breakpoint()".replace("->  ", "-> ") in console.shown
+    assert "-> 4      breakpoint()" in console.shown
     assert "  x = 3" in console.lines
     assert "4" in console.lines
     assert "NameError: name 'y' is not defined" in console.lines
@@ -199,16 +199,15 @@ def test_an_empty_line_repeats_a_step_and_nothing_else(tmp_path: Path) -> None:
         *at(6),
         Turn("continue", then=discovery.end_job),
     )
-    talk(tmp_path, discovery, {1: fake}, "n", "", "p x", "", "s", "out", "c")
+    _, console = talk(tmp_path, discovery, {1: fake}, "n", "", "p x", "", "s", "out", "c")
+    assert "nothing to evaluate" not in console.shown
 
 
 def test_several_tasks_are_chosen_from_and_only_the_chosen_one_is_attached(tmp_path: Path) -> None:
     discovery = ScriptedDiscovery(debuggee(1, "one"), debuggee(2, "two"))
     first = ScriptedDebuggee()
     second = ScriptedDebuggee(*at(5), *back_to(4))
-    code, console = talk(
-        tmp_path, discovery, {1: first, 2: second}, "9", "2", "tasks", KeyboardInterrupt
-    )
+    code, console = talk(tmp_path, discovery, {1: first, 2: second}, "9", "2", "tasks", KeyboardInterrupt)
     assert code == 130
     assert first.connections == 0
     assert "   1  one · 101@127.0.0.9  paused\n   2  two · 102@127.0.0.9  paused" in console.lines
@@ -221,7 +220,15 @@ def test_task_n_switches_and_the_other_stays_stopped(tmp_path: Path) -> None:
     first = ScriptedDebuggee(*at(5), *at(5), Turn("evaluate", answer={"result": "1"}), *back_to(4))
     second = ScriptedDebuggee(*at(5), *back_to(4))
     code, _ = talk(
-        tmp_path, discovery, {1: first, 2: second}, "1", "task 2", "task 1", "p x", "task 7", KeyboardInterrupt
+        tmp_path,
+        discovery,
+        {1: first, 2: second},
+        "1",
+        "task 2",
+        "task 1",
+        "p x",
+        "task 7",
+        KeyboardInterrupt,
     )
     assert code == 130
     assert (first.connections, second.connections) == (1, 1)

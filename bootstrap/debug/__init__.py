@@ -1,0 +1,1 @@
+"""The debugger: DAP framing, a client for one debuggee, the terminal and the scripted debugger."""

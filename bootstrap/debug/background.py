@@ -1,0 +1,49 @@
+"""Runs an event loop in a thread of its own, for a main thread that waits for the keyboard."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol, TypeVar
+
+Answer = TypeVar("Answer")
+
+
+class Call(Protocol):
+    """Runs a coroutine on the loop, and waits for its result."""
+
+    def __call__(self, work: Coroutine[Any, Any, Answer]) -> Answer: ...
+
+
+@contextmanager
+def background_loop() -> Iterator[Call]:
+    """The loop, open while in the context; Ctrl-C cancels what is being waited for, and nothing else."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, name="debugger", daemon=True)
+    thread.start()
+
+    def call(work: Coroutine[Any, Any, Answer]) -> Answer:
+        future = asyncio.run_coroutine_threadsafe(work, loop)
+        try:
+            return future.result()
+        except KeyboardInterrupt:
+            future.cancel()
+            raise
+
+    try:
+        yield call
+    finally:
+        rest = asyncio.run_coroutine_threadsafe(_cancel_rest(), loop)
+        rest.result()
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+
+async def _cancel_rest() -> None:
+    rest = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+    for task in rest:
+        task.cancel()
+    await asyncio.gather(*rest, return_exceptions=True)

@@ -1,0 +1,315 @@
+"""One DAP connection to one debuggee: the debugpy adapter that listens inside a Python process.
+
+Two habits of debugpy shape this module. One connect-and-close on its port, or a client that leaves
+while an `evaluate` is in flight, and nobody can attach to that process any more (microsoft/debugpy
+#974, #1308). And `terminateDebuggee: true` kills a Ray worker, upon which Ray runs the task again.
+So a port is dialled only to attach, requests are drained before leaving, and leaving lets the
+debuggee run on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from bootstrap.debug.dap import Decoder, FramingError, Message, encode
+from bootstrap.errors import AttachFailed, DebuggerGone, RequestFailed
+
+REQUEST_TIMEOUT = 10.0  # seconds
+ATTACH_TIMEOUT = 20.0
+DRAIN_TIMEOUT = 5.0
+
+# Stops in the user's own frame, on Python 3.11 as on 3.12. Plain `justMyCode: true` never stops in a
+# Ray task on 3.11, because the call that stops is made from a file that isn't the user's; `false`
+# stops inside Ray on 3.12.
+STOP_IN_USER_CODE: dict[str, Any] = {
+    "justMyCode": True,
+    "rules": [{"module": "ray.util.debugpy", "include": True}],
+}
+
+# pydevd sends each answer in two writes, so Nagle's algorithm and delayed acknowledgement hold every
+# answer back for 40 ms. The attribute is private: where it is missing, requests are just slower.
+_NO_DELAY = "__import__('pydevd').get_global_debugger().writer.sock.setsockopt(6, 1, 1)"
+
+SourceBreakpoint = dict[str, Any]
+OnEvent = Callable[[Message], None]
+
+
+class Client:
+    """A connection, made by `Client.connect`.
+
+    Attributes:
+        events: DAP events in the order they came; `None` once the connection has ended. Unused when
+            `on_event` was given, which then is called with each event instead, from the event loop.
+        capabilities: the body of the adapter's answer to `initialize`; empty before `attach`.
+        closed: set once the connection has ended, whoever ended it.
+    """
+
+    def __init__(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        *,
+        name: str,
+        on_event: OnEvent | None = None,
+    ) -> None:
+        self.name = name
+        self.events: asyncio.Queue[Message | None] = asyncio.Queue()
+        self.capabilities: Message = {}
+        self.closed = asyncio.Event()
+        self._reader, self._writer = reader, writer
+        self._on_event = on_event or self.events.put_nowait
+        self._seq = 0
+        self._pending: dict[int, asyncio.Future[Message]] = {}
+        self._initialized = asyncio.Event()
+        self._leaving = False
+        self._ended_by = "the connection was closed"
+        self._reading = asyncio.ensure_future(self._read())
+
+    @classmethod
+    async def connect(
+        cls, host: str, port: int, *, timeout: float = REQUEST_TIMEOUT, on_event: OnEvent | None = None
+    ) -> Client:
+        """Dials a debuggee; go on with `attach`, for a connection that only closes spoils the debuggee.
+
+        Raises:
+            DebuggerGone: nothing listens there, or it did not answer in time.
+        """
+        name = f"{host}:{port}"
+        try:
+            reader, writer = await asyncio.wait_for(asyncio.open_connection(host, port), timeout)
+        except (OSError, asyncio.TimeoutError) as error:
+            raise DebuggerGone(
+                f"no debugger answers at {name}: {str(error) or 'no answer in time'}",
+                hint="The task has probably ended; see which tasks are paused with ./invokew breakpoints.",
+            ) from error
+        own = writer.get_extra_info("socket")
+        own.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return cls(reader, writer, name=name, on_event=on_event)
+
+    async def request(
+        self, command: str, arguments: Mapping[str, Any] | None = None, *, timeout: float = REQUEST_TIMEOUT
+    ) -> Message:
+        """The body of the adapter's response; `{}` where the response has none.
+
+        Raises:
+            RequestFailed: the adapter said no (its own message), or did not answer within `timeout` seconds.
+            DebuggerGone: the connection ended before the answer came.
+        """
+        answer = self._send(command, arguments)
+        # Shielded: an answer that is late still comes, and `disconnect` still has to wait for it.
+        done, _ = await asyncio.wait({answer}, timeout=timeout)
+        if not done:
+            raise RequestFailed(
+                f"the debugger at {self.name} did not answer `{command}` within {timeout:g} s",
+                hint="The task may be busy in code that Python can't interrupt; try again.",
+            )
+        return _body(command, answer.result())
+
+    async def attach(
+        self,
+        *,
+        breakpoints: Mapping[str, Sequence[SourceBreakpoint]] | None = None,
+        exception_filters: Sequence[str] = (),
+        path_mappings: Sequence[Mapping[str, str]] = (),
+        options: Mapping[str, Any] | None = None,
+        no_delay: bool = True,
+        timeout: float = ATTACH_TIMEOUT,
+    ) -> Message:
+        """Attaches and lets the debuggee reach its `breakpoint()`; `stopped` comes as an event.
+
+        Args:
+            breakpoints: DAP SourceBreakpoints by path, set before the debuggee moves.
+            exception_filters: of debugpy, such as `userUnhandled`.
+            path_mappings: of debugpy, `{"localRoot", "remoteRoot"}` each.
+            options: further `attach` arguments of debugpy; they win over `STOP_IN_USER_CODE`.
+            no_delay: whether to turn Nagle's algorithm off inside the debuggee, which makes each
+                request 40 ms faster.
+            timeout: seconds for the whole of it.
+
+        Returns:
+            The bodies of the `setBreakpoints` answers by path.
+
+        Raises:
+            AttachFailed: the adapter refused, most often because it has another client already.
+            DebuggerGone: the connection ended, or it took longer than `timeout`.
+        """
+        try:
+            return await asyncio.wait_for(
+                self._attach(breakpoints or {}, exception_filters, path_mappings, options or {}, no_delay),
+                timeout,
+            )
+        except asyncio.TimeoutError as error:
+            raise DebuggerGone(
+                f"the debugger at {self.name} did not finish attaching within {timeout:g} s",
+                hint="Another debugger may have spoilt it; cancel the job, and submit it again.",
+            ) from error
+        except RequestFailed as error:
+            raise AttachFailed(
+                f"the debugger at {self.name} refused to attach: {error.message}",
+                hint="Another debugger may be attached to this task already; leave that one first.",
+            ) from error
+
+    async def _attach(
+        self,
+        breakpoints: Mapping[str, Sequence[SourceBreakpoint]],
+        exception_filters: Sequence[str],
+        path_mappings: Sequence[Mapping[str, str]],
+        options: Mapping[str, Any],
+        no_delay: bool,
+    ) -> Message:
+        self.capabilities = await self.request(
+            "initialize",
+            {
+                "clientID": "rayside",
+                "clientName": "Rayside",
+                "adapterID": "python",
+                "pathFormat": "path",
+                "linesStartAt1": True,
+                "columnsStartAt1": True,
+                "supportsVariableType": True,
+            },
+            timeout=ATTACH_TIMEOUT,
+        )
+        # Never with empty arguments: debugpy takes them for a request to launch. And never with
+        # `subProcess` left on: children of a Ray worker would wait for a debugger of their own.
+        arguments: dict[str, Any] = {**STOP_IN_USER_CODE, "subProcess": False, **options}
+        if path_mappings:
+            arguments["pathMappings"] = [dict(mapping) for mapping in path_mappings]
+        # The answer to `attach` comes only after `configurationDone`.
+        attached = self._send("attach", arguments)
+        initialized = asyncio.ensure_future(self._initialized.wait())
+        either: set[asyncio.Future[Any]] = {attached, initialized}
+        try:
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            initialized.cancel()
+        if attached.done():
+            _body("attach", attached.result())  # raises where it was refused
+        if no_delay:
+            with contextlib.suppress(RequestFailed):
+                await self.request("evaluate", {"expression": _NO_DELAY, "context": "repl"})
+        verified: Message = {}
+        for path, lines in breakpoints.items():
+            verified[path] = await self.set_breakpoints(path, lines)
+        await self.request("setExceptionBreakpoints", {"filters": list(exception_filters)})
+        await self.request("configurationDone")
+        _body("attach", await attached)
+        return verified
+
+    async def set_breakpoints(self, path: str, breakpoints: Sequence[SourceBreakpoint]) -> Message:
+        """Makes these the breakpoints of that file; the body of the answer."""
+        return await self.request(
+            "setBreakpoints",
+            {
+                "source": {"path": path, "name": os.path.basename(path)},  # noqa: PTH119 (a remote path)
+                "breakpoints": [dict(breakpoint_) for breakpoint_ in breakpoints],
+            },
+        )
+
+    async def drain(self, timeout: float = DRAIN_TIMEOUT) -> bool:
+        """Waits until no request is in flight; False where some still is after `timeout` seconds."""
+        waiting = [future for future in self._pending.values() if not future.done()]
+        if waiting:
+            await asyncio.wait(waiting, timeout=timeout)
+        return not self._pending
+
+    async def disconnect(self, *, timeout: float = DRAIN_TIMEOUT) -> None:
+        """Leaves, and lets the debuggee run on; harmless when the connection has ended already."""
+        if not self.closed.is_set() and not self._leaving:
+            self._leaving = True
+            await self.drain(timeout)
+            with contextlib.suppress(RequestFailed, DebuggerGone):
+                await self.request("disconnect", {"terminateDebuggee": False}, timeout=timeout)
+        self.close()
+        with contextlib.suppress(OSError, asyncio.TimeoutError):
+            await asyncio.wait_for(self._writer.wait_closed(), timeout)
+
+    def close(self) -> None:
+        """Drops the connection at once; `disconnect` is the way to leave a debuggee that lives."""
+        self._reading.cancel()
+        self._end("the connection was closed here")
+
+    def _send(self, command: str, arguments: Mapping[str, Any] | None) -> asyncio.Future[Message]:
+        if self.closed.is_set():
+            raise self._gone()
+        self._seq += 1
+        message: Message = {"seq": self._seq, "type": "request", "command": command}
+        if arguments is not None:
+            message["arguments"] = dict(arguments)
+        answer: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+        self._pending[self._seq] = answer
+        self._writer.write(encode(message))
+        return answer
+
+    async def _read(self) -> None:
+        decoder = Decoder()
+        why = "the debuggee has ended"
+        try:
+            while data := await self._reader.read(64 * 1024):
+                for message in decoder.feed(data):
+                    self._receive(message)
+        except FramingError as error:
+            why = str(error)
+        except OSError as error:
+            why = f"the debuggee has ended ({error.strerror or error})"
+        finally:
+            self._end(why)
+
+    def _receive(self, message: Message) -> None:
+        kind = message.get("type")
+        if kind == "response":
+            answer = self._pending.pop(message.get("request_seq", -1), None)
+            if answer is not None and not answer.done():
+                answer.set_result(message)
+        elif kind == "event":
+            if message.get("event") == "initialized":
+                self._initialized.set()
+            self._on_event(message)
+        elif kind == "request":
+            # A reverse request, such as runInTerminal: the adapter waits for an answer, so it gets one.
+            self._seq += 1
+            refusal = {
+                "seq": self._seq,
+                "type": "response",
+                "request_seq": message.get("seq", 0),
+                "command": message.get("command", ""),
+                "success": False,
+                "message": "not supported",
+            }
+            self._writer.write(encode(refusal))
+
+    def _end(self, why: str) -> None:
+        if self.closed.is_set():
+            return
+        self._ended_by = why
+        self.closed.set()
+        for answer in self._pending.values():
+            if not answer.done():
+                answer.set_exception(self._gone())
+                answer.exception()  # not every answer has somebody waiting for it
+        self._pending.clear()
+        self.events.put_nowait(None)
+        self._writer.close()
+
+    def _gone(self) -> DebuggerGone:
+        return DebuggerGone(
+            f"the debugger at {self.name} went away: {self._ended_by}",
+            hint="The task may have ended or its worker died; see ./invokew breakpoints and ./invokew logs.",
+        )
+
+
+def _body(command: str, response: Message) -> Message:
+    if not response.get("success"):
+        said = response.get("message") or "no reason was given"
+        error = (response.get("body") or {}).get("error") or {}
+        raise RequestFailed(
+            str(error.get("format") or said),
+            hint=f"The debugger refused `{command}`; correct what was asked, or leave and attach again.",
+        )
+    body = response.get("body")
+    return body if isinstance(body, dict) else {}

@@ -1,0 +1,85 @@
+"""The words of the terminal debugger: their names, their abbreviations (pdb's), their help."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Word:
+    name: str
+    short: tuple[str, ...]
+    takes: str
+    does: str
+
+
+WORDS = (
+    Word("next", ("n",), "", "run to the next line of this function"),
+    Word("step", ("s",), "", "run to the next line, into the function that is called"),
+    Word("finish", ("out", "return", "r", "fin"), "", "run until this function has returned"),
+    Word("continue", ("c", "cont"), "", "let this task go on; wait for the next stop of any task"),
+    Word("list", ("l",), "[LINE]", "show the source; again for more"),
+    Word("where", ("w", "bt", "stack"), "", "show the stack"),
+    Word("up", ("u",), "", "to the caller's frame"),
+    Word("down", ("d",), "", "back to the frame that was called"),
+    Word("locals", ("a", "args"), "", "show the variables of this frame"),
+    Word("p", ("print", "pp"), "EXPR", "evaluate an expression in this frame"),
+    Word("!", ("exec",), "STATEMENT", "run a statement in this frame, such as `! x = 1`"),
+    Word("break", ("b",), "[[FILE:]LINE[ if COND]]", "stop at that line in this task; alone, list them"),
+    Word("clear", ("cl",), "[[FILE:]LINE]", "remove that breakpoint; alone, all of them"),
+    Word("tasks", ("t",), "", "list the tasks that are paused"),
+    Word("task", (), "N", "switch to task N of that list"),
+    Word("help", ("h", "?"), "", "this list"),
+    Word("quit", ("q", "exit"), "", "leave; Ctrl-C at an empty prompt leaves only if the task stays paused"),
+)
+
+STEPS = {"next": "next", "step": "stepIn", "finish": "stepOut"}  # to DAP's requests
+
+_NAMES = {name: word.name for word in WORDS for name in (word.name, *word.short)}
+
+
+def names() -> list[str]:
+    """What can be typed as the first word, for completion."""
+    return sorted(name for name in _NAMES if name.isalpha())
+
+
+def parse(line: str) -> tuple[str, str]:
+    """The command's full name and the rest of the line; an unknown name is given as it was typed."""
+    line = line.strip()
+    if line[:1] in {"!", "?"}:
+        return _NAMES[line[0]], line[1:].strip()
+    typed, _, rest = line.partition(" ")
+    return _NAMES.get(typed, typed), rest.strip()
+
+
+def is_known(name: str) -> bool:
+    return name in _NAMES
+
+
+_PLACE = re.compile(r"(?:(?P<file>.+):)?(?P<line>[0-9]{1,9})(?:\s*,?\s+if\s+(?P<cond>\S.*))?")
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a breakpoint goes; `file` is None for the file that is shown."""
+
+    file: str | None
+    line: int
+    condition: str | None
+
+
+def place(text: str) -> Place | None:
+    """Parses `[FILE:]LINE[ if COND]`, None where it isn't that; FILE may hold spaces and colons."""
+    found = _PLACE.fullmatch(text.strip())
+    if found is None or int(found["line"]) < 1:
+        return None
+    return Place(found["file"], int(found["line"]), found["cond"])
+
+
+def usage() -> str:
+    """The help text: a line a command."""
+    rows = [(f"{', '.join((word.name, *word.short))} {word.takes}".rstrip(), word.does) for word in WORDS]
+    width = max(len(left) for left, _ in rows)
+    lines = [f"  {left:<{width}}  {right}" for left, right in rows]
+    return "\n".join([*lines, "An empty line repeats the last next, step, finish or list."])

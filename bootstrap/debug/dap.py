@@ -1,0 +1,103 @@
+"""The Debug Adapter Protocol's framing, with no input or output of its own.
+
+A frame is an ASCII header section, one blank line, and a JSON object of `Content-Length` bytes.
+Source: https://microsoft.github.io/debug-adapter-protocol/overview#base-protocol
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+Message = dict[str, Any]
+
+HEADER_LIMIT = 8 * 1024
+CONTENT_LIMIT = 64 * 1024 * 1024
+
+_END = b"\r\n\r\n"
+
+
+class FramingError(ValueError):
+    """The bytes are not DAP; the connection they came from can't be read any further."""
+
+
+class Decoder:
+    """Cuts a byte stream into messages.
+
+    Args:
+        header_limit: most bytes a header section may have, its blank line included.
+        content_limit: most bytes the body of a message may have.
+    """
+
+    def __init__(self, *, header_limit: int = HEADER_LIMIT, content_limit: int = CONTENT_LIMIT) -> None:
+        self._header_limit = header_limit
+        self._content_limit = content_limit
+        self._buffer = bytearray()
+        self._length: int | None = None  # of the body being waited for; None while in a header section
+
+    def feed(self, data: bytes) -> list[Message]:
+        """The messages that `data` completes, in order; what is left over waits for more.
+
+        Raises:
+            FramingError: a malformed or oversized header section, or a body that isn't a JSON object.
+        """
+        self._buffer += data
+        messages: list[Message] = []
+        while True:
+            if self._length is None:
+                end = self._buffer.find(_END, 0, self._header_limit)
+                if end < 0:
+                    if len(self._buffer) >= self._header_limit:
+                        raise FramingError(f"a header section is longer than {self._header_limit} bytes")
+                    return messages
+                self._length = self._content_length(bytes(self._buffer[:end]))
+                del self._buffer[: end + len(_END)]
+            if len(self._buffer) < self._length:
+                return messages
+            body = bytes(self._buffer[: self._length])
+            del self._buffer[: self._length]
+            self._length = None
+            messages.append(_message(body))
+
+    def _content_length(self, section: bytes) -> int:
+        length: int | None = None
+        for line in section.split(b"\r\n"):
+            name, colon, value = line.partition(b":")
+            if not colon:
+                raise FramingError(f"not a header: {_excerpt(line)}")
+            if name.strip().lower() != b"content-length":
+                continue
+            digits = value.strip()
+            # bytes.isdigit() is true for ASCII digits alone, unlike str.isdigit().
+            if not digits.isdigit():
+                raise FramingError(f"Content-Length is not a number: {_excerpt(digits)}")
+            if length is not None:
+                raise FramingError("Content-Length is given twice")
+            # Compared as text first: int() of thousands of digits is slow, and refused by Python.
+            significant = digits.lstrip(b"0") or b"0"
+            if len(significant) > len(str(self._content_limit)) or int(significant) > self._content_limit:
+                raise FramingError(f"a message is longer than {self._content_limit} bytes")
+            length = int(significant)
+        if length is None:
+            raise FramingError("a header section has no Content-Length")
+        return length
+
+
+def encode(message: Message) -> bytes:
+    """The message as one frame."""
+    body = json.dumps(message, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass")
+    return b"Content-Length: %d\r\n\r\n%b" % (len(body), body)
+
+
+def _message(body: bytes) -> Message:
+    try:
+        value = json.loads(body.decode("utf-8", "surrogatepass"))
+    except (ValueError, RecursionError) as error:
+        raise FramingError(f"a message is not JSON ({error}): {_excerpt(body)}") from error
+    if not isinstance(value, dict):
+        raise FramingError(f"a message is not a JSON object: {_excerpt(body)}")
+    return value
+
+
+def _excerpt(data: bytes) -> str:
+    return repr(data[:60].decode("latin-1")) + ("..." if len(data) > 60 else "")

@@ -1,0 +1,177 @@
+"""Real Python processes that pause as Ray's workers do, for tests of the debugger without a Ray.
+
+What is measured on Ray's side is repeated: `breakpoint()` opens debugpy on a port of its own, says so,
+waits for a client, and then stops in the caller's frame; the debugger's module is `ray.util.debugpy`.
+
+Run as a program, it holds the terminal debugger over the scripts named, until that is left by `quit`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from bootstrap.debug.session import Debuggee, JobState
+
+PATIENCE = 30.0  # seconds; only a broken test waits so long
+
+_RAY = """
+import os
+class Context:
+    def get_task_name(self):
+        return os.environ["TASK"]
+def get_runtime_context():
+    return Context()
+"""
+
+_DEBUGGER = """
+import builtins, json, sys
+import debugpy
+port = None
+def say(paused):
+    print(json.dumps({"paused": paused, "port": port}), flush=True)
+def set_trace():
+    global port
+    if port is None:
+        port = debugpy.listen(("127.0.0.1", 0))[1]
+    builtins.breakpoint = sys.breakpointhook = sys.__breakpointhook__ = set_trace
+    say(True)
+    debugpy.wait_for_client()
+    import pydevd
+    say(False)
+    pydevd.settrace(stop_at_frame=sys._getframe().f_back)
+builtins.breakpoint = sys.breakpointhook = set_trace
+"""
+
+
+class RealDebuggee:
+    """A process running `script`; `lines` has what it printed itself."""
+
+    def __init__(self, script: Path, number: int, changed: Callable[[], None]) -> None:
+        site = script.parent / "site-packages"
+        (site / "ray" / "util").mkdir(parents=True, exist_ok=True)
+        (site / "ray" / "__init__.py").write_text(_RAY)
+        (site / "ray" / "util" / "__init__.py").touch()
+        (site / "ray" / "util" / "debugpy.py").write_text(_DEBUGGER)
+        (site / "sitecustomize.py").touch()
+        start = f"import ray.util.debugpy, runpy; runpy.run_path({str(script)!r}, run_name='__main__')"
+        self.lines: list[str] = []
+        self.paused = False
+        self.port = 0
+        self.number = number
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", start],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,  # Ctrl-C in the debugger's terminal is not for them
+            env={
+                **os.environ,
+                "PYTHONPATH": str(site),
+                "TASK": f"task-{number}",
+                "PYDEVD_DISABLE_FILE_VALIDATION": "1",
+            },
+        )
+        self._changed = changed
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            if line.startswith("{"):
+                said = json.loads(line)
+                self.paused, self.port = said["paused"], said["port"]
+            else:
+                self.lines.append(line.strip())
+            self._changed()
+        self.process.wait()
+        self.paused = False
+        self._changed()
+
+    @property
+    def ended(self) -> bool:
+        return self.process.returncode is not None and not self._reader.is_alive()
+
+    def close(self) -> None:
+        self.process.kill()
+        self._reader.join(PATIENCE)
+        if self.process.stdout is not None:
+            self.process.stdout.close()
+
+
+class RealJob:
+    """Several debuggees as one job; a `Discovery`."""
+
+    def __init__(self, scripts: Sequence[Path]) -> None:
+        self._condition = threading.Condition()
+        self.debuggees = [RealDebuggee(script, n, self._notify) for n, script in enumerate(scripts, 1)]
+
+    def _notify(self) -> None:
+        with self._condition:
+            self._condition.notify_all()
+
+    def until(self, true: Callable[[], bool]) -> None:
+        with self._condition:
+            assert self._condition.wait_for(true, PATIENCE), "it did not come true"
+
+    def all_paused(self) -> None:
+        self.until(lambda: all(d.paused or d.process.poll() is not None for d in self.debuggees))
+        assert all(debuggee.paused for debuggee in self.debuggees), "one ended before it paused"
+
+    def all_ended(self) -> None:
+        for debuggee in self.debuggees:
+            debuggee._reader.join(PATIENCE)
+            assert debuggee.ended
+
+    def close(self) -> None:
+        for debuggee in self.debuggees:
+            debuggee.close()
+
+    def paused(self) -> list[Debuggee]:
+        return [
+            Debuggee(
+                f"w{d.number}", "127.0.0.1", d.port, d.process.pid, "127.0.0.1", "01000000", "", str(d.number)
+            )
+            for d in self.debuggees
+            if d.paused
+        ]
+
+    def job(self) -> JobState:
+        codes = [d.process.returncode for d in self.debuggees if d.ended]
+        if len(codes) < len(self.debuggees):
+            return JobState("raysubmit_1", "RUNNING", ended=False)
+        return JobState("raysubmit_1", "FAILED" if any(codes) else "SUCCEEDED", ended=True)
+
+    def local_path(self, remote: str) -> str | None:
+        return None
+
+
+def main(scripts: Sequence[str]) -> None:
+    from bootstrap.console import Console
+    from bootstrap.debug import terminal
+    from bootstrap.errors import RaysideError
+
+    console = Console()
+    job = RealJob([Path(script) for script in scripts])
+    try:
+        code = 130
+        while code == 130:
+            with tempfile.TemporaryDirectory() as folder:
+                code = terminal.run(job, console, timeout=PATIENCE, history=Path(folder) / "history")
+            console.result(f"LEFT {code}, {len(job.paused())} paused")
+        console.result(f"PRINTED {[debuggee.lines for debuggee in job.debuggees]}")
+    except RaysideError as error:
+        console.error(error)
+    finally:
+        job.close()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,110 @@
+"""The wrapper: sets up once, from any folder, in a path with spaces, and says why where it can't."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from bootstrap.settings import ROOT
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The project's files as git has them, without .venv, in a folder with a space in its name."""
+    folder = tmp_path_factory.mktemp("a checkout")
+    listed = subprocess.run(
+        ["git", "ls-files", "-co", "--exclude-standard", "-z"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    for name in filter(None, listed.stdout.split("\0")):
+        if (ROOT / name).exists():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, folder / name)
+    return folder
+
+
+def run(checkout: Path, *arguments: str, cwd: Path, **env: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [str(checkout / "invokew"), *arguments],
+        cwd=cwd,
+        env={**os.environ, **env},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+def test_without_a_network_the_first_run_says_so_and_leaves_nothing_half(
+    checkout: Path, tmp_path: Path
+) -> None:
+    no_network = {
+        "PIP_INDEX_URL": "http://127.0.0.1:9/simple",
+        "PIP_RETRIES": "0",
+        "PIP_NO_CACHE_DIR": "1",
+        "PIP_FIND_LINKS": "",
+    }
+    done = run(checkout, "up", cwd=tmp_path, **no_network)
+    assert done.returncode == 3
+    assert "error[no-network]" in done.stderr
+    assert "pip config" in done.stderr
+    done = run(checkout, "status", "--json", cwd=tmp_path, **no_network)
+    assert json.loads(done.stdout)["error"]["id"] == "no-network"
+    assert not (checkout / ".venv" / "rayside.txt").exists()
+
+
+def test_a_python_that_is_too_old_is_refused(checkout: Path, tmp_path: Path) -> None:
+    done = run(checkout, "up", cwd=tmp_path, RAYSIDE_PYTHON="false")
+    assert done.returncode == 3
+    assert "error[unsupported-python]" in done.stderr
+
+
+def test_it_sets_up_once_and_runs_from_anywhere(checkout: Path, tmp_path: Path) -> None:
+    first = run(checkout, "--list", cwd=tmp_path)
+    assert first.returncode == 0, first.stderr
+    assert "Setting up .venv" in first.stderr
+    assert "breakpoints" in first.stdout
+    link = tmp_path / "rayside"
+    link.symlink_to(checkout / "invokew")
+    again = subprocess.run([str(link), "--list"], cwd="/", capture_output=True, text=True, check=True)
+    assert again.stdout == first.stdout
+    assert again.stderr == ""
+    # And in an activated environment, as `invoke TASK`.
+    activated = subprocess.run(
+        [str(checkout / ".venv" / "bin" / "invoke"), "--list"],
+        cwd=checkout,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert activated.stdout == first.stdout
+
+
+def test_every_verb_has_help_that_says_what_it_and_its_options_do(checkout: Path, tmp_path: Path) -> None:
+    listed = run(checkout, "--list", "--list-format=json", cwd=tmp_path)
+    verbs = [verb["name"] for verb in json.loads(listed.stdout)["tasks"]]
+    assert {"up", "status", "doctor", "submit", "breakpoints", "debug", "logs", "prepare", "down"} <= set(
+        verbs
+    )
+    for verb in verbs:
+        text = run(checkout, verb, "--help", cwd=tmp_path).stdout
+        assert "Docstring:\n  none" not in text
+        options = [line for line in text.splitlines() if line.startswith("  -")]
+        # An option without help is a line that ends after its name.
+        assert all("   " in line.strip() for line in options), text
+
+
+def test_a_set_up_that_was_killed_is_made_anew(checkout: Path, tmp_path: Path) -> None:
+    (checkout / ".venv" / "rayside.txt").unlink()
+    done = run(checkout, "--list", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "Setting up .venv" in done.stderr

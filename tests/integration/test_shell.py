@@ -1,0 +1,130 @@
+"""Processes: their output, their end, and finding again those that outlive a command."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from bootstrap import machine, shell
+from bootstrap.errors import CommandFailed, Interrupted, MissingProgram
+from bootstrap.shell import Shell
+
+
+def python(code: str) -> list[str]:
+    return [sys.executable, "-c", code]
+
+
+def test_output_arrives_line_by_line_and_whole() -> None:
+    lines: list[str] = []
+    code = "import sys; print('a'); print('b'); print('c', file=sys.stderr)"
+    outcome = Shell().run(python(code), on_line=lines.append)
+    assert (outcome.code, outcome.out, outcome.err) == (0, "a\nb", "c")
+    assert sorted(lines) == ["a", "b", "c"]
+
+
+def test_a_failure_shows_the_command_to_paste_and_what_it_said() -> None:
+    with pytest.raises(CommandFailed) as caught:
+        Shell().run(python("print('why'); raise SystemExit(3)"))
+    assert "-c 'print('\"'\"'why'\"'\"'); raise SystemExit(3)'" in caught.value.message
+    assert "exit code 3\nwhy" in caught.value.message
+    assert Shell().run(python("raise SystemExit(3)"), check=False).code == 3
+
+
+def test_a_program_that_is_not_there_is_named() -> None:
+    with pytest.raises(MissingProgram, match="no-such-program"):
+        Shell().run(["no-such-program"])
+
+
+def test_interrupt_ends_even_what_ignores_it_with_its_children() -> None:
+    one = Shell()
+    ready = threading.Event()
+    stubborn = (
+        "import signal, subprocess, sys, time\n"
+        "for number in (signal.SIGINT, signal.SIGTERM): signal.signal(number, signal.SIG_IGN)\n"
+        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
+        "print(child.pid, flush=True)\n"
+        "time.sleep(600)\n"
+    )
+    pids: list[int] = []
+
+    def told(line: str) -> None:
+        pids.append(int(line))
+        ready.set()
+
+    failures: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            one.run(python(stubborn), on_line=told)
+        except BaseException as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    assert ready.wait(20)
+    began = time.monotonic()
+    one.interrupt()
+    thread.join(10)
+    assert time.monotonic() - began < 2
+    assert isinstance(failures[0], Interrupted)
+    assert not psutil.pid_exists(pids[0]) or psutil.Process(pids[0]).status() == psutil.STATUS_ZOMBIE
+    with pytest.raises(Interrupted):
+        one.run(["true"])
+
+
+def test_a_spawned_process_outlives_its_parent_and_is_found_by_mark_and_ended(tmp_path: Path) -> None:
+    value = str(tmp_path)
+    log = tmp_path / "a log"
+    spawn = (
+        "import os, sys; from pathlib import Path; from bootstrap.shell import Shell\n"
+        "code = 'import subprocess, sys, time; "
+        'subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], env={}); '
+        "print(1, flush=True); time.sleep(600)'\n"
+        "print(Shell().spawn([sys.executable, '-c', code], env={**os.environ, 'RS_MARK': sys.argv[1]},"
+        " log=Path(sys.argv[2])))\n"
+    )
+    root = Path(shell.__file__).parent.parent
+    done = subprocess.run(
+        [*python(spawn), value, str(log)], cwd=root, capture_output=True, text=True, check=True
+    )
+    pid = int(done.stdout)
+    assert shell.alive(pid, shell.created(pid))
+    assert not shell.alive(pid, shell.created(pid) - 60)
+    while log.read_text() != "1\n":
+        os.sched_yield()
+    assert log.stat().st_mode & 0o777 == 0o600
+    # The child has an empty environment: it is found as a descendant.
+    assert len(shell.marked("RS_MARK", value)) == 2
+    assert len(shell.end(lambda: shell.marked("RS_MARK", value), patience=5)) == 2
+    assert shell.marked("RS_MARK", value) == []
+    assert not shell.alive(pid, shell.created(pid))
+
+
+def test_our_own_ancestors_are_never_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    parents = psutil.Process().parents()
+    shared = set(parents[0].environ()) & {"PATH", "HOME"}
+    for name in shared:
+        found = {process.pid for process in shell.marked(name, parents[0].environ()[name])}
+        assert os.getpid() not in found
+        assert not found & {parent.pid for parent in parents}
+
+
+def test_who_holds_a_port_is_named() -> None:
+    import socket
+
+    with socket.socket() as holder:
+        holder.bind(("127.0.0.1", 0))
+        holder.listen()
+        port = holder.getsockname()[1]
+        found = machine.port_holder(port)
+        assert found is not None
+        assert found.pid == os.getpid()
+        assert found.program == psutil.Process().name()
+    assert machine.port_holder(port) is None

@@ -1,0 +1,229 @@
+"""Fakes for the debugger's unit tests: they play a script, and fail on anything that isn't in it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from bootstrap.console import Console
+from bootstrap.debug.client import Client, OnEvent
+from bootstrap.debug.dap import Decoder, Message, encode
+from bootstrap.debug.session import Debuggee, JobState
+from bootstrap.errors import RaysideError
+
+
+@dataclass
+class Turn:
+    """One request that is expected, and what follows it.
+
+    `holds` are arguments it must have (others may be there too). `answer` is the body; a string is a
+    refusal; None is no answer at all. `events` follow the answer, and `then` is called last.
+    """
+
+    command: str
+    holds: dict[str, Any] = field(default_factory=dict)
+    answer: dict[str, Any] | str | None = field(default_factory=dict)
+    events: Sequence[Message] = ()
+    then: Callable[[], None] | None = None
+
+
+def stopped(reason: str = "breakpoint", **body: Any) -> Message:
+    return {"event": "stopped", "body": {"reason": reason, "threadId": 1, **body}}
+
+
+def stack(*frames: tuple[str, str, int]) -> Turn:
+    """Frames as (function, path, line), innermost first; their ids count from 1."""
+    return Turn(
+        "stackTrace",
+        {"threadId": 1},
+        {
+            "stackFrames": [
+                {"id": number, "name": function, "source": {"path": path}, "line": line}
+                for number, (function, path, line) in enumerate(frames, 1)
+            ]
+        },
+    )
+
+
+def value(result: Any, expression: str | None = None, frame: int = 1) -> Turn:
+    """An evaluation; `result` is a value, of which the `repr` is answered."""
+    holds: dict[str, Any] = {"frameId": frame}
+    if expression is not None:
+        holds["expression"] = expression
+    return Turn("evaluate", holds, {"result": repr(result)})
+
+
+class ScriptedDebuggee:
+    """Both ends of a connection without a socket; knows the handshake of `attach` by itself.
+
+    Attributes:
+        surprises: what was asked and not in the script; `check` fails when there is any.
+    """
+
+    def __init__(self, *script: Turn, after_attach: Sequence[Message] = (stopped(),)) -> None:
+        self.script = list(script)
+        self.surprises: list[str] = []
+        self.requests: list[Message] = []
+        self.connections = 0
+        self._after_attach = after_attach
+        self._decoder = Decoder()
+        self._attach_seq = 0
+        self._reader: asyncio.StreamReader | None = None
+        self._ended = False
+
+    async def connect(self, host: str, port: int, *, on_event: OnEvent | None = None) -> Client:
+        self.connections += 1
+        self._reader, self._ended = asyncio.StreamReader(), False
+        return Client(self._reader, cast(Any, self), name=f"{host}:{port}", on_event=on_event)
+
+    def check(self) -> None:
+        assert self.surprises == []
+        assert [turn.command for turn in self.script] == []
+
+    # --- what asyncio.StreamWriter has ---------------------------------------------------
+
+    def write(self, data: bytes) -> None:
+        for message in self._decoder.feed(data):
+            self.requests.append(message)
+            if message["type"] == "request":
+                self._answer(message)
+
+    def close(self) -> None:
+        self.end()
+
+    async def wait_closed(self) -> None: ...
+
+    # --- the debuggee's side -------------------------------------------------------------
+
+    def say(self, message: Message) -> None:
+        assert self._reader is not None
+        self._reader.feed_data(encode({"seq": 0, "type": "event", **message}))
+
+    def end(self) -> None:
+        """The debuggee is gone."""
+        if self._reader is not None and not self._ended:
+            self._ended = True
+            self._reader.feed_eof()
+
+    def respond(self, request: Message, answer: dict[str, Any] | str) -> None:
+        refused = isinstance(answer, str)
+        self.say(
+            {
+                "type": "response",
+                "request_seq": request["seq"],
+                "command": request["command"],
+                "success": not refused,
+                **({"message": answer} if refused else {"body": answer}),
+            }
+        )
+
+    def _answer(self, request: Message) -> None:
+        command, arguments = request["command"], request.get("arguments", {})
+        if command == "initialize":
+            self.respond(request, {})
+        elif command == "attach":
+            self._attach_seq = request["seq"]
+            self.say({"event": "initialized"})
+        elif command == "setExceptionBreakpoints" or "setsockopt" in arguments.get("expression", ""):
+            self.respond(request, {})
+        elif command == "configurationDone":
+            self.respond(request, {})
+            self.respond({"seq": self._attach_seq, "command": "attach"}, {})
+            for event in self._after_attach:
+                self.say(event)
+        elif command == "disconnect":
+            if arguments.get("terminateDebuggee") is not False:
+                self.surprises.append("a disconnect that may end the debuggee")
+            self.respond(request, {})
+            self.end()
+        else:
+            self._play(request, command, arguments)
+
+    def _play(self, request: Message, command: str, arguments: dict[str, Any]) -> None:
+        turn = self.script[0] if self.script else None
+        fits = turn is not None and turn.command == command
+        if turn is None or not fits or any(arguments.get(k) != v for k, v in turn.holds.items()):
+            self.surprises.append(f"{command} {arguments}, expected {turn}")
+            self.respond(request, f"not in the script: {command}")
+            return
+        del self.script[0]
+        if turn.answer is not None:
+            self.respond(request, turn.answer)
+        for event in turn.events:
+            self.say(event)
+        if turn.then is not None:
+            turn.then()
+
+
+def debuggee(number: int = 1, task: str = "") -> Debuggee:
+    return Debuggee(
+        f"w{number}", "127.0.0.1", number, 100 + number, "127.0.0.9", "01000000", task, str(number)
+    )
+
+
+class ScriptedDiscovery:
+    """Says who waits; a test changes the attributes as the story goes.
+
+    Attributes:
+        remote, local: the folder that maps, and what it maps to.
+    """
+
+    def __init__(self, *waiting: Debuggee, job: JobState | None = None) -> None:
+        self.waiting = list(waiting)
+        self.state = job or JobState("raysubmit_1", "RUNNING", ended=False)
+        self.failure: RaysideError | None = None
+        self.remote, self.local = "/far/", "/near/"
+
+    def paused(self) -> list[Debuggee]:
+        if self.failure is not None:
+            raise self.failure
+        return list(self.waiting)
+
+    def job(self) -> JobState | None:
+        if self.failure is not None:
+            raise self.failure
+        return self.state
+
+    def local_path(self, remote: str) -> str | None:
+        return remote.replace(self.remote, self.local, 1) if remote.startswith(self.remote) else None
+
+    def end_job(self, status: str = "SUCCEEDED") -> None:
+        self.waiting = []
+        self.state = JobState("raysubmit_1", status, ended=True)
+
+
+class ScriptedConsole(Console):
+    """A console whose user types these lines; an exception is raised in place of a line.
+
+    Attributes:
+        lines: all that was shown, results and events, in order.
+    """
+
+    def __init__(self, *typed: str | type[BaseException]) -> None:
+        super().__init__()
+        self.typed = list(typed)
+        self.lines: list[str] = []
+
+    @property
+    def colour(self) -> bool:
+        return False
+
+    def ask(self, prompt: str) -> str:
+        assert self.typed, f"asked for more than the script has, after {self.lines}"
+        answer = self.typed.pop(0)
+        if not isinstance(answer, str):
+            raise answer
+        self.lines.append(prompt + answer)
+        return answer
+
+    def result(self, text: str = "") -> None:
+        self.lines.append(text)
+
+    def event(self, text: str) -> None:
+        self.lines.append(text)
+
+    @property
+    def shown(self) -> str:
+        return "\n".join(self.lines)

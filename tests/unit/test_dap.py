@@ -1,0 +1,94 @@
+"""DAP's framing: what is cut out of a byte stream, and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from bootstrap.debug.dap import Decoder, FramingError, encode
+
+MESSAGES: list[dict[str, Any]] = [
+    {"seq": 1, "type": "event", "event": "initialized"},
+    {"seq": 2, "type": "response", "body": {"result": "'päng \U0001f40d'"}},
+    {},
+]
+
+
+def test_a_message_is_framed_by_its_length_in_bytes() -> None:
+    assert encode({"a": "ä"}) == b'Content-Length: 10\r\n\r\n{"a":"\xc3\xa4"}'
+
+
+def test_what_is_encoded_is_decoded_split_at_every_byte() -> None:
+    stream = b"".join(encode(message) for message in MESSAGES)
+    for cut in range(len(stream) + 1):
+        decoder = Decoder()
+        assert decoder.feed(stream[:cut]) + decoder.feed(stream[cut:]) == MESSAGES, cut
+
+
+def test_bytes_that_come_one_by_one_make_the_same_messages() -> None:
+    decoder = Decoder()
+    stream = b"".join(encode(message) for message in MESSAGES)
+    assert [found for byte in stream for found in decoder.feed(bytes([byte]))] == MESSAGES
+
+
+def test_several_messages_in_one_chunk_come_in_order() -> None:
+    assert Decoder().feed(b"".join(encode({"seq": seq}) for seq in range(50))) == [
+        {"seq": seq} for seq in range(50)
+    ]
+
+
+def test_unknown_headers_and_any_case_are_accepted() -> None:
+    frame = b"Content-Type: application/json; charset=utf-8\r\ncontent-length:  2 \r\nX: y:z\r\n\r\n{}"
+    assert Decoder().feed(frame) == [{}]
+
+
+def test_a_lone_surrogate_survives() -> None:
+    assert Decoder().feed(encode({"a": "\udc80"})) == [{"a": "\udc80"}]
+
+
+@pytest.mark.parametrize(
+    ("frame", "says"),
+    [
+        (b"GET / HTTP/1.1\r\n\r\n", "not a header"),
+        (b"\r\n\r\n", "not a header"),
+        (b"X: 1\r\n\r\n{}", "no Content-Length"),
+        (b"Content-Length: -2\r\n\r\n{}", "not a number"),
+        (b"Content-Length: 0x2\r\n\r\n{}", "not a number"),
+        (b"Content-Length: \r\n\r\n{}", "not a number"),
+        ("Content-Length: \u0662\r\n\r\n{}".encode(), "not a number"),
+        (b"Content-Length: 2\r\nContent-Length: 2\r\n\r\n{}", "twice"),
+        (b"Content-Length: 2\r\n\r\n{]", "not JSON"),
+        (b"Content-Length: 1\r\n\r\n\xff", "not JSON"),
+        (b"Content-Length: 0\r\n\r\n", "not JSON"),
+        (b"Content-Length: 2\r\n\r\n[]", "not a JSON object"),
+        (b"Content-Length: 4\r\n\r\nnull", "not a JSON object"),
+        (b"Content-Length: 67108865\r\n\r\n", "longer than 67108864 bytes"),
+        (b"Content-Length: " + b"9" * 5000 + b"\r\n\r\n", "longer than 67108864 bytes"),
+    ],
+)
+def test_what_is_no_frame_is_refused_with_the_reason(frame: bytes, says: str) -> None:
+    with pytest.raises(FramingError, match=says):
+        Decoder().feed(frame)
+
+
+def test_a_header_section_may_not_go_on_for_ever() -> None:
+    with pytest.raises(FramingError, match="longer than 8192 bytes"):
+        Decoder().feed(b"x" * 8192)
+    decoder = Decoder()
+    assert decoder.feed(b"x" * 8000) == []
+    with pytest.raises(FramingError, match="longer than 8192 bytes"):
+        decoder.feed(b"x" * 192 + b"\r\n\r\n")
+
+
+def test_the_limits_can_be_set_and_hold_exactly() -> None:
+    frame = b'Content-Length: 8\r\n\r\n{"a": 1}'
+    assert Decoder(content_limit=8, header_limit=21).feed(frame) == [{"a": 1}]
+    with pytest.raises(FramingError):
+        Decoder(content_limit=7).feed(frame)
+    with pytest.raises(FramingError):
+        Decoder(header_limit=20).feed(frame)
+
+
+def test_leading_zeros_do_not_make_a_length_long() -> None:
+    assert Decoder().feed(b"Content-Length: 00000000002\r\n\r\n{}") == [{}]
