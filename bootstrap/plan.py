@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -50,6 +51,12 @@ class Local:
     def cacheable(self) -> list[Step]:
         """What can be made ahead without starting anything."""
         return [Machine(self.settings, self.head.present, ports=()), self.environment]
+
+    @property
+    def lock(self) -> Path:
+        """Held while the cluster is changed; in the cache, as the state folder comes and goes."""
+        name = hashlib.sha256(str(self.settings.state_folder).encode()).hexdigest()[:12]
+        return self.settings.cache_folder / f"local-{name}.lock"
 
     def urls(self) -> dict[str, str | None]:
         return {"workspace": None, "dashboard": self.head.url, "relay": None}

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from bootstrap import shell as processes
 from bootstrap.errors import CommandFailed, NoNetwork
+from bootstrap.lock import alone
 from bootstrap.settings import RAY_VERSION, ROOT
 from bootstrap.shell import Shell
 from bootstrap.step import Report, Status, missing, ready
@@ -55,8 +53,8 @@ class RayEnvironment:
         return ready(str(self.folder)) if self._complete.exists() else missing("not made yet")
 
     def apply(self, report: Report) -> None:
-        self.cache_folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with self._alone(report):
+        guard = self.cache_folder / f"{self.folder.name}.lock"
+        with alone(guard, lambda: report("another command is making it: waiting")):
             if self._complete.exists():
                 return
             self._end_builds()
@@ -92,20 +90,6 @@ class RayEnvironment:
 
     def _end_builds(self) -> None:
         processes.end(lambda: processes.marked(_MARK, str(self.folder)), patience=2)
-
-    @contextmanager
-    def _alone(self, report: Report) -> Iterator[None]:
-        """One build at a time; the kernel gives the lock back when its holder ends, however it ends."""
-        lock = os.open(self.cache_folder / f"{self.folder.name}.lock", os.O_RDWR | os.O_CREAT, 0o600)
-        try:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                report("another command is making it: waiting")
-                fcntl.flock(lock, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(lock)
 
     @staticmethod
     def _told(line: str, report: Report) -> None:

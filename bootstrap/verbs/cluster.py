@@ -5,10 +5,12 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 
 from bootstrap import plan, step
 from bootstrap.console import Console
 from bootstrap.errors import JobNotFound, NotRunning
+from bootstrap.lock import alone
 from bootstrap.settings import Settings
 from bootstrap.shell import Shell
 from bootstrap.step import Condition, Step, Timing
@@ -20,9 +22,10 @@ def up(settings: Settings, console: Console, *, example: bool) -> None:
     target = plan.choose(settings, shell)
     steps = target.with_example() if example else target.cluster()
     console.event(f"Target {target.target} ({target.reason})")
-    began = time.monotonic()
-    with console.progress():
-        timings = step.up(steps, console, interrupt=shell.interrupt)
+    with _alone(target, console):
+        began = time.monotonic()
+        with console.progress():
+            timings = step.up(steps, console, interrupt=shell.interrupt)
     wall = time.monotonic() - began
     if any(timing.changed for timing in timings):
         target.remember(timings)
@@ -77,9 +80,8 @@ def status(settings: Settings, console: Console) -> None:
 
 def down(settings: Settings, console: Console, *, purge: bool) -> None:
     """Removes all that `up` made; what was downloaded stays in the cache, unless `purge`."""
-    shell = Shell()
-    target = plan.choose(settings, shell)
-    with console.progress():
+    target = plan.choose(settings, Shell())
+    with _alone(target, console), console.progress():
         step.down(target.cluster(), console)
     if purge:
         shutil.rmtree(settings.cache_folder, ignore_errors=True)
@@ -114,6 +116,11 @@ def logs(settings: Settings, console: Console, *, job: str | None, follow: bool,
     pieces = dashboard.follow(chosen.submission_id) if follow else [dashboard.output(chosen.submission_id)]
     for piece in pieces:
         console.output(piece)
+
+
+def _alone(target: plan.Local, console: Console) -> AbstractContextManager[None]:
+    """Two at once would end each other's Ray."""
+    return alone(target.lock, lambda: console.event("Another up or down is at work: waiting for its end"))
 
 
 def _show_timings(console: Console, steps: Sequence[Step], timings: Sequence[Timing], wall: float) -> None:

@@ -206,6 +206,15 @@ def test_ctrl_c_ends_up_within_two_seconds_and_up_goes_on(rayside: Rayside) -> N
     assert rayside.json("status")["ready"] is True
 
 
+def test_two_ups_at_once_make_one_ray(rayside: Rayside) -> None:
+    assert rayside.run("down").returncode == 0
+    with rayside.start("up", "--no-example") as one, rayside.start("up", "--no-example") as other:
+        said = [process.communicate(timeout=120)[0] for process in (one, other)]
+    assert [one.returncode, other.returncode] == [0, 0], said
+    assert sorted("Nothing to change" in text for text in said) == [False, True]
+    assert sum(process.name() == "raylet" for process in rayside.processes()) == 1
+
+
 def test_down_leaves_nothing_and_may_be_repeated(rayside: Rayside) -> None:
     assert rayside.run("up", "--no-example").returncode == 0
     for _ in range(2):

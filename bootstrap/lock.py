@@ -1,0 +1,28 @@
+"""One command at a time where two would undo each other's work."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+@contextmanager
+def alone(file: Path, waiting: Callable[[], None]) -> Iterator[None]:
+    """Holds the lock `file`, which it makes; calls `waiting` first where another process holds it.
+
+    The kernel gives the lock back when its holder ends, however it ends. The file stays.
+    """
+    file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    lock = os.open(file, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            waiting()
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)

@@ -1,0 +1,74 @@
+"""A program in a terminal of its own, and somebody who reads and types."""
+
+from __future__ import annotations
+
+import os
+import pty
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+
+from bootstrap.settings import ROOT
+from tests.integration.real_debuggee import PATIENCE
+
+
+class Screen:
+    """A program in a terminal of its own; `until` reads on from where the last one ended."""
+
+    def __init__(self, *command: str, env: Mapping[str, str] = os.environ) -> None:
+        self._fd, inner = pty.openpty()
+        environment = {**env, "TERM": "xterm", "NO_COLOR": "1", "INPUTRC": os.devnull}
+        # A session of its own, whose terminal this one becomes, so that Ctrl-C is a signal there.
+        take = (
+            "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0);"
+            "os.execv(sys.argv[1], sys.argv[1:])"
+        )
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", take, *command],
+            stdin=inner,
+            stdout=inner,
+            stderr=inner,
+            cwd=ROOT,
+            env=environment,
+            start_new_session=True,
+        )
+        os.close(inner)
+        self._unread = ""
+
+    def until(self, text: str, *, press: str = "") -> str:
+        """What was shown before `text`; `press` is typed, and again each second in which nothing is shown.
+
+        Ctrl-C has to be pressed so: one that comes in the moment between the prompt and the wait for a
+        key is noticed by Python's `input` only at the next key.
+        """
+        end = time.monotonic() + PATIENCE
+        self.type(press)
+        while text not in self._unread:
+            ready, _, _ = select.select([self._fd], [], [], 1.0 if press else PATIENCE)
+            assert time.monotonic() < end, f"no {text!r} in {self._unread!r}"
+            if not ready:
+                self.type(press)
+                continue
+            try:
+                data = os.read(self._fd, 65536)
+            except OSError:  # Linux's way to say that the other end is closed
+                data = b""
+            assert data, f"ended without {text!r}: {self._unread!r}"
+            self._unread += data.decode(errors="replace")
+        seen, _, self._unread = self._unread.partition(text)
+        return seen
+
+    def type(self, text: str) -> None:
+        os.write(self._fd, text.encode())
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            self.type("\x04\x04")
+            try:
+                self.process.wait(5)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+        os.close(self._fd)
