@@ -74,12 +74,19 @@ def status(context: Context, json: bool = False) -> None:
     cluster.status(_settings(context), Console(json))
 
 
-@task(klass=Verb, help={"fix": "mend what can be mended, then look again", "json": _JSON})
-def doctor(context: Context, fix: bool = False, json: bool = False) -> None:
+@task(
+    klass=Verb,
+    help={
+        "target": "what the machine is looked at for: auto, local, kind",
+        "fix": "mend what can be mended, then look again",
+        "json": _JSON,
+    },
+)
+def doctor(context: Context, target: str | None = None, fix: bool = False, json: bool = False) -> None:
     """Show what this machine lacks, and with --fix mend it."""
     from bootstrap.verbs import doctor
 
-    raise Exit(code=doctor.doctor(_settings(context), Console(json), fix=fix))
+    raise Exit(code=doctor.doctor(_settings(context), Console(json), target=target, fix=fix))
 
 
 @task(
@@ -174,7 +181,10 @@ def down(context: Context, purge: bool = False) -> None:
     cluster.down(_settings(context), Console(), purge=purge)
 
 
-@task(klass=Verb, help={"suite": "only this suite (unit, integration)", "args": "more arguments for pytest"})
+@task(
+    klass=Verb,
+    help={"suite": "only this suite (unit, integration, e2e)", "args": "more arguments for pytest"},
+)
 def test(context: Context, suite: str | None = None, args: str = "") -> None:
     """Run every test suite that this machine can run."""
     from bootstrap.verbs import development

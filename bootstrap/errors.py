@@ -105,6 +105,18 @@ class MissingProgram(RaysideError):
     id, exit_code = "missing-program", MACHINE
 
 
+class EngineNotRunning(RaysideError):
+    id, exit_code = "engine-not-running", MACHINE
+
+
+class EngineNotPermitted(RaysideError):
+    id, exit_code = "engine-not-permitted", MACHINE
+
+
+class LowInotify(RaysideError):
+    id, exit_code = "low-inotify", MACHINE
+
+
 class UnsafeFolder(RaysideError):
     id, exit_code = "unsafe-folder", MACHINE
 

@@ -9,7 +9,7 @@ import enum
 import queue
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
 from typing import Any, Protocol, TypeVar
@@ -165,7 +165,7 @@ def down(steps: Sequence[Step], progress: Progress) -> None:
 def critical_path(steps: Sequence[Step], timings: Sequence[Timing]) -> list[str]:
     """The chain of needs that took longest, first to last: what to speed up to finish sooner."""
     seconds = {timing.name: timing.seconds for timing in timings}
-    needs: Mapping[str, Sequence[str]] = {step.name: step.needs for step in steps}
+    needs = {step.name: [need for need in step.needs if need in seconds] for step in steps}
     best: dict[str, tuple[float, list[str]]] = {}
     for name in TopologicalSorter(needs).static_order():
         before = max((best[need] for need in needs[name]), default=(0.0, []), key=lambda chain: chain[0])
@@ -254,7 +254,8 @@ def _each(
 ) -> list[Any]:
     """`work` for each step, in threads, each after the steps that `order` names; its results."""
     by_name = {step.name: step for step in steps}
-    sorter = TopologicalSorter({step.name: order(step) for step in steps})
+    # What is not among the steps is taken as given: one step can be made ready by itself.
+    sorter = TopologicalSorter({step.name: [n for n in order(step) if n in by_name] for step in steps})
     sorter.prepare()
     ended: queue.Queue[tuple[str, Any, BaseException | None]] = queue.Queue()
     results: list[Any] = []

@@ -55,11 +55,12 @@ class RealDebuggee:
 
     def __init__(self, script: Path, number: int, changed: Callable[[], None]) -> None:
         site = script.parent / "site-packages"
-        (site / "ray" / "util").mkdir(parents=True, exist_ok=True)
-        (site / "ray" / "__init__.py").write_text(_RAY)
-        (site / "ray" / "util" / "__init__.py").touch()
-        (site / "ray" / "util" / "debugpy.py").write_text(_DEBUGGER)
-        (site / "sitecustomize.py").touch()
+        if not site.exists():  # once: the debuggee before may be reading it
+            (site / "ray" / "util").mkdir(parents=True)
+            (site / "ray" / "__init__.py").write_text(_RAY)
+            (site / "ray" / "util" / "__init__.py").touch()
+            (site / "ray" / "util" / "debugpy.py").write_text(_DEBUGGER)
+            (site / "sitecustomize.py").touch()
         start = f"import ray.util.debugpy, runpy; runpy.run_path({str(script)!r}, run_name='__main__')"
         self.lines: list[str] = []
         self.paused = False

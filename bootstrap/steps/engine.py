@@ -1,0 +1,99 @@
+"""The Docker engine that kind's node runs in: found, or installed and started where we may.
+
+It belongs to the machine, not to the cluster: `doctor --fix` brings it, `down` leaves it.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from bootstrap.errors import EngineNotPermitted, EngineNotRunning
+from bootstrap.shell import Shell
+from bootstrap.step import Report, Status, missing, pending, ready
+from bootstrap.steps import bounded_runtime
+
+_INSTALL = "https://docs.docker.com/engine/install/"
+
+
+@dataclass(frozen=True)
+class Engine:
+    """It answers. `apply` installs Debian's or Ubuntu's `docker.io`, and starts it."""
+
+    shell: Shell
+    # Where the runtime for machines with fewer capabilities goes, and dockerd's log.
+    runtime: Path = Path("/usr/local/lib/rayside/runc-bounded")
+    log: Path = Path("/var/log/rayside-dockerd.log")
+    name: str = "engine"
+    title: str = "Docker engine"
+    needs: tuple[str, ...] = ()
+    patience: float = 60.0
+
+    def check(self) -> Status:
+        import docker
+        import docker.errors
+
+        try:
+            client = docker.from_env(timeout=5)
+            try:
+                info = client.info()
+            finally:
+                client.close()
+        except docker.errors.DockerException as error:
+            if "Permission denied" in str(error):
+                raise EngineNotPermitted(
+                    "a Docker engine runs, and you may not use it",
+                    hint='sudo usermod -aG docker "$USER", then log in again',
+                ) from None
+            if any(process.name() == "dockerd" for process in psutil.process_iter(["name"])):
+                return pending("dockerd runs and does not answer yet")
+            return missing("no Docker engine answers")
+        version, driver = info["ServerVersion"], info["Driver"]
+        return ready(f"Docker {version}, {driver}, cgroup v{info.get('CgroupVersion', '1')}")
+
+    def apply(self, report: Report) -> None:
+        self._require_permission()
+        if not Path("/usr/sbin/dockerd").exists() and not Path("/usr/bin/dockerd").exists():
+            environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+            report("apt-get update")
+            self.shell.run(["apt-get", "update", "-qq"], env=environment)
+            report("apt-get install docker.io")
+            packages = ["docker.io", "iptables"]
+            self.shell.run(
+                ["apt-get", "install", "-y", "-qq", "--no-install-recommends", *packages], env=environment
+            )
+        report("starting")
+        # https://www.freedesktop.org/software/systemd/man/sd_booted.html
+        if Path("/run/systemd/system").is_dir():
+            self.shell.run(["systemctl", "start", "docker"])
+            return
+        self.shell.spawn(["dockerd", *self._runtime_options()], env=os.environ, log=self.log)
+
+    def undo(self, report: Report) -> None:
+        """The engine is the machine's."""
+
+    def _runtime_options(self) -> list[str]:
+        if not bounded_runtime.is_needed():
+            return []
+        source = Path(bounded_runtime.__file__).read_text()
+        self.runtime.parent.mkdir(parents=True, exist_ok=True)
+        python = Path(sys.base_prefix, "bin", "python3")
+        self.runtime.write_text(f"#!{python} -I\n{source}")
+        self.runtime.chmod(0o755)
+        return ["--add-runtime", f"bounded={self.runtime}", "--default-runtime", "bounded"]
+
+    def _require_permission(self) -> None:
+        if platform.system() != "Linux":
+            raise EngineNotRunning("no Docker engine answers", hint="start Docker Desktop, or install it")
+        if not Path("/etc/debian_version").exists():
+            raise EngineNotRunning("no Docker engine answers", hint=f"install and start one: {_INSTALL}")
+        if os.geteuid() != 0:
+            raise EngineNotRunning(
+                "no Docker engine answers, and installing one takes root",
+                hint="sudo apt-get install docker.io && sudo systemctl start docker",
+            )

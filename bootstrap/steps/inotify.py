@@ -1,0 +1,51 @@
+"""The kernel's inotify limits, which a Kubernetes node of many pods exhausts at their defaults."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from bootstrap.errors import LowInotify
+from bootstrap.step import Report, Status, missing, ready
+
+# kind's own advice: https://kind.sigs.k8s.io/docs/user/known-issues/#pod-errors-due-to-too-many-open-files
+WANTED = {"max_user_watches": 524_288, "max_user_instances": 512}
+
+
+@dataclass(frozen=True)
+class Inotify:
+    """The limits are as high as kind advises, or higher; they hold until the machine restarts."""
+
+    folder: Path = Path("/proc/sys/fs/inotify")
+    name: str = "inotify"
+    title: str = "inotify limits"
+    needs: tuple[str, ...] = ()
+    patience: float = 0.0
+
+    def check(self) -> Status:
+        if not self.folder.is_dir():
+            return ready("not Linux: the engine's own machine has them")
+        low = [
+            f"{name} is {now}, {wanted} is advised"
+            for name, wanted in WANTED.items()
+            if (now := int((self.folder / name).read_text())) < wanted
+        ]
+        return missing("; ".join(low)) if low else ready("high enough")
+
+    def apply(self, report: Report) -> None:
+        """Raises LowInotify where that takes root, or the machine does not let even root."""
+        try:
+            for name, wanted in WANTED.items():
+                file = self.folder / name
+                if int(file.read_text()) < wanted:
+                    file.write_text(str(wanted))
+        except OSError as error:
+            why = "it takes root" if os.geteuid() else error.strerror
+            settings = " ".join(f"fs.inotify.{name}={wanted}" for name, wanted in WANTED.items())
+            raise LowInotify(
+                f"the inotify limits can't be raised: {why}", hint=f"sudo sysctl -w {settings}"
+            ) from None
+
+    def undo(self, report: Report) -> None:
+        """The limits are the machine's."""
