@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
+import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -78,12 +80,27 @@ class Rayside:
         return self.target.head.leftovers()
 
 
+def free_ports() -> tuple[int, int]:
+    """Two ports of the loopback address that nobody has now, outside the range that clients get."""
+    found = []
+    for port in range(18265, 32768):
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            found.append(port)
+        if len(found) == 2:
+            return found[0], found[1]
+    raise AssertionError("no port is free")
+
+
 @pytest.fixture(scope="module")
 def rayside() -> Iterator[Rayside]:
     """Nothing is up yet; whatever a test brings up is gone after the module."""
     folder = Path(tempfile.mkdtemp(prefix="rs-", dir="/tmp"))
     folder.rmdir()
-    one = Rayside(Settings(dashboard_port=18265, ray_client_port=11001, state_folder=folder, target="local"))
+    dashboard, client = free_ports()
+    one = Rayside(
+        Settings(dashboard_port=dashboard, ray_client_port=client, state_folder=folder, target="local")
+    )
     yield one
     done = one.run("down")
     shutil.rmtree(folder, ignore_errors=True)

@@ -47,7 +47,7 @@ def test_status_is_ready_with_steps_urls_and_timing(up: Rayside) -> None:
     assert status["ready"] is True
     assert (status["target"], status["source"]) == ("local", "packages")
     assert {step["condition"] for step in status["steps"]} == {"ready"}
-    assert status["urls"] == {"workspace": None, "dashboard": "http://127.0.0.1:18265", "relay": None}
+    assert status["urls"] == {"workspace": None, "dashboard": up.target.head.url, "relay": None}
     assert [timing["name"] for timing in status["timing"]][-1] == "example"
     assert all(set(timing) == {"name", "started", "seconds"} for timing in status["timing"])
 
@@ -84,7 +84,8 @@ def test_ray_asks_for_the_token_and_our_listeners_are_loopback(up: Rayside) -> N
         connection.laddr.ip
         for process in up.processes()
         for connection in process.net_connections(kind="tcp")
-        if connection.status == psutil.CONN_LISTEN and connection.laddr.port in {18265, 11001, paused[0].port}
+        if connection.status == psutil.CONN_LISTEN
+        and connection.laddr.port in {up.settings.dashboard_port, up.settings.ray_client_port, paused[0].port}
     }
     assert listening
     assert all(address.removeprefix("::ffff:").startswith("127.") for address in listening)
@@ -156,12 +157,12 @@ def test_a_taken_port_is_named_with_who_has_it_and_what_to_set(rayside: Rayside)
     assert rayside.run("down").returncode == 0
     with socket.socket() as holder:
         holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        holder.bind(("127.0.0.1", 18265))
+        holder.bind(("127.0.0.1", rayside.settings.dashboard_port))
         holder.listen()
         done = rayside.run("up", "--no-example")
     assert done.returncode == 3
     assert f"(pid {os.getpid()})" in done.stderr
-    assert "INVOKE_RAYSIDE_DASHBOARD_PORT=18266" in done.stderr
+    assert f"INVOKE_RAYSIDE_DASHBOARD_PORT={rayside.settings.dashboard_port + 1}" in done.stderr
     assert not rayside.settings.state_folder.exists()
 
 
