@@ -34,8 +34,12 @@ def main(root: Path, arguments: list[str]) -> int:
             )
         python = venv / "bin" / "python"
         # The lock is the whole closure, so there is nothing to resolve: --no-deps.
+        # A pip that is killed leaves what it unpacked in the temporary folder.
+        temporary = venv / "tmp"
+        temporary.mkdir()
         pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        installed = _run([*pip, "--no-deps", "--require-hashes", "-r", str(lock)])
+        installed = _run([*pip, "--no-deps", "--require-hashes", "-r", str(lock)], temporary)
+        shutil.rmtree(temporary)
         if installed.returncode != 0:
             return _explain(arguments, installed)
         shutil.copyfile(lock, stamp)
@@ -47,8 +51,11 @@ def main(root: Path, arguments: list[str]) -> int:
         return _fail(arguments, "unsafe-folder", f"can't write {venv}: {error}", f"make {root} writable")
 
 
-def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+def _run(command: list[str], temporary: Path | None = None) -> subprocess.CompletedProcess[str]:
+    env = {**os.environ, **({"TMPDIR": str(temporary)} if temporary else {})}
+    return subprocess.run(
+        command, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+    )
 
 
 def _explain(arguments: list[str], pip: subprocess.CompletedProcess[str]) -> int:

@@ -113,6 +113,10 @@ class RayHead:
         return self.settings.state_folder / "ray.log"
 
     @property
+    def _temporary(self) -> Path:
+        return self.settings.state_folder / "tmp"
+
+    @property
     def _pid_file(self) -> Path:
         return self.settings.state_folder / "ray.json"
 
@@ -180,6 +184,7 @@ class RayHead:
             require_port(setting, getattr(self.settings, setting))
         with contextlib.suppress(FileNotFoundError):
             self.log.replace(self.log.with_suffix(".log.1"))
+        self._temporary.mkdir(exist_ok=True)
         report("starting")
         pid = self.shell.spawn(self.command(), env=self.environment(), log=self.log)
         record = {"pid": pid, "created": processes.created(pid), "spec": self._spec}
@@ -218,6 +223,8 @@ class RayHead:
             # Ray's processes rename themselves, which would overwrite the mark in their environment
             # (https://github.com/dvarrazzo/py-setproctitle#environment-variables).
             "SPT_NOENV": "1",
+            # Ray's dashboard leaves folders of its own (pymp-...) in the temporary folder.
+            "TMPDIR": str(self._temporary),
             MARK: str(self.settings.state_folder),
         }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,8 +60,12 @@ class RayEnvironment:
                 return
             self._end_builds()
             report("making a virtual environment")
-            env = {**os.environ, _MARK: str(self.folder)}
+            # A pip that is killed leaves what it unpacked in the temporary folder: here it goes with
+            # the next --clear.
+            temporary = self.folder / "tmp"
+            env = {**os.environ, _MARK: str(self.folder), "TMPDIR": str(temporary)}
             self.shell.run([sys.executable, "-m", "venv", "--clear", self.folder], env=env)
+            temporary.mkdir()
             report("downloading and installing, about 400 MB")
             # The lock is the whole closure: nothing to resolve.
             pip: list[str | Path] = [
@@ -83,6 +88,7 @@ class RayEnvironment:
                 self.shell.run(pip, env=env, on_line=lambda line: self._told(line, report))
             except CommandFailed as error:
                 raise _explained(error) from None
+            shutil.rmtree(temporary)
             self._complete.touch()
 
     def undo(self, report: Report) -> None:

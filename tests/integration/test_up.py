@@ -216,13 +216,22 @@ def test_two_ups_at_once_make_one_ray(rayside: Rayside) -> None:
     assert sum(process.name() == "raylet" for process in rayside.processes()) == 1
 
 
+def strays() -> set[Path]:
+    """What Ray is known to leave in the system's temporary folder."""
+    return {found for name in ("ray", "pymp-*") for found in Path("/tmp").glob(name)}
+
+
 def test_down_leaves_nothing_and_may_be_repeated(rayside: Rayside) -> None:
+    assert rayside.run("down").returncode == 0
+    before = strays()
     assert rayside.run("up", "--no-example").returncode == 0
+    assert strays() == before
     for _ in range(2):
         done = rayside.run("down")
         assert done.returncode == 0, done.stdout + done.stderr
         assert rayside.processes() == []
         assert not rayside.settings.state_folder.exists()
+        assert strays() == before
     with pytest.raises(NotRunning):
         rayside.target.require()
     assert rayside.json("breakpoints", code=4)["error"]["id"] == "not-running"
