@@ -56,7 +56,7 @@ class Submission:
         if self.py_modules:
             metadata[PY_MODULES] = json.dumps(self.py_modules)
         in_shell = ["sh", "-c", self.entrypoint] if _SHELL_SYNTAX.search(self.entrypoint) else None
-        inline = [] if runtime_env else ["--runtime-env-json", json.dumps(self.environment())]
+        inline = ["--runtime-env-json", json.dumps(self.environment())]
         return [
             *[str(ray), "job", "submit", "--address", url, "--no-wait"],
             *["--submission-id", submission_id],

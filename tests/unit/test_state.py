@@ -27,7 +27,7 @@ TASK = {
     "state": "RUNNING",
     "start_time_ms": 1795259567005.0,
 }
-JOB = {
+JOB: dict[str, Any] = {
     "type": "SUBMISSION",
     "job_id": "02000000",
     "submission_id": "j1",
@@ -85,7 +85,8 @@ def test_of_a_threaded_actor_as_many_tasks_are_listed_as_are_paused() -> None:
 
 def test_a_paused_driver_is_joined_with_its_job() -> None:
     driver = {**WORKER, "worker_type": "DRIVER", "pid": 3543}
-    (found,) = Recorded(workers=[driver], tasks=[], jobs=[JOB]).paused()
+    other = {**JOB, "job_id": "01000000", "driver_info": {**JOB["driver_info"], "pid": "7"}, "start_time": 1}
+    (found,) = Recorded(workers=[driver], tasks=[], jobs=[other, JOB]).paused()
     assert (found.task, found.job_id) == ("driver", "02000000")
 
 
