@@ -78,7 +78,7 @@ class Step(Protocol):
         """Makes it, or sets it going; run only when `check` says MISSING. May be killed anywhere."""
 
     def undo(self, report: Report) -> None:
-        """Removes what `apply` made, and nothing else; fine where there is nothing."""
+        """Removes what `apply` made, and nothing else; reports only where there is something."""
 
 
 class Progress(Protocol):
@@ -144,20 +144,24 @@ def check(steps: Sequence[Step]) -> dict[str, Status]:
 
 
 def down(steps: Sequence[Step], progress: Progress) -> None:
-    """Undoes every step, those that need others first."""
+    """Undoes every step, those that need others first; tells of those that had something to undo."""
     dependants: dict[str, list[str]] = {step.name: [] for step in steps}
     for step in steps:
         for need in step.needs:
             dependants[need].append(step.name)
 
     def one(step: Step) -> None:
-        progress.started(step.name, step.title)
-        try:
-            step.undo(lambda text: progress.note(step.name, text))
-        except BaseException:
-            progress.finished(step.name, step.title, "failed", "")
-            raise
-        progress.finished(step.name, step.title, "done", "removed")
+        told: list[str] = []
+
+        def report(text: str) -> None:
+            if not told:
+                progress.started(step.name, step.title)
+            told.append(text)
+            progress.note(step.name, text)
+
+        step.undo(report)
+        if told:
+            progress.finished(step.name, step.title, "done", "removed")
 
     _each(steps, one, order=lambda step: dependants[step.name])
 

@@ -61,6 +61,7 @@ class StateFolder:
 
     def undo(self, report: Report) -> None:
         if self.check().condition is Condition.READY:
+            report(f"removing {self.folder}")
             shutil.rmtree(self.folder)
 
 
@@ -233,9 +234,9 @@ class RayHead:
         return processes.marked(MARK, str(self.settings.state_folder))
 
     def _end(self, report: Report) -> None:
-        ended = processes.end(self.leftovers, patience=3)
-        if ended:
-            report(f"ended {len(ended)} processes")
+        if found := self.leftovers():
+            report(f"ending {len(found)} processes")
+            processes.end(self.leftovers, patience=3)
         self._pid_file.unlink(missing_ok=True)
 
     def _record(self) -> dict[str, Any] | None:

@@ -55,6 +55,7 @@ class Scripted:
 
     def undo(self, report: Report) -> None:
         self.log.append(f"undo {self.name}")
+        report("going")
 
 
 def test_up_applies_only_what_is_missing() -> None:
@@ -158,6 +159,16 @@ def test_down_undoes_the_dependants_first() -> None:
     log: list[str] = []
     step.down([Scripted("a", [], log=log), Scripted("b", [], ("a",), log=log)], Diary())
     assert log == ["undo b", "undo a"]
+
+
+def test_down_tells_only_of_what_was_there() -> None:
+    class Empty(Scripted):
+        def undo(self, report: Report) -> None:
+            pass
+
+    diary = Diary()
+    step.down([Scripted("a", []), Empty("b", [])], diary)
+    assert diary.lines == ["started a", "a: going", "done a"]
 
 
 def test_check_tells_every_step_and_survives_an_error() -> None:
