@@ -18,6 +18,11 @@ from bootstrap.shell import Shell
 from bootstrap.step import Report, Status, missing, pending, ready
 from bootstrap.steps import bounded_runtime
 
+# What a killed dockerd leaves, and what it takes for a running one where the pid was given anew.
+_PID_FILES = {
+    Path("/var/run/docker.pid"): "dockerd",
+    Path("/var/run/docker/containerd/containerd.pid"): "containerd",
+}
 _INSTALL = "https://docs.docker.com/engine/install/"
 
 
@@ -72,6 +77,8 @@ class Engine:
         if Path("/run/systemd/system").is_dir():
             self.shell.run(["systemctl", "start", "docker"])
             return
+        for file, program in _PID_FILES.items():
+            forget_dead(file, program)
         self.shell.spawn(["dockerd", *self._runtime_options()], env=os.environ, log=self.log)
 
     def undo(self, report: Report) -> None:
@@ -97,3 +104,15 @@ class Engine:
                 "no Docker engine answers, and installing one takes root",
                 hint="sudo apt-get install docker.io && sudo systemctl start docker",
             )
+
+
+def forget_dead(file: Path, program: str) -> None:
+    """Removes a pid file unless its process is that program."""
+    try:
+        if psutil.Process(int(file.read_text())).name() == program:
+            return
+    except FileNotFoundError:
+        return
+    except (ValueError, psutil.Error):
+        pass
+    file.unlink()

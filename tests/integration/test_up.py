@@ -180,15 +180,22 @@ def test_too_little_room_is_said_before_anything_starts(
     assert not rayside.settings.state_folder.exists()
 
 
-def test_a_state_folder_of_somebody_else_is_not_used(rayside: Rayside, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["a link", "open to others"])
+def test_a_state_folder_that_others_can_look_into_is_not_used(
+    rayside: Rayside, tmp_path: Path, kind: str
+) -> None:
     folder = Path(f"/tmp/rs-{os.getpid()}")
-    folder.symlink_to(tmp_path)
+    if kind == "a link":
+        folder.symlink_to(tmp_path)
+    else:
+        folder.mkdir(mode=0o755)
     try:
         done = rayside.run("up", env={"INVOKE_RAYSIDE_STATE_FOLDER": str(folder)})
+        assert list(folder.iterdir()) == []
     finally:
-        folder.unlink()
+        folder.unlink() if kind == "a link" else folder.rmdir()
+    assert done.returncode == 3
     assert "error[unsafe-folder]" in done.stderr
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_ctrl_c_ends_up_within_two_seconds_and_up_goes_on(rayside: Rayside) -> None:
@@ -213,6 +220,7 @@ def test_two_ups_at_once_make_one_ray(rayside: Rayside) -> None:
         said = [process.communicate(timeout=120)[0] for process in (one, other)]
     assert [one.returncode, other.returncode] == [0, 0], said
     assert sorted("Nothing to change" in text for text in said) == [False, True]
+    assert sum("Another up or down is at work: waiting" in text for text in said) == 1
     assert sum(process.name() == "raylet" for process in rayside.processes()) == 1
 
 
