@@ -83,11 +83,6 @@ class Console:
     # --- a conversation (the terminal debugger) ------------------------------------------
 
     @property
-    def interactive(self) -> bool:
-        """Whether a person can answer: both ends are a terminal."""
-        return sys.stdin.isatty() and self.out.isatty()
-
-    @property
     def colour(self) -> bool:
         """Whether `out` shows colour; NO_COLOR and TERM=dumb are respected (by rich)."""
         from rich.console import Console as Rich

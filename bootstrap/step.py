@@ -169,7 +169,7 @@ def down(steps: Sequence[Step], progress: Progress) -> None:
 def critical_path(steps: Sequence[Step], timings: Sequence[Timing]) -> list[str]:
     """The chain of needs that took longest, first to last: what to speed up to finish sooner."""
     seconds = {timing.name: timing.seconds for timing in timings}
-    needs = {step.name: [need for need in step.needs if need in seconds] for step in steps}
+    needs = {step.name: step.needs for step in steps}
     best: dict[str, tuple[float, list[str]]] = {}
     for name in TopologicalSorter(needs).static_order():
         before = max((best[need] for need in needs[name]), default=(0.0, []), key=lambda chain: chain[0])

@@ -53,10 +53,6 @@ def parse(line: str) -> tuple[str, str]:
     return _NAMES.get(typed, typed), rest.strip()
 
 
-def is_known(name: str) -> bool:
-    return name in _NAMES
-
-
 _PLACE = re.compile(r"(?:(?P<file>.+):)?(?P<line>[0-9]{1,9})(?:\s*,?\s+if\s+(?P<cond>\S.*))?")
 
 

@@ -10,11 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from bootstrap import step
 from bootstrap.console import Console
 from bootstrap.errors import InvalidArgument
 from bootstrap.settings import DEBUGPY_VERSION, RAY_VERSION, ROOT, Settings
 from bootstrap.shell import Shell
-from bootstrap.step import Condition
+from bootstrap.step import Condition, Step
 from bootstrap.steps.engine import Engine
 
 REQUIREMENTS = ROOT / "requirements"
@@ -23,21 +24,24 @@ BENCHMARKS = ROOT / "tests" / "bench"
 
 @dataclass(frozen=True)
 class Suite:
-    """A folder of tests, and what it needs besides .venv: nothing, or a reason why it can't run."""
+    """A folder of tests, and what it needs besides .venv: steps of the machine, and what makes them ready."""
 
     name: str
-    missing: str = ""
+    needs: tuple[Step, ...] = ()
     enable: str = ""
+
+    def missing(self) -> str:
+        """Why it can't run here; empty where it can."""
+        found = step.check(self.needs).values()
+        return "; ".join(status.detail for status in found if status.condition is not Condition.READY)
 
 
 def suites() -> list[Suite]:
     """Every suite, the quickest first."""
-    engine = Engine(Shell()).check()
-    no_engine = "" if engine.condition is Condition.READY else engine.detail
     return [
         Suite("unit"),
         Suite("integration"),
-        Suite("e2e", missing=no_engine, enable="./invokew doctor --fix --target kind"),
+        Suite("e2e", needs=(Engine(Shell()),), enable="./invokew doctor --fix --target kind"),
     ]
 
 
@@ -47,12 +51,12 @@ def test(settings: Settings, console: Console, *, suite: str | None, arguments: 
     if suite and suite not in known:
         raise InvalidArgument(f"there is no suite {suite!r}", hint=f"the suites are {', '.join(known)}")
     chosen = [known[suite]] if suite else list(known.values())
-    absent = [one for one in chosen if one.missing]
-    for one in absent:
-        console.event(f"suite {one.name} can't run here: {one.missing}; enable it with {one.enable}")
+    absent = {one.name: why for one in chosen if (why := one.missing())}
+    for name, why in absent.items():
+        console.event(f"suite {name} can't run here: {why}; enable it with {known[name].enable}")
     if absent and (suite or os.environ.get("CI")):
         return 1
-    folders = [str(ROOT / "tests" / one.name) for one in chosen if not one.missing]
+    folders = [str(ROOT / "tests" / one.name) for one in chosen if one.name not in absent]
     _install(console)
     return _run([sys.executable, "-m", "pytest", *folders, *arguments.split()])
 

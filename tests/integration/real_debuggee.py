@@ -21,6 +21,17 @@ from bootstrap.debug.session import Debuggee, JobState
 
 PATIENCE = 30.0  # seconds; only a broken test waits so long
 
+# What most tests debug.
+TASK = """\
+def my_task(x):
+    numbers = list(range(x))
+    breakpoint()
+    total = sum(numbers)
+    return total
+
+print("result", my_task(4))
+"""
+
 _RAY = """
 import os
 class Context:

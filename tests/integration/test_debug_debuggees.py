@@ -14,17 +14,7 @@ from bootstrap.debug.client import Client
 from bootstrap.debug.pausing import return_to_breakpoint
 from bootstrap.debug.session import Attached, Ended, Session
 from bootstrap.errors import AttachFailed, DebuggerGone, RequestFailed
-from tests.integration.real_debuggee import PATIENCE, RealJob
-
-TASK = """\
-def my_task(x):
-    numbers = list(range(x))
-    breakpoint()
-    total = sum(numbers)
-    return total
-
-print("result", my_task(4))
-"""
+from tests.integration.real_debuggee import PATIENCE, TASK, RealJob
 
 TWICE = """\
 def my_task(x):

@@ -9,17 +9,8 @@ from pathlib import Path
 import pytest
 
 from bootstrap.debug.terminal import PROMPT
+from tests.integration.real_debuggee import TASK
 from tests.integration.screen import Screen
-
-TASK = """\
-def my_task(x):
-    numbers = list(range(x))
-    breakpoint()
-    total = sum(numbers)
-    return total
-
-print("result", my_task(4))
-"""
 
 BUSY = """\
 import os, threading

@@ -182,6 +182,11 @@ def test_check_tells_every_step_and_survives_an_error() -> None:
     assert found["b"].detail == "fine"
 
 
+def test_one_step_can_be_made_ready_by_itself() -> None:
+    (timing,) = step.up([Scripted("b", [missing(), ready()], ("a",))], Diary())
+    assert timing.changed
+
+
 def test_the_critical_path_is_the_chain_that_took_longest() -> None:
     steps = [
         Scripted("root", []),

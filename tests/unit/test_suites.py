@@ -1,0 +1,43 @@
+"""Which suites of tests can run here, and what is said of those that can't."""
+
+from dataclasses import dataclass
+
+from bootstrap.errors import EngineNotPermitted
+from bootstrap.step import Report, Status, missing, ready
+from bootstrap.verbs.development import Suite
+
+
+@dataclass(frozen=True)
+class Engine:
+    """A step of the machine that is as scripted: a status, or the error that its check raises."""
+
+    seen: Status | EngineNotPermitted
+    name: str = "engine"
+    title: str = "engine"
+    needs: tuple[str, ...] = ()
+    patience: float = 0.0
+
+    def check(self) -> Status:
+        if isinstance(self.seen, Status):
+            return self.seen
+        raise self.seen
+
+    def apply(self, report: Report) -> None:
+        raise AssertionError("looking at a suite changes nothing")
+
+    def undo(self, report: Report) -> None:
+        raise AssertionError("looking at a suite changes nothing")
+
+
+def test_a_suite_that_needs_nothing_can_run() -> None:
+    assert Suite("unit").missing() == ""
+
+
+def test_a_suite_can_run_when_what_it_needs_is_ready() -> None:
+    assert Suite("e2e", needs=(Engine(ready("Docker 20")),)).missing() == ""
+    assert Suite("e2e", needs=(Engine(missing("no engine")),)).missing() == "no engine"
+
+
+def test_an_engine_one_may_not_use_is_a_missing_one_and_no_end_of_all_tests() -> None:
+    refused = EngineNotPermitted("you may not use it", hint="join its group")
+    assert Suite("e2e", needs=(Engine(refused),)).missing() == "you may not use it"
