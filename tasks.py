@@ -58,12 +58,27 @@ _SOURCE = f"where programs come from: {', '.join(knobs.SOURCES)}"
 _JSON = "print one JSON document on standard output"
 
 
-@task(klass=Verb, help={"target": _TARGET, "source": _SOURCE, "example": "submit the example (default)"})
-def up(context: Context, target: str | None = None, source: str | None = None, example: bool = True) -> None:
+@task(
+    klass=Verb,
+    help={
+        "target": _TARGET,
+        "source": _SOURCE,
+        "example": "submit the example (default)",
+        "use-context": "make the cluster kubectl's current one",
+    },
+)
+def up(
+    context: Context,
+    target: str | None = None,
+    source: str | None = None,
+    example: bool = True,
+    use_context: bool = False,
+) -> None:
     """Bring up Ray, and an example paused at its breakpoint. Safe to run again at any time."""
     from bootstrap.verbs import cluster
 
-    cluster.up(_settings(context, target=target, source=source), Console(), example=example)
+    settings = _settings(context, target=target, source=source)
+    cluster.up(settings, Console(), example=example, use_context=use_context)
 
 
 @task(klass=Verb, help={"json": _JSON})
@@ -77,16 +92,24 @@ def status(context: Context, json: bool = False) -> None:
 @task(
     klass=Verb,
     help={
-        "target": "what the machine is looked at for: auto, local, kind",
+        "target": f"what the machine is looked at for: {', '.join(knobs.TARGETS)}",
         "fix": "mend what can be mended, then look again",
+        "tests": "look at what the test suites need, too",
         "json": _JSON,
     },
 )
-def doctor(context: Context, target: str | None = None, fix: bool = False, json: bool = False) -> None:
+def doctor(
+    context: Context,
+    target: str | None = None,
+    fix: bool = False,
+    tests: bool = False,
+    json: bool = False,
+) -> None:
     """Show what this machine lacks, and with --fix mend it."""
     from bootstrap.verbs import doctor
 
-    raise Exit(code=doctor.doctor(_settings(context), Console(json), target=target, fix=fix))
+    code = doctor.doctor(_settings(context), Console(json), target=target, fix=fix, tests=tests)
+    raise Exit(code=code)
 
 
 @task(
@@ -96,6 +119,7 @@ def doctor(context: Context, target: str | None = None, fix: bool = False, json:
         "working-dir": "folder your program is in; the current one unless told",
         "py-modules": "folder of a package that your program imports; may be given several times",
         "entrypoint": 'what to run there, as in "python your_program.py --its option"',
+        "job": "YAML file with a RayJob of your own (kind); it may make a cluster of its own",
         "runtime-env": "YAML file with more of Ray's runtime_env (pip, env_vars, ...)",
         "wait": "show the job's output until it ends; the exit code says how it ended",
         "json": _JSON,
@@ -107,13 +131,14 @@ def submit(
     py_modules: list[str] | None = None,
     entrypoint: str | None = None,
     runtime_env: str | None = None,
+    job: str | None = None,
     wait: bool = False,
     json: bool = False,
 ) -> None:
     """Submit a job: your program and packages, or without options the example."""
     from bootstrap.verbs import jobs
 
-    request = jobs.Request(working_dir, tuple(py_modules or ()), entrypoint, runtime_env)
+    request = jobs.Request(working_dir, tuple(py_modules or ()), entrypoint, runtime_env, job)
     jobs.submit(_settings(context), Console(json), request, wait=wait)
 
 
@@ -165,12 +190,12 @@ def logs(context: Context, job: str | None = None, follow: bool = False, ray: bo
     cluster.logs(_settings(context), Console(), job=job, follow=follow, ray=ray)
 
 
-@task(klass=Verb)
-def prepare(context: Context) -> None:
-    """Fetch all that can be cached; start nothing."""
+@task(klass=Verb, help={"target": _TARGET, "source": _SOURCE})
+def prepare(context: Context, target: str | None = None, source: str | None = None) -> None:
+    """Fetch and build all that can be cached; start nothing."""
     from bootstrap.verbs import cluster
 
-    cluster.prepare(_settings(context), Console())
+    cluster.prepare(_settings(context, target=target, source=source), Console())
 
 
 @task(klass=Verb, help={"purge": "remove the cache too"})
@@ -200,7 +225,7 @@ def check(context: Context) -> None:
     raise Exit(code=development.check(Console()))
 
 
-@task(klass=Verb, help={"name": "which benchmark: local"})
+@task(klass=Verb, help={"name": "which benchmark: local, kind"})
 def bench(context: Context, name: str = "local") -> None:
     """Measure, as ratios within one run."""
     from bootstrap.verbs import development

@@ -78,6 +78,14 @@ class InvalidArgument(RaysideError):
     id, exit_code = "invalid-argument", USAGE
 
 
+class NotARayJob(RaysideError):
+    id, exit_code = "not-a-rayjob", USAGE
+
+
+class NotInteractive(RaysideError):
+    id, exit_code = "not-interactive", USAGE
+
+
 # --- this machine lacks something --------------------------------------------------------
 
 
@@ -121,6 +129,26 @@ class UnsafeFolder(RaysideError):
     id, exit_code = "unsafe-folder", MACHINE
 
 
+class DownloadFailed(RaysideError):
+    id, exit_code = "download-failed", MACHINE
+
+
+class BadChecksum(RaysideError):
+    id, exit_code = "bad-checksum", MACHINE
+
+
+class BuildFailed(RaysideError):
+    id, exit_code = "build-failed", MACHINE
+
+
+class WrongArchitecture(RaysideError):
+    id, exit_code = "wrong-architecture", MACHINE
+
+
+class ImageMissing(RaysideError):
+    id, exit_code = "image-missing", MACHINE
+
+
 # --- the target is not in the state the command needs ------------------------------------
 
 
@@ -142,6 +170,26 @@ class NotReady(RaysideError):
 
 class CommandFailed(RaysideError):
     id, exit_code = "command-failed", TARGET
+
+
+class NotOurs(RaysideError):
+    id, exit_code = "not-ours", TARGET
+
+
+class ClusterUnreachable(RaysideError):
+    id, exit_code = "cluster-unreachable", TARGET
+
+
+class NamespaceTerminating(RaysideError):
+    id, exit_code = "namespace-terminating", TARGET
+
+
+class OperatorNotRunning(RaysideError):
+    id, exit_code = "operator-not-running", TARGET
+
+
+class PodFailed(RaysideError):
+    id, exit_code = "pod-failed", TARGET
 
 
 # --- the job -----------------------------------------------------------------------------

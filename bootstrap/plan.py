@@ -5,19 +5,43 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from bootstrap.debug.client import Client
+from bootstrap.debug.session import Connect
+from bootstrap.errors import EngineNotRunning, NotRunning
+from bootstrap.kube.api import Kube, head_selector
+from bootstrap.kube.forwarder import Forward, forwarded
+from bootstrap.kube.rayjob import KubectlRay, standing
+from bootstrap.kube.rayjob import head_selector as rayjob_head
+from bootstrap.kube.tunnel import connect_through
 from bootstrap.ray import jobs
 from bootstrap.ray.state import Dashboard
 from bootstrap.settings import Settings
 from bootstrap.shell import Shell
-from bootstrap.step import Step, Timing
+from bootstrap.sources import upstream
+from bootstrap.sources.packages import Packages
+from bootstrap.sources.source import Source
+from bootstrap.sources.upstream import Upstream
+from bootstrap.step import Report, Step, Timing
+from bootstrap.steps import kind_cluster, ray_cluster
+from bootstrap.steps.engine import Engine
 from bootstrap.steps.example_job import ExampleJob
+from bootstrap.steps.forwards import Forwards
+from bootstrap.steps.kind_cluster import KindCluster
+from bootstrap.steps.kubeconfig import Kubeconfig, UserContext
+from bootstrap.steps.kuberay import KubeRay, OperatorManifest
 from bootstrap.steps.local_ray import RayHead, RayToken, StateFolder, write_private
 from bootstrap.steps.machine import Machine
+from bootstrap.steps.node_images import NodeImages
+from bootstrap.steps.ray_cluster import KubeRayToken, RayCluster, WorkspacePassword
 from bootstrap.steps.ray_environment import RayEnvironment
+
+# The timing of the last `up`, in the target's folder.
+_TIMINGS = "up.json"
 
 
 @dataclass(frozen=True)
@@ -28,6 +52,8 @@ class Local:
     shell: Shell
     reason: str
     target: str = "local"
+    # As `submit --json` calls it.
+    ray_cluster: str = "local"
     # Ray comes from PyPI, by way of the lock file.
     source: str = "packages"
 
@@ -53,6 +79,18 @@ class Local:
         return [Machine(self.settings, self.head.present, ports=()), self.environment]
 
     @property
+    def folder(self) -> Path:
+        """For the cluster's files."""
+        return self.settings.state_folder
+
+    @property
+    def log(self) -> str:
+        """The output of Ray's head. Raises NotRunning."""
+        if not self.head.log.exists():
+            raise NotRunning("there is no log: Ray was not started", hint="./invokew up starts it")
+        return self.head.log.read_text(errors="replace")
+
+    @property
     def lock(self) -> Path:
         """Held while the cluster is changed; in the cache, as the state folder comes and goes."""
         name = hashlib.sha256(str(self.settings.state_folder).encode()).hexdigest()[:12]
@@ -65,27 +103,32 @@ class Local:
         """The dashboard of the cluster. Raises NotRunning, RayDied."""
         return self.head.require()
 
+    def connect(self) -> Connect:
+        """How a debugger reaches a worker."""
+        return Client.connect
+
+    def present(self) -> bool:
+        """Whether anything of this Ray runs: then it holds its ports, and its memory."""
+        return self.head.present()
+
+    @property
+    def needed(self) -> Settings:
+        """The settings, with what has to be free for this target."""
+        return self.settings
+
     def submit(self, job: jobs.Submission, submission_id: str) -> None:
         ray, env = self.environment.programs / "ray", self.head.environment()
         jobs.submit(self.shell, ray, self.head.url, env, job, submission_id)
 
     def remember(self, timings: Sequence[Timing]) -> None:
         """Keeps the timing of the last `up` that changed something, for `status`."""
-        document = [timing.document() for timing in timings]
-        write_private(self._timings, json.dumps(document))
+        _remember(self.folder, timings)
 
     def timings(self) -> list[dict[str, Any]]:
         """What `remember` kept; nothing where there was no `up`."""
-        try:
-            return list(json.loads(self._timings.read_text()))
-        except (FileNotFoundError, ValueError):
-            return []
+        return _timings(self.folder)
 
     # --- the steps -----------------------------------------------------------------------
-
-    @property
-    def _timings(self) -> Path:
-        return self.settings.state_folder / "up.json"
 
     @property
     def environment(self) -> RayEnvironment:
@@ -108,7 +151,268 @@ class Local:
         return RayToken(self.settings.state_folder)
 
 
-def choose(settings: Settings, shell: Shell) -> Local:
-    """The target that the settings ask for, with the reason for the choice, for people."""
-    reason = "as asked" if settings.target == "local" else "auto: Ray as processes of this machine"
-    return Local(settings, shell, reason)
+@dataclass(frozen=True)
+class Kind:
+    """A kind cluster with KubeRay, a standing RayCluster and the browser workspace."""
+
+    settings: Settings
+    shell: Shell
+    reason: str
+    target: str = "kind"
+    # As `submit --json` calls it: the RayCluster that jobs go to, unless they make their own.
+    ray_cluster: str = ray_cluster.NAME
+    # What the cluster that is there was made from; None where there is none.
+    made_from: str | None = None
+
+    def cluster(self) -> list[Step]:
+        """What has to be true of the cluster."""
+        return [
+            self._machine,
+            Engine(self.shell, installs=False),
+            StateFolder(self.folder),
+            *self._from.steps,
+            self.environment,
+            self._operator_manifest,
+            self.kind_cluster,
+            Kubeconfig(self.shell, self.kind_cluster, self.kube),
+            self.user_context,
+            self._node_images,
+            KubeRay(self.shell, self.kube, self._from.kubectl, self._operator_manifest),
+            self.password,
+            self._ray_cluster,
+            self._token,
+            self.forwards,
+        ]
+
+    def with_example(self) -> list[Step]:
+        """The cluster, and the example paused on it."""
+        return [
+            *self.cluster(),
+            ExampleJob(self.dashboard, self.submit, needs=("forwards", "ray-token", "ray-environment")),
+        ]
+
+    def cacheable(self) -> list[Step]:
+        """What can be made ahead without starting anything."""
+        machine = Machine(self.needed, self.present, ports=())
+        engine = Engine(self.shell, installs=False)
+        return [machine, engine, *self._from.steps, self.environment, self._operator_manifest]
+
+    @property
+    def source(self) -> str:
+        return self._from.name
+
+    @property
+    def folder(self) -> Path:
+        """For the cluster's files; not the one of `local`, which may be up at the same time."""
+        return self.settings.state_folder.with_name(f"{self.settings.state_folder.name}-kind")
+
+    @property
+    def lock(self) -> Path:
+        """Held while the cluster is changed."""
+        return self.settings.cache_folder / f"kind-{self.settings.kind_cluster}.lock"
+
+    @property
+    def log(self) -> str:
+        """The output of Ray's head."""
+        return self.kube.log(head_selector(ray_cluster.NAME), "ray-head")
+
+    def urls(self) -> dict[str, str | None]:
+        """Of the forwards."""
+        here = "http://127.0.0.1"
+        return {
+            "workspace": f"{here}:{self.settings.workspace_port}",
+            "dashboard": f"{here}:{self.settings.dashboard_port}",
+            "relay": None,
+        }
+
+    def dashboard(self) -> Dashboard:
+        """Raises NotRunning where there is no token, so no cluster of ours."""
+        return self._token.dashboard(self.settings.dashboard_port)
+
+    def require(self) -> Dashboard:
+        """The dashboard of the cluster, which answers. Raises NotRunning."""
+        dashboard = self.dashboard()
+        dashboard.version()
+        return dashboard
+
+    def connect(self) -> Connect:
+        """How a debugger reaches a worker: through the head's pod."""
+        return connect_through(self.kube, head_selector(ray_cluster.NAME), "ray-head")
+
+    def submit(self, job: jobs.Submission, submission_id: str) -> None:
+        """On the standing cluster, by a RayJob of the submission's name. Raises as KubectlRay.submit."""
+        rayjob = standing(submission_id, ray_cluster.NAME)
+        url = str(self.urls()["dashboard"])
+        self._kubectl_ray.submit(rayjob, job, submission_id, url=url, token_file=self._token.file)
+
+    def submit_rayjob(
+        self, rayjob: dict[str, Any], job: jobs.Submission, submission_id: str, report: Report
+    ) -> Dashboard:
+        """A user's own RayJob; the dashboard of the cluster that it runs on.
+
+        One that makes its own cluster is looked at from then on: the forwards lead there.
+        """
+        if "clusterSelector" in rayjob["spec"]:
+            url = str(self.urls()["dashboard"])
+            self._kubectl_ray.submit(
+                rayjob, job, submission_id, url=url, token_file=self._token.file, report=report
+            )
+            return self.require()
+        head = rayjob_head(rayjob["metadata"]["name"])
+        with forwarded(self.kube, head, ray_cluster.DASHBOARD_PORT) as port:
+            self._kubectl_ray.submit(
+                rayjob,
+                job,
+                submission_id,
+                url=f"http://127.0.0.1:{port}",
+                token_file=self._token.file,
+                report=report,
+            )
+        replace(self.forwards, selector=head).retarget()
+        return self.require()
+
+    def remember(self, timings: Sequence[Timing]) -> None:
+        """Keeps the timing of the last `up` that changed something, for `status`."""
+        _remember(self.folder, timings)
+
+    def timings(self) -> list[dict[str, Any]]:
+        """What `remember` kept; nothing where there was no `up`."""
+        return _timings(self.folder)
+
+    # --- the steps -----------------------------------------------------------------------
+
+    @cached_property
+    def _from(self) -> Source:
+        chosen = self.settings.source
+        if chosen == "auto":
+            chosen = self.made_from or ("packages" if upstream.answers(self.settings) else "upstream")
+        if chosen == "upstream":
+            return Upstream(self.settings)
+        return Packages(self.settings, self.shell, cluster_exists=self.present)
+
+    @property
+    def kube(self) -> Kube:
+        context = f"kind-{self.settings.kind_cluster}"
+        return Kube(self.folder / "kubeconfig", context, self.settings.namespace)
+
+    @property
+    def kind_cluster(self) -> KindCluster:
+        return KindCluster(
+            self.shell, self.settings, self.folder, self._from.kind, self._from.images.node, self.source
+        )
+
+    @property
+    def user_context(self) -> UserContext:
+        return UserContext(self.shell, self._from.kubectl, self.kube)
+
+    @property
+    def password(self) -> WorkspacePassword:
+        return WorkspacePassword(self.shell, self.kube, self._from.kubectl, self.folder)
+
+    @property
+    def environment(self) -> RayEnvironment:
+        """Of this machine: kubectl-ray runs its `ray`."""
+        return RayEnvironment(self.shell, self.settings.cache_folder)
+
+    @property
+    def forwards(self) -> Forwards:
+        ports = (
+            Forward("dashboard", self.settings.dashboard_port, ray_cluster.DASHBOARD_PORT),
+            Forward("workspace", self.settings.workspace_port, ray_cluster.WORKSPACE_PORT),
+        )
+        return Forwards(self.shell, self.kube, self.folder, ports, head_selector(ray_cluster.NAME))
+
+    def present(self) -> bool:
+        """Whether the cluster is there, in whatever state; then it holds its ports, and its memory."""
+        return kind_cluster.exists(self.settings.kind_cluster)
+
+    @property
+    def _machine(self) -> Machine:
+        ports = ("dashboard_port", "workspace_port")
+        return Machine(self.needed, self.present, ports=ports)
+
+    @property
+    def needed(self) -> Settings:
+        """The settings, with what has to be free for this target."""
+        memory, disk = self.settings.kind_min_memory_gib, self.settings.kind_min_disk_gib
+        return replace(self.settings, min_memory_gib=memory, min_disk_gib=disk)
+
+    @property
+    def _operator_manifest(self) -> OperatorManifest:
+        images = self._from.images
+        return OperatorManifest(
+            self.shell, self.settings.cache_folder, self._from.kubectl, self._from.kuberay, images.operator
+        )
+
+    @property
+    def _node_images(self) -> NodeImages:
+        images = self._from.images
+        aliases = ((images.ray, "rayside/ray:current"), (images.workspace, "rayside/workspace:current"))
+        references = (images.ray, images.workspace, images.operator)
+        return NodeImages(self.shell, self.kind_cluster.node, references, aliases)
+
+    @property
+    def _ray_cluster(self) -> RayCluster:
+        return RayCluster(
+            self.shell, self.settings, self.kube, self._from.kubectl, self._from.images, self.folder
+        )
+
+    @property
+    def _token(self) -> KubeRayToken:
+        return KubeRayToken(self.kube, self.folder)
+
+    @property
+    def _kubectl_ray(self) -> KubectlRay:
+        return KubectlRay(self.shell, self.kube, self._from.kubectl_ray, self.environment.programs)
+
+
+Target = Local | Kind
+
+
+def choose(settings: Settings, shell: Shell) -> Target:
+    """The target that the settings ask for, with the reason for the choice, for people.
+
+    `auto` is what is up already, else kind where a Docker engine answers, else local.
+    """
+    if settings.target == "local":
+        return Local(settings, shell, "as asked")
+    local = Local(settings, shell, "auto: it is up")
+    if settings.target == "auto" and local.head.present():
+        return local
+    try:
+        made_from = kind_cluster.source_in_use(settings.kind_cluster)
+        there = kind_cluster.exists(settings.kind_cluster)
+    except EngineNotRunning:
+        if settings.target == "auto":
+            return Local(settings, shell, "auto: no Docker engine answers")
+        made_from, there = None, False
+    if settings.target == "kind":
+        return Kind(settings, shell, "as asked", made_from=made_from)
+    reason = "auto: it is up" if there else "auto: a Docker engine answers"
+    return Kind(settings, shell, reason, made_from=made_from)
+
+
+def all_present(settings: Settings, shell: Shell) -> list[Target]:
+    """Every target that the settings mean and that may have something to remove."""
+    if settings.target != "auto":
+        return [choose(settings, shell)]
+    found: list[Target] = [Local(settings, shell, "auto")]
+    try:
+        made_from = kind_cluster.source_in_use(settings.kind_cluster)
+        if made_from or Kind(settings, shell, "auto").folder.exists():
+            found.append(Kind(settings, shell, "auto", made_from=made_from or "packages"))
+    except EngineNotRunning:
+        pass
+    return found
+
+
+def _remember(folder: Path, timings: Sequence[Timing]) -> None:
+    document = [timing.document() for timing in timings]
+    write_private(folder / _TIMINGS, json.dumps(document))
+
+
+def _timings(folder: Path) -> list[dict[str, Any]]:
+    try:
+        return list(json.loads((folder / _TIMINGS).read_text()))
+    except (FileNotFoundError, ValueError):
+        return []

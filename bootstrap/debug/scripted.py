@@ -68,10 +68,15 @@ async def run(
 
 
 def run_sync(
-    discovery: Discovery, *, evaluate: Sequence[str] = (), timeout: float = 60, on_event: OnEvent
+    discovery: Discovery,
+    *,
+    evaluate: Sequence[str] = (),
+    timeout: float = 60,
+    on_event: OnEvent,
+    connect: Connect = Client.connect,
 ) -> dict[str, Any]:
     """`run`, for a caller without an event loop."""
-    return asyncio.run(run(discovery, evaluate=evaluate, timeout=timeout, on_event=on_event))
+    return asyncio.run(run(discovery, evaluate=evaluate, timeout=timeout, on_event=on_event, connect=connect))
 
 
 class _Recorder:

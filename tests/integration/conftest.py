@@ -10,7 +10,7 @@ import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -29,13 +29,14 @@ class Rayside:
     """Runs verbs as a user would, with settings of its own."""
 
     settings: Settings
+    environment_too: dict[str, str] = field(default_factory=dict)
 
     @property
     def environment(self) -> dict[str, str]:
-        names = ("dashboard_port", "ray_client_port", "state_folder", "cache_folder")
         return {
             **os.environ,
-            **{knobs.environment_name(name): str(getattr(self.settings, name)) for name in names},
+            **{knobs.environment_name(name): str(value) for name, value in vars(self.settings).items()},
+            **self.environment_too,
         }
 
     def run(

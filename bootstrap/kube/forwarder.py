@@ -1,0 +1,296 @@
+"""Ports of this machine that lead into a pod, all in one process: `python -m bootstrap.kube.forwarder FILE`.
+
+The pod is found by its labels when somebody connects, and found again after anything failed, so a
+pod that is replaced and a cluster that restarts cost a client a reconnect and nothing else. While
+nobody connects nothing is asked. FILE is JSON, as `document` makes it; SIGHUP reads it again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import json
+import logging
+import signal
+import socket
+import struct
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from bootstrap import machine
+from bootstrap.debug.background import background_loop
+from bootstrap.errors import ClusterUnreachable, PortTaken, RaysideError
+from bootstrap.kube.api import Kube
+from bootstrap.kube.tunnel import Tunnel, open_port, open_session, running_pod
+
+# Seconds that a client is kept waiting for a pod.
+PATIENCE = 5.0
+# Seconds after a client closed its half in which the pod may still begin, or go on, to answer.
+LINGER = 5.0
+# Seconds between two tries to find the pod while clients wait: doubled after each failure.
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 1.0
+# Seconds for the good-byes; a process that is told to end has to be gone within one.
+_GOODBYE = 0.7
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Forward:
+    """One port of 127.0.0.1 and the pod's port that it leads to; with local 0 any free one."""
+
+    name: str
+    local: int
+    pod: int
+
+
+def document(kube: Kube, selector: str, forwards: Sequence[Forward]) -> str:
+    """What the process is to do, as JSON: kubeconfig, context, namespace, selector, forwards."""
+    said = {
+        "kubeconfig": str(kube.kubeconfig),
+        "context": kube.context,
+        "namespace": kube.namespace,
+        "selector": selector,
+        "forwards": [asdict(forward) for forward in forwards],
+    }
+    return json.dumps(said, indent=2)
+
+
+def parse(text: str) -> tuple[Kube, str, list[Forward]]:
+    """The opposite of `document`. Raises ValueError, KeyError or TypeError for anything else."""
+    said: dict[str, Any] = json.loads(text)
+    kube = Kube(Path(said["kubeconfig"]), said["context"], said["namespace"])
+    return kube, said["selector"], [Forward(**forward) for forward in said["forwards"]]
+
+
+class Forwarder:
+    """Listens on 127.0.0.1 and joins each connection with a port of the pod that has the labels."""
+
+    def __init__(self, kube: Kube, selector: str, forwards: Sequence[Forward]) -> None:
+        self._target, self._forwards = (kube, selector), tuple(forwards)
+        self._servers: list[asyncio.Server] = []
+        self._clients: set[asyncio.Task[None]] = set()
+        # Those of the clients that are joined with a pod, and don't wait for one.
+        self._joined: set[asyncio.Task[None]] = set()
+        self._session: aiohttp.ClientSession | None = None
+        self._credentials = b""
+        self._pod: str | None = None
+        self._picking = asyncio.Lock()
+        self._pause, self._not_before = _FIRST_PAUSE, 0.0
+        self._told = ""
+
+    async def start(self) -> list[int]:
+        """Listens; the local ports, in the order of the forwards. Raises PortTaken."""
+        try:
+            for forward in self._forwards:
+                self._servers.append(await self._listen(forward))
+        except BaseException:
+            await self.stop()
+            raise
+        return [server.sockets[0].getsockname()[1] for server in self._servers]
+
+    async def retarget(self, kube: Kube, selector: str) -> None:
+        """Leads to another pod from now on; connections to the one before end."""
+        self._target = (kube, selector)
+        # Who waits for a pod gets the new one.
+        await self._drop(self._joined)
+
+    async def stop(self) -> None:
+        for server in self._servers:
+            server.close()
+        await self._drop(self._clients)
+
+    async def _drop(self, clients: set[asyncio.Task[None]]) -> None:
+        dropped = list(clients)
+        for client in dropped:
+            client.cancel()
+        session, self._session = self._session, None
+        self._pod, self._not_before, self._pause = None, 0.0, _FIRST_PAUSE
+        await asyncio.gather(*dropped, return_exceptions=True)
+        if session is not None:
+            await session.close()
+
+    async def _listen(self, forward: Forward) -> asyncio.Server:
+        def accepted(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            client = asyncio.create_task(self._serve(forward, reader, writer))
+            self._clients.add(client)
+            client.add_done_callback(self._clients.discard)
+            client.add_done_callback(self._joined.discard)
+
+        try:
+            return await asyncio.start_server(accepted, "127.0.0.1", forward.local)
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise
+            holder = machine.port_holder(forward.local)
+            who = f"{holder.program} (pid {holder.pid})" if holder else "a program that has just ended"
+            raise PortTaken(
+                f"port {forward.local} ({forward.name}) is taken by {who}",
+                hint="end that program, then ./invokew up",
+            ) from None
+
+    async def _serve(
+        self, forward: Forward, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        try:
+            pod, tunnel = await asyncio.wait_for(self._open(forward.pod), PATIENCE)
+            client = asyncio.current_task()
+            assert client is not None
+            self._joined.add(client)
+            try:
+                await tunnel.carry(reader, writer, linger=LINGER)
+            except RaysideError as error:
+                self._tell(error.message)
+                self._lose(pod)
+                _reset(writer)
+            finally:
+                await tunnel.close()
+        except asyncio.TimeoutError:
+            _reset(writer)
+        finally:
+            writer.close()
+
+    async def _open(self, port: int) -> tuple[str, Tunnel]:
+        while True:
+            pod, session = await self._pick()
+            try:
+                tunnel = await open_port(session, self._target[0].namespace, pod, port)
+            except RaysideError as error:
+                self._tell(error.message)
+                if self._lose(pod):
+                    self._back_off()
+                continue
+            if session is self._session:
+                self._pause = _FIRST_PAUSE
+                return pod, tunnel
+            await tunnel.close()  # it leads to what was the target when it was begun
+
+    async def _pick(self) -> tuple[str, aiohttp.ClientSession]:
+        """The pod, asked for by one client at a time."""
+        loop = asyncio.get_running_loop()
+        async with self._picking:
+            while self._pod is None or self._session is None:
+                await asyncio.sleep(self._not_before - loop.time())
+                kube, selector = target = self._target
+                try:
+                    session = await self._renewed(kube)
+                    pod = await running_pod(session, kube.namespace, selector)
+                except RaysideError as error:
+                    if target is self._target:
+                        self._tell(error.message)
+                        self._back_off()
+                    continue
+                if session is self._session:
+                    self._pod = pod
+                    self._tell(f"to pod {pod}")
+            return self._pod, self._session
+
+    async def _renewed(self, kube: Kube) -> aiohttp.ClientSession:
+        """The session; a new one where the kubeconfig has changed, for then the cluster is another."""
+        try:
+            credentials = kube.kubeconfig.read_bytes()
+        except OSError as error:
+            raise ClusterUnreachable(
+                f"{kube.kubeconfig} can't be read: {error.strerror}", hint="./invokew up makes it anew"
+            ) from None
+        if self._session is not None and credentials == self._credentials:
+            return self._session
+        # A copy, as the one we have remembers what it has read.
+        session = await open_session(replace(kube))
+        if kube is not self._target[0]:
+            await session.close()
+            raise ClusterUnreachable("another cluster is wanted by now", hint="./invokew status shows which")
+        if self._session is not None:
+            await self._session.close()
+        self._session, self._credentials = session, credentials
+        return session
+
+    def _lose(self, pod: str) -> bool:
+        """Whether it was still the one to connect to."""
+        if self._pod != pod:
+            return False
+        self._pod = None
+        return True
+
+    def _back_off(self) -> None:
+        self._not_before = asyncio.get_running_loop().time() + self._pause
+        self._pause = min(self._pause * 2, _LONGEST_PAUSE)
+
+    def _tell(self, text: str) -> None:
+        """Into the log, once however often it is seen."""
+        if text != self._told:
+            self._told = text
+            _log.info("%s", text)
+
+
+def _reset(writer: asyncio.StreamWriter) -> None:
+    """Ends a connection so that the client can't take what it got for the whole."""
+    # On, 0 seconds: closing sends RST (socket(7), SO_LINGER).
+    writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    writer.transport.abort()
+
+
+@contextmanager
+def forwarded(kube: Kube, selector: str, port: int) -> Iterator[int]:
+    """A free port of 127.0.0.1 that leads to that port of the pod with these labels, meanwhile."""
+    with background_loop() as call:
+
+        async def started() -> tuple[Forwarder, int]:
+            forwarder = Forwarder(kube, selector, [Forward("forward", 0, port)])
+            return forwarder, (await forwarder.start())[0]
+
+        async def stopped() -> None:
+            await forwarder.stop()
+            await asyncio.get_running_loop().shutdown_default_executor()
+
+        forwarder, local = call(started())
+        try:
+            yield local
+        finally:
+            call(stopped())
+
+
+# --- the process -------------------------------------------------------------------------
+
+
+async def serve(file: Path) -> None:
+    """Until SIGTERM or SIGINT. Raises PortTaken."""
+    signals: asyncio.Queue[int] = asyncio.Queue()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        loop.add_signal_handler(number, signals.put_nowait, number)
+    kube, selector, forwards = parse(file.read_text())
+    forwarder = Forwarder(kube, selector, forwards)
+    await forwarder.start()
+    _log.info("forwarding %s", ", ".join(f"{one.local} to {one.pod} ({one.name})" for one in forwards))
+    while await signals.get() == signal.SIGHUP:
+        try:
+            kube, selector, _ = parse(file.read_text())
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            _log.info("%s is kept as it was: %r", file, error)
+        else:
+            _log.info("now for %s", selector)
+            await forwarder.retarget(kube, selector)
+    with contextlib.suppress(asyncio.TimeoutError):
+        await asyncio.wait_for(forwarder.stop(), _GOODBYE)
+
+
+def main() -> int:
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
+    try:
+        asyncio.run(serve(Path(sys.argv[1])))
+    except RaysideError as error:
+        _log.info("error[%s]: %s", error.id, error.message)
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

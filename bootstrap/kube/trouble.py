@@ -1,0 +1,257 @@
+"""Why a pod does not come up, or died: read from its status and its events, said with one remedy.
+
+The reasons are those of the kubelet and the scheduler: pkg/kubelet/images/types.go,
+pkg/kubelet/container/sync_result.go, pkg/kubelet/kuberuntime/kuberuntime_container.go,
+pkg/kubelet/eviction/helpers.go and pkg/scheduler/schedule_one.go of Kubernetes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from bootstrap.errors import ClusterUnreachable, ImageMissing, PodFailed, RaysideError, WrongArchitecture
+from bootstrap.kube.api import Kube
+from bootstrap.ray.jobs import explain_exit
+
+_IMAGE = frozenset({"ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "RegistryUnavailable"})
+# The kubelet could not even start the program.
+_NOT_STARTED = frozenset({"RunContainerError", "CreateContainerError", "StartError", "ContainerCannotRun"})
+# The kubelet tries these again by itself, and the first try often fails for a moment only, as
+# where a Secret has not reached the node yet: they count from the third on, about 3 s later.
+_TRIED_AGAIN = frozenset({"FailedMount", "FailedAttachVolume", "FailedCreatePodSandBox"})
+_TRIES = 3
+# 128 and SIGKILL.
+_KILLED = 137
+_STARTED = frozenset({"Pulled", "Created", "Started"})
+
+
+def explain(pod: Mapping[str, Any], events: Sequence[Mapping[str, Any]]) -> RaysideError | None:
+    """Why the pod can't run, in the API's JSON; None where it runs or is simply on its way.
+
+    `events` are the pod's own, oldest first. Returns ImageMissing, WrongArchitecture or PodFailed.
+    """
+    name, status = pod["metadata"]["name"], pod.get("status", {})
+    if "deletionTimestamp" in pod["metadata"]:
+        return None
+    if status.get("reason") == "Evicted":
+        return _evicted(name, status.get("message", ""))
+    if (scheduled := _condition(pod, "PodScheduled")).get("reason") == "Unschedulable":
+        return _unschedulable(name, scheduled.get("message", ""))
+    for container, spec in _containers(pod):
+        if error := _container(name, container, spec):
+            return error
+    if status.get("phase") == "Failed":
+        why = " ".join(status[key] for key in ("reason", "message") if key in status)
+        return PodFailed(f"pod {name} failed{_said(why)}", hint="run the command again")
+    if _ready(pod):
+        return None
+    return _from_events(name, events)
+
+
+def waiting(pod: Mapping[str, Any]) -> str:
+    """What the pod waits for, in one phrase, as in `ray-head is starting`; empty where it is ready."""
+    if "deletionTimestamp" in pod["metadata"]:
+        return "it is being removed"
+    if _ready(pod):
+        return ""
+    if _condition(pod, "PodScheduled").get("status") != "True":
+        return "waiting for a node"
+    for container, _ in _containers(pod):
+        if reason := container.get("state", {}).get("waiting", {}).get("reason"):
+            if reason in ("ContainerCreating", "PodInitializing"):
+                return f"{container['name']} is being created"
+            return f"{container['name']}: {reason}"
+        if container in pod["status"].get("initContainerStatuses", []):
+            if "running" in container.get("state", {}):
+                return f"waiting for {container['name']}"
+        elif not container.get("ready"):
+            return f"{container['name']} is starting"
+    return "its containers are being created"
+
+
+def first_problem(kube: Kube, selector: str) -> RaysideError | None:
+    """The first of the pods with these labels that can't run, explained. Raises ClusterUnreachable."""
+    for pod in kube.pods(selector):
+        name, uid = pod["metadata"]["name"], pod["metadata"].get("uid")
+        if _ready(pod):
+            continue
+        # A pod's name may have been another pod's before.
+        events = [event for event in kube.events("Pod", name) if event["involvedObject"].get("uid") == uid]
+        _add_last_words(kube, pod)
+        error = explain(pod, events)
+        if error and _condition(pod, "PodScheduled").get("reason") == "Unschedulable" and _leaving(kube):
+            continue  # what is on its way out makes room
+        if error:
+            return error
+    return None
+
+
+def _container(pod: str, container: Mapping[str, Any], spec: Mapping[str, Any]) -> RaysideError | None:
+    where = f"container {container['name']} of pod {pod}"
+    waits = container.get("state", {}).get("waiting", {})
+    reason, message = waits.get("reason", ""), waits.get("message", "")
+    if reason in _IMAGE:
+        return ImageMissing(
+            f"{where} has no image {container['image']}{_said(message or reason)}",
+            hint="./invokew up loads our images again; an image of your own: check its name and tag",
+        )
+    if reason == "InvalidImageName":
+        return ImageMissing(
+            f"{where} has an impossible image name, {container['image']!r}{_said(message)}",
+            hint="correct the image's name, as in rayproject/ray:2.60.0",
+        )
+    if reason == "CreateContainerConfigError":
+        return PodFailed(
+            f"{where} can't be made{_said(message)}",
+            hint="./invokew up makes our Secrets; make your own ones before you submit",
+        )
+    ended = container.get("state", {}).get("terminated") or container.get("lastState", {}).get("terminated")
+    running = "running" in container.get("state", {})
+    if running or (ended and ended.get("exitCode") == 0 and reason != "CrashLoopBackOff"):
+        return None
+    words = (ended or {}).get("message", "")
+    if "exec format error" in f"{message}\n{words}".lower():
+        return WrongArchitecture(
+            f"{where} has programs for another processor architecture (exec format error), "
+            f"or a command that is not a program; its image is {container['image']}",
+            hint="use an image for this machine's architecture (uname -m)",
+        )
+    if reason in _NOT_STARTED:
+        return PodFailed(
+            f"{where} can't be started{_said(message)}",
+            hint="correct its command, or use an image that has it",
+        )
+    if ended is None:
+        return None
+    # runc tells why in the log where it came as far as to run the program.
+    if ended.get("reason") in _NOT_STARTED or re.match(r"exec .+: no such file or directory", words):
+        return PodFailed(
+            f"{where} can't be started{_said(words)}", hint="correct its command, or use an image that has it"
+        )
+    if ended.get("exitCode") == _KILLED:
+        limit = spec.get("resources", {}).get("limits", {}).get("memory")
+        of = f"its limit of {limit}" if limit else "the memory of its node"
+        # Not every kernel tells the kubelet that it was for memory.
+        sure = "it needed" if ended.get("reason") == "OOMKilled" else "most often as it needed"
+        return PodFailed(
+            f"{where} was killed: {sure} more than {of} ({ended.get('reason')}, exit code {_KILLED})",
+            hint="raise resources.limits.memory" if limit else "lower ray_workers, or free memory",
+        )
+    times = container.get("restartCount", 0)
+    again = f" {times + 1} times" if times and reason == "CrashLoopBackOff" else ""
+    return PodFailed(
+        f"{where} ended{again}: {explain_exit(ended.get('exitCode', 1))}{_said(words)}",
+        hint="mend what its last words name, then run the command again",
+    )
+
+
+def _evicted(pod: str, message: str) -> RaysideError:
+    if "ephemeral" in message or "EmptyDir" in message or "disk" in message:
+        hint = "free disk space, or raise the limit that it names; ./invokew doctor shows what is free"
+    elif "memory" in message:
+        hint = "free memory, or lower ray_workers"
+    else:
+        hint = "./invokew doctor shows what the machine lacks"
+    return PodFailed(f"pod {pod} was evicted from its node{_said(message)}", hint=hint)
+
+
+def _unschedulable(pod: str, message: str) -> RaysideError:
+    said = f"no node takes pod {pod}{_said(message)}"
+    if "Insufficient" in message:
+        return PodFailed(said, hint="lower ray_workers, or what the pod requests (resources.requests)")
+    if "node.kubernetes.io/disk-pressure" in message:
+        return PodFailed(said, hint="free disk space; ./invokew doctor shows how much there is")
+    if "node.kubernetes.io/memory-pressure" in message:
+        return PodFailed(said, hint="free memory, or lower ray_workers")
+    if "node.kubernetes.io/" in message:  # not-ready, unreachable, unschedulable
+        return PodFailed(said, hint="./invokew up mends the cluster")
+    return PodFailed(said, hint="correct the pod's nodeSelector, affinity, tolerations or volumes")
+
+
+def _from_events(pod: str, events: Sequence[Mapping[str, Any]]) -> RaysideError | None:
+    """From what was tried since the last container started."""
+    since = max((at for at, event in enumerate(events) if event["reason"] in _STARTED), default=-1)
+    for event in reversed(events[since + 1 :]):
+        reason, said = event["reason"], _said(event.get("message", ""))
+        if reason == "NodeNotReady":
+            return PodFailed(
+                f"the node of pod {pod} is not ready{said}",
+                hint="./invokew up mends the cluster",
+            )
+        if reason in _TRIED_AGAIN and _count(event) >= _TRIES:
+            if reason == "FailedCreatePodSandBox":
+                return PodFailed(
+                    f"pod {pod} gets no network{said}",
+                    hint="./invokew down, then ./invokew up, starts afresh",
+                )
+            return PodFailed(
+                f"pod {pod} can't mount a volume{said}",
+                hint="make what it names, or correct the pod's volumes",
+            )
+    return None
+
+
+def _count(event: Mapping[str, Any]) -> int:
+    return int((event.get("series") or event).get("count") or 1)
+
+
+def _containers(pod: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
+    """Status and spec of each container that the kubelet has told of, init containers first."""
+    for statuses, specs in (("initContainerStatuses", "initContainers"), ("containerStatuses", "containers")):
+        by_name = {spec["name"]: spec for spec in pod.get("spec", {}).get(specs, [])}
+        for status in pod.get("status", {}).get(statuses, []):
+            yield status, by_name.get(status["name"], {})
+
+
+def _condition(pod: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
+    conditions = pod.get("status", {}).get("conditions", [])
+    return next((one for one in conditions if one["type"] == kind), {})
+
+
+def _ready(pod: Mapping[str, Any]) -> bool:
+    succeeded = pod.get("status", {}).get("phase") == "Succeeded"
+    return succeeded or _condition(pod, "Ready").get("status") == "True"
+
+
+def _leaving(kube: Kube) -> bool:
+    return any("deletionTimestamp" in pod["metadata"] for pod in kube.pods(""))
+
+
+def _add_last_words(kube: Kube, pod: dict[str, Any]) -> None:
+    """Puts the last lines of a crashed container's log where its termination message would be.
+
+    The kubelet does so itself only with `terminationMessagePolicy: FallbackToLogsOnError`.
+    """
+    for container, _ in _containers(pod):
+        now, before = (container.get(state, {}).get("terminated") for state in ("state", "lastState"))
+        ended = now or before
+        if ended and ended.get("exitCode") and not ended.get("message"):
+            ended["message"] = _log(kube, pod, container["name"], previous=not now)
+
+
+def _log(kube: Kube, pod: Mapping[str, Any], container: str, *, previous: bool) -> str:
+    from kubernetes.client import CoreV1Api
+    from kubernetes.client.exceptions import ApiException
+    from urllib3.exceptions import HTTPError
+
+    try:
+        answer: Any = CoreV1Api(kube.client).read_namespaced_pod_log(
+            pod["metadata"]["name"],
+            kube.namespace,
+            container=container,
+            previous=previous,
+            tail_lines=5,
+            _request_timeout=5,
+            _preload_content=False,
+        )
+        return bytes(answer.data).decode(errors="replace")
+    except (ApiException, ClusterUnreachable, HTTPError, OSError):  # it is only there to say more
+        return ""
+
+
+def _said(message: str) -> str:
+    """As the end of a sentence: the message's last lines, which say most."""
+    lines = [line.strip() for line in message.splitlines() if line.strip()]
+    return f": {' | '.join(lines[-3:])}" if lines else ""

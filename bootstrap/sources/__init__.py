@@ -1,0 +1,1 @@
+"""Where programs and images come from."""

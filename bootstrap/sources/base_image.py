@@ -1,0 +1,106 @@
+"""The Debian that source `packages` builds its images on."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from bootstrap import cache
+from bootstrap.errors import BuildFailed, CommandFailed, MissingProgram
+from bootstrap.lock import alone
+from bootstrap.settings import DEBIAN_SUITE
+from bootstrap.shell import Shell
+from bootstrap.sources import engine
+from bootstrap.sources.image_build import LABEL
+from bootstrap.step import Report, Status, missing, ready
+
+_PACKAGES = ("ca-certificates", "python3", "python3-venv", "tzdata")
+# What comes back, or differs from one run to the next. A layer above that removed one of these would need a
+# whiteout, which can't be unpacked where the node's images are made (docs/adr/0006).
+_UNWANTED = (
+    *("var/cache/apt/*.bin", "var/cache/apt/archives/*.deb", "var/lib/apt/lists/*"),
+    *("var/cache/debconf/*-old", "var/lib/dpkg/*-old", "var/log/*"),
+)
+
+
+@dataclass(frozen=True)
+class BaseImage:
+    """Debian's minimal system with Python, by debootstrap, which checks Debian's signatures."""
+
+    shell: Shell
+    cache_folder: Path
+    mirror: str
+    name: str = "base-image"
+    title: str = f"base image, Debian {DEBIAN_SUITE}"
+    needs: tuple[str, ...] = ("engine",)
+    patience: float = 0.0
+
+    @property
+    def reference(self) -> str:
+        return f"rayside/base:{self._key}"
+
+    @property
+    def _key(self) -> str:
+        return cache.key(DEBIAN_SUITE, self.mirror, *_PACKAGES, *_UNWANTED)
+
+    def check(self) -> Status:
+        with engine.connected() as client:
+            found, wanted = engine.image(client, self.reference), engine.architecture(client)
+        if found is None or engine.normal(found["Architecture"]) != wanted:
+            return missing(f"{self.reference} is not made yet")
+        return ready(self.reference)
+
+    def apply(self, report: Report) -> None:
+        program = require_debootstrap()
+        guard = self.cache_folder / f"base-{self._key}.lock"
+        with alone(guard, lambda: report("another command is making it: waiting")):
+            if self.check() == ready(self.reference):
+                return
+            cache.end_builds(guard)
+            # A folder of root's alone, as device files are made in it; not on a tmpfs, which may be nodev.
+            for left in self.cache_folder.glob(f".debian-{self._key}-*"):
+                shutil.rmtree(left)
+            with tempfile.TemporaryDirectory(prefix=f".debian-{self._key}-", dir=self.cache_folder) as folder:
+                system, archive = Path(folder, "system"), Path(folder, "system.tar")
+                options = ["--variant=minbase", f"--include={','.join(_PACKAGES)}"]
+                try:
+                    self.shell.run(
+                        [program, *options, DEBIAN_SUITE, system, self.mirror],
+                        env=cache.environment(guard),
+                        on_line=report,
+                    )
+                except CommandFailed as error:
+                    raise BuildFailed(
+                        f"debootstrap could not make a Debian system\n{error.message}",
+                        hint="if it could not download, name a mirror in INVOKE_RAYSIDE_DEBIAN_MIRROR",
+                    ) from None
+                for pattern in _UNWANTED:
+                    for path in system.glob(pattern):
+                        shutil.rmtree(path) if path.is_dir() else path.unlink()
+                report("importing")
+                self.shell.run(["tar", "--create", "--file", archive, "--directory", system, "."])
+                repository, tag = self.reference.split(":")
+                with engine.connected(600) as client:
+                    changes = [f"LABEL {LABEL}={self._key}"]
+                    client.api.import_image_from_file(str(archive), repository, tag, changes=changes)
+
+    def undo(self, report: Report) -> None:
+        """Images are a cache: they stay."""
+
+
+def require_debootstrap() -> str:
+    """Its path. Raises MissingProgram where it is not there, or we may not run it."""
+    if os.geteuid() != 0:
+        raise MissingProgram(
+            "source packages makes a Debian system, which takes root",
+            hint="run it as root, or choose --source upstream",
+        )
+    program = shutil.which("debootstrap")
+    if program is None:
+        raise MissingProgram(
+            "debootstrap is not on this machine", hint="./invokew doctor --fix --target kind installs it"
+        )
+    return program

@@ -1,0 +1,84 @@
+"""What sources ask of the Docker engine: a connection, its architecture, whether it has an image."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from bootstrap.errors import EngineNotRunning, WrongArchitecture
+
+if TYPE_CHECKING:
+    from docker import DockerClient
+
+# Seconds to wait for each piece of an answer.
+PATIENCE = 60
+# What the kernel calls a machine, and what images do
+# (https://github.com/containerd/platforms, normalizeArch).
+_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "armv8": "arm64", "i386": "386"}
+
+
+@contextmanager
+def connected(patience: float = PATIENCE) -> Iterator[DockerClient]:
+    """A client of the engine that the environment names (DOCKER_HOST), closed afterwards.
+
+    `patience` is how long, in seconds, the engine may be silent. Raises EngineNotRunning.
+    """
+    import docker
+    import docker.errors
+    import requests
+
+    try:
+        client = docker.from_env(timeout=patience)
+        try:
+            yield client
+        finally:
+            client.close()
+    except (docker.errors.DockerException, requests.RequestException) as error:
+        raise EngineNotRunning(
+            f"the Docker engine does not answer as it should: {error}",
+            hint="./invokew doctor --fix --target kind",
+        ) from None
+
+
+def events(start: Callable[[], Iterator[dict[str, Any]]]) -> Iterator[dict[str, Any]]:
+    """What a pull or a build tells, one mapping each; if it fails, in whatever way, the last has `error`."""
+    import docker.errors
+    from urllib3.exceptions import HTTPError
+
+    try:
+        yield from start()
+    except docker.errors.APIError as error:
+        yield {"error": error.explanation or str(error)}
+    except (HTTPError, OSError) as error:
+        yield {"error": f"the Docker engine broke off: {error}"}
+
+
+def architecture(client: DockerClient) -> str:
+    """The architecture that the engine runs, as images call it: amd64, arm64, ..."""
+    return normal(client.info()["Architecture"])
+
+
+def normal(name: str) -> str:
+    """An architecture's name as images have it, from that or the kernel's."""
+    return _ARCHITECTURES.get(name, name)
+
+
+def image(client: DockerClient, reference: str) -> dict[str, Any] | None:
+    """What the engine knows of an image (`docker inspect`); None where it has none of that name."""
+    import docker.errors
+
+    try:
+        return dict(client.api.inspect_image(reference))
+    except docker.errors.ImageNotFound:
+        return None
+
+
+def require_architecture(client: DockerClient, reference: str) -> None:
+    """Raises WrongArchitecture where the engine has the image and would have to emulate it."""
+    found, wanted = image(client, reference), architecture(client)
+    if found and normal(found["Architecture"]) != wanted:
+        raise WrongArchitecture(
+            f"the image {reference} is for {found['Architecture']}, the Docker engine runs {wanted}",
+            hint=f"remove it (docker image rm {reference}) and name one for {wanted} in the settings",
+        )

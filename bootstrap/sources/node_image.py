@@ -1,0 +1,94 @@
+"""kind's node with the images of the cluster already in it, so that bringing up a cluster loads none."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from bootstrap import cache
+from bootstrap.errors import BuildFailed, CommandFailed
+from bootstrap.lock import alone
+from bootstrap.shell import Shell
+from bootstrap.sources import engine
+from bootstrap.sources.image_build import LABEL
+from bootstrap.step import Report, Status, missing, ready
+
+_BAKE = "/usr/local/lib/rayside/bake"
+_ENTRYPOINT = '["/usr/local/bin/entrypoint", "/lib/systemd/systemd"]'
+
+
+@dataclass(frozen=True)
+class NodeImage:
+    """The node `plain` with `images` in its containerd, some of them under Kubernetes' own names too."""
+
+    shell: Shell
+    cache_folder: Path
+    plain: str
+    images: tuple[str, ...]
+    # Reference and the name that Kubernetes wants it under.
+    aliases: tuple[tuple[str, str], ...]
+    needs: tuple[str, ...]
+    # Whether a cluster is there already: it has its node, and gets new images into that.
+    unneeded: Callable[[], bool] = lambda: False
+    name: str = "node-image"
+    title: str = "image of the node"
+    patience: float = 0.0
+
+    @property
+    def reference(self) -> str:
+        return f"rayside/node:{self._key}"
+
+    @property
+    def _key(self) -> str:
+        return cache.key(self.plain, *self.images, repr(self.aliases))
+
+    def check(self) -> Status:
+        with engine.connected() as client:
+            if engine.image(client, self.reference) is not None:
+                return ready(self.reference)
+        if self.unneeded():
+            return ready("not needed: the cluster has its node")
+        return missing(f"{self.reference} is not made yet")
+
+    def apply(self, report: Report) -> None:
+        guard = self.cache_folder / f"node-{self._key}.lock"
+        with alone(guard, lambda: report("another command is making it: waiting")):
+            with engine.connected() as client:
+                if engine.image(client, self.reference) is not None:
+                    return
+            container = f"rayside-bake-{self._key}"
+            self._remove(container)
+            report(f"putting {len(self.images)} images into it")
+            run = ["docker", "run", "--interactive", "--name", container, "--privileged"]
+            run += ["--network", "none", "--entrypoint", _BAKE, self.plain]
+            try:
+                self.shell.run(
+                    [*run, *(f"docker.io/{name}={alias}" for name, alias in self.aliases)],
+                    feed=["docker", "save", *self.images],
+                    on_line=report,
+                )
+                report("keeping it")
+                changes = [f"LABEL {LABEL}={self._key}", f"ENTRYPOINT {_ENTRYPOINT}", "CMD []"]
+                with engine.connected(600) as client:
+                    client.api.commit(container, *self.reference.split(":"), changes=changes)
+            except CommandFailed as error:
+                raise BuildFailed(
+                    f"the node's image could not be made\n{error.message}",
+                    hint="./invokew doctor --target kind says whether disk or memory ran out",
+                ) from None
+            finally:
+                self._remove(container)
+
+    def undo(self, report: Report) -> None:
+        """Images are a cache: they stay. A container that a killed command left does not."""
+        with contextlib.suppress(Exception):
+            self._remove(f"rayside-bake-{self._key}")
+
+    @staticmethod
+    def _remove(container: str) -> None:
+        import docker.errors
+
+        with engine.connected(60) as client, contextlib.suppress(docker.errors.NotFound):
+            client.api.remove_container(container, v=True, force=True)

@@ -1,0 +1,27 @@
+"""Removes from the Docker engine what the sources built there."""
+
+from __future__ import annotations
+
+from bootstrap.errors import EngineNotRunning
+from bootstrap.sources import engine
+from bootstrap.sources.image_build import LABEL
+
+
+def remove_images() -> list[str]:
+    """Every image of ours, and the stages that they were built in; their references."""
+    import docker.errors
+
+    removed: list[str] = []
+    try:
+        with engine.connected(300) as client:
+            for image in client.images.list(filters={"label": LABEL}):
+                for reference in image.tags or [image.id]:
+                    try:
+                        client.images.remove(reference, force=True)
+                        removed.append(reference)
+                    except docker.errors.APIError:  # a container of somebody's uses it
+                        continue
+            client.images.prune(filters={"dangling": True, "label": f"{LABEL}=build"})
+    except EngineNotRunning:  # then there is nothing to remove them from
+        pass
+    return removed

@@ -1,0 +1,51 @@
+"""What a source of programs and images gives, wherever it has them from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from bootstrap.step import Step
+
+
+@dataclass(frozen=True)
+class Images:
+    """References of the images that a cluster is made of, as the Docker engine knows them."""
+
+    ray: str
+    workspace: str
+    operator: str
+    node: str
+
+
+class Source(Protocol):
+    """Programs and images for kind: what they will be called, and the steps that make them be there."""
+
+    @property
+    def name(self) -> str:
+        """As `--source` and `status --json` have it."""
+
+    @property
+    def kind(self) -> Path:
+        """The program, once the step `kind` is ready."""
+
+    @property
+    def kubectl(self) -> Path:
+        """The program, once the step `kubectl` is ready."""
+
+    @property
+    def kubectl_ray(self) -> Path:
+        """kubectl's plugin, once the step `kubectl-ray` is ready."""
+
+    @property
+    def kuberay(self) -> Path:
+        """The folder with KubeRay's kustomization, once the step `kuberay-manifests` is ready."""
+
+    @property
+    def images(self) -> Images:
+        """Each there once its step is: `ray-image`, `workspace-image`, `operator-image`, `node-image`."""
+
+    @property
+    def steps(self) -> list[Step]:
+        """The eight steps named above, and what they need besides `machine` and `engine`."""

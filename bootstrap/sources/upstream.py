@@ -1,0 +1,392 @@
+"""Source `upstream`: released programs and public images, each verified before it counts as there."""
+
+from __future__ import annotations
+
+import platform
+import shutil
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from bootstrap import cache, download
+from bootstrap.download import Download
+from bootstrap.errors import DownloadFailed, ImageMissing, RaysideError
+from bootstrap.settings import (
+    DEBUGPY_VERSION,
+    KIND_VERSION,
+    KUBERAY_VERSION,
+    KUBERNETES_VERSION,
+    RAY_VERSION,
+    ROOT,
+    Settings,
+    environment_name,
+)
+from bootstrap.sources import engine
+from bootstrap.sources.image_build import ImageBuild
+from bootstrap.sources.source import Images
+from bootstrap.sources.workspace_image import workspace_image
+from bootstrap.step import Condition, Report, Status, Step, missing, ready
+
+# Of the module's zip, as Go's checksum database has it; image/programs/kuberay/go.sum has it too.
+KUBERAY_MODULE = "github.com/ray-project/kuberay/ray-operator"
+KUBERAY_HASH = "h1:XUckRswLMyk71D00L62d2Vanh0fVkNqu56+IF/rr+O0="
+# Seconds that `answers` takes at most.
+_QUICK = 3.0
+_HUB = "https://registry-1.docker.io"
+# Seconds that the engine may be silent in a pull: it tells nothing of the layers that it unpacks.
+_UNPACKING = 600
+
+
+@dataclass(frozen=True)
+class Program:
+    """A released program in a folder of the cache; `member` is its name where it is in a .tar.gz."""
+
+    name: str
+    title: str
+    released: Download
+    checksums: tuple[Download, ...]
+    folder: Path
+    member: str | None = None
+    needs: tuple[str, ...] = ("machine",)
+    patience: float = 0.0
+
+    @property
+    def file(self) -> Path:
+        return self.folder / self.name
+
+    def check(self) -> Status:
+        return ready(str(self.file)) if self.file.exists() else missing("not downloaded yet")
+
+    def apply(self, report: Report) -> None:
+        """Raises DownloadFailed, BadChecksum."""
+        asset = self.released.url.rsplit("/", 1)[1]
+        fetched = _downloads(self.folder) / f"{self.folder.name}-{asset}"
+        with cache.making(self.folder, report) as draft:
+            if draft is None:
+                return
+            expected = download.published(self.checksums, asset)
+            self.released.fetch(fetched, expected, report)
+            program = draft / self.name
+            if self.member:
+                download.extract(fetched, self.member, program)
+            else:
+                shutil.copyfile(fetched, program)
+            program.chmod(0o755)
+            fetched.unlink()
+
+    def undo(self, report: Report) -> None:
+        """The cache stays."""
+
+
+@dataclass(frozen=True)
+class KubeRayManifests:
+    """KubeRay's kustomization, from the Go module of its operator, held to Go's own hash of it."""
+
+    settings: Settings
+    expected: str = KUBERAY_HASH
+    name: str = "kuberay-manifests"
+    title: str = f"KubeRay {KUBERAY_VERSION}'s manifests"
+    needs: tuple[str, ...] = ("machine",)
+    patience: float = 0.0
+
+    @property
+    def folder(self) -> Path:
+        return self.settings.cache_folder / f"kuberay-manifests-{KUBERAY_VERSION}"
+
+    @property
+    def kustomization(self) -> Path:
+        """The folder to give to `kubectl kustomize`."""
+        return self.folder / "default"
+
+    @property
+    def module(self) -> Download:
+        proxy = self.settings.go_proxy.rstrip("/")
+        return Download(f"{proxy}/{KUBERAY_MODULE}/@v/v{KUBERAY_VERSION}.zip", "go_proxy")
+
+    def check(self) -> Status:
+        return ready(str(self.folder)) if self.folder.exists() else missing("not downloaded yet")
+
+    def apply(self, report: Report) -> None:
+        """Raises DownloadFailed, BadChecksum."""
+        fetched = _downloads(self.folder) / f"{self.folder.name}.zip"
+        with cache.making(self.folder, report) as draft:
+            if draft is None:
+                return
+            self.module.fetch(fetched, self.expected, report, digest=download.go_hash)
+            download.unpack(fetched, f"{KUBERAY_MODULE}@v{KUBERAY_VERSION}/config/", draft)
+            fetched.unlink()
+
+    def undo(self, report: Report) -> None:
+        """The cache stays."""
+
+
+@dataclass(frozen=True)
+class PulledImage:
+    """A public image in the engine, of the engine's architecture; `setting` is what names it."""
+
+    name: str
+    title: str
+    reference: str
+    setting: str
+    needs: tuple[str, ...] = ("engine",)
+    patience: float = 0.0
+
+    def check(self) -> Status:
+        with engine.connected() as client:
+            found, wanted = engine.image(client, self.reference), engine.architecture(client)
+        if found is None:
+            return missing(f"{self.reference} is not in the Docker engine")
+        if engine.normal(found["Architecture"]) != wanted:
+            return missing(f"{self.reference} is for {found['Architecture']}, not for {wanted}")
+        return ready(self.reference)
+
+    def apply(self, report: Report) -> None:
+        """Raises ImageMissing, DownloadFailed, WrongArchitecture, EngineNotRunning."""
+        with engine.connected(_UNPACKING) as client:
+            report(f"pulling {self.reference}")
+            told = engine.events(lambda: client.api.pull(self.reference, stream=True, decode=True))
+            self._follow(told, report)
+            engine.require_architecture(client, self.reference)
+
+    def undo(self, report: Report) -> None:
+        """Images are a cache: they stay."""
+
+    def _follow(self, events: Iterator[dict[str, Any]], report: Report) -> None:
+        layers: dict[str, tuple[int, int]] = {}
+        told = ""
+        for event in events:
+            if said := event.get("error"):
+                raise self._explained(said)
+            progress = event.get("progressDetail") or {}
+            if event.get("status") == "Downloading" and progress.get("total"):
+                layers[event["id"]] = progress["current"], progress["total"]
+                text = "{} of {} MB".format(
+                    *(sum(sizes) // 10**6 for sizes in zip(*layers.values(), strict=True))
+                )
+                if text != told:
+                    report(told := text)
+
+    def _explained(self, said: str) -> RaysideError:
+        """The error that a registry's words mean, with the one thing to do."""
+        words = said.lower()
+        message = f"{self.reference} can't be pulled: {said}"
+        login = f"docker login {_registry(self.reference)}".rstrip()
+        other = f"name an image that is there in {environment_name(self.setting)}"
+        if "toomanyrequests" in words or "rate limit" in words:
+            return DownloadFailed(message, hint=f"{login}, which raises the limit")
+        # Docker Hub's words for a name that it doesn't have are that it "may require 'docker login'".
+        if "does not exist" in words or "not found" in words or "manifest unknown" in words:
+            return ImageMissing(message, hint=other)
+        if "unauthorized" in words or "denied" in words or "no basic auth" in words:
+            return ImageMissing(message, hint=login)
+        return DownloadFailed(message, hint="./invokew up --source packages needs no registry")
+
+
+@dataclass(frozen=True)
+class RayImage:
+    """The public Ray image with debugpy added: that is pulled, then this is built on it."""
+
+    base: PulledImage
+    build: ImageBuild
+    name: str = "ray-image"
+    title: str = f"image with Ray {RAY_VERSION} and debugpy {DEBUGPY_VERSION}"
+    needs: tuple[str, ...] = ("engine",)
+    patience: float = 0.0
+
+    def check(self) -> Status:
+        return self.build.check()
+
+    def apply(self, report: Report) -> None:
+        """Raises what a pull and a build raise."""
+        if self.base.check().condition is Condition.MISSING:
+            self.base.apply(report)
+        self.build.apply(report)
+
+    def undo(self, report: Report) -> None:
+        """Images are a cache: they stay."""
+
+
+@dataclass(frozen=True)
+class Upstream:
+    """The source; a `bootstrap.sources.source.Source`."""
+
+    settings: Settings
+    # What the programs have to run on, as release pages call it.
+    system: str = platform.system().lower()
+    architecture: str = engine.normal(platform.machine())
+    name: str = "upstream"
+
+    @property
+    def kind(self) -> Path:
+        return self._kind.file
+
+    @property
+    def kubectl(self) -> Path:
+        return self._kubectl.file
+
+    @property
+    def kubectl_ray(self) -> Path:
+        return self._kubectl_ray.file
+
+    @property
+    def kuberay(self) -> Path:
+        return KubeRayManifests(self.settings).kustomization
+
+    @property
+    def images(self) -> Images:
+        return Images(
+            ray=self._ray.build.reference,
+            workspace=self._workspace.reference,
+            operator=self._operator.reference,
+            node=self._node.reference,
+        )
+
+    @property
+    def steps(self) -> list[Step]:
+        programs: list[Step] = [self._kind, self._kubectl, self._kubectl_ray]
+        images: list[Step] = [self._ray, self._workspace, self._operator, self._node]
+        return [*programs, KubeRayManifests(self.settings), *images]
+
+    # --- programs ------------------------------------------------------------------------
+
+    @property
+    def _kind(self) -> Program:
+        release = f"{self.settings.kind_releases.rstrip('/')}/v{KIND_VERSION}"
+        url = f"{release}/kind-{self.system}-{self.architecture}"
+        return self._program("kind", KIND_VERSION, "kind_releases", url, f"{url}.sha256sum")
+
+    @property
+    def _kubectl(self) -> Program:
+        release = f"{self.settings.kubernetes_releases.rstrip('/')}/v{KUBERNETES_VERSION}"
+        url = f"{release}/bin/{self.system}/{self.architecture}/kubectl"
+        return self._program("kubectl", KUBERNETES_VERSION, "kubernetes_releases", url, f"{url}.sha256")
+
+    @property
+    def _kubectl_ray(self) -> Program:
+        release = f"{self.settings.kuberay_releases.rstrip('/')}/v{KUBERAY_VERSION}"
+        url = f"{release}/kubectl-ray_v{KUBERAY_VERSION}_{self.system}_{self.architecture}.tar.gz"
+        # KubeRay's GoReleaser file names neither the project nor the checksum file. GoReleaser then
+        # takes the repository's name, and should it be the module's or the program's: the second.
+        sums = [
+            f"{release}/{project}_{KUBERAY_VERSION}_checksums.txt" for project in ("kuberay", "kubectl-ray")
+        ]
+        return self._program(
+            "kubectl-ray", KUBERAY_VERSION, "kuberay_releases", url, *sums, member="kubectl-ray"
+        )
+
+    def _program(
+        self, name: str, version: str, setting: str, url: str, *checksums: str, member: str | None = None
+    ) -> Program:
+        return Program(
+            name=name,
+            title=f"{name} {version}",
+            released=Download(url, setting),
+            checksums=tuple(Download(other, setting) for other in checksums),
+            folder=self.settings.cache_folder / f"{name}-{version}-{self.system}-{self.architecture}",
+            member=member,
+        )
+
+    # --- images --------------------------------------------------------------------------
+
+    @property
+    def _ray(self) -> RayImage:
+        # https://hub.docker.com/r/rayproject/ray: a tag without a suffix is for x86-64 alone.
+        suffix = "-aarch64" if self.architecture == "arm64" else ""
+        public = PulledImage(
+            "ray-base-image",
+            f"public image of Ray {RAY_VERSION}",
+            _tagged(self.settings.ray_image, f"{RAY_VERSION}{suffix}"),
+            "ray_image",
+        )
+        build = ImageBuild(
+            name="ray-image",
+            title="the Ray image",
+            repository="rayside/ray",
+            context=ROOT / "image" / "ray",
+            dockerfile="upstream.Dockerfile",
+            arguments={"BASE": public.reference},
+            extra={"ray.txt": ROOT / "requirements" / "ray.txt"},
+            cache_folder=self.settings.cache_folder,
+        )
+        return RayImage(public, build)
+
+    @property
+    def _workspace(self) -> ImageBuild:
+        return workspace_image(self._ray.build.reference, self.settings.cache_folder)
+
+    @property
+    def _operator(self) -> PulledImage:
+        reference = _tagged(self.settings.operator_image, f"v{KUBERAY_VERSION}")
+        return PulledImage(
+            "operator-image", f"KubeRay {KUBERAY_VERSION}'s operator", reference, "operator_image"
+        )
+
+    @property
+    def _node(self) -> PulledImage:
+        reference = _tagged(self.settings.node_image, f"v{KUBERNETES_VERSION}")
+        return PulledImage(
+            "node-image", f"kind's node with Kubernetes {KUBERNETES_VERSION}", reference, "node_image"
+        )
+
+
+def answers(settings: Settings) -> str | None:
+    """Why registry and release pages can't be used from here; None where they can. Takes 3 s at most."""
+    import requests
+
+    wanted = {_registry_url(settings.ray_image), _site(settings.kind_releases)}
+    failures: dict[str, str] = {}
+    answered: set[str] = set()
+
+    def ask(url: str) -> None:
+        try:
+            requests.head(url, timeout=_QUICK, allow_redirects=False).close()
+            answered.add(url)
+        except OSError as error:
+            failures[url] = download.reason(error)
+
+    deadline = time.monotonic() + _QUICK
+    # Daemons, so that a look-up of a name that hangs keeps nobody waiting.
+    asking = [threading.Thread(target=ask, args=(url,), daemon=True) for url in wanted]
+    for thread in asking:
+        thread.start()
+    for thread in asking:
+        thread.join(max(0.0, deadline - time.monotonic()))
+    for url in sorted(wanted - answered):
+        return f"{url} does not answer: {failures.get(url, f'not within {_QUICK:g} s')}"
+    return None
+
+
+def _downloads(folder: Path) -> Path:
+    return folder.parent / "downloads"
+
+
+def _tagged(image: str, tag: str) -> str:
+    """`image:tag`, unless the setting names a tag or a digest already."""
+    named = ":" in image.rsplit("/", 1)[-1] or "@" in image
+    return image if named else f"{image}:{tag}"
+
+
+def _registry(image: str) -> str:
+    """The registry's host, by Docker's rule; empty for Docker Hub.
+
+    The first part is a host where it has a dot or a port, or is localhost
+    (https://pkg.go.dev/github.com/distribution/reference#ParseNormalizedNamed).
+    """
+    first, slash, _ = image.partition("/")
+    return first if slash and ("." in first or ":" in first or first == "localhost") else ""
+
+
+def _registry_url(image: str) -> str:
+    registry = _registry(image)
+    # The Docker engine speaks plain HTTP to registries of its own machine.
+    plain = registry.startswith(("localhost", "127."))
+    return f"{'http' if plain else 'https'}://{registry}/v2/" if registry else f"{_HUB}/v2/"
+
+
+def _site(url: str) -> str:
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}/"

@@ -1,0 +1,62 @@
+"""A program of the machine that comes with one of Debian's own packages."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from bootstrap.errors import MissingProgram
+from bootstrap.shell import Shell
+from bootstrap.step import Report, Status, missing, ready
+
+
+@dataclass(frozen=True)
+class DebianProgram:
+    """`name` is on the PATH. `apply` installs `packages` on Debian and Ubuntu."""
+
+    shell: Shell
+    name: str
+    packages: tuple[str, ...]
+    needs: tuple[str, ...] = ()
+    patience: float = 0.0
+
+    @property
+    def title(self) -> str:
+        return f"the program {self.name}"
+
+    def check(self) -> Status:
+        program = shutil.which(self.name)
+        return ready(program) if program else missing("it is not installed")
+
+    def apply(self, report: Report) -> None:
+        """Raises MissingProgram where we may not install it."""
+        if os.geteuid() != 0 or not Path("/etc/debian_version").exists():
+            raise MissingProgram(
+                f"{self.name} is not installed, and installing it takes root on Debian or Ubuntu",
+                hint=f"install the package {self.packages[0]}",
+            )
+        install(self.shell, report, *self.packages)
+
+    def undo(self, report: Report) -> None:
+        """It is the machine's."""
+
+
+def debootstrap(shell: Shell) -> DebianProgram:
+    """With it source `packages` makes a Debian system, whose signatures it checks with Debian's keys."""
+    return DebianProgram(shell, "debootstrap", ("debootstrap", "debian-archive-keyring"))
+
+
+def registry(shell: Shell) -> DebianProgram:
+    """A registry of images, for the tests of source `upstream`."""
+    return DebianProgram(shell, "docker-registry", ("docker-registry",))
+
+
+def install(shell: Shell, report: Report, *packages: str) -> None:
+    """Debian's own packages, without asking and without what they recommend."""
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    report("apt-get update")
+    shell.run(["apt-get", "update", "-qq"], env=environment)
+    report(f"apt-get install {' '.join(packages)}")
+    shell.run(["apt-get", "install", "-y", "-qq", "--no-install-recommends", *packages], env=environment)

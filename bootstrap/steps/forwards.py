@@ -1,0 +1,162 @@
+"""The ports of this machine that lead into the cluster: one process that outlives the command."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+import requests
+
+from bootstrap import shell as processes
+from bootstrap.errors import NotRunning
+from bootstrap.kube.api import Kube
+from bootstrap.kube.forwarder import Forward, document
+from bootstrap.settings import ROOT
+from bootstrap.shell import Shell
+from bootstrap.step import Report, Status, missing, pending, ready
+from bootstrap.steps.local_ray import write_private
+from bootstrap.steps.machine import require_port
+
+# The process has it in its environment, so that it is found without a record, and no other is ended.
+MARK = "RAYSIDE_FORWARDS"
+# Seconds for an answer from the pod, which takes some milliseconds.
+_ANSWER = 2.0
+
+
+@dataclass(frozen=True)
+class Forwards:
+    """`ports` of 127.0.0.1 lead to the pod with the labels `selector`, whichever pod that is.
+
+    A forward that is called `x` has its local port from the setting `x_port`. Each has to speak HTTP.
+    """
+
+    shell: Shell
+    kube: Kube
+    folder: Path
+    ports: tuple[Forward, ...]
+    selector: str
+    name: str = "forwards"
+    title: str = "port forwards"
+    needs: tuple[str, ...] = ("ray-cluster",)
+    patience: float = 60.0
+
+    @property
+    def log(self) -> Path:
+        return self.folder / "forwards.log"
+
+    @property
+    def _config(self) -> Path:
+        return self.folder / "forwards.json"
+
+    @property
+    def _pid_file(self) -> Path:
+        return self.folder / "forwards-process.json"
+
+    @property
+    def _wanted(self) -> str:
+        return document(self.kube, self.selector, self.ports)
+
+    def check(self) -> Status:
+        record = self._record()
+        if record is None:
+            return missing("not running")
+        pid = record["pid"]
+        if not processes.alive(pid, record["created"]):
+            return missing(f"its process {pid} has ended{self._last_words()}")
+        if self._config_text() != self._wanted:
+            return missing(f"process {pid} forwards something else than wanted")
+        for port in self.ports:
+            if reason := _unanswered(port.local):
+                return pending(f"port {port.local} ({port.name}) {reason}")
+        listed = ", ".join(f"{port.name} at http://127.0.0.1:{port.local}" for port in self.ports)
+        return ready(f"{listed}, process {pid}")
+
+    def apply(self, report: Report) -> None:
+        self._end(report)
+        for port in self.ports:
+            require_port(f"{port.name}_port", port.local)
+        with contextlib.suppress(FileNotFoundError):
+            self.log.replace(self.log.with_suffix(".log.1"))
+        write_private(self._config, self._wanted)
+        report("starting")
+        pid = self.shell.spawn(self.command(), env=self.environment(), log=self.log)
+        write_private(self._pid_file, json.dumps({"pid": pid, "created": processes.created(pid)}))
+
+    def undo(self, report: Report) -> None:
+        self._end(report)
+        for file in (self._config, self.log, self.log.with_suffix(".log.1")):
+            file.unlink(missing_ok=True)
+
+    def retarget(self) -> None:
+        """Makes the running process lead to this `kube` and `selector`, its ports kept.
+
+        Raises NotRunning.
+        """
+        record = self._record()
+        if record is None or not processes.alive(record["pid"], record["created"]):
+            raise NotRunning("no ports are forwarded", hint="./invokew up starts the forwards")
+        write_private(self._config, self._wanted)
+        os.kill(record["pid"], signal.SIGHUP)
+
+    def command(self) -> list[str]:
+        return [sys.executable, "-m", "bootstrap.kube.forwarder", str(self._config)]
+
+    def environment(self) -> dict[str, str]:
+        return {
+            **os.environ,
+            "PYTHONPATH": str(ROOT),
+            # From wherever it is started: modules of the user's folder must not be taken for ours.
+            "PYTHONSAFEPATH": "1",
+            MARK: str(self.folder),
+        }
+
+    def leftovers(self) -> list[psutil.Process]:
+        """Every forwarder of this folder that runs, whether it is recorded or not."""
+        return processes.marked(MARK, str(self.folder))
+
+    def _end(self, report: Report) -> None:
+        if found := self.leftovers():
+            report(f"ending process {', '.join(str(process.pid) for process in found)}")
+            processes.end(self.leftovers, patience=2)
+        self._pid_file.unlink(missing_ok=True)
+
+    def _record(self) -> dict[str, Any] | None:
+        try:
+            return dict(json.loads(self._pid_file.read_text()))
+        except (FileNotFoundError, ValueError):
+            return None
+
+    def _config_text(self) -> str:
+        try:
+            return self._config.read_text()
+        except FileNotFoundError:
+            return ""
+
+    def _last_words(self) -> str:
+        with contextlib.suppress(OSError):
+            lines = self.log.read_text(errors="replace").strip().splitlines()
+            if lines:
+                return f"; its log ends: {lines[-1]}"
+        return ""
+
+
+def _unanswered(port: int) -> str:
+    """Why HTTP through this port gets no answer; empty where it gets any, an error's code too."""
+    with requests.Session() as session:
+        session.trust_env = False  # a proxy must not be asked for our own machine
+        try:
+            session.get(f"http://127.0.0.1:{port}/", timeout=_ANSWER, allow_redirects=False, stream=True)
+        except requests.Timeout:
+            return f"leads to nothing that answers within {_ANSWER:g} s"
+        except requests.ConnectionError:
+            return "is not open yet, or nothing listens in the pod"
+        except requests.RequestException as error:
+            return f"gets no HTTP answer: {error}"
+    return ""

@@ -1,0 +1,259 @@
+"""The kind cluster: one container, made by kind, known as ours by a mount."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psutil
+
+from bootstrap import shell as processes
+from bootstrap import yaml_file
+from bootstrap.errors import (
+    CommandFailed,
+    EngineNotRunning,
+    ImageMissing,
+    LowDisk,
+    NotOurs,
+    NotReady,
+    RaysideError,
+)
+from bootstrap.settings import KUBERNETES_VERSION, ROOT, Settings
+from bootstrap.shell import Shell
+from bootstrap.sources import engine
+from bootstrap.step import Report, Status, drifted, missing, pending, ready
+from bootstrap.steps.local_ray import write_private
+
+if TYPE_CHECKING:
+    from docker import DockerClient
+    from docker.models.containers import Container
+
+CONFIGURATION = ROOT / "k8s" / "kind.yaml"
+# Marks kind's processes, which go on when the command that started them is killed.
+MARK = "RAYSIDE_KIND"
+# https://github.com/kubernetes-sigs/kind/blob/v0.33.0/pkg/cluster/internal/providers/docker/constants.go
+_LABEL = "io.x-k8s.kind.cluster"
+# A folder that is mounted into the node: it is there from the container's first moment, so that no kill can
+# leave a cluster of ours unknown, and its name tells what the cluster was made as.
+_MOUNTS = "/etc/rayside"
+# Written when kind has done all.
+_COMPLETE = "/kind/rayside-complete"
+
+
+@dataclass(frozen=True)
+class KindCluster:
+    """`folder` is for its files, `kind` the program, `image` the node's, `source` where both are from."""
+
+    shell: Shell
+    settings: Settings
+    folder: Path
+    kind: Path
+    image: str
+    source: str
+    needs: tuple[str, ...] = ("kind", "node-image", "state-folder")
+    name: str = "cluster"
+    title: str = "kind cluster"
+    # Until the node that was stopped has come back.
+    patience: float = 120.0
+
+    @property
+    def context(self) -> str:
+        """As kind names it."""
+        return f"kind-{self.settings.kind_cluster}"
+
+    @property
+    def node(self) -> str:
+        """The container's name, as kind gives it."""
+        return f"{self.settings.kind_cluster}-control-plane"
+
+    @property
+    def kubeconfig(self) -> Path:
+        return self.folder / "kubeconfig"
+
+    def check(self) -> Status:
+        with engine.connected(10) as client:
+            found = self._containers(client)
+            if not found:
+                return missing("there is none")
+            container = found[0]
+            made = self._made_as(container.attrs)
+            if made is None:
+                raise NotOurs(
+                    f"there is a kind cluster {self.settings.kind_cluster} that Rayside did not make",
+                    hint="INVOKE_RAYSIDE_KIND_CLUSTER=another-name ./invokew up makes one beside it",
+                )
+            if self._being_made():
+                return pending("kind is making it")
+            if container.status != "running":
+                return missing(f"its node {self.node} is {container.status}")
+            if container.exec_run(["test", "-e", _COMPLETE]).exit_code != 0:
+                return missing("it was not made to its end")
+            wanted = self._spec
+            if made != wanted:
+                return drifted(
+                    "; ".join(
+                        f"{key} is {made.get(key)}, the settings say {value}"
+                        for key, value in wanted.items()
+                        if made.get(key) != value
+                    )
+                )
+        return ready(f"{self.node}, Kubernetes {KUBERNETES_VERSION}, images from {self.source}")
+
+    def apply(self, report: Report) -> None:
+        self._end_kind()
+        with engine.connected(60) as client:
+            for container in self._containers(client):
+                if container.status != "running":
+                    report(f"starting {self.node}")
+                    container.start()
+                if container.exec_run(["test", "-e", _COMPLETE]).exit_code == 0:
+                    return
+                report("removing what an interrupted command left")
+                container.remove(v=True, force=True)
+        self._create(report)
+
+    def undo(self, report: Report) -> None:
+        self._end_kind()
+        if not exists(self.settings.kind_cluster):
+            return
+        self.check_ours()
+        with engine.connected(60) as client:
+            for container in self._containers(client):
+                report(f"removing {container.name}")
+                container.remove(v=True, force=True)
+            for network in client.networks.list(names=[f"^{self.settings.kind_cluster}$"]):
+                network.reload()
+                if not network.attrs["Containers"]:
+                    network.remove()
+
+    def check_ours(self) -> None:
+        """Raises NotOurs where the cluster of that name is another's."""
+        with engine.connected(10) as client:
+            for container in self._containers(client):
+                if self._made_as(container.attrs) is None:
+                    raise NotOurs(
+                        f"the kind cluster {self.settings.kind_cluster} was not made by Rayside",
+                        hint=f"kind delete cluster --name {self.settings.kind_cluster} removes it",
+                    )
+
+    def configuration(self) -> dict[str, Any]:
+        """kind's configuration, with the mark in it."""
+        document = dict(yaml_file.read(CONFIGURATION))
+        mark = {"hostPath": str(self._marks), "containerPath": self._mount(self._spec), "readOnly": True}
+        document["nodes"] = [{**node, "extraMounts": [mark]} for node in document["nodes"]]
+        return document
+
+    def _create(self, report: Report) -> None:
+        import yaml
+
+        self._marks.mkdir(mode=0o700, exist_ok=True)
+        file = self.folder / "kind.yaml"
+        write_private(file, yaml.safe_dump(self.configuration()))
+        self.kubeconfig.unlink(missing_ok=True)
+        command: list[str | Path] = [
+            self.kind,
+            "create",
+            "cluster",
+            "--name",
+            self.settings.kind_cluster,
+            "--image",
+            self.image,
+        ]
+        try:
+            self.shell.run(
+                [*command, "--config", file, "--kubeconfig", self.kubeconfig],
+                env=self.environment(),
+                on_line=lambda line: report(line.strip(" •✓")) if line.startswith((" •", " ✓")) else None,
+            )
+        except CommandFailed as error:
+            raise _explained(error) from None
+        self.kubeconfig.chmod(0o600)
+        with engine.connected(60) as client:
+            client.containers.get(self.node).exec_run(["touch", _COMPLETE])
+
+    def environment(self) -> dict[str, str]:
+        """For kind: a network of the cluster's own, which goes with it; kind's usual one stays for ever."""
+        return {
+            **os.environ,
+            "KIND_EXPERIMENTAL_DOCKER_NETWORK": self.settings.kind_cluster,
+            "KIND_EXPERIMENTAL_PROVIDER": "docker",
+            MARK: self.settings.kind_cluster,
+        }
+
+    @property
+    def _marks(self) -> Path:
+        return self.folder / "node"
+
+    @property
+    def _spec(self) -> dict[str, str]:
+        return {"kubernetes": KUBERNETES_VERSION, "source": self.source}
+
+    @staticmethod
+    def _mount(spec: Mapping[str, str]) -> str:
+        return f"{_MOUNTS}/{'_'.join(f'{key}={value}' for key, value in spec.items())}"
+
+    def _made_as(self, attributes: Mapping[str, Any]) -> dict[str, str] | None:
+        return made_as(attributes, self._marks)
+
+    def _containers(self, client: DockerClient) -> list[Container]:
+        return containers(client, self.settings.kind_cluster)
+
+    def _being_made(self) -> bool:
+        return bool(self._kind_processes())
+
+    def _kind_processes(self) -> list[psutil.Process]:
+        return processes.marked(MARK, self.settings.kind_cluster)
+
+    def _end_kind(self) -> None:
+        processes.end(self._kind_processes, patience=2)
+
+
+def exists(name: str) -> bool:
+    """Whether a container of that kind cluster is there, in whatever state; False where no engine answers."""
+    try:
+        with engine.connected(10) as client:
+            return bool(containers(client, name))
+    except EngineNotRunning:
+        return False
+
+
+def source_in_use(name: str) -> str | None:
+    """What our cluster that is there was made from; None where there is none. Raises EngineNotRunning."""
+    with engine.connected(10) as client:
+        for container in containers(client, name):
+            if made := made_as(container.attrs):
+                return made.get("source")
+    return None
+
+
+def containers(client: DockerClient, name: str) -> list[Container]:
+    """The nodes of that kind cluster, stopped ones too."""
+    return list(client.containers.list(all=True, filters={"label": f"{_LABEL}={name}"}))
+
+
+def made_as(attributes: Mapping[str, Any], marks: Path | None = None) -> dict[str, str] | None:
+    """What a container was made as (`docker inspect`); None where it is not ours, or not of that folder."""
+    for mount in attributes["Mounts"]:
+        path = Path(mount["Destination"])
+        if str(path.parent) == _MOUNTS and marks in (None, Path(mount["Source"])):
+            return dict(pair.split("=", 1) for pair in path.name.split("_"))
+    return None
+
+
+def _explained(error: CommandFailed) -> RaysideError:
+    said = error.message
+    if "no space left" in said.lower():
+        return LowDisk("the disk filled up while the cluster was made", hint="free some, then ./invokew up")
+    if "failed to pull image" in said:
+        return ImageMissing(
+            "the Docker engine lost the node's image before kind used it", hint="./invokew up makes it again"
+        )
+    telling = [line for line in said.splitlines() if re.match(r"ERROR|error|\[kubelet-check\]|\s*- ", line)]
+    return NotReady(
+        "\n".join(["kind could not make the cluster", *(telling or said.splitlines())[-8:]]),
+        hint="./invokew doctor --target kind shows what the machine lacks",
+    )

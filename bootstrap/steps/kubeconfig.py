@@ -1,0 +1,159 @@
+"""How the cluster is reached: a kubeconfig of our own, and a context in the user's."""
+
+from __future__ import annotations
+
+import base64
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from bootstrap.errors import ClusterUnreachable, CommandFailed, InvalidYaml
+from bootstrap.kube.api import CORE, Kube
+from bootstrap.shell import Shell
+from bootstrap.step import Report, Status, missing, pending, ready
+from bootstrap.steps.kind_cluster import KindCluster
+from bootstrap.steps.local_ray import write_private
+
+
+@dataclass(frozen=True)
+class Kubeconfig:
+    """Our own, readable by its owner alone; the API answers and the node is ready."""
+
+    shell: Shell
+    cluster: KindCluster
+    kube: Kube
+    name: str = "kubeconfig"
+    title: str = "Kubernetes API"
+    needs: tuple[str, ...] = ("cluster",)
+    patience: float = 120.0
+
+    def check(self) -> Status:
+        if not self.kube.kubeconfig.exists():
+            return missing("no kubeconfig yet")
+        try:
+            nodes = Kube(self.kube.kubeconfig, self.kube.context).items(f"{CORE}/nodes")
+        except ClusterUnreachable as error:
+            return pending(error.message)
+        conditions = [one for node in nodes for one in node["status"].get("conditions", [])]
+        if not any(one["type"] == "Ready" and one["status"] == "True" for one in conditions):
+            return pending("the node is not ready yet")
+        return ready(f"{self.kube.url}, context {self.kube.context}")
+
+    def apply(self, report: Report) -> None:
+        name = self.cluster.settings.kind_cluster
+        kubeconfig = self.shell.run(
+            [self.cluster.kind, "get", "kubeconfig", "--name", name], env=self.cluster.environment()
+        )
+        write_private(self.kube.kubeconfig, kubeconfig.out + "\n")
+
+    def undo(self, report: Report) -> None:
+        self.kube.kubeconfig.unlink(missing_ok=True)
+
+
+@dataclass(frozen=True)
+class UserContext:
+    """A context in the user's kubeconfig, so that kubectl finds the cluster by name; theirs stays current."""
+
+    shell: Shell
+    kubectl: Path
+    kube: Kube
+    name: str = "context"
+    title: str = "context in your kubeconfig"
+    needs: tuple[str, ...] = ("kubeconfig", "kubectl")
+    patience: float = 0.0
+
+    def check(self) -> Status:
+        ours, theirs = _entries(self.kube.kubeconfig, self.kube.context), self._found()
+        if ours is None or theirs != {
+            **ours,
+            "context": {**ours["context"], "namespace": self.kube.namespace},
+        }:
+            return missing(f"{self.kube.context} is not there, or is of an earlier cluster")
+        return ready(f"{self.kube.context} in {_user_file()}")
+
+    def apply(self, report: Report) -> None:
+        """By kubectl, which locks the file and knows where a KUBECONFIG of several files wants it."""
+        ours = _entries(self.kube.kubeconfig, self.kube.context)
+        if ours is None:
+            raise ClusterUnreachable(
+                f"{self.kube.kubeconfig} has no {self.kube.context}", hint="./invokew up"
+            )
+        name = self.kube.context
+        with tempfile.TemporaryDirectory(prefix="rayside-") as folder:  # 0700
+            files = {}
+            for key, value in {**ours["cluster"], **ours["user"]}.items():
+                if key.endswith("-data"):
+                    files[key] = Path(folder, key)
+                    files[key].write_bytes(base64.b64decode(value))
+            server: list[str | Path] = ["--server", ours["cluster"]["server"], "--embed-certs"]
+            authority: list[str | Path] = ["--certificate-authority", files["certificate-authority-data"]]
+            client: list[str | Path] = [
+                "--client-certificate",
+                files["client-certificate-data"],
+                "--embed-certs",
+            ]
+            self._config("set-cluster", name, *server, *authority)
+            self._config("set-credentials", name, *client, "--client-key", files["client-key-data"])
+        self._config(
+            "set-context", name, "--cluster", name, "--user", name, "--namespace", self.kube.namespace
+        )
+
+    def undo(self, report: Report) -> None:
+        found = self._found()
+        if found is None:
+            return
+        report(f"removing the context {self.kube.context}")
+        if _read(_user_file()).get("current-context") == self.kube.context:
+            self._config("unset", "current-context")
+        for kind in ("context", "cluster", "user"):
+            self._config(f"delete-{kind}", self.kube.context)
+
+    def use(self) -> None:
+        """Makes it the current one."""
+        self._config("use-context", self.kube.context)
+
+    def _found(self) -> dict[str, Any] | None:
+        return _entries(_user_file(), self.kube.context)
+
+    def _config(self, *arguments: str | Path) -> None:
+        try:
+            self.shell.run([self.kubectl, "config", *arguments])
+        except CommandFailed as error:
+            raise ClusterUnreachable(
+                f"your kubeconfig {_user_file()} can't be changed: {error.message.splitlines()[-1]}",
+                hint=f"mend it, or set KUBECONFIG to another file; {self.kube.kubeconfig} is Rayside's own",
+            ) from None
+
+
+def _user_file() -> Path:
+    named = [part for part in os.environ.get("KUBECONFIG", "").split(os.pathsep) if part]
+    return Path(named[0]) if named else Path.home() / ".kube" / "config"
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        return dict(yaml.safe_load(file.read_text()) or {})
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, TypeError, yaml.YAMLError) as error:
+        raise InvalidYaml(
+            f"the kubeconfig {file} can't be read: {error}", hint="correct or remove it"
+        ) from None
+
+
+def _entries(file: Path, name: str) -> dict[str, Any] | None:
+    """The cluster, user and context of that name; None where one is missing."""
+    document = _read(file)
+    found: dict[str, Any] = {}
+    for kind in ("cluster", "user", "context"):
+        entries: list[Mapping[str, Any]] = document.get(f"{kind}s") or []
+        entry = next((entry[kind] for entry in entries if entry["name"] == name), None)
+        if entry is None:
+            return None
+        found[kind] = entry
+    return found

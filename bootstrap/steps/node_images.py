@@ -1,0 +1,101 @@
+"""The images that the cluster's pods need, in its node."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bootstrap.errors import CommandFailed, ImageMissing, LowDisk
+from bootstrap.shell import Shell
+from bootstrap.sources import engine
+from bootstrap.step import Report, Status, missing, ready
+
+
+@dataclass(frozen=True)
+class NodeImages:
+    """The node's containerd has each of `references`, in the very version that the engine has.
+
+    `aliases` are names that stay the same when the images change, for users' own manifests.
+    """
+
+    shell: Shell
+    node: str
+    references: tuple[str, ...]
+    # Reference and alias.
+    aliases: tuple[tuple[str, str], ...]
+    name: str = "images"
+    title: str = "images in the node"
+    needs: tuple[str, ...] = ("cluster", "ray-image", "workspace-image", "operator-image")
+    patience: float = 0.0
+
+    def check(self) -> Status:
+        absent, unnamed = self._absent()
+        if absent or unnamed:
+            return missing(f"the node lacks {', '.join([*absent, *(alias for _, alias in unnamed)])}")
+        return ready(f"{len(self.references)} images")
+
+    def apply(self, report: Report) -> None:
+        absent, _ = self._absent()
+        if absent:
+            report(f"loading {len(absent)} images into the node")
+            try:
+                # One save, so that layers which images share travel once.
+                self.shell.run(
+                    [*self._ctr, "images", "import", "-"], feed=["docker", "save", *absent], on_line=report
+                )
+            except CommandFailed as error:
+                if "no space left" in error.message.lower():
+                    raise LowDisk(
+                        "the disk filled up while images were loaded into the node",
+                        hint="free some, then ./invokew up",
+                    ) from None
+                raise ImageMissing(
+                    f"the images could not be loaded into the node\n{error.message}",
+                    hint="./invokew up tries again",
+                ) from None
+        for reference, alias in self._absent()[1]:
+            self.shell.run([*self._ctr, "images", "tag", "--force", _full(reference), _full(alias)])
+        absent, unnamed = self._absent()
+        if absent or unnamed:
+            raise ImageMissing(
+                f"the node does not have {', '.join(absent) or unnamed[0][1]} although it was loaded",
+                hint="./invokew down, then ./invokew up, makes the node anew",
+            )
+
+    def undo(self, report: Report) -> None:
+        """They go with the node."""
+
+    @property
+    def _ctr(self) -> list[str]:
+        return ["docker", "exec", "--interactive", self.node, "ctr", "--namespace", "k8s.io"]
+
+    def _absent(self) -> tuple[list[str], list[tuple[str, str]]]:
+        """References that the node lacks or has in another version, and aliases that lead elsewhere."""
+        listed = self.shell.run([*self._ctr, "images", "list"]).out.splitlines()[1:]
+        # Name and the digest of the manifest, which differs from the engine's: that of the image's
+        # configuration is the same everywhere, and the node's CRI lists every image under it too.
+        digests = {line.split()[0]: line.split()[2] for line in listed if len(line.split()) > 2}
+        absent = []
+        with engine.connected() as client:
+            for reference in self.references:
+                image = engine.image(client, reference)
+                if image is None:
+                    raise ImageMissing(
+                        f"the Docker engine does not have {reference}",
+                        hint="./invokew up builds or fetches it",
+                    )
+                if image["Id"] not in digests or digests.get(_full(reference)) != digests[image["Id"]]:
+                    absent.append(reference)
+        unnamed = [
+            (reference, alias)
+            for reference, alias in self.aliases
+            if digests.get(_full(reference), "?") != digests.get(_full(alias))
+        ]
+        return absent, unnamed
+
+
+def _full(reference: str) -> str:
+    """As containerd has it (https://github.com/distribution/reference, ParseNormalizedNamed)."""
+    first, slash, _ = reference.partition("/")
+    if slash and ("." in first or ":" in first or first == "localhost"):
+        return reference
+    return f"docker.io/{reference}" if slash else f"docker.io/library/{reference}"

@@ -1,0 +1,204 @@
+"""The standing RayCluster: its password, itself, and the token that its clients need."""
+
+from __future__ import annotations
+
+import base64
+import json
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bootstrap import cache, yaml_file
+from bootstrap.errors import NotRunning
+from bootstrap.kube import trouble
+from bootstrap.kube.api import CORE, Kube
+from bootstrap.kube.rayjob import require_namespace
+from bootstrap.ray.state import Dashboard
+from bootstrap.settings import RAY_VERSION, ROOT, Settings
+from bootstrap.shell import Shell
+from bootstrap.sources.source import Images
+from bootstrap.step import Report, Status, drifted, missing, pending, ready
+from bootstrap.steps import kuberay
+from bootstrap.steps.local_ray import write_private
+
+MANIFEST = ROOT / "k8s" / "ray-cluster.yaml"
+NAME = "rayside"
+DASHBOARD_PORT, WORKSPACE_PORT = 8265, 8443
+WORKSPACE_SECRET = "rayside-workspace"
+_SPEC = "rayside.dev/spec"
+
+
+@dataclass(frozen=True)
+class WorkspacePassword:
+    """A Secret with the workspace's password, made once at random."""
+
+    shell: Shell
+    kube: Kube
+    kubectl: Path
+    folder: Path
+    name: str = "workspace-password"
+    title: str = "password of the workspace"
+    needs: tuple[str, ...] = ("kubeconfig", "kubectl")
+    patience: float = 0.0
+
+    def password(self) -> str | None:
+        """None where there is no Secret."""
+        return secret(self.kube, WORKSPACE_SECRET, "password")
+
+    def check(self) -> Status:
+        require_namespace(self.kube)
+        return ready(f"in the Secret {WORKSPACE_SECRET}") if self.password() else missing("not made yet")
+
+    def apply(self, report: Report) -> None:
+        manifest = {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {"name": WORKSPACE_SECRET, "namespace": self.kube.namespace},
+            "stringData": {"password": secrets.token_urlsafe(18)},
+        }
+        file = self.folder / "workspace-secret.json"
+        try:
+            write_private(file, json.dumps(manifest))
+            kuberay.apply(self.shell, self.kubectl, self.kube, file)
+        finally:
+            file.unlink(missing_ok=True)
+
+    def undo(self, report: Report) -> None:
+        """It goes with the cluster."""
+
+
+@dataclass(frozen=True)
+class RayCluster:
+    """One head with the workspace beside it, and its workers, all of them ready."""
+
+    shell: Shell
+    settings: Settings
+    kube: Kube
+    kubectl: Path
+    images: Images
+    folder: Path
+    needs: tuple[str, ...] = ("kuberay", "workspace-password", "images")
+    name: str = "ray-cluster"
+    title: str = f"RayCluster {NAME}"
+
+    @property
+    def patience(self) -> float:
+        return self.settings.ray_patience
+
+    @property
+    def selector(self) -> str:
+        """Labels of its pods."""
+        return f"ray.io/cluster={NAME}"
+
+    def check(self) -> Status:
+        found = self.kube.ray("rayclusters", NAME)
+        if found is None:
+            require_namespace(self.kube)
+            return missing("there is none")
+        if "deletionTimestamp" in found["metadata"]:
+            return pending("the earlier one is being removed")
+        was = found["metadata"].get("annotations", {}).get(_SPEC)
+        wanted = self.manifest()["metadata"]["annotations"][_SPEC]
+        if was != wanted:
+            return drifted(_difference(was, wanted))
+        pods = self.kube.pods(self.selector)
+        waits = [f"{pod['metadata']['name']}: {wait}" for pod in pods if (wait := trouble.waiting(pod))]
+        wanted_pods = 1 + self.settings.ray_workers
+        if not waits and len(pods) == wanted_pods:
+            return ready(f"Ray {RAY_VERSION}, {self.settings.ray_workers} workers")
+        if waits and (error := trouble.first_problem(self.kube, self.selector)):
+            # Said, not raised: what was killed with its engine, or lost its head, comes back by itself.
+            return pending(f"{error.message}; {error.hint}")
+        return pending("; ".join(waits) or f"{len(pods)} of {wanted_pods} pods")
+
+    def apply(self, report: Report) -> None:
+        require_namespace(self.kube)
+        file = self.folder / "ray-cluster.json"
+        write_private(file, json.dumps(self.manifest()))
+        kuberay.apply(self.shell, self.kubectl, self.kube, file)
+
+    def undo(self, report: Report) -> None:
+        """It goes with the cluster."""
+
+    def manifest(self) -> dict[str, Any]:
+        """k8s/ray-cluster.yaml with the images and the number of workers, and what it was made of."""
+        document = dict(yaml_file.read(MANIFEST))
+        spec = document["spec"]
+        images = {
+            "ray-head": self.images.ray,
+            "ray-worker": self.images.ray,
+            "workspace": self.images.workspace,
+        }
+        groups = [spec["headGroupSpec"], *spec["workerGroupSpecs"]]
+        for group in groups:
+            for container in group["template"]["spec"]["containers"]:
+                container["image"] = images[container["name"]]
+        spec["rayVersion"] = RAY_VERSION
+        spec["workerGroupSpecs"][0]["replicas"] = self.settings.ray_workers
+        made_of = {
+            "ray": self.images.ray,
+            "workspace": self.images.workspace,
+            "workers": str(self.settings.ray_workers),
+            "manifest": cache.key(MANIFEST.read_text()),
+        }
+        metadata = document["metadata"]
+        metadata["namespace"] = self.kube.namespace
+        metadata["annotations"] = {_SPEC: json.dumps(made_of, sort_keys=True)}
+        return document
+
+
+@dataclass(frozen=True)
+class KubeRayToken:
+    """The token that KubeRay made for the cluster, in a file that only its owner can read."""
+
+    kube: Kube
+    folder: Path
+    name: str = "ray-token"
+    title: str = "Ray's authentication token"
+    needs: tuple[str, ...] = ("ray-cluster",)
+    patience: float = 30.0
+
+    @property
+    def file(self) -> Path:
+        return self.folder / "token"
+
+    def check(self) -> Status:
+        token = secret(self.kube, NAME, "auth_token")
+        if token is None:
+            return pending("KubeRay has not made it yet")
+        if not self.file.exists() or self.file.read_text() != token:
+            return missing("not fetched yet")
+        return ready(str(self.file))
+
+    def apply(self, report: Report) -> None:
+        token = secret(self.kube, NAME, "auth_token")
+        if token is None:
+            raise NotRunning("KubeRay has made no token", hint="./invokew up goes on from there")
+        write_private(self.file, token)
+
+    def undo(self, report: Report) -> None:
+        self.file.unlink(missing_ok=True)
+
+    def dashboard(self, port: int) -> Dashboard:
+        """Through the forward at `port`. Raises NotRunning where there is no token, so no cluster of ours."""
+        try:
+            return Dashboard(f"http://127.0.0.1:{port}", self.file.read_text())
+        except FileNotFoundError:
+            raise NotRunning("no Ray cluster is up", hint="./invokew up starts one") from None
+
+
+def secret(kube: Kube, name: str, key: str) -> str | None:
+    """One value of a Secret; None where it is not there."""
+    found = kube.get(f"{CORE}/namespaces/{kube.namespace}/secrets/{name}")
+    value = (found or {}).get("data", {}).get(key)
+    return base64.b64decode(value).decode() if value else None
+
+
+def _difference(was: str | None, wanted: str) -> str:
+    before, after = json.loads(was or "{}"), json.loads(wanted)
+    return ", ".join(
+        f"{name} is {before.get(name)}, the settings say {value}"
+        for name, value in after.items()
+        if before.get(name) != value
+    )

@@ -1,0 +1,32 @@
+"""YAML files that users write, refused with the place where they are wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from bootstrap.errors import InvalidYaml
+
+
+def read(file: Path) -> Any:
+    """The one document in `file`. Raises InvalidYaml, with the line and column where it has them."""
+    try:
+        return parse(file.expanduser().read_text(), str(file))
+    except OSError as error:
+        raise InvalidYaml(f"{file} can't be read: {error.strerror}", hint="check the path") from None
+    except UnicodeDecodeError as error:
+        raise InvalidYaml(f"{file} is not text: {error}", hint="save it as UTF-8") from None
+
+
+def parse(text: str, where: str) -> Any:
+    """The one document in `text`; `where` is what an error calls it. Raises InvalidYaml."""
+    import yaml
+
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        place = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+        parts = [getattr(error, "context", None), getattr(error, "problem", None)]
+        problem = ", ".join(part for part in parts if part) or str(error)
+        raise InvalidYaml(f"{where}{place}: {problem}", hint="correct that line") from None

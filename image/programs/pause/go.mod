@@ -1,0 +1,3 @@
+module rayside.dev/programs/pause
+
+go 1.25

@@ -1,0 +1,187 @@
+"""Target `kind` with images cached and no cluster: `./invokew bench --name kind`. Needs `./invokew prepare`.
+
+- `up`, to the example paused in a worker's pod and the workspace answering, over the same done by hand: the
+  commands that the articles on this give, one after the other.
+- Its wall time over its critical path, and the memory of the whole stack.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import statistics
+import subprocess
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import docker
+import psutil
+import requests
+
+from bootstrap import step
+from bootstrap.console import Console
+from bootstrap.plan import Kind
+from bootstrap.ray.state import Dashboard
+from bootstrap.settings import ROOT, Settings, environment_name
+from bootstrap.shell import Shell
+from bootstrap.sources.packages import Packages
+from bootstrap.steps.kind_cluster import containers
+
+RUNS = 3
+PATIENCE = 300.0
+
+
+def run(*command: object, env: dict[str, str] | None = None, stdin: str | None = None) -> str:
+    """A command's output; it must succeed."""
+    done = subprocess.run(
+        [str(word) for word in command],
+        cwd=ROOT,
+        env={**os.environ, **(env or {})},
+        input=stdin,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise SystemExit(f"{command} failed\n{done.stdout}\n{done.stderr}")
+    return done.stdout
+
+
+@dataclass(frozen=True)
+class ByHand:
+    """kind, kind load, KubeRay, kubectl ray job submit, kubectl port-forward, one after the other."""
+
+    source: Packages
+    node: str
+    ray_programs: Path
+    folder: Path
+    name: str = "rayside-by-hand"
+
+    def seconds(self) -> float:
+        began = time.monotonic()
+        images, kubeconfig = self.source.images, self.folder / "kubeconfig"
+        kubectl: list[str | Path] = [self.source.kubectl, "--kubeconfig", kubeconfig]
+        kind: list[str | Path] = [
+            self.source.kind,
+            "create",
+            "cluster",
+            "--name",
+            self.name,
+            "--wait",
+            "120s",
+        ]
+        run(*kind, "--image", self.node, "--kubeconfig", kubeconfig)
+        for image in (images.operator, images.ray, images.workspace):
+            run(self.source.kind, "load", "docker-image", image, "--name", self.name)
+        manifest = run(*kubectl, "kustomize", self.source.kuberay)
+        manifest = manifest.replace("quay.io/kuberay/operator:v1.6.2", images.operator)
+        run(*kubectl, "apply", "--server-side", "-f", "-", stdin=manifest)
+        run(*kubectl, "wait", "--for=condition=Available", "--timeout=120s", "deployment/kuberay-operator")
+        run(*kubectl, "create", "secret", "generic", "rayside-workspace", "--from-literal=password=by-hand")
+        job = (ROOT / "example" / "ray-job.interactive-mode.yaml").read_text()
+        job = job.replace("rayside/ray:current", images.ray)
+        job = job.replace("rayside/workspace:current", images.workspace)
+        # Without the token, which a user of the articles does not have either.
+        job = re.sub(r"\n *authOptions:\n *mode: token", "", job)
+        file = self.folder / "job.yaml"
+        file.write_text(job)
+        environment = {"PATH": f"{self.ray_programs}:{os.environ['PATH']}", "RAY_AUTH_MODE": "disabled"}
+        run(
+            *[self.source.kubectl_ray, "job", "submit", "--kubeconfig", kubeconfig, "-f", file, "--no-wait"],
+            *["--working-dir", ROOT / "example" / "working_dir"],
+            *["--runtime-env-json", f'{{"py_modules": ["{ROOT / "example" / "dependency"}"]}}'],
+            *["--", "python", "sample_code.py"],
+            env=environment,
+        )
+        head = run(*kubectl, "get", "pods", "-l", "ray.io/node-type=head", "-o", "name").strip()
+        with subprocess.Popen(
+            [str(word) for word in (*kubectl, "port-forward", head, "8443:8443", "8265:8265")],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        ) as forward:
+            try:
+                wait_for("http://127.0.0.1:8443", Dashboard("http://127.0.0.1:8265", ""))
+                return time.monotonic() - began
+            finally:
+                forward.terminate()
+
+    def remove(self) -> None:
+        run(self.source.kind, "delete", "cluster", "--name", self.name)
+
+
+def wait_for(workspace: str, dashboard: Dashboard) -> None:
+    """Until the workspace answers and a task is paused."""
+
+    def there() -> bool:
+        try:
+            answer = requests.get(f"{workspace}/healthz", timeout=2)
+            return answer.ok and bool(dashboard.paused())
+        except Exception:
+            return False
+
+    if not step.until(there, bool, PATIENCE):
+        raise SystemExit("the example was not paused in time")
+
+
+def memory(cluster: str, forwarder: int) -> float:
+    """GiB of the node, page cache that the kernel gives back not counted, and of the forwards' process."""
+    client = docker.from_env()
+    try:
+        usage = containers(client, cluster)[0].stats(stream=False)["memory_stats"]
+    finally:
+        client.close()
+    cache = usage["stats"].get("total_inactive_file", usage["stats"].get("inactive_file", 0))
+    return float(usage["usage"] - cache + psutil.Process(forwarder).memory_info().rss) / 2**30
+
+
+def main() -> None:
+    shell = Shell()
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        settings = Settings(
+            target="kind", source="packages", kind_cluster="rayside-bench", state_folder=Path(folder, "s")
+        )
+        env = {environment_name(key): str(value) for key, value in vars(settings).items()}
+        env["KUBECONFIG"] = f"{folder}/users-kubeconfig"
+        target = Kind(settings, shell, "a benchmark", made_from="packages")
+        source = Packages(settings, shell)
+        step.up(target.cacheable(), Console())
+        # As kind's own node images are: with Kubernetes' images, and no others.
+        plain = source.node_with()
+        plain.apply(Console().event)
+        by_hand = ByHand(source, plain.reference, target.environment.programs, Path(folder))
+        ratios, walls, theirs, overheads = [], [], [], []
+        for number in range(RUNS):
+            try:
+                began = time.monotonic()
+                said = run("./invokew", "up", env=env)
+                walls.append(time.monotonic() - began)
+                wall, path = map(float, re.findall(r"([\d.]+) s", said.splitlines()[said_at(said)]))
+                overheads.append(wall / path)
+                if number == 0:
+                    used = memory(settings.kind_cluster, target.forwards.leftovers()[0].pid)
+                    print(f"memory of the whole stack: {used:.2f} GiB")
+            finally:
+                run("./invokew", "down", env=env)
+            try:
+                theirs.append(by_hand.seconds())
+            finally:
+                by_hand.remove()
+            ratios.append(walls[-1] / theirs[-1])
+            print(f"up {walls[-1]:.1f} s, by hand {theirs[-1]:.1f} s", flush=True)
+        print(
+            f"up over by hand: ratio {statistics.median(ratios):.2f} (from {min(ratios):.2f} to "
+            f"{max(ratios):.2f}; medians {statistics.median(walls):.1f} s and "
+            f"{statistics.median(theirs):.1f} s, {RUNS} runs)"
+        )
+        print(f"wall over critical path: {statistics.median(overheads):.2f} ({RUNS} runs)")
+
+
+def said_at(said: str) -> int:
+    """The line that `up` ends its table with."""
+    return next(at for at, line in enumerate(said.splitlines()) if "s in all" in line)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,94 @@
+"""One real kind cluster for all tests that need one, of their own name, beside whatever else is up."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import docker
+import psutil
+import pytest
+
+from bootstrap import shell
+from bootstrap.kube.api import Kube
+from bootstrap.plan import Kind
+from bootstrap.settings import Settings
+from bootstrap.shell import Shell
+from tests.integration.conftest import Rayside, free_ports
+
+NAME = "rayside-test"
+
+
+@pytest.fixture(scope="session")
+def kind() -> Iterator[Rayside]:
+    """Nothing is up yet; whatever the tests bring up is gone at the end, without a trace."""
+    folder = Path(tempfile.mkdtemp(prefix="rs-", dir="/tmp"))
+    dashboard, workspace = free_ports()
+    one = Rayside(
+        Settings(
+            target="kind",
+            source="packages",
+            kind_cluster=NAME,
+            dashboard_port=dashboard,
+            workspace_port=workspace,
+            state_folder=folder / "state",
+        )
+    )
+    one.environment_too["KUBECONFIG"] = str(folder / "users-kubeconfig")
+    yield one
+    done = one.run("down", timeout=300)
+    left = traces(one)
+    shutil.rmtree(folder, ignore_errors=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert left == []
+
+
+@pytest.fixture(scope="session")
+def up(kind: Rayside) -> Rayside:
+    """The cluster is up, the example is paused in it."""
+    done = kind.run("up", timeout=3600)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return kind
+
+
+def target(one: Rayside) -> Kind:
+    """The plan's view of it."""
+    return Kind(one.settings, Shell(), "a test", made_from="packages")
+
+
+def kube(one: Rayside) -> Kube:
+    return target(one).kube
+
+
+def traces(one: Rayside) -> list[str]:
+    """What a cluster can leave: containers, networks, volumes, processes, ports, files, a context."""
+    found: list[str] = []
+    client = docker.from_env()
+    try:
+        named = {"label": f"io.x-k8s.kind.cluster={NAME}"}
+        found += [f"container {one.name}" for one in client.containers.list(all=True, filters=named)]
+        found += [f"network {one.name}" for one in client.networks.list(names=[f"^{NAME}$"])]
+        found += [f"volume {one.name}" for one in client.volumes.list(filters={"dangling": True})]
+    finally:
+        client.close()
+    folder = target(one).folder
+    for mark, value in (("RAYSIDE_FORWARDS", str(folder)), ("RAYSIDE_KIND", NAME)):
+        found += [f"process {process.pid}" for process in shell.marked(mark, value)]
+    for port in (one.settings.dashboard_port, one.settings.workspace_port):
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                found.append(f"port {port}")
+    if folder.exists():
+        found.append(f"folder {folder}")
+    users = Path(one.environment_too["KUBECONFIG"])
+    if users.exists() and NAME in users.read_text():
+        found.append(f"context in {users}")
+    return found
+
+
+def forwarder(one: Rayside) -> psutil.Process:
+    """The process of the port forwards."""
+    return target(one).forwards.leftovers()[0]

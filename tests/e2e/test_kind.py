@@ -1,0 +1,227 @@
+"""Target kind, as a user meets it: up, a breakpoint in a worker's pod, own jobs, and what goes wrong."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import requests
+import yaml
+
+from bootstrap.settings import ROOT
+from bootstrap.steps.kind_cluster import containers
+from tests.e2e.conftest import kube, target
+from tests.integration.conftest import Rayside
+
+
+def http(url: str, token: str | None = None) -> requests.Response:
+    session = requests.Session()
+    session.trust_env = False
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    return session.get(url, headers=headers, timeout=20)
+
+
+# --- Show 1: from up to a job that was debugged in a worker's pod ------------------------
+
+
+def test_status_says_that_all_is_ready(up: Rayside) -> None:
+    document = up.json("status")
+    assert document["ready"] is True
+    assert (document["target"], document["source"]) == ("kind", "packages")
+    conditions = {step["name"]: step["condition"] for step in document["steps"]}
+    assert set(conditions.values()) == {"ready"}
+    assert {"engine", "cluster", "images", "kuberay", "ray-cluster", "forwards"} <= set(conditions)
+    assert document["urls"]["workspace"].endswith(str(up.settings.workspace_port))
+    assert {"name", "started", "seconds"} == set(document["timing"][0])
+
+
+def test_the_workspace_asks_for_the_password(up: Rayside) -> None:
+    url = up.json("status")["urls"]["workspace"]
+    assert http(f"{url}/healthz").status_code == 200
+    login = http(url)
+    assert login.url.startswith(f"{url}/login")
+    password = target(up).password.password()
+    assert password and len(password) >= 20
+    wrong = requests.post(f"{url}/login", data={"password": "wrong"}, allow_redirects=False, timeout=20)
+    right = requests.post(f"{url}/login", data={"password": password}, allow_redirects=False, timeout=20)
+    assert (wrong.status_code, right.status_code) == (200, 302)
+
+
+def test_the_dashboard_wants_the_token(up: Rayside) -> None:
+    url, token = up.json("status")["urls"]["dashboard"], (target(up).folder / "token").read_text()
+    assert http(f"{url}/api/version").status_code == 401
+    assert http(f"{url}/api/version", token).status_code == 200
+
+
+def test_what_is_secret_is_the_owners_alone(up: Rayside) -> None:
+    folder = target(up).folder
+    assert folder.stat().st_mode & 0o777 == 0o700
+    for file in folder.iterdir():
+        if file.is_file():
+            assert file.stat().st_mode & 0o077 == 0, file
+
+
+def test_the_example_is_debugged_in_a_workers_pod(up: Rayside) -> None:
+    paused = up.json("breakpoints")
+    assert [task["task"] for task in paused] == ["estimate"]
+    workers = kube(up).pods("ray.io/cluster=rayside,ray.io/node-type=worker")
+    assert paused[0]["node_ip"] in {pod["status"]["podIP"] for pod in workers}
+    document = up.json("debug", "--evaluate", "total / points", timeout=300)
+    stop = document["stopped"][0]
+    assert stop["task"] == "estimate"
+    assert stop["file"] == str(ROOT / "example" / "working_dir" / "sample_code.py")
+    assert "total" in stop["locals"]
+    assert float(stop["evaluated"]["total / points"])
+    assert document["job"]["status"] == "SUCCEEDED"
+
+
+def test_kubectl_agrees(up: Rayside) -> None:
+    """By the named context of the user's kubeconfig, whose current context is not touched."""
+    users = up.environment_too["KUBECONFIG"]
+    kubectl = [str(target(up)._from.kubectl), "--kubeconfig", users]
+    name = f"kind-{up.settings.kind_cluster}"
+
+    def status() -> str:
+        command = [*kubectl, "--context", name, "get", "rayjob", "rayside-example-1", "-o", "json"]
+        found = subprocess.run(command, capture_output=True, text=True, check=True)
+        return str(json.loads(found.stdout)["status"].get("jobStatus"))
+
+    from bootstrap.step import until
+
+    assert until(status, lambda seen: seen == "SUCCEEDED", 60) == "SUCCEEDED"
+    assert "current-context" not in (yaml.safe_load(Path(users).read_text()) or {}) or (
+        yaml.safe_load(Path(users).read_text())["current-context"] == ""
+    )
+
+
+def test_up_again_changes_nothing(up: Rayside) -> None:
+    done = up.run("up", timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Nothing to change" in done.stdout
+
+
+# --- the user's own jobs -----------------------------------------------------------------
+
+
+def test_a_job_of_ones_own_runs_in_a_workers_pod(up: Rayside, tmp_path: Path) -> None:
+    (tmp_path / "where am i.py").write_text(
+        "import ray\n"
+        "@ray.remote\n"
+        "def node():\n"
+        "    return ray.util.get_node_ip_address()\n"
+        "ray.init()\n"
+        "print('ran on', ray.get(node.remote()))\n"
+    )
+    done = up.run(
+        *["submit", "--working-dir", str(tmp_path), "--entrypoint", "python 'where am i.py'", "--wait"],
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    workers = kube(up).pods("ray.io/cluster=rayside,ray.io/node-type=worker")
+    assert any(f"ran on {pod['status']['podIP']}" in done.stdout for pod in workers)
+
+
+def test_a_rayjob_may_make_its_own_cluster(up: Rayside) -> None:
+    """The forwards lead to its head while it is there, and `up` leads them back."""
+    manifest = ROOT / "example" / "ray-job.interactive-mode.yaml"
+    submitted = up.json("submit", "--job", str(manifest), timeout=400)
+    assert submitted["cluster"].startswith(yaml.safe_load(manifest.read_text())["metadata"]["name"])
+    assert submitted["status"] in ("PENDING", "RUNNING")
+    document = up.json("debug", timeout=300)
+    assert [stop["task"] for stop in document["stopped"]] == ["estimate"]
+    assert document["job"] == {"submission_id": submitted["submission_id"], "status": "SUCCEEDED"}
+    assert up.run("up", timeout=300).returncode == 0
+    heads = kube(up).pods("ray.io/cluster=rayside,ray.io/node-type=head")
+    assert len(heads) == 1
+    assert up.json("breakpoints") == []
+    kube(up).delete(f"/apis/ray.io/v1/namespaces/default/rayjobs/{submitted['cluster'].rsplit('-', 1)[0]}")
+
+
+def test_a_rayjob_that_is_none_is_refused(up: Rayside, tmp_path: Path) -> None:
+    broken = tmp_path / "broken.yaml"
+    broken.write_text("kind: RayJob\nspec: [\n")
+    error = up.json("submit", "--job", str(broken), code=2)["error"]
+    assert error["id"] == "invalid-yaml"
+    assert f"{broken}, line 3" in error["message"]
+    other = tmp_path / "other.yaml"
+    other.write_text("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\n")
+    assert up.json("submit", "--job", str(other), code=2)["error"]["id"] == "not-a-rayjob"
+
+
+# --- what is wrong is said, and nothing is lost ------------------------------------------
+
+
+def test_a_cluster_that_differs_is_drifted(up: Rayside) -> None:
+    error = up.run("up", env={"INVOKE_RAYSIDE_RAY_WORKERS": "1"}, timeout=300)
+    assert error.returncode == 4
+    assert "error[drifted]" in error.stderr
+    assert "workers is 2, the settings say 1" in error.stderr
+    assert up.json("status")["ready"] is True
+
+
+def test_no_engine_is_said(up: Rayside) -> None:
+    nowhere = {"DOCKER_HOST": "tcp://127.0.0.1:9"}
+    done = up.run("up", env=nowhere, timeout=120)
+    assert done.returncode == 3
+    assert "error[engine-not-running]" in done.stderr
+    assert "DOCKER_HOST" in done.stderr
+
+
+def test_another_mans_cluster_is_left_alone(up: Rayside) -> None:
+    """The same cluster, looked at by somebody whose files are elsewhere."""
+    stranger = {"INVOKE_RAYSIDE_STATE_FOLDER": f"{up.settings.state_folder}-stranger"}
+    for verb in ("up", "down"):
+        done = up.run(verb, env=stranger, timeout=120)
+        assert done.returncode == 4, done.stdout + done.stderr
+        assert "error[not-ours]" in done.stderr
+    assert up.json("status")["ready"] is True
+
+
+def test_a_kubeconfig_that_leads_nowhere_is_mended(up: Rayside) -> None:
+    file = target(up).kube.kubeconfig
+    text = file.read_text()
+    document = yaml.safe_load(text)
+    document["clusters"][0]["cluster"]["server"] = "https://127.0.0.1:9"
+    file.write_text(yaml.safe_dump(document))
+    assert up.json("status")["ready"] is False
+    done = up.run("up", timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert file.read_text() == text
+
+
+def test_an_image_that_the_node_lost_is_loaded_again(up: Rayside) -> None:
+    import docker
+
+    client = docker.from_env()
+    try:
+        node = containers(client, up.settings.kind_cluster)[0]
+        reference = f"docker.io/{target(up)._from.images.operator}"
+        node.exec_run(["ctr", "--namespace", "k8s.io", "images", "remove", reference])
+    finally:
+        client.close()
+    assert "the node lacks" in next(
+        step["detail"] for step in up.json("status")["steps"] if step["name"] == "images"
+    )
+    assert up.run("up", timeout=300).returncode == 0
+    assert up.json("status")["ready"] is True
+
+
+def test_an_operator_that_was_stopped_is_said(up: Rayside) -> None:
+    scale = [
+        str(target(up)._from.kubectl),
+        "--kubeconfig",
+        str(kube(up).kubeconfig),
+        "-n",
+        "default",
+        "scale",
+    ]
+    scale += ["deployment/kuberay-operator", "--replicas"]
+    subprocess.run([*scale, "0"], check=True, capture_output=True)
+    try:
+        done = up.run("up", timeout=300)
+        assert done.returncode == 4
+        assert "error[operator-not-running]" in done.stderr
+    finally:
+        subprocess.run([*scale, "1"], check=True, capture_output=True)
+    assert up.run("up", timeout=300).returncode == 0

@@ -1,0 +1,318 @@
+"""On the real cluster: pods that fail in each way are explained, and a submission never waits in vain."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kubernetes.client import CoreV1Api, CustomObjectsApi
+
+from bootstrap.errors import (
+    ImageMissing,
+    NamespaceTerminating,
+    NotReady,
+    PodFailed,
+    RaysideError,
+    SubmissionFailed,
+    WrongArchitecture,
+)
+from bootstrap.kube import rayjob, trouble
+from bootstrap.kube.api import Kube
+from bootstrap.kube.forwarder import forwarded
+from bootstrap.ray import jobs
+from bootstrap.ray.state import Dashboard
+from bootstrap.settings import ROOT
+from bootstrap.step import until
+from tests.e2e.conftest import target
+from tests.integration.conftest import Rayside
+
+ABSENT = "rayside/absent:none"
+
+
+@pytest.fixture(scope="module")
+def cluster(up: Rayside) -> Kube:
+    return target(up).kube
+
+
+@pytest.fixture(scope="module")
+def kube(cluster: Kube) -> Iterator[Kube]:
+    """A namespace of our own."""
+    name = f"rayside-test-{secrets.token_hex(3)}"
+    core: Any = CoreV1Api(cluster.client)
+    core.create_namespace({"metadata": {"name": name}})
+    yield replace(cluster, namespace=name)
+    core.delete_namespace(name)
+
+
+@pytest.fixture(scope="module")
+def image(cluster: Kube) -> str:
+    """The Ray image that the node has: it has a shell."""
+    names: list[str] = [
+        name
+        for node in cluster.items("/api/v1/nodes")
+        for one in node["status"]["images"]
+        for name in one["names"]
+    ]
+    return next(name for name in names if "rayside/ray:" in name)
+
+
+def pod(name: str, image: str, *command: str, **container: Any) -> dict[str, Any]:
+    one = {
+        "name": "main",
+        "image": image,
+        "imagePullPolicy": "IfNotPresent",
+        "command": list(command) or ["sleep", "600"],
+        **container,
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "labels": {"test": name}},
+        "spec": {"containers": [one], "terminationGracePeriodSeconds": 0},
+    }
+
+
+# An ELF header says in its 19th byte which processor the program is for; 0xf3 is RISC-V.
+FOREIGN = "cp /bin/true /code/foreign && printf '\\363' | dd of=/code/foreign bs=1 seek=18 conv=notrunc"
+
+
+@pytest.fixture(scope="module")
+def pods(kube: Kube, image: str) -> None:
+    """All of them at once, as each takes its time to fail."""
+    core: Any = CoreV1Api(kube.client)
+    code = [{"name": "code", "mountPath": "/code"}]
+    foreign = pod("foreign", image, "/code/foreign", volumeMounts=code)
+    foreign["spec"]["initContainers"] = [
+        {"name": "make", "image": image, "command": ["sh", "-c", FOREIGN], "volumeMounts": code}
+    ]
+    foreign["spec"]["volumes"] = [{"name": "code", "emptyDir": {}}]
+    unmounted = pod("unmounted", image)
+    unmounted["spec"]["volumes"] = [{"name": "code", "configMap": {"name": "nowhere"}}]
+    unmounted["spec"]["containers"][0]["volumeMounts"] = code
+    secret = {"name": "KEY", "valueFrom": {"secretKeyRef": {"name": "nowhere", "key": "key"}}}
+    fill = "head -c 30000000 /dev/zero > /tmp/full; sleep 600"
+    tainted = pod("tainted", image)
+    tainted["spec"]["nodeSelector"] = {"nowhere": "true"}
+    for one in (
+        pod("absent", ABSENT),
+        pod("never", ABSENT, imagePullPolicy="Never"),
+        pod("misnamed", "Ray::latest"),
+        foreign,
+        pod("greedy", image, "tail", "/dev/zero", resources={"limits": {"memory": "20Mi"}}),
+        pod("huge", image, resources={"requests": {"cpu": "1000"}}),
+        tainted,
+        pod("secretless", image, env=[secret]),
+        unmounted,
+        pod("crashing", image, "sh", "-c", "echo no such luck; exit 3"),
+        pod("programless", image, "/no/such/program"),
+        pod("full", image, "sh", "-c", fill, resources={"limits": {"ephemeral-storage": "5Mi"}}),
+    ):
+        core.create_namespaced_pod(kube.namespace, one)
+
+
+def explained(kube: Kube, name: str) -> RaysideError:
+    found = until(
+        lambda: trouble.first_problem(kube, f"test={name}"), lambda error: error is not None, patience=120
+    )
+    assert found is not None, kube.pods(f"test={name}")
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "says"),
+    [
+        ("absent", ImageMissing, f"container main of pod absent has no image {ABSENT}"),
+        ("never", ImageMissing, "never"),
+        ("misnamed", ImageMissing, "impossible image name, 'Ray::latest'"),
+        ("foreign", WrongArchitecture, "exec format error"),
+        ("greedy", PodFailed, "was killed: "),
+        ("huge", PodFailed, "Insufficient cpu"),
+        ("tainted", PodFailed, "no node takes pod tainted"),
+        ("secretless", PodFailed, 'secret "nowhere" not found'),
+        ("unmounted", PodFailed, 'configmap "nowhere" not found'),
+        ("crashing", PodFailed, "exit code 3 (as the program chose): no such luck"),
+        ("programless", PodFailed, "can't be started: "),
+        ("full", PodFailed, "pod full was evicted from its node: "),
+    ],
+)
+def test_a_pod_that_fails_is_explained(
+    kube: Kube, pods: None, name: str, kind: type[RaysideError], says: str
+) -> None:
+    found = explained(kube, name)
+    assert type(found) is kind
+    assert says in found.message
+
+
+# --- submissions -------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def kubectl(up: Rayside, kube: Kube) -> rayjob.KubectlRay:
+    return replace(target(up)._kubectl_ray, kube=kube)
+
+
+def own_cluster(name: str, image: str, **container: Any) -> dict[str, Any]:
+    head = {
+        "name": "ray-head",
+        "image": image,
+        "imagePullPolicy": "IfNotPresent",
+        "resources": {"requests": {"cpu": "50m", "memory": "256Mi"}},
+        **container,
+    }
+    return {
+        "apiVersion": "ray.io/v1",
+        "kind": "RayJob",
+        "metadata": {"name": name},
+        "spec": {
+            "submissionMode": "InteractiveMode",
+            "rayClusterSpec": {
+                "rayVersion": "2.60.0",
+                "authOptions": {"mode": "token"},
+                "headGroupSpec": {"rayStartParams": {}, "template": {"spec": {"containers": [head]}}},
+            },
+        },
+    }
+
+
+def submit(kubectl: rayjob.KubectlRay, document: dict[str, Any], folder: Path, name: str = "test-1") -> float:
+    """Submits where nothing listens: it has to fail before that. How long it took, in seconds."""
+    job = jobs.prepare(
+        working_dir=str(ROOT / "example" / "working_dir"), py_modules=[], entrypoint="python sample_code.py"
+    )
+    began = time.monotonic()
+    kubectl.submit(document, job, name, url="http://127.0.0.1:9", token_file=folder / "token")
+    return time.monotonic() - began
+
+
+def gone(kube: Kube, name: str) -> bool:
+    return until(lambda: kube.ray("rayjobs", name), lambda seen: seen is None, 30) is None
+
+
+def test_a_cluster_whose_image_is_missing(kubectl: rayjob.KubectlRay, tmp_path: Path) -> None:
+    began = time.monotonic()
+    with pytest.raises(ImageMissing, match=ABSENT):
+        submit(kubectl, own_cluster("absent", ABSENT), tmp_path)
+    assert time.monotonic() - began < 60  # half of kubectl-ray's own patience
+    assert gone(kubectl.kube, "absent")
+    # The token came before the pods.
+    assert len((tmp_path / "token").read_text()) > 20
+    assert (tmp_path / "token").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_cluster_that_no_node_has_room_for(kubectl: rayjob.KubectlRay, tmp_path: Path, image: str) -> None:
+    huge = own_cluster("huge", image, resources={"requests": {"cpu": "1000"}})
+    with pytest.raises(PodFailed, match="Insufficient cpu"):
+        submit(kubectl, huge, tmp_path)
+    assert gone(kubectl.kube, "huge")
+
+
+def test_a_rayjob_that_no_operator_takes_up(kubectl: rayjob.KubectlRay, tmp_path: Path, image: str) -> None:
+    """kubectl-ray by itself would wait for ever."""
+    document = own_cluster("ignored", image)
+    document["spec"]["managedBy"] = "kueue.x-k8s.io/multikueue"
+    with pytest.raises(NotReady, match="gave RayJob ignored no cluster within 20 s"):
+        submit(kubectl, document, tmp_path)
+    assert gone(kubectl.kube, "ignored")
+
+
+def test_a_rayjob_that_kuberay_refuses(kubectl: rayjob.KubectlRay, tmp_path: Path, image: str) -> None:
+    document = own_cluster("refused", image)
+    document["spec"]["activeDeadlineSeconds"] = -1
+    with pytest.raises(SubmissionFailed, match="activeDeadlineSeconds must be a positive integer"):
+        submit(kubectl, document, tmp_path)
+    assert gone(kubectl.kube, "refused")
+
+
+def test_a_standing_cluster_that_is_not_there(kubectl: rayjob.KubectlRay, tmp_path: Path) -> None:
+    with pytest.raises(NotReady, match="RayCluster of this RayJob is gone"):
+        submit(kubectl, rayjob.standing("lost-1", "nowhere"), tmp_path, "lost-1")
+    assert gone(kubectl.kube, "lost-1")
+
+
+def test_a_rayjob_of_that_name_is_left_alone(kubectl: rayjob.KubectlRay, tmp_path: Path) -> None:
+    kube = kubectl.kube
+    document = rayjob.standing("taken", "nowhere")
+    rayjobs = CustomObjectsApi(kube.client)
+    rayjobs.create_namespaced_custom_object("ray.io", "v1", kube.namespace, "rayjobs", document)
+    with pytest.raises(SubmissionFailed, match="there is a RayJob taken already"):
+        submit(kubectl, document, tmp_path)
+    assert kube.ray("rayjobs", "taken") is not None
+
+
+def test_a_namespace_that_is_being_deleted(cluster: Kube, kubectl: rayjob.KubectlRay, tmp_path: Path) -> None:
+    core: Any = CoreV1Api(cluster.client)
+    name = f"rayside-test-{secrets.token_hex(3)}"
+    core.create_namespace({"metadata": {"name": name}})
+    held = {"metadata": {"name": "held", "finalizers": ["rayside.dev/test"]}}
+    core.create_namespaced_config_map(name, held)
+    core.delete_namespace(name)
+    try:
+        with pytest.raises(NamespaceTerminating, match=name):
+            other = replace(kubectl, kube=replace(cluster, namespace=name))
+            submit(other, rayjob.standing("late-1", "nowhere"), tmp_path)
+    finally:
+        core.patch_namespaced_config_map("held", name, {"metadata": {"finalizers": None}})
+
+
+@pytest.fixture
+def forward(kube: Kube) -> Iterator[str]:
+    """The address of a forward to the dashboard of the cluster that the RayJob `whole` makes."""
+    with forwarded(kube, rayjob.head_selector("whole"), 8265) as port:
+        yield f"http://127.0.0.1:{port}"
+
+
+def test_a_job_on_its_own_cluster_runs_and_is_submitted_once(
+    kubectl: rayjob.KubectlRay, tmp_path: Path, image: str, forward: str
+) -> None:
+    (tmp_path / "code" / "words").mkdir(parents=True)
+    (tmp_path / "code" / "words" / "__init__.py").write_text("HELLO = 'hello'\n")
+    (tmp_path / "code" / "run.py").write_text(
+        "import os, sys, ray, words\n"
+        "@ray.remote\n"
+        "def say(told):\n"
+        "    return words.HELLO, os.environ['KEY'], os.environ['INSIDE'], told\n"
+        "print(ray.get(say.remote(sys.argv[1:])))\n"
+    )
+    (tmp_path / "env.yaml").write_text("env_vars: {KEY: hunter2, INSIDE: told}\n")
+    job = jobs.prepare(
+        working_dir=str(tmp_path / "code"),
+        py_modules=[str(tmp_path / "code" / "words")],
+        entrypoint="""python run.py 'a b' "it's #1" """,
+        runtime_env=tmp_path / "env.yaml",
+    )
+    document, url, token = own_cluster("whole", image), forward, tmp_path / "token"
+    said: list[str] = []
+    kubectl.submit(document, job, "whole-1", url=url, token_file=token, report=said.append)
+    dashboard = Dashboard(url, token.read_text())
+    ended = until(lambda: dashboard.job("whole-1"), lambda job: job.ended, 60)
+    assert ended.status == "SUCCEEDED", dashboard.output("whole-1")
+    assert "('hello', 'hunter2', 'told', ['a b', \"it's #1\"])" in dashboard.output("whole-1")
+    assert ended.metadata[jobs.WORKING_DIR] == str(tmp_path / "code")
+    assert said
+    # KubeRay agrees.
+    agreed = until(
+        lambda: kubectl.kube.ray("rayjobs", "whole") or {},
+        lambda one: one.get("status", {}).get("jobStatus") == "SUCCEEDED",
+        30,
+    )
+    assert agreed["status"]["jobDeploymentStatus"] == "Complete"
+    assert rayjob.problem(agreed) is None
+    # A try that was thought to have failed finds the job, and changes nothing.
+    kubectl.submit(document, job, "whole-1", url=url, token_file=token)
+    assert len(dashboard.jobs()) == 1
+    there = kubectl.kube.ray("rayjobs", "whole")
+    assert there is not None
+    assert there["metadata"]["uid"] == agreed["metadata"]["uid"]
+    # On that cluster, a standing one now: what a submission that was killed left is taken up again.
+    again = rayjob.standing("again-1", agreed["status"]["rayClusterName"])
+    left = {**again, "spec": {**again["spec"], "jobId": "again-1"}}
+    rayjobs = CustomObjectsApi(kubectl.kube.client)
+    rayjobs.create_namespaced_custom_object("ray.io", "v1", kubectl.kube.namespace, "rayjobs", left)
+    kubectl.submit(again, job, "again-1", url=url, token_file=token)
+    ended = until(lambda: dashboard.job("again-1"), lambda job: job.ended, 60)
+    assert ended.status == "SUCCEEDED", dashboard.output("again-1")

@@ -1,0 +1,407 @@
+"""Source `upstream` against a real registry and a real engine; images of ours, built for real."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib.util
+import io
+import json
+import re
+import signal
+import socket
+import subprocess
+import sys
+import sysconfig
+import tarfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import docker
+import docker.errors
+import pytest
+import requests
+
+from bootstrap.errors import BuildFailed, DownloadFailed, ImageMissing, WrongArchitecture
+from bootstrap.settings import (
+    DEBUGPY_VERSION,
+    KUBERAY_VERSION,
+    KUBERNETES_VERSION,
+    RAY_VERSION,
+    ROOT,
+    Settings,
+)
+from bootstrap.sources import engine as docker_engine
+from bootstrap.sources.image_build import LABEL, ImageBuild
+from bootstrap.sources.upstream import KubeRayManifests, Upstream
+from bootstrap.step import Condition, Step, until
+
+PYTHON = Path(sys.executable).resolve()
+
+
+def silent(_: str) -> None:
+    pass
+
+
+# --- a registry --------------------------------------------------------------------------
+
+
+def serve(folder: Path, auth: dict[str, Any]) -> Iterator[str]:
+    """A registry of Debian's package `docker-registry` on the loopback address; its name in images."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        name = f"127.0.0.1:{probe.getsockname()[1]}"
+    config = {
+        "version": 0.1,
+        "log": {"level": "warn"},
+        "storage": {"filesystem": {"rootdirectory": str(folder / "storage")}},
+        "http": {"addr": name},
+        **auth,
+    }
+    (folder / "config.yml").write_text(json.dumps(config))  # JSON is YAML
+    with (folder / "log").open("wb") as log:
+        command = ["docker-registry", "serve", str(folder / "config.yml")]
+        with subprocess.Popen(command, stdout=log, stderr=log) as process:
+            try:
+                assert until(lambda: listens(name), bool, 20), (folder / "log").read_text()
+                yield name
+            finally:
+                process.terminate()
+
+
+def listens(name: str) -> bool:
+    try:
+        return requests.get(f"http://{name}/v2/", timeout=5).status_code in (200, 401)
+    except requests.ConnectionError:
+        return False
+
+
+@pytest.fixture(scope="module")
+def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    yield from serve(tmp_path_factory.mktemp("registry"), {})
+
+
+@pytest.fixture(scope="module")
+def closed_registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """One that lets nobody in."""
+    folder = tmp_path_factory.mktemp("closed-registry")
+    (folder / "users").touch()
+    yield from serve(folder, {"auth": {"htpasswd": {"realm": "test", "path": str(folder / "users")}}})
+
+
+# --- images ------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[docker.DockerClient]:
+    client = docker.from_env()
+    yield client
+    client.close()
+
+
+@pytest.fixture(scope="module")
+def architecture(engine: docker.DockerClient) -> str:
+    return docker_engine.architecture(engine)
+
+
+def load(
+    engine: docker.DockerClient, reference: str, layer: bytes, config: dict[str, Any], architecture: str
+) -> str:
+    """Puts a one-layer image into the engine, as `docker save` would have written it; its id."""
+    document = {
+        "architecture": architecture,
+        "os": "linux",
+        "config": config,
+        "rootfs": {"type": "layers", "diff_ids": [f"sha256:{hashlib.sha256(layer).hexdigest()}"]},
+    }
+    manifest = [{"Config": "config.json", "RepoTags": [reference], "Layers": ["layer.tar"]}]
+    whole = io.BytesIO()
+    with tarfile.open(fileobj=whole, mode="w") as tar:
+        for name, content in (
+            ("config.json", json.dumps(document).encode()),
+            ("layer.tar", layer),
+            ("manifest.json", json.dumps(manifest).encode()),
+        ):
+            add(tar, name, content)
+    engine.images.load(whole.getvalue())
+    return str(engine.images.get(reference).id)
+
+
+def add(tar: tarfile.TarFile, name: str, content: bytes, mode: int = 0o644) -> None:
+    entry = tarfile.TarInfo(name)
+    entry.size, entry.mode = len(content), mode
+    tar.addfile(entry, io.BytesIO(content))
+
+
+def add_folder(tar: tarfile.TarFile, name: str, mode: int, owner: int = 0) -> None:
+    entry = tarfile.TarInfo(name)
+    entry.type, entry.mode, entry.uid = tarfile.DIRTYPE, mode, owner
+    tar.addfile(entry)
+
+
+def publish(engine: docker.DockerClient, reference: str) -> None:
+    """Pushes the image, and takes it from the engine."""
+    for line in engine.images.push(reference, stream=True, decode=True):
+        assert "error" not in line, line
+    engine.images.remove(reference, force=True)
+
+
+@pytest.fixture
+def published(engine: docker.DockerClient, registry: str) -> Iterator[Callable[[str, str], None]]:
+    """Puts a small image of an architecture into the registry, under a name and a tag."""
+    names: list[str] = []
+
+    def one(name: str, architecture: str) -> None:
+        layer = io.BytesIO()
+        with tarfile.open(fileobj=layer, mode="w") as tar:
+            add(tar, "hello", name.encode())
+        load(engine, f"{registry}/{name}", layer.getvalue(), {}, architecture)
+        publish(engine, f"{registry}/{name}")
+        names.append(f"{registry}/{name}")
+
+    yield one
+    for name in names:
+        with contextlib.suppress(docker.errors.ImageNotFound):  # the test did not pull it
+            engine.images.remove(name, force=True)
+
+
+def with_python() -> bytes:
+    """A layer with a shell and this Python, its pip among it, for a user of number 1000."""
+    programs = ["/bin/sh", "/bin/sed", "/bin/sleep", str(PYTHON)]
+    library = Path(sysconfig.get_path("stdlib"))
+    modules = [str(file) for file in (library / "lib-dynload").glob("*.so")]
+    told = subprocess.run(["ldd", *programs, *modules], capture_output=True, text=True, check=True).stdout
+    pip = importlib.util.find_spec("pip")
+    assert pip
+    assert pip.origin
+    unwanted = {"__pycache__", "site-packages", "dist-packages", "test", "idlelib", "tkinter", "lib2to3"}
+
+    def needed(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
+        path = Path(entry.name)
+        return None if unwanted & set(path.parts) or path.name.startswith("config-") else entry
+
+    layer = io.BytesIO()
+    with tarfile.open(fileobj=layer, mode="w") as tar:
+        for name in sorted({*programs, *re.findall(r"(/\S+) \(0x", told)}):
+            tar.add(Path(name).resolve(), arcname=name)
+        tar.add(library, filter=needed)
+        tar.add(Path(pip.origin).parent, arcname="/opt/pip/pip")
+        start = f"#!/bin/sh\nPYTHONPATH=/opt/pip exec {PYTHON} -m pip $@\n"
+        add(tar, "usr/bin/pip", start.encode(), 0o755)
+        add(tar, "etc/passwd", b"root:x:0:0::/root:/bin/sh\nray:x:1000:100::/home/ray:/bin/sh\n")
+        add_folder(tar, "tmp", 0o1777)
+        add_folder(tar, "home/ray", 0o755, owner=1000)
+    return layer.getvalue()
+
+
+@pytest.fixture(scope="module")
+def base(engine: docker.DockerClient, architecture: str) -> Iterator[str]:
+    """An image that is to `upstream` what the public Ray image is: Python, pip, a user that isn't root."""
+    reference = "rayside-test-upstream:base"
+    config = {"User": "1000", "WorkingDir": "/home/ray", "Env": ["PATH=/usr/bin:/bin", "HOME=/home/ray"]}
+    load(engine, reference, with_python(), config, architecture)
+    layer = engine.images.get(reference).attrs["RootFS"]["Layers"][0]
+    yield reference
+    # What was built on it too; then the stages of builds, which have no name.
+    for found in [*engine.api.images(), *engine.api.images(all=True)]:
+        with contextlib.suppress(docker.errors.ImageNotFound):  # gone with one that was built on it
+            if layer in engine.images.get(found["Id"]).attrs["RootFS"]["Layers"]:
+                engine.images.remove(found["Id"], force=True)
+
+
+# --- public images -----------------------------------------------------------------------
+
+
+def source(tmp_path: Path, **images: str) -> Upstream:
+    return Upstream(Settings(cache_folder=tmp_path / "cache", **images))  # type: ignore[arg-type]
+
+
+def step(source: Upstream, name: str) -> Step:
+    return next(one for one in source.steps if one.name == name)
+
+
+def test_images_are_pulled_from_the_registry_that_the_settings_name(
+    registry: str, published: Callable[[str, str], None], architecture: str, tmp_path: Path
+) -> None:
+    published(f"kuberay/operator:v{KUBERAY_VERSION}", architecture)
+    published(f"kindest/node:v{KUBERNETES_VERSION}", architecture)
+    one = source(
+        tmp_path, operator_image=f"{registry}/kuberay/operator", node_image=f"{registry}/kindest/node"
+    )
+    for name in ("operator-image", "node-image"):
+        assert step(one, name).check().condition is Condition.MISSING
+        step(one, name).apply(silent)
+        assert step(one, name).check().condition is Condition.READY
+        step(one, name).apply(silent)
+    assert one.images.node == f"{registry}/kindest/node:v{KUBERNETES_VERSION}"
+
+
+def test_an_image_for_another_architecture_is_refused(
+    registry: str, published: Callable[[str, str], None], architecture: str, tmp_path: Path
+) -> None:
+    other = "arm64" if architecture == "amd64" else "amd64"
+    published("node:other", other)
+    one = step(source(tmp_path, node_image=f"{registry}/node:other"), "node-image")
+    with pytest.raises(WrongArchitecture, match=f"is for {other}, the Docker engine runs {architecture}"):
+        one.apply(silent)
+    status = one.check()
+    assert status.condition is Condition.MISSING
+    assert other in status.detail
+
+
+def test_a_tag_that_is_not_there_is_explained(
+    registry: str, published: Callable[[str, str], None], architecture: str, tmp_path: Path
+) -> None:
+    published("node:v0", architecture)
+    with pytest.raises(ImageMissing, match="manifest unknown") as caught:
+        step(source(tmp_path, node_image=f"{registry}/node"), "node-image").apply(silent)
+    assert "INVOKE_RAYSIDE_NODE_IMAGE" in caught.value.hint
+
+
+def test_a_registry_that_lets_nobody_in_is_explained(closed_registry: str, tmp_path: Path) -> None:
+    with pytest.raises(ImageMissing) as caught:
+        step(source(tmp_path, node_image=f"{closed_registry}/node"), "node-image").apply(silent)
+    assert caught.value.hint == f"docker login {closed_registry}"
+
+
+def test_a_registry_that_is_not_there_is_explained(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        nowhere = f"127.0.0.1:{taken.getsockname()[1]}/node"
+        with pytest.raises(DownloadFailed, match="connection refused") as caught:
+            step(source(tmp_path, node_image=nowhere), "node-image").apply(silent)
+    assert caught.value.hint.startswith("./invokew up --source packages")
+
+
+def test_the_ray_image_is_the_public_one_and_debugpy(
+    engine: docker.DockerClient, registry: str, base: str, tmp_path: Path
+) -> None:
+    engine.images.get(base).tag(f"{registry}/ray", RAY_VERSION)
+    publish(engine, f"{registry}/ray:{RAY_VERSION}")
+    one = source(tmp_path, ray_image=f"{registry}/ray:{RAY_VERSION}")
+    step(one, "ray-image").apply(silent)
+    assert step(one, "ray-image").check().condition is Condition.READY
+    program = (
+        "import debugpy, os, pathlib; print(debugpy.__version__, os.getuid(),"
+        "os.environ['PYDEVD_USE_SYS_MONITORING'], os.environ['PYDEVD_DISABLE_FILE_VALIDATION'],"
+        "pathlib.Path('/etc/ssl/certs/machine.crt').exists())"
+    )
+    said = engine.containers.run(one.images.ray, [str(PYTHON), "-c", program], remove=True)
+    assert said.decode().split() == [DEBUGPY_VERSION, "1000", "0", "1", "False"]
+
+
+def test_the_manifests_come_from_the_real_module_proxy(tmp_path: Path) -> None:
+    one = KubeRayManifests(Settings(cache_folder=tmp_path))
+    one.apply(silent)
+    assert one.check().condition is Condition.READY
+    assert f"v{KUBERAY_VERSION}" in (one.kustomization / "kustomization.yaml").read_text()
+
+
+# --- builds ------------------------------------------------------------------------------
+
+
+def build(tmp_path: Path, base: str, dockerfile: str) -> ImageBuild:
+    context = tmp_path / "context"
+    context.mkdir(exist_ok=True)
+    (context / "Dockerfile").write_text(f"ARG BASE\nFROM $BASE\n{dockerfile}\n")
+    return ImageBuild(
+        name="image",
+        title="an image",
+        repository="rayside-test-upstream",
+        context=context,
+        cache_folder=tmp_path / "cache",
+        arguments={"BASE": base},
+    )
+
+
+APPLY = (
+    "import sys; from pathlib import Path; from bootstrap.sources.image_build import ImageBuild;"
+    "ImageBuild('image', 'an image', 'rayside-test-upstream', Path(sys.argv[1]), Path(sys.argv[2]),"
+    "arguments={'BASE': sys.argv[3]}).apply(lambda text: print(text, flush=True))"
+)
+
+
+def start(one: ImageBuild) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", APPLY, str(one.context), str(one.cache_folder), one.arguments["BASE"]],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def containers(engine: docker.DockerClient, base: str) -> list[str]:
+    return [found.id for found in engine.containers.list(all=True, filters={"ancestor": base})]
+
+
+def test_an_image_is_built_once_and_says_of_what(
+    engine: docker.DockerClient, base: str, tmp_path: Path
+) -> None:
+    one = build(tmp_path, base, f"RUN {PYTHON} -c 'print(6 * 7)'")
+    assert one.check().condition is Condition.MISSING
+    said: list[str] = []
+    one.apply(said.append)
+    assert "42" in said
+    assert one.check().condition is Condition.READY
+    assert engine.images.get(one.reference).labels[LABEL] == one.inputs
+    assert containers(engine, base) == []
+    said.clear()
+    one.apply(said.append)
+    assert said == []
+
+
+def test_a_build_that_fails_shows_its_last_lines_and_leaves_nothing(
+    engine: docker.DockerClient, base: str, tmp_path: Path
+) -> None:
+    one = build(tmp_path, base, "RUN echo the reason is this && exit 3")
+    with pytest.raises(BuildFailed, match=r"(?s)non-zero code: 3.*the reason is this"):
+        one.apply(silent)
+    assert one.check().condition is Condition.MISSING
+    assert containers(engine, base) == []
+
+
+def test_a_base_for_another_architecture_is_refused(
+    engine: docker.DockerClient, architecture: str, tmp_path: Path
+) -> None:
+    other = "arm64" if architecture == "amd64" else "amd64"
+    layer = io.BytesIO()
+    with tarfile.open(fileobj=layer, mode="w") as tar:
+        add(tar, "hello", b"hello")
+    reference = f"rayside-test-upstream:{other}"
+    load(engine, reference, layer.getvalue(), {}, other)
+    one = build(tmp_path, reference, "COPY Dockerfile /")
+    try:
+        with pytest.raises(WrongArchitecture, match=other):
+            one.apply(silent)
+        assert one.check().condition is Condition.MISSING
+    finally:
+        for name in (one.reference, reference):
+            engine.images.remove(name, force=True)
+
+
+def test_a_build_that_was_killed_leaves_no_image_and_no_container(
+    engine: docker.DockerClient, base: str, tmp_path: Path
+) -> None:
+    one = build(tmp_path, base, "RUN echo at work && sleep 4 && echo done")
+    with start(one) as killed:
+        assert killed.stdout
+        for line in killed.stdout:
+            if line == "at work\n":
+                break
+        killed.send_signal(signal.SIGKILL)
+    assert one.check().condition is Condition.MISSING
+    assert until(lambda: containers(engine, base), lambda found: found == [], 20) == []
+    assert one.check().condition is Condition.MISSING
+    one.apply(silent)
+    assert one.check().condition is Condition.READY
+
+
+def test_of_two_builds_at_once_the_second_finds_the_work_done(
+    engine: docker.DockerClient, base: str, tmp_path: Path
+) -> None:
+    one = build(tmp_path, base, "RUN sleep 1 && echo at work")
+    both = [start(one), start(one)]
+    said = [process.communicate(timeout=120)[0] for process in both]
+    assert [process.returncode for process in both] == [0, 0]
+    assert sorted("at work\n" in text for text in said) == [False, True]

@@ -1,0 +1,476 @@
+"""The workspace image serves code-server as the pod of the Ray head runs it: real image, real engine."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import time
+import uuid
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+import docker
+import pytest
+import requests
+from docker.models.containers import Container
+
+from bootstrap.settings import CODE_SERVER_VERSION, NODE_VERSION, Settings
+from bootstrap.shell import Shell
+from bootstrap.sources.base_image import BaseImage
+from bootstrap.sources.image_build import ImageBuild, certificates
+from bootstrap.sources.packages import Packages
+from bootstrap.step import Condition, Step
+
+PASSWORD = "correct horse battery staple"
+NODE = "/opt/workspace/bin/node"
+MODULES = "/opt/workspace/node_modules/code-server/lib/vscode/node_modules"
+SETTINGS = ".local/share/code-server/User/settings.json"
+# What k8s/ray-cluster.yaml gives the container.
+CAPABILITIES = ["CHOWN", "SETGID", "SETUID"]
+
+Found = TypeVar("Found")
+
+
+class Start(Protocol):
+    def __call__(self, **options: Any) -> Container: ...
+
+
+def made(step: Step) -> str:
+    """The reference of the image, made unless the engine has it."""
+    assert isinstance(step, (BaseImage, ImageBuild))
+    if step.check().condition is Condition.MISSING:
+        step.apply(lambda _: None)
+    return step.reference
+
+
+@pytest.fixture(scope="module")
+def steps() -> dict[str, Step]:
+    """Those of source `packages`, by name."""
+    settings = Settings()
+    settings.cache_folder.mkdir(parents=True, exist_ok=True)
+    return {step.name: step for step in Packages(settings, Shell()).steps}
+
+
+@pytest.fixture(scope="module")
+def ray_image(steps: dict[str, Step]) -> str:
+    """What the workspace is built on; the base that it is built on itself is made first."""
+    made(steps["base-image"])
+    return made(steps["ray-image"])
+
+
+@pytest.fixture(scope="module")
+def image(steps: dict[str, Step], ray_image: str) -> str:
+    return made(steps["workspace-image"])
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[docker.DockerClient]:
+    client = docker.from_env()
+    yield client
+    client.close()
+
+
+@pytest.fixture
+def start(engine: docker.DockerClient, image: str) -> Iterator[Start]:
+    """Starts the image as the pod does; what is given replaces that."""
+    started: list[Container] = []
+
+    def run(**options: Any) -> Container:
+        pod: dict[str, Any] = {
+            "image": image,
+            "environment": {"PASSWORD": PASSWORD},
+            "cap_drop": ["ALL"],
+            "cap_add": CAPABILITIES,
+            "security_opt": ["no-new-privileges"],
+            "ports": {"8443/tcp": ("127.0.0.1", None)},
+        }
+        started.append(engine.containers.run(**{**pod, **options}, detach=True))
+        return started[-1]
+
+    yield run
+    for container in started:
+        container.remove(force=True)
+
+
+@pytest.fixture(scope="module")
+def served(engine: docker.DockerClient, image: str) -> Iterator[Container]:
+    """One that serves, for the tests that only look at it."""
+    container = engine.containers.run(
+        image,
+        environment={"PASSWORD": PASSWORD, "PUID": "1234", "PGID": "2345", "TZ": "Asia/Shanghai"},
+        cap_drop=["ALL"],
+        cap_add=CAPABILITIES,
+        security_opt=["no-new-privileges"],
+        ports={"8443/tcp": ("127.0.0.1", None)},
+        detach=True,
+    )
+    healthy(container)
+    yield container
+    container.remove(force=True)
+
+
+def eventually(look: Callable[[], Found | None], patience: float = 30) -> Found:
+    deadline = time.monotonic() + patience
+    while time.monotonic() < deadline:
+        if found := look():
+            return found
+        time.sleep(0.05)
+    raise AssertionError(f"not within {patience} s")
+
+
+def address(container: Container) -> str:
+    container.reload()
+    return f"http://127.0.0.1:{container.ports['8443/tcp'][0]['HostPort']}"
+
+
+def healthy(container: Container) -> requests.Response:
+    def look() -> requests.Response | None:
+        container.reload()
+        assert container.status == "running", container.logs().decode()
+        try:
+            answer = requests.get(f"{address(container)}/healthz", timeout=5)
+        except (requests.ConnectionError, KeyError):
+            return None
+        return answer if answer.ok else None
+
+    return eventually(look)
+
+
+def told(container: Container, words: str) -> None:
+    deadline = time.monotonic() + 30
+    while words not in (said := container.logs().decode()):
+        assert time.monotonic() < deadline, said
+        time.sleep(0.05)
+
+
+def ended(container: Container) -> tuple[int, str]:
+    """Exit code, and everything said."""
+    code = container.wait(timeout=30)["StatusCode"]
+    return code, container.logs().decode()
+
+
+def execute(container: Container, *command: str, **options: Any) -> str:
+    code, output = container.exec_run(list(command), **options)
+    assert code == 0, output.decode()
+    return str(output.decode().strip())
+
+
+def login(container: Container, password: str) -> tuple[requests.Session, requests.Response]:
+    session = requests.Session()
+    answer = session.post(
+        f"{address(container)}/login", data={"password": password}, allow_redirects=False, timeout=10
+    )
+    return session, answer
+
+
+def processes(container: Container) -> dict[str, dict[str, str]]:
+    """The lines of /proc/PID/status of every process but those of `exec`, by pid."""
+    dump = execute(
+        container, "sh", "-c", "for f in /proc/[0-9]*/status; do cat $f; echo; done 2>/dev/null", user="0"
+    )
+    found = {}
+    for block in dump.split("\n\n"):
+        status = dict(re.findall(r"^(\w+):\s*(.*)$", block, re.M))
+        if status:
+            found[status["Pid"]] = status
+    inside = {pid for pid, status in found.items() if status["PPid"] == "0" and pid != "1"}
+    while more := {pid for pid, status in found.items() if status["PPid"] in inside} - inside:
+        inside |= more
+    return {pid: status for pid, status in found.items() if pid not in inside}
+
+
+def code_server(container: Container) -> str:
+    """The pid, inside, of the process that the entrypoint started."""
+    return next(pid for pid, one in processes(container).items() if one["PPid"] == "1")
+
+
+def kill(container: Container) -> set[str]:
+    """Kills that process; the pids of all that then has to end: its child, which serves, too."""
+    old = processes(container).keys() - {"1"}
+    execute(container, "sh", "-c", f"kill -9 {code_server(container)}", user="1000")
+    return old
+
+
+# --- who gets in -------------------------------------------------------------------------
+
+
+def test_healthz_needs_no_password(served: Container) -> None:
+    assert healthy(served).json()["status"] in ("alive", "expired")
+
+
+def test_everything_else_leads_to_the_login(served: Container) -> None:
+    answer = requests.get(f"{address(served)}/", allow_redirects=False, timeout=10)
+    assert answer.status_code == 302
+    assert "login" in answer.headers["Location"]
+
+
+def test_a_wrong_password_stays_outside(served: Container) -> None:
+    session, answer = login(served, "wrong")
+    assert "password" in answer.text
+    assert not session.cookies
+    assert "login" in session.get(f"{address(served)}/", timeout=10).url
+
+
+def test_the_password_opens_the_workbench(served: Container) -> None:
+    session, answer = login(served, PASSWORD)
+    assert answer.status_code == 302
+    assert session.cookies
+    page = session.get(f"{address(served)}/", timeout=30)
+    assert "workbench.js" in page.text
+    assert "folder=/home/workspace" in page.url
+    # What the page loads first is there, so nothing of it was pruned.
+    script = next(found for found in re.findall(r'src="([^"]+)"', page.text) if "workbench.js" in found)
+    assert session.get(requests.compat.urljoin(page.url, script), timeout=30).status_code == 200
+
+
+def test_a_hashed_password_does_too(start: Start, served: Container) -> None:
+    make = "require('argon2').hash(process.argv[1]).then(hash => console.log(hash))"
+    hashed = execute(served, NODE, "-e", make, "another", workdir="/opt/workspace")
+    container = start(environment={"HASHED_PASSWORD": hashed})
+    healthy(container)
+    assert login(container, "wrong")[1].status_code == 200
+    assert login(container, "another")[1].status_code == 302
+
+
+@pytest.mark.parametrize("environment", [{}, {"PASSWORD": "", "HASHED_PASSWORD": ""}])
+def test_without_a_password_nothing_starts(start: Start, environment: dict[str, str]) -> None:
+    code, said = ended(start(environment=environment))
+    assert code == 2
+    assert said == "workspace: set PASSWORD or HASHED_PASSWORD: without one, nothing starts\n"
+
+
+def test_the_password_is_on_no_command_line(served: Container) -> None:
+    commands = json.dumps(served.top(ps_args="-ef"))
+    assert "entry.js" in commands
+    assert PASSWORD not in commands
+
+
+# --- as whom it runs ---------------------------------------------------------------------
+
+
+def test_everything_runs_as_puid_and_pgid_without_any_capability(served: Container) -> None:
+    found = processes(served)
+    assert len(found) >= 2
+    for status in found.values():
+        assert status["Uid"].split() == ["1234"] * 4
+        assert status["Gid"].split() == ["2345"] * 4
+        assert status["NoNewPrivs"] == "1"
+        for kind in ("CapInh", "CapPrm", "CapEff", "CapAmb"):
+            assert int(status[kind], 16) == 0, kind
+
+
+def test_its_files_are_those_of_puid_and_pgid(served: Container) -> None:
+    owners = execute(served, "find", "/home/workspace", "-printf", "%U:%G\n", user="1234")
+    assert set(owners.split()) == {"1234:2345"}
+    assert json.loads(execute(served, "cat", f"/home/workspace/{SETTINGS}", user="1234"))
+
+
+def test_unless_told_it_is_the_user_of_ray(start: Start) -> None:
+    container = start()
+    healthy(container)
+    assert {status["Uid"].split()[0] for status in processes(container).values()} == {"1000"}
+    assert execute(container, "stat", "-c", "%U:%g", f"/home/ray/{SETTINGS}") == "ray:100"
+
+
+@pytest.mark.parametrize("user", ["1000:100", "4321:4321"])
+def test_it_serves_without_root_as_whoever_it_is(start: Start, user: str) -> None:
+    container = start(
+        user=user, cap_add=[], environment={"PASSWORD": PASSWORD, "PUID": "77", "EXTENSIONS_GALLERY": "{}"}
+    )
+    healthy(container)
+    assert {status["Uid"].split()[0] for status in processes(container).values()} == {user.split(":")[0]}
+    assert "PUID=77 has no effect" in container.logs().decode()
+    assert login(container, PASSWORD)[1].status_code == 302
+
+
+@pytest.mark.parametrize(("name", "value"), [("PUID", "0"), ("PUID", "ray"), ("PGID", "-1")])
+def test_a_bad_id_is_named(start: Start, name: str, value: str) -> None:
+    code, said = ended(start(environment={"PASSWORD": PASSWORD, name: value}))
+    assert code == 2
+    assert f"{name} is '{value}'" in said
+
+
+def test_settings_of_the_user_are_kept(start: Start) -> None:
+    container = start()
+    healthy(container)
+    execute(container, "sh", "-c", f"echo '{{\"mine\": 1}}' > /home/ray/{SETTINGS}", user="1000")
+    container.restart(timeout=5)
+    healthy(container)
+    assert json.loads(execute(container, "cat", f"/home/ray/{SETTINGS}")) == {"mine": 1}
+
+
+# --- time zone, folder, programs ---------------------------------------------------------
+
+
+def test_the_time_zone_is_applied(served: Container) -> None:
+    assert execute(served, "date", "+%z") == "+0800"
+
+
+def test_the_time_zone_is_applied_where_the_system_has_no_zones(start: Start) -> None:
+    container = start(
+        environment={"PASSWORD": PASSWORD, "TZ": "Asia/Shanghai"}, tmpfs={"/usr/share/zoneinfo": "size=1m"}
+    )
+    healthy(container)
+    pid = code_server(container)
+    shown = execute(
+        container,
+        "sh",
+        "-c",
+        f"export $(tr '\\0' '\\n' < /proc/{pid}/environ | grep ^TZ); date +%z",
+        user="1000",
+    )
+    assert shown == "+0800"
+
+
+def test_an_unknown_time_zone_is_told_and_does_no_harm(start: Start) -> None:
+    container = start(environment={"PASSWORD": PASSWORD, "TZ": "Mars/Base"})
+    healthy(container)
+    assert "TZ=Mars/Base is not a known time zone" in container.logs().decode()
+
+
+def test_the_default_workspace_is_opened(start: Start) -> None:
+    container = start(environment={"PASSWORD": PASSWORD, "DEFAULT_WORKSPACE": "/opt"})
+    healthy(container)
+    session, _ = login(container, PASSWORD)
+    assert "folder=/opt" in session.get(f"{address(container)}/", timeout=30).url
+
+
+@pytest.mark.parametrize("shell", ["-c", "-lc", "-ic"])
+def test_every_kind_of_terminal_finds_ray(served: Container, shell: str) -> None:
+    for program in ("ray", "python"):
+        found = execute(served, "bash", shell, f"command -v {program}", user="1234")
+        assert found.splitlines()[-1] == f"/opt/ray/bin/{program}"
+
+
+def test_pinned_versions_are_in_it(served: Container) -> None:
+    assert execute(served, NODE, "--version") == f"v{NODE_VERSION}"
+    version = "console.log(require('/opt/workspace/node_modules/code-server/package.json').version)"
+    assert execute(served, NODE, "-p", version).splitlines()[0] == CODE_SERVER_VERSION
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        "require('node-pty').spawn('/bin/true', []).onExit(end => process.exit(end.exitCode))",
+        "new (require('@vscode/sqlite3').Database)(':memory:', error => process.exit(error ? 1 : 0))",
+        "require('@vscode/spdlog')",
+        "require('@vscode/native-watchdog')",
+        "require('@parcel/watcher').getEventsSince",
+        "require('child_process').execFileSync(require('fs').globSync("
+        "'@vscode/ripgrep-universal/bin/*/rg')[0], ['--version'])",
+    ],
+)
+def test_what_is_native_still_works_after_pruning(served: Container, use: str) -> None:
+    execute(served, NODE, "-e", use, workdir=MODULES, user="1234")
+
+
+# --- life and death ----------------------------------------------------------------------
+
+
+def test_it_ends_within_two_seconds(start: Start) -> None:
+    container = start()
+    healthy(container)
+    began = time.monotonic()
+    container.stop(timeout=10)
+    assert time.monotonic() - began < 2
+    container.reload()
+    assert container.attrs["State"]["ExitCode"] == 0
+
+
+def test_a_code_server_that_was_killed_comes_back_and_the_container_stays(start: Start) -> None:
+    container = start()
+    healthy(container)
+    before = container.attrs["State"]["StartedAt"]
+    for pause in (1, 2):
+        old = kill(container)
+        told(container, f"code-server ended with exit code 137; again in {pause} s")
+        eventually(lambda gone=old: not gone & processes(container).keys() or None)  # type: ignore[misc]
+        healthy(container)
+    container.reload()
+    assert container.attrs["State"]["StartedAt"] == before
+
+
+def test_it_ends_quickly_while_code_server_is_down(start: Start) -> None:
+    container = start()
+    healthy(container)
+    kill(container)
+    told(container, "again in 1 s")
+    began = time.monotonic()
+    container.stop(timeout=10)
+    assert time.monotonic() - began < 2
+
+
+def test_orphans_are_reaped(served: Container) -> None:
+    name = f"/tmp/orphan-{uuid.uuid4().hex[:6]}"
+    execute(served, "sh", "-c", f"cp /bin/sleep {name}; ({name} 0.2 & echo $! > {name}.pid)", user="1234")
+    pid = execute(served, "cat", f"{name}.pid")
+    eventually(lambda: pid not in processes(served) or None)
+
+
+# --- what is in the image ----------------------------------------------------------------
+
+
+def test_nothing_of_the_build_is_left(served: Container, start: Start) -> None:
+    bundle = certificates()
+    left = "test ! -e /build && test ! -e /ca-certificates.crt && ! command -v npm && ! command -v gcc"
+    execute(served, "sh", "-c", left, user="0")
+    if bundle:
+        places = ("/opt/workspace", "/root", "/home/ray", "/tmp")
+        same = execute(start(), "find", *places, "-size", f"{len(bundle)}c")
+        assert same == ""
+
+
+def test_it_adds_layers_and_deletes_nothing(engine: docker.DockerClient, image: str, ray_image: str) -> None:
+    """A deletion leaves a mark that can't be unpacked on overlay over overlay."""
+    below = engine.images.get(ray_image).attrs["RootFS"]["Layers"]
+    layers = engine.images.get(image).attrs["RootFS"]["Layers"]
+    assert layers[: len(below)] == below
+    commands = [
+        one["CreatedBy"] for one in engine.images.get(image).history()[: len(layers) - len(below) + 4]
+    ]
+    assert not any(re.search(r"\brm\b|-delete", command) for command in commands)
+
+
+def test_its_memory_and_size_are_bounded(
+    request: pytest.FixtureRequest,
+    engine: docker.DockerClient,
+    image: str,
+    ray_image: str,
+    start: Start,
+) -> None:
+    container = start()
+    healthy(container)
+    used = container.stats(stream=False)["memory_stats"]
+    memory = (
+        used["usage"] - used["stats"].get("total_inactive_file", used["stats"].get("inactive_file", 0))
+    ) >> 20
+    size = (engine.images.get(image).attrs["Size"] - engine.images.get(ray_image).attrs["Size"]) / 1e6
+    report = request.config.pluginmanager.getplugin("terminalreporter")
+    assert report is not None
+    report.write_line(f"\nworkspace: {memory} MiB after start; {size:.0f} MB above Ray's image")
+    assert memory < 400
+    assert size < 500
+
+
+def test_a_vsix_in_the_folder_is_installed(
+    steps: dict[str, Step], ray_image: str, start: Start, tmp_path: Path
+) -> None:
+    vsix = tmp_path / "greeter.vsix"
+    manifest = {"name": "greeter", "publisher": "rayside", "version": "0.0.1", "engines": {"vscode": "*"}}
+    about = (
+        '<PackageManifest Version="2.0.0" xmlns="http://schemas.microsoft.com/developer/vsx-schema/2011">'
+        '<Metadata><Identity Language="en-US" Id="greeter" Version="0.0.1" Publisher="rayside"/></Metadata>'
+        "</PackageManifest>"
+    )
+    with zipfile.ZipFile(vsix, "w") as archive:
+        archive.writestr("extension/package.json", json.dumps(manifest))
+        archive.writestr("extension.vsixmanifest", about)
+    step = steps["workspace-image"]
+    assert isinstance(step, ImageBuild)
+    container = start(image=made(dataclasses.replace(step, extra={"extensions/greeter.vsix": vsix})))
+    healthy(container)
+    listed = json.loads(execute(container, "cat", "/opt/workspace/extensions/extensions.json"))
+    assert [one["identifier"]["id"] for one in listed] == ["rayside.greeter"]

@@ -1,0 +1,262 @@
+"""A Kubernetes API on loopback: lists pods, and speaks the channel protocol for port-forward and exec.
+
+Pods are scripted; what happens in them is real: a port-forward connects to a real server, an exec runs
+the real command here. What is not scripted is an error, and the fixture that made the API fails.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import ssl
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from aiohttp import WSMsgType, web
+
+from bootstrap.debug.background import Call, background_loop
+from bootstrap.kube.api import Kube
+
+TOKEN = "scripted-token"
+SELECTOR = "ray.io/cluster=c,ray.io/node-type=head"
+Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+@dataclass
+class Pod:
+    labels: str = SELECTOR
+    phase: str = "Running"
+    leaving: bool = False
+    # Where the servers behind its ports really listen, and its containers.
+    ports: dict[int, int] = field(default_factory=dict)
+    containers: tuple[str, ...] = ("ray-head",)
+
+
+@dataclass
+class ScriptedApi:
+    """Its methods may be called from any thread but that of its own loop."""
+
+    call: Call
+    folder: Path
+    tls: ssl.SSLContext | None = None
+    pods: dict[str, Pod] = field(default_factory=dict)
+    requests: list[str] = field(default_factory=list)
+    refuse: int = 0
+    # Seconds before an exec starts its command.
+    exec_delay: float = 0.0
+    dials: int = 0
+    unscripted: list[str] = field(default_factory=list)
+    port: int = 0
+    _runner: web.AppRunner | None = None
+    _sockets: set[web.WebSocketResponse] = field(default_factory=set)
+    _servers: list[asyncio.Server] = field(default_factory=list)
+
+    @property
+    def kube(self) -> Kube:
+        return Kube(self.folder / "kubeconfig", "scripted", "ns")
+
+    def write_kubeconfig(self, **user: str) -> None:
+        scheme = "https" if self.tls else "http"
+        cluster = {"server": f"{scheme}://127.0.0.1:{self.port}"}
+        if self.tls:
+            cluster["certificate-authority"] = str(self.folder / "ca.crt")
+        said = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "one", "cluster": cluster}],
+            "users": [{"name": "me", "user": user or {"token": TOKEN}}],
+            "contexts": [{"name": "scripted", "context": {"cluster": "one", "user": "me"}}],
+        }
+        self.kube.kubeconfig.write_text(json.dumps(said))
+
+    def up(self) -> None:
+        async def up() -> None:
+            application = web.Application()
+            application.router.add_route("*", "/{path:.*}", self._answer)
+            self._runner = web.AppRunner(application, shutdown_timeout=0.1)
+            await self._runner.setup()
+            site = web.TCPSite(self._runner, "127.0.0.1", self.port, ssl_context=self.tls)
+            await site.start()
+            self.port = self._runner.addresses[0][1]
+
+        self.call(up())
+
+    def down(self) -> None:
+        """As when the engine is killed: connections are reset, and the port refuses."""
+
+        async def down() -> None:
+            assert self._runner is not None
+            for one in self._sockets:
+                transport = one._req.transport if one._req else None
+                if transport:
+                    transport.abort()
+            await self._runner.cleanup()
+
+        self.call(down())
+
+    def serve(self, pod: str, port: int, handler: Handler) -> int:
+        """A real server behind a pod's port; where it really listens."""
+
+        async def serve() -> int:
+            async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+                with contextlib.suppress(ConnectionError):
+                    await handler(reader, writer)
+                writer.close()
+
+            server = await asyncio.start_server(connected, "127.0.0.1", 0)
+            self._servers.append(server)
+            return int(server.sockets[0].getsockname()[1])
+
+        real = self.call(serve())
+        self.pods[pod].ports[port] = real
+        return real
+
+    def close(self) -> None:
+        async def close() -> None:
+            for server in self._servers:
+                server.close()
+
+        self.down()
+        self.call(close())
+
+    def lists(self) -> int:
+        """How often the pods were listed."""
+        return sum(path.endswith("/pods") for path in self.requests)
+
+    async def _answer(self, request: web.Request) -> web.StreamResponse:
+        self.requests.append(request.path)
+        if self.refuse:
+            raise _status(self.refuse)
+        if not self.tls and request.headers.get("Authorization") != f"Bearer {TOKEN}":
+            raise web.HTTPUnauthorized
+        words = request.path.split("/")[1:]
+        if words[:5] == ["api", "v1", "namespaces", "ns", "pods"]:
+            if len(words) == 5:
+                return web.json_response(self._list(request))
+            if words[5] not in self.pods:
+                raise web.HTTPNotFound
+            if words[6:] == ["portforward"]:
+                return await self._port_forward(request, words[5])
+            if words[6:] == ["exec"]:
+                return await self._exec(request, words[5])
+        self.unscripted.append(f"{request.method} {request.path_qs}")
+        raise web.HTTPNotImplemented
+
+    def _list(self, request: web.Request) -> dict[str, Any]:
+        assert request.query["fieldSelector"] == "status.phase=Running"
+        items = []
+        for at, (name, pod) in enumerate(self.pods.items()):
+            metadata: dict[str, Any] = {"name": name, "creationTimestamp": f"2026-01-01T00:00:{at:02}Z"}
+            if pod.leaving:
+                metadata["deletionTimestamp"] = "2026-01-01T00:01:00Z"
+            if pod.labels == request.query["labelSelector"] and pod.phase == "Running":
+                items.append({"metadata": metadata, "status": {"phase": pod.phase}})
+        return {"items": items}
+
+    async def _upgraded(self, request: web.Request) -> web.WebSocketResponse:
+        one = web.WebSocketResponse(protocols=("v4.channel.k8s.io",), max_msg_size=0, timeout=0.5)
+        assert "v4.channel.k8s.io" in request.headers["Sec-WebSocket-Protocol"]
+        await one.prepare(request)
+        self._sockets.add(one)
+        return one
+
+    async def _port_forward(self, request: web.Request, pod: str) -> web.StreamResponse:
+        port = int(request.query["ports"])
+        one = await self._upgraded(request)
+        try:
+            for channel in (b"\0", b"\1"):
+                await one.send_bytes(channel + port.to_bytes(2, "little"))
+            try:
+                reader, writer = await asyncio.open_connection("127.0.0.1", self.pods[pod].ports.get(port, 1))
+            except OSError:
+                said = f"error forwarding port {port} to pod {pod}: dial tcp4 127.0.0.1:{port}: refused"
+                await one.send_bytes(b"\1" + said.encode())
+                return one
+
+            async def down() -> None:
+                with contextlib.suppress(ConnectionError):
+                    while data := await reader.read(32768):
+                        await one.send_bytes(b"\0" + data)
+                    await one.close()
+
+            await _joined(one, writer, down())
+        finally:
+            await one.close()
+            self._sockets.discard(one)
+        return one
+
+    async def _exec(self, request: web.Request, pod: str) -> web.StreamResponse:
+        if request.query["container"] not in self.pods[pod].containers:
+            raise web.HTTPBadRequest
+        one = await self._upgraded(request)
+        try:
+            await one.send_bytes(b"\1")
+            await asyncio.sleep(self.exec_delay)
+            self.dials += 1
+            pipe = asyncio.subprocess.PIPE
+            command = request.query.getall("command")
+            process = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, stderr=pipe)
+            assert process.stdin and process.stdout and process.stderr
+            output, errors = process.stdout, process.stderr
+
+            async def copy(channel: bytes, stream: asyncio.StreamReader) -> None:
+                while data := await stream.read(32768):
+                    await one.send_bytes(channel + data)
+
+            async def down() -> None:
+                with contextlib.suppress(ConnectionError):
+                    await asyncio.gather(copy(b"\1", output), copy(b"\2", errors))
+                    code = await process.wait()
+                    said = (
+                        {"status": "Success"} if code == 0 else {"status": "Failure", "message": "exit code"}
+                    )
+                    await one.send_bytes(b"\3" + json.dumps(said).encode())
+                    await one.close()
+
+            await _joined(one, process.stdin, down())
+            await asyncio.wait_for(process.wait(), 10)
+        finally:
+            await one.close()
+            self._sockets.discard(one)
+        return one
+
+
+async def _joined(one: web.WebSocketResponse, writer: asyncio.StreamWriter, down: Any) -> None:
+    """Copies both ways until the socket ends, or `down`; closes `writer`, as containerd does."""
+    copying = asyncio.create_task(down)
+    try:
+        with contextlib.suppress(ConnectionError):
+            async for message in one:
+                assert message.type is WSMsgType.BINARY
+                assert message.data[0] == 0
+                writer.write(message.data[1:])
+                await writer.drain()
+    finally:
+        writer.close()
+        await asyncio.wait({copying}, timeout=1)
+        copying.cancel()
+        await asyncio.gather(copying, return_exceptions=True)
+
+
+def _status(code: int) -> web.HTTPException:
+    found = {403: web.HTTPForbidden, 503: web.HTTPServiceUnavailable}
+    return found[code]()
+
+
+@contextmanager
+def scripted_api(folder: Path, tls: ssl.SSLContext | None = None) -> Iterator[ScriptedApi]:
+    """Up, with one pod, `head-1`, and a kubeconfig."""
+    with background_loop() as call:
+        api = ScriptedApi(call, folder, tls)
+        api.pods["head-1"] = Pod()
+        api.up()
+        api.write_kubeconfig()
+        try:
+            yield api
+        finally:
+            api.close()
+        assert api.unscripted == []

@@ -1,0 +1,445 @@
+"""Downloads from a real server that breaks off, lies, moves, hangs, or knows no ranges."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import random
+import re
+import signal
+import socket
+import subprocess
+import sys
+import tarfile
+import threading
+import time
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bootstrap import download
+from bootstrap.download import Download
+from bootstrap.errors import BadChecksum, DownloadFailed
+from bootstrap.settings import KUBERAY_VERSION, ROOT, Settings
+from bootstrap.sources import upstream
+from bootstrap.sources.upstream import KubeRayManifests, Upstream
+from bootstrap.step import Condition
+
+CONTENT = random.Random(1).randbytes(4_000_000)
+# What a client reads at once: of what comes before a cut, whole pieces are kept.
+PIECE = 2**16
+HALF = 30 * PIECE
+
+
+@dataclass
+class Site:
+    """What the server has, how it answers, and what it was asked."""
+
+    files: dict[str, bytes]
+    # Bytes of the body after which each of the next answers breaks off.
+    cuts: list[int] = field(default_factory=list)
+    ranges: bool = True
+    tag: str = '"first"'
+    # Where set, answers stop in the middle until it is set.
+    hold: threading.Event | None = None
+    asked: list[tuple[str, dict[str, str]]] = field(default_factory=list)
+    url: str = ""
+
+    def gets(self, path: str) -> list[dict[str, str]]:
+        """The headers of each request for `path`."""
+        return [headers for asked, headers in self.asked if asked == path]
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: Server
+
+    def do_HEAD(self) -> None:
+        self.send_response(401)
+        self.end_headers()
+
+    def do_GET(self) -> None:
+        site = self.server.site
+        site.asked.append((self.path, dict(self.headers)))
+        content = site.files.get(self.path)
+        if content is None:
+            self.send_error(404)
+            return
+        start = 0
+        wanted = re.fullmatch(r"bytes=(\d+)-", self.headers.get("Range", ""))
+        if wanted and site.ranges and self.headers["If-Range"] == site.tag:
+            start = int(wanted[1])
+            if start >= len(content):
+                self.send_error(416)
+                return
+            self.send_response(206)
+            self.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
+        else:
+            self.send_response(200)
+        if site.tag:
+            self.send_header("ETag", site.tag)
+        self.send_header("Content-Length", str(len(content) - start))
+        self.end_headers()
+        body = content[start:]
+        if site.cuts:
+            body = body[: site.cuts.pop(0)]
+        try:
+            self.wfile.write(body[:HALF])
+            if site.hold:
+                site.hold.wait(60)
+            self.wfile.write(body[HALF:])
+        except OSError:  # the client was killed
+            pass
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+class Server(ThreadingHTTPServer):
+    site: Site
+
+
+@pytest.fixture
+def site() -> Iterator[Site]:
+    server = Server(("127.0.0.1", 0), Handler)
+    server.site = Site({"/program": CONTENT})
+    server.site.url = f"http://127.0.0.1:{server.server_port}"
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    yield server.site
+    if server.site.hold:
+        server.site.hold.set()
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "downloads" / "program"
+
+
+def silent(_: str) -> None:
+    pass
+
+
+def sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def fetch(site: Site, file: Path, content: bytes = CONTENT) -> list[str]:
+    said: list[str] = []
+    Download(f"{site.url}/program", "kind_releases").fetch(file, sha256(content), said.append)
+    return said
+
+
+def left(file: Path) -> set[str]:
+    """What is in the folder besides the lock."""
+    return {found.name for found in file.parent.iterdir()} - {f".{file.name}.lock"}
+
+
+def test_a_file_is_downloaded_once_with_its_progress(site: Site, file: Path) -> None:
+    said = fetch(site, file)
+    assert file.read_bytes() == CONTENT
+    assert left(file) == {"program"}
+    assert said == ["0 of 4 MB", "1 of 4 MB", "2 of 4 MB", "3 of 4 MB", "4 of 4 MB"]
+    assert fetch(site, file) == []
+    assert len(site.asked) == 1
+
+
+def test_a_transfer_that_breaks_off_goes_on_where_it_stopped(site: Site, file: Path) -> None:
+    site.cuts = [20 * PIECE, 12 * PIECE + 100]
+    fetch(site, file)
+    assert file.read_bytes() == CONTENT
+    assert [headers.get("Range") for headers in site.gets("/program")] == [
+        None,
+        f"bytes={20 * PIECE}-",
+        f"bytes={32 * PIECE}-",
+    ]
+    assert left(file) == {"program"}
+
+
+def test_from_a_server_without_ranges_it_is_downloaded_whole_again(site: Site, file: Path) -> None:
+    site.ranges, site.cuts = False, [HALF]
+    fetch(site, file)
+    assert file.read_bytes() == CONTENT
+    assert len(site.asked) == 2
+
+
+@pytest.mark.parametrize("tag", ['W/"first"', ""])
+def test_where_the_server_says_nothing_exact_of_the_file_no_part_is_continued(
+    site: Site, file: Path, tag: str
+) -> None:
+    site.tag, site.cuts = tag, [HALF]
+    fetch(site, file)
+    assert file.read_bytes() == CONTENT
+    assert [headers.get("Range") for headers in site.gets("/program")] == [None, None]
+
+
+def test_a_server_that_gives_up_is_not_asked_for_ever_and_the_part_is_kept(site: Site, file: Path) -> None:
+    site.cuts = [HALF, 0]
+    with pytest.raises(DownloadFailed, match=re.escape(f"{site.url}/program can't be downloaded")) as caught:
+        fetch(site, file)
+    assert "INVOKE_RAYSIDE_KIND_RELEASES" in caught.value.hint
+    assert len(site.asked) == 2
+    assert not file.exists()
+    fetch(site, file)
+    assert site.asked[-1][1]["Range"] == f"bytes={HALF}-"
+    assert file.read_bytes() == CONTENT
+
+
+def test_a_part_of_an_older_file_is_not_continued(site: Site, file: Path) -> None:
+    site.cuts = [HALF, 0]
+    with pytest.raises(DownloadFailed):
+        fetch(site, file)
+    newer = CONTENT[::-1]
+    site.files["/program"], site.tag = newer, '"second"'
+    fetch(site, file, newer)
+    assert file.read_bytes() == newer
+    assert site.asked[-1][1]["If-Range"] == '"first"'
+
+
+def test_a_part_that_is_all_there_is_downloaded_again(site: Site, file: Path) -> None:
+    site.cuts = [HALF, 0]
+    with pytest.raises(DownloadFailed):
+        fetch(site, file)
+    (file.parent / ".program.part").write_bytes(CONTENT)
+    fetch(site, file)
+    assert file.read_bytes() == CONTENT
+
+
+def test_a_wrong_checksum_is_refused_and_nothing_is_kept(site: Site, file: Path) -> None:
+    with pytest.raises(BadChecksum) as caught:
+        fetch(site, file, b"something else")
+    assert sha256(CONTENT) in caught.value.message
+    assert sha256(b"something else") in caught.value.message
+    assert left(file) == set()
+
+
+def test_a_file_that_is_not_there_is_told_with_its_address_and_status(site: Site, file: Path) -> None:
+    site.files.clear()
+    with pytest.raises(DownloadFailed, match=r"/program can't be downloaded: HTTP 404 Not Found"):
+        fetch(site, file)
+    assert left(file) == set()
+
+
+def test_a_server_that_is_not_there_is_told_with_the_reason(file: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        nobody = Download(f"http://127.0.0.1:{taken.getsockname()[1]}/program", "kind_releases")
+        with pytest.raises(DownloadFailed, match="Connection refused"):
+            nobody.fetch(file, sha256(CONTENT), silent)
+        with pytest.raises(DownloadFailed, match="Connection refused"):
+            nobody.text()
+
+
+def test_the_environment_s_proxy_is_used(site: Site, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.lower().endswith("_proxy")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HTTP_PROXY", site.url)
+    site.files = {"http://mirror.test/program": CONTENT}
+    Download("http://mirror.test/program", "kind_releases").fetch(file, sha256(CONTENT), silent)
+    assert file.read_bytes() == CONTENT
+
+
+# --- processes ---------------------------------------------------------------------------
+
+FETCH = (
+    "import sys; from pathlib import Path; from bootstrap.download import Download;"
+    "Download(sys.argv[1], 'kind_releases').fetch("
+    "Path(sys.argv[2]), sys.argv[3], lambda text: print(text, flush=True))"
+)
+
+
+def start(site: Site, file: Path) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", FETCH, f"{site.url}/program", str(file), sha256(CONTENT)],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_a_download_that_was_killed_goes_on_where_it_stopped(site: Site, file: Path) -> None:
+    site.hold = threading.Event()
+    with start(site, file) as killed:
+        assert killed.stdout
+        for line in killed.stdout:
+            if line.startswith("1 of"):
+                break
+        killed.send_signal(signal.SIGKILL)
+    assert not file.exists()
+    site.hold.set()
+    site.hold = None
+    fetch(site, file)
+    assert file.read_bytes() == CONTENT
+    resumed = re.fullmatch(r"bytes=(\d+)-", site.asked[-1][1]["Range"])
+    assert resumed
+    assert 900_000 < int(resumed[1]) <= HALF
+
+
+def test_of_two_at_once_the_second_finds_the_work_done(site: Site, file: Path) -> None:
+    site.hold = threading.Event()
+    first = start(site, file)
+    assert first.stdout
+    assert first.stdout.readline() == "0 of 4 MB\n"
+    second = start(site, file)
+    assert second.stdout
+    assert second.stdout.readline() == "another command is downloading it: waiting\n"
+    site.hold.set()
+    for process in (first, second):
+        process.communicate(timeout=60)
+        assert process.returncode == 0
+    assert file.read_bytes() == CONTENT
+    assert len(site.asked) == 1
+
+
+# --- the steps of source `upstream` -------------------------------------------------------
+
+PROGRAM = b"#!/bin/sh\necho I am a program\n"
+
+
+def tarball() -> bytes:
+    whole = io.BytesIO()
+    with tarfile.open(fileobj=whole, mode="w:gz") as archive:
+        for name, content in (("LICENSE", b"free"), ("kubectl-ray", PROGRAM)):
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            archive.addfile(entry, io.BytesIO(content))
+    return whole.getvalue()
+
+
+@pytest.fixture
+def source(site: Site, tmp_path: Path) -> Upstream:
+    """The source for linux on amd64, whose release pages are the server's."""
+    plugin = tarball()
+    site.files = {
+        "/kind/v0.33.0/kind-linux-amd64": PROGRAM,
+        "/kind/v0.33.0/kind-linux-amd64.sha256sum": f"{sha256(PROGRAM)}  kind-linux-amd64\n".encode(),
+        "/k8s/v1.34.4/bin/linux/amd64/kubectl": PROGRAM,
+        "/k8s/v1.34.4/bin/linux/amd64/kubectl.sha256": sha256(PROGRAM).encode(),
+        "/kuberay/v1.6.2/kubectl-ray_v1.6.2_linux_amd64.tar.gz": plugin,
+        "/kuberay/v1.6.2/kubectl-ray_1.6.2_checksums.txt": (
+            f"{sha256(b'')}  kubectl-ray_v1.6.2_darwin_amd64.tar.gz\n"
+            f"{sha256(plugin)}  kubectl-ray_v1.6.2_linux_amd64.tar.gz\n"
+        ).encode(),
+    }
+    settings = Settings(
+        cache_folder=tmp_path / "cache",
+        kind_releases=f"{site.url}/kind",
+        kubernetes_releases=f"{site.url}/k8s",
+        kuberay_releases=f"{site.url}/kuberay",
+        go_proxy=f"{site.url}/go",
+    )
+    return Upstream(settings, system="linux", architecture="amd64")
+
+
+def test_every_program_is_verified_and_runs(source: Upstream) -> None:
+    for step, program in zip(source.steps, (source.kind, source.kubectl, source.kubectl_ray), strict=False):
+        assert step.check().condition is Condition.MISSING
+        step.apply(silent)
+        assert step.check().condition is Condition.READY
+        assert program.parent.parent == source.settings.cache_folder
+        done = subprocess.run([program], capture_output=True, text=True, check=True)
+        assert done.stdout == "I am a program\n"
+        step.apply(silent)
+    downloads = source.settings.cache_folder / "downloads"
+    assert [found.name for found in downloads.iterdir() if found.suffix != ".lock"] == []
+
+
+def test_a_program_that_is_not_the_published_one_is_never_there(site: Site, source: Upstream) -> None:
+    site.files["/kind/v0.33.0/kind-linux-amd64"] += b"# and more\n"
+    with pytest.raises(BadChecksum):
+        source.steps[0].apply(silent)
+    assert source.steps[0].check().condition is Condition.MISSING
+    assert not source.kind.exists()
+
+
+def test_a_release_without_a_checksum_for_it_is_refused(site: Site, source: Upstream) -> None:
+    sums = "/kuberay/v1.6.2/kubectl-ray_1.6.2_checksums.txt"
+    site.files[sums] = b"<html>please log in</html>"
+    with pytest.raises(DownloadFailed, match="it has no SHA-256 of kubectl-ray_v1"):
+        source.steps[2].apply(silent)
+    del site.files[sums]
+    with pytest.raises(DownloadFailed, match="HTTP 404"):
+        source.steps[2].apply(silent)
+    assert not source.kubectl_ray.exists()
+
+
+def test_the_manifests_come_from_the_verified_module_alone(site: Site, source: Upstream) -> None:
+    prefix = f"{upstream.KUBERAY_MODULE}@v{KUBERAY_VERSION}"
+    whole = io.BytesIO()
+    with zipfile.ZipFile(whole, "w") as module:
+        module.writestr(f"{prefix}/config/default/kustomization.yaml", "resources: [../crd]\n")
+        module.writestr(f"{prefix}/main.go", "package main\n")
+    path = f"/go/{upstream.KUBERAY_MODULE}/@v/v{KUBERAY_VERSION}.zip"
+    site.files[path] = whole.getvalue()
+    with pytest.raises(BadChecksum, match=re.escape(upstream.KUBERAY_HASH)):
+        KubeRayManifests(source.settings).apply(silent)
+    assert not source.kuberay.exists()
+    site.files[path] = b"<html>please log in</html>"
+    with pytest.raises(BadChecksum, match="no zip file"):
+        KubeRayManifests(source.settings).apply(silent)
+
+    site.files[path] = whole.getvalue()
+    archive = source.settings.cache_folder / "module.zip"
+    archive.write_bytes(whole.getvalue())
+    KubeRayManifests(source.settings, expected=download.go_hash(archive)).apply(silent)
+    assert KubeRayManifests(source.settings).check().condition is Condition.READY
+    assert (source.kuberay / "kustomization.yaml").read_text() == "resources: [../crd]\n"
+    assert not (source.kuberay.parent / "main.go").exists()
+
+
+# --- whether it answers ------------------------------------------------------------------
+
+
+def settings(registry: str, releases: str) -> Settings:
+    return Settings(ray_image=f"{registry}/ray", kind_releases=f"{releases}/kind/releases")
+
+
+def test_any_answer_of_registry_and_release_page_is_one(site: Site) -> None:
+    assert upstream.answers(settings(site.url.removeprefix("http://"), site.url)) is None
+
+
+def test_the_one_that_does_not_answer_is_named(site: Site) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+        host = site.url.removeprefix("http://")
+        said = upstream.answers(settings(host, f"http://127.0.0.1:{port}"))
+        assert said
+        assert said.startswith(f"http://127.0.0.1:{port}/ does not answer: ")
+        said = upstream.answers(settings(f"127.0.0.1:{port}", site.url))
+        assert said
+        assert said.startswith(f"http://127.0.0.1:{port}/v2/ does not answer: ")
+
+
+def test_one_that_never_ends_its_answer_is_not_waited_for(site: Site) -> None:
+    over = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as slow:
+
+        def trickle() -> None:
+            connection, _ = slow.accept()
+            with connection:
+                for _ in range(40):
+                    if over.wait(0.2):
+                        return
+                    connection.sendall(b"H")
+
+        thread = threading.Thread(target=trickle)
+        thread.start()
+        began = time.monotonic()
+        said = upstream.answers(
+            settings(site.url.removeprefix("http://"), f"http://127.0.0.1:{slow.getsockname()[1]}")
+        )
+        took = time.monotonic() - began
+        over.set()
+        thread.join()
+    assert took < 3.5
+    assert said
+    assert said.endswith("does not answer: not within 3 s")

@@ -1,0 +1,69 @@
+"""The kind cluster: how it is known as ours, how its configuration is made, what kind's failures mean."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bootstrap.errors import CommandFailed, ImageMissing, LowDisk, NotReady
+from bootstrap.settings import KUBERNETES_VERSION, Settings
+from bootstrap.shell import Shell
+from bootstrap.steps import kind_cluster
+from bootstrap.steps.kind_cluster import KindCluster, made_as
+from bootstrap.steps.node_images import _full
+
+FOLDER = Path("/tmp/rayside-1000-kind")
+STEP = KindCluster(Shell(), Settings(), FOLDER, Path("/kind"), "rayside/node:1", "packages")
+
+
+def inspected(*mounts: tuple[str, str]) -> dict[str, object]:
+    return {"Mounts": [{"Source": source, "Destination": target} for source, target in mounts]}
+
+
+def test_the_mark_in_the_configuration_is_read_back_from_the_container() -> None:
+    mount = STEP.configuration()["nodes"][0]["extraMounts"][0]
+    assert mount["readOnly"] is True
+    attributes = inspected(("/lib/modules", "/lib/modules"), (mount["hostPath"], mount["containerPath"]))
+    assert made_as(attributes, FOLDER / "node") == {"kubernetes": KUBERNETES_VERSION, "source": "packages"}
+
+
+def test_what_another_made_is_not_ours() -> None:
+    assert made_as(inspected(("/lib/modules", "/lib/modules"))) is None
+    mark = "/etc/rayside/kubernetes=1.34.4_source=packages"
+    assert made_as(inspected(("/tmp/rayside-1-kind/node", mark)), FOLDER / "node") is None
+    assert made_as(inspected(("/tmp/rayside-1-kind/node", mark))) is not None
+
+
+def test_the_api_is_on_loopback_alone() -> None:
+    assert STEP.configuration()["networking"]["apiServerAddress"] == "127.0.0.1"
+
+
+@pytest.mark.parametrize(
+    ("said", "error"),
+    [
+        ("ERROR: failed to create cluster: write: no space left on device", LowDisk),
+        ('ERROR: failed to create cluster: failed to pull image "rayside/node:1"', ImageMissing),
+        ("[kubelet-check] The kubelet is not healthy after 4m0s", NotReady),
+    ],
+)
+def test_what_kind_says_becomes_an_error_with_one_action(said: str, error: type[Exception]) -> None:
+    explained = kind_cluster._explained(
+        CommandFailed(f"kind create cluster\nended with exit code 1\n{said}", hint="")
+    )
+    assert type(explained) is error
+    assert explained.hint
+
+
+@pytest.mark.parametrize(
+    ("reference", "full"),
+    [
+        ("ray:1", "docker.io/library/ray:1"),
+        ("rayside/ray:1", "docker.io/rayside/ray:1"),
+        ("quay.io/kuberay/operator:v1", "quay.io/kuberay/operator:v1"),
+        ("localhost/ray:1", "localhost/ray:1"),
+        ("127.0.0.1:5000/ray:1", "127.0.0.1:5000/ray:1"),
+    ],
+)
+def test_names_are_as_containerd_has_them(reference: str, full: str) -> None:
+    assert _full(reference) == full

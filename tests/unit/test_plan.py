@@ -1,0 +1,112 @@
+"""The steps of each target fit together, and the files beside the code have the settings' pins."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+import pytest
+import yaml
+
+from bootstrap import settings as pins
+from bootstrap.plan import Kind, Local
+from bootstrap.settings import ROOT, Settings
+from bootstrap.shell import Shell
+from bootstrap.step import Step
+
+# What a source may bring in a step of its own, or with another.
+OPTIONAL = {"kuberay-manifests"}
+
+
+def kind(source: str) -> Kind:
+    return Kind(Settings(target="kind", source=source), Shell(), "a test")
+
+
+PLANS = {
+    "local": Local(Settings(target="local"), Shell(), "a test").with_example(),
+    "kind from packages": kind("packages").with_example(),
+    "kind from upstream": kind("upstream").with_example(),
+}
+
+
+@pytest.mark.parametrize("steps", PLANS.values(), ids=PLANS.keys())
+def test_every_need_is_a_step_and_none_needs_itself(steps: Sequence[Step]) -> None:
+    names = [step.name for step in steps]
+    assert len(names) == len(set(names))
+    assert {need for step in steps for need in step.needs} - set(names) <= OPTIONAL
+    TopologicalSorter({step.name: step.needs for step in steps}).prepare()
+
+
+@pytest.mark.parametrize("source", ["packages", "upstream"])
+def test_a_source_gives_all_that_the_cluster_needs(source: str) -> None:
+    names = {step.name for step in kind(source).cacheable()}
+    assert names >= {"kind", "kubectl", "kubectl-ray", "operator-manifest", "ray-environment"}
+    assert names >= {f"{image}-image" for image in ("ray", "workspace", "operator", "node")}
+
+
+@pytest.mark.parametrize("source", ["packages", "upstream"])
+def test_preparing_starts_nothing(source: str) -> None:
+    names = {step.name for step in kind(source).cacheable()}
+    assert not names & {"cluster", "images", "kuberay", "ray-cluster", "forwards", "example"}
+
+
+def test_upstreams_cluster_boots_while_images_are_fetched() -> None:
+    steps = {step.name: step for step in kind("upstream").cluster()}
+
+    def before(name: str) -> set[str]:
+        return {name}.union(*(before(need) for need in steps[name].needs if need in steps))
+
+    assert not before("cluster") & {"ray-image", "workspace-image", "operator-image"}
+
+
+def test_the_go_modules_are_the_pinned_ones() -> None:
+    wanted = {
+        "kind": f"sigs.k8s.io/kind v{pins.KIND_VERSION}",
+        "kuberay": f"github.com/ray-project/kuberay/ray-operator v{pins.KUBERAY_VERSION}",
+        "kubernetes": f"k8s.io/kubernetes v{pins.KUBERNETES_VERSION}",
+        "coredns": f"github.com/coredns/coredns v{pins.COREDNS_VERSION}",
+    }
+    for module, line in wanted.items():
+        assert line in (ROOT / "image" / "programs" / module / "go.mod").read_text(), module
+    oldest = ".".join(map(str, pins.OLDEST_GO))
+    for file in (ROOT / "image" / "programs").glob("*/go.mod"):
+        needed = re.search(r"^go (\d+)\.(\d+)", file.read_text(), re.MULTILINE)
+        assert needed and tuple(map(int, needed.groups())) <= pins.OLDEST_GO, (
+            f"{file} wants more than {oldest}"
+        )
+
+
+def test_the_node_has_the_pinned_pause() -> None:
+    configuration = (ROOT / "image/node/files/etc/containerd/config.toml").read_text()
+    assert f'sandbox_image = "registry.k8s.io/pause:{pins.PAUSE_TAG}"' in configuration
+
+
+def test_the_manifests_have_the_pinned_ray() -> None:
+    for file in ("k8s/ray-cluster.yaml", "example/ray-job.interactive-mode.yaml"):
+        assert f"rayVersion: {pins.RAY_VERSION}\n" in (ROOT / file).read_text()
+
+
+def test_code_server_is_the_pinned_one() -> None:
+    package = json.loads((ROOT / "image" / "workspace" / "package.json").read_text())
+    assert package["dependencies"]["code-server"] == pins.CODE_SERVER_VERSION
+
+
+@pytest.mark.parametrize("file", sorted((ROOT / "k8s").glob("*.yaml")), ids=lambda file: file.stem)
+def test_manifests_are_one_plain_document(file: Path) -> None:
+    document = yaml.safe_load(file.read_text())
+    assert {"apiVersion", "kind"} <= set(document)
+
+
+def test_the_ray_cluster_is_what_the_settings_say() -> None:
+    target = Kind(Settings(target="kind", source="upstream", ray_workers=3), Shell(), "a test")
+    step = next(step for step in target.cluster() if step.name == "ray-cluster")
+    document = step.manifest()  # type: ignore[attr-defined]
+    spec = document["spec"]
+    assert spec["workerGroupSpecs"][0]["replicas"] == 3
+    head, workspace = spec["headGroupSpec"]["template"]["spec"]["containers"]
+    images = target._from.images
+    assert (head["image"], workspace["image"]) == (images.ray, images.workspace)
+    assert json.loads(document["metadata"]["annotations"]["rayside.dev/spec"])["workers"] == "3"

@@ -1,0 +1,361 @@
+"""Why a pod can't run: each case, in the shapes in which Kubernetes tells of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bootstrap.errors import ImageMissing, PodFailed, RaysideError, WrongArchitecture
+from bootstrap.kube import trouble
+from bootstrap.kube.api import Kube
+
+NAME = "rayside-head-7kq2x"
+SCHEDULED = {"type": "PodScheduled", "status": "True"}
+NOT_READY = {"type": "Ready", "status": "False", "reason": "ContainersNotReady"}
+
+
+def pod(*containers: dict[str, Any], conditions: tuple[dict[str, Any], ...] = (), **status: Any) -> Any:
+    specs = [
+        {
+            "name": one["name"],
+            "image": one["image"],
+            "resources": {"limits": {"memory": "2Gi"}} if one["name"] == "ray-head" else {},
+        }
+        for one in containers
+    ]
+    return {
+        "metadata": {"name": NAME, "uid": "u1", "labels": {"ray.io/cluster": "rayside"}},
+        "spec": {"containers": specs},
+        "status": {
+            "phase": "Pending",
+            "conditions": list(conditions or (SCHEDULED, NOT_READY)),
+            "containerStatuses": list(containers),
+            **status,
+        },
+    }
+
+
+def container(state: dict[str, Any], name: str = "ray-head", **more: Any) -> dict[str, Any]:
+    image = "rayside/ray:current"
+    return {"name": name, "image": image, "ready": False, "restartCount": 0, "state": state, **more}
+
+
+def waits(reason: str, message: str = "") -> dict[str, Any]:
+    return {"waiting": {"reason": reason, **({"message": message} if message else {})}}
+
+
+def ended(code: int, reason: str = "Error", message: str = "") -> dict[str, Any]:
+    return {
+        "terminated": {
+            "exitCode": code,
+            "reason": reason,
+            "startedAt": "2026-01-01T00:00:00Z",
+            "finishedAt": "2026-01-01T00:00:01Z",
+            **({"message": message} if message else {}),
+        }
+    }
+
+
+def event(reason: str, message: str, count: int = 1) -> dict[str, Any]:
+    return {
+        "reason": reason,
+        "message": message,
+        "count": count,
+        "type": "Warning",
+        "involvedObject": {"kind": "Pod", "name": NAME, "uid": "u1"},
+    }
+
+
+def explained(one: Any, events: tuple[dict[str, Any], ...] = ()) -> RaysideError:
+    error = trouble.explain(one, events)
+    assert error is not None
+    return error
+
+
+@pytest.mark.parametrize(
+    ("reason", "message"),
+    [
+        ("ErrImagePull", 'failed to pull and unpack image "docker.io/rayside/ray:current": not found'),
+        ("ImagePullBackOff", 'Back-off pulling image "rayside/ray:current"'),
+        (
+            "ErrImageNeverPull",
+            'Container image "rayside/ray:current" is not present with pull policy of Never',
+        ),
+    ],
+)
+def test_an_image_that_is_not_there(reason: str, message: str) -> None:
+    error = explained(pod(container(waits(reason, message))))
+    assert isinstance(error, ImageMissing)
+    assert "container ray-head of pod rayside-head-7kq2x has no image rayside/ray:current" in error.message
+    assert message in error.message
+    assert error.hint.startswith("./invokew up")
+
+
+def test_an_image_name_that_is_none() -> None:
+    message = 'Failed to apply default image tag "Ray:": couldn\'t parse image name: invalid reference format'
+    error = explained(pod(container(waits("InvalidImageName", message), image="Ray:")))
+    assert isinstance(error, ImageMissing)
+    assert "'Ray:'" in error.message
+    assert "invalid reference format" in error.message
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        container(
+            waits("CrashLoopBackOff", "back-off 10s restarting failed container"),
+            lastState=ended(255, message="exec /bin/bash: exec format error\n"),
+            restartCount=1,
+        ),
+        container(
+            ended(1, message="standard_init_linux.go:228: exec user process caused: exec format error")
+        ),
+        container(ended(126, message="/opt/ray: cannot execute binary file: Exec format error")),
+        container(waits("RunContainerError", "failed to create containerd task: exec format error: unknown")),
+    ],
+)
+def test_an_image_for_another_architecture(status: dict[str, Any]) -> None:
+    error = explained(pod(status))
+    assert isinstance(error, WrongArchitecture)
+    assert "container ray-head" in error.message
+    assert "architecture" in error.hint
+
+
+def test_evicted_for_ephemeral_storage() -> None:
+    message = (
+        "The node was low on resource: ephemeral-storage. Threshold quantity: 5Gi, available: 4Gi. "
+        "Container ray-head was using 700Mi, request is 0, has larger consumption of ephemeral-storage. "
+    )
+    error = explained(pod(phase="Failed", reason="Evicted", message=message))
+    assert isinstance(error, PodFailed)
+    assert "was evicted" in error.message
+    assert "Container ray-head was using 700Mi" in error.message
+    assert "disk" in error.hint
+
+
+def test_evicted_for_memory() -> None:
+    message = "The node was low on resource: memory. Threshold quantity: 100Mi, available: 80Mi. "
+    error = explained(pod(phase="Failed", reason="Evicted", message=message))
+    assert error.hint == "free memory, or lower ray_workers"
+
+
+def test_out_of_memory_names_the_container_and_its_limit() -> None:
+    dead = container(waits("CrashLoopBackOff"), lastState=ended(137, "OOMKilled"), restartCount=2)
+    error = explained(pod(container({"running": {}}, "workspace", ready=True), dead))
+    assert "container ray-head of pod" in error.message
+    assert "it needed more than its limit of 2Gi (OOMKilled, exit code 137)" in error.message
+    assert error.hint == "raise resources.limits.memory"
+
+
+def test_out_of_memory_without_a_limit_is_the_nodes() -> None:
+    error = explained(pod(container(ended(137, "OOMKilled"), "workspace")))
+    assert "the memory of its node" in error.message
+    assert "ray_workers" in error.hint
+
+
+def test_a_kernel_that_does_not_say_that_it_was_for_memory() -> None:
+    error = explained(pod(container(waits("CrashLoopBackOff"), lastState=ended(137, "Error"))))
+    assert "most often as it needed more than its limit of 2Gi (Error, exit code 137)" in error.message
+
+
+def test_a_program_without_its_loader() -> None:
+    last = ended(1, message="exec /manager: no such file or directory")
+    error = explained(pod(container(waits("CrashLoopBackOff"), lastState=last)))
+    assert "can't be started: exec /manager: no such file or directory" in error.message
+
+
+def test_a_program_that_ends_again_and_again() -> None:
+    dead = container(
+        waits("CrashLoopBackOff", "back-off 40s restarting failed container=ray-head"),
+        lastState=ended(1, message="Traceback\nModuleNotFoundError: No module named 'ray'\n"),
+        restartCount=3,
+    )
+    error = explained(pod(dead))
+    assert isinstance(error, PodFailed)
+    assert "ended 4 times: exit code 1 (the program raised an exception" in error.message
+    assert error.message.endswith("ModuleNotFoundError: No module named 'ray'")
+
+
+def test_a_program_that_ends_well_again_and_again_is_a_problem_too() -> None:
+    dead = container(waits("CrashLoopBackOff"), lastState=ended(0, "Completed"), restartCount=3)
+    assert "exit code 0" in explained(pod(dead)).message
+
+
+def test_a_program_that_is_not_in_the_image() -> None:
+    message = 'failed to create containerd task: exec: "rey": executable file not found in $PATH: unknown'
+    error = explained(pod(container(waits("RunContainerError", message), lastState=ended(128, "StartError"))))
+    assert 'exec: "rey": executable file not found' in error.message
+    assert "command" in error.hint
+    # Between two tries it waits.
+    again = container(waits("CrashLoopBackOff"), lastState=ended(128, "StartError", message))
+    assert 'exec: "rey"' in explained(pod(again)).message
+
+
+@pytest.mark.parametrize(
+    ("message", "remedy"),
+    [
+        ("0/1 nodes are available: 1 Insufficient cpu. preemption: 0/1 nodes are available", "ray_workers"),
+        ("0/1 nodes are available: 1 Insufficient memory.", "resources.requests"),
+        ("0/1 nodes are available: 1 node(s) had untolerated taint {gpu: true}.", "tolerations"),
+        (
+            "0/1 nodes are available: 1 node(s) had untolerated taint {node.kubernetes.io/not-ready: }.",
+            "./invokew up",
+        ),
+        (
+            "0/1 nodes are available: 1 node(s) had untolerated taint {node.kubernetes.io/disk-pressure: }.",
+            "disk space",
+        ),
+    ],
+)
+def test_a_pod_that_no_node_takes(message: str, remedy: str) -> None:
+    unscheduled = {
+        "type": "PodScheduled",
+        "status": "False",
+        "reason": "Unschedulable",
+        "message": message,
+    }
+    error = explained(pod(conditions=(unscheduled,), containerStatuses=[]))
+    assert isinstance(error, PodFailed)
+    assert message in error.message
+    assert remedy in error.hint
+
+
+def test_a_secret_that_is_missing() -> None:
+    status = container(
+        waits("CreateContainerConfigError", 'secret "rayside-workspace" not found'), "workspace"
+    )
+    error = explained(pod(status))
+    assert "container workspace of pod rayside-head-7kq2x can't be made: secret \"rayside-" in error.message
+    assert "Secret" in error.hint
+
+
+def test_an_init_container_counts() -> None:
+    one = pod(container(waits("PodInitializing")))
+    one["status"]["initContainerStatuses"] = [container(ended(127), "wait-gcs-ready")]
+    assert "container wait-gcs-ready of pod" in explained(one).message
+
+
+def test_a_volume_that_can_not_be_mounted_counts_from_the_third_try_on() -> None:
+    creating = pod(container(waits("ContainerCreating")))
+    message = 'MountVolume.SetUp failed for volume "code" : configmap "code" not found'
+    assert trouble.explain(creating, [event("FailedMount", message, count=2)]) is None
+    error = explained(creating, (event("FailedMount", message, count=3),))
+    assert isinstance(error, PodFailed)
+    assert "can't mount a volume" in error.message
+    assert 'configmap "code" not found' in error.message
+
+
+def test_what_went_wrong_before_a_container_started_is_over() -> None:
+    starting = pod(container({"running": {"startedAt": "2026-01-01T00:00:00Z"}}))
+    events = [event("FailedMount", "MountVolume.SetUp failed", 5), event("Started", "Started container")]
+    assert trouble.explain(starting, events) is None
+    assert trouble.explain(starting, events[:1]) is not None
+
+
+def test_a_sandbox_that_can_not_be_made() -> None:
+    creating = pod(container(waits("ContainerCreating")))
+    error = explained(creating, (event("FailedCreatePodSandBox", "plugin type=ptp failed", 4),))
+    assert "gets no network: plugin type=ptp failed" in error.message
+
+
+def test_a_node_that_is_not_ready() -> None:
+    running = pod(container({"running": {}}, ready=True))
+    error = explained(running, (event("Started", ""), event("NodeNotReady", "Node is not ready")))
+    assert "the node of pod rayside-head-7kq2x is not ready" in error.message
+    assert "./invokew up" in error.hint
+
+
+def test_a_pod_that_the_node_refused() -> None:
+    error = explained(pod(phase="Failed", reason="OutOfcpu", message="Pod was rejected: Node didn't have"))
+    assert "OutOfcpu Pod was rejected" in error.message
+
+
+@pytest.mark.parametrize(
+    ("one", "phrase"),
+    [
+        (pod(conditions=({"type": "Initialized", "status": "True"},), containerStatuses=[]), "for a node"),
+        (pod(containerStatuses=[]), "its containers are being created"),
+        (pod(container(waits("ContainerCreating"))), "ray-head is being created"),
+        (pod(container({"running": {}})), "ray-head is starting"),
+        (
+            pod(container({"running": {}}, ready=True), container({"running": {}}, "workspace")),
+            "workspace is starting",
+        ),
+        (
+            pod(
+                container(waits("PodInitializing"), "ray-worker"),
+                initContainerStatuses=[container({"running": {}}, "wait-gcs-ready")],
+            ),
+            "waiting for wait-gcs-ready",
+        ),
+    ],
+)
+def test_a_pod_on_its_way_is_no_problem_and_says_what_it_waits_for(one: Any, phrase: str) -> None:
+    assert trouble.explain(one, []) is None
+    assert phrase in trouble.waiting(one)
+
+
+def test_a_ready_pod_waits_for_nothing_whatever_happened_before() -> None:
+    alive = container({"running": {}}, ready=True, lastState=ended(137, "OOMKilled"), restartCount=1)
+    one = pod(alive, conditions=(SCHEDULED, {"type": "Ready", "status": "True"}), phase="Running")
+    assert trouble.explain(one, [event("FailedMount", "no", 9)]) is None
+    assert trouble.waiting(one) == ""
+
+
+def test_a_pod_that_is_being_removed_is_no_problem() -> None:
+    one = pod(container(ended(137)))
+    one["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    assert trouble.explain(one, []) is None
+    assert trouble.waiting(one) == "it is being removed"
+
+
+# --- over all pods -----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Recorded(Kube):
+    """Answers what was recorded, by path and query; anything else fails."""
+
+    answers: dict[tuple[str, str], list[Any]] = field(default_factory=dict)
+
+    def _call(self, method: str, path: str, query: dict[str, str]) -> dict[str, Any] | None:
+        assert method == "GET"
+        return {"items": self.answers[path.rsplit("/", 1)[1], ",".join(query.values())]}
+
+
+def recorded(pods: list[Any], events: list[Any], everything: list[Any]) -> Kube:
+    answers = {
+        ("pods", "ray.io/cluster=rayside"): pods,
+        ("events", f"involvedObject.kind=Pod,involvedObject.name={NAME}"): events,
+        ("pods", ""): everything,
+    }
+    return Recorded(Path("kubeconfig"), "kind-rayside", answers=answers)
+
+
+def test_the_first_pod_that_can_not_run_is_found() -> None:
+    well = pod(conditions=({"type": "Ready", "status": "True"},))
+    sick = pod(container(waits("ImagePullBackOff")))
+    error = trouble.first_problem(recorded([well, sick], [], []), "ray.io/cluster=rayside")
+    assert isinstance(error, ImageMissing)
+    assert trouble.first_problem(recorded([well], [], []), "ray.io/cluster=rayside") is None
+
+
+def test_events_of_an_earlier_pod_of_that_name_do_not_count() -> None:
+    creating = pod(container(waits("ContainerCreating")))
+    failed = event("FailedMount", "no such volume", 5)
+    assert trouble.first_problem(recorded([creating], [failed], []), "ray.io/cluster=rayside") is not None
+    earlier = {**failed, "involvedObject": {"uid": "u0"}}
+    assert trouble.first_problem(recorded([creating], [earlier], []), "ray.io/cluster=rayside") is None
+
+
+def test_no_room_is_no_problem_while_other_pods_leave() -> None:
+    unscheduled = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "full"}
+    stuck = pod(conditions=(unscheduled,), containerStatuses=[])
+    leaving = pod(container({"running": {}}))
+    leaving["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    selector = "ray.io/cluster=rayside"
+    assert trouble.first_problem(recorded([stuck], [], [stuck, leaving]), selector) is None
+    assert trouble.first_problem(recorded([stuck], [], [stuck]), selector) is not None

@@ -1,0 +1,266 @@
+"""Source `upstream`: what it asks for on each machine, what it believes, what a refusal means."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from bootstrap import download
+from bootstrap.errors import DownloadFailed, ImageMissing
+from bootstrap.settings import KUBERAY_VERSION, RAY_VERSION, ROOT, Settings
+from bootstrap.sources import upstream
+from bootstrap.sources.source import Source
+from bootstrap.sources.upstream import Program, PulledImage, Upstream
+
+SUM = "a1" * 32
+OTHER = "b2" * 32
+
+
+def source(system: str = "linux", architecture: str = "amd64", **changed: str) -> Upstream:
+    settings = Settings(cache_folder=Path("/cache"), **changed)  # type: ignore[arg-type]
+    return Upstream(settings, system=system, architecture=architecture)
+
+
+def program(name: str, **machine: str) -> Program:
+    found = next(step for step in source(**machine).steps if step.name == name)
+    assert isinstance(found, Program)
+    return found
+
+
+# --- checksum files ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        SUM,
+        f"{SUM}\n",
+        f"{SUM.upper()}  kind-linux-amd64\n",
+        f"{SUM} *kind-linux-amd64\r\n",
+        f"{SUM}  ./dist/kind-linux-amd64\n",
+        f"{OTHER}  kind-linux-arm64\n{SUM}  kind-linux-amd64\n{OTHER}  kind-linux-amd64.sha256sum\n",
+    ],
+)
+def test_a_checksum_is_found_in_every_form_of_checksum_file(text: str) -> None:
+    assert download.checksum(text, "kind-linux-amd64") == SUM
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "<html>please log in</html>",
+        SUM[:-1],
+        f"{SUM}  kind-linux-amd64-old\n",
+        f"{SUM}\n{OTHER}\n",
+        f"{SUM[:40]}  kind-linux-amd64\n",
+    ],
+)
+def test_a_file_that_does_not_name_it_has_no_checksum_for_it(text: str) -> None:
+    assert download.checksum(text, "kind-linux-amd64") is None
+
+
+# --- Go modules --------------------------------------------------------------------------
+
+
+def module(file: Path, files: dict[str, str]) -> Path:
+    with zipfile.ZipFile(file, "w") as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+    return file
+
+
+def test_the_hash_of_a_module_is_go_s(tmp_path: Path) -> None:
+    # Computed with sha256sum and base64 from the definition of dirhash.Hash1.
+    expected = "h1:SXy42eQ/QbleX7vtuAPFnaM3tNuQnfeo7rulG/p7iOw="
+    files = {
+        "example.com/m@v1.0.0/go.mod": "module example.com/m\n",
+        "example.com/m@v1.0.0/a.go": "package m\n",
+    }
+    assert download.go_hash(module(tmp_path / "one.zip", files)) == expected
+    backwards = dict(reversed(files.items()))
+    assert download.go_hash(module(tmp_path / "two.zip", backwards)) == expected
+
+
+def test_what_is_no_zip_file_has_no_hash(tmp_path: Path) -> None:
+    page = tmp_path / "module.zip"
+    page.write_text("<html>please log in</html>")
+    assert not download.go_hash(page).startswith("h1:")
+
+
+def test_the_pinned_hash_is_the_one_of_go_s_checksum_database() -> None:
+    sums = (ROOT / "image" / "programs" / "kuberay" / "go.sum").read_text().splitlines()
+    assert f"{upstream.KUBERAY_MODULE} v{KUBERAY_VERSION} {upstream.KUBERAY_HASH}" in sums
+
+
+@pytest.mark.parametrize("name", ["m/config/../../out", "m/config//etc/passwd"])
+def test_an_archive_that_would_write_outside_its_folder_is_refused(tmp_path: Path, name: str) -> None:
+    archive = module(tmp_path / "evil.zip", {"m/config/good": "", name: "evil"})
+    with pytest.raises(DownloadFailed, match="outside its folder"):
+        download.unpack(archive, "m/config/", tmp_path / "folder")
+    assert not (tmp_path / "out").exists()
+
+
+def test_only_what_is_below_the_prefix_is_unpacked(tmp_path: Path) -> None:
+    archive = module(tmp_path / "m.zip", {"m/config/crd/a.yaml": "a", "m/main.go": "b"})
+    download.unpack(archive, "m/config/", tmp_path / "folder")
+    files = [path for path in (tmp_path / "folder").rglob("*") if path.is_file()]
+    assert files == [tmp_path / "folder" / "crd" / "a.yaml"]
+    assert files[0].read_text() == "a"
+
+
+def tarball(file: Path, *entries: tarfile.TarInfo) -> Path:
+    with tarfile.open(file, "w:gz") as archive:
+        for entry in entries:
+            entry.size = 7 if entry.isreg() else 0
+            archive.addfile(entry, io.BytesIO(b"program"))
+    return file
+
+
+@pytest.mark.parametrize("stored", ["kubectl-ray", "./kubectl-ray"])
+def test_one_member_is_taken_out_of_a_tarball(tmp_path: Path, stored: str) -> None:
+    archive = tarball(tmp_path / "a.tar.gz", tarfile.TarInfo("LICENSE"), tarfile.TarInfo(stored))
+    download.extract(archive, "kubectl-ray", tmp_path / "program")
+    assert (tmp_path / "program").read_bytes() == b"program"
+
+
+def test_a_link_is_not_a_program(tmp_path: Path) -> None:
+    link = tarfile.TarInfo("kubectl-ray")
+    link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
+    with pytest.raises(DownloadFailed, match="no program kubectl-ray"):
+        download.extract(tarball(tmp_path / "a.tar.gz", link), "kubectl-ray", tmp_path / "program")
+    assert not (tmp_path / "program").exists()
+
+
+# --- what is asked for -------------------------------------------------------------------
+
+
+def test_it_is_a_source() -> None:
+    one: Source = source()
+    assert {step.name for step in one.steps} == {
+        *("kind", "kubectl", "kubectl-ray", "kuberay-manifests"),
+        *("ray-image", "workspace-image", "operator-image", "node-image"),
+    }
+    assert one.kuberay.parts[-1] == "default"
+
+
+@pytest.mark.parametrize(
+    ("name", "url", "checksums"),
+    [
+        (
+            "kind",
+            "https://github.com/kubernetes-sigs/kind/releases/download/v0.33.0/kind-{system}-{architecture}",
+            [".sha256sum"],
+        ),
+        (
+            "kubectl",
+            "https://dl.k8s.io/release/v1.34.4/bin/{system}/{architecture}/kubectl",
+            [".sha256"],
+        ),
+    ],
+)
+@pytest.mark.parametrize("system", ["linux", "darwin"])
+@pytest.mark.parametrize("architecture", ["amd64", "arm64"])
+def test_programs_are_those_of_the_machine(
+    name: str, url: str, checksums: list[str], system: str, architecture: str
+) -> None:
+    step = program(name, system=system, architecture=architecture)
+    wanted = url.format(system=system, architecture=architecture)
+    assert step.released.url == wanted
+    assert [file.url for file in step.checksums] == [wanted + suffix for suffix in checksums]
+    assert step.file.parent.name.endswith(f"-{system}-{architecture}")
+
+
+def test_the_plugin_is_the_release_s_tarball() -> None:
+    step = program("kubectl-ray", system="darwin", architecture="arm64")
+    release = "https://github.com/ray-project/kuberay/releases/download/v1.6.2/"
+    assert step.released.url == f"{release}kubectl-ray_v1.6.2_darwin_arm64.tar.gz"
+    assert [file.url for file in step.checksums] == [
+        f"{release}kuberay_1.6.2_checksums.txt",
+        f"{release}kubectl-ray_1.6.2_checksums.txt",
+    ]
+    assert step.member == "kubectl-ray"
+
+
+def test_a_mirror_with_a_slash_at_its_end_is_one_without() -> None:
+    step = source(kind_releases="https://mirror.test/kind/").steps[0]
+    assert isinstance(step, Program)
+    assert step.released.url.startswith("https://mirror.test/kind/v")
+    assert "INVOKE_RAYSIDE_KIND_RELEASES" in step.released.failed("HTTP 500").hint
+
+
+def test_the_ray_image_for_arm_has_a_tag_of_its_own() -> None:
+    intel, arm = source()._ray, source(architecture="arm64")._ray
+    assert intel.base.reference == f"rayproject/ray:{RAY_VERSION}"
+    assert arm.base.reference == f"rayproject/ray:{RAY_VERSION}-aarch64"
+    assert intel.build.reference != arm.build.reference
+
+
+@pytest.mark.parametrize(
+    ("setting", "reference"),
+    [
+        ("mirror.test:5000/kindest/node", "mirror.test:5000/kindest/node:v1.34.4"),
+        ("kindest/node:v1.34.4-mine", "kindest/node:v1.34.4-mine"),
+        ("kindest/node@sha256:" + SUM, "kindest/node@sha256:" + SUM),
+    ],
+)
+def test_a_setting_may_name_a_mirror_or_a_tag_or_a_digest(setting: str, reference: str) -> None:
+    assert source(node_image=setting).images.node == reference
+
+
+@pytest.mark.parametrize(
+    ("image", "registry"),
+    [
+        ("rayproject/ray", "https://registry-1.docker.io/v2/"),
+        ("mirror.test/ray", "https://mirror.test/v2/"),
+        ("mirror:5000/ray", "https://mirror:5000/v2/"),
+        ("localhost/ray", "http://localhost/v2/"),
+        ("127.0.0.1:5000/ray", "http://127.0.0.1:5000/v2/"),
+    ],
+)
+def test_the_registry_is_read_from_the_image_s_name_as_docker_does(image: str, registry: str) -> None:
+    assert upstream._registry_url(image) == registry
+
+
+# --- what a refusal means ----------------------------------------------------------------
+
+NODE = PulledImage("node-image", "node", "mirror.test/kindest/node:v1", "node_image")
+
+
+@pytest.mark.parametrize(
+    ("said", "error", "hint"),
+    [
+        ("manifest for mirror.test/kindest/node:v1 not found: manifest unknown", ImageMissing, "NODE_IMAGE"),
+        (
+            "pull access denied for kindest/nod, repository does not exist or may require 'docker login': "
+            "denied: requested access to the resource is denied",
+            ImageMissing,
+            "NODE_IMAGE",
+        ),
+        (
+            'Head "https://mirror.test/v2/": no basic auth credentials',
+            ImageMissing,
+            "docker login mirror.test",
+        ),
+        ("unauthorized: authentication required", ImageMissing, "docker login mirror.test"),
+        (
+            "toomanyrequests: You have reached your pull rate limit",
+            DownloadFailed,
+            "docker login mirror.test",
+        ),
+        (
+            'Get "https://mirror.test/v2/": dial tcp: lookup mirror.test: no such host',
+            DownloadFailed,
+            "--source packages",
+        ),
+    ],
+)
+def test_a_registry_s_words_are_told_with_the_one_thing_to_do(said: str, error: type, hint: str) -> None:
+    explained = NODE._explained(said)
+    assert type(explained) is error
+    assert said in explained.message
+    assert hint in explained.hint
