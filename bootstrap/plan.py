@@ -259,15 +259,12 @@ class Kind:
             )
             return self.require()
         head = rayjob_head(rayjob["metadata"]["name"])
+        # A file of its own: where this fails, the token of the standing cluster is still there.
+        token = self.folder / "rayjob-token"
         with forwarded(self.kube, head, ray_cluster.DASHBOARD_PORT) as port:
-            self._kubectl_ray.submit(
-                rayjob,
-                job,
-                submission_id,
-                url=f"http://127.0.0.1:{port}",
-                token_file=self._token.file,
-                report=report,
-            )
+            url = f"http://127.0.0.1:{port}"
+            self._kubectl_ray.submit(rayjob, job, submission_id, url=url, token_file=token, report=report)
+        token.replace(self._token.file)
         replace(self.forwards, selector=head).retarget()
         return self.require()
 
@@ -347,9 +344,8 @@ class Kind:
     @property
     def _node_images(self) -> NodeImages:
         images = self._from.images
-        aliases = ((images.ray, "rayside/ray:current"), (images.workspace, "rayside/workspace:current"))
         references = (images.ray, images.workspace, images.operator)
-        return NodeImages(self.shell, self.kind_cluster.node, references, aliases)
+        return NodeImages(self.shell, self.kind_cluster.node, references, images.aliases())
 
     @property
     def _ray_cluster(self) -> RayCluster:

@@ -114,11 +114,13 @@ class Shell:
             raise _failed(args, code, f"{outcome.out}\n{outcome.err}")
         return outcome
 
-    def spawn(self, args: Sequence[str | Path], *, env: Mapping[str, str], log: Path) -> int:
+    def spawn(
+        self, args: Sequence[str | Path], *, env: Mapping[str, str], log: Path, cwd: Path | None = None
+    ) -> int:
         """Starts a process that outlives this one, both its streams appended to `log`; its pid."""
         descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         with os.fdopen(descriptor, "ab") as stream:
-            return self._popen(args, env=env, stdout=stream, stderr=stream).pid
+            return self._popen(args, env=env, cwd=cwd, stdout=stream, stderr=stream).pid
 
     def interrupt(self) -> None:
         """Ends every running process with its group: interrupt, then terminate, then kill."""

@@ -148,7 +148,7 @@ def down(steps: Sequence[Step], progress: Progress) -> None:
     dependants: dict[str, list[str]] = {step.name: [] for step in steps}
     for step in steps:
         for need in step.needs:
-            dependants[need].append(step.name)
+            dependants.setdefault(need, []).append(step.name)
 
     def one(step: Step) -> None:
         told: list[str] = []
@@ -169,7 +169,9 @@ def down(steps: Sequence[Step], progress: Progress) -> None:
 def critical_path(steps: Sequence[Step], timings: Sequence[Timing]) -> list[str]:
     """The chain of needs that took longest, first to last: what to speed up to finish sooner."""
     seconds = {timing.name: timing.seconds for timing in timings}
-    needs = {step.name: step.needs for step in steps}
+    # As in `_each`: what is not among the steps is taken as given.
+    names = {step.name for step in steps}
+    needs = {step.name: [need for need in step.needs if need in names] for step in steps}
     best: dict[str, tuple[float, list[str]]] = {}
     for name in TopologicalSorter(needs).static_order():
         before = max((best[need] for need in needs[name]), default=(0.0, []), key=lambda chain: chain[0])

@@ -89,13 +89,14 @@ class Kube:
     @cached_property
     def client(self) -> ApiClient:
         """Raises ClusterUnreachable where the kubeconfig can't be read or has no such context."""
+        import yaml
         from kubernetes import config
         from kubernetes.client import ApiClient, Configuration
 
         loaded = Configuration()
         try:
             config.load_kube_config(str(self.kubeconfig), self.context, loaded)  # type: ignore[no-untyped-call]
-        except (config.ConfigException, OSError) as error:
+        except (config.ConfigException, yaml.YAMLError, OSError) as error:
             raise ClusterUnreachable(
                 f"{self.kubeconfig} does not lead to a cluster: {error}", hint="./invokew up makes it anew"
             ) from None

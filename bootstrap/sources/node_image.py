@@ -21,13 +21,13 @@ _ENTRYPOINT = '["/usr/local/bin/entrypoint", "/lib/systemd/systemd"]'
 
 @dataclass(frozen=True)
 class NodeImage:
-    """The node `plain` with `images` in its containerd, some of them under Kubernetes' own names too."""
+    """The node `plain` with `images` in its containerd, some of them under other names too."""
 
     shell: Shell
     cache_folder: Path
     plain: str
     images: tuple[str, ...]
-    # Reference and the name that Kubernetes wants it under.
+    # Reference and another name of it.
     aliases: tuple[tuple[str, str], ...]
     needs: tuple[str, ...]
     # Whether a cluster is there already: it has its node, and gets new images into that.

@@ -22,7 +22,7 @@ from bootstrap.sources.base_image import BaseImage
 from bootstrap.sources.go import Go, GoPrograms
 from bootstrap.sources.image_build import ImageBuild
 from bootstrap.sources.node_image import NodeImage
-from bootstrap.sources.source import Images
+from bootstrap.sources.source import Images, stable_names
 from bootstrap.sources.workspace_image import workspace_image
 from bootstrap.step import Step
 
@@ -239,9 +239,12 @@ class Packages:
 
     @property
     def _node_image(self) -> NodeImage:
-        return self.node_with(self._ray_image, self._workspace_image, self._operator_image)
+        ray, workspace, operator = self._ray_image, self._workspace_image, self._operator_image
+        return self.node_with(
+            ray, workspace, operator, aliases=stable_names(ray.reference, workspace.reference)
+        )
 
-    def node_with(self, *images: ImageBuild) -> NodeImage:
+    def node_with(self, *images: ImageBuild, aliases: tuple[tuple[str, str], ...] = ()) -> NodeImage:
         """The node's image with Kubernetes' own images, and these."""
         kubernetes = self._kubernetes_image.reference
         return NodeImage(
@@ -249,7 +252,7 @@ class Packages:
             self.settings.cache_folder,
             plain=self._plain_node_image.reference,
             images=(kubernetes, *(image.reference for image in images)),
-            aliases=tuple((kubernetes, name) for name in _KUBERNETES_NAMES),
+            aliases=(*((kubernetes, name) for name in _KUBERNETES_NAMES), *aliases),
             needs=("plain-node-image", "kubernetes-image", *(image.name for image in images)),
             unneeded=self.cluster_exists,
         )

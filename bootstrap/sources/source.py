@@ -18,6 +18,15 @@ class Images:
     operator: str
     node: str
 
+    def aliases(self) -> tuple[tuple[str, str], ...]:
+        """Reference, and a name that stays the same, for manifests that users write."""
+        return stable_names(self.ray, self.workspace)
+
+
+def stable_names(ray: str, workspace: str) -> tuple[tuple[str, str], ...]:
+    """What the node calls the cluster's images, whatever is in them."""
+    return ((ray, "docker.io/rayside/ray:current"), (workspace, "docker.io/rayside/workspace:current"))
+
 
 class Source(Protocol):
     """Programs and images for kind: what they will be called, and the steps that make them be there."""

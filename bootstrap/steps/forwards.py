@@ -86,7 +86,7 @@ class Forwards:
             self.log.replace(self.log.with_suffix(".log.1"))
         write_private(self._config, self._wanted)
         report("starting")
-        pid = self.shell.spawn(self.command(), env=self.environment(), log=self.log)
+        pid = self.shell.spawn(self.command(), env=self.environment(), log=self.log, cwd=ROOT)
         write_private(self._pid_file, json.dumps({"pid": pid, "created": processes.created(pid)}))
 
     def undo(self, report: Report) -> None:
@@ -112,8 +112,6 @@ class Forwards:
         return {
             **os.environ,
             "PYTHONPATH": str(ROOT),
-            # From wherever it is started: modules of the user's folder must not be taken for ours.
-            "PYTHONSAFEPATH": "1",
             MARK: str(self.folder),
         }
 

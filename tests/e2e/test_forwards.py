@@ -1,12 +1,8 @@
-"""On the real cluster: forwards and tunnels into the head pod that is up. Changes nothing in it.
-
-`INVOKE_RAYSIDE_STATE_FOLDER` and `INVOKE_RAYSIDE_KIND_CLUSTER` name another cluster than the default one.
-"""
+"""On the real cluster: forwards and tunnels into the head pod that is up. Changes nothing in it."""
 
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -20,11 +16,11 @@ from bootstrap.errors import DebuggerGone, PodFailed
 from bootstrap.kube.api import Kube, head_selector
 from bootstrap.kube.forwarder import Forward, forwarded
 from bootstrap.kube.tunnel import connect_through, open_session, running_pod, through_pod, to_pod_port
-from bootstrap.settings import Settings, environment_name
 from bootstrap.shell import Shell
 from bootstrap.step import Condition
 from bootstrap.steps.forwards import Forwards
-from tests.integration.conftest import free_ports
+from tests.e2e.conftest import target
+from tests.integration.conftest import Rayside, free_ports
 
 # The process is meant to outlive the object that started it.
 pytestmark = pytest.mark.filterwarnings("ignore:subprocess .* is still running:ResourceWarning")
@@ -34,11 +30,8 @@ CONTAINER = "ray-head"
 
 
 @pytest.fixture(scope="module")
-def kube() -> Kube:
-    settings = Settings()
-    folder = Path(os.environ.get(environment_name("state_folder"), settings.state_folder))
-    name = os.environ.get(environment_name("kind_cluster"), settings.kind_cluster)
-    return Kube(folder / "kubeconfig", f"kind-{name}")
+def kube(up: Rayside) -> Kube:
+    return target(up).kube
 
 
 @pytest.fixture

@@ -128,4 +128,3 @@ def test_the_step_is_missing_without_a_record_and_with_one_of_a_process_that_end
 def test_the_process_is_marked_and_takes_no_module_of_the_users_folder(tmp_path: Path) -> None:
     environment = Forwards(Shell(), KUBE, tmp_path, FORWARDS, "a=b").environment()
     assert environment[MARK] == str(tmp_path)
-    assert environment["PYTHONSAFEPATH"] == "1"

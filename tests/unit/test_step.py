@@ -203,3 +203,13 @@ def test_until_reads_again_until_it_is_done_or_out_of_patience() -> None:
     answers = iter([1, 2, 3])
     assert step.until(lambda: next(answers), lambda seen: seen == 3, patience=10) == 3
     assert step.until(lambda: 1, lambda seen: seen == 3, patience=0.1) == 1
+
+
+def test_what_is_not_among_the_steps_is_taken_as_given() -> None:
+    """For going up, going down and the critical path alike."""
+    log: list[str] = []
+    alone = Scripted("alone", [missing(), ready()], needs=("elsewhere",), log=log)
+    timings = step.up([alone], Diary())
+    step.down([alone], Diary())
+    assert log == ["apply alone", "undo alone"]
+    assert step.critical_path([alone], timings) == ["alone"]
