@@ -12,7 +12,7 @@ from typing import Any
 
 from bootstrap.debug.client import Client
 from bootstrap.debug.session import Connect
-from bootstrap.errors import EngineNotRunning, NotRunning
+from bootstrap.errors import EngineNotPermitted, EngineNotRunning, NotRunning
 from bootstrap.kube.api import Kube, head_selector
 from bootstrap.kube.forwarder import Forward, forwarded
 from bootstrap.kube.rayjob import KubectlRay, standing
@@ -33,13 +33,15 @@ from bootstrap.steps.example_job import ExampleJob
 from bootstrap.steps.forwards import Forwards
 from bootstrap.steps.kind_cluster import KindCluster
 from bootstrap.steps.kubeconfig import Kubeconfig, UserContext
-from bootstrap.steps.kuberay import KubeRay, OperatorManifest
+from bootstrap.steps.kuberay import CustomResources, KubeRay, OperatorManifest
 from bootstrap.steps.local_ray import RayHead, RayToken, StateFolder, write_private
 from bootstrap.steps.machine import Machine
 from bootstrap.steps.node_images import NodeImages
 from bootstrap.steps.ray_cluster import KubeRayToken, RayCluster, WorkspacePassword
 from bootstrap.steps.ray_environment import RayEnvironment
 
+# The engine's own default; where it is another machine's, the nearest folder of ours is looked at.
+_ENGINES_FOLDER = Path("/var/lib/docker")
 # The timing of the last `up`, in the target's folder.
 _TIMINGS = "up.json"
 
@@ -177,7 +179,8 @@ class Kind:
             Kubeconfig(self.shell, self.kind_cluster, self.kube),
             self.user_context,
             self._node_images,
-            KubeRay(self.shell, self.kube, self._from.kubectl, self._operator_manifest),
+            CustomResources(self.shell, self.kube, self._from.kubectl, self._operator_manifest),
+            KubeRay(self.kube),
             self.password,
             self._ray_cluster,
             self._token,
@@ -188,12 +191,14 @@ class Kind:
         """The cluster, and the example paused on it."""
         return [
             *self.cluster(),
-            ExampleJob(self.dashboard, self.submit, needs=("forwards", "ray-token", "ray-environment")),
+            ExampleJob(
+                self.dashboard, self.submit, needs=("forwards", "ray-token", "ray-environment", "kuberay")
+            ),
         ]
 
     def cacheable(self) -> list[Step]:
         """What can be made ahead without starting anything."""
-        machine = Machine(self.needed, self.present, ports=())
+        machine = replace(self._machine, ports=())
         engine = Engine(self.shell, installs=False)
         return [machine, engine, *self._from.steps, self.environment, self._operator_manifest]
 
@@ -247,26 +252,25 @@ class Kind:
 
     def submit_rayjob(
         self, rayjob: dict[str, Any], job: jobs.Submission, submission_id: str, report: Report
-    ) -> Dashboard:
-        """A user's own RayJob; the dashboard of the cluster that it runs on.
+    ) -> tuple[Dashboard, str]:
+        """A user's own RayJob; the dashboard, and the name, of the cluster that it runs on.
 
         One that makes its own cluster is looked at from then on: the forwards lead there.
         """
+        name = rayjob["metadata"]["name"]
         if "clusterSelector" in rayjob["spec"]:
-            url = str(self.urls()["dashboard"])
-            self._kubectl_ray.submit(
-                rayjob, job, submission_id, url=url, token_file=self._token.file, report=report
-            )
-            return self.require()
-        head = rayjob_head(rayjob["metadata"]["name"])
-        # A file of its own: where this fails, the token of the standing cluster is still there.
-        token = self.folder / "rayjob-token"
-        with forwarded(self.kube, head, ray_cluster.DASHBOARD_PORT) as port:
-            url = f"http://127.0.0.1:{port}"
+            url, token = str(self.urls()["dashboard"]), self._token.file
             self._kubectl_ray.submit(rayjob, job, submission_id, url=url, token_file=token, report=report)
-        token.replace(self._token.file)
-        replace(self.forwards, selector=head).retarget()
-        return self.require()
+        else:
+            # A file of its own: where this fails, the token of the standing cluster is still there.
+            token = self.folder / "rayjob-token"
+            with forwarded(self.kube, rayjob_head(name), ray_cluster.DASHBOARD_PORT) as port:
+                url = f"http://127.0.0.1:{port}"
+                self._kubectl_ray.submit(rayjob, job, submission_id, url=url, token_file=token, report=report)
+            token.replace(self._token.file)
+            replace(self.forwards, selector=rayjob_head(name)).retarget()
+        made = self.kube.ray("rayjobs", name) or {}
+        return self.require(), made.get("status", {}).get("rayClusterName", "")
 
     def remember(self, timings: Sequence[Timing]) -> None:
         """Keeps the timing of the last `up` that changed something, for `status`."""
@@ -326,7 +330,7 @@ class Kind:
     @property
     def _machine(self) -> Machine:
         ports = ("dashboard_port", "workspace_port")
-        return Machine(self.needed, self.present, ports=ports)
+        return Machine(self.needed, self.present, ports=ports, folders=(_ENGINES_FOLDER,))
 
     @property
     def needed(self) -> Settings:
@@ -377,10 +381,10 @@ def choose(settings: Settings, shell: Shell) -> Target:
         return local
     try:
         made_from = kind_cluster.source_in_use(settings.kind_cluster)
-        there = kind_cluster.exists(settings.kind_cluster)
-    except EngineNotRunning:
+        there = made_from is not None
+    except (EngineNotRunning, EngineNotPermitted) as error:
         if settings.target == "auto":
-            return Local(settings, shell, "auto: no Docker engine answers")
+            return Local(settings, shell, f"auto: {error.message}")
         made_from, there = None, False
     if settings.target == "kind":
         return Kind(settings, shell, "as asked", made_from=made_from)
@@ -397,7 +401,7 @@ def all_present(settings: Settings, shell: Shell) -> list[Target]:
         made_from = kind_cluster.source_in_use(settings.kind_cluster)
         if made_from or Kind(settings, shell, "auto").folder.exists():
             found.append(Kind(settings, shell, "auto", made_from=made_from or "packages"))
-    except EngineNotRunning:
+    except (EngineNotRunning, EngineNotPermitted):  # what is in it can't be removed now
         pass
     return found
 

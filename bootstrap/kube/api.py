@@ -92,6 +92,7 @@ class Kube:
         import yaml
         from kubernetes import config
         from kubernetes.client import ApiClient, Configuration
+        from urllib3 import Retry
 
         loaded = Configuration()
         try:
@@ -100,7 +101,10 @@ class Kube:
             raise ClusterUnreachable(
                 f"{self.kubeconfig} does not lead to a cluster: {error}", hint="./invokew up makes it anew"
             ) from None
-        loaded.retries = False
+        # What is asked for while a custom resource is being set up is refused for a moment.
+        loaded.retries = Retry(
+            connect=0, read=0, status=5, status_forcelist=(429, 500, 503), backoff_factor=0.2
+        )
         return ApiClient(loaded)
 
     def _call(self, method: str, path: str, query: dict[str, str]) -> dict[str, Any] | None:

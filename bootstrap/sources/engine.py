@@ -22,7 +22,7 @@ _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "armv8": "arm64", "i386
 def connected(patience: float = PATIENCE) -> Iterator[DockerClient]:
     """A client of the engine that the environment names (DOCKER_HOST), closed afterwards.
 
-    `patience` is how long, in seconds, the engine may be silent. Raises EngineNotRunning.
+    `patience` is how long, in seconds, the engine may be silent. Raises EngineNotRunning, EngineNotPermitted.
     """
     import docker
     import docker.errors

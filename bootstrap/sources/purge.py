@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bootstrap.errors import EngineNotRunning
+from bootstrap.errors import EngineNotPermitted, EngineNotRunning
 from bootstrap.sources import engine
 from bootstrap.sources.image_build import LABEL
 
@@ -22,6 +22,6 @@ def remove_images() -> list[str]:
                     except docker.errors.APIError:  # a container of somebody's uses it
                         continue
             client.images.prune(filters={"dangling": True, "label": f"{LABEL}=build"})
-    except EngineNotRunning:  # then there is nothing to remove them from
+    except (EngineNotRunning, EngineNotPermitted):  # then there is nothing to remove them from
         pass
     return removed

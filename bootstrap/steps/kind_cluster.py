@@ -15,6 +15,7 @@ from bootstrap import shell as processes
 from bootstrap import yaml_file
 from bootstrap.errors import (
     CommandFailed,
+    EngineNotPermitted,
     EngineNotRunning,
     ImageMissing,
     LowDisk,
@@ -217,7 +218,7 @@ def exists(name: str) -> bool:
     try:
         with engine.connected(10) as client:
             return bool(containers(client, name))
-    except EngineNotRunning:
+    except (EngineNotRunning, EngineNotPermitted):
         return False
 
 

@@ -12,13 +12,14 @@ import yaml
 from bootstrap import cache
 from bootstrap.errors import OperatorNotRunning
 from bootstrap.kube import trouble
-from bootstrap.kube.api import Kube
+from bootstrap.kube.api import RAY, Kube
 from bootstrap.settings import KUBERAY_VERSION
 from bootstrap.shell import Shell
 from bootstrap.step import Report, Status, missing, pending, ready
 
 # As in the operator's own config/manager.
 DEPLOYMENT = "/apis/apps/v1/namespaces/default/deployments/kuberay-operator"
+_DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _SELECTOR = "app.kubernetes.io/name=kuberay"
 _PUBLIC_IMAGE = "quay.io/kuberay/operator"
 
@@ -70,14 +71,46 @@ class OperatorManifest:
 
 
 @dataclass(frozen=True)
-class KubeRay:
-    """The operator runs, in the version and with the image that the settings say."""
+class CustomResources:
+    """KubeRay's manifests are applied: Kubernetes knows RayClusters, and the operator is on its way."""
 
     shell: Shell
     kube: Kube
     kubectl: Path
     manifest: OperatorManifest
-    needs: tuple[str, ...] = ("kubeconfig", "operator-manifest", "images")
+    needs: tuple[str, ...] = ("kubeconfig", "operator-manifest")
+    name: str = "custom-resources"
+    title: str = f"manifests of KubeRay {KUBERAY_VERSION}"
+    patience: float = 30.0
+
+    def check(self) -> Status:
+        deployment = self.kube.get(DEPLOYMENT)
+        if deployment is None:
+            return missing("not applied")
+        image = _image(deployment)
+        if image != self.manifest.image:
+            return missing(f"the operator's image is {image}")
+        for plural in ("rayclusters", "rayjobs"):
+            if self.kube.get(f"{_DEFINITIONS}/{plural}.ray.io") is None:
+                return missing(f"Kubernetes does not know {plural}")
+            if self.kube.get(f"{RAY}/{plural}") is None:
+                return pending(f"{plural} are not served yet")
+        return ready(f"RayCluster, RayJob, {image}")
+
+    def apply(self, report: Report) -> None:
+        report("applying the custom resources and the operator")
+        apply(self.shell, self.kubectl, self.kube, self.manifest.file)
+
+    def undo(self, report: Report) -> None:
+        """They go with the cluster."""
+
+
+@dataclass(frozen=True)
+class KubeRay:
+    """The operator runs. Ray clusters may be asked for before it does."""
+
+    kube: Kube
+    needs: tuple[str, ...] = ("custom-resources", "images")
     name: str = "kuberay"
     title: str = f"KubeRay {KUBERAY_VERSION}"
     patience: float = 120.0
@@ -85,10 +118,7 @@ class KubeRay:
     def check(self) -> Status:
         deployment = self.kube.get(DEPLOYMENT)
         if deployment is None:
-            return missing("not installed")
-        image = _image(deployment)
-        if image != self.manifest.image:
-            return missing(f"the operator's image is {image}")
+            raise OperatorNotRunning("KubeRay is not installed", hint="./invokew up installs it")
         if deployment["spec"].get("replicas") == 0:
             raise OperatorNotRunning(
                 "somebody scaled the KubeRay operator to 0",
@@ -102,11 +132,10 @@ class KubeRay:
             if error := trouble.first_problem(home, _SELECTOR):
                 return pending(f"the operator does not run: {error.message}")
             return pending("the operator is starting")
-        return ready(f"the operator runs, {image}")
+        return ready(f"the operator runs, {_image(deployment)}")
 
     def apply(self, report: Report) -> None:
-        report("installing its custom resources and the operator")
-        apply(self.shell, self.kubectl, self.kube, self.manifest.file)
+        raise AssertionError("custom-resources applies it: check never says missing")
 
     def undo(self, report: Report) -> None:
         """It goes with the cluster."""

@@ -21,6 +21,8 @@ class Machine:
     present: Callable[[], bool]
     # Setting and what it is for, of each port that the cluster will listen on.
     ports: tuple[str, ...]
+    # Besides the cache: where the Docker engine keeps its images.
+    folders: tuple[Path, ...] = ()
     name: str = "machine"
     title: str = "this machine"
     needs: tuple[str, ...] = ()
@@ -30,7 +32,9 @@ class Machine:
         if self.present():
             return ready("in use by the cluster")
         require_python()
-        memory, disk = self.require_memory(), self.require_disk(self.settings.cache_folder)
+        memory = self.require_memory()
+        folders = (self.settings.cache_folder, *self.folders)
+        disk = min(self.require_disk(folder) for folder in folders)
         for setting in self.ports:
             require_port(setting, getattr(self.settings, setting))
         return ready(f"{memory:.1f} GiB of memory and {disk:.0f} GiB of disk free")

@@ -78,7 +78,7 @@ class RayCluster:
     kubectl: Path
     images: Images
     folder: Path
-    needs: tuple[str, ...] = ("kuberay", "workspace-password", "images")
+    needs: tuple[str, ...] = ("custom-resources", "workspace-password", "images")
     name: str = "ray-cluster"
     title: str = f"RayCluster {NAME}"
 
@@ -125,15 +125,10 @@ class RayCluster:
         """k8s/ray-cluster.yaml with the images and the number of workers, and what it was made of."""
         document = dict(yaml_file.read(MANIFEST))
         spec = document["spec"]
-        images = {
-            "ray-head": self.images.ray,
-            "ray-worker": self.images.ray,
-            "workspace": self.images.workspace,
-        }
-        groups = [spec["headGroupSpec"], *spec["workerGroupSpecs"]]
-        for group in groups:
+        for group in (spec["headGroupSpec"], *spec["workerGroupSpecs"]):
             for container in group["template"]["spec"]["containers"]:
-                container["image"] = images[container["name"]]
+                editor = container["name"] == "workspace"
+                container["image"] = self.images.workspace if editor else self.images.ray
         spec["rayVersion"] = RAY_VERSION
         spec["workerGroupSpecs"][0]["replicas"] = self.settings.ray_workers
         made_of = {

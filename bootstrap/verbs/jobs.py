@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -51,11 +52,12 @@ def submit(settings: Settings, console: Console, request: Request, *, wait: bool
     submission = request.prepare(rayjob)
     if rayjob and not isinstance(target, plan.Kind):
         raise InvalidArgument("--job needs a Kubernetes cluster", hint="./invokew up --target kind makes one")
-    dashboard = target.require()
+    dashboard, cluster = target.require(), target.ray_cluster
     name = jobs.new_submission_id(submission.entrypoint)
     with console.progress(), console.work(name, f"submission of {submission.entrypoint}"):
         if rayjob and isinstance(target, plan.Kind):
-            dashboard = target.submit_rayjob(rayjob, submission, name, lambda text: console.note(name, text))
+            report = partial(console.note, name)
+            dashboard, cluster = target.submit_rayjob(rayjob, submission, name, report)
         else:
             target.submit(submission, name)
     if wait:
@@ -66,9 +68,7 @@ def submit(settings: Settings, console: Console, request: Request, *, wait: bool
     if wait and job.status != "SUCCEEDED":
         raise jobs.failure(job)
     if console.as_json:
-        console.document(
-            {"submission_id": name, "job": job.job_id, "status": job.status, "cluster": target.ray_cluster}
-        )
+        console.document({"submission_id": name, "job": job.job_id, "status": job.status, "cluster": cluster})
         return
     console.result(f"Job {name} {'has ended: ' if wait else 'is '}{job.status}")
     if not wait:

@@ -19,6 +19,7 @@ STEPS = (
     "context in your kubeconfig:",
     "images in the node:",
     "password of the workspace:",
+    "manifests of KubeRay 1.6.2:",
     "KubeRay 1.6.2:",
     "RayCluster rayside:",
     "Ray's authentication token:",
@@ -34,7 +35,7 @@ def assert_mended(one: Rayside) -> None:
 
 
 def test_up_killed_at_each_step_goes_on(kind: Rayside) -> None:
-    """`down` leaves nothing, also when it is run twice; then one cluster is made in eleven pieces."""
+    """`down` leaves nothing, also when it is run twice; then one cluster is made in twelve pieces."""
     for _ in range(2):
         done = kind.run("down", timeout=300)
         assert done.returncode == 0, done.stdout + done.stderr
