@@ -169,8 +169,8 @@ class Kind:
     def cluster(self) -> list[Step]:
         """What has to be true of the cluster."""
         return [
-            self._machine,
             Engine(self.shell, installs=False),
+            self._machine,
             StateFolder(self.folder),
             *self._from.steps,
             self.environment,
@@ -200,7 +200,7 @@ class Kind:
         """What can be made ahead without starting anything."""
         machine = replace(self._machine, ports=())
         engine = Engine(self.shell, installs=False)
-        return [machine, engine, *self._from.steps, self.environment, self._operator_manifest]
+        return [engine, machine, *self._from.steps, self.environment, self._operator_manifest]
 
     @property
     def source(self) -> str:
@@ -330,7 +330,9 @@ class Kind:
     @property
     def _machine(self) -> Machine:
         ports = ("dashboard_port", "workspace_port")
-        return Machine(self.needed, self.present, ports=ports, folders=(_ENGINES_FOLDER,))
+        # After the engine, which knows whether the ports are taken by the cluster itself.
+        folders, needs = (_ENGINES_FOLDER,), ("engine",)
+        return Machine(self.needed, self.present, ports=ports, folders=folders, needs=needs)
 
     @property
     def needed(self) -> Settings:

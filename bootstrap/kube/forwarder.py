@@ -39,6 +39,8 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 1.0
 # Seconds for the good-byes; a process that is told to end has to be gone within one.
 _GOODBYE = 0.7
 
+# Seconds that closed TLS connections get.
+_TLS_GOODBYE = 0.25
 _log = logging.getLogger(__name__)
 
 
@@ -106,6 +108,9 @@ class Forwarder:
         for server in self._servers:
             server.close()
         await self._drop(self._clients)
+        # https://docs.aiohttp.org/en/stable/client_advanced.html#graceful-shutdown: TLS connections need a
+        # moment to say goodbye, and are left open where the loop ends before.
+        await asyncio.sleep(_TLS_GOODBYE)
 
     async def _drop(self, clients: set[asyncio.Task[None]]) -> None:
         dropped = list(clients)

@@ -75,6 +75,14 @@ class KindCluster:
     def kubeconfig(self) -> Path:
         return self.folder / "kubeconfig"
 
+    def address(self) -> str:
+        """Of the API, on this machine: where Docker publishes the node's port. Empty where there is none."""
+        with engine.connected(10) as client:
+            for container in self._containers(client):
+                ports = container.attrs["NetworkSettings"]["Ports"].get("6443/tcp") or []
+                return "".join(f"https://127.0.0.1:{port['HostPort']}" for port in ports[:1])
+        return ""
+
     def check(self) -> Status:
         with engine.connected(10) as client:
             found = self._containers(client)

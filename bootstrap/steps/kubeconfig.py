@@ -35,6 +35,9 @@ class Kubeconfig:
     def check(self) -> Status:
         if not self.kube.kubeconfig.exists():
             return missing("no kubeconfig yet")
+        entries, address = _entries(self.kube.kubeconfig, self.kube.context), self.cluster.address()
+        if entries is None or entries["cluster"]["server"] != address:
+            return missing(f"the kubeconfig does not lead to {address}")
         try:
             nodes = Kube(self.kube.kubeconfig, self.kube.context).items(f"{CORE}/nodes")
         except ClusterUnreachable as error:
@@ -50,6 +53,8 @@ class Kubeconfig:
             [self.cluster.kind, "get", "kubeconfig", "--name", name], env=self.cluster.environment()
         )
         write_private(self.kube.kubeconfig, kubeconfig.out + "\n")
+        # What was read of an earlier file is of no use any more.
+        vars(self.kube).pop("client", None)
 
     def undo(self, report: Report) -> None:
         self.kube.kubeconfig.unlink(missing_ok=True)
@@ -104,8 +109,9 @@ class UserContext:
         )
 
     def undo(self, report: Report) -> None:
-        found = self._found()
-        if found is None:
+        found, ours = self._found(), _entries(self.kube.kubeconfig, self.kube.context)
+        # One of that name may be another's.
+        if found is None or ours is None or found["cluster"] != ours["cluster"]:
             return
         report(f"removing the context {self.kube.context}")
         if _read(_user_file()).get("current-context") == self.kube.context:
