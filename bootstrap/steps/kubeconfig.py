@@ -52,7 +52,7 @@ class Kubeconfig:
         kubeconfig = self.shell.run(
             [self.cluster.kind, "get", "kubeconfig", "--name", name], env=self.cluster.environment()
         )
-        write_private(self.kube.kubeconfig, kubeconfig.out + "\n")
+        write_private(self.kube.kubeconfig, kubeconfig.out.rstrip("\n") + "\n")
         # What was read of an earlier file is of no use any more.
         vars(self.kube).pop("client", None)
 

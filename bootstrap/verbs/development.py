@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -64,7 +65,7 @@ def test(settings: Settings, console: Console, *, suite: str | None, arguments: 
         return 1
     folders = [str(ROOT / "tests" / one.name) for one in chosen if one.name not in absent]
     _install(console)
-    return _run([sys.executable, "-m", "pytest", *folders, *arguments.split()])
+    return _run([sys.executable, "-m", "pytest", *folders, *shlex.split(arguments)])
 
 
 def check(console: Console) -> int:

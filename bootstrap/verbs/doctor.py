@@ -86,11 +86,15 @@ def doctor(
 
 
 def _mended(probe: Probe, finding: Finding, console: Console) -> Finding:
-    """The finding after its repair: looked at again, whatever the repair believes."""
-    if finding.ok or probe.repair is None:
+    """The finding after its repair: looked at again, whatever the repair believes.
+
+    Also where it has none: the repair of another, before it, may have mended it.
+    """
+    if finding.ok:
         return finding
     try:
-        probe.repair()
+        if probe.repair is not None:
+            probe.repair()
     except RaysideError as error:
         return Finding(probe.id, False, error.message, error.hint)
     return probe.finding()
