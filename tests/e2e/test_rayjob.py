@@ -126,7 +126,7 @@ def explained(kube: Kube, name: str) -> RaysideError:
 
 
 @pytest.mark.parametrize(
-    ("name", "kind", "says"),
+    ("name", "error", "says"),
     [
         ("absent", ImageMissing, f"container main of pod absent has no image {ABSENT}"),
         ("never", ImageMissing, "never"),
@@ -143,10 +143,10 @@ def explained(kube: Kube, name: str) -> RaysideError:
     ],
 )
 def test_a_pod_that_fails_is_explained(
-    kube: Kube, pods: None, name: str, kind: type[RaysideError], says: str
+    kube: Kube, pods: None, name: str, error: type[RaysideError], says: str
 ) -> None:
     found = explained(kube, name)
-    assert type(found) is kind
+    assert type(found) is error
     assert says in found.message
 
 
