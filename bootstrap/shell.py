@@ -57,9 +57,16 @@ class Shell:
         """
         if feed:
             with self._start(feed, env=env, cwd=cwd) as source:
+                said: list[str] = []
+                stream = source.stderr
+                assert stream is not None
+                listening = threading.Thread(
+                    target=lambda: said.extend(line.decode(errors="replace") for line in stream), daemon=True
+                )
                 try:
+                    listening.start()
                     outcome = self._run(args, env, cwd, on_line, check=False, stdin=source.stdout)
-                    said = source.stderr.read().decode(errors="replace") if source.stderr else ""
+                    listening.join()
                     failed = source.wait() != 0
                 finally:
                     _end_groups([source])
@@ -67,7 +74,7 @@ class Shell:
                         self._running.discard(source)
             # When the consumer fails the producer does too, of a broken pipe: the consumer says why.
             if outcome.code == 0 and failed:
-                raise _failed(feed, source.returncode, said)
+                raise _failed(feed, source.returncode, "".join(said))
             if check and outcome.code != 0:
                 raise _failed(args, outcome.code, f"{outcome.out}\n{outcome.err}")
             return outcome

@@ -128,3 +128,31 @@ def test_who_holds_a_port_is_named() -> None:
         assert found.pid == os.getpid()
         assert found.program == psutil.Process().name()
     assert machine.port_holder(port) is None
+
+
+def test_one_programs_output_is_anothers_input() -> None:
+    """All of it, whatever the first one says on the side."""
+    big = "import sys; sys.stderr.write('noise\\n' * 50_000); sys.stdout.write('x' * 3_000_000)"
+    count = "import sys; print(len(sys.stdin.read()))"
+    assert Shell().run(python(count), feed=python(big)).out == "3000000"
+
+
+def test_it_is_said_which_of_two_joined_programs_failed() -> None:
+    sink = "import sys; sys.stdin.read()"
+    with pytest.raises(CommandFailed, match="exit code 3\nno image") as caught:
+        Shell().run(python(sink), feed=python("import sys; sys.exit(sys.stderr.write('no image') and 3)"))
+    assert "no image" in caught.value.message
+    with pytest.raises(CommandFailed, match="exit code 4"):
+        Shell().run(python("raise SystemExit(4)"), feed=python("print('x' * 3_000_000)"))
+
+
+def test_an_interrupt_ends_both_of_two_joined_programs() -> None:
+    one = Shell()
+    sleep = "import time; time.sleep(600)"
+    timer = threading.Timer(0.5, one.interrupt)
+    timer.start()
+    began = time.monotonic()
+    with pytest.raises(Interrupted):
+        one.run(python(sleep), feed=python(sleep))
+    assert time.monotonic() - began < 10
+    timer.join()
