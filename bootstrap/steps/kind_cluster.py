@@ -27,7 +27,7 @@ from bootstrap.settings import KUBERNETES_VERSION, ROOT, Settings
 from bootstrap.shell import Shell
 from bootstrap.sources import engine
 from bootstrap.step import Report, Status, drifted, missing, pending, ready
-from bootstrap.steps.local_ray import write_private
+from bootstrap.steps.state_folder import write_private
 
 if TYPE_CHECKING:
     from docker import DockerClient

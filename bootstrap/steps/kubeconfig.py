@@ -17,7 +17,7 @@ from bootstrap.kube.api import CORE, Kube
 from bootstrap.shell import Shell
 from bootstrap.step import Report, Status, missing, pending, ready
 from bootstrap.steps.kind_cluster import KindCluster
-from bootstrap.steps.local_ray import write_private
+from bootstrap.steps.state_folder import write_private
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,10 @@
-"""A real Ray head as processes of this machine: its folder, its token, itself."""
+"""A real Ray head as processes of this machine: its token, itself."""
 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import secrets
-import shutil
-import stat
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,12 +13,14 @@ from typing import Any
 import psutil
 
 from bootstrap import shell as processes
-from bootstrap.errors import NotRunning, RayDied, UnsafeFolder
+from bootstrap.errors import NotRunning, RayDied
 from bootstrap.ray.state import Dashboard
 from bootstrap.settings import RAY_VERSION, Settings
 from bootstrap.shell import Shell
 from bootstrap.step import Condition, Report, Status, drifted, missing, pending, ready
 from bootstrap.steps.machine import require_port
+from bootstrap.steps.pid_file import PidFile
+from bootstrap.steps.state_folder import write_private
 
 # Every process of this Ray has it in its environment, so that none is ever ended that is not ours.
 MARK = "RAYSIDE_STATE"
@@ -31,38 +30,6 @@ MARK = "RAYSIDE_STATE"
 NODE_ADDRESS = "127.0.0.2" if sys.platform == "linux" else "127.0.0.1"
 # Without these the head is not whole, whatever the dashboard answers.
 _VITAL = ("gcs_server", "raylet")
-
-
-@dataclass(frozen=True)
-class StateFolder:
-    """The folder for what the cluster keeps outside the cache; only its owner may look into it."""
-
-    folder: Path
-    name: str = "state-folder"
-    title: str = "folder for the cluster's files"
-    needs: tuple[str, ...] = ("machine",)
-    patience: float = 0.0
-
-    def check(self) -> Status:
-        try:
-            found = self.folder.lstat()
-        except FileNotFoundError:
-            return missing("not made yet")
-        # It lies in a folder that everybody may write to: what is there must be ours alone.
-        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
-            raise UnsafeFolder(
-                f"{self.folder} is not a folder that only you can read",
-                hint=f"look who made it (ls -ld {self.folder}) and remove it, or set state_folder",
-            )
-        return ready(str(self.folder))
-
-    def apply(self, report: Report) -> None:
-        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-
-    def undo(self, report: Report) -> None:
-        if self.check().condition is Condition.READY:
-            report(f"removing {self.folder}")
-            shutil.rmtree(self.folder)
 
 
 @dataclass(frozen=True)
@@ -118,8 +85,8 @@ class RayHead:
         return self.settings.state_folder / "tmp"
 
     @property
-    def _pid_file(self) -> Path:
-        return self.settings.state_folder / "ray.json"
+    def _pid_file(self) -> PidFile:
+        return PidFile(self.settings.state_folder / "ray.json")
 
     @property
     def _spec(self) -> dict[str, Any]:
@@ -136,8 +103,7 @@ class RayHead:
 
     def running(self) -> bool:
         """Whether the head that was recorded still runs, whatever its state."""
-        record = self._record()
-        return record is not None and processes.alive(record["pid"], record["created"])
+        return self._pid_file.running()
 
     def present(self) -> bool:
         """Whether anything of this Ray runs: then it holds its ports, and its memory."""
@@ -145,7 +111,7 @@ class RayHead:
 
     def require(self) -> Dashboard:
         """The dashboard of a Ray that is whole. Raises NotRunning, RayDied."""
-        record, status = self._record(), self.check()
+        record, status = self._pid_file.read(), self.check()
         if status.condition in (Condition.READY, Condition.DRIFTED):
             return self.dashboard()
         if record is None:
@@ -155,7 +121,7 @@ class RayHead:
         raise RayDied(f"Ray died: {status.detail}", hint="./invokew up starts it again")
 
     def check(self) -> Status:
-        record = self._record()
+        record = self._pid_file.read()
         if record is None:
             return missing("not running")
         pid = record["pid"]
@@ -188,8 +154,7 @@ class RayHead:
         self._temporary.mkdir(exist_ok=True)
         report("starting")
         pid = self.shell.spawn(self.command(), env=self.environment(), log=self.log)
-        record = {"pid": pid, "created": processes.created(pid), "spec": self._spec}
-        write_private(self._pid_file, json.dumps(record))
+        self._pid_file.write(pid, spec=self._spec)
 
     def undo(self, report: Report) -> None:
         self._end(report)
@@ -237,13 +202,7 @@ class RayHead:
         if found := self.leftovers():
             report(f"ending {len(found)} processes")
             processes.end(self.leftovers, patience=3)
-        self._pid_file.unlink(missing_ok=True)
-
-    def _record(self) -> dict[str, Any] | None:
-        try:
-            return dict(json.loads(self._pid_file.read_text()))
-        except (FileNotFoundError, ValueError):
-            return None
+        self._pid_file.forget()
 
     def _last_words(self) -> str:
         with contextlib.suppress(OSError):
@@ -252,16 +211,6 @@ class RayHead:
             if errors:
                 return f"; its log says: {errors[-1]}"
         return ""
-
-
-def write_private(file: Path, text: str) -> None:
-    """Replaces `file` whole, readable by its owner alone at every moment."""
-    draft = file.with_name(f".{file.name}.{os.getpid()}")
-    with contextlib.suppress(FileNotFoundError):
-        draft.unlink()
-    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as stream:
-        stream.write(text)
-    draft.replace(file)
 
 
 def _difference(was: dict[str, Any], wanted: dict[str, Any]) -> str:

@@ -20,7 +20,7 @@ from bootstrap.shell import Shell
 from bootstrap.sources.source import Images
 from bootstrap.step import Report, Status, drifted, missing, pending, ready
 from bootstrap.steps import kuberay
-from bootstrap.steps.local_ray import write_private
+from bootstrap.steps.state_folder import write_private
 
 MANIFEST = ROOT / "k8s" / "ray-cluster.yaml"
 NAME = "rayside"

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
-import os
 import shutil
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from bootstrap import shell as processes
-from bootstrap.errors import CommandFailed, NoNetwork
+from bootstrap import cache, pip
 from bootstrap.lock import alone
 from bootstrap.settings import RAY_VERSION, ROOT
 from bootstrap.shell import Shell
 from bootstrap.step import Report, Status, missing, ready
 
 LOCK_FILE = ROOT / "requirements" / "ray.txt"
-# Marks the processes of a build, so that those of one that was killed are found and ended.
-_MARK = "RAYSIDE_BUILD"
 
 
 @dataclass(frozen=True)
@@ -37,8 +32,7 @@ class RayEnvironment:
     def folder(self) -> Path:
         version = ".".join(map(str, sys.version_info[:3]))
         # A virtual environment can't be moved, nor outlive its Python: both are inputs.
-        inputs = f"{self.lock_file.read_text()}{version}{sys.base_prefix}{self.cache_folder}"
-        key = hashlib.sha256(inputs.encode()).hexdigest()[:12]
+        key = cache.key(self.lock_file.read_text(), version, sys.base_prefix, str(self.cache_folder))
         return self.cache_folder / f"ray-{RAY_VERSION}-py{version}-{key}"
 
     @property
@@ -58,57 +52,18 @@ class RayEnvironment:
         with alone(guard, lambda: report("another command is making it: waiting")):
             if self._complete.exists():
                 return
-            self._end_builds()
+            cache.end_builds(self.folder)
             report("making a virtual environment")
             # A pip that is killed leaves what it unpacked in the temporary folder: here it goes with
             # the next --clear.
             temporary = self.folder / "tmp"
-            env = {**os.environ, _MARK: str(self.folder), "TMPDIR": str(temporary)}
+            env = {**cache.environment(self.folder), "TMPDIR": str(temporary)}
             self.shell.run([sys.executable, "-m", "venv", "--clear", self.folder], env=env)
             temporary.mkdir()
             report("downloading and installing, about 400 MB")
-            # The lock is the whole closure: nothing to resolve.
-            pip: list[str | Path] = [
-                self.programs / "python",
-                "-m",
-                "pip",
-                "install",
-                "--disable-pip-version-check",
-            ]
-            pip += [
-                "--no-input",
-                "--progress-bar",
-                "off",
-                "--no-deps",
-                "--require-hashes",
-                "-r",
-                self.lock_file,
-            ]
-            try:
-                self.shell.run(pip, env=env, on_line=lambda line: self._told(line, report))
-            except CommandFailed as error:
-                raise _explained(error) from None
+            pip.install(self.shell, self.programs / "python", self.lock_file, env=env, report=report)
             shutil.rmtree(temporary)
             self._complete.touch()
 
     def undo(self, report: Report) -> None:
-        self._end_builds()
-
-    def _end_builds(self) -> None:
-        processes.end(lambda: processes.marked(_MARK, str(self.folder)), patience=2)
-
-    @staticmethod
-    def _told(line: str, report: Report) -> None:
-        if line.startswith(("Collecting ", "Installing ")):
-            report(" ".join(line.split()[:2]))
-
-
-def _explained(error: CommandFailed) -> CommandFailed | NoNetwork:
-    # What pip says when an index can't be reached ends in "No matching distribution".
-    signs = ("NewConnectionError", "No matching distribution", "Max retries", "ReadTimeout", "ConnectTimeout")
-    if any(sign in error.message for sign in signs):
-        return NoNetwork(
-            "the Python package index could not be reached, and Ray is not in the cache yet",
-            hint="connect, or set pip's index-url and proxy (pip config), and run it again",
-        )
-    return error
+        cache.end_builds(self.folder)

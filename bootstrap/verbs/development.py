@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bootstrap import step
+from bootstrap import pip, step
 from bootstrap.console import Console
 from bootstrap.errors import InvalidArgument
 from bootstrap.settings import DEBUGPY_VERSION, GO_VERSION, NODE_VERSION, RAY_VERSION, ROOT, Settings
@@ -132,8 +132,7 @@ def _install(console: Console) -> None:
     if stamp.exists() and stamp.read_bytes() == wanted.read_bytes():
         return
     with console.progress(), console.work("dev", "development tools"):
-        pip = [sys.executable, "-m", "pip", "install", "--disable-pip-version-check", "--no-input"]
-        Shell().run([*pip, "--no-deps", "--require-hashes", "-r", wanted])
+        pip.install(Shell(), sys.executable, wanted)
         shutil.copyfile(wanted, stamp)
 
 

@@ -158,7 +158,7 @@ def test_a_killed_one_is_started_again(running: Forwards) -> None:
 
 def test_one_whose_record_is_lost_is_replaced_and_not_left_behind(running: Forwards) -> None:
     first = pid(running)
-    running._pid_file.unlink()
+    running._pid_file.forget()
     assert running.check().condition is Condition.MISSING
     make(running)
     assert pid(running) != first
@@ -167,7 +167,7 @@ def test_one_whose_record_is_lost_is_replaced_and_not_left_behind(running: Forwa
 def test_another_process_that_has_its_number_is_not_taken_for_it_and_not_ended(step: Forwards) -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as stranger:
         record = {"pid": stranger.pid, "created": processes.created(stranger.pid) - 60}
-        step._pid_file.write_text(json.dumps(record))
+        step._pid_file.file.write_text(json.dumps(record))
         assert step.check().detail.startswith(f"its process {stranger.pid} has ended")
         with pytest.raises(NotRunning):
             step.retarget()

@@ -1,0 +1,60 @@
+"""Installs what a lock file names, by its hashes and nothing else."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from bootstrap.errors import CommandFailed, NoNetwork
+from bootstrap.shell import Shell
+
+# What pip says when an index can't be reached ends in "No matching distribution".
+_UNREACHABLE = (
+    "NewConnectionError",
+    "No matching distribution",
+    "Max retries",
+    "ReadTimeout",
+    "ConnectTimeout",
+)
+
+
+def install(
+    shell: Shell,
+    python: str | Path,
+    lock_file: Path,
+    options: Sequence[str | Path] = (),
+    *,
+    env: Mapping[str, str] = os.environ,
+    report: Callable[[str], None] = lambda _: None,
+) -> None:
+    """Into the environment of `python`, unless `options` name another place.
+
+    Raises NoNetwork where the index can't be reached, else CommandFailed.
+    """
+    pip = [
+        python,
+        "-m",
+        "pip",
+        "install",
+        "--disable-pip-version-check",
+        "--no-input",
+        "--progress-bar",
+        "off",
+    ]
+
+    def told(line: str) -> None:
+        if line.startswith(("Collecting ", "Installing ")):
+            report(" ".join(line.split()[:2]))
+
+    try:
+        # The lock is the whole closure: nothing to resolve.
+        command = [*pip, "--no-deps", "--require-hashes", "--requirement", lock_file, *options]
+        shell.run(command, env=env, on_line=told)
+    except CommandFailed as error:
+        if any(sign in error.message for sign in _UNREACHABLE):
+            raise NoNetwork(
+                f"the Python package index could not be reached, for what {lock_file.name} names",
+                hint="connect, or set pip's index-url and proxy (pip config), and run it again",
+            ) from None
+        raise
