@@ -111,6 +111,12 @@ class Engine:
             )
 
 
+def installable() -> bool:
+    """Whether `apply` can bring an engine here: root, on Debian or Ubuntu, told of no other one."""
+    debian = platform.system() == "Linux" and Path("/etc/debian_version").exists()
+    return debian and os.geteuid() == 0 and not os.environ.get("DOCKER_HOST")
+
+
 def forget_dead(file: Path, program: str) -> None:
     """Removes a pid file unless its process is that program."""
     try:

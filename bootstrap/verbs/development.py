@@ -47,7 +47,7 @@ def suites() -> list[Suite]:
         Suite(
             "e2e",
             needs=(Engine(shell), debootstrap(shell), registry(shell)),
-            enable="./invokew doctor --fix --tests --target kind",
+            enable="./invokew doctor --fix --tests",
         ),
     ]
 

@@ -16,7 +16,7 @@ from bootstrap.settings import Settings
 from bootstrap.shell import Shell
 from bootstrap.step import Condition, Step
 from bootstrap.steps.debian_program import debootstrap, registry
-from bootstrap.steps.engine import Engine
+from bootstrap.steps.engine import Engine, installable
 from bootstrap.steps.inotify import Inotify
 from bootstrap.steps.machine import Machine, require_port, require_python
 
@@ -59,13 +59,17 @@ def doctor(
 ) -> int:
     """Shows the findings, with `fix` after mending what can be mended; 0, or 3 where some is not ok.
 
-    `target` overrides that of the settings; `tests` looks at what the test suites need too. Raises
+    `target` overrides that of the settings; with `auto` an engine that can be brought here counts
+    as one that answers. `tests` looks at what the test suites need too. Raises
     UnknownTarget.
     """
     if target is not None:
         settings = knobs.parse({**vars(settings), "target": target}, {})
     shell = Shell()
     chosen = plan.choose(settings, shell)
+    if settings.target == "auto" and not chosen.present() and installable():
+        # An engine can be had here, and is what `auto` would take.
+        chosen = plan.Kind(settings, shell, "auto", made_from=None)
     probes = _machine(chosen)
     if isinstance(chosen, plan.Kind):
         probes += _kind(chosen, shell, console)
@@ -187,6 +191,7 @@ def _kind(target: plan.Kind, shell: Shell, console: Console) -> list[Probe]:
         Probe("docker", docker),
         _step(Inotify(), shell, console, fix=fix),
         *_ports(target, "dashboard_port", "workspace_port"),
+        _step(target.environment, shell, console, fix=fix),
     ]
     if target.source == "packages":
         probes.append(_step(debootstrap(shell), shell, console, fix=fix))

@@ -1,4 +1,4 @@
-"""The engine that `doctor --fix --target kind` brings runs what kind will ask of it."""
+"""The engine that `doctor --fix` brings runs what kind will ask of it."""
 
 from __future__ import annotations
 
