@@ -28,7 +28,7 @@ from bootstrap import machine
 from bootstrap.debug.background import background_loop
 from bootstrap.errors import ClusterUnreachable, PortTaken, RaysideError
 from bootstrap.kube.api import Kube
-from bootstrap.kube.tunnel import Tunnel, open_port, open_session, running_pod
+from bootstrap.kube.tunnel import GOODBYE, Tunnel, open_port, open_session, running_pod
 
 # Seconds that a client is kept waiting for a pod.
 PATIENCE = 5.0
@@ -39,8 +39,6 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 1.0
 # Seconds for the good-byes; a process that is told to end has to be gone within one.
 _GOODBYE = 0.7
 
-# Seconds that closed TLS connections get.
-_TLS_GOODBYE = 0.25
 _log = logging.getLogger(__name__)
 
 
@@ -108,9 +106,7 @@ class Forwarder:
         for server in self._servers:
             server.close()
         await self._drop(self._clients)
-        # https://docs.aiohttp.org/en/stable/client_advanced.html#graceful-shutdown: TLS connections need a
-        # moment to say goodbye, and are left open where the loop ends before.
-        await asyncio.sleep(_TLS_GOODBYE)
+        await asyncio.sleep(GOODBYE)
 
     async def _drop(self, clients: set[asyncio.Task[None]]) -> None:
         dropped = list(clients)

@@ -82,6 +82,11 @@ _PORT_FORWARD = _Layout(to_pod=0, from_pod=0, complaint=1, prefix=2, complaint_p
 _EXEC = _Layout(to_pod=0, from_pod=1, complaint=2, prefix=1, complaint_prefix=0, status=3)
 
 
+# Seconds that TLS connections need to say goodbye once they are closed
+# (https://docs.aiohttp.org/en/stable/client_advanced.html#graceful-shutdown).
+GOODBYE = 0.25
+
+
 class Tunnel:
     """One open stream, made by `open_port` or `open_through`; `carry` it, then `close` it."""
 
@@ -216,6 +221,12 @@ async def open_session(kube: Kube) -> aiohttp.ClientSession:
         connector=aiohttp.TCPConnector(ssl=context, limit=0),
         timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_TIMEOUT),
     )
+
+
+async def close_session(session: aiohttp.ClientSession) -> None:
+    """Closes it with its TLS connections, which are left open where the loop ends right afterwards."""
+    await session.close()
+    await asyncio.sleep(GOODBYE)
 
 
 def _credentials(kube: Kube) -> tuple[str, dict[str, str], ssl.SSLContext]:
@@ -408,7 +419,7 @@ def connect_through(kube: Kube, selector: str, container: str) -> Connect:
             tunnel = await open_through(session, kube.namespace, pod, container, host, port)
             reader, writer, task = await as_streams(tunnel)
         except BaseException:
-            await session.close()
+            await close_session(session)
             raise
         kept = asyncio.create_task(_then_close(task, session))
         carrying.add(kept)
@@ -435,4 +446,4 @@ async def _then_close(task: asyncio.Task[None], session: aiohttp.ClientSession) 
     try:
         await task
     finally:
-        await session.close()
+        await close_session(session)

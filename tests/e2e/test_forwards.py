@@ -15,7 +15,14 @@ import requests
 from bootstrap.errors import DebuggerGone, PodFailed
 from bootstrap.kube.api import Kube, head_selector
 from bootstrap.kube.forwarder import Forward, forwarded
-from bootstrap.kube.tunnel import connect_through, open_session, running_pod, through_pod, to_pod_port
+from bootstrap.kube.tunnel import (
+    close_session,
+    connect_through,
+    open_session,
+    running_pod,
+    through_pod,
+    to_pod_port,
+)
 from bootstrap.shell import Shell
 from bootstrap.step import Condition
 from bootstrap.steps.forwards import Forwards
@@ -91,7 +98,7 @@ def test_ports_and_addresses_of_the_pod_are_reached_and_its_refusals_told(kube: 
         try:
             await asyncio.wait_for(work(session), 60)
         finally:
-            await session.close()
+            await close_session(session)
 
     asyncio.run(whole())
 

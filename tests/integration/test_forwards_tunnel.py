@@ -17,7 +17,14 @@ import pytest
 
 from bootstrap.errors import ClusterUnreachable, DebuggerGone, NotRunning, PodFailed
 from bootstrap.kube import tunnel
-from bootstrap.kube.tunnel import connect_through, open_session, running_pod, through_pod, to_pod_port
+from bootstrap.kube.tunnel import (
+    close_session,
+    connect_through,
+    open_session,
+    running_pod,
+    through_pod,
+    to_pod_port,
+)
 from tests.integration.real_debuggee import TASK, RealJob
 from tests.integration.scripted_api import SELECTOR, Pod, ScriptedApi, scripted_api
 
@@ -38,7 +45,7 @@ def run(api: ScriptedApi, work: Callable[[aiohttp.ClientSession], Awaitable[None
         try:
             await asyncio.wait_for(work(session), 60)
         finally:
-            await session.close()
+            await close_session(session)
         left = asyncio.all_tasks() - {asyncio.current_task()}
         assert left == set()
 
