@@ -121,6 +121,10 @@ def doctor(
         "entrypoint": 'what to run there, as in "python your_program.py --its option"',
         "job": "YAML file with a RayJob of your own (kind); it may make a cluster of its own",
         "runtime-env": "YAML file with more of Ray's runtime_env (pip, env_vars, ...)",
+        "debug": "its processes open a debugger and wait for one: breakpoints in unmodified code",
+        "post-mortem": "with --debug, an exception that a task does not catch stops where it was raised",
+        "attach-timeout": "with --debug, seconds that they wait; 60 unless told, 0 not at all",
+        "pip-debugpy": "with --debug, install debugpy with pip: for an image that has none",
         "wait": "show the job's output until it ends; the exit code says how it ended",
         "json": _JSON,
     },
@@ -132,13 +136,20 @@ def submit(
     entrypoint: str | None = None,
     runtime_env: str | None = None,
     job: str | None = None,
+    debug: bool = False,
+    post_mortem: bool = False,
+    attach_timeout: float | None = None,
+    pip_debugpy: bool = False,
     wait: bool = False,
     json: bool = False,
 ) -> None:
     """Submit a job: your program and packages, or without options the example."""
     from bootstrap.verbs import jobs
 
-    request = jobs.Request(working_dir, tuple(py_modules or ()), entrypoint, runtime_env, job)
+    asked = jobs.debugging(
+        debug, post_mortem=post_mortem, attach_timeout=attach_timeout, pip_debugpy=pip_debugpy
+    )
+    request = jobs.Request(working_dir, tuple(py_modules or ()), entrypoint, runtime_env, job, asked)
     jobs.submit(_settings(context), Console(json), request, wait=wait)
 
 
@@ -152,26 +163,43 @@ def breakpoints(context: Context, json: bool = False) -> None:
 
 @task(
     klass=Verb,
-    iterable=["evaluate"],
+    iterable=["evaluate", "break_"],
     help={
-        "job": "only this job's tasks; the newest job's unless told",
+        "job": "only this job's tasks; the newest job's with --json, those of all jobs in the terminal",
+        "break": "FILE:LINE[:CONDITION] to stop at, FILE of yours; may be given several times",
+        "exceptions": "stop where a task raises what it does not catch",
         "evaluate": "expression to evaluate at each stop (with --json); may be given several times",
         "timeout": "seconds to wait for the next stop; 60 unless told",
+        "launch-json": "only have VS Code know the cluster: writes or merges .vscode/launch.json here",
         "json": "scripted: record each stop, let it go on, print one document when the job has ended",
     },
 )
 def debug(
     context: Context,
     job: str | None = None,
+    break_: list[str] | None = None,
     evaluate: list[str] | None = None,
+    exceptions: bool = False,
     timeout: float = 60.0,
+    launch_json: bool = False,
     json: bool = False,
 ) -> None:
-    """Debug the paused tasks in this terminal, or scripted with --json."""
+    """Debug the tasks in this terminal, or scripted with --json; --launch-json is for VS Code."""
     from bootstrap.verbs import debugging
 
-    console = Console(json)
-    code = debugging.debug(_settings(context), console, job=job, evaluate=evaluate or [], timeout=timeout)
+    settings, console = _settings(context), Console(json)
+    if launch_json:
+        debugging.launch_json(settings, console)
+        return
+    code = debugging.debug(
+        settings,
+        console,
+        job=job,
+        evaluate=evaluate or [],
+        timeout=timeout,
+        breaks=break_ or [],
+        exceptions=exceptions,
+    )
     raise Exit(code=code)
 
 
@@ -225,7 +253,7 @@ def check(context: Context) -> None:
     raise Exit(code=development.check(Console()))
 
 
-@task(klass=Verb, help={"name": "which benchmark: local, kind"})
+@task(klass=Verb, help={"name": "which benchmark: local, kind, relay"})
 def bench(context: Context, name: str = "local") -> None:
     """Measure, as ratios within one run."""
     from bootstrap.verbs import development

@@ -10,14 +10,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from bootstrap.debug.client import Client
-from bootstrap.debug.session import Connect
 from bootstrap.errors import EngineNotPermitted, EngineNotRunning, NotRunning
 from bootstrap.kube.api import Kube, head_selector
 from bootstrap.kube.forwarder import Forward, forwarded
 from bootstrap.kube.rayjob import KubectlRay, standing
 from bootstrap.kube.rayjob import head_selector as rayjob_head
-from bootstrap.kube.tunnel import connect_through
 from bootstrap.ray import jobs
 from bootstrap.ray.state import Dashboard
 from bootstrap.settings import Settings
@@ -39,6 +36,7 @@ from bootstrap.steps.machine import Machine
 from bootstrap.steps.node_images import NodeImages
 from bootstrap.steps.ray_cluster import KubeRayToken, RayCluster, WorkspacePassword
 from bootstrap.steps.ray_environment import RayEnvironment
+from bootstrap.steps.relay import LocalRelay
 from bootstrap.steps.state_folder import StateFolder, write_private
 
 # The engine's own default; where it is another machine's, the nearest folder of ours is looked at.
@@ -68,6 +66,7 @@ class Local:
             self._state_folder,
             self._token,
             self.head,
+            self.relay,
         ]
 
     def with_example(self) -> list[Step]:
@@ -79,7 +78,7 @@ class Local:
 
     def cacheable(self) -> list[Step]:
         """What can be made ahead without starting anything."""
-        return [Machine(self.settings, self.head.present, ports=()), self.environment]
+        return [Machine(self.settings, self.present, ports=()), self.environment]
 
     @property
     def folder(self) -> Path:
@@ -100,19 +99,15 @@ class Local:
         return self.settings.cache_folder / f"local-{name}.lock"
 
     def urls(self) -> dict[str, str | None]:
-        return {"workspace": None, "dashboard": self.head.url, "relay": None}
+        return {"workspace": None, "dashboard": self.head.url, "relay": self.relay.url}
 
     def require(self) -> Dashboard:
         """The dashboard of the cluster. Raises NotRunning, RayDied."""
         return self.head.require()
 
-    def connect(self) -> Connect:
-        """How a debugger reaches a worker."""
-        return Client.connect
-
     def present(self) -> bool:
         """Whether anything of this Ray runs: then it holds its ports, and its memory."""
-        return self.head.present()
+        return self.head.present() or self.relay.present()
 
     @property
     def needed(self) -> Settings:
@@ -142,8 +137,13 @@ class Local:
         return RayHead(self.shell, self.settings, self.environment.programs, self._token.file)
 
     @property
+    def relay(self) -> LocalRelay:
+        return LocalRelay(self.shell, self.settings, self.head)
+
+    @property
     def _machine(self) -> Machine:
-        return Machine(self.settings, self.head.present, ports=("dashboard_port", "ray_client_port"))
+        ports = ("dashboard_port", "ray_client_port", "relay_port")
+        return Machine(self.settings, self.present, ports=ports)
 
     @property
     def _state_folder(self) -> StateFolder:
@@ -228,7 +228,7 @@ class Kind:
         return {
             "workspace": f"{here}:{self.settings.workspace_port}",
             "dashboard": f"{here}:{self.settings.dashboard_port}",
-            "relay": None,
+            "relay": f"tcp://127.0.0.1:{self.settings.relay_port}",
         }
 
     def dashboard(self) -> Dashboard:
@@ -240,10 +240,6 @@ class Kind:
         dashboard = self.dashboard()
         dashboard.version()
         return dashboard
-
-    def connect(self) -> Connect:
-        """How a debugger reaches a worker: through the head's pod."""
-        return connect_through(self.kube, head_selector(ray_cluster.NAME), "ray-head")
 
     def submit(self, job: jobs.Submission, submission_id: str) -> None:
         """On the standing cluster, by a RayJob of the submission's name. Raises as KubectlRay.submit."""
@@ -321,6 +317,7 @@ class Kind:
         ports = (
             Forward("dashboard", self.settings.dashboard_port, ray_cluster.DASHBOARD_PORT),
             Forward("workspace", self.settings.workspace_port, ray_cluster.WORKSPACE_PORT),
+            Forward("relay", self.settings.relay_port, ray_cluster.RELAY_PORT, speaks="dap"),
         )
         return Forwards(self.shell, self.kube, self.folder, ports, head_selector(ray_cluster.NAME))
 
@@ -330,7 +327,7 @@ class Kind:
 
     @property
     def _machine(self) -> Machine:
-        ports = ("dashboard_port", "workspace_port")
+        ports = ("dashboard_port", "workspace_port", "relay_port")
         # After the engine, which knows whether the ports are taken by the cluster itself.
         folders, needs = (_ENGINES_FOLDER,), ("engine",)
         return Machine(self.needed, self.present, ports=ports, folders=folders, needs=needs)

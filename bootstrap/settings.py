@@ -76,6 +76,8 @@ class Settings:
     # Ray's own defaults, so that Ray's documentation applies as it stands.
     dashboard_port: int = 8265
     ray_client_port: int = 10001
+    # The debug relay: debugpy's own default, which editors' examples have.
+    relay_port: int = 5678
     # The browser workspace, on kind.
     workspace_port: int = 8443
     # Name of the kind cluster; its context is kind-<name>.

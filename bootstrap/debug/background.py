@@ -28,7 +28,7 @@ def background_loop() -> Iterator[Call]:
         future = asyncio.run_coroutine_threadsafe(work, loop)
         try:
             return future.result()
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, SystemExit):  # a signal's
             future.cancel()
             raise
 

@@ -1,8 +1,9 @@
-"""The line breakpoints that the user has set in each debuggee, and where local files lie there."""
+"""The line breakpoints that the user has set: one set for all tasks, by the path that the relay knows."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import hashlib
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,89 +14,135 @@ Lines = dict[int, str | None]  # conditions by line
 
 
 class Breakpoints:
-    """What is set, by worker and by the debuggee's own path.
+    """What is set, and what the user has been told of it.
 
     Args:
-        shown: gives the path to show for a debuggee's own.
+        places: set from the start, once `send` is called for each of `files`; each has a `file`.
     """
 
-    def __init__(self, shown: Callable[[str], str]) -> None:
-        self._shown = shown
-        self._set: dict[tuple[str, str], Lines] = {}
+    def __init__(self, places: Iterable[Place] = ()) -> None:
+        self._set: dict[str, Lines] = {}
+        self._ids: dict[int, tuple[str, int]] = {}  # by the relay's id
+        self._told: dict[tuple[str, int], set[str]] = {}
+        for place in places:
+            assert place.file is not None, "only the terminal has a file that is shown"
+            self._set.setdefault(place.file, {})[place.line] = place.condition
 
-    def lines(self, worker: str, path: str) -> Lines:
-        return dict(self._set.get((worker, path), {}))
+    def files(self) -> list[str]:
+        """The paths that have any."""
+        return list(self._set)
 
-    def rows(self, worker: str) -> list[str]:
+    def lines(self, path: str) -> Lines:
+        return dict(self._set.get(path, {}))
+
+    def rows(self) -> list[str]:
         """One line of text a breakpoint."""
         return [
-            f"{self._shown(path)}:{line}" + (f" if {condition}" if condition else "")
-            for (of, path), lines in self._set.items()
-            if of == worker
+            f"{path}:{line}" + (f" if {condition}" if condition else "")
+            for path, lines in self._set.items()
             for line, condition in sorted(lines.items())
         ]
 
-    async def add(self, client: Client, worker: str, place: Place, current: str) -> str:
+    async def send(self, client: Client, path: str) -> list[str]:
+        """Makes those of that file the relay's; what the user has not been told yet."""
+        answers = await self._send(client, path)
+        texts = [self._news(path, line, answer) for line, answer in answers.items()]
+        return [text for text in texts if text]
+
+    async def add(self, client: Client, place: Place, current: str) -> str:
         """Sets one more; what to tell the user.
 
         Args:
-            current: the debuggee's file that is shown, which `place` may be relative to.
+            current: the file that is shown, which `place` may be relative to.
         """
-        path = self._path(worker, place.file, current)
-        lines = {**self.lines(worker, path), place.line: place.condition}
-        answers = await _send(client, path, lines)
-        self._set[worker, path] = lines
-        answer = answers[sorted(lines).index(place.line)] if len(answers) == len(lines) else {}
-        where = f"{self._shown(path)}:{answer.get('line', place.line)}"
-        if answer.get("verified"):
-            return f"breakpoint at {where}"
-        return f"{where} stops nothing: {answer.get('message') or 'the task has no such file'}"
+        path = path_of(place.file, current)
+        before = self.lines(path)
+        self._set[path] = {**before, place.line: place.condition}
+        try:
+            answers = await self._send(client, path)
+        except BaseException:
+            self._set[path] = before
+            raise
+        answer = answers.get(place.line, {})
+        self._news(path, place.line, answer)
+        return _description(path, place.line, answer)
 
-    async def remove(self, client: Client, worker: str, place: Place | None, current: str) -> int:
-        """Removes that one, or all of the worker's; how many they were."""
+    async def remove(self, client: Client, place: Place | None, current: str) -> int:
+        """Removes that one, or all of them; how many they were."""
         removed = 0
-        for of, path in [key for key in self._set if key[0] == worker]:
-            before = self.lines(of, path)
+        for path, before in list(self._set.items()):
             if place is None:
                 after: Lines = {}
-            elif path == self._path(worker, place.file, current):
+            elif path == path_of(place.file, current):
                 after = {line: condition for line, condition in before.items() if line != place.line}
             else:
                 continue
-            await _send(client, path, after)
-            self._set[of, path] = after
+            self._set[path] = after
+            await self._send(client, path)
             removed += len(before) - len(after)
         return removed
 
-    def forget(self, worker: str) -> None:
-        self._set = {key: lines for key, lines in self._set.items() if key[0] != worker}
+    def changed(self, breakpoint_: Mapping[str, Any]) -> list[str]:
+        """What a `breakpoint` event has of news for the user."""
+        key = self._ids.get(breakpoint_.get("id", 0))
+        if key is None or key[1] not in self._set.get(key[0], {}):
+            return []
+        text = self._news(*key, breakpoint_)
+        return [text] if text else []
 
-    def _path(self, worker: str, file: str | None, current: str) -> str:
-        known = [path for of, path in self._set if of == worker]
-        return remote_path(file, current, [current, *known], self._shown)
+    def _news(self, path: str, line: int, answer: Mapping[str, Any]) -> str:
+        """Each text once a breakpoint; that it is where it was asked to be only after it was not."""
+        told = self._told.setdefault((path, line), set())
+        text = _description(path, line, answer)
+        as_asked = answer.get("verified") and answer.get("line", line) == line and not answer.get("message")
+        if text in told or (as_asked and not told):
+            return ""
+        told.add(text)
+        return text
+
+    async def _send(self, client: Client, path: str) -> dict[int, Mapping[str, Any]]:
+        """The relay's answers by line as it was asked for."""
+        lines = sorted(self._set[path].items())
+        body = await client.request(
+            "setBreakpoints",
+            {
+                "source": {"path": path, "name": Path(path).name, **_checksums(path)},
+                "breakpoints": [
+                    {"line": line, "condition": condition} if condition else {"line": line}
+                    for line, condition in lines
+                ],
+            },
+        )
+        answers = dict(zip([line for line, _ in lines], body.get("breakpoints", []), strict=False))
+        for line, answer in answers.items():
+            if isinstance(answer.get("id"), int):
+                self._ids[answer["id"]] = (path, line)
+        return answers
 
 
-def remote_path(file: str | None, current: str, known: Iterable[str], shown: Callable[[str], str]) -> str:
-    """The debuggee's path of a file that the user names: its own, a local one, or relative to `current`."""
+def path_of(file: str | None, current: str) -> str:
+    """The path of a file that the user names: a local one, or relative to the file that is shown."""
     if file is None:
         return current
     local = Path(file).expanduser().absolute()
-    for path in known:
-        if file == path or str(local) == shown(path):
-            return path
-    # The folders that are left of `current`, without the tail its two paths share, map onto each other.
-    far, near = Path(current), Path(shown(current))
-    while far.name and far.name == near.name:
-        far, near = far.parent, near.parent
-    if local.exists() and local.is_relative_to(near):
-        return str(far / local.relative_to(near))
-    return file if Path(file).is_absolute() else str(Path(current).parent / file)
+    if local.exists() or Path(file).is_absolute():
+        return str(local)
+    return str(Path(current).parent / file)
 
 
-async def _send(client: Client, path: str, lines: Lines) -> list[dict[str, Any]]:
-    wanted = [
-        {"line": line, "condition": condition} if condition else {"line": line}
-        for line, condition in sorted(lines.items())
-    ]
-    body = await client.set_breakpoints(path, wanted)
-    return list(body.get("breakpoints", []))
+def _description(path: str, line: int, answer: Mapping[str, Any]) -> str:
+    at, why = answer.get("line", line), answer.get("message")
+    if not answer.get("verified"):
+        return f"{path}:{line} stops nothing yet: {why or 'no task has run that file'}"
+    if why is None and at != line:
+        why = f"line {line} has no code"
+    return f"breakpoint at {path}:{at}" + (f" ({why})" if why else "")
+
+
+def _checksums(path: str) -> dict[str, Any]:
+    # With it the relay can tell that the file was edited since the job was submitted, wherever it runs.
+    try:
+        digest = hashlib.sha256(Path(path).read_bytes()).hexdigest()
+    except OSError:
+        return {}
+    return {"checksums": [{"algorithm": "SHA256", "checksum": digest}]}

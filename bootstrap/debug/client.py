@@ -13,7 +13,7 @@ import asyncio
 import contextlib
 import os
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from bootstrap.debug.dap import Decoder, FramingError, Message, encode
@@ -35,8 +35,14 @@ STOP_IN_USER_CODE: dict[str, Any] = {
 # answer back for 40 ms. The attribute is private: where it is missing, requests are just slower.
 _NO_DELAY = "__import__('pydevd').get_global_debugger().writer.sock.setsockopt(6, 1, 1)"
 
+# DAP's context for what we evaluate in a debuggee that runs. In `repl`, debugpy exchanges the process's
+# standard output meanwhile, and a thread that prints in that moment may crash the process (1.8.22:
+# endless recursion in pydevd_io). The values of `clipboard` are never cut either.
+QUIETLY = "clipboard"
+
 SourceBreakpoint = dict[str, Any]
 OnEvent = Callable[[Message], None]
+Configure = Callable[[], Awaitable[None]]
 
 
 class Client:
@@ -100,6 +106,17 @@ class Client:
             RequestFailed: the adapter said no (its own message), or did not answer within `timeout` seconds.
             DebuggerGone: the connection ended before the answer came.
         """
+        return _body(command, await self.answer(command, arguments, timeout=timeout))
+
+    async def answer(
+        self, command: str, arguments: Mapping[str, Any] | None = None, *, timeout: float = REQUEST_TIMEOUT
+    ) -> Message:
+        """The adapter's whole response, which may say no.
+
+        Raises:
+            RequestFailed: it did not answer within `timeout` seconds.
+            DebuggerGone: the connection ended before the answer came.
+        """
         answer = self._send(command, arguments)
         # Shielded: an answer that is late still comes, and `disconnect` still has to wait for it.
         done, _ = await asyncio.wait({answer}, timeout=timeout)
@@ -108,27 +125,30 @@ class Client:
                 f"the debugger at {self.name} did not answer `{command}` within {timeout:g} s",
                 hint="The task may be busy in code that Python can't interrupt; try again.",
             )
-        return _body(command, answer.result())
+        return answer.result()
 
     async def attach(
         self,
         *,
         breakpoints: Mapping[str, Sequence[SourceBreakpoint]] | None = None,
-        exception_filters: Sequence[str] = (),
+        exception_filters: Sequence[str] | None = (),
         path_mappings: Sequence[Mapping[str, str]] = (),
         options: Mapping[str, Any] | None = None,
         no_delay: bool = True,
+        configure: Configure | None = None,
         timeout: float = ATTACH_TIMEOUT,
     ) -> Message:
         """Attaches and lets the debuggee reach its `breakpoint()`; `stopped` comes as an event.
 
         Args:
             breakpoints: DAP SourceBreakpoints by path, set before the debuggee moves.
-            exception_filters: of debugpy, such as `userUnhandled`.
+            exception_filters: of debugpy, such as `userUnhandled`; None leaves them to `configure`.
             path_mappings: of debugpy, `{"localRoot", "remoteRoot"}` each.
             options: further `attach` arguments of debugpy; they win over `STOP_IN_USER_CODE`.
             no_delay: whether to turn Nagle's algorithm off inside the debuggee, which makes each
                 request 40 ms faster.
+            configure: awaited when the debuggee takes requests and has not moved yet. What it raises
+                ends the attaching: the debuggee then waits on, for the next client.
             timeout: seconds for the whole of it.
 
         Returns:
@@ -140,7 +160,9 @@ class Client:
         """
         try:
             return await asyncio.wait_for(
-                self._attach(breakpoints or {}, exception_filters, path_mappings, options or {}, no_delay),
+                self._attach(
+                    breakpoints or {}, exception_filters, path_mappings, options or {}, no_delay, configure
+                ),
                 timeout,
             )
         except asyncio.TimeoutError as error:
@@ -157,10 +179,11 @@ class Client:
     async def _attach(
         self,
         breakpoints: Mapping[str, Sequence[SourceBreakpoint]],
-        exception_filters: Sequence[str],
+        exception_filters: Sequence[str] | None,
         path_mappings: Sequence[Mapping[str, str]],
         options: Mapping[str, Any],
         no_delay: bool,
+        configure: Configure | None,
     ) -> Message:
         self.capabilities = await self.request(
             "initialize",
@@ -192,11 +215,14 @@ class Client:
             _body("attach", attached.result())  # raises where it was refused
         if no_delay:
             with contextlib.suppress(RequestFailed):
-                await self.request("evaluate", {"expression": _NO_DELAY, "context": "repl"})
+                await self.request("evaluate", {"expression": _NO_DELAY, "context": QUIETLY})
+        if configure is not None:
+            await configure()
         verified: Message = {}
         for path, lines in breakpoints.items():
             verified[path] = await self.set_breakpoints(path, lines)
-        await self.request("setExceptionBreakpoints", {"filters": list(exception_filters)})
+        if exception_filters is not None:
+            await self.request("setExceptionBreakpoints", {"filters": list(exception_filters)})
         await self.request("configurationDone")
         _body("attach", await attached)
         return verified
@@ -218,11 +244,16 @@ class Client:
             await asyncio.wait(waiting, timeout=timeout)
         return not self._pending
 
-    async def disconnect(self, *, timeout: float = DRAIN_TIMEOUT) -> None:
-        """Leaves, and lets the debuggee run on; harmless when the connection has ended already."""
+    async def disconnect(self, *, timeout: float = DRAIN_TIMEOUT, drain: float | None = None) -> None:
+        """Leaves, and lets the debuggee run on; harmless when the connection has ended already.
+
+        Args:
+            timeout: seconds for the debuggee's answer.
+            drain: seconds for the answers to earlier requests; as many as `timeout` unless told.
+        """
         if not self.closed.is_set() and not self._leaving:
             self._leaving = True
-            await self.drain(timeout)
+            await self.drain(timeout if drain is None else drain)
             with contextlib.suppress(RequestFailed, DebuggerGone):
                 await self.request("disconnect", {"terminateDebuggee": False}, timeout=timeout)
         self.close()
@@ -305,11 +336,17 @@ class Client:
 
 def _body(command: str, response: Message) -> Message:
     if not response.get("success"):
-        said = response.get("message") or "no reason was given"
-        error = (response.get("body") or {}).get("error") or {}
         raise RequestFailed(
-            str(error.get("format") or said),
+            reason(response),
             hint=f"The debugger refused `{command}`; correct what was asked, or leave and attach again.",
         )
     body = response.get("body")
     return body if isinstance(body, dict) else {}
+
+
+def reason(response: Message) -> str:
+    """Why a request was refused."""
+    body = response.get("body")
+    error = body.get("error") if isinstance(body, dict) else None
+    said = error.get("format") if isinstance(error, dict) else None
+    return str(said or response.get("message") or "no reason was given")

@@ -26,12 +26,12 @@ WORDS = (
     Word("locals", ("a", "args"), "", "show the variables of this frame"),
     Word("p", ("print", "pp"), "EXPR", "evaluate an expression in this frame"),
     Word("!", ("exec",), "STATEMENT", "run a statement in this frame, such as `! x = 1`"),
-    Word("break", ("b",), "[[FILE:]LINE[ if COND]]", "stop at that line in this task; alone, list them"),
+    Word("break", ("b",), "[[FILE:]LINE[ if COND]]", "stop every task at that line; alone, list them"),
     Word("clear", ("cl",), "[[FILE:]LINE]", "remove that breakpoint; alone, all of them"),
-    Word("tasks", ("t",), "", "list the tasks that are paused"),
+    Word("tasks", ("t",), "", "list the tasks that are stopped"),
     Word("task", (), "N", "switch to task N of that list"),
     Word("help", ("h", "?"), "", "this list"),
-    Word("quit", ("q", "exit"), "", "leave; Ctrl-C at an empty prompt leaves only if the task stays paused"),
+    Word("quit", ("q", "exit"), "", "leave, all tasks go on; Ctrl-C at an empty prompt leaves them stopped"),
 )
 
 STEPS = {"next": "next", "step": "stepIn", "finish": "stepOut"}  # to DAP's requests
@@ -71,6 +71,17 @@ def place(text: str) -> Place | None:
     if found is None or int(found["line"]) < 1:
         return None
     return Place(found["file"], int(found["line"]), found["cond"])
+
+
+_OPTION = re.compile(r"(?P<file>.+?):(?P<line>[0-9]{1,9})(?::(?P<cond>.*\S.*))?", re.DOTALL)
+
+
+def option(text: str) -> Place | None:
+    """Parses `FILE:LINE[:CONDITION]`, None where it isn't that; CONDITION may hold colons, FILE too."""
+    found = _OPTION.fullmatch(text)
+    if found is None or int(found["line"]) < 1:
+        return None
+    return Place(found["file"], int(found["line"]), found["cond"].strip() if found["cond"] else None)
 
 
 def usage() -> str:

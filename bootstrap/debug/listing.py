@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from bootstrap.debug.session import Debuggee
+from bootstrap.debug.session import Stop
 from bootstrap.debug.stops import Frame
 
 _CURRENT, _HEADER, _PLAIN = "\x1b[1;33m", "\x1b[1m", "\x1b[0m"
@@ -29,11 +29,10 @@ def source(
     return "\n".join(drawn)
 
 
-def stack(frames: Sequence[Frame], selected: int, shown: Mapping[str, str]) -> str:
-    """One line a frame, innermost first; `shown` has the path to show for a frame's own."""
+def stack(frames: Sequence[Frame], selected: int) -> str:
+    """One line a frame, innermost first."""
     return "\n".join(
-        f"{'->' if index == selected else '  '} {index}  {frame.function}"
-        f"  {plain(shown.get(frame.path, frame.path))}:{frame.line}"
+        f"{'->' if index == selected else '  '} {index}  {frame.function}  {plain(frame.path)}:{frame.line}"
         for index, frame in enumerate(frames)
     )
 
@@ -45,11 +44,11 @@ def variables(values: Mapping[str, str]) -> str:
     return "\n".join(f"  {name:<{width}} = {_cut(plain(value))}" for name, value in sorted(values.items()))
 
 
-def tasks(rows: Sequence[tuple[Debuggee, str]], current: str | None) -> str:
-    """The numbered list that `task N` chooses from; each row a debuggee and its state."""
+def tasks(stops: Sequence[Stop], current: Stop | None) -> str:
+    """The numbered list that `task N` chooses from."""
     return "\n".join(
-        f"{'->' if debuggee.worker_id == current else '  '} {number}  {plain(debuggee.title)}  {state}"
-        for number, (debuggee, state) in enumerate(rows, 1)
+        f"{'->' if stop is current else '  '} {number}  {plain(stop.title)}  stopped ({plain(stop.reason)})"
+        for number, stop in enumerate(stops, 1)
     )
 
 

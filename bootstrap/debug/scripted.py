@@ -8,19 +8,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from bootstrap.debug import stops
-from bootstrap.debug.client import Client
-from bootstrap.debug.session import (
-    Connect,
-    Debuggee,
-    Discovery,
-    Ended,
-    JobEnded,
-    Lost,
-    Session,
-    Stop,
-    Waiting,
-)
-from bootstrap.errors import DebuggerGone, RaysideError, RequestFailed
+from bootstrap.debug.session import Attachment, Ended, JobEnded, JobWatch, Lost, Said, Session, Stop
+from bootstrap.errors import DebuggerGone, RequestFailed
 
 OnEvent = Callable[[str], None]
 
@@ -28,14 +17,14 @@ _FINISHING = 15.0  # seconds for the stops that are being read when everything e
 
 
 async def run(
-    discovery: Discovery,
+    attachment: Attachment,
+    watch: JobWatch,
     *,
     evaluate: Sequence[str] = (),
     timeout: float = 60,
     on_event: OnEvent,
-    connect: Connect = Client.connect,
 ) -> dict[str, Any]:
-    """Attaches to every paused task as it appears, side by side, and records each of its stops.
+    """Records each stop of every task, side by side, and lets it go on.
 
     Args:
         evaluate: expressions to evaluate in the user's innermost frame at each stop. One that
@@ -49,15 +38,17 @@ async def run(
         stops. Both values of `job` are None where no job is watched.
 
     Raises:
-        RaysideError: Ray is gone.
+        RaysideError: the relay or Ray is gone, or another debugger took over.
     """
-    recorder = _Recorder(Session(discovery, connect=connect), list(evaluate), on_event)
+    session = Session(attachment, watch)
+    recorder = _Recorder(session, list(evaluate), on_event)
+    await session.start()
     try:
         await recorder.watch(timeout)
         await recorder.finish()
     finally:
-        await recorder.session.close()
-    job = await recorder.session.job()
+        await session.close()
+    job = await session.job()
     return {
         "stopped": [record for record in recorder.records if record],
         "job": {
@@ -68,15 +59,15 @@ async def run(
 
 
 def run_sync(
-    discovery: Discovery,
+    attachment: Attachment,
+    watch: JobWatch,
     *,
     evaluate: Sequence[str] = (),
     timeout: float = 60,
     on_event: OnEvent,
-    connect: Connect = Client.connect,
 ) -> dict[str, Any]:
     """`run`, for a caller without an event loop."""
-    return asyncio.run(run(discovery, evaluate=evaluate, timeout=timeout, on_event=on_event, connect=connect))
+    return asyncio.run(run(attachment, watch, evaluate=evaluate, timeout=timeout, on_event=on_event))
 
 
 class _Recorder:
@@ -89,7 +80,6 @@ class _Recorder:
 
     async def watch(self, timeout: float) -> None:
         """Until the job has ended, or nothing has stopped for `timeout` seconds."""
-        self.session.start()
         last = time.monotonic()
         while True:
             left = last + timeout - time.monotonic()
@@ -98,17 +88,16 @@ class _Recorder:
             except asyncio.TimeoutError:
                 self._on_event(f"nothing stopped for {timeout:g} s; the tasks go on")
                 return
-            if isinstance(happening, Waiting):
-                for debuggee in self.session.waiting:
-                    self._work(self._attach(debuggee))
-            elif isinstance(happening, Stop):
+            if isinstance(happening, Stop):
                 last = time.monotonic()
                 record: dict[str, Any] = {}
                 self.records.append(record)
                 self._work(self._record(happening, record))
+            elif isinstance(happening, Said):
+                self._on_event(happening.text)
             elif isinstance(happening, Ended):
                 if happening.was_stopped:
-                    self._on_event(f"{happening.attached.debuggee.title} ended while it was stopped")
+                    self._on_event(f"{happening.stop.title} ended while it was stopped")
             elif isinstance(happening, JobEnded):
                 self._on_event(f"job {happening.job.submission_id} ended: {happening.job.status}")
                 return
@@ -134,34 +123,25 @@ class _Recorder:
                 Lost(error if isinstance(error, Exception) else RuntimeError(repr(error)))
             )
 
-    async def _attach(self, debuggee: Debuggee) -> None:
-        try:
-            await self.session.attach(debuggee)
-        except RaysideError as error:
-            self._on_event(f"{debuggee.title}: {error.message}")
-
     async def _record(self, stop: Stop, record: dict[str, Any]) -> None:
-        debuggee = stop.attached.debuggee
         try:
             try:
                 read = await self._read(stop)
                 record.update(read)
-                self._on_event(f"{read['task'] or debuggee.title} stopped at {read['file']}:{read['line']}")
+                self._on_event(f"{read['task'] or stop.title} stopped at {read['file']}:{read['line']}")
             finally:
-                if not stop.attached.left:
-                    self.session.look_soon()
-                    await stop.attached.move("continue", stop.thread_id)
+                if self.session.stops.get(stop.thread_id) is stop:
+                    await self.session.move("continue", stop)
         except (DebuggerGone, RequestFailed) as error:
-            self._on_event(f"{debuggee.title}: {error.message}")
+            self._on_event(f"{stop.title}: {error.message}")
 
     async def _read(self, stop: Stop) -> dict[str, Any]:
-        client = stop.attached.client
-        found = await stops.frames(stop)
+        client = self.session.client
+        found = await stops.frames(client, stop)
         if not found:
             raise RequestFailed("it stopped without a frame", hint="Try again.")
         frame = found[0]
         evaluated: dict[str, str] = {}
-        task = await stops.task_name(stop, frame)
         variables = await stops.variables(client, frame)
         for expression in self._expressions:
             try:
@@ -169,10 +149,10 @@ class _Recorder:
             except RequestFailed as error:
                 evaluated[expression] = f"<{error.message}>"
         return {
-            "task": task,
-            "worker_id": stop.attached.debuggee.worker_id,
+            "task": stop.debuggee.task,
+            "worker_id": stop.debuggee.worker_id,
             "reason": stop.reason,
-            "file": self.session.discovery.local_path(frame.path) or frame.path,
+            "file": frame.path,
             "line": frame.line,
             "function": frame.function,
             "locals": variables,

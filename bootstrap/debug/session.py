@@ -1,45 +1,30 @@
-"""Many debuggees side by side: who waits for a debugger, who is attached, who stopped, who ended.
+"""One connection to the debug relay: which tasks stand still, how they go on, and how the job is.
 
-Knows nothing of Ray or Kubernetes: a `Discovery` finds the debuggees. Ray uses a worker again for its
-next task, and the next `breakpoint()` of an attached worker is a further `stopped` on the same
-connection; so connections are kept until the worker or the job ends.
+Knows nothing of Ray or Kubernetes. The relay makes the whole cluster look like one process, in which
+each thread that stopped is a task; a `JobWatch` says when the job has ended, which no debugger can.
 """
 
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Protocol
 
-from bootstrap.debug.client import Client, OnEvent
+from bootstrap.debug.breakpoints import Breakpoints
+from bootstrap.debug.client import Client
+from bootstrap.debug.commands import Place
 from bootstrap.debug.dap import Message
-from bootstrap.errors import AttachFailed, DebuggerGone, RaysideError, RequestFailed
+from bootstrap.debug.debuggee import Debuggee
+from bootstrap.errors import AttachFailed, DebuggerGone, NotRunning, RaysideError, RequestFailed
 
-# Seconds between two looks at Ray: soon after something happened, then ever more seldom. A look
-# is two State API calls of 4 to 50 ms.
+# Seconds between two looks at the job: soon after something happened, then ever more seldom. A look
+# is one request to Ray's dashboard, of 4 to 50 ms.
 SOON, SELDOM, SLOWING = 0.25, 2.0, 1.5
 LOOK_TIMEOUT = 20.0
 LOOKS_BEFORE_GONE = 3
-
-
-@dataclass(frozen=True)
-class Debuggee:
-    """One Ray worker that is paused and waits for a debugger on `host`:`port`."""
-
-    worker_id: str
-    host: str
-    port: int
-    pid: int
-    node_ip: str
-    job_id: str
-    task: str  # empty while Ray's task rows lag behind its worker rows, by about a second
-    since: str
-
-    @property
-    def title(self) -> str:
-        return f"{self.task or 'a task'} · {self.pid}@{self.node_ip}"
+LEAVE_TIMEOUT = 5.0
 
 
 @dataclass(frozen=True)
@@ -51,41 +36,55 @@ class JobState:
     ended: bool
 
 
-class Discovery(Protocol):
-    """Where debuggees come from. Every method may block for a short, bounded time."""
-
-    def paused(self) -> list[Debuggee]:
-        """Those that wait for a debugger now; an attached one waits no longer."""
+class JobWatch(Protocol):
+    """Who knows the job."""
 
     def job(self) -> JobState | None:
-        """The job that is watched, if one is."""
+        """The job that is watched, if one is; may block for a short, bounded time."""
 
-    def local_path(self, remote: str) -> str | None:
-        """Where a debuggee's file lies on this machine; None where it maps nowhere."""
+
+# As `Client.connect`.
+Connect = Callable[..., Awaitable[Client]]
+
+
+@dataclass(frozen=True)
+class Attachment:
+    """What is asked of the relay.
+
+    Attributes:
+        connect: connects to it; called with `on_event`.
+        token: Ray's own; the relay refuses who doesn't know it.
+        job: a submission id, or Ray's job id: only that job's tasks; None for those of all.
+        breakpoints: set before any task moves; each has an absolute `file`.
+        exceptions: whether to stop where a task raises what it does not catch.
+    """
+
+    connect: Connect
+    token: str
+    job: str | None = None
+    breakpoints: Sequence[Place] = ()
+    exceptions: bool = False
 
 
 @dataclass(frozen=True, eq=False)
 class Stop:
-    """One thread of one debuggee standing still."""
+    """One thread of one task standing still."""
 
-    attached: Attached
     thread_id: int
-    reason: str  # DAP's: breakpoint, step, exception, goto, pause
+    reason: str  # DAP's: breakpoint, step, exception, pause
     text: str
-    # True where a `breakpoint()` call stopped it, and no line breakpoint.
-    by_call: bool
+    debuggee: Debuggee
 
-
-@dataclass(frozen=True)
-class Waiting:
-    """The debuggees that wait for a debugger have changed; `Session.waiting` has them."""
+    @property
+    def title(self) -> str:
+        return self.debuggee.title
 
 
 @dataclass(frozen=True)
 class Ended:
-    """The connection to a debuggee ended from the other side."""
+    """A thread that had stopped here is gone: with its worker, unless it was not stopped any more."""
 
-    attached: Attached
+    stop: Stop
     was_stopped: bool
 
 
@@ -95,237 +94,212 @@ class JobEnded:
 
 
 @dataclass(frozen=True)
+class Said:
+    """Something the user has to know, from the relay or about a breakpoint."""
+
+    text: str
+
+
+@dataclass(frozen=True)
 class Lost:
-    """Discovery failed for good: Ray is gone, or there is a defect. Nothing is looked for any more."""
+    """Nothing more will come: the relay or Ray is gone, another editor took over, or there is a defect."""
 
     error: Exception
 
 
-Happening = Stop | Waiting | Ended | JobEnded | Lost
-Connect = Callable[..., Awaitable[Client]]
+Happening = Stop | Ended | JobEnded | Said | Lost
 
 
-class Attached:
-    """A debuggee with our client in it.
+class Session:
+    """Attached from `start` until `close`; says in `happenings` what came to pass.
 
     Attributes:
-        stop: where it stands; None while it runs.
-        task: the task it runs, as far as is known.
-        left: whether the connection has ended, or is about to.
+        happenings: in order, for one consumer.
+        stops: what stands still now, by thread, in the order of the stops.
+        breakpoints: of all tasks.
+        ended: the state of the watched job once it has ended.
+        lost: why nothing more will come.
     """
 
-    def __init__(self, debuggee: Debuggee, report: Callable[[Happening], None]) -> None:
-        self.debuggee = debuggee
-        self.stop: Stop | None = None
-        self.task = debuggee.task
-        self.left = False
-        self._report = report
-        self._stopped = asyncio.Event()
-        self._watching: asyncio.Future[None] | None = None
+    def __init__(self, attachment: Attachment, watch: JobWatch) -> None:
+        self.happenings: asyncio.Queue[Happening] = asyncio.Queue()
+        self.stops: dict[int, Stop] = {}
+        self.breakpoints = Breakpoints(attachment.breakpoints)
+        self.ended: JobState | None = None
+        self.lost: Exception | None = None
+        self._attachment = attachment
+        self._watch = watch
         self._client: Client | None = None
-
-    @property
-    def title(self) -> str:
-        return replace(self.debuggee, task=self.task).title
+        self._moved: dict[int, Stop] = {}  # the last stop of each thread that was let go on
+        self._said = ""  # by the event before, if that was the relay's own word
+        self._wake = asyncio.Event()
+        self._closing = False
+        self._watching: list[asyncio.Future[None]] = []
 
     @property
     def client(self) -> Client:
         assert self._client is not None, "not attached yet"
         return self._client
 
-    async def attach(self, connect: Connect) -> None:
-        on_event: OnEvent = self._event
-        self._client = await connect(self.debuggee.host, self.debuggee.port, on_event=on_event)
+    async def start(self) -> None:
+        """Attaches.
+
+        Raises:
+            NotRunning: no relay answers.
+            AttachFailed: it refuses, most often because the token is another cluster's.
+        """
+        wanted = self._attachment
         try:
-            await self._client.attach()
+            self._client = await wanted.connect(on_event=self._event)
+        except DebuggerGone as error:
+            raise NotRunning(
+                f"the debug relay does not answer: {error.message}", hint="./invokew up brings it up"
+            ) from error
+        options: dict[str, Any] = {"token": wanted.token}
+        if wanted.job is not None:
+            options["job"] = wanted.job
+        filters = ["userUnhandled"] if wanted.exceptions else []
+        try:
+            # The relay has cured every debuggee of Nagle's algorithm.
+            await self._client.attach(
+                exception_filters=filters,
+                options=options,
+                no_delay=False,
+                configure=self._set_breakpoints,
+            )
+        except AttachFailed as error:
+            self._client.close()
+            hint = "./invokew status shows whether this is the cluster you mean"
+            raise AttachFailed(error.message, hint=hint) from error
+        except DebuggerGone as error:
+            self._client.close()
+            raise self._relay_gone(error.message) from error
         except BaseException:
-            self.left = True
             self._client.close()
             raise
-        self._watching = asyncio.ensure_future(self._watch(self._client))
-
-    async def move(self, command: str, thread_id: int) -> None:
-        """Lets the debuggee go on: `continue`, `next`, `stepIn` or `stepOut`."""
-        was, self.stop = self.stop, None
-        self._stopped.clear()
-        try:
-            await self.client.request(command, {"threadId": thread_id})
-        except RequestFailed:
-            if not self._stopped.is_set():
-                self.stop = was
-            raise
-
-    async def goto(self, path: str, line: int) -> None:
-        """Makes `line` of the top frame the next one to run; stands there when it returns.
-
-        Raises:
-            RequestFailed: Python can't jump there from here. Where it stands is unchanged.
-        """
-        was = self.stop
-        assert was is not None, "a debuggee jumps while it stands"
-        found = await self.client.request("gotoTargets", {"source": {"path": path}, "line": line})
-        targets = found.get("targets") or [{}]
-        self._stopped.clear()
-        await self.client.request("goto", {"threadId": was.thread_id, "targetId": targets[0].get("id", 0)})
-        await self.stopped(5.0)
-
-    async def stopped(self, timeout: float) -> Stop:
-        """The stop that follows a move.
-
-        Raises:
-            RequestFailed: it runs on after `timeout` seconds.
-            DebuggerGone: it ended.
-        """
-        waits = [asyncio.ensure_future(e.wait()) for e in (self._stopped, self.client.closed)]
-        try:
-            await asyncio.wait(waits, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for wait in waits:
-                wait.cancel()
-        if self.stop is None or not self._stopped.is_set():
-            raise RequestFailed(f"{self.title} runs on", hint="Wait for its next stop with `continue`.")
-        return self.stop
-
-    async def leave(self) -> None:
-        """Disconnects; the debuggee runs on."""
-        self.left = True
-        if self._watching is not None:
-            self._watching.cancel()
-        if self._client is not None:
-            await self._client.disconnect()
-
-    def _event(self, event: Message) -> None:
-        body = event.get("body") or {}
-        if event.get("event") == "stopped":
-            self.stop = Stop(
-                attached=self,
-                thread_id=int(body.get("threadId", 0)),
-                reason=str(body.get("reason", "")),
-                text=str(body.get("text") or ""),
-                by_call=body.get("reason") == "breakpoint" and not body.get("hitBreakpointIds"),
-            )
-            self._stopped.set()
-            self._report(self.stop)
-        elif event.get("event") == "terminated" and not self.left:
-            # The adapter outlives a killed worker, and waits for its client to leave.
-            asyncio.ensure_future(self.client.disconnect(timeout=1.0))  # noqa: RUF006 (ends by its deadline)
-
-    async def _watch(self, client: Client) -> None:
-        await client.closed.wait()
-        if not self.left:
-            self.left = True
-            self._report(Ended(self, was_stopped=self.stop is not None))
-
-
-class Session:
-    """Looks for debuggees from `start` until `close`, and says in `happenings` what came to pass.
-
-    Attributes:
-        happenings: in order, for one consumer.
-        waiting: the debuggees that wait for a debugger and that nobody here attaches to.
-        attached: by worker id.
-        ended: the state of the watched job once it has ended.
-        lost: why nothing is looked for any more.
-    """
-
-    def __init__(self, discovery: Discovery, *, connect: Connect = Client.connect) -> None:
-        self.discovery = discovery
-        self.happenings: asyncio.Queue[Happening] = asyncio.Queue()
-        self.waiting: list[Debuggee] = []
-        self.attached: dict[str, Attached] = {}
-        self.ended: JobState | None = None
-        self.lost: Exception | None = None
-        self._connect = connect
-        self._refused: set[str] = set()
-        self._wake = asyncio.Event()
-        self._closing = False
-        self._watching: asyncio.Future[None] | None = None
-
-    def start(self) -> None:
-        self._watching = asyncio.ensure_future(self._watch())
+        self._watching = [asyncio.ensure_future(work) for work in (self._watch_relay(), self._watch_job())]
 
     def look_soon(self) -> None:
-        """Something is about to change: look at once, and often for a while."""
+        """The job is about to change: look at once, and often for a while."""
         self._wake.set()
 
-    async def attach(self, debuggee: Debuggee) -> Attached:
-        """Attaches; its stop comes as a happening.
-
-        Raises:
-            AttachFailed: it has another client. It counts as not waiting until it has gone on once.
-            DebuggerGone: it ended meanwhile.
-        """
-        attached = Attached(debuggee, self._report)
-        self.attached[debuggee.worker_id] = attached
-        self.waiting = [other for other in self.waiting if other.worker_id != debuggee.worker_id]
+    async def move(self, command: str, stop: Stop) -> None:
+        """Lets a task go on: `continue`, `next`, `stepIn` or `stepOut`; the others stay as they are."""
+        self.stops.pop(stop.thread_id, None)
+        self._moved[stop.thread_id] = stop
+        self.look_soon()
         try:
-            await attached.attach(self._connect)
-        except BaseException as error:
-            self.attached.pop(debuggee.worker_id, None)
-            if isinstance(error, AttachFailed | DebuggerGone):
-                self._refused.add(debuggee.worker_id)
+            await self.client.request(command, {"threadId": stop.thread_id})
+        except RequestFailed:
+            # It may have stopped again, or ended, meanwhile.
+            if self._moved.pop(stop.thread_id, None) is stop:
+                self.stops[stop.thread_id] = stop
             raise
-        return attached
-
-    async def leave(self, attached: Attached) -> None:
-        self.attached.pop(attached.debuggee.worker_id, None)
-        await attached.leave()
-
-    async def close(self) -> None:
-        """Leaves every debuggee, side by side; they run on."""
-        # A flag beside the cancellation, which `wait_for` swallows when it comes together with what is
-        # waited for (Python before 3.12).
-        self._closing = True
-        if self._watching is not None:
-            self._watching.cancel()
-            await asyncio.wait({self._watching}, timeout=LOOK_TIMEOUT)
-        leaving = [self.leave(attached) for attached in list(self.attached.values())]
-        await asyncio.gather(*leaving, return_exceptions=True)
-
-    async def waits_again(self, debuggee: Debuggee, timeout: float) -> bool:
-        """Whether discovery lists it as paused within `timeout` seconds after we left it."""
-        until = time.monotonic() + timeout
-        while time.monotonic() < until:
-            try:
-                paused = await asyncio.wait_for(asyncio.to_thread(self.discovery.paused), timeout)
-            except (RaysideError, asyncio.TimeoutError):
-                return False
-            if any(other.worker_id == debuggee.worker_id for other in paused):
-                return True
-            await asyncio.sleep(0.1)
-        return False
 
     async def job(self) -> JobState | None:
         """The job's state now, with a deadline."""
-        return await asyncio.wait_for(asyncio.to_thread(self.discovery.job), LOOK_TIMEOUT)
+        return await asyncio.wait_for(asyncio.to_thread(self._watch.job), LOOK_TIMEOUT)
 
-    def _report(self, happening: Happening) -> None:
-        if isinstance(happening, Ended):
-            self.attached.pop(happening.attached.debuggee.worker_id, None)
+    async def close(self, *, keep_stopped: bool = False) -> None:
+        """Leaves; what stands still goes on, or stays for the next debugger."""
+        # A flag beside the cancellation, which `wait_for` swallows when it comes together with what is
+        # waited for (Python before 3.12).
+        self._closing = True
+        for watching in self._watching:
+            watching.cancel()
+        if self._watching:
+            await asyncio.wait(self._watching, timeout=LOOK_TIMEOUT)
+        client = self._client
+        if client is None:
+            return
+        if not client.closed.is_set():
+            await client.drain(LEAVE_TIMEOUT)
+            arguments = {"terminateDebuggee": False, "suspendDebuggee": keep_stopped}
+            # Where the relay doesn't answer, closing has to do: it then lets everything go on.
+            with suppress(RequestFailed, DebuggerGone):
+                await client.request("disconnect", arguments, timeout=LEAVE_TIMEOUT)
+        client.close()
+
+    # --- what comes from the relay -------------------------------------------------------
+
+    def _event(self, event: Message) -> None:
+        name, body = event.get("event"), event.get("body") or {}
+        said = ""
+        if name == "stopped":
+            stop = _stop(body)
+            self._moved.pop(stop.thread_id, None)
+            self.stops[stop.thread_id] = stop
+            self.happenings.put_nowait(stop)
+        elif name == "continued":
+            # Not only what was let go on here: the threads of one process go on together.
+            stopped = self.stops.pop(body.get("threadId", 0), None)
+            if stopped is not None:
+                self._moved[stopped.thread_id] = stopped
+        elif name == "thread" and body.get("reason") == "exited":
+            self._thread_exited(body.get("threadId", 0))
+        elif name == "breakpoint":
+            self._tell(self.breakpoints.changed(body.get("breakpoint") or {}))
+        elif name == "output" and body.get("category", "console") in {"important", "console", "stderr"}:
+            said = str(body.get("output", "")).strip()
+            self._tell([said])
+        elif name == "terminated":
+            self._terminated()
+        self._said = said
+
+    def _terminated(self) -> None:
+        # The relay says why in the event before, unless it ends itself.
+        if self._said:
+            hint = "what was stopped is stopped there now; ./invokew debug takes it back"
+            self._lose(DebuggerGone(f"another debugger has taken over: {self._said}", hint=hint))
+        else:
+            self._lose(self._relay_gone("it was ended"))
+
+    def _thread_exited(self, thread_id: int) -> None:
+        stopped, moved = self.stops.pop(thread_id, None), self._moved.pop(thread_id, None)
+        stop = stopped or moved
+        if stop is not None:
+            self.happenings.put_nowait(Ended(stop, was_stopped=stopped is not None))
             self.look_soon()
-        self.happenings.put_nowait(happening)
 
-    async def _watch(self) -> None:
+    def _tell(self, texts: Sequence[str]) -> None:
+        for text in texts:
+            if text:
+                self.happenings.put_nowait(Said(text))
+
+    def _lose(self, error: Exception) -> None:
+        if self.lost is None and not self._closing:
+            self.lost = error
+            self.stops.clear()
+            self.happenings.put_nowait(Lost(error))
+
+    async def _set_breakpoints(self) -> None:
+        for path in self.breakpoints.files():
+            self._tell(await self.breakpoints.send(self.client, path))
+
+    async def _watch_relay(self) -> None:
+        await self.client.closed.wait()
+        self._lose(self._relay_gone("it closed the connection"))
+
+    def _relay_gone(self, why: str) -> NotRunning:
+        return NotRunning(f"the debug relay has gone: {why}", hint="./invokew up brings it up again")
+
+    # --- the job -------------------------------------------------------------------------
+
+    async def _watch_job(self) -> None:
         pace, failures = SOON, 0
         while not self._closing:
             try:
-                # The job first: a job that ended has nobody paused, whatever the order of the answers.
                 job = await self.job()
-                paused = await asyncio.wait_for(asyncio.to_thread(self.discovery.paused), LOOK_TIMEOUT)
             except asyncio.CancelledError:
                 raise
             except Exception as error:
                 failures += 1
                 passing = isinstance(error, RaysideError | asyncio.TimeoutError)
                 if not passing or failures >= LOOKS_BEFORE_GONE:
-                    self.lost = error
-                    self.happenings.put_nowait(Lost(error))
+                    self._lose(error)
                     return
             else:
                 failures = 0
-                if self._take(paused):
-                    pace = SOON
-                    self.happenings.put_nowait(Waiting())
                 if job is not None and job.ended:
                     self.ended = job
                     self.happenings.put_nowait(JobEnded(job))
@@ -338,13 +312,21 @@ class Session:
                 self._wake.clear()
                 pace = SOON
 
-    def _take(self, paused: list[Debuggee]) -> bool:
-        """Whether somebody new waits."""
-        self._refused &= {debuggee.worker_id for debuggee in paused}
-        known = {debuggee.worker_id for debuggee in self.waiting}
-        self.waiting = [
-            debuggee
-            for debuggee in paused
-            if debuggee.worker_id not in self.attached and debuggee.worker_id not in self._refused
-        ]
-        return any(debuggee.worker_id not in known for debuggee in self.waiting)
+
+def _stop(body: Mapping[str, Any]) -> Stop:
+    ray: Mapping[str, Any] = body.get("ray") or {}
+    return Stop(
+        thread_id=body.get("threadId", 0),
+        reason=str(body.get("reason", "")),
+        text=str(body.get("text") or ""),
+        debuggee=Debuggee(
+            worker_id=str(ray.get("workerId", "")),
+            host="",  # where it listens is the relay's affair
+            port=0,
+            pid=int(ray.get("pid", 0)),
+            node_ip=str(ray.get("nodeIp", "")),
+            job_id=str(ray.get("jobId", "")),
+            submission_id=str(ray.get("submissionId", "")),
+            task=str(ray.get("task", "")),
+        ),
+    )

@@ -1,17 +1,14 @@
-"""Reads a stop: its frames, the user's own among them, its variables, its source, its task."""
+"""Reads a stop: its frames, the user's own among them, its variables, its source."""
 
 from __future__ import annotations
 
-import ast
 import re
 from dataclasses import dataclass
+from pathlib import Path
 
 from bootstrap.debug.client import Client
 from bootstrap.debug.session import Stop
 from bootstrap.errors import RequestFailed
-
-# Asks only a Ray that is loaded already: importing it into a process that isn't Ray's costs seconds.
-_TASK_NAME = "__import__('sys').modules['ray'].get_runtime_context().get_task_name()"
 
 _NOT_THE_USERS = re.compile(
     r"[/\\](?:site|dist)-packages[/\\](?:ray|debugpy)[/\\]|[/\\]_vendored[/\\]pydevd[/\\]"
@@ -20,12 +17,17 @@ _NOT_THE_USERS = re.compile(
 
 @dataclass(frozen=True)
 class Frame:
-    """One frame of a stopped thread; `path` is the debuggee's own."""
+    """One frame of a stopped thread.
+
+    `path` is the local file, or the worker's own where it maps to none; only the relay has that one's
+    text then, by `reference`.
+    """
 
     id: int
     function: str
     path: str
     line: int
+    reference: int = 0
 
     @property
     def is_users(self) -> bool:
@@ -33,7 +35,7 @@ class Frame:
         return not _NOT_THE_USERS.search(self.path)
 
 
-async def frames(stop: Stop) -> list[Frame]:
+async def frames(client: Client, stop: Stop) -> list[Frame]:
     """The stack, innermost frame first, from the first frame that is the user's.
 
     All of it where none is the user's.
@@ -41,13 +43,14 @@ async def frames(stop: Stop) -> list[Frame]:
     Raises:
         RequestFailed, DebuggerGone: as `Client.request`.
     """
-    body = await stop.attached.client.request("stackTrace", {"threadId": stop.thread_id})
+    body = await client.request("stackTrace", {"threadId": stop.thread_id})
     stack = [
         Frame(
             id=frame["id"],
             function=frame.get("name") or "?",
             path=(frame.get("source") or {}).get("path") or "",
             line=frame.get("line") or 0,
+            reference=(frame.get("source") or {}).get("sourceReference") or 0,
         )
         for frame in body.get("stackFrames", [])
     ]
@@ -96,44 +99,18 @@ async def execute(client: Client, frame: Frame, statement: str) -> str:
     return str(body.get("result", ""))
 
 
-async def _literal(client: Client, frame: Frame, expression: str) -> object:
-    """The value of an expression that gives a literal; None where it raised."""
-    try:
-        # Of DAP's contexts, `clipboard` is the one whose values are never cut. It gives the repr of
-        # what was raised as if it were the value, which isn't a literal.
-        body = await client.request(
-            "evaluate", {"expression": expression, "frameId": frame.id, "context": "clipboard"}
-        )
-        return ast.literal_eval(str(body.get("result", "")))
-    except (RequestFailed, ValueError, SyntaxError):
-        return None
-
-
-async def task_name(stop: Stop, frame: Frame) -> str:
-    """The Ray task that stopped, asked in the frame; what discovery said where it isn't a Ray task."""
-    # Asked each time: a worker that is used again runs another task than the one discovery knew.
-    name = await _literal(stop.attached.client, frame, _TASK_NAME)
-    return name if isinstance(name, str) and name else stop.attached.debuggee.task
-
-
 async def source(client: Client, frame: Frame) -> str:
-    """The text of the frame's file as the debuggee has it; empty where it has none.
-
-    Asked of the debuggee, for a local file may have been edited since the job was submitted.
-    """
-    text = await _literal(client, frame, f"''.join(__import__('linecache').getlines({frame.path!r}))")
-    return text if isinstance(text, str) else ""
-
-
-async def is_running(client: Client, frame: Frame) -> bool:
-    """Whether any thread is still inside that frame's function; asked while the debuggee runs."""
-    expression = (
-        f"any(g.f_code.co_filename == {frame.path!r} and g.f_code.co_name == {frame.function!r}"
-        " for f in __import__('sys')._current_frames().values()"
-        " for g, _ in __import__('traceback').walk_stack(f))"
-    )
+    """The text of the frame's file; empty where it is nowhere to be had."""
+    if frame.reference:
+        body = await client.request(
+            "source",
+            {
+                "source": {"path": frame.path, "sourceReference": frame.reference},
+                "sourceReference": frame.reference,
+            },
+        )
+        return str(body.get("content", ""))
     try:
-        body = await client.request("evaluate", {"expression": expression, "context": "repl"})
-    except RequestFailed:
-        return True  # too busy to answer
-    return str(body.get("result")) != "False"
+        return Path(frame.path).read_text(encoding="utf-8")
+    except (OSError, UnicodeError):
+        return ""

@@ -1,76 +1,73 @@
-"""The debugger in a terminal: one prompt for all the tasks that are paused.
+"""The debugger in a terminal: one prompt for all the tasks that are stopped.
 
 The event loop runs in a thread of its own and the prompt in the main thread, so that Ctrl-C is the
-prompt's and never tears a connection: a client that dies with a request in flight spoils its
-debuggee.
+prompt's and never ends the connection in the middle of a request.
 """
 
 from __future__ import annotations
 
 import asyncio
+import signal
 import time
-from dataclasses import replace
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from bootstrap.console import Console
-from bootstrap.debug import commands, listing, pausing, stops
+from bootstrap.debug import commands, listing
 from bootstrap.debug.background import Call, background_loop
-from bootstrap.debug.client import Client
 from bootstrap.debug.keyboard import line_editing, typed
-from bootstrap.debug.session import Attached, Connect, Debuggee, Discovery, Ended, Happening, Session
-from bootstrap.debug.stops import Frame
+from bootstrap.debug.session import Attachment, Ended, Happening, JobWatch, Said, Session, Stop
 from bootstrap.debug.view import View
-from bootstrap.errors import (
-    INTERRUPTED,
-    AttachFailed,
-    DebuggerGone,
-    InvalidArgument,
-    NothingPaused,
-    RequestFailed,
-)
+from bootstrap.errors import INTERRUPTED, DebuggerGone, InvalidArgument, NothingPaused, RequestFailed
 
 PROMPT = "(rayside) "
-_FIRST_STOP = 20.0  # seconds from attaching to the first stop; measured 0.1 to 0.5
-_LOOK = 0.5  # seconds between two looks at whether a task that was stepped still runs
-_AGAIN = 3.0  # seconds for Ray to list a task that pauses again; measured 0.2
+_LOOK = 0.5  # seconds after which a wait looks at the clock again
+# Seconds in which tasks that are stopped already are all told by the relay; it takes milliseconds.
+_QUIET = 0.3
+_STEP = 2.0  # seconds after which a step counts as running on; one takes milliseconds
 
 
 def run(
-    discovery: Discovery,
-    console: Console,
-    *,
-    timeout: float = 60,
-    history: Path,
-    connect: Connect = Client.connect,
+    attachment: Attachment, watch: JobWatch, console: Console, *, timeout: float = 60, history: Path
 ) -> int:
     """Debugs until the user leaves or the job has ended; the exit code.
 
     Args:
-        timeout: seconds to wait for the first paused task.
+        timeout: seconds to wait for the first stop.
         history: the file of the lines typed; made with mode 0600.
 
     Returns:
-        0, or 130 where the user left with Ctrl-C, upon which what was stopped is paused again.
+        0, or 130 where the user left with Ctrl-C, upon which what was stopped stays stopped.
 
     Raises:
-        NothingPaused: no task paused within `timeout` seconds.
-        RaysideError: Ray is gone.
+        NothingPaused: no task stopped within `timeout` seconds.
+        RaysideError: the relay or Ray is gone, or another debugger took over.
     """
-    with background_loop() as call, line_editing(history):
-        session = Session(discovery, connect=connect)
-        call(_start(session))
+    with background_loop() as call, line_editing(history), _ends_by(signal.SIGHUP, signal.SIGTERM):
+        session = Session(attachment, watch)
+        call(session.start())
+        code: int | None = None
         try:
-            return Terminal(session, console, call).talk(timeout)
+            code = Terminal(session, console, call).talk(timeout)
         finally:
-            call(session.close())
+            call(session.close(keep_stopped=code == INTERRUPTED))
+        return code
 
 
-async def _start(session: Session) -> None:
-    session.start()
+@contextmanager
+def _ends_by(*numbers: signal.Signals) -> Iterator[None]:
+    """A window that is closed is no Ctrl-C: the tasks go on."""
 
+    def end(number: int, frame: object) -> None:
+        raise SystemExit(128 + number)
 
-async def _look_soon(session: Session) -> None:
-    session.look_soon()
+    before = {number: signal.signal(number, end) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 class Terminal:
@@ -80,17 +77,17 @@ class Terminal:
         self._session = session
         self._console = console
         self._call = call
-        self._view = View(session.discovery, console, call)
+        self._view = View(session, console, call)
         self._repeat = ""
         self._exit: int | None = None
 
     def talk(self, timeout: float) -> int:
         try:
-            self._say("waiting for a task to pause ...")
-            self._wait(None, timeout=timeout)
+            self._say("waiting for a task to stop ...")
+            self._first_stop(timeout)
         except KeyboardInterrupt:
             self._console.result()
-        except (DebuggerGone, AttachFailed, RequestFailed) as error:
+        except (DebuggerGone, RequestFailed) as error:
             self._failed(error)
         while self._exit is None:
             try:
@@ -98,7 +95,7 @@ class Terminal:
             except KeyboardInterrupt:
                 self._console.result()
                 self._say("interrupted; back at the prompt")
-            except (DebuggerGone, AttachFailed, RequestFailed, InvalidArgument) as error:
+            except (DebuggerGone, RequestFailed, InvalidArgument) as error:
                 self._failed(error)
         return self._exit
 
@@ -157,154 +154,132 @@ class Terminal:
     # --- moving --------------------------------------------------------------------------
 
     def _step(self, request: str) -> None:
-        attached = self._view.standing()
-        assert attached.stop is not None
-        outermost = self._view.frames[-1] if self._view.frames else None
-        self._call(attached.move(request, attached.stop.thread_id))
-        self._wait(attached, inside=outermost)
+        stop = self._view.standing()
+        self._call(self._session.move(request, stop))
+        self._wait(stop)
 
     def _continue(self) -> None:
-        attached = self._view.attached
-        if attached is not None and attached.stop is not None:
-            self._call(attached.move("continue", attached.stop.thread_id))
-            self._say(f"{attached.title} goes on; waiting for the next stop (Ctrl-C: back to the prompt)")
-        self._view.attached = None
-        self._call(_look_soon(self._session))
+        stop = self._view.stop
+        if stop is not None and self._stands(stop):
+            self._call(self._session.move("continue", stop))
+            self._say(f"{stop.title} goes on; waiting for the next stop (Ctrl-C: back to the prompt)")
+        self._view.stop = None
         self._wait(None)
 
-    def _wait(
-        self, own: Attached | None, *, inside: Frame | None = None, timeout: float | None = None
-    ) -> None:
-        """Until `own` stops, or any task where it is None; returns to the prompt then.
+    def _first_stop(self, timeout: float) -> None:
+        """Until a task stops; where several do at once, the user chooses."""
+        until = time.monotonic() + timeout
+        while not self._over():
+            if self._session.stops:
+                while self._news(self._call(self._happening(_QUIET))):
+                    pass
+                self._choose()
+                return
+            if time.monotonic() > until:
+                raise NothingPaused(
+                    f"no task stopped within {timeout:g} s",
+                    hint="./invokew submit --debug, and stop it by --break FILE:LINE; --timeout waits longer",
+                )
+            self._news(self._call(self._happening(min(_LOOK, timeout))))
 
-        Args:
-            inside: the outermost frame of `own` when it was stepped; once no thread is in that
-                function any more, any task's stop will do.
-            timeout: seconds after which NothingPaused is raised.
+    def _wait(self, stepped: Stop | None) -> None:
+        """Until the task that was stepped stops, or any where there is none; shows it.
+
+        A step runs on where its function returned to Ray, or waits: then any task's stop will do.
         """
         began = time.monotonic()
-        told = False
-        if own is not None:
-            self._view.attached = own
-        while True:
-            if own is not None and own.stop is not None:
-                self._view.arrive(own)
+        while not self._over():
+            if stepped is not None:
+                again = self._session.stops.get(stepped.thread_id)
+                if again is not None:
+                    self._view.arrive(again)
+                    return
+                if time.monotonic() - began > _STEP:
+                    self._say(f"{stepped.title} runs on; waiting for the next stop of any task")
+                    stepped = None
+            elif self._session.stops:
+                self._view.arrive(next(iter(self._session.stops.values())))
                 return
-            if own is None and self._settled():
-                return
-            happening: Happening | None = self._call(self._happening(_LOOK))
+            happening = self._call(self._happening(_LOOK))
             self._news(happening)
-            waited = time.monotonic() - began
-            if own is not None and own.stop is None and happening is None:
-                if own.left:
-                    own = None
-                elif inside is None and waited > _FIRST_STOP:
-                    self._say(f"{own.title} has not stopped and runs on")
-                    own = None
-                elif inside is not None and not self._call(stops.is_running(own.client, inside)):
-                    self._say(f"{inside.function} has returned; waiting for the next stop of any task")
-                    own = None
-                elif not told and waited > 2:
-                    told = True
-                    self._say(f"{own.title} runs on; Ctrl-C goes back to the prompt")
-            elif own is not None and own.left:
-                own = None
-            if timeout is not None and own is None and not self._settles() and waited > timeout:
-                raise NothingPaused(
-                    f"no task paused within {timeout:g} s",
-                    hint="Put a breakpoint() into a task and submit the job; `--timeout` waits longer.",
-                )
+            if isinstance(happening, Ended) and happening.stop is stepped:
+                if not happening.was_stopped:
+                    self._say(f"{listing.plain(stepped.title)} has ended")
+                stepped = None
 
-    def _settles(self) -> bool:
-        return bool(self._session.waiting or any(a.stop for a in self._session.attached.values()))
-
-    def _settled(self) -> bool:
-        """Whether there is something for the user to do, which then has been shown."""
-        stopped = [attached for attached in self._session.attached.values() if attached.stop is not None]
-        if stopped:
-            self._view.arrive(stopped[0])
-            return True
-        if self._session.waiting:
-            waiting = list(self._session.waiting)
-            debuggee = waiting[0] if len(waiting) == 1 else self._choose(waiting)
-            if debuggee is not None:
-                self._attach(debuggee)
-            return True
-        job = self._session.ended
-        if job is not None:
-            self._say(f"job {job.submission_id} ended: {job.status}")
-            self._exit = 0
-            return True
+    def _over(self) -> bool:
+        """Whether nothing more will stop; it then is the end, unless something is stopped still."""
         if self._session.lost is not None:
             raise self._session.lost
-        return False
+        job = self._session.ended
+        if job is None or self._session.stops:
+            return False
+        self._say(f"job {job.submission_id} ended: {job.status}")
+        self._exit = 0
+        return True
 
-    def _choose(self, waiting: list[Debuggee]) -> Debuggee | None:
-        self._console.result(f"{len(waiting)} tasks are paused:")
-        self._console.result(listing.tasks([(debuggee, "paused") for debuggee in waiting], None))
-        while True:
+    def _choose(self) -> None:
+        found = self._listed()
+        if len(found) > 1:
+            self._console.result(f"{len(found)} tasks are stopped:")
+            self._console.result(listing.tasks(found, None))
+        number = "1"
+        while len(found) > 1:
             try:
-                answer = self._console.ask("which one? [1] ").strip() or "1"
+                number = self._console.ask("which one? [1] ").strip() or "1"
             except EOFError:
-                answer = "q"
-            if answer.isdecimal() and 1 <= int(answer) <= len(waiting):
-                return waiting[int(answer) - 1]
-            if answer in {"q", "quit"}:
+                number = "q"
+            if number in {"q", "quit"}:
                 self._console.result()
                 self._quit()
-                return None
-            self._say(f"a number from 1 to {len(waiting)}, or `q`")
-
-    def _attach(self, debuggee: Debuggee) -> None:
-        attached: Attached = self._call(self._session.attach(debuggee))
-        self._wait(attached)
+                return
+            if number.isdecimal() and 1 <= int(number) <= len(found):
+                break
+            self._say(f"a number from 1 to {len(found)}, or `q`")
+        if found:
+            self._view.arrive(found[int(number) - 1])
 
     # --- tasks ---------------------------------------------------------------------------
 
-    def _rows(self) -> list[tuple[Debuggee, str]]:
-        rows = [
-            (replace(attached.debuggee, task=attached.task), "stopped" if attached.stop else "runs")
-            for attached in self._session.attached.values()
-        ]
-        rows += [(debuggee, "paused") for debuggee in self._session.waiting]
-        return sorted(rows, key=lambda row: (row[0].since, row[0].worker_id))
+    def _listed(self) -> list[Stop]:
+        """What is stopped, in an order that a step does not change."""
+        return sorted(self._session.stops.values(), key=lambda stop: (stop.title, stop.thread_id))
+
+    def _stands(self, stop: Stop) -> bool:
+        return self._session.stops.get(stop.thread_id) is stop
 
     def _tasks(self) -> None:
-        rows = self._rows()
-        current = self._view.attached.debuggee.worker_id if self._view.attached else None
-        self._console.result(listing.tasks(rows, current) if rows else "no task is paused")
+        found = self._listed()
+        self._console.result(listing.tasks(found, self._view.stop) if found else "no task is stopped")
 
     def _task(self, rest: str) -> None:
-        rows = self._rows()
-        if not rest.isdecimal() or not 1 <= int(rest) <= len(rows):
+        found = self._listed()
+        if not rest.isdecimal() or not 1 <= int(rest) <= len(found):
             raise InvalidArgument(f"no task {rest}".rstrip(), hint="`tasks` lists them; `task N` switches")
-        debuggee, state = rows[int(rest) - 1]
-        if state == "paused":
-            self._attach(debuggee)
-            return
-        attached = self._session.attached.get(debuggee.worker_id)
-        if attached is None or attached.stop is None:
-            self._say(f"{debuggee.title} runs; `continue` waits for its next stop")
-            return
-        self._view.arrive(attached)
+        self._view.arrive(found[int(rest) - 1])
 
     # --- breakpoints ---------------------------------------------------------------------
 
     def _break(self, rest: str) -> None:
-        frame, worker = self._view.frame, self._view.standing().debuggee.worker_id
+        breakpoints = self._session.breakpoints
         if not rest:
-            rows = self._view.breakpoints.rows(worker)
-            self._console.result("\n".join(f"  {row}" for row in rows) or "no breakpoints in this task")
+            self._console.result("\n".join(f"  {row}" for row in breakpoints.rows()) or "no breakpoints")
             return
         place = _place("break", rest)
-        self._say(self._call(self._view.breakpoints.add(self._view.client, worker, place, frame.path)))
+        current = self._view.frame.path if place.file is None else self._shown()
+        self._say(self._call(breakpoints.add(self._session.client, place, current)))
 
     def _clear(self, rest: str) -> None:
-        frame, worker = self._view.frame, self._view.standing().debuggee.worker_id
         place = _place("clear", rest) if rest else None
-        work = self._view.breakpoints.remove(self._view.client, worker, place, frame.path)
+        current = self._view.frame.path if place is not None and place.file is None else self._shown()
+        work = self._session.breakpoints.remove(self._session.client, place, current)
         removed = self._call(work)
         self._say(f"{removed} breakpoint{'' if removed == 1 else 's'} removed")
+
+    def _shown(self) -> str:
+        """The file that is looked at, or a name in the current folder where there is none."""
+        stop = self._view.stop
+        return self._view.frame.path if stop is not None and self._stands(stop) else str(Path("_").absolute())
 
     # --- news ----------------------------------------------------------------------------
 
@@ -323,68 +298,36 @@ class Terminal:
     def _tell_news(self) -> None:
         for happening in self._call(self._happened()):
             self._news(happening)
-        if self._session.lost is not None:
-            raise self._session.lost
-        if self._session.ended is not None and not self._settles():
-            self._settled()
+            seen = happening is self._view.stop
+            if isinstance(happening, Stop) and self._stands(happening) and not seen:
+                self._say(f"{listing.plain(happening.title)} has stopped, too: `tasks` lists what is stopped")
+        self._over()
 
-    def _news(self, happening: Happening | None) -> None:
-        if isinstance(happening, Ended):
-            attached = happening.attached
-            how = " while it was stopped" if happening.was_stopped else ""
-            self._say(f"the worker of {attached.title} has ended{how}")
-            self._view.breakpoints.forget(attached.debuggee.worker_id)
-            if attached is self._view.attached:
-                self._view.attached = None
+    def _news(self, happening: Happening | None) -> bool:
+        """Tells what has to be told; whether there was a happening at all."""
+        if isinstance(happening, Ended) and happening.was_stopped:
+            self._say(f"{listing.plain(happening.stop.title)} has ended while it was stopped")
+        elif isinstance(happening, Said):
+            self._say(listing.plain(happening.text))
+        return happening is not None
 
-    def _failed(self, error: DebuggerGone | AttachFailed | RequestFailed | InvalidArgument) -> None:
-        if isinstance(error, DebuggerGone):
-            self._view.attached = None
+    def _failed(self, error: DebuggerGone | RequestFailed | InvalidArgument) -> None:
+        if error is self._session.lost:
+            raise error
         self._say(f"{listing.plain(error.message)} ({error.hint})")
 
     # --- leaving -------------------------------------------------------------------------
 
     def _interrupt(self) -> None:
-        """Ctrl-C: leaves only where every stopped task stays paused."""
-        stuck = [a for a in self._stopped() if not self._call(self._pause_again(a))]
-        if not stuck:
-            self._leave()
-            self._exit = INTERRUPTED
-            return
-        for attached in stuck:
-            self._say(
-                f"{attached.title} can't be paused again where it stands now: "
-                "`quit` leaves and lets it go on, `continue` lets it go on and stays"
-            )
-        if self._view.attached is not None and self._view.attached.stop is not None:
-            self._view.arrive(self._view.attached)
+        """Ctrl-C: what is stopped stays so."""
+        for stop in self._listed():
+            self._say(f"{listing.plain(stop.title)} stays stopped; ./invokew debug comes back to it")
+        self._exit = INTERRUPTED
 
     def _quit(self) -> None:
-        going = [a for a in self._stopped() if not self._call(self._pause_again(a))]
-        self._leave(going)
+        for stop in self._listed():
+            self._say(f"{listing.plain(stop.title)} goes on")
         self._exit = 0
-
-    def _stopped(self) -> list[Attached]:
-        return [attached for attached in self._session.attached.values() if attached.stop is not None]
-
-    async def _pause_again(self, attached: Attached) -> bool:
-        try:
-            return attached.stop is not None and await pausing.return_to_breakpoint(attached.stop)
-        except DebuggerGone:
-            return True  # nothing is there to be kept paused
-
-    def _leave(self, going: list[Attached] | None = None) -> None:
-        stopped = self._stopped()
-        for attached in list(self._session.attached.values()):
-            self._call(self._session.leave(attached))
-        for attached in stopped:
-            title = attached.title
-            if going and attached in going:
-                self._say(f"{title} goes on")
-            elif self._call(self._session.waits_again(attached.debuggee, _AGAIN)):
-                self._say(f"{title} is paused again, and waits for the next debugger")
-            else:
-                self._say(f"{title} was sent back to its breakpoint(); Ray does not list it as paused yet")
 
     def _say(self, text: str) -> None:
         self._console.event(text)

@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import aiohttp
 
@@ -39,16 +39,27 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 1.0
 # Seconds for the good-byes; a process that is told to end has to be gone within one.
 _GOODBYE = 0.7
 
+Protocol = Literal["http", "dap"]
+
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Forward:
-    """One port of 127.0.0.1 and the pod's port that it leads to; with local 0 any free one."""
+    """One port of 127.0.0.1 and the pod's port that it leads to; with local 0 any free one.
+
+    `speaks` is how to ask what listens there whether it does.
+    """
 
     name: str
     local: int
     pod: int
+    speaks: Protocol = "http"
+
+    @property
+    def url(self) -> str:
+        """For people."""
+        return f"{'http' if self.speaks == 'http' else 'tcp'}://127.0.0.1:{self.local}"
 
 
 def document(kube: Kube, selector: str, forwards: Sequence[Forward]) -> str:

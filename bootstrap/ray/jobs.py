@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import re
 import secrets
 import shlex
@@ -25,7 +26,9 @@ from bootstrap.errors import (
     RaysideError,
     SubmissionFailed,
 )
+from bootstrap.ray.hook.rayside_hook.packages import with_package
 from bootstrap.ray.state import Job
+from bootstrap.settings import DEBUGPY_VERSION
 from bootstrap.shell import Shell, printable
 
 # What Ray takes besides folders: https://docs.ray.io/en/latest/ray-core/handling-dependencies.html
@@ -34,6 +37,62 @@ _REMOTE = re.compile(r"^(gcs|s3|gs|https|http|hdfs|abfss|azure|file)://")
 _SHELL_SYNTAX = re.compile(r"[|&;<>()$`*?\[\]~#{}\\]")
 # Where a worker's files come from, kept with the job so that the debugger can map them back.
 WORKING_DIR, PY_MODULES = "rayside.working_dir", "rayside.py_modules"
+# Those of them that were written otherwise, through a symlink: {"resolved": "as written"}, both absolute.
+LOCAL_ROOTS = "rayside.local_roots"
+# What `submit --debug` was told: {"attach_timeout", "post_mortem", "driver"}.
+DEBUG = "rayside.debug"
+
+# Python 3.12's post-mortem shows the user's frames only without sys.monitoring; the validation only
+# prints a warning about frozen modules.
+_PYDEVD = {"PYDEVD_USE_SYS_MONITORING": "0", "PYDEVD_DISABLE_FILE_VALIDATION": "1"}
+_OVERRIDE = "RAY_OVERRIDE_JOB_RUNTIME_ENV"
+_HOOK = Path(__file__).parent / "hook" / "rayside_hook"
+# A Python that finds the packages that Ray puts on PYTHONPATH: with -E or -I it does not look there.
+_PYTHON = re.compile(r"(?:^|[\s;&|(])(?:\S*/)?python[\d.]*(?P<options>(?:\s+-[A-Za-z]+)*)\s")
+
+
+@dataclass(frozen=True)
+class Debug:
+    """A job whose processes open a debugger; see docs/hook.md.
+
+    `attach_timeout`: the seconds for which they wait for one, 0 not at all. `pip_debugpy`: whether
+    the job's environment has to install debugpy.
+    """
+
+    attach_timeout: float = 60.0
+    post_mortem: bool = False
+    pip_debugpy: bool = False
+
+    def added_to(self, runtime_env: dict[str, Any], *, driver: bool) -> dict[str, Any]:
+        """The runtime_env with what the hook needs; all that the user asked for is kept.
+
+        With `driver` the hook begins in the driver, which sends it on to the workers. Otherwise
+        the workers import it.
+        """
+        given = dict(runtime_env.get("env_vars") or {})
+        theirs = runtime_env.get("worker_process_setup_hook")
+        requirement = f"debugpy=={DEBUGPY_VERSION}"
+        changed = with_package(runtime_env, requirement) if self.pip_debugpy else dict(runtime_env)
+        changed["py_modules"] = [*(runtime_env.get("py_modules") or []), str(_HOOK)]
+        ours = {"RAYSIDE_ATTACH_TIMEOUT": f"{self.attach_timeout:g}"}
+        if self.post_mortem:
+            ours["RAY_DEBUG_POST_MORTEM"] = "1"
+        if not driver:
+            changed["worker_process_setup_hook"] = "rayside_hook.worker.setup"
+            ours |= {"RAYSIDE_SETUP_HOOK": theirs} if theirs else {}
+        else:
+            ours |= {"RAY_RUNTIME_ENV_HOOK": "rayside_hook.driver.on_init"}
+            ours |= {"RAYSIDE_PIP": requirement} if self.pip_debugpy else {}
+            if _OVERRIDE not in given:
+                # What is added here must not contradict what the driver says in ray.init; the hook
+                # refuses the user's own contradictions.
+                ours[_OVERRIDE] = "1"
+                fields = [*runtime_env, "working_dir"]
+                ours["RAYSIDE_GIVEN"] = json.dumps(
+                    {"fields": sorted({*fields} - {"env_vars"}), "env_vars": sorted(given)}
+                )
+        changed["env_vars"] = {**_PYDEVD, **given, **ours}
+        return changed
 
 
 @dataclass(frozen=True)
@@ -45,6 +104,9 @@ class Submission:
     py_modules: tuple[str, ...] = ()
     runtime_env: dict[str, Any] = field(default_factory=dict)
     metadata: dict[str, str] = field(default_factory=dict)
+    # From a resolved path of working_dir or py_modules to the same as it was written.
+    local_roots: dict[str, str] = field(default_factory=dict)
+    debug: Debug | None = None
 
     def command(self, ray: Path, url: str, submission_id: str, runtime_env: Path | None) -> list[str]:
         """Ray's own submission command, in the form that can be pasted."""
@@ -65,6 +127,11 @@ class Submission:
             metadata[WORKING_DIR] = self.working_dir
         if self.py_modules:
             metadata[PY_MODULES] = json.dumps(self.py_modules)
+        if self.local_roots:
+            metadata[LOCAL_ROOTS] = json.dumps(self.local_roots)
+        if self.debug:
+            told = {"attach_timeout": self.debug.attach_timeout, "post_mortem": self.debug.post_mortem}
+            metadata[DEBUG] = json.dumps({**told, "driver": self.debugs_driver})
         inline = ["--runtime-env-json", json.dumps(self.environment())]
         return [
             *["--no-wait", "--submission-id", submission_id],
@@ -81,7 +148,20 @@ class Submission:
 
     def environment(self) -> dict[str, Any]:
         """The whole runtime_env but working_dir."""
-        return {**self.runtime_env, **({"py_modules": list(self.py_modules)} if self.py_modules else {})}
+        given = {**self.runtime_env, **({"py_modules": list(self.py_modules)} if self.py_modules else {})}
+        return self.debug.added_to(given, driver=self.debugs_driver) if self.debug else given
+
+    @property
+    def debugs_driver(self) -> bool:
+        """Whether `debug` reaches the driver, not only the workers: its program has to be Python's own."""
+        python = _PYTHON.search(self.entrypoint)
+        return (
+            python is not None
+            and not set("EI") & set(python["options"])
+            # uv replaces the hook with one of its own; another PYTHONPATH would hide ours.
+            and not re.search(r"\buv\b|PYTHONPATH", self.entrypoint)
+            and "RAY_RUNTIME_ENV_HOOK" not in (self.runtime_env.get("env_vars") or {})
+        )
 
 
 def prepare(
@@ -90,6 +170,7 @@ def prepare(
     py_modules: Sequence[str],
     entrypoint: str | None,
     runtime_env: Path | None = None,
+    debug: Debug | None = None,
 ) -> Submission:
     """Checks a job before anything is sent; relative paths are relative to the current folder.
 
@@ -101,6 +182,7 @@ def prepare(
     modules = list(py_modules) or extra.pop("py_modules", [])
     extra.pop("working_dir", None)
     extra.pop("py_modules", None)
+    written = [_absolute(one) for one in (folder, *modules) if not _REMOTE.match(str(one))]
     if not _REMOTE.match(folder):
         path = Path(folder).expanduser().resolve()
         if not path.is_dir():
@@ -111,7 +193,14 @@ def prepare(
         folder = str(path)
     if not entrypoint or not entrypoint.strip():
         raise MissingEntrypoint("no program was named", hint='add --entrypoint "python your_program.py"')
-    return Submission(entrypoint, folder, tuple(_module(module) for module in modules), extra)
+    return Submission(
+        entrypoint,
+        folder,
+        tuple(_module(module) for module in modules),
+        extra,
+        local_roots={str(path.resolve()): str(path) for path in written if path.resolve() != path},
+        debug=debug,
+    )
 
 
 def submit(shell: Shell, ray: Path, url: str, env: dict[str, str], job: Submission, name: str) -> None:
@@ -206,6 +295,11 @@ def _check_entrypoint(entrypoint: str | None, folder: Path) -> None:
     there = sorted(path.name for path in folder.glob("*.py"))
     hint = f"it has {', '.join(there[:5])}" if there else "it has no Python program; check --working-dir"
     raise MissingEntrypoint(f"there is no {script} in {folder}", hint=hint)
+
+
+def _absolute(path: Any) -> Path:
+    """Absolute, its symlinks kept."""
+    return Path(os.path.abspath(Path(str(path)).expanduser()))  # noqa: PTH100 (it would resolve them)
 
 
 def _module(module: Any) -> str:

@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bootstrap.ray.jobs import PY_MODULES, WORKING_DIR
 from bootstrap.ray.state import Job
+
+# What `submit` keeps with a job, in its metadata: the folders that were packed, without symlinks, and
+# what the user wrote where that was another path (JSON: from the one to the other). The names are those
+# of bootstrap/ray/jobs.py, which the relay does without: it runs where the packages that needs are not.
+WORKING_DIR, PY_MODULES, LOCAL_ROOTS = "rayside.working_dir", "rayside.py_modules", "rayside.local_roots"
 
 _UNPACKED = re.compile(r"/(?:working_dir|py_modules)_files/(_ray_pkg_[0-9a-f]+)/(.+)$")
 _PACKAGE = re.compile(r"(_ray_pkg_[0-9a-f]+)")
@@ -21,30 +25,52 @@ _PACKAGE = re.compile(r"(_ray_pkg_[0-9a-f]+)")
 
 @dataclass(frozen=True)
 class PathMap:
-    """From the name of an unpacked package, as in `_ray_pkg_9e9d6e2076c1b321`, to a local folder."""
+    """From the name of an unpacked package, as in `_ray_pkg_9e9d6e2076c1b321`, to local folders."""
 
-    roots: dict[str, Path] = field(default_factory=dict)
+    roots: Mapping[str, Sequence[Path]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, jobs: Iterable[Job]) -> PathMap:
-        """From what `submit` kept with each job, and the URIs that Ray gave its packages."""
-        roots: dict[str, Path] = {}
+        """From what `submit` kept with each job, oldest first, and the URIs that Ray gave its packages."""
+        roots: dict[str, list[Path]] = {}
         for job in jobs:
-            modules = json.loads(job.metadata.get(PY_MODULES, "[]"))
-            uris = job.runtime_env.get("py_modules") or []
-            # A module's package holds the folder itself, so the root is the folder above it.
-            pairs = [(uri, Path(local).parent) for uri, local in zip(uris, modules, strict=False)]
-            if job.metadata.get(WORKING_DIR):
-                pairs.append((job.runtime_env.get("working_dir") or "", Path(job.metadata[WORKING_DIR])))
-            for uri, local in pairs:
-                if package := _PACKAGE.search(uri):
-                    roots[package[1]] = local
+            for package, folder in _packed(job):
+                known = roots.setdefault(package, [])
+                if folder in known:
+                    known.remove(folder)
+                # The same content has the same name: the latest that sent it is the one to show.
+                known.insert(0, folder)
         return cls(roots)
 
     def local(self, remote: str) -> str | None:
         """The local file for a worker's; None where it was not sent from here, or is gone."""
         found = _UNPACKED.search(remote)
-        if not found or found[1] not in self.roots:
+        if not found:
             return None
-        file = self.roots[found[1]] / found[2]
-        return str(file) if file.is_file() else None
+        files = (root / found[2] for root in self.roots.get(found[1], ()))
+        return next((str(file) for file in files if file.is_file()), None)
+
+    def local_roots(self) -> dict[str, list[str]]:
+        """Every package's folders, the one to show first."""
+        return {package: [str(folder) for folder in folders] for package, folders in self.roots.items()}
+
+
+def _packed(job: Job) -> list[tuple[str, Path]]:
+    """Package and folder, for each folder of the job that was sent from here; the one to show last."""
+    uris: list[tuple[str, Path, bool]] = []
+    if job.metadata.get(WORKING_DIR):
+        uris.append((job.runtime_env.get("working_dir") or "", Path(job.metadata[WORKING_DIR]), False))
+    modules = json.loads(job.metadata.get(PY_MODULES, "[]"))
+    for uri, module in zip(job.runtime_env.get("py_modules") or [], modules, strict=False):
+        uris.append((uri, Path(module), True))
+    written = json.loads(job.metadata.get(LOCAL_ROOTS, "{}"))
+    found: list[tuple[str, Path]] = []
+    for uri, folder, is_module in uris:
+        if not (package := _PACKAGE.search(uri)):
+            continue
+        names = [folder]
+        # A module's package holds the folder itself, under its real name.
+        if (other := Path(written.get(str(folder), folder))) != folder:
+            names += [other] if not is_module or other.name == folder.name else []
+        found += [(package[1], name.parent if is_module else name) for name in names]
+    return found

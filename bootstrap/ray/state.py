@@ -53,6 +53,32 @@ class PausedTask:
 
 
 @dataclass(frozen=True)
+class DebuggableWorker:
+    """A live process of Ray's whose debugger listens on `node_ip`:`port`, attached to or not.
+
+    `job_id` is known of a driver only: a worker's row does not say whose tasks it runs. `since` is when
+    the process was ready, ISO 8601 in UTC.
+    """
+
+    worker_id: str
+    node_ip: str
+    port: int
+    pid: int
+    driver: bool
+    job_id: str
+    since: str
+
+
+@dataclass(frozen=True)
+class RunningTask:
+    """A task, as Ray's task table has it about a second after the task began."""
+
+    name: str
+    job_id: str
+    since: str
+
+
+@dataclass(frozen=True)
 class Job:
     """A submitted job, as the Jobs API describes it."""
 
@@ -73,10 +99,13 @@ class Job:
 
 
 class Dashboard:
-    """A client of one dashboard; `url` as in http://127.0.0.1:8265, `token` Ray's authentication."""
+    """A client of one dashboard; `url` as in http://127.0.0.1:8265, `token` Ray's authentication.
 
-    def __init__(self, url: str, token: str) -> None:
-        self.url = url
+    `patience`: seconds to connect, and for each piece of an answer.
+    """
+
+    def __init__(self, url: str, token: str, *, patience: tuple[float, float] = (2, 20)) -> None:
+        self.url, self._patience = url, patience
         self._session = requests.Session()
         # Neither a proxy nor ~/.netrc may come between us and a loopback address.
         self._session.trust_env = False
@@ -130,6 +159,22 @@ class Dashboard:
         rows = self._rows("workers", [("is_alive", "=", "True"), ("debugger_port", "!=", "0")])
         return {row["worker_id"] for row in rows if row["debugger_port"]}
 
+    def debuggable(self) -> list[DebuggableWorker]:
+        """The live workers and drivers whose debugger has been opened: one request."""
+        rows = self._rows("workers", [("is_alive", "=", "True"), ("debugger_port", "!=", "0")])
+        # Ray counts a port that was never set as one that is not 0.
+        return [_debuggable(row) for row in rows if row["debugger_port"]]
+
+    def running_tasks(self) -> dict[str, list[RunningTask]]:
+        """What runs now, by worker, the latest first: one request."""
+        running: dict[str, list[RunningTask]] = {}
+        rows = self._rows("tasks", [("state", "=", "RUNNING")])
+        for row in sorted(rows, key=lambda row: row["start_time_ms"] or 0, reverse=True):
+            since = _time(row["start_time_ms"]) if row["start_time_ms"] else ""
+            task = RunningTask(row["name"], row["job_id"], since)
+            running.setdefault(row["worker_id"], []).append(task)
+        return running
+
     def running_workers(self, job_id: str) -> set[str]:
         """Ids of the workers that run a task of the job now."""
         rows = self._rows("tasks", [("job_id", "=", job_id), ("state", "=", "RUNNING")])
@@ -167,7 +212,7 @@ class Dashboard:
 
     def _get(self, path: str, parameters: Iterable[tuple[str, str]] = ()) -> Any:
         try:
-            answer = self._session.get(self.url + path, params=list(parameters), timeout=(2, 20))
+            answer = self._session.get(self.url + path, params=list(parameters), timeout=self._patience)
             answer.raise_for_status()
             return answer.json()
         except requests.HTTPError as error:
@@ -193,6 +238,20 @@ def _job(row: dict[str, Any]) -> Job:
         driver_pid=int(driver["pid"]) if driver.get("pid") else None,
         metadata=row.get("metadata") or {},
         runtime_env=row.get("runtime_env") or {},
+    )
+
+
+def _debuggable(row: dict[str, Any]) -> DebuggableWorker:
+    driver = row["worker_type"] == "DRIVER"
+    return DebuggableWorker(
+        worker_id=row["worker_id"],
+        node_ip=row["ip"],
+        port=row["debugger_port"],
+        pid=row["pid"],
+        driver=driver,
+        # ComputeDriverIdFromJob of Ray's C++ core: the job's four bytes, then ones (seen on 2.60).
+        job_id=row["worker_id"][:8] if driver else "",
+        since=_time(row["start_time_ms"]),
     )
 
 

@@ -53,6 +53,16 @@ def registry(shell: Shell) -> DebianProgram:
     return DebianProgram(shell, "docker-registry", ("docker-registry",))
 
 
+def node(shell: Shell) -> DebianProgram:
+    """For the test of the relay with a client from npm."""
+    return DebianProgram(shell, "node", ("nodejs",))
+
+
+def npm(shell: Shell) -> DebianProgram:
+    """It fetches that client."""
+    return DebianProgram(shell, "npm", ("npm",))
+
+
 def install(shell: Shell, report: Report, *packages: str) -> None:
     """Debian's own packages, without asking and without what they recommend."""
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}

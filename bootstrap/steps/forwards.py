@@ -13,7 +13,8 @@ import psutil
 import requests
 
 from bootstrap import shell as processes
-from bootstrap.errors import NotRunning
+from bootstrap.debug.exchange import ask
+from bootstrap.errors import DebuggerGone, NotRunning
 from bootstrap.kube.api import Kube
 from bootstrap.kube.forwarder import Forward, document
 from bootstrap.settings import ROOT
@@ -33,7 +34,7 @@ _ANSWER = 2.0
 class Forwards:
     """`ports` of 127.0.0.1 lead to the pod with the labels `selector`, whichever pod that is.
 
-    A forward that is called `x` has its local port from the setting `x_port`. Each has to speak HTTP.
+    A forward that is called `x` has its local port from the setting `x_port`.
     """
 
     shell: Shell
@@ -72,9 +73,9 @@ class Forwards:
         if self._config_text() != self._wanted:
             return missing(f"process {pid} forwards something else than wanted")
         for port in self.ports:
-            if reason := _unanswered(port.local):
+            if reason := _UNANSWERED[port.speaks](port.local):
                 return pending(f"port {port.local} ({port.name}) {reason}")
-        listed = ", ".join(f"{port.name} at http://127.0.0.1:{port.local}" for port in self.ports)
+        listed = ", ".join(f"{port.name} at {port.url}" for port in self.ports)
         return ready(f"{listed}, process {pid}")
 
     def apply(self, report: Report) -> None:
@@ -138,7 +139,16 @@ class Forwards:
         return ""
 
 
-def _unanswered(port: int) -> str:
+def _no_dap(port: int) -> str:
+    """Why a DAP server gives no answer through this port; empty where it gives one."""
+    try:
+        ask(port, "initialize", {"adapterID": "rayside"}, timeout=_ANSWER)
+    except DebuggerGone as error:
+        return error.message
+    return ""
+
+
+def _no_http(port: int) -> str:
     """Why HTTP through this port gets no answer; empty where it gets any, an error's code too."""
     with requests.Session() as session:
         session.trust_env = False  # a proxy must not be asked for our own machine
@@ -151,3 +161,6 @@ def _unanswered(port: int) -> str:
         except requests.RequestException as error:
             return f"gets no HTTP answer: {error}"
     return ""
+
+
+_UNANSWERED = {"http": _no_http, "dap": _no_dap}

@@ -24,7 +24,7 @@ from bootstrap.steps.state_folder import write_private
 
 MANIFEST = ROOT / "k8s" / "ray-cluster.yaml"
 NAME = "rayside"
-DASHBOARD_PORT, WORKSPACE_PORT = 8265, 8443
+DASHBOARD_PORT, WORKSPACE_PORT, RELAY_PORT = 8265, 8443, 5678
 WORKSPACE_SECRET = "rayside-workspace"
 _SPEC = "rayside.dev/spec"
 
@@ -127,8 +127,8 @@ class RayCluster:
         spec = document["spec"]
         for group in (spec["headGroupSpec"], *spec["workerGroupSpecs"]):
             for container in group["template"]["spec"]["containers"]:
-                editor = container["name"] == "workspace"
-                container["image"] = self.images.workspace if editor else self.images.ray
+                ray = container["name"] in ("ray-head", "ray-worker")
+                container["image"] = self.images.ray if ray else self.images.workspace
         spec["rayVersion"] = RAY_VERSION
         spec["workerGroupSpecs"][0]["replicas"] = self.settings.ray_workers
         made_of = {

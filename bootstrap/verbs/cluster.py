@@ -48,6 +48,9 @@ def up(settings: Settings, console: Console, *, example: bool, use_context: bool
     console.result(f"Dashboard   {target.urls()['dashboard']}")
     console.result(f"            it asks for the token in {target.folder / 'token'}")
     console.result()
+    console.result(f"Relay       {target.urls()['relay']}")
+    console.result(f"            editors attach here, with the token in {target.folder / 'token'}")
+    console.result()
     console.result(_next(target, example))
 
 
@@ -80,7 +83,7 @@ def status(settings: Settings, console: Console) -> None:
     if not ready:
         console.result("Not ready. Next: ./invokew up")
         return
-    console.result(f"Ready. Dashboard {target.urls()['dashboard']}")
+    console.result(f"Ready. Dashboard {target.urls()['dashboard']}, relay {target.urls()['relay']}")
     jobs = target.require().jobs()
     if jobs:
         console.result()

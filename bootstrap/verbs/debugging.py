@@ -1,57 +1,40 @@
-"""`debug`: the terminal debugger, and the scripted one, on the paused tasks of the cluster."""
+"""`debug`: the terminal debugger, and the scripted one, on the tasks of the cluster, by way of the relay."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 
 from bootstrap import plan
 from bootstrap.console import Console
-from bootstrap.debug.session import Debuggee, JobState
+from bootstrap.debug.client import Client
+from bootstrap.debug.commands import Place, option
+from bootstrap.debug.session import Attachment, JobState
 from bootstrap.errors import InvalidArgument
-from bootstrap.ray.paths import PathMap
+from bootstrap.ray.jobs import DEBUG
 from bootstrap.ray.state import Dashboard, Job
 from bootstrap.settings import Settings
 from bootstrap.shell import Shell
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
+@dataclass(frozen=True)
+class ClusterJob:
+    """The job that is watched: that one, or the newest that runs."""
 
-class ClusterDiscovery:
-    """The debuggees of one job, or of all; the job watched is that one, or the newest that runs."""
-
-    def __init__(self, dashboard: Dashboard, job_id: str | None) -> None:
-        self._dashboard = dashboard
-        self._job_id = dashboard.job(job_id).submission_id if job_id else None
-        self._paths = PathMap.of(dashboard.jobs())
-
-    def paused(self) -> list[Debuggee]:
-        """Raises NotRunning when Ray has gone."""
-        found = self._dashboard.paused()
-        if not found:
-            return []
-        jobs = self._dashboard.jobs()
-        self._paths = PathMap.of(jobs)
-        running = [job.job_id for job in jobs if not job.ended]
-        watched = self._watched(jobs)
-        debuggees = []
-        for task in found:
-            # Until Ray can name a task, it is of the only job that runs, if there is only one.
-            job_id = task.job_id or (running[0] if len(running) == 1 else None)
-            if self._job_id is None or (watched and job_id == watched.job_id):
-                debuggees.append(Debuggee(**{**vars(task), "job_id": job_id or ""}))
-        return debuggees
+    dashboard: Dashboard
+    submission_id: str | None
 
     def job(self) -> JobState | None:
-        watched = self._watched(self._dashboard.jobs())
-        return JobState(watched.submission_id, watched.status, watched.ended) if watched else None
+        """Raises NotRunning when Ray has gone."""
+        job = self.found()
+        return JobState(job.submission_id, job.status, job.ended) if job else None
 
-    def local_path(self, remote: str) -> str | None:
-        return self._paths.local(remote)
-
-    def _watched(self, jobs: Sequence[Job]) -> Job | None:
-        if self._job_id:
-            return next((job for job in jobs if job.submission_id == self._job_id), None)
+    def found(self) -> Job | None:
+        jobs = self.dashboard.jobs()
+        if self.submission_id:
+            return next((job for job in jobs if job.submission_id == self.submission_id), None)
         running = [job for job in jobs if not job.ended]
         return [*jobs, *running][-1] if jobs else None
 
@@ -63,31 +46,75 @@ def debug(
     job: str | None,
     evaluate: Sequence[str],
     timeout: float,
+    breaks: Sequence[str] = (),
+    exceptions: bool = False,
 ) -> int:
-    """Debugs what is paused: in the terminal, or scripted, with one document as its result; exit code."""
+    """Debugs the tasks: in the terminal, or scripted, with one document as its result; the exit code.
+
+    Args:
+        breaks: FILE:LINE[:CONDITION] each, FILE from the current folder.
+    """
     if timeout <= 0:
         raise InvalidArgument(f"--timeout {timeout:g} leaves no time", hint="give it in seconds, above 0")
+    places = [_place(text) for text in breaks]
     target = plan.choose(settings, Shell())
-    dashboard, connect = target.require(), target.connect()
+    dashboard = target.require()
+    watch = ClusterJob(dashboard, dashboard.job(job).submission_id if job else None)
     scripted = console.as_json or bool(evaluate)
+    watched = watch.found()
+    if scripted and watched is not None:
+        # One job, from the first stop to its end.
+        watch = ClusterJob(dashboard, watched.submission_id)
+    if places and watched is not None and not watched.ended and DEBUG not in watched.metadata:
+        console.event(
+            f"job {watched.submission_id} was not submitted with --debug: of its tasks only those that pause "
+            "by themselves can be reached (./invokew submit --debug makes all reachable)"
+        )
+    attachment = Attachment(
+        connect=partial(Client.connect, "127.0.0.1", settings.relay_port),
+        token=token_file(target).read_text().strip(),
+        job=watch.submission_id,
+        breakpoints=places,
+        exceptions=exceptions,
+    )
     if not scripted:
         from bootstrap.debug import terminal
 
         history = target.folder / "debug-history"
-        discovery = ClusterDiscovery(dashboard, job)
-        return terminal.run(discovery, console, timeout=timeout, history=history, connect=connect)
+        return terminal.run(attachment, watch, console, timeout=timeout, history=history)
     from bootstrap.debug import scripted as script
 
-    if job is None and dashboard.jobs():
-        # One job, from the first stop to its end.
-        watched = ClusterDiscovery(dashboard, None).job()
-        job = watched.submission_id if watched else None
-    document = script.run_sync(
-        ClusterDiscovery(dashboard, job),
-        evaluate=list(evaluate),
-        timeout=timeout,
-        on_event=console.event,
-        connect=connect,
-    )
+    document = script.run_sync(attachment, watch, evaluate=evaluate, timeout=timeout, on_event=console.event)
     console.document(document)
     return 0
+
+
+def launch_json(settings: Settings, console: Console) -> None:
+    """Has VS Code, in the current folder, know the relay. Raises InvalidArgument."""
+    from bootstrap.debug import launch_json
+
+    token = token_file(plan.choose(settings, Shell()))
+    file = Path.cwd() / launch_json.PLACE
+    changed = launch_json.write(file, port=settings.relay_port, token_file=token)
+    if console.as_json:
+        console.document({"file": str(file), "configuration": launch_json.NAME, "changed": changed})
+        return
+    console.result(f"{file} {'now has' if changed else 'has'} the configuration {launch_json.NAME!r}")
+    console.result(f"Next: start it in VS Code (F5), and paste the token: cat {token}")
+
+
+def _place(text: str) -> Place:
+    place = option(text)
+    if place is None or place.file is None:
+        raise InvalidArgument(
+            f"--break {text} is not FILE:LINE[:CONDITION]", hint="as in --break my_task.py:12:'x > 3'"
+        )
+    file = Path(place.file).expanduser().absolute()
+    if not file.is_file():
+        raise InvalidArgument(f"there is no file {file}", hint="name it from the current folder")
+    return Place(str(file), place.line, place.condition)
+
+
+def token_file(target: plan.Target) -> Path:
+    """Where Ray's token is, which the relay asks for."""
+    return target.folder / "token"

@@ -15,7 +15,7 @@ from bootstrap.errors import MACHINE, MissingProgram, RaysideError
 from bootstrap.settings import Settings
 from bootstrap.shell import Shell
 from bootstrap.step import Condition, Step
-from bootstrap.steps.debian_program import debootstrap, registry
+from bootstrap.steps.debian_program import debootstrap, node, npm, registry
 from bootstrap.steps.engine import Engine, installable
 from bootstrap.steps.inotify import Inotify
 from bootstrap.steps.machine import Machine, require_port, require_python
@@ -76,7 +76,8 @@ def doctor(
     else:
         probes += _local(chosen, shell, console)
     if tests:
-        probes.append(_step(registry(shell), shell, console, fix="./invokew doctor --fix --tests"))
+        fix_tests = "./invokew doctor --fix --tests"
+        probes += [_step(one(shell), shell, console, fix=fix_tests) for one in (registry, node, npm)]
     found = [probe.finding() for probe in probes]
     if fix:
         with console.progress():
@@ -170,7 +171,7 @@ def _local(target: plan.Local, shell: Shell, console: Console) -> list[Probe]:
             target.head.undo(lambda text: console.note("leftovers", text))
 
     return [
-        *_ports(target, "dashboard_port", "ray_client_port"),
+        *_ports(target, "dashboard_port", "ray_client_port", "relay_port"),
         Probe("leftovers", leftovers, end_leftovers),
         _step(target.environment, shell, console, fix="./invokew doctor --fix"),
     ]
@@ -190,7 +191,7 @@ def _kind(target: plan.Kind, shell: Shell, console: Console) -> list[Probe]:
         _step(Engine(shell), shell, console, fix=fix),
         Probe("docker", docker),
         _step(Inotify(), shell, console, fix=fix),
-        *_ports(target, "dashboard_port", "workspace_port"),
+        *_ports(target, "dashboard_port", "workspace_port", "relay_port"),
         _step(target.environment, shell, console, fix=fix),
     ]
     if target.source == "packages":

@@ -13,13 +13,14 @@ from bootstrap.console import Console
 from bootstrap.errors import InvalidArgument
 from bootstrap.kube import rayjob as rayjobs
 from bootstrap.ray import jobs
-from bootstrap.ray.state import Dashboard, PausedTask
 from bootstrap.settings import Settings
 from bootstrap.shell import Shell
 from bootstrap.steps.example_job import example
+from bootstrap.verbs.paused import paused
 
 # How long Ray's task table may lag behind its worker table; about 1 s was measured.
 _LAG = 3.0
+_LONGEST_WAIT = 86_400.0
 
 
 @dataclass(frozen=True)
@@ -32,17 +33,50 @@ class Request:
     runtime_env: str | None = None
     # A RayJob of the user's own.
     job: str | None = None
+    debug: jobs.Debug | None = None
 
     def prepare(self, rayjob: Mapping[str, Any] | None) -> jobs.Submission:
         """The checked job; what it is not told, the RayJob says. Raises what `jobs.prepare` raises."""
-        if replace(self, job=None) == Request() and (rayjob is None or not rayjob["spec"].get("entrypoint")):
-            return example()
+        named = replace(self, job=None, debug=None) != Request()
+        if not named and (rayjob is None or not rayjob["spec"].get("entrypoint")):
+            return replace(example(), debug=self.debug)
         return jobs.prepare(
             working_dir=self.working_dir,
             py_modules=self.py_modules,
             entrypoint=self.entrypoint or (rayjob or {"spec": {}})["spec"].get("entrypoint"),
             runtime_env=Path(self.runtime_env) if self.runtime_env else None,
+            debug=self.debug,
         )
+
+
+def debugging(
+    debug: bool, *, post_mortem: bool, attach_timeout: float | str | None, pip_debugpy: bool
+) -> jobs.Debug | None:
+    """What `submit --debug`, and the options that go with it, ask for. Raises InvalidArgument."""
+    given = {
+        "--post-mortem": post_mortem,
+        "--attach-timeout": attach_timeout is not None,
+        "--pip-debugpy": pip_debugpy,
+    }
+    alone = next((option for option, is_given in given.items() if is_given), None)
+    if not debug and alone:
+        raise InvalidArgument(f"{alone} goes with --debug", hint=f"./invokew submit --debug {alone} ...")
+    if not debug:
+        return None
+    chosen = jobs.Debug(post_mortem=post_mortem, pip_debugpy=pip_debugpy)
+    return chosen if attach_timeout is None else replace(chosen, attach_timeout=_seconds(attach_timeout))
+
+
+def _seconds(text: float | str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds <= _LONGEST_WAIT:
+        raise InvalidArgument(
+            f"--attach-timeout is {text!r}", hint=f"choose seconds, from 0 (don't wait) to {_LONGEST_WAIT:g}"
+        )
+    return seconds
 
 
 def submit(settings: Settings, console: Console, request: Request, *, wait: bool) -> None:
@@ -71,14 +105,18 @@ def submit(settings: Settings, console: Console, request: Request, *, wait: bool
         console.document({"submission_id": name, "job": job.job_id, "status": job.status, "cluster": cluster})
         return
     console.result(f"Job {name} {'has ended: ' if wait else 'is '}{job.status}")
-    if not wait:
+    if submission.debug and not submission.debugs_driver:
+        console.result("Its tasks and actors are debugged, its driver is not: docs/hook.md says why")
+    if not wait and submission.debug:
+        console.result("Next: ./invokew debug --break FILE:LINE, or attach an editor")
+    elif not wait:
         console.result(f"Next: ./invokew debug stops where it pauses; ./invokew logs --job {name} --follow")
 
 
 def breakpoints(settings: Settings, console: Console) -> None:
-    """Lists the tasks that are paused now."""
+    """Lists the tasks that stand still now."""
     target = plan.choose(settings, Shell())
-    found = paused(target.require())
+    found = paused(target)
     if console.as_json:
         console.document([task.document() for task in found])
         return
@@ -90,8 +128,3 @@ def breakpoints(settings: Settings, console: Console) -> None:
         [(task.task, task.job_id, task.node_ip, str(task.pid), task.since) for task in found],
     )
     console.result("\nNext: ./invokew debug")
-
-
-def paused(dashboard: Dashboard) -> list[PausedTask]:
-    """The paused tasks, once Ray can name them all."""
-    return step.until(dashboard.paused, lambda tasks: all(task.task for task in tasks), patience=_LAG)

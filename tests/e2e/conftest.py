@@ -26,7 +26,7 @@ NAME = "rayside-test"
 def kind() -> Iterator[Rayside]:
     """Nothing is up yet; whatever the tests bring up is gone at the end, without a trace."""
     folder = Path(tempfile.mkdtemp(prefix="rs-", dir="/tmp"))
-    dashboard, workspace = free_ports()
+    dashboard, workspace, relay = free_ports(3)
     one = Rayside(
         Settings(
             target="kind",
@@ -34,6 +34,7 @@ def kind() -> Iterator[Rayside]:
             kind_cluster=NAME,
             dashboard_port=dashboard,
             workspace_port=workspace,
+            relay_port=relay,
             state_folder=folder / "state",
         )
     )
@@ -77,7 +78,7 @@ def traces(one: Rayside) -> list[str]:
     folder = target(one).folder
     for mark, value in (("RAYSIDE_FORWARDS", str(folder)), ("RAYSIDE_KIND", NAME)):
         found += [f"process {process.pid}" for process in shell.marked(mark, value)]
-    for port in (one.settings.dashboard_port, one.settings.workspace_port):
+    for port in (one.settings.dashboard_port, one.settings.workspace_port, one.settings.relay_port):
         with socket.socket() as probe:
             if probe.connect_ex(("127.0.0.1", port)) == 0:
                 found.append(f"port {port}")

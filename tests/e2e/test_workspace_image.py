@@ -470,7 +470,9 @@ def test_a_vsix_in_the_folder_is_installed(
         archive.writestr("extension.vsixmanifest", about)
     step = steps["workspace-image"]
     assert isinstance(step, ImageBuild)
-    container = start(image=made(dataclasses.replace(step, extra={"extensions/greeter.vsix": vsix})))
+    container = start(
+        image=made(dataclasses.replace(step, extra={**step.extra, "extensions/greeter.vsix": vsix}))
+    )
     healthy(container)
     listed = json.loads(execute(container, "cat", "/opt/workspace/extensions/extensions.json"))
     assert [one["identifier"]["id"] for one in listed] == ["rayside.greeter"]

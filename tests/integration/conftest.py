@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import random
 import shutil
 import socket
 import subprocess
@@ -81,15 +82,18 @@ class Rayside:
         return self.target.head.leftovers()
 
 
-def free_ports() -> tuple[int, int]:
-    """Two ports of the loopback address that nobody has now, outside the range that clients get."""
-    found = []
-    for port in range(18265, 32768):
+def free_ports(count: int = 2) -> list[int]:
+    """So many ports of the loopback address that nobody has now, outside the range that clients get.
+
+    Anywhere in it: what another run of the tests was given may not be taken yet.
+    """
+    found: list[int] = []
+    for port in random.sample(range(18265, 32768), 1000):
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind(("127.0.0.1", port))
             found.append(port)
-        if len(found) == 2:
-            return found[0], found[1]
+        if len(found) == count:
+            return found
     raise AssertionError("no port is free")
 
 
@@ -98,9 +102,15 @@ def rayside() -> Iterator[Rayside]:
     """Nothing is up yet; whatever a test brings up is gone after the module."""
     folder = Path(tempfile.mkdtemp(prefix="rs-", dir="/tmp"))
     folder.rmdir()
-    dashboard, client = free_ports()
+    dashboard, client, relay = free_ports(3)
     one = Rayside(
-        Settings(dashboard_port=dashboard, ray_client_port=client, state_folder=folder, target="local")
+        Settings(
+            dashboard_port=dashboard,
+            ray_client_port=client,
+            relay_port=relay,
+            state_folder=folder,
+            target="local",
+        )
     )
     yield one
     done = one.run("down")

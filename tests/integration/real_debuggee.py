@@ -1,4 +1,4 @@
-"""Real Python processes that pause as Ray's workers do, for tests of the debugger without a Ray.
+"""Real Python processes that pause as Ray's workers do, and a real relay, for tests without a Ray.
 
 What is measured on Ray's side is repeated: `breakpoint()` opens debugpy on a port of its own, says so,
 waits for a client, and then stops in the caller's frame; the debugger's module is `ray.util.debugpy`.
@@ -14,12 +14,19 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
+from typing import Any
 
-from bootstrap.debug.session import Debuggee, JobState
+from bootstrap.debug.client import Client
+from bootstrap.debug.debuggee import Debuggee
+from bootstrap.debug.relay import Relay
+from bootstrap.debug.session import Attachment, JobState
 
 PATIENCE = 30.0  # seconds; only a broken test waits so long
+TOKEN = "a token"
 
 # What most tests debug.
 TASK = """\
@@ -77,6 +84,7 @@ class RealDebuggee:
         self.paused = False
         self.port = 0
         self.number = number
+        self.script = script
         self.process = subprocess.Popen(
             [sys.executable, "-c", start],
             stdin=subprocess.DEVNULL,
@@ -119,11 +127,11 @@ class RealDebuggee:
 
 
 class RealJob:
-    """Several debuggees as one job; a `Discovery`."""
+    """Several debuggees as one job; a `Discovery`, and a `JobWatch`."""
 
     def __init__(self, scripts: Sequence[Path]) -> None:
         self._condition = threading.Condition()
-        self.debuggees = [RealDebuggee(script, n, self._notify) for n, script in enumerate(scripts, 1)]
+        self.processes = [RealDebuggee(script, n, self._notify) for n, script in enumerate(scripts, 1)]
 
     def _notify(self) -> None:
         with self._condition:
@@ -134,55 +142,93 @@ class RealJob:
             assert self._condition.wait_for(true, PATIENCE), "it did not come true"
 
     def all_paused(self) -> None:
-        self.until(lambda: all(d.paused or d.process.poll() is not None for d in self.debuggees))
-        assert all(debuggee.paused for debuggee in self.debuggees), "one ended before it paused"
+        self.until(lambda: all(d.paused or d.process.poll() is not None for d in self.processes))
+        assert all(debuggee.paused for debuggee in self.processes), "one ended before it paused"
 
     def all_ended(self) -> None:
-        for debuggee in self.debuggees:
+        for debuggee in self.processes:
             debuggee._reader.join(PATIENCE)
             assert debuggee.ended
 
     def close(self) -> None:
-        for debuggee in self.debuggees:
+        for debuggee in self.processes:
             debuggee.close()
 
-    def paused(self) -> list[Debuggee]:
+    async def debuggees(self) -> list[Debuggee]:
         return [
             Debuggee(
-                f"w{d.number}", "127.0.0.1", d.port, d.process.pid, "127.0.0.1", "01000000", "", str(d.number)
+                worker_id=f"w{d.number}",
+                host="127.0.0.1",
+                port=d.port,
+                pid=d.process.pid,
+                node_ip="127.0.0.1",
+                job_id="01000000",
+                submission_id="raysubmit_1",
+                since=str(d.number),
             )
-            for d in self.debuggees
-            if d.paused
+            for d in self.processes
+            if d.port and not d.ended
         ]
 
+    async def submission(self, job_id: str) -> str:
+        return "raysubmit_1"
+
+    def local_roots(self) -> Mapping[str, Sequence[str]]:
+        return {}
+
     def job(self) -> JobState:
-        codes = [d.process.returncode for d in self.debuggees if d.ended]
-        if len(codes) < len(self.debuggees):
+        codes = [d.process.returncode for d in self.processes if d.ended]
+        if len(codes) < len(self.processes):
             return JobState("raysubmit_1", "RUNNING", ended=False)
         return JobState("raysubmit_1", "FAILED" if any(codes) else "SUCCEEDED", ended=True)
 
-    def local_path(self, remote: str) -> str | None:
-        return None
+
+def attachment(port: int, **wanted: Any) -> Attachment:
+    """To a relay at that port."""
+    return Attachment(partial(Client.connect, "127.0.0.1", port), **{"token": TOKEN, **wanted})
+
+
+@asynccontextmanager
+async def relay_over(job: RealJob) -> AsyncIterator[int]:
+    """A relay; its port."""
+    defects: list[str] = []
+    relay = Relay(job, token=TOKEN, log=defects.append, shared_files=True)
+    server = await relay.serve("127.0.0.1", 0)
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        await relay.close()
+    assert not [line for line in defects if "defect" in line]
 
 
 def main(scripts: Sequence[str]) -> None:
     from bootstrap.console import Console
     from bootstrap.debug import terminal
+    from bootstrap.debug.background import background_loop
     from bootstrap.errors import RaysideError
 
     console = Console()
     job = RealJob([Path(script) for script in scripts])
-    try:
-        code = 130
-        while code == 130:
-            with tempfile.TemporaryDirectory() as folder:
-                code = terminal.run(job, console, timeout=PATIENCE, history=Path(folder) / "history")
-            console.result(f"LEFT {code}, {len(job.paused())} paused")
-        console.result(f"PRINTED {[debuggee.lines for debuggee in job.debuggees]}")
-    except RaysideError as error:
-        console.error(error)
-    finally:
-        job.close()
+    with background_loop() as call:
+        relay = Relay(job, token=TOKEN, log=lambda line: None, shared_files=True)
+        port = call(relay.serve("127.0.0.1", 0)).sockets[0].getsockname()[1]
+        try:
+            code = 130
+            while code == 130:
+                with tempfile.TemporaryDirectory() as folder:
+                    history = Path(folder) / "history"
+                    try:
+                        code = terminal.run(attachment(port), job, console, timeout=PATIENCE, history=history)
+                    except SystemExit as signalled:
+                        code = int(signalled.code or 0)
+                console.result(f"LEFT {code}")
+            job.all_ended()
+            console.result(f"PRINTED {[debuggee.lines for debuggee in job.processes]}")
+        except RaysideError as error:
+            console.error(error)
+        finally:
+            call(relay.close())
+            job.close()
 
 
 if __name__ == "__main__":

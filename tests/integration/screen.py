@@ -37,6 +37,17 @@ class Screen:
         os.close(inner)
         self._unread = ""
 
+    def which(self, *texts: str) -> str:
+        """The one of these that is shown first, with all before it taken as read."""
+        end = time.monotonic() + PATIENCE
+        while not (there := [text for text in texts if text in self._unread]):
+            assert time.monotonic() < end, f"none of {texts} in {self._unread!r}"
+            ready, _, _ = select.select([self._fd], [], [], PATIENCE)
+            self._unread += os.read(self._fd, 65536).decode(errors="replace") if ready else ""
+        first = min(there, key=self._unread.index)
+        self.until(first)
+        return first
+
     def until(self, text: str, *, press: str = "") -> str:
         """What was shown before `text`; `press` is typed, and again each second in which nothing is shown.
 

@@ -1,7 +1,8 @@
-"""The debugger on real Ray: whatever stops, wherever its file came from."""
+"""The debugger on real Ray, through its relay: whatever stops, wherever its file came from."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -61,8 +62,8 @@ def code(tmp_path: Path) -> Path:
     return folder
 
 
-def submit(up: Rayside, code: Path) -> str:
-    arguments = ["--py-modules", "lib/model", "--entrypoint", "python program.py"]
+def submit(up: Rayside, code: Path, *more: str) -> str:
+    arguments = ["--py-modules", "lib/model", "--entrypoint", "python program.py", *more]
     return str(up.json("submit", *arguments, cwd=code)["submission_id"])
 
 
@@ -94,14 +95,56 @@ def test_tasks_actors_modules_and_the_driver_stop_each_in_its_local_file(up: Ray
     assert "result [2, 6] 42" in up.run("logs", "--job", job).stdout
 
 
-def test_a_person_leaves_a_task_paused_and_comes_back_to_it(up: Rayside) -> None:
+def test_unmodified_code_stops_at_breakpoints_in_local_files(up: Rayside, code: Path) -> None:
+    for file, text in ((code / "program.py", PROGRAM), (code / "lib" / "model" / "__init__.py", MODULE)):
+        file.write_text(text.replace("breakpoint()", ""))  # leaves lines without code
+    job = submit(up, code, "--debug")
+    breaks = [
+        "--break=program.py:11",  # the actor's
+        "--break=program.py:17:n in {2: 'a:b'}",
+        "--break=lib/model/__init__.py:3:value == 1",
+        "--break=program.py:23",  # the driver's
+    ]
+    done = up.run("debug", "--job", job, *breaks, "--evaluate", "locals().get('n')", "--json", cwd=code)
+    assert done.returncode == 0, done.stdout + done.stderr
+    result = json.loads(done.stdout)
+    stops = [(stop["task"], Path(stop["file"]).name, stop["line"]) for stop in result["stopped"]]
+    assert sorted(stops) == [
+        ("Counter.add", "program.py", 11),
+        ("driver", "program.py", 24),
+        ("work", "__init__.py", 4),
+        ("work", "program.py", 18),
+    ]
+    assert {stop["file"] for stop in result["stopped"]} == {
+        str(code / "program.py"),
+        str(code / "lib" / "model" / "__init__.py"),
+    }
+    [work] = [stop for stop in result["stopped"] if stop["function"] == "work"]
+    assert work["evaluated"] == {"locals().get('n')": "2"}
+    assert result["job"] == {"submission_id": job, "status": "SUCCEEDED"}
+    assert done.stderr.count(f"breakpoint at {code / 'program.py'}:18") == 1  # it was moved
+    assert "was not submitted with --debug" not in done.stderr
+
+
+def test_a_breakpoint_in_a_job_without_the_hook_says_what_it_can_reach(up: Rayside, code: Path) -> None:
+    job = submit(up, code)
+    done = up.run("debug", "--job", job, "--break", "program.py:12", "--json", cwd=code)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stderr.count(f"job {job} was not submitted with --debug") == 1
+    # Its worker pauses by itself one line before, and is reached from then on.
+    assert ("add", 12) in [(stop["function"], stop["line"]) for stop in json.loads(done.stdout)["stopped"]]
+
+
+def test_a_person_leaves_a_task_stopped_and_comes_back_to_it(up: Rayside) -> None:
     up.json("submit")
     first = Screen(str(ROOT / "invokew"), "debug", env=up.environment)
     try:
         assert "in estimate" in first.until(PROMPT)
         first.type("p points\r")
         assert "400000" in first.until(PROMPT)
-        first.until("is paused again", press="\x03")
+        first.type("next\r")
+        first.until(PROMPT)
+        first.until("stays stopped", press="\x03")
     finally:
         first.close()
     assert [paused["task"] for paused in up.json("breakpoints")] == ["estimate"]
@@ -112,3 +155,20 @@ def test_a_person_leaves_a_task_paused_and_comes_back_to_it(up: Rayside) -> None
         second.until("ended: SUCCEEDED")
     finally:
         second.close()
+
+
+@pytest.mark.parametrize("place", ["nowhere.py:3", "program.py", "program.py:0"])
+def test_a_breakpoint_nowhere_is_an_error(up: Rayside, code: Path, place: str) -> None:
+    assert up.json("debug", "--break", place, code=2, cwd=code)["error"]["id"] == "invalid-argument"
+
+
+def test_vs_code_is_told_of_the_relay_and_never_the_token(up: Rayside, tmp_path: Path) -> None:
+    file = tmp_path / ".vscode" / "launch.json"
+    document = {"file": str(file), "configuration": "Ray cluster (Rayside)"}
+    assert up.json("debug", "--launch-json", cwd=tmp_path) == {**document, "changed": True}
+    assert up.json("debug", "--launch-json", cwd=tmp_path) == {**document, "changed": False}
+    [configuration] = json.loads(file.read_text())["configurations"]
+    assert configuration["connect"] == {"host": "127.0.0.1", "port": up.settings.relay_port}
+    token = up.settings.state_folder / "token"
+    assert str(token) in file.read_text()
+    assert token.read_text() not in file.read_text()

@@ -21,6 +21,7 @@ import psutil
 import pytest
 
 from bootstrap import shell as processes
+from bootstrap.debug.dap import Decoder, encode
 from bootstrap.errors import NotRunning, PortTaken
 from bootstrap.kube import forwarder
 from bootstrap.kube.forwarder import Forward, document, forwarded
@@ -197,6 +198,32 @@ def test_a_port_that_leads_nowhere_is_not_ready(api: ScriptedApi, running: Forwa
     status = running.check()
     assert status.condition is Condition.PENDING
     assert "nothing that answers within 2 s" in status.detail
+
+
+def test_a_debug_adapter_is_asked_in_its_own_language(api: ScriptedApi, step: Forwards) -> None:
+    asked: list[str] = []
+
+    async def adapter(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        (request,) = Decoder().feed(await reader.read(65536))
+        asked.append(request["command"])
+        writer.write(encode({"type": "response", "request_seq": request["seq"], "success": True}))
+        await writer.drain()
+
+    api.serve("head-1", 5678, adapter)
+    relay = Forward("relay", free_ports()[0], 5678, speaks="dap")
+    one = replace(step, ports=(relay,))
+    make(one)
+    status = one.check()
+    assert status.condition is Condition.READY
+    assert f"relay at tcp://127.0.0.1:{relay.local}" in status.detail
+    assert set(asked) == {"initialize"}
+    # One that speaks HTTP is no relay.
+    api.pods["head-1"].ports[5678] = api.pods["head-1"].ports[8265]
+    status = one.check()
+    assert status.condition is Condition.PENDING
+    assert f"port {relay.local} (relay) gets no answer of a debugger" in status.detail
+    del api.pods["head-1"].ports[5678]
+    assert one.check().condition is Condition.PENDING
 
 
 def test_a_port_that_is_taken_is_named_with_its_holder_and_setting(step: Forwards) -> None:

@@ -293,7 +293,7 @@ def test_a_debugger_attaches_through_a_pod_and_connects_once(api: ScriptedApi, t
     job = RealJob([script])
 
     async def work() -> None:
-        port = job.paused()[0].port
+        port = (await job.debuggees())[0].port
         client = await connect_through(api.kube, SELECTOR, "ray-head")("127.0.0.1", port)
         await client.attach()
         event = await client.events.get()
@@ -315,7 +315,7 @@ def test_a_debugger_attaches_through_a_pod_and_connects_once(api: ScriptedApi, t
         job.all_paused()
         asyncio.run(bounded())
         job.all_ended()
-        assert job.debuggees[0].lines == ["result 6"]
+        assert job.processes[0].lines == ["result 6"]
     finally:
         job.close()
     assert api.dials == 1

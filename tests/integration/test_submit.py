@@ -50,6 +50,20 @@ def test_working_dir_py_modules_and_runtime_env_reach_the_job(up: Rayside, code:
     assert done.stdout.rstrip().splitlines()[-1].endswith("has ended: SUCCEEDED")
 
 
+def test_a_job_with_a_debugger_and_nobody_there_runs_to_its_end(up: Rayside, code: Path) -> None:
+    (code / "env.yaml").write_text("env_vars: {WORD: hello there}\n")
+    modules = ["--py-modules", "one", "--py-modules", str(code / "two")]
+    more = ["--entrypoint", "python good.py 10 20", "--runtime-env", "env.yaml", "--wait"]
+    debug = ["--debug", "--attach-timeout", "0"]
+    done = up.run("submit", "--working-dir", "program", *modules, *more, *debug, cwd=code)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "sum 33 hello there" in done.stdout
+    assert "rayside:" not in done.stdout
+    job = up.target.require().jobs()[-1]
+    assert json.loads(job.metadata["rayside.debug"])["driver"] is True
+    assert json.loads(job.metadata["rayside.py_modules"]) == [str(code / "one"), str(code / "two")]
+
+
 def test_the_document_of_a_submission(up: Rayside, code: Path) -> None:
     document = up.json("submit", "--entrypoint", "python slow.py", cwd=code / "program")
     assert set(document) == {"submission_id", "job", "status", "cluster"}
@@ -125,6 +139,9 @@ def test_a_runtime_env_that_ray_refuses_is_told_in_its_words(up: Rayside, code: 
         (["up", "--target", "moon"], 2, "unknown-target"),
         (["up", "--source", "tape"], 2, "unknown-source"),
         (["test", "--suite", "none"], 2, "invalid-argument"),
+        (["submit", "--post-mortem"], 2, "invalid-argument"),
+        (["submit", "--attach-timeout", "5"], 2, "invalid-argument"),
+        (["submit", "--debug", "--attach-timeout", "-1"], 2, "invalid-argument"),
     ],
 )
 def test_other_wrong_words(up: Rayside, arguments: list[str], code: int, identity: str) -> None:

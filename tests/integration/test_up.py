@@ -47,7 +47,8 @@ def test_status_is_ready_with_steps_urls_and_timing(up: Rayside) -> None:
     assert status["ready"] is True
     assert (status["target"], status["source"]) == ("local", "packages")
     assert {step["condition"] for step in status["steps"]} == {"ready"}
-    assert status["urls"] == {"workspace": None, "dashboard": up.target.head.url, "relay": None}
+    relay = f"tcp://127.0.0.1:{up.settings.relay_port}"
+    assert status["urls"] == {"workspace": None, "dashboard": up.target.head.url, "relay": relay}
     assert [timing["name"] for timing in status["timing"]][-1] == "example"
     assert all(set(timing) == {"name", "started", "seconds"} for timing in status["timing"])
 
@@ -63,7 +64,7 @@ def test_a_second_up_changes_nothing_and_says_so(up: Rayside) -> None:
     before = made(up)
     done = up.run("up")
     assert done.returncode == 0
-    assert "Nothing to change: all 6 steps were ready" in done.stdout
+    assert "Nothing to change: all 7 steps were ready" in done.stdout
     assert made(up) == before
 
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
 from bootstrap.console import Console
 from bootstrap.debug.client import Client, OnEvent
 from bootstrap.debug.dap import Decoder, Message, encode
-from bootstrap.debug.session import Debuggee, JobState
-from bootstrap.errors import RaysideError
+from bootstrap.debug.session import JobState
 
 
 @dataclass
@@ -33,15 +32,32 @@ def stopped(reason: str = "breakpoint", **body: Any) -> Message:
     return {"event": "stopped", "body": {"reason": reason, "threadId": 1, **body}}
 
 
-def stack(*frames: tuple[str, str, int]) -> Turn:
-    """Frames as (function, path, line), innermost first; their ids count from 1."""
+def task_stopped(thread: int = 1, task: str = "my_task", reason: str = "breakpoint") -> Message:
+    """As the relay says it."""
+    ray = {
+        "task": task,
+        "workerId": f"w{thread}",
+        "nodeIp": "127.0.0.9",
+        "pid": 100 + thread,
+        "jobId": "01000000",
+        "submissionId": "raysubmit_1",
+    }
+    return stopped(reason, threadId=thread, allThreadsStopped=False, ray=ray)
+
+
+def thread_exited(thread: int = 1) -> Message:
+    return {"event": "thread", "body": {"reason": "exited", "threadId": thread}}
+
+
+def stack(*frames: tuple[str, str, int], thread: int = 1) -> Turn:
+    """Frames as (function, path, line), innermost first; their ids count from 1, or 101 in thread 2."""
     return Turn(
         "stackTrace",
-        {"threadId": 1},
+        {"threadId": thread},
         {
             "stackFrames": [
                 {"id": number, "name": function, "source": {"path": path}, "line": line}
-                for number, (function, path, line) in enumerate(frames, 1)
+                for number, (function, path, line) in enumerate(frames, 1 + 100 * (thread - 1))
             ]
         },
     )
@@ -107,6 +123,11 @@ class ScriptedDebuggee:
             self._ended = True
             self._reader.feed_eof()
 
+    def last(self, command: str) -> dict[str, Any]:
+        """The arguments of the last request of that name."""
+        found = [request for request in self.requests if request["command"] == command]
+        return dict(found[-1].get("arguments", {}))
+
     def respond(self, request: Message, answer: dict[str, Any] | str) -> None:
         refused = isinstance(answer, str)
         self.say(
@@ -157,40 +178,44 @@ class ScriptedDebuggee:
             turn.then()
 
 
-def debuggee(number: int = 1, task: str = "") -> Debuggee:
-    return Debuggee(
-        f"w{number}", "127.0.0.1", number, 100 + number, "127.0.0.9", "01000000", task, str(number)
-    )
+class ScriptedRelay(ScriptedDebuggee):
+    """A relay with a script for each thread, and under 0 one for what is of no thread.
 
-
-class ScriptedDiscovery:
-    """Says who waits; a test changes the attributes as the story goes.
-
-    Attributes:
-        remote, local: the folder that maps, and what it maps to.
+    Ids are as `stack` gives them: of thread 1 up to 100, of thread 2 up to 200.
     """
 
-    def __init__(self, *waiting: Debuggee, job: JobState | None = None) -> None:
-        self.waiting = list(waiting)
-        self.state = job or JobState("raysubmit_1", "RUNNING", ended=False)
-        self.failure: RaysideError | None = None
-        self.remote, self.local = "/far/", "/near/"
+    def __init__(
+        self, scripts: Mapping[int, Sequence[Turn]], *, after_attach: Sequence[Message] = (task_stopped(),)
+    ) -> None:
+        super().__init__(after_attach=after_attach)
+        self.scripts = {thread: list(turns) for thread, turns in scripts.items()}
 
-    def paused(self) -> list[Debuggee]:
-        if self.failure is not None:
-            raise self.failure
-        return list(self.waiting)
+    def check(self) -> None:
+        assert self.surprises == []
+        assert {
+            thread: [turn.command for turn in left] for thread, left in self.scripts.items() if left
+        } == {}
+
+    def _play(self, request: Message, command: str, arguments: dict[str, Any]) -> None:
+        number = arguments.get("frameId") or arguments.get("variablesReference") or 0
+        thread = arguments.get("threadId") or (number + 99) // 100
+        self.script = self.scripts.setdefault(thread, [])
+        super()._play(request, command, arguments)
+
+
+class ScriptedJob:
+    """A `JobWatch`; a test changes the attributes as the story goes."""
+
+    def __init__(self) -> None:
+        self.state = JobState("raysubmit_1", "RUNNING", ended=False)
+        self.failure: Exception | None = None
 
     def job(self) -> JobState | None:
         if self.failure is not None:
             raise self.failure
         return self.state
 
-    def local_path(self, remote: str) -> str | None:
-        return remote.replace(self.remote, self.local, 1) if remote.startswith(self.remote) else None
-
-    def end_job(self, status: str = "SUCCEEDED") -> None:
-        self.waiting = []
+    def end(self, status: str = "SUCCEEDED") -> None:
         self.state = JobState("raysubmit_1", status, ended=True)
 
 

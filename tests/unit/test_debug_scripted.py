@@ -3,72 +3,84 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from bootstrap.debug import scripted
-from bootstrap.debug.session import Debuggee
-from bootstrap.errors import RayDied
+from bootstrap.debug import scripted, session
+from bootstrap.debug.commands import Place
+from bootstrap.debug.session import Attachment, JobState
+from bootstrap.errors import AttachFailed, DebuggerGone, NotRunning, RayDied
 from tests.unit.scripted_debuggee import (
-    ScriptedDebuggee,
-    ScriptedDiscovery,
+    ScriptedJob,
+    ScriptedRelay,
     Turn,
-    debuggee,
     stack,
-    stopped,
+    task_stopped,
+    thread_exited,
     value,
 )
 
-CODE = ("my_task", "/far/w/sample.py", 7)
+CODE = ("my_task", "/near/w/sample.py", 7)
+SHA256 = "9e26bf369911c45c243c684147b23fc9e1dcfcf257d299a1c632016a6fcd33f4"  # by sha256sum, of "x = 1\n"
 INSIDE = ("set_trace", "/v/lib/python3.11/site-packages/ray/util/debugpy.py", 90)
 
 
-def reads(*variables: tuple[str, str]) -> list[Turn]:
+def reads(*variables: tuple[str, str], thread: int = 1) -> list[Turn]:
+    frame, reference = 1 + 100 * (thread - 1), 5 + 100 * (thread - 1)
     return [
-        Turn("scopes", {"frameId": 1}, {"scopes": [{"name": "Locals", "variablesReference": 5}]}),
+        Turn("scopes", {"frameId": frame}, {"scopes": [{"name": "Locals", "variablesReference": reference}]}),
         Turn(
             "variables",
-            {"variablesReference": 5},
+            {"variablesReference": reference},
             {"variables": [{"name": name, "value": text} for name, text in variables]},
         ),
     ]
 
 
+def goes_on(thread: int = 1, then: Callable[[], None] | None = None, **how: Any) -> Turn:
+    return Turn("continue", {"threadId": thread}, then=then, **how)
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing here takes time, so nothing is worth waiting for."""
+    monkeypatch.setattr(session, "SOON", 0.01)
+
+
 def record(
-    discovery: ScriptedDiscovery,
-    debuggees: dict[int, ScriptedDebuggee],
+    watch: ScriptedJob,
+    relay: ScriptedRelay,
     *,
     evaluate: tuple[str, ...] = (),
     timeout: float = 5,
+    **wanted: Any,
 ) -> tuple[dict[str, Any], list[str]]:
     events: list[str] = []
-
-    async def connect(host: str, port: int, **options: Any) -> Any:
-        return await debuggees[port].connect(host, port, **options)
+    attachment = Attachment(partial(relay.connect, "127.0.0.1", 5678), "secret", **wanted)
 
     async def run() -> dict[str, Any]:
         return await asyncio.wait_for(
-            scripted.run(
-                discovery, evaluate=list(evaluate), timeout=timeout, on_event=events.append, connect=connect
-            ),
-            20,
+            scripted.run(attachment, watch, evaluate=evaluate, timeout=timeout, on_event=events.append), 20
         )
 
     return asyncio.run(run()), events
 
 
 def test_a_stop_is_recorded_and_let_go_on_until_the_job_has_ended() -> None:
-    discovery = ScriptedDiscovery(debuggee())
-    fake = ScriptedDebuggee(
+    job = ScriptedJob()
+    turns = [
         stack(CODE),
-        value("my_task"),
         *reads(("special variables", ""), ("numbers", "[0, 1]"), ("(return) f", "3"), ("x", "2")),
         value(1, "sum(numbers)"),
         Turn("evaluate", {"expression": "y", "context": "watch"}, "NameError: name 'y' is not defined"),
-        Turn("continue", {"threadId": 1}, then=discovery.end_job),
-    )
-    document, events = record(discovery, {1: fake}, evaluate=("sum(numbers)", "y"))
+        goes_on(then=job.end),
+    ]
+    relay = ScriptedRelay({1: turns})
+    document, events = record(job, relay, evaluate=("sum(numbers)", "y"))
     assert document == {
         "stopped": [
             {
@@ -85,121 +97,202 @@ def test_a_stop_is_recorded_and_let_go_on_until_the_job_has_ended() -> None:
         "job": {"submission_id": "raysubmit_1", "status": "SUCCEEDED"},
     }
     assert events == ["my_task stopped at /near/w/sample.py:7", "job raysubmit_1 ended: SUCCEEDED"]
-    fake.check()
-    assert fake.requests[-1]["command"] == "disconnect"
+    relay.check()
+    assert relay.requests[-1]["command"] == "disconnect"
+    assert relay.last("disconnect") == {"terminateDebuggee": False, "suspendDebuggee": False}
+
+
+def test_the_relay_is_told_the_token_and_the_job() -> None:
+    job = ScriptedJob()
+    job.end()
+    relay = ScriptedRelay({}, after_attach=())
+    record(job, relay, job="raysubmit_1", exceptions=True)
+    arguments = relay.last("attach")
+    assert (arguments["token"], arguments["job"]) == ("secret", "raysubmit_1")
+    assert relay.last("setExceptionBreakpoints") == {"filters": ["userUnhandled"]}
+
+
+def test_breakpoints_are_set_before_any_task_moves_and_what_is_off_is_told_once(tmp_path: Path) -> None:
+    file = tmp_path / "a b.py"
+    file.write_text("x = 1\n")
+    job = ScriptedJob()
+    answers = [
+        {"id": 1, "verified": False, "line": 3, "message": "no task has it yet"},
+        {"id": 2, "verified": True, "line": 8, "message": "line 7 has no code"},
+        {"id": 3, "verified": True, "line": 9},
+    ]
+    lines = [{"line": 3, "condition": "x == 'a:b'"}, {"line": 7}, {"line": 9}]
+    turn = Turn("setBreakpoints", {"breakpoints": lines}, {"breakpoints": answers})
+    changed = [
+        {"event": "breakpoint", "body": {"reason": "changed", "breakpoint": body}}
+        for body in (
+            answers[0],
+            {"id": 1, "verified": True, "line": 3},
+            {"id": 1, "verified": True, "line": 3},
+            {"id": 3, "verified": True, "line": 9},
+            {"id": 99, "verified": True, "line": 1},
+        )
+    ]
+    after = [*changed, task_stopped()]
+    relay = ScriptedRelay({0: [turn], 1: [stack(CODE), *reads(), goes_on(then=job.end)]}, after_attach=after)
+    places = [Place(str(file), 7, None), Place(str(file), 3, "x == 'a:b'"), Place(str(file), 9, None)]
+    _, events = record(job, relay, breakpoints=places)
+    assert events[:3] == [
+        f"{file}:3 stops nothing yet: no task has it yet",
+        f"breakpoint at {file}:8 (line 7 has no code)",
+        f"breakpoint at {file}:3",
+    ]
+    assert len(events) == 5
+    commands = [request["command"] for request in relay.requests]
+    assert commands.index("setBreakpoints") < commands.index("configurationDone")
+    assert relay.last("setBreakpoints")["source"] == {
+        "path": str(file),
+        "name": "a b.py",
+        "checksums": [{"algorithm": "SHA256", "checksum": SHA256}],
+    }
+    relay.check()
+
+
+def test_what_the_relay_has_to_say_is_told() -> None:
+    job = ScriptedJob()
+    job.end()
+    said = [
+        {"event": "output", "body": {"category": "important", "output": "sample.py differs\n"}},
+        {"event": "output", "body": {"category": "telemetry", "output": "never shown"}},
+    ]
+    _, events = record(job, ScriptedRelay({}, after_attach=said))
+    assert "sample.py differs" in events
+    assert "never shown" not in events
 
 
 def test_rays_own_frames_are_not_the_users() -> None:
-    discovery = ScriptedDiscovery(debuggee(task="known"))
-    fake = ScriptedDebuggee(
+    job = ScriptedJob()
+    turns = [
         stack(INSIDE, ("f", "/elsewhere/ray/util/mine.py", 3), CODE),
-        Turn("evaluate", {"frameId": 2}, {"result": "KeyError('ray')"}),
         Turn("scopes", {"frameId": 2}, {"scopes": []}),
-        Turn("continue", then=discovery.end_job),
-    )
-    document, _ = record(discovery, {1: fake})
+        goes_on(then=job.end),
+    ]
+    relay = ScriptedRelay({1: turns})
+    document, _ = record(job, relay)
     [stop] = document["stopped"]
     assert (stop["function"], stop["file"], stop["line"]) == ("f", "/elsewhere/ray/util/mine.py", 3)
-    assert (stop["task"], stop["locals"]) == ("known", {})
-    fake.check()
+    assert stop["locals"] == {}
+    relay.check()
 
 
-def test_the_next_stop_of_the_same_worker_comes_on_the_same_connection() -> None:
-    discovery = ScriptedDiscovery(debuggee())
-    fake = ScriptedDebuggee(
-        stack(CODE), value("one"), *reads(), Turn("continue", events=[stopped()]),
-        stack(CODE), value("two"), *reads(), Turn("continue", then=discovery.end_job),
-    )  # fmt: skip
-    document, _ = record(discovery, {1: fake})
+def test_the_next_stop_of_the_same_worker_has_its_own_task() -> None:
+    job = ScriptedJob()
+    turns = [
+        stack(CODE), *reads(), goes_on(events=[task_stopped(task="two")]),
+        stack(CODE), *reads(), goes_on(then=job.end),
+    ]  # fmt: skip
+    relay = ScriptedRelay({1: turns}, after_attach=[task_stopped(task="one")])
+    document, _ = record(job, relay)
     assert [stop["task"] for stop in document["stopped"]] == ["one", "two"]
-    assert fake.connections == 1
-    fake.check()
+    relay.check()
 
 
-def test_a_debuggee_that_is_slow_to_attach_holds_up_no_other() -> None:
-    class Slow(ScriptedDebuggee):
-        def say(self, message: dict[str, Any]) -> None:
-            if message.get("event") != "initialized" or not quick.script:
-                super().say(message)
-
-    discovery = ScriptedDiscovery(debuggee(1), debuggee(2))
-    slow = Slow(stack(CODE), value("one"), *reads(), Turn("continue", then=discovery.end_job))
-    quick = ScriptedDebuggee(
-        stack(CODE),
-        value("two"),
-        *reads(),
-        Turn("continue", then=lambda: slow.say({"event": "initialized"})),
-    )
-    document, _ = record(discovery, {1: slow, 2: quick})
-    assert [stop["task"] for stop in document["stopped"]] == ["two", "one"]
-
-
-def test_debuggees_are_stopped_side_by_side() -> None:
+def test_tasks_are_read_side_by_side() -> None:
     # Each lets go on only when both have stopped: one after the other would never end.
-    discovery = ScriptedDiscovery(debuggee(1), debuggee(2))
-    waiting: list[ScriptedDebuggee] = []
+    job = ScriptedJob()
+    waiting: list[int] = []
 
     def both() -> None:
-        waiting.append(fakes[1])
+        waiting.append(relay.requests[-1]["seq"])
         if len(waiting) == 2:
-            for fake in fakes.values():
-                fake.respond({"seq": fake.requests[-1]["seq"], "command": "stackTrace"}, {"stackFrames": []})
-            discovery.end_job()
+            for seq in waiting:
+                relay.respond({"seq": seq, "command": "stackTrace"}, {"stackFrames": []})
+            job.end()
 
-    fakes = {
-        n: ScriptedDebuggee(Turn("stackTrace", answer=None, then=both), Turn("continue")) for n in (1, 2)
-    }
-    document, events = record(discovery, fakes)
+    turns = {n: [Turn("stackTrace", answer=None, then=both), goes_on(n)] for n in (1, 2)}
+    relay = ScriptedRelay(turns, after_attach=[task_stopped(1, "one"), task_stopped(2, "two")])
+    document, events = record(job, relay)
     assert document["stopped"] == []
-    assert sorted(events)[:2] == [
-        "a task · 101@127.0.0.9: it stopped without a frame",
-        "a task · 102@127.0.0.9: it stopped without a frame",
+    assert sorted(events)[1:] == [
+        "one · 101@127.0.0.9: it stopped without a frame",
+        "two · 102@127.0.0.9: it stopped without a frame",
     ]
-    for fake in fakes.values():
-        fake.check()
+    relay.check()
 
 
 def test_it_leaves_when_nothing_stops_and_says_how_the_job_is() -> None:
-    document, events = record(ScriptedDiscovery(), {}, timeout=0.05)
+    document, events = record(ScriptedJob(), ScriptedRelay({}, after_attach=()), timeout=0.05)
     assert document == {"stopped": [], "job": {"submission_id": "raysubmit_1", "status": "RUNNING"}}
     assert events == ["nothing stopped for 0.05 s; the tasks go on"]
 
 
 def test_a_worker_that_dies_while_stopped_is_told_and_the_rest_goes_on() -> None:
-    discovery = ScriptedDiscovery(debuggee(1), debuggee(2))
-    dying = ScriptedDebuggee(Turn("stackTrace", answer=None))
-    dying.script[0].then = dying.end
-    living = ScriptedDebuggee(stack(CODE), value("two"), *reads(), Turn("continue", then=discovery.end_job))
-    document, events = record(discovery, {1: dying, 2: living})
+    job = ScriptedJob()
+
+    def die() -> None:
+        relay.say(thread_exited(1))
+        relay.respond({"seq": relay.requests[-1]["seq"], "command": "stackTrace"}, "there is no thread 1")
+
+    turns = {
+        1: [Turn("stackTrace", answer=None, then=die)],
+        2: [stack(CODE, thread=2), *reads(thread=2), goes_on(2, then=job.end)],
+    }
+    relay = ScriptedRelay(turns, after_attach=[task_stopped(1, "one"), task_stopped(2, "two")])
+    document, events = record(job, relay)
     assert [stop["task"] for stop in document["stopped"]] == ["two"]
-    assert any("101@127.0.0.9" in event and "went away" in event for event in events)
+    assert "one · 101@127.0.0.9 ended while it was stopped" in events
+    relay.check()
 
 
-def test_a_debuggee_that_refuses_is_told_once_and_not_dialled_again() -> None:
-    class Taken(ScriptedDebuggee):
+def test_no_relay_and_a_refused_token_say_what_to_do() -> None:
+    async def nobody(**options: Any) -> Any:
+        raise DebuggerGone("no debugger answers at 127.0.0.1:5678", hint="not this one")
+
+    async def run(attachment: Attachment) -> None:
+        await asyncio.wait_for(scripted.run(attachment, ScriptedJob(), on_event=print), 5)
+
+    with pytest.raises(NotRunning) as gone:
+        asyncio.run(run(Attachment(nobody, "secret")))
+    assert "./invokew up" in gone.value.hint
+
+    class Refusing(ScriptedRelay):
         def say(self, message: dict[str, Any]) -> None:
             if message.get("event") == "initialized":
-                self.respond({"seq": 2, "command": "attach"}, "already debugged")
+                self.respond({"seq": 2, "command": "attach"}, "the token is wrong")
             else:
                 super().say(message)
 
-    fake = Taken()
-    _, events = record(ScriptedDiscovery(debuggee()), {1: fake}, timeout=0.8)
-    assert fake.connections == 1
-    assert sum("already debugged" in event for event in events) == 1
+    with pytest.raises(AttachFailed, match="the token is wrong"):
+        asyncio.run(run(Attachment(partial(Refusing({}).connect, "h", 1), "wrong")))
+
+
+def test_another_debugger_that_takes_over_ends_it() -> None:
+    why = {"event": "output", "body": {"category": "important", "output": "VS Code came\n"}}
+    relay = ScriptedRelay({}, after_attach=[why, {"event": "terminated"}])
+    with pytest.raises(DebuggerGone, match="another debugger has taken over: VS Code came"):
+        record(ScriptedJob(), relay)
+
+
+def test_the_relays_end_is_an_error() -> None:
+    relay = ScriptedRelay({1: [Turn("stackTrace", answer=None)]})
+    relay.scripts[1][0].then = relay.end
+    with pytest.raises(NotRunning, match="the debug relay has gone: it closed the connection"):
+        record(ScriptedJob(), relay)
+    relay = ScriptedRelay({}, after_attach=[{"event": "terminated"}])
+    with pytest.raises(NotRunning, match="the debug relay has gone: it was ended"):
+        record(ScriptedJob(), relay)
 
 
 def test_rays_end_is_an_error_after_a_few_tries() -> None:
-    discovery = ScriptedDiscovery()
-    discovery.failure = RayDied("Ray does not answer", hint="Run `invoke up`.")
+    job = ScriptedJob()
+    job.failure = RayDied("Ray does not answer", hint="Run `invoke up`.")
     with pytest.raises(RayDied):
-        record(discovery, {})
+        record(job, ScriptedRelay({}, after_attach=()))
 
 
-def test_a_defect_in_discovery_is_not_swallowed() -> None:
-    class Broken(ScriptedDiscovery):
-        def paused(self) -> list[Debuggee]:
+def test_a_defect_in_the_watch_is_not_swallowed_nor_tried_again() -> None:
+    asked: list[bool] = []
+
+    class Broken(ScriptedJob):
+        def job(self) -> JobState | None:
+            asked.append(True)
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        record(Broken(), {})
+        record(Broken(), ScriptedRelay({}, after_attach=()))
+    assert len(asked) == 1

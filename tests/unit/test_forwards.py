@@ -19,7 +19,11 @@ from bootstrap.step import Condition
 from bootstrap.steps.forwards import MARK, Forwards
 
 KUBE = Kube(Path("/x/kubeconfig"), "kind-x", "ns")
-FORWARDS = (Forward("dashboard", 8265, 8265), Forward("workspace", 9443, 8443))
+FORWARDS = (
+    Forward("dashboard", 8265, 8265),
+    Forward("workspace", 9443, 8443),
+    Forward("relay", 5678, 5678, speaks="dap"),
+)
 SUCCESS = b"\3" + json.dumps({"status": "Success"}).encode()
 FAILURE = b"\3" + json.dumps({"status": "Failure", "message": "exit code 1"}).encode()
 
@@ -107,6 +111,17 @@ def test_what_a_pod_says_of_a_failure_is_kept_within_bounds() -> None:
 
 def test_the_document_is_read_back_as_it_was() -> None:
     assert parse(document(KUBE, "a=b", FORWARDS)) == (KUBE, "a=b", list(FORWARDS))
+
+
+def test_a_forward_says_where_it_is_in_what_it_speaks() -> None:
+    urls = ["http://127.0.0.1:8265", "http://127.0.0.1:9443", "tcp://127.0.0.1:5678"]
+    assert [forward.url for forward in FORWARDS] == urls
+
+
+def test_what_was_started_before_ports_had_a_language_is_read_as_http() -> None:
+    said = json.loads(document(KUBE, "a=b", FORWARDS[:1]))
+    del said["forwards"][0]["speaks"]
+    assert parse(json.dumps(said))[2] == list(FORWARDS[:1])
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"kubeconfig": "/x"}'])

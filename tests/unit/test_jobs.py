@@ -148,3 +148,16 @@ def test_submission_ids_say_what_runs_and_differ() -> None:
     assert one.startswith("my-train-")
     assert one != other
     assert jobs.new_submission_id("python -m model").startswith("job-")
+
+
+def test_a_folder_written_through_a_symlink_is_kept_as_it_was_written(program: Path) -> None:
+    link = program.parent / "link"
+    link.symlink_to(program)
+    job = prepare(link, py_modules=[str(link / "model"), str(program / "model")])
+    assert job.working_dir == str(program)
+    metadata = json.loads(job.options("train-1", None)[-1])
+    assert json.loads(metadata[jobs.LOCAL_ROOTS]) == {
+        str(program): str(link),
+        str(program / "model"): str(link / "model"),
+    }
+    assert jobs.LOCAL_ROOTS not in json.loads(prepare(program).options("train-1", None)[-1])

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.ray.jobs import PY_MODULES, WORKING_DIR
-from bootstrap.ray.paths import PathMap
+from bootstrap.ray import jobs
+from bootstrap.ray.paths import LOCAL_ROOTS, PY_MODULES, WORKING_DIR, PathMap
 from bootstrap.ray.state import Job
 
 SESSION = "/tmp/ray/session_2026-11-21_11-12-05_658463_2912/runtime_resources"
@@ -55,3 +55,51 @@ def test_each_package_leads_back_to_its_folder(
 )
 def test_what_was_not_sent_from_here_maps_nowhere(paths: PathMap, remote: str) -> None:
     assert paths.local(remote) is None
+
+
+def test_every_package_has_its_folders(paths: PathMap, tmp_path: Path) -> None:
+    lib, code = str(tmp_path / "lib"), str(tmp_path / "code")
+    assert paths.local_roots() == {"_ray_pkg_aa": [code], "_ray_pkg_bb": [lib], "_ray_pkg_cc": [lib]}
+
+
+def test_the_same_package_from_two_folders_is_shown_where_it_was_sent_from_last(tmp_path: Path) -> None:
+    def job(folder: str) -> Job:
+        metadata, runtime_env = {WORKING_DIR: folder}, {"working_dir": "gcs://_ray_pkg_aa.zip"}
+        return Job("j", None, "RUNNING", "python x.py", "", None, 0.0, None, metadata, runtime_env)
+
+    one, other = tmp_path / "one", tmp_path / "other"
+    jobs = [job(str(folder)) for folder in (one, other, one)]
+    assert PathMap.of(jobs[:2]).local_roots() == {"_ray_pkg_aa": [str(other), str(one)]}
+    paths = PathMap.of(jobs)
+    assert paths.local_roots() == {"_ray_pkg_aa": [str(one), str(other)]}
+    # What is gone from the one may be in the other.
+    other.mkdir()
+    (other / "x.py").touch()
+    assert paths.local(f"{SESSION}/working_dir_files/_ray_pkg_aa/x.py") == str(other / "x.py")
+
+
+def test_what_was_sent_through_a_symlink_is_shown_as_it_was_written() -> None:
+    metadata = {
+        WORKING_DIR: "/disk/code",
+        PY_MODULES: json.dumps(["/disk/lib/one", "/disk/lib/two", "/disk/lib/three"]),
+        # The name of a module is that of its real folder: nothing lies at /home/x/other/two/...
+        LOCAL_ROOTS: json.dumps(
+            {"/disk/code": "/home/x/code", "/disk/lib/one": "/home/x/one", "/disk/lib/two": "/home/x/other"}
+        ),
+    }
+    runtime_env = {
+        "working_dir": "gcs://_ray_pkg_aa.zip",
+        "py_modules": [f"gcs://_ray_pkg_{name}.zip" for name in ("bb", "cc", "dd", "ee")],
+    }
+    job = Job("j", None, "RUNNING", "python x.py", "", None, 0.0, None, metadata, runtime_env)
+    assert PathMap.of([job]).local_roots() == {
+        "_ray_pkg_aa": ["/home/x/code", "/disk/code"],
+        "_ray_pkg_bb": ["/home/x", "/disk/lib"],
+        "_ray_pkg_cc": ["/disk/lib"],
+        "_ray_pkg_dd": ["/disk/lib"],
+    }
+
+
+def test_the_names_of_what_is_kept_with_a_job_are_those_that_submit_writes() -> None:
+    written = (jobs.WORKING_DIR, jobs.PY_MODULES, jobs.LOCAL_ROOTS)
+    assert written == (WORKING_DIR, PY_MODULES, LOCAL_ROOTS)

@@ -106,7 +106,10 @@ def test_the_ray_cluster_is_what_the_settings_say() -> None:
     document = step.manifest()  # type: ignore[attr-defined]
     spec = document["spec"]
     assert spec["workerGroupSpecs"][0]["replicas"] == 3
-    head, workspace = spec["headGroupSpec"]["template"]["spec"]["containers"]
+    head, workspace, relay = spec["headGroupSpec"]["template"]["spec"]["containers"]
     images = target._from.images
-    assert (head["image"], workspace["image"]) == (images.ray, images.workspace)
+    assert (head["image"], workspace["image"], relay["image"]) == (
+        *(images.ray, images.workspace),
+        images.workspace,
+    )
     assert json.loads(document["metadata"]["annotations"]["rayside.dev/spec"])["workers"] == "3"

@@ -159,12 +159,15 @@ def test_the_example_brings_its_own_cluster_with_the_workspace() -> None:
     assert spec["rayVersion"] == RAY_VERSION
     assert spec["authOptions"] == {"mode": "token"}
     pod = spec["headGroupSpec"]["template"]["spec"]
-    ray, workspace = pod["containers"]
-    assert (ray["name"], workspace["name"]) == ("ray-head", "workspace")
+    ray, workspace, relay = pod["containers"]
+    assert [one["name"] for one in (ray, workspace, relay)] == ["ray-head", "workspace", "relay"]
     assert workspace["ports"] == [{"name": "workspace", "containerPort": 8443}]
     # The same folder, in both, on the one volume.
-    assert ray["volumeMounts"] == workspace["volumeMounts"] == [{"name": "ray", "mountPath": "/tmp/ray"}]
-    assert pod["volumes"] == [{"name": "ray", "emptyDir": {}}]
+    shared, token = {"name": "ray", "mountPath": "/tmp/ray"}, {"name": "token", "mountPath": "/run/ray"}
+    assert (ray["volumeMounts"], workspace["volumeMounts"]) == ([shared, token], [shared])
+    assert relay["volumeMounts"] == [{**token, "readOnly": True}]
+    memory = {"name": "token", "emptyDir": {"medium": "Memory"}}
+    assert pod["volumes"] == [{"name": "ray", "emptyDir": {}}, memory]
     # An image that is only in the node must not be pulled.
     groups = [pod, spec["workerGroupSpecs"][0]["template"]["spec"]]
     policies = {one["imagePullPolicy"] for group in groups for one in group["containers"]}

@@ -48,8 +48,10 @@ class Recorded(Dashboard):
     def __init__(self, **answers: Any) -> None:
         super().__init__("http://127.0.0.1:1", "token")
         self.answers = answers
+        self.asked: list[str] = []
 
     def _get(self, path: str, parameters: Iterable[tuple[str, str]] = ()) -> Any:
+        self.asked.append(path)
         if path == "/api/jobs/":
             return self.answers["jobs"]
         return {"data": {"result": {"result": self.answers[path.removeprefix("/api/v0/")]}}}
@@ -99,3 +101,29 @@ def test_jobs_are_found_by_either_id_and_ordered_by_start() -> None:
     with pytest.raises(JobNotFound, match="'j9'") as caught:
         dashboard.job("j9")
     assert caught.value.hint == "the latest jobs are j1, j0"
+
+
+def test_a_worker_with_an_open_debugger_is_debuggable_paused_or_not() -> None:
+    never_opened = {**WORKER, "worker_id": "w2", "debugger_port": None}
+    attached = {**WORKER, "worker_id": "w3", "num_paused_threads": 0}
+    dashboard = Recorded(workers=[WORKER, never_opened, attached])
+    first, second = dashboard.debuggable()
+    assert (first.worker_id, first.node_ip, first.port, first.pid) == ("w1", "127.0.0.2", 52381, 3575)
+    assert (first.driver, first.job_id, first.since) == (False, "", "2026-11-21T11:12:47Z")
+    assert second.worker_id == "w3"
+    assert dashboard.asked == ["/api/v0/workers"]
+
+
+def test_a_drivers_id_says_its_job() -> None:
+    driver = {**WORKER, "worker_type": "DRIVER", "worker_id": "02000000" + 48 * "f"}
+    (found,) = Recorded(workers=[driver]).debuggable()
+    assert (found.driver, found.job_id) == (True, "02000000")
+
+
+def test_running_tasks_are_by_worker_the_latest_first() -> None:
+    later = {**TASK, "name": "later", "start_time_ms": 1795259568005.0}
+    starting = {**TASK, "name": "starting", "worker_id": "w2", "start_time_ms": None}
+    running = Recorded(tasks=[TASK, later, starting]).running_tasks()
+    assert [task.name for task in running["w1"]] == ["later", "my_task"]
+    assert (running["w1"][1].job_id, running["w1"][1].since) == ("02000000", "2026-11-21T11:12:47Z")
+    assert [(task.name, task.since) for task in running["w2"]] == [("starting", "")]

@@ -2,61 +2,65 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from bootstrap.debug import commands, keyboard, listing, terminal
-from bootstrap.debug.breakpoints import remote_path
+from bootstrap.debug import commands, keyboard, listing, session, terminal
+from bootstrap.debug.breakpoints import path_of
+from bootstrap.debug.dap import Message
+from bootstrap.debug.session import Attachment
 from bootstrap.debug.stops import Frame
-from bootstrap.errors import NothingPaused, RayDied
+from bootstrap.errors import DebuggerGone, NothingPaused, NotRunning, RayDied
 from tests.unit.scripted_debuggee import (
     ScriptedConsole,
-    ScriptedDebuggee,
-    ScriptedDiscovery,
+    ScriptedJob,
+    ScriptedRelay,
     Turn,
-    debuggee,
     stack,
-    stopped,
+    task_stopped,
+    thread_exited,
     value,
 )
 
-PATH = "/far/a b/w.py"
+# Nowhere on this machine, so that its text is the relay's.
+PATH = "/near/a b/w.py"
 TEXT = "import ray\n\ndef f(x):\n    breakpoint()\n    y = x\n    return y\n"
 
 
-def at(line: int, task: str | None = "my_task", function: str = "f") -> list[Turn]:
-    return [stack((function, PATH, line)), value(task), value(TEXT)]
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing here takes time, so nothing is worth waiting for."""
+    monkeypatch.setattr(terminal, "_QUIET", 0.02)
+    monkeypatch.setattr(session, "SOON", 0.01)
 
 
-def back_to(line: int) -> list[Turn]:
-    """What leaving a task paused asks of it, when it stands at line 5 after the call at line 4."""
-    return [
-        stack(("f", PATH, 5)),
-        value(TEXT),
-        Turn("gotoTargets", {"line": line}, {"targets": [{"id": 1}]}),
-        Turn("goto", {"targetId": 1}, events=[stopped("goto")]),
-    ]
+def at(line: int, thread: int = 1) -> list[Turn]:
+    frame = {
+        "id": 1 + 100 * (thread - 1),
+        "name": "f",
+        "source": {"path": PATH, "sourceReference": 7},
+        "line": line,
+    }
+    return [Turn("stackTrace", {"threadId": thread}, {"stackFrames": [frame]})]
+
+
+SOURCE = Turn("source", {"sourceReference": 7}, {"content": TEXT})
 
 
 def talk(
     tmp_path: Path,
-    discovery: ScriptedDiscovery,
-    fakes: dict[int, ScriptedDebuggee],
+    job: ScriptedJob,
+    relay: ScriptedRelay,
     *typed: str | type[BaseException],
     timeout: float = 5,
 ) -> tuple[int, ScriptedConsole]:
     console = ScriptedConsole(*typed)
-
-    async def connect(host: str, port: int, **options: Any) -> Any:
-        return await fakes[port].connect(host, port, **options)
-
-    code = terminal.run(
-        discovery, console, timeout=timeout, history=tmp_path / "state" / "history", connect=connect
-    )
-    for fake in fakes.values():
-        fake.check()
+    attachment = Attachment(partial(relay.connect, "127.0.0.1", 5678), "secret")
+    history = tmp_path / "state" / "history"
+    code = terminal.run(attachment, job, console, timeout=timeout, history=history)
+    relay.check()
     assert console.typed == []
     return code, console
 
@@ -108,6 +112,25 @@ def test_places(text: str, place: tuple[str | None, int, str | None] | None) -> 
     assert commands.place(text) == (commands.Place(*place) if place else None)
 
 
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("a b.py:12", ("a b.py", 12, None)),
+        ("/x/y:z.py:3:i == 4", ("/x/y:z.py", 3, "i == 4")),
+        ("w.py:3:d['a:1'] or x[1:2]", ("w.py", 3, "d['a:1'] or x[1:2]")),
+        ("w.py:3:", None),
+        ("w.py:3: ", None),
+        ("w.py", None),
+        ("12", None),
+        ("w.py:0", None),
+        (":3", None),
+        ("", None),
+    ],
+)
+def test_places_on_the_command_line(text: str, place: tuple[str, int, str | None] | None) -> None:
+    assert commands.option(text) == (commands.Place(*place) if place else None)
+
+
 # --- what is shown -----------------------------------------------------------------------
 
 
@@ -127,7 +150,7 @@ def test_colour_only_where_it_is_wanted() -> None:
 def test_a_tasks_values_do_not_command_the_terminal() -> None:
     assert listing.plain("a\x1b[2Jb\tc\nd\x07") == "a\\x1b[2Jb\tc\nd\\x07"
     assert "\x1b" not in listing.variables({"x": "'\x1b[2J'"})
-    assert "\x1b" not in listing.stack([Frame(1, "f", "/a\x1b", 1)], 0, {})
+    assert "\x1b" not in listing.stack([Frame(1, "f", "/a\x1b", 1)], 0)
 
 
 def test_a_long_value_is_cut_and_says_how_to_see_it() -> None:
@@ -136,42 +159,38 @@ def test_a_long_value_is_cut_and_says_how_to_see_it() -> None:
     assert "`p NAME` shows it all" in shown
 
 
-# --- local files and the debuggee's ------------------------------------------------------
+# --- files -------------------------------------------------------------------------------
 
 
-def test_a_file_named_by_the_user_is_found_where_the_debuggee_has_it(tmp_path: Path) -> None:
-    near = tmp_path / "near"
-    (near / "lib").mkdir(parents=True)
-    (near / "lib" / "b.py").touch()
-
-    def shown(path: str) -> str:
-        return path.replace("/far/", f"{near}/")
-
-    current = "/far/w.py"
-    assert remote_path(None, current, [], shown) == current
-    assert remote_path(str(near / "w.py"), current, [current], shown) == current
-    assert remote_path(str(near / "lib" / "b.py"), current, [current], shown) == "/far/lib/b.py"
-    assert remote_path("/far/other.py", current, [current], shown) == "/far/other.py"
-    assert remote_path("other.py", current, [current], shown) == "/far/other.py"
+def test_a_file_is_named_from_the_current_folder_or_beside_the_one_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "b.py").touch()
+    current = "/near/w.py"
+    assert path_of(None, current) == current
+    assert path_of("b.py", current) == str(tmp_path / "b.py")
+    assert path_of("other.py", current) == "/near/other.py"
+    assert path_of("/far/other.py", current) == "/far/other.py"
 
 
 # --- the conversation --------------------------------------------------------------------
 
 
 def test_a_task_is_looked_at_and_let_go_on_until_the_job_has_ended(tmp_path: Path) -> None:
-    discovery = ScriptedDiscovery(debuggee())
-    fake = ScriptedDebuggee(
+    job = ScriptedJob()
+    turns = [
         *at(4),
         Turn("scopes", answer={"scopes": [{"variablesReference": 5}]}),
         Turn("variables", answer={"variables": [{"name": "x", "value": "3"}]}),
         Turn("evaluate", {"expression": "x + 1", "context": "watch", "frameId": 1}, {"result": "4"}),
         Turn("evaluate", {"expression": "y"}, "NameError: name 'y' is not defined"),
         Turn("evaluate", {"expression": "x = 5", "context": "repl"}, {"result": ""}),
-        Turn("continue", {"threadId": 1}, then=discovery.end_job),
-    )
-    code, console = talk(
-        tmp_path, discovery, {1: fake}, "locals", "p x + 1", "p y", "!x = 5", "where", "numbers", "c"
-    )
+        Turn("continue", {"threadId": 1}, then=job.end),
+    ]
+    relay = ScriptedRelay({1: turns, 0: [SOURCE]})
+    typed = ["locals", "p x + 1", "p y", "!x = 5", "where", "numbers", "c"]
+    code, console = talk(tmp_path, job, relay, *typed)
     assert code == 0
     assert "my_task · 101@127.0.0.9 stopped (breakpoint)" in console.lines
     assert "/near/a b/w.py:4 in f" in console.lines
@@ -185,112 +204,134 @@ def test_a_task_is_looked_at_and_let_go_on_until_the_job_has_ended(tmp_path: Pat
 
 
 def test_an_empty_line_repeats_a_step_and_nothing_else(tmp_path: Path) -> None:
-    discovery = ScriptedDiscovery(debuggee())
-    fake = ScriptedDebuggee(
+    job = ScriptedJob()
+    step = [task_stopped(reason="step")]
+    turns = [
         *at(4),
-        Turn("next", {"threadId": 1}, events=[stopped("step")]),
+        Turn("next", {"threadId": 1}, events=step),
         *at(5),
-        Turn("next", events=[stopped("step")]),
+        Turn("next", events=step),
         *at(6),
         Turn("evaluate", {"expression": "x"}, {"result": "1"}),
-        Turn("stepIn", events=[stopped("step")]),
+        Turn("stepIn", events=step),
         *at(6),
-        Turn("stepOut", events=[stopped("step")]),
+        Turn("stepOut", events=step),
         *at(6),
-        Turn("continue", then=discovery.end_job),
-    )
-    _, console = talk(tmp_path, discovery, {1: fake}, "n", "", "p x", "", "s", "out", "c")
+        Turn("continue", then=job.end),
+    ]
+    relay = ScriptedRelay({1: turns, 0: [SOURCE] * 5})
+    _, console = talk(tmp_path, job, relay, "n", "", "p x", "", "s", "out", "c")
     assert "nothing to evaluate" not in console.shown
+    assert "has stopped, too" not in console.shown
 
 
-def test_several_tasks_are_chosen_from_and_only_the_chosen_one_is_attached(tmp_path: Path) -> None:
-    discovery = ScriptedDiscovery(debuggee(1, "one"), debuggee(2, "two"))
-    first = ScriptedDebuggee()
-    second = ScriptedDebuggee(*at(5), *back_to(4))
-    code, console = talk(tmp_path, discovery, {1: first, 2: second}, "9", "2", "tasks", KeyboardInterrupt)
+TWO = (task_stopped(1, "one"), task_stopped(2, "two"))
+
+
+def test_several_tasks_are_chosen_from(tmp_path: Path) -> None:
+    relay = ScriptedRelay({2: at(5, 2), 0: [SOURCE]}, after_attach=TWO)
+    code, console = talk(tmp_path, ScriptedJob(), relay, "9", "2", "tasks", KeyboardInterrupt)
     assert code == 130
-    assert first.connections == 0
-    assert "   1  one · 101@127.0.0.9  paused\n   2  two · 102@127.0.0.9  paused" in console.lines
+    rows = "{} 1  one · 101@127.0.0.9  stopped (breakpoint)\n{} 2  two · 102@127.0.0.9  stopped (breakpoint)"
+    assert rows.format("  ", "  ") in console.lines
     assert "a number from 1 to 2, or `q`" in console.lines
-    assert "   1  one · 101@127.0.0.9  paused\n-> 2  my_task · 102@127.0.0.9  stopped" in console.lines
+    assert rows.format("  ", "->") in console.lines
 
 
 def test_task_n_switches_and_the_other_stays_stopped(tmp_path: Path) -> None:
-    discovery = ScriptedDiscovery(debuggee(1), debuggee(2))
-    first = ScriptedDebuggee(*at(5), *at(5), Turn("evaluate", answer={"result": "1"}), *back_to(4))
-    second = ScriptedDebuggee(*at(5), *back_to(4))
-    code, _ = talk(
-        tmp_path,
-        discovery,
-        {1: first, 2: second},
-        "1",
-        "task 2",
-        "task 1",
-        "p x",
-        "task 7",
-        KeyboardInterrupt,
-    )
+    turns = {
+        1: [*at(5), *at(5), Turn("evaluate", {"frameId": 1}, {"result": "1"})],
+        2: at(5, 2),
+        0: [SOURCE] * 3,
+    }
+    relay = ScriptedRelay(turns, after_attach=TWO)
+    typed = ["1", "task 2", "task 1", "p x", "task 7"]
+    code, _ = talk(tmp_path, ScriptedJob(), relay, *typed, KeyboardInterrupt)
     assert code == 130
-    assert (first.connections, second.connections) == (1, 1)
 
 
-def test_ctrl_c_leaves_the_task_paused_and_says_so(tmp_path: Path) -> None:
-    fake = ScriptedDebuggee(*at(5), *back_to(4))
-    code, console = talk(tmp_path, ScriptedDiscovery(debuggee()), {1: fake}, KeyboardInterrupt)
+def test_a_step_of_one_leaves_the_other_and_continue_goes_to_it(tmp_path: Path) -> None:
+    job = ScriptedJob()
+    turns = {
+        1: [*at(5), Turn("next", {"threadId": 1}, events=[task_stopped(1, "one", "step")]), *at(6),
+            Turn("continue", {"threadId": 1})],
+        2: [*at(5, 2), Turn("continue", {"threadId": 2}, then=job.end)],
+        0: [SOURCE] * 3,
+    }  # fmt: skip
+    _, console = talk(tmp_path, job, ScriptedRelay(turns, after_attach=TWO), "1", "n", "c", "c")
+    assert "one · 101@127.0.0.9 stopped (step)" in console.lines
+    assert "two · 102@127.0.0.9 stopped (breakpoint)" in console.lines
+
+
+def test_a_stop_of_another_task_is_told_at_the_prompt(tmp_path: Path) -> None:
+    evaluated = Turn("evaluate", answer={"result": "1"}, events=[task_stopped(2, "two")])
+    relay = ScriptedRelay({1: [*at(5), evaluated, Turn("evaluate", answer={"result": "2"})], 0: [SOURCE]})
+    _, console = talk(tmp_path, ScriptedJob(), relay, "p x", "p y", "q")
+    told = "two · 102@127.0.0.9 has stopped, too: `tasks` lists what is stopped"
+    assert console.lines.count(told) == 1
+    assert console.lines[-2:] == ["my_task · 101@127.0.0.9 goes on", "two · 102@127.0.0.9 goes on"]
+
+
+def test_ctrl_c_leaves_what_is_stopped_stopped_and_says_so(tmp_path: Path) -> None:
+    relay = ScriptedRelay({1: at(5), 0: [SOURCE]}, after_attach=TWO)
+    code, console = talk(tmp_path, ScriptedJob(), relay, "1", KeyboardInterrupt)
     assert code == 130
-    assert console.lines[-1] == "my_task · 101@127.0.0.9 is paused again, and waits for the next debugger"
+    assert console.lines[-2:] == [
+        "one · 101@127.0.0.9 stays stopped; ./invokew debug comes back to it",
+        "two · 102@127.0.0.9 stays stopped; ./invokew debug comes back to it",
+    ]
+    assert relay.last("disconnect") == {"terminateDebuggee": False, "suspendDebuggee": True}
 
 
-def test_ctrl_c_stays_where_leaving_would_let_the_task_run_on(tmp_path: Path) -> None:
-    fake = ScriptedDebuggee(
-        *at(4),
-        Turn("next", events=[stopped("step")]),
-        *at(6),
-        *[stack(("f", PATH, 6)), value(TEXT)],
-        *at(6),
-        *[stack(("f", PATH, 6)), value(TEXT)],
-    )
-    code, console = talk(tmp_path, ScriptedDiscovery(debuggee()), {1: fake}, "n", KeyboardInterrupt, "q")
+@pytest.mark.parametrize("word", ["q", EOFError])
+def test_quit_and_the_end_of_input_let_all_go_on(tmp_path: Path, word: str | type[BaseException]) -> None:
+    relay = ScriptedRelay({1: at(5), 0: [SOURCE]})
+    code, console = talk(tmp_path, ScriptedJob(), relay, word)
     assert code == 0
-    assert "can't be paused again where it stands now" in console.shown
     assert console.lines[-1] == "my_task · 101@127.0.0.9 goes on"
+    assert relay.last("disconnect")["suspendDebuggee"] is False
 
 
 def test_ctrl_c_with_text_typed_drops_the_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     texts = iter(["p x", ""])
     monkeypatch.setattr(terminal, "typed", lambda: next(texts))
-    fake = ScriptedDebuggee(*at(5), *back_to(4))
-    code, _ = talk(tmp_path, ScriptedDiscovery(debuggee()), {1: fake}, KeyboardInterrupt, KeyboardInterrupt)
+    relay = ScriptedRelay({1: at(5), 0: [SOURCE]})
+    code, _ = talk(tmp_path, ScriptedJob(), relay, KeyboardInterrupt, KeyboardInterrupt)
     assert code == 130
 
 
-def test_the_end_of_input_is_quit(tmp_path: Path) -> None:
-    fake = ScriptedDebuggee(*at(5), *back_to(4))
-    code, console = talk(tmp_path, ScriptedDiscovery(debuggee()), {1: fake}, EOFError)
-    assert code == 0
-    assert console.lines[-1].endswith("is paused again, and waits for the next debugger")
-
-
 def test_a_worker_that_dies_is_told_and_the_prompt_stays(tmp_path: Path) -> None:
-    discovery = ScriptedDiscovery(debuggee())
-    fake = ScriptedDebuggee(*at(5), Turn("evaluate", {"expression": "x"}, answer=None))
-
-    def die() -> None:
-        discovery.waiting = []
-        fake.end()
-
-    fake.script[-1].then = die
-    code, console = talk(tmp_path, discovery, {1: fake}, "p x", "p x", "q")
+    evaluated = Turn("evaluate", {"expression": "x"}, "the task has ended", events=[thread_exited()])
+    relay = ScriptedRelay({1: [*at(5), evaluated], 0: [SOURCE]})
+    code, console = talk(tmp_path, ScriptedJob(), relay, "p x", "p x", "q")
     assert code == 0
-    assert "went away: the debuggee has ended" in console.shown
-    assert "the worker of my_task · 101@127.0.0.9 has ended while it was stopped" in console.lines
+    assert "my_task · 101@127.0.0.9 has ended while it was stopped" in console.lines
     assert "no task is stopped here" in console.shown
 
 
+def test_a_task_that_dies_while_it_is_stepped_is_told_and_the_next_stop_awaited(tmp_path: Path) -> None:
+    job = ScriptedJob()
+    relay = ScriptedRelay(
+        {1: [*at(5), Turn("next", events=[thread_exited(), task_stopped(2, "two")])],
+         2: [*at(5, 2), Turn("continue", then=job.end)], 0: [SOURCE] * 2}
+    )  # fmt: skip
+    _, console = talk(tmp_path, job, relay, "n", "c")
+    assert "my_task · 101@127.0.0.9 has ended" in console.lines
+    assert "two · 102@127.0.0.9 stopped (breakpoint)" in console.lines
+
+
+def test_a_thread_that_its_process_took_along_is_not_stopped_any_more(tmp_path: Path) -> None:
+    went = {"event": "continued", "body": {"threadId": 1, "allThreadsContinued": False}}
+    evaluated = Turn("evaluate", {"expression": "x"}, {"result": "1"}, events=[went])
+    relay = ScriptedRelay({1: [*at(5), evaluated], 0: [SOURCE]})
+    _, console = talk(tmp_path, ScriptedJob(), relay, "p x", "p x", "tasks", "q")
+    assert "no task is stopped here" in console.shown
+    assert "no task is stopped" in console.lines
+
+
 def test_breakpoints_are_set_listed_and_cleared(tmp_path: Path) -> None:
-    discovery = ScriptedDiscovery(debuggee())
-    fake = ScriptedDebuggee(
-        *at(5),
+    job = ScriptedJob()
+    turns = [
         Turn(
             "setBreakpoints",
             {"source": {"path": PATH, "name": "w.py"}, "breakpoints": [{"line": 6, "condition": "x > 1"}]},
@@ -303,72 +344,95 @@ def test_breakpoints_are_set_listed_and_cleared(tmp_path: Path) -> None:
         ),
         Turn("setBreakpoints", {"breakpoints": [{"line": 3}]}, {"breakpoints": [{}]}),
         Turn("setBreakpoints", {"breakpoints": []}, {"breakpoints": []}),
-        Turn("continue", then=discovery.end_job),
-    )
-    _, console = talk(
-        tmp_path, discovery, {1: fake}, "b 6 if x > 1", "b 3", "b", "l", "clear 6", "clear", "b", "b ?", "c"
-    )
+    ]
+    relay = ScriptedRelay({0: [SOURCE, *turns], 1: [*at(5), Turn("continue", then=job.end)]})
+    typed = ["b 6 if x > 1", "b 3", "b", "l", "clear 6", "clear", "b", "b ?", "c"]
+    _, console = talk(tmp_path, job, relay, *typed)
     assert "breakpoint at /near/a b/w.py:6" in console.lines
-    assert "/near/a b/w.py:3 stops nothing: no code" in console.lines
+    assert "/near/a b/w.py:3 stops nothing yet: no code" in console.lines
     assert "  /near/a b/w.py:3\n  /near/a b/w.py:6 if x > 1" in console.lines
     assert "B  6      return y" in console.shown
     assert console.lines.count("1 breakpoint removed") == 2
-    assert "no breakpoints in this task" in console.lines
+    assert "no breakpoints" in console.lines
     assert "not a place: ?" in console.shown
 
 
+def test_a_refused_breakpoint_is_not_kept(tmp_path: Path) -> None:
+    relay = ScriptedRelay({0: [SOURCE, Turn("setBreakpoints", answer="no such thing")], 1: at(5)})
+    _, console = talk(tmp_path, ScriptedJob(), relay, "b 3", "b", "q")
+    assert "no such thing" in console.shown
+    assert "no breakpoints" in console.lines
+
+
 def test_up_and_down_select_the_frame_that_is_evaluated_in(tmp_path: Path) -> None:
-    discovery = ScriptedDiscovery(debuggee())
-    fake = ScriptedDebuggee(
-        stack(("g", PATH, 5), ("f", "/far/other.py", 2)),
-        value("my_task"),
-        value(TEXT),
-        value("one\ntwo\n", frame=2),
+    job = ScriptedJob()
+    (tmp_path / "other.py").write_text("one\ntwo\n")
+    other = str(tmp_path / "other.py")
+    turns = [
+        stack(("g", other, 1), ("f", other, 2)),
         value(1, "x", frame=2),
-        value(TEXT),
-        Turn("continue", then=discovery.end_job),
-    )
-    _, console = talk(tmp_path, discovery, {1: fake}, "up", "up", "p x", "down", "down", "c")
-    assert "/near/other.py:2 in f" in console.lines
+        Turn("continue", then=job.end),
+    ]
+    _, console = talk(tmp_path, job, ScriptedRelay({1: turns}), "up", "up", "p x", "down", "down", "c")
+    assert f"{other}:2 in f" in console.lines
+    assert "-> 2  two" in console.shown
     assert "the outermost frame" in console.lines
     assert "the innermost frame" in console.lines
 
 
-def test_a_step_that_ends_the_task_goes_on_to_the_next_stop_of_any(tmp_path: Path) -> None:
-    discovery = ScriptedDiscovery(debuggee())
-    fake = ScriptedDebuggee(
-        *at(6),
-        Turn("next"),
-        Turn("evaluate", answer={"result": "False"}, then=discovery.end_job),
-    )
-    code, console = talk(tmp_path, discovery, {1: fake}, "n")
+def test_a_step_that_ends_the_task_goes_on_to_the_next_stop_of_any(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(terminal, "_STEP", 0.05)
+    monkeypatch.setattr(terminal, "_LOOK", 0.01)
+    job = ScriptedJob()
+    turns = {1: [*at(6), Turn("next")], 2: [*at(6, 2), Turn("continue", then=job.end)], 0: [SOURCE] * 2}
+    relay = ScriptedRelay(turns, after_attach=TWO)
+    code, console = talk(tmp_path, job, relay, "1", "n", "c")
     assert code == 0
-    assert "f has returned; waiting for the next stop of any task" in console.lines
+    assert "one · 101@127.0.0.9 runs on; waiting for the next stop of any task" in console.lines
+    assert "two · 102@127.0.0.9 stopped (breakpoint)" in console.lines
 
 
-def test_nothing_paused_in_time_is_an_error(tmp_path: Path) -> None:
+def test_nothing_stopped_in_time_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(NothingPaused, match=r"within 0\.1 s"):
-        talk(tmp_path, ScriptedDiscovery(), {}, timeout=0.1)
+        talk(tmp_path, ScriptedJob(), ScriptedRelay({}, after_attach=()), timeout=0.1)
 
 
 def test_a_job_that_ended_already_is_told(tmp_path: Path) -> None:
-    discovery = ScriptedDiscovery()
-    discovery.end_job("FAILED")
-    code, console = talk(tmp_path, discovery, {})
+    job = ScriptedJob()
+    job.end("FAILED")
+    code, console = talk(tmp_path, job, ScriptedRelay({}, after_attach=()))
     assert code == 0
     assert console.lines[-1] == "job raysubmit_1 ended: FAILED"
 
 
+def test_another_debugger_that_takes_over_ends_it_with_the_relays_words(tmp_path: Path) -> None:
+    taken: list[Message] = [
+        {"event": "output", "body": {"category": "important", "output": "taken over by VS Code"}},
+        {"event": "terminated"},
+    ]
+    relay = ScriptedRelay({1: [*at(5), Turn("evaluate", answer={"result": "1"}, events=taken)], 0: [SOURCE]})
+    with pytest.raises(DebuggerGone, match="another debugger has taken over"):
+        talk(tmp_path, ScriptedJob(), relay, "p x", "p y")
+
+
+def test_the_relays_end_is_an_error(tmp_path: Path) -> None:
+    relay = ScriptedRelay({1: [*at(5), Turn("continue")], 0: [SOURCE]})
+    relay.scripts[1][-1].then = relay.end
+    with pytest.raises(NotRunning, match="the debug relay has gone"):
+        talk(tmp_path, ScriptedJob(), relay, "c")
+
+
 def test_rays_end_is_an_error_and_never_hangs(tmp_path: Path) -> None:
-    discovery = ScriptedDiscovery(debuggee())
-    fake = ScriptedDebuggee(*at(5), Turn("continue"))
+    job = ScriptedJob()
 
     def die() -> None:
-        discovery.failure = RayDied("Ray does not answer", hint="Run `invoke up`.")
+        job.failure = RayDied("Ray does not answer", hint="Run `invoke up`.")
 
-    fake.script[-1].then = die
+    relay = ScriptedRelay({1: [*at(5), Turn("continue", then=die)], 0: [SOURCE]})
     with pytest.raises(RayDied):
-        talk(tmp_path, discovery, {1: fake}, "c")
+        talk(tmp_path, job, relay, "c")
 
 
 def test_the_history_is_kept_private_and_its_loss_is_tolerated(tmp_path: Path) -> None:

@@ -1,0 +1,56 @@
+"""What can be debugged, and who finds it; knows nothing of Ray or Kubernetes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+
+@dataclass(frozen=True)
+class Debuggee:
+    """A process whose debugpy listens on `host`:`port`; connect there only to debug (see `client`).
+
+    What discovery doesn't know is empty: Ray's task rows lag behind its worker rows by about a second,
+    and a worker has no job until its first task.
+    """
+
+    worker_id: str
+    host: str
+    port: int
+    pid: int
+    node_ip: str
+    job_id: str = ""
+    submission_id: str = ""
+    task: str = ""
+    since: str = ""  # ISO 8601
+
+    @property
+    def title(self) -> str:
+        """The name of its row in an editor's list of threads."""
+        return f"{self.task or 'idle'} · {self.pid}@{self.node_ip}"
+
+    def document(self) -> dict[str, Any]:
+        """As `breakpoints --json` lists it."""
+        names = ("worker_id", "node_ip", "pid", "job_id", "task", "since")
+        return {name: getattr(self, name) for name in names}
+
+
+class Discovery(Protocol):
+    """Where debuggees come from."""
+
+    async def debuggees(self) -> list[Debuggee]:
+        """The live processes with an open debugger port, attached or not.
+
+        Raises:
+            RaysideError: the cluster does not answer now; it is asked again.
+        """
+
+    async def submission(self, job_id: str) -> str:
+        """The submission id of Ray's job id; "" where it has none. Raises as `debuggees`."""
+
+    def local_roots(self) -> Mapping[str, Sequence[str]]:
+        """The folders that a package was packed from, by its name, as in `_ray_pkg_9e9d6e2076c1b321`.
+
+        Of the submitter's machine, absolute; the first is the one to show. As of the last `debuggees`.
+        """

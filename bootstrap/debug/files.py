@@ -1,0 +1,99 @@
+"""Reads debuggees' source files through their own debuggers: the relay may stand elsewhere."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import hashlib
+import importlib.util
+import re
+import time
+from collections.abc import Hashable
+from dataclasses import dataclass
+
+from bootstrap.debug.client import QUIETLY, Client
+from bootstrap.debug.lines import Lines
+from bootstrap.errors import RequestFailed
+
+# Named by the hash of what is in them, so that their files never change.
+_PACKAGE = re.compile(r"/(?:working_dir|py_modules)_files/(_ray_pkg_[^/]+/.+)$")
+# Seconds that another file is taken as unchanged: many debuggees are asked for it at once.
+_FRESH = 5.0
+# Seconds for what another debuggee was asked for; each answers within milliseconds.
+_PATIENCE = 0.2
+_LONGEST = 4 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class File:
+    """`lines` is None where it is not a Python source."""
+
+    sha256: str
+    lines: Lines | None
+
+
+class Files:
+    """What was read; every debuggee that unpacked the same package has the same files."""
+
+    def __init__(self) -> None:
+        self._read: dict[Hashable, tuple[float, asyncio.Future[File | None]]] = {}
+
+    async def read(self, client: Client, node: str, path: str, *, timeout: float) -> File | None:
+        """The file, None where there is none; `timeout` in seconds.
+
+        Raises:
+            RequestFailed, DebuggerGone: as `Client.request`.
+        """
+        package = _PACKAGE.search(path)
+        key: Hashable = package[1] if package else (node, path)
+        since, reading = self._read.get(key, (0.0, None))
+        if reading is not None and (package or time.monotonic() - since < _FRESH):
+            # The one that was asked may be frozen, or have ended.
+            await asyncio.wait({reading}, timeout=_PATIENCE)
+            if reading.done() and not reading.cancelled() and reading.exception() is None:
+                return reading.result()
+        reading = asyncio.ensure_future(_read(client, path, timeout))
+        self._read[key] = (time.monotonic(), reading)
+        reading.add_done_callback(lambda done: self._done(key, done))
+        return await asyncio.shield(reading)
+
+    def _done(self, key: Hashable, reading: asyncio.Future[File | None]) -> None:
+        failed = reading.cancelled() or reading.exception() is not None
+        if failed and self._read.get(key, (0.0, None))[1] is reading:
+            del self._read[key]
+
+    def clear(self) -> None:
+        self._read.clear()
+
+
+def own(path: str) -> str | None:
+    """SHA-256 in hex of a file of this machine; None where it can't be read."""
+    try:
+        with open(path, "rb") as file:  # noqa: PTH123 (the path is the editor's string)
+            return hashlib.sha256(file.read()).hexdigest()
+    except (OSError, ValueError):
+        return None
+
+
+async def _read(client: Client, path: str, timeout: float) -> File | None:
+    expression = (
+        "[(lambda p: p.read_bytes() if p.is_file() and p.stat().st_size < "
+        f"{_LONGEST} else None)(__import__('pathlib').Path({path!r}))]"
+    )
+    # In a list, for of None alone debugpy gives nothing.
+    try:
+        answer = await client.request(
+            "evaluate", {"expression": expression, "context": QUIETLY}, timeout=timeout
+        )
+        content = ast.literal_eval(str(answer.get("result", "")))[0]
+    except (ValueError, SyntaxError, TypeError, LookupError, RecursionError, MemoryError) as error:
+        raise RequestFailed(f"{path} can't be read: {error}", hint="Try again.") from error
+    if not isinstance(content, bytes):
+        return None
+    try:
+        text = importlib.util.decode_source(content)
+    except (SyntaxError, UnicodeError):
+        return File(hashlib.sha256(content).hexdigest(), None)
+    # Parsing takes 1 ms a hundred lines.
+    lines = await asyncio.to_thread(Lines.of, text)
+    return File(hashlib.sha256(content).hexdigest(), lines)

@@ -1,0 +1,53 @@
+"""Makes the numbers that many debuggees give to their threads, frames and variables one editor's."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Hashable
+from typing import Literal
+
+Kind = Literal["thread", "frame", "variables", "source", "target"]
+
+# They mean something only while the debuggee stands still.
+OF_A_STOP: tuple[Kind, ...] = ("frame", "variables", "target")
+
+
+class UnknownId(KeyError):
+    """The editor named a number that it was never given, or that has ended with its stop."""
+
+
+class Ids:
+    """A bijection of `(owner, kind, inner)` and `outer`, a number from 1 on that is given once.
+
+    An owner is a debuggee, `inner` its own number; `outer` is what the editor sees. DAP wants
+    references below 2**31: https://microsoft.github.io/debug-adapter-protocol/specification#Types_Variable
+    """
+
+    def __init__(self) -> None:
+        self._next = itertools.count(1)
+        self._inner: dict[int, tuple[Hashable, Kind, int]] = {}
+        self._outer: dict[tuple[Hashable, Kind], dict[int, int]] = {}
+
+    def outer(self, owner: Hashable, kind: Kind, inner: int) -> int:
+        """The editor's number, a new one the first time."""
+        known = self._outer.setdefault((owner, kind), {})
+        if inner not in known:
+            known[inner] = next(self._next)
+            self._inner[known[inner]] = (owner, kind, inner)
+        return known[inner]
+
+    def inner(self, outer: object, kind: Kind) -> tuple[Hashable, int]:
+        """The owner and its own number. Raises UnknownId."""
+        found = self._inner.get(outer) if isinstance(outer, int) else None
+        if found is None or found[1] != kind:
+            raise UnknownId(outer)
+        return found[0], found[2]
+
+    def forget(self, owner: Hashable, kinds: tuple[Kind, ...] = (*OF_A_STOP, "thread", "source")) -> None:
+        """The owner has ended, or moved on (`OF_A_STOP`)."""
+        for kind in kinds:
+            for outer in self._outer.pop((owner, kind), {}).values():
+                del self._inner[outer]
+
+    def __len__(self) -> int:
+        return len(self._inner)

@@ -1,0 +1,144 @@
+"""Maps an editor's paths to those of debuggees, and back.
+
+A debuggee's files lie in unpacked packages, `.../working_dir_files/_ray_pkg_<hash>/` and
+`.../py_modules_files/_ray_pkg_<hash>/`, whose names say what they were packed from; where each debuggee
+has them, it says itself. Everything else has the same path on both sides, or none.
+"""
+
+from __future__ import annotations
+
+import os.path
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+_UNPACKED = re.compile(r"^(?P<folder>.*/(?:working_dir|py_modules)_files/(?P<package>[^/]+))/(?P<rest>.+)$")
+_WORKING_DIR = re.compile(r"/working_dir_files/[^/]+$")
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where one debuggee has its files.
+
+    Attributes:
+        packages: the folder of each unpacked package, by the package's name.
+        modules: the folder of each of py_modules, by the module's name.
+    """
+
+    packages: Mapping[str, str] = field(default_factory=dict)
+    modules: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, folders: Mapping[str, Sequence[str]]) -> Layout:
+        """From the unpacked packages' folders and the names in them."""
+        packages = {path.rpartition("/")[2]: path for path in folders}
+        modules = {
+            name: f"{path}/{name}"
+            for path, names in folders.items()
+            if not _WORKING_DIR.search(path)
+            for name in names
+        }
+        return cls(packages, modules)
+
+    def has(self, folder: str, rest: str) -> bool:
+        """Whether a path below a package's folder is of what is packed in it: two of py_modules may be
+        from the same folder."""
+        first = rest.partition("/")[0]
+        return bool(_WORKING_DIR.search(folder)) or self.modules.get(first) == f"{folder}/{first}"
+
+    @property
+    def working_dir(self) -> str | None:
+        return next((path for path in self.packages.values() if _WORKING_DIR.search(path)), None)
+
+
+class Paths:
+    """What is known of the editor's side.
+
+    Args:
+        mappings: of the editor itself, pairs of its folder and what that is on the workers: `.` for
+            working_dir, the name of one of py_modules, or an absolute path. They win.
+        roots: the folders that a package was packed from, by its name; the first is shown.
+        shared: whether the editor sees the debuggees' files under their own paths, and the relay sees
+            the editor's. Then only what is there is mapped.
+    """
+
+    def __init__(
+        self,
+        mappings: Sequence[tuple[str, str]] = (),
+        roots: Callable[[], Mapping[str, Sequence[str]]] = dict,
+        *,
+        shared: bool = False,
+    ) -> None:
+        self._mappings = [(local.rstrip("/") or "/", remote) for local, remote in mappings]
+        self._roots = roots
+        self.shared = shared
+        # The form in which the editor named a package's file, for it may know it by a symlink.
+        self._named: dict[tuple[str, str], str] = {}
+
+    def remote(self, path: str, layout: Layout) -> str:
+        """A debuggee's path for the editor's."""
+        named, path = path, os.path.normpath(path)
+        found = self._remote(path, layout)
+        if found == path and self.shared:
+            # As the job knows it, where the editor came by way of a symlink.
+            found = self._remote(os.path.realpath(path), layout)
+            found = path if found == os.path.realpath(path) else found
+        if unpacked := _UNPACKED.match(found):
+            self._named[unpacked["package"], unpacked["rest"]] = named
+        return found
+
+    def local(self, path: str) -> str | None:
+        """The editor's path for a debuggee's; None where the editor can't have the file."""
+        unpacked = _UNPACKED.match(path)
+        for candidate in self._candidates(path, unpacked):
+            if not self.shared or os.path.isfile(candidate):  # noqa: PTH113 (a string is what is wanted)
+                return candidate
+        return path if self.shared and os.path.isfile(path) else None  # noqa: PTH113
+
+    def _remote(self, path: str, layout: Layout) -> str:
+        for local, remote in self._mappings:
+            rest = _below(path, local)
+            folder = layout.working_dir if remote == "." else layout.modules.get(remote, remote)
+            if rest is not None and folder is not None and folder.startswith("/"):
+                return _join(folder, rest)
+        roots = self._roots()
+        for package, folder in layout.packages.items():
+            for root in roots.get(package, ()):
+                rest = _below(path, root)
+                if rest is not None and layout.has(folder, rest):
+                    return _join(folder, rest)
+        # A path of another node, or by way of `session_latest`.
+        if (unpacked := _UNPACKED.match(path)) and unpacked["package"] in layout.packages:
+            return _join(layout.packages[unpacked["package"]], unpacked["rest"])
+        return path
+
+    def _candidates(self, path: str, unpacked: re.Match[str] | None) -> list[str]:
+        found: list[str] = []
+        if unpacked:
+            package, rest = unpacked["package"], unpacked["rest"]
+            if named := self._named.get((package, rest)):
+                found.append(named)
+            for local, remote in self._mappings:
+                if remote == "." and _WORKING_DIR.search(unpacked["folder"]):
+                    found.append(_join(local, rest))
+                elif (below := _below(rest, remote)) is not None and not _WORKING_DIR.search(
+                    unpacked["folder"]
+                ):
+                    found.append(_join(local, below))
+            found += [_join(root, rest) for root in self._roots().get(package, ())[:1]]
+        for local, remote in self._mappings:
+            if remote.startswith("/") and (below := _below(path, remote)) is not None:
+                found.append(_join(local, below))
+        return found
+
+
+def _below(path: str, folder: str) -> str | None:
+    """What follows the folder in the path, empty for the folder itself; None outside of it."""
+    folder = folder.rstrip("/")
+    if path == folder:
+        return ""
+    return path[len(folder) + 1 :] if path.startswith(folder + "/") else None
+
+
+def _join(folder: str, rest: str) -> str:
+    return f"{folder.rstrip('/')}/{rest}" if rest else folder

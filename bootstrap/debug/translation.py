@@ -1,0 +1,74 @@
+"""Where in DAP's messages there are numbers and paths that the relay has to translate.
+
+By the name of the field, wherever it stands, so that requests and events unknown here are translated as
+well. Source: https://microsoft.github.io/debug-adapter-protocol/specification
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from bootstrap.debug.dap import Message
+from bootstrap.debug.ids import Kind
+
+# Arguments of requests that say which debuggee is meant.
+ARGUMENTS: dict[str, Kind] = {
+    "threadId": "thread",
+    "frameId": "frame",
+    "variablesReference": "variables",
+    "sourceReference": "source",
+    "targetId": "target",
+}
+# Fields of responses and events.
+_FIELDS: dict[str, Kind] = {
+    "threadId": "thread",
+    "frameId": "frame",
+    "variablesReference": "variables",
+    "sourceReference": "source",
+}
+# Lists whose members have an `id` that requests then name.
+_LISTS: dict[str, Kind] = {"stackFrames": "frame", "targets": "target"}
+
+
+def outward(body: Message, number: Callable[[Kind, int], int], source: Callable[[Message], None]) -> Message:
+    """Makes a debuggee's response or event body, in place, the editor's; gives it back.
+
+    Args:
+        number: gives the editor's number. A reference of 0 means "none" and stays.
+        source: changes a DAP Source in place, after its reference was translated.
+    """
+    todo: list[Any] = [body]
+    while todo:
+        at = todo.pop()
+        if isinstance(at, list):
+            todo += at
+            continue
+        if not isinstance(at, dict):
+            continue
+        for name, value in at.items():
+            if isinstance(value, dict | list):
+                todo.append(value)
+            elif (kind := _FIELDS.get(name)) and isinstance(value, int) and value > 0:
+                at[name] = number(kind, value)
+            if (kind := _LISTS.get(name)) and isinstance(value, list):
+                for member in value:
+                    if isinstance(member, dict) and isinstance(member.get("id"), int):
+                        member["id"] = number(kind, member["id"])
+    for found in _sources(body):
+        source(found)
+    return body
+
+
+def _sources(body: Message) -> list[Message]:
+    found: list[Message] = []
+    todo: list[Any] = [body]
+    while todo:
+        at = todo.pop()
+        if isinstance(at, list):
+            todo += at
+        elif isinstance(at, dict):
+            if isinstance(at.get("source"), dict):
+                found.append(at["source"])
+            todo += at.values()
+    return found

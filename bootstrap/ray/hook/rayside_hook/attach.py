@@ -1,0 +1,126 @@
+"""Opens this process to a debugger, and waits for one where one is there or announced."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import sys
+import threading
+import time
+from collections.abc import Callable
+
+from . import tracing
+
+# The keys in Ray's internal key-value store, one pair a job; the values are times of the wall clock.
+_NAMESPACE = b"rayside"
+# How long a debugger counts as there after it was last seen, and how often it is looked for; seconds.
+_FRESH, _EVERY = 6.0, 2.0
+_opened: dict[str, int] = {}  # the port, for a second ray.init of the same process
+
+
+def say(text: str) -> None:
+    """One line in the process's own log, which Ray shows in the job's output."""
+    sys.stderr.write(f"rayside: {text}\n")
+    sys.stderr.flush()
+
+
+def open_port() -> bool:
+    """Listens on the node's address, tells Ray the port as its own debugger would; False without debugpy."""
+    try:
+        debugpy = importlib.import_module("debugpy")
+    except ImportError:
+        say("no debugger in this process, it has no debugpy: submit with --pip-debugpy")
+        return False
+    from ray._private.worker import global_worker
+    from ray.util import debugpy as rays_own
+
+    with rays_own.debugger_port_lock:
+        if not _opened:
+            # Children of this process are not debugged: they would wait for debuggers of their own.
+            debugpy.configure(subProcess=False)
+            _, _opened["port"] = debugpy.listen((global_worker.node_ip_address, 0))
+            tracing.sleep()
+            tracing.wake_by_itself()
+        global_worker.set_debugger_port(_opened["port"])
+    return True
+
+
+def wait(job: str, timeout: float) -> None:
+    """Until a debugger is attached: `timeout` seconds where one is there, else what is left of the job's.
+
+    The first process of a job starts its `timeout`; those that come after it has run out don't wait.
+    """
+    import debugpy
+
+    if timeout <= 0 or debugpy.is_client_connected():
+        return
+    latest = time.time() + timeout
+    announced = min(latest, _first(job, latest))
+
+    def over() -> bool:
+        now = time.time()
+        return now >= latest or (now >= announced and not debugger_there(job))
+
+    if over():
+        return
+    say(f"waiting for a debugger, at most {timeout:g} s (--attach-timeout)")
+    attached = threading.Event()
+
+    def watch() -> None:
+        while not attached.wait(min(1.0, max(0.05, latest - time.time()))):
+            # It can't be cancelled yet where the wait has not quite begun.
+            with contextlib.suppress(RuntimeError):
+                if over():
+                    debugpy.wait_for_client.cancel()
+
+    _in_background(watch)
+    debugpy.wait_for_client()
+    attached.set()
+
+
+def announce(job: str) -> None:
+    """Lets the job's other processes know, for as long as this one lives, whether a debugger is attached."""
+    import debugpy
+
+    def refresh() -> None:
+        while True:
+            if debugpy.is_client_connected():
+                try:
+                    _put(job, "debugger", time.time() + _FRESH, overwrite=True)
+                except Exception:
+                    return  # Ray has been shut down
+            time.sleep(_EVERY)
+
+    _in_background(refresh)
+
+
+def debugger_there(job: str) -> bool:
+    """Whether some process of the job had a debugger within the last seconds."""
+    return (_get(job, "debugger") or 0.0) > time.time()
+
+
+def _first(job: str, latest: float) -> float:
+    _put(job, "deadline", latest, overwrite=False)
+    return _get(job, "deadline") or latest
+
+
+def _put(job: str, name: str, value: float, overwrite: bool) -> None:
+    from ray.experimental.internal_kv import _internal_kv_put
+
+    _internal_kv_put(
+        f"{job}/{name}".encode(), repr(value).encode(), overwrite=overwrite, namespace=_NAMESPACE
+    )
+
+
+def _get(job: str, name: str) -> float | None:
+    from ray.experimental.internal_kv import _internal_kv_get
+
+    value = _internal_kv_get(f"{job}/{name}".encode(), namespace=_NAMESPACE)
+    return float(value) if value else None
+
+
+def _in_background(function: Callable[[], None]) -> None:
+    thread = threading.Thread(target=function, name="rayside", daemon=True)
+    # Neither traced, nor stopped with the others, nor shown among the threads.
+    vars(thread).update(pydev_do_not_trace=True, is_pydev_daemon_thread=True)
+    thread.start()

@@ -1,0 +1,93 @@
+"""What Ray runs in a job's driver, inside `ray.init`: the environment variable RAY_RUNTIME_ENV_HOOK.
+
+There it sees the job's runtime_env merged with the driver's own, and may change it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import uuid
+from typing import Any
+
+from . import attach, packages, worker
+
+OURS = (
+    "RAY_RUNTIME_ENV_HOOK",
+    "RAY_OVERRIDE_JOB_RUNTIME_ENV",
+    "RAYSIDE_ATTACH_TIMEOUT",
+    "RAYSIDE_GIVEN",
+    "RAYSIDE_PIP",
+)
+_JOB = "RAY_JOB_CONFIG_JSON_ENV_VAR"
+
+
+def on_init(runtime_env: dict[str, Any]) -> dict[str, Any]:
+    """The runtime_env for the job's workers. Raises ValueError where the job's and the driver's contradict.
+
+    The user's own fields are as without a debugger: what was added to send this package is gone again,
+    from the workers, from a second `ray.init` and from other programs that this one starts.
+    """
+    given = os.environ.get("RAYSIDE_GIVEN")
+    job = dict(json.loads(os.environ[_JOB])["runtime_env"] or {})
+    ours = [*(job.get("py_modules") or [])][-1:]
+    if given is not None:
+        _refuse_contradictions(runtime_env, job, json.loads(given))
+    timeout, package = float(os.environ["RAYSIDE_ATTACH_TIMEOUT"]), os.environ.get("RAYSIDE_PIP")
+    _forget(ours)
+    try:
+        cleaned = _without(dict(runtime_env), ours)
+        if package:
+            cleaned = packages.with_package(cleaned, package)
+        return _hooked(cleaned, timeout)
+    except Exception as error:
+        attach.say(f"no debugger in this job: {type(error).__name__}: {error}")
+        return runtime_env
+
+
+def _hooked(runtime_env: dict[str, Any], timeout: float) -> dict[str, Any]:
+    import ray
+    import ray._private.worker
+
+    ray.cloudpickle.register_pickle_by_value(sys.modules[__package__])
+    name = uuid.uuid4().hex
+    theirs = runtime_env.get("worker_process_setup_hook")
+
+    def connected() -> None:
+        worker.prepare(name, timeout, announce=True)
+
+    ray._private.worker._post_init_hooks.append(connected)
+    hook = worker.hook(name, timeout, theirs, announce=False)
+    return {**runtime_env, "worker_process_setup_hook": hook}
+
+
+def _refuse_contradictions(merged: dict[str, Any], job: dict[str, Any], given: dict[str, Any]) -> None:
+    """As Ray does by itself, but for the fields that only we have set: those the driver may set, too."""
+    env_vars = job.get("env_vars") or {}
+    wrong = [field for field in given["fields"] if merged.get(field) != job.get(field)]
+    wrong += [
+        name for name in given["env_vars"] if (merged.get("env_vars") or {}).get(name) != env_vars.get(name)
+    ]
+    if wrong:
+        raise ValueError(
+            f"Failed to merge the Job's runtime env with ray.init's, both have {', '.join(wrong)}. "
+            "Use RAY_OVERRIDE_JOB_RUNTIME_ENV=1 to combine them."
+        )
+
+
+def _without(runtime_env: dict[str, Any], ours: list[str]) -> dict[str, Any]:
+    modules = [module for module in runtime_env.get("py_modules") or [] if module not in ours]
+    env_vars = {
+        name: value for name, value in (runtime_env.get("env_vars") or {}).items() if name not in OURS
+    }
+    cleaned = {**runtime_env, "py_modules": modules, "env_vars": env_vars}
+    return {field: value for field, value in cleaned.items() if value not in ([], {})}
+
+
+def _forget(ours: list[str]) -> None:
+    for name in OURS:
+        os.environ.pop(name, None)
+    config = json.loads(os.environ[_JOB])
+    config["runtime_env"] = _without(config["runtime_env"] or {}, ours)
+    os.environ[_JOB] = json.dumps(config)

@@ -1,0 +1,185 @@
+"""Turns debugpy's tracing off in a whole process, and on again, so that listening costs nothing.
+
+Once debugpy listens, Python calls it at every call of a function, debugger or not: a loop of small calls
+took nine times as long (Python 3.11). Ray's hook imports this module; the relay sends its text to
+processes that have no hook. It leans on pydevd, debugpy's engine: `PyDB` in pydevd.py and pydevd_tracing.py.
+Awake is where `threading.gettrace()` is set, for pydevd itself sets it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+_NOT_STEPPING, _SUSPENDED = -1, 2  # pydev_step_cmd and pydev_state, in pydevd_constants.py
+_pending: list[Any] = []  # the calls for the main thread, kept alive
+
+
+def sleep() -> None:
+    """Turns tracing off in all threads but those that are stopped or stepping; `breakpoint()` still stops."""
+    db = _debugger()
+    if db is None:
+        return
+    busy = _busy()
+    if _monitoring():
+        if not busy:
+            _monitoring().stop_monitoring(all_threads=True)
+        return
+    if not _reaches_all_threads():
+        # A thread that is not traced from its start could never be woken: only the main one sleeps.
+        if threading.main_thread().ident not in busy:
+            _in_main_thread(db.disable_tracing)
+        return
+    threading.settrace(None)
+    _start_threads_untraced()
+    if hasattr(sys, "_settraceallthreads"):
+        # One thread with a trace function makes every thread slow: none may keep the gate for long.
+        sys._settraceallthreads(_gate if busy else None)
+    else:
+        _set_trace(_gate, _users_threads() - busy)
+    for ident, top in sys._current_frames().items():
+        frame: Any = top
+        while ident not in busy and frame is not None:
+            # A loop that makes no call would be traced line by line until it ends.
+            if frame.f_trace is not None:
+                frame.f_trace = None
+            frame = frame.f_back
+    if threading.get_ident() not in busy:
+        db.disable_tracing()
+
+
+def wake() -> None:
+    """Turns tracing on in all threads, and in what they run now."""
+    db = _debugger()
+    if db is None:
+        return
+    if _monitoring():
+        _monitoring().start_monitoring(all_threads=True)
+    elif not _reaches_all_threads():
+        _in_main_thread(db.enable_tracing)
+    else:
+        threading.settrace(db.trace_dispatch)
+        if hasattr(sys, "_settraceallthreads"):
+            _set_trace(db.trace_dispatch, _users_threads() - set(vars(threading)["_active"]))
+            sys._settraceallthreads(db.trace_dispatch)
+        else:
+            _set_trace(db.trace_dispatch, _users_threads() - _busy())
+    db.set_tracing_for_untraced_contexts()
+
+
+def follow() -> None:
+    """Traces this thread too, where the others are; for threads that Python did not start."""
+    if threading.gettrace() is not None and sys.gettrace() is None:
+        db = _debugger()
+        if db is not None and not _monitoring():
+            threading.current_thread()  # pydevd only traces threads that this module knows
+            db.enable_tracing()
+
+
+def wake_by_itself() -> None:
+    """Makes any debugger's breakpoints and `pause` wake the process, and their removal let it sleep."""
+    db, api = _debugger(), _pydevd("_pydevd_bundle.pydevd_api").PyDevdAPI
+    changed, suspend = db.on_breakpoints_changed, api.request_suspend_thread
+
+    def on_breakpoints_changed(removed: bool = False) -> None:
+        changed(removed)
+        (wake if _something_to_stop_at(db) else sleep)()
+
+    def request_suspend_thread(self: Any, py_db: Any, thread_id: str = "*") -> Any:
+        wake()
+        return suspend(self, py_db, thread_id)
+
+    db.on_breakpoints_changed = on_breakpoints_changed
+    api.request_suspend_thread = request_suspend_thread
+
+
+def _something_to_stop_at(db: Any) -> bool:
+    return any(
+        (
+            any(db.breakpoints.values()),
+            db.function_breakpoint_name_to_breakpoint,
+            db.break_on_caught_exceptions,
+            db.break_on_user_uncaught_exceptions,
+        )
+    )
+
+
+def _debugger() -> Any:
+    return _pydevd("pydevd").get_global_debugger() if "pydevd" in sys.modules else None
+
+
+def _pydevd(module: str) -> Any:
+    return sys.modules[module]  # they can't be imported: debugpy has them on sys.path only while it loads
+
+
+def _monitoring() -> Any:
+    """pydevd's module for sys.monitoring, where it uses that (Python 3.12 on) and not sys.settrace."""
+    used = _pydevd("_pydevd_bundle.pydevd_constants").PYDEVD_USE_SYS_MONITORING
+    return _pydevd("_pydevd_sys_monitoring.pydevd_sys_monitoring") if used else None
+
+
+def _busy() -> set[int]:
+    """Idents of the threads that stand still or are being stepped: they need their tracing."""
+    found = set()
+    for ident, thread in list(vars(threading)["_active"].items()):
+        info = getattr(thread, "additional_info", None)
+        if info and (info.pydev_state == _SUSPENDED or info.pydev_step_cmd != _NOT_STEPPING):
+            found.add(ident)
+    return found
+
+
+def _gate(frame: Any, event: str, arg: Any) -> Any:
+    """Called in each thread at its next call: ends its tracing, unless it is being stepped."""
+    db = _debugger()
+    if threading.get_ident() in _busy():
+        return db.trace_dispatch(frame, event, arg)
+    db.disable_tracing()
+    return None
+
+
+def _start_threads_untraced() -> None:
+    pydev_monkey = _pydevd("_pydev_bundle.pydev_monkey")
+    start = pydev_monkey._on_set_trace_for_new_thread
+    if start.__module__ == pydev_monkey.__name__:
+        pydev_monkey._on_set_trace_for_new_thread = lambda db: start(db) if threading.gettrace() else None
+
+
+def _reaches_all_threads() -> bool:
+    """Whether one thread can set another's trace function: pydevd's own library does up to 3.11 (x86-64)."""
+    return (
+        hasattr(sys, "_settraceallthreads") or _pydevd("pydevd_tracing")._load_python_helper_lib() is not None
+    )
+
+
+def _set_trace(function: Any, idents: set[int]) -> None:
+    """Those threads get that trace function; the module `threading` then knows them, as pydevd needs."""
+    if idents:
+        _pydevd("pydevd_tracing").set_trace_to_threads(function, thread_idents=idents)
+
+
+def _users_threads() -> set[int]:
+    """Idents of the threads that aren't pydevd's own; those of Ray's C++ part are among them."""
+    own = ("pydev_do_not_trace", "is_pydev_daemon_thread")
+    threads = threading.enumerate()
+    pydevds = {thread.ident for thread in threads if any(getattr(thread, name, False) for name in own)}
+    return {*sys._current_frames(), *(thread.ident for thread in threads if thread.ident)} - pydevds
+
+
+def _in_main_thread(function: Callable[[], Any]) -> None:
+    """Calls it there, between two bytecodes, at once or when that thread next runs Python."""
+    if threading.current_thread() is threading.main_thread():
+        function()
+        return
+
+    def call(_: Any) -> int:
+        with contextlib.suppress(Exception):  # it would be raised in the user's code
+            function()
+            _debugger().set_trace_for_frame_and_parents(threading.get_ident(), sys._getframe())
+        return 0
+
+    _pending.append(ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(call))
+    ctypes.pythonapi.Py_AddPendingCall(_pending[-1], None)

@@ -1,0 +1,215 @@
+"""The debug relay of a Ray cluster, as a process: `python -m bootstrap.relay FILE`.
+
+FILE is JSON: `host` and `port` to listen on, `dashboard` (an address as http://127.0.0.1:8265),
+`token_file`, which holds Ray's authentication token, and `shared_files`, as `Relay` takes it. The
+process runs on the Python of the cluster's Ray image, so it imports nothing but the standard library
+and what Ray itself needs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import json
+import logging
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bootstrap.debug.debuggee import Debuggee
+from bootstrap.debug.relay import Relay
+from bootstrap.errors import NotRunning, PortTaken, RaysideError
+from bootstrap.ray.paths import PathMap
+from bootstrap.ray.state import Dashboard, DebuggableWorker
+
+# Seconds for one look at Ray: at most three requests, of 4 to 50 ms each where all is well.
+LOOK = 15.0
+_PATIENCE = (2.0, 5.0)
+# Seconds until Ray is asked again for the job of a worker that it could not name, then twice as long
+# each time: the task table lags by about a second, and a worker that waits has no task at all.
+_FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 30.0
+# Seconds between two looks for the token, which Kubernetes may bring later than the container.
+_TOKEN_PAUSE = 0.2
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Config:
+    """What the process is told."""
+
+    host: str
+    port: int
+    dashboard: str
+    token_file: Path
+    shared_files: bool
+
+    @classmethod
+    def read(cls, file: Path) -> Config:
+        """Raises OSError, ValueError, KeyError or TypeError for anything but a whole configuration."""
+        said = json.loads(file.read_text())
+        return cls(
+            host=str(said["host"]),
+            port=int(said["port"]),
+            dashboard=str(said["dashboard"]),
+            token_file=Path(said["token_file"]),
+            shared_files=said["shared_files"] is True,
+        )
+
+    def document(self) -> str:
+        """The opposite of `read`."""
+        return json.dumps({**vars(self), "token_file": str(self.token_file)})
+
+
+@dataclass(frozen=True)
+class _Known:
+    """What Ray could say of a worker when it was asked last."""
+
+    job_id: str = ""
+    task: str = ""
+    since: str = ""
+
+
+class ClusterDebuggees:
+    """The processes of one Ray cluster that have an open debugger port: a `Discovery`.
+
+    A look is one request, and two more only when a worker appears that was not seen before, or, ever
+    more seldom, while the job of one is not known.
+    """
+
+    def __init__(self, dashboard: Dashboard, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._dashboard, self._clock = dashboard, clock
+        self._known: dict[str, _Known] = {}
+        self._submissions: dict[str, str] = {}
+        self._paths = PathMap()
+        self._ask_again, self._pause = 0.0, _FIRST_PAUSE
+
+    async def debuggees(self) -> list[Debuggee]:
+        """Raises NotRunning where Ray does not answer, or not in time."""
+        try:
+            return await asyncio.wait_for(asyncio.to_thread(self.look), LOOK)
+        except asyncio.TimeoutError:
+            raise NotRunning(
+                f"Ray did not answer within {LOOK:g} s", hint="./invokew status shows what is left"
+            ) from None
+
+    async def submission(self, job_id: str) -> str:
+        """As the last look knew it, or as Ray knows it now. Raises NotRunning."""
+        if job_id and job_id not in self._submissions:
+            jobs = await asyncio.wait_for(asyncio.to_thread(self._dashboard.jobs), LOOK)
+            self._submissions |= {job.job_id: job.submission_id for job in jobs if job.job_id}
+        return self._submissions.get(job_id, "")
+
+    def local_roots(self) -> Mapping[str, Sequence[str]]:
+        return self._paths.local_roots()
+
+    def look(self) -> list[Debuggee]:
+        """As `debuggees`, blocking."""
+        workers = self._dashboard.debuggable()
+        ids = {worker.worker_id for worker in workers}
+        self._known = {worker_id: known for worker_id, known in self._known.items() if worker_id in ids}
+        new = ids - set(self._known)
+        now = self._clock()
+        if new or (now >= self._ask_again and not all(self._complete(worker) for worker in workers)):
+            self._pause = _FIRST_PAUSE if new else min(self._pause * 2, _LONGEST_PAUSE)
+            self._ask(workers)
+            self._ask_again = now + self._pause
+        return [self._debuggee(worker) for worker in workers]
+
+    def _ask(self, workers: Sequence[DebuggableWorker]) -> None:
+        jobs, tasks = self._dashboard.jobs(), self._dashboard.running_tasks()
+        self._paths = PathMap.of(jobs)
+        self._submissions = {job.job_id: job.submission_id for job in jobs if job.job_id}
+        for worker in workers:
+            running = tasks.get(worker.worker_id)
+            if worker.driver:
+                self._known[worker.worker_id] = _Known(worker.job_id, "driver", worker.since)
+            elif running:
+                self._known[worker.worker_id] = _Known(running[0].job_id, running[0].name, running[0].since)
+            else:  # A worker runs tasks of one job only, so that is worth remembering.
+                job_id = self._known.get(worker.worker_id, _Known()).job_id
+                self._known[worker.worker_id] = _Known(job_id)
+
+    def _complete(self, worker: DebuggableWorker) -> bool:
+        known = self._known.get(worker.worker_id)
+        return known is not None and known.job_id in self._submissions
+
+    def _debuggee(self, worker: DebuggableWorker) -> Debuggee:
+        known = self._known[worker.worker_id]
+        return Debuggee(
+            worker_id=worker.worker_id,
+            host=worker.node_ip,
+            port=worker.port,
+            pid=worker.pid,
+            node_ip=worker.node_ip,
+            job_id=known.job_id,
+            submission_id=self._submissions.get(known.job_id, ""),
+            task=known.task,
+            since=known.since or worker.since,
+        )
+
+
+# --- the process -------------------------------------------------------------------------
+
+
+async def serve(config: Config) -> None:
+    """Until SIGTERM or SIGINT, then lets go what is held. Raises PortTaken."""
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    token = await _token(config.token_file, stop)
+    if stop.is_set():
+        return
+    debuggees = ClusterDebuggees(Dashboard(config.dashboard, token, patience=_PATIENCE))
+    relay = Relay(debuggees, token=token, log=_log.info, shared_files=config.shared_files)
+    try:
+        server = await relay.serve(config.host, config.port)
+    except OSError as error:
+        if error.errno != errno.EADDRINUSE:
+            raise
+        raise PortTaken(
+            f"port {config.port} is taken", hint="./invokew doctor says by whom; ./invokew up goes on"
+        ) from None
+    _log.info("listening on %s:%s for %s", config.host, config.port, config.dashboard)
+    await stop.wait()
+    _log.info("ending")
+    server.close()
+    await relay.close()
+
+
+async def _token(file: Path, stop: asyncio.Event) -> str:
+    """Ray's token, once it is there; empty where the process has to end before."""
+    told = False
+    while not stop.is_set():
+        try:
+            if token := file.read_text().strip():
+                return token
+        except FileNotFoundError:
+            pass
+        if not told:
+            _log.info("waiting for the token in %s", file)
+            told = True
+        await asyncio.sleep(_TOKEN_PAUSE)
+    return ""
+
+
+def main() -> int:
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
+    loop = asyncio.new_event_loop()
+    try:
+        loop.run_until_complete(serve(Config.read(Path(sys.argv[1]))))
+    except RaysideError as error:
+        _log.info("error[%s]: %s", error.id, error.message)
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    code = main()
+    logging.shutdown()
+    # Not sys.exit, which waits for a request to a dashboard that hangs.
+    os._exit(code)

@@ -1,0 +1,42 @@
+"""The tasks that stand still: those that wait for a debugger, and those that the relay holds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bootstrap import plan, step
+from bootstrap.debug.exchange import ask
+from bootstrap.errors import DebuggerGone, RequestFailed
+from bootstrap.ray.state import PausedTask
+
+# How long Ray's task table may lag behind its worker table; about 1 s was measured.
+_LAG = 3.0
+
+
+def paused(target: plan.Target) -> list[PausedTask]:
+    """Every task that stands still now, once Ray can name those that wait. Raises as `target.require`.
+
+    Ray lists only what no debugger is attached to, the relay only what it is attached to. A relay that
+    does not answer holds nothing.
+    """
+    dashboard = target.require()
+    waiting = step.until(dashboard.paused, lambda tasks: all(task.task for task in tasks), patience=_LAG)
+    held = [_held(task) for task in _relay(target)]
+    # In the moment of attaching a worker may be in both.
+    workers = {task.worker_id for task in held}
+    found = [*held, *(task for task in waiting if task.worker_id not in workers)]
+    return sorted(found, key=lambda task: (task.since, task.worker_id))
+
+
+def _relay(target: plan.Target) -> list[dict[str, Any]]:
+    token = (target.folder / "token").read_text()
+    try:
+        return list(ask(target.settings.relay_port, "pausedTasks", {"token": token})["tasks"])
+    except (DebuggerGone, RequestFailed):  # status tells of it
+        return []
+
+
+def _held(task: dict[str, Any]) -> PausedTask:
+    names = ("worker_id", "node_ip", "pid", "job_id", "task", "since")
+    # Its port is the relay's alone.
+    return PausedTask(**{name: task[name] for name in names}, host="", port=0)

@@ -1,0 +1,182 @@
+"""Where the hook of `submit --debug` works: Ray by Python, by running it; not a test, for it takes long.
+
+`python -m tests.bench.matrix FOLDER [RAY:PYTHON ...]` makes an environment for each cell below FOLDER
+(with uv, which looks for the Pythons on PATH), starts a Ray there, submits a job, and sees whether a plain
+line of a task and of the driver stops.
+`RAY:PYTHON:bare` has no debugpy in the environment: the job gets it by pip.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import secrets
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from bootstrap.debug.client import Client
+from bootstrap.errors import NotRunning, RayDied
+from bootstrap.ray import jobs
+from bootstrap.ray.state import Dashboard
+from bootstrap.settings import DEBUGPY_VERSION
+from bootstrap.shell import Shell
+
+CELLS = [
+    f"{ray}:{python}"
+    for ray in ("2.46.0", "2.49.2", "2.52.1", "2.55.1", "2.60.0")
+    for python in ("3.10", "3.11", "3.12")
+]
+PATIENCE = 240.0  # seconds
+PROGRAM = """\
+import ray
+
+@ray.remote
+def work(n):
+    return n + 1
+
+ray.init()
+assert ray.get(work.remote(1)) == 2
+done = True
+"""
+WORK, DRIVER = 5, 9
+MARK = "RAYSIDE_MATRIX"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A running Ray."""
+
+    folder: Path
+    programs: Path
+    dashboard: Dashboard
+    environment: dict[str, str]
+
+
+@contextlib.contextmanager
+def running(ray: str, python: str, bare: bool, below: Path, port: int) -> Iterator[Cell]:
+    """A Ray of that version, until the end of the block. Raises CalledProcessError where it has no wheel."""
+    venv = below / f"{ray}-{python}{'-bare' if bare else ''}"
+    if not (venv / "complete").exists():
+        subprocess.run(
+            ["uv", "venv", "--quiet", "--clear", "--seed", "--no-python-downloads", "--python", python, venv],
+            check=True,
+        )
+        packages = [f"ray[default]=={ray}", *([] if bare else [f"debugpy=={DEBUGPY_VERSION}"])]
+        install: list[str | Path] = ["uv", "pip", "install", "--quiet", "--python", venv / "bin" / "python"]
+        # Older Rays import pkg_resources.
+        subprocess.run([*install, "--only-binary", "ray", "setuptools<81", *packages], check=True)
+        (venv / "complete").touch()
+    folder = Path(tempfile.mkdtemp(prefix="m-", dir="/tmp"))
+    token, mark = secrets.token_urlsafe(16), secrets.token_hex(8)
+    environment = {
+        **os.environ,
+        "PATH": f"{venv / 'bin'}:{os.environ['PATH']}",
+        "RAY_AUTH_MODE": "token",
+        "RAY_AUTH_TOKEN": token,
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_DEBUG": "1",
+        "SPT_NOENV": "1",
+        MARK: mark,
+    }
+    options = (
+        "start --head --block --disable-usage-stats --node-ip-address 127.0.0.2 --port 0 --num-cpus 2 "
+        f"--dashboard-host 127.0.0.1 --ray-client-server-port {port + 100} --dashboard-agent-listen-port 0 "
+        f"--min-worker-port 0 --max-worker-port 0 --dashboard-port {port} --temp-dir {folder / 'r'}"
+    )
+    command = [str(venv / "bin" / "ray"), *options.split()]
+    with (folder / "log").open("wb") as log:
+        started = subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True)
+    try:
+        dashboard = Dashboard(f"http://127.0.0.1:{port}", token)
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            with contextlib.suppress(NotRunning):
+                if dashboard.live_nodes():
+                    break
+            if time.monotonic() > deadline or started.poll() is not None:
+                said = (folder / "log").read_text().strip().splitlines() or [""]
+                raise RayDied(f"it did not start: {said[-1]}", hint="run it on an idle machine")
+            time.sleep(0.5)
+        yield Cell(folder, venv / "bin", dashboard, environment)
+    finally:
+        end(mark)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def end(mark: str) -> None:
+    """Ends every process of that Ray, and none other."""
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if process.environ().get(MARK) == mark:
+                process.kill()
+
+
+async def stops(cell: Cell, bare: bool) -> str:
+    """`yes`, or what was missing."""
+    code = cell.folder / "code"
+    code.mkdir()
+    (code / "program.py").write_text(PROGRAM)
+    debug = jobs.Debug(attach_timeout=PATIENCE, pip_debugpy=bare)
+    job = jobs.prepare(working_dir=str(code), py_modules=[], entrypoint="python program.py", debug=debug)
+    name = jobs.new_submission_id(job.entrypoint)
+    jobs.submit(Shell(), cell.programs / "ray", cell.dashboard.url, cell.environment, job, name)
+    package = cell.dashboard.job(name).runtime_env["working_dir"].rsplit("/", 1)[1].removesuffix(".zip")
+    session = (cell.folder / "r" / "session_latest").resolve()
+    program = session / "runtime_resources" / "working_dir_files" / package / "program.py"
+    clients: dict[str, Client] = {}
+    seen: set[int] = set()
+    deadline = time.monotonic() + 2 * PATIENCE
+    while not cell.dashboard.job(name).ended:
+        if time.monotonic() > deadline:
+            return f"stopped in {sorted(seen)}, then nothing"
+        filters = [("is_alive", "=", "True"), ("debugger_port", "!=", "0")]
+        for worker in cell.dashboard._rows("workers", filters):
+            if worker["worker_id"] not in clients:
+                client = await Client.connect(worker["ip"], worker["debugger_port"])
+                clients[worker["worker_id"]] = client
+                await client.attach(breakpoints={str(program): [{"line": WORK}, {"line": DRIVER}]})
+        for client in clients.values():
+            while not client.events.empty():
+                event = client.events.get_nowait()
+                if event and event["event"] == "stopped":
+                    thread = {"threadId": event["body"]["threadId"]}
+                    frame = (await client.request("stackTrace", thread))["stackFrames"][0]
+                    seen.add(frame["line"])
+                    await client.request("continue", thread)
+        await asyncio.sleep(0.1)
+    for client in clients.values():
+        await client.disconnect()
+    status = cell.dashboard.job(name).status
+    if (seen, status) == ({WORK, DRIVER}, "SUCCEEDED"):
+        return "yes"
+    said = f"{cell.dashboard.output(name)}\n{cell.dashboard.job(name).message}".split()
+    return f"{status}, stopped in {sorted(seen)}: {' '.join(said[-40:])}"
+
+
+def main(arguments: list[str]) -> None:
+    below = Path(arguments[0]).absolute()
+    below.mkdir(parents=True, exist_ok=True)
+    for number, cell in enumerate(arguments[1:] or [*CELLS, "2.60.0:3.11:bare"]):
+        ray, python, *bare = cell.split(":")
+        began = time.monotonic()
+        try:
+            with running(ray, python, bool(bare), below, 18700 + number) as one:
+                answer = asyncio.run(stops(one, bool(bare)))
+        except subprocess.CalledProcessError:
+            answer = "not run: no wheel, or it can't be installed"
+        except Exception as error:  # the other cells are run all the same
+            answer = f"failed: {type(error).__name__}: {str(error)[:300]}"
+        print(f"{cell:20} {answer} ({time.monotonic() - began:.0f} s)", flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

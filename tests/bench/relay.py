@@ -1,0 +1,351 @@
+"""The debug relay: `./invokew bench --name relay`. Needs nothing to be up; takes about two minutes.
+
+The relay is the process that `up` starts, over a scripted Ray; nothing is asserted.
+
+- An `evaluate` through the relay, over one sent straight to debugpy as it comes, and with our client.
+- From a task's stop to `stopped` in the editor: attached before, and found only when it stops.
+- Many scripted debuggees that all stop within a second: every stop is counted, what a request then takes,
+  what the relay takes of memory and processor, and how often Ray is asked while nothing happens.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import cProfile
+import itertools
+import json
+import pstats
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+import requests
+
+from bootstrap import relay
+from bootstrap.debug.client import Client
+from bootstrap.debug.dap import Message
+from bootstrap.settings import ROOT
+from tests.integration.conftest import free_ports
+from tests.integration.relay_debuggees import TOKEN, Process
+from tests.integration.scripted_debuggees import row
+
+EVALUATIONS = 200
+STOPS = 40
+FOUND = 20
+COUNTS = (1, 16, 64, 128, 256)
+IDLE = 4.0  # seconds that requests to Ray are counted in
+
+TASK = """\
+import time
+
+def work():
+    stamp = time.time()
+    return stamp
+
+while True:
+    work()
+    time.sleep(0.03)
+"""
+LINE = 5
+BREAKPOINT = """\
+import time
+stamp = time.time()
+breakpoint()
+stamp
+"""
+
+
+@dataclass(frozen=True)
+class Rig:
+    """A relay's process, and the process of the Ray it looks at."""
+
+    ray: str
+    port: int
+    process: psutil.Process
+
+    def lists(self, *processes: Process) -> None:
+        """From now on Ray lists these."""
+        rows = [row(process.debuggee) for process in processes]
+        requests.post(f"{self.ray}/workers", json=rows, timeout=5).raise_for_status()
+
+    def asked(self) -> dict[str, Any]:
+        return dict(requests.get(f"{self.ray}/asked", timeout=5).json())
+
+    def stop_all(self) -> None:
+        requests.post(f"{self.ray}/stop", timeout=5).raise_for_status()
+
+
+@asynccontextmanager
+async def rig(folder: Path, count: int = 0, profile: Path | None = None) -> AsyncIterator[Rig]:
+    ray = subprocess.Popen(
+        [sys.executable, "-m", "tests.integration.scripted_debuggees", str(count)],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert ray.stdin and ray.stdout
+    port = free_ports()[0]
+    address = f"http://127.0.0.1:{json.loads(ray.stdout.readline())['port']}"
+    (folder / "token").write_text(TOKEN)
+    config = folder / "relay.json"
+    config.write_text(relay.Config("127.0.0.1", port, address, folder / "token", False).document())
+    role = ["-m", "bootstrap.relay"] if profile is None else ["-m", "tests.bench.relay", str(profile)]
+    ours = subprocess.Popen(
+        [sys.executable, *role, str(config)], cwd=ROOT, stderr=(folder / "log").open("ab"), text=True
+    )
+    try:
+        await until_listening(port)
+        yield Rig(address, port, psutil.Process(ours.pid))
+    except BaseException:
+        print((folder / "log").read_text()[-3000:])
+        raise
+    finally:
+        ours.terminate()
+        ray.stdin.close()
+        ours.wait(10)
+        ray.wait(10)
+        ray.stdout.close()
+
+
+async def until_listening(port: int) -> None:
+    for _ in range(400):
+        try:
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+        except OSError:
+            await asyncio.sleep(0.05)
+        else:
+            writer.close()
+            return
+    raise TimeoutError("the relay does not listen")
+
+
+class Editor:
+    """Our client as one, through the relay or straight at a debuggee."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+
+    @classmethod
+    async def attach(
+        cls, port: int, *, breakpoints: dict[str, list[int]] | None = None, no_delay: bool = False
+    ) -> Editor:
+        client = await Client.connect("127.0.0.1", port)
+        await client.attach(
+            breakpoints={p: [{"line": line} for line in lines] for p, lines in (breakpoints or {}).items()},
+            options={"token": TOKEN},
+            no_delay=no_delay,
+        )
+        return cls(client)
+
+    async def event(self, name: str, **holds: Any) -> Message:
+        while True:
+            event = await asyncio.wait_for(self.client.events.get(), 30)
+            assert event is not None, "the connection has ended"
+            body = event.get("body") or {}
+            if event["event"] == name and all(body.get(key) == value for key, value in holds.items()):
+                return dict(body)
+
+    async def top(self, thread: int) -> int:
+        frames = (await self.client.request("stackTrace", {"threadId": thread, "levels": 1}))["stackFrames"]
+        return int(frames[0]["id"])
+
+    async def evaluate(self, frame: int, expression: str = "1 + 1") -> str:
+        return str(
+            (await self.client.request("evaluate", {"expression": expression, "frameId": frame}))["result"]
+        )
+
+
+async def timed(work: Callable[[], Awaitable[Any]]) -> float:
+    began = time.perf_counter()
+    await work()
+    return time.perf_counter() - began
+
+
+def percentile(values: Sequence[float], percent: int) -> float:
+    return statistics.quantiles(values, n=100, method="inclusive")[percent - 1]
+
+
+def milliseconds(values: Sequence[float]) -> str:
+    return (
+        f"median {statistics.median(values) * 1e3:.2f}, p95 {percentile(values, 95) * 1e3:.2f}, "
+        f"p99 {percentile(values, 99) * 1e3:.2f} ms ({len(values)} runs)"
+    )
+
+
+async def evaluations(folder: Path) -> None:
+    script = folder / "task.py"
+    script.write_text(TASK)
+    processes = await asyncio.gather(*(Process.start(script, number) for number in (1, 2, 3)))
+    async with rig(folder) as one:
+        one.lists(processes[0])
+        at = {str(script): [LINE]}
+        editors = [
+            await Editor.attach(one.port, breakpoints=at),
+            await Editor.attach(processes[1].debuggee.port, breakpoints=at),
+            await Editor.attach(processes[2].debuggee.port, breakpoints=at, no_delay=True),
+        ]
+        frames = [await editor.top((await editor.event("stopped"))["threadId"]) for editor in editors]
+        for editor, frame in zip(editors, frames, strict=True):
+            await editor.evaluate(frame)  # warms up
+        # In turn, so that a machine that slows down slows all of them.
+        columns: list[list[float]] = [[], [], []]
+        for _ in range(EVALUATIONS):
+            for column, editor, frame in zip(columns, editors, frames, strict=True):
+                column.append(await timed(lambda e=editor, f=frame: e.evaluate(f)))  # type: ignore[misc]
+        names = ("through the relay", "debugpy as it comes", "straight, no delay")
+        for name, column in zip(names, columns, strict=True):
+            print(f"evaluate, {name}: {milliseconds(column)}")
+        ours, plain, cured = (statistics.median(column) for column in columns)
+        print(
+            f"evaluate: ratio {ours / plain:.3f} over debugpy as it comes, "
+            f"{ours / cured:.2f} over a straight one without delay"
+        )
+        for editor in editors:
+            await editor.client.disconnect()
+    await asyncio.gather(*(process.close() for process in processes))
+
+
+async def stops(folder: Path) -> None:
+    script = folder / "task.py"
+    script.write_text(TASK)
+    process = await Process.start(script, 1)
+    taken = []
+    async with rig(folder) as one:
+        one.lists(process)
+        editor = await Editor.attach(one.port, breakpoints={str(script): [LINE]})
+        for _ in range(STOPS + 1):
+            stop = await editor.event("stopped")
+            now = time.time()
+            taken.append(now - float(await editor.evaluate(await editor.top(stop["threadId"]), "stamp")))
+            await editor.client.request("continue", {"threadId": stop["threadId"]})
+        await editor.client.disconnect()
+    await process.close()
+    print(f"from a task's stop to `stopped`, attached before: {milliseconds(taken[1:])}")
+
+    script.write_text(BREAKPOINT)
+    taken = []
+    async with rig(folder) as one:
+        editor = await Editor.attach(one.port)
+        for number in range(1, FOUND + 1):
+            process = await Process.start(script, number)
+            one.lists(process)
+            listed = time.time()
+            stop = await editor.event("stopped")
+            taken.append(time.time() - listed)
+            await editor.client.request("continue", {"threadId": stop["threadId"]})
+            await process.end()
+        await editor.client.disconnect()
+    print(f"from a task that waits in `breakpoint()`, as Ray lists it, to `stopped`: {milliseconds(taken)}")
+
+
+@dataclass
+class Crowd:
+    """What was seen with so many debuggees; memory in MB, time in seconds."""
+
+    count: int
+    resident: float
+    proportional: float
+    processor: float
+    asked: float
+
+
+async def crowd(folder: Path, count: int, profile: Path | None = None) -> Crowd:
+    async with rig(folder, count, profile) as one:
+        empty = one.process.memory_info().rss / 2**20
+        editor = await Editor.attach(one.port, breakpoints={"/here/job.py": [2]})
+        began = time.perf_counter()
+        for _ in range(count + 1):  # the cluster's own row is one more
+            await editor.event("thread", reason="started")
+        attached = time.perf_counter() - began
+
+        before = one.asked()
+        await asyncio.sleep(IDLE)
+        after = one.asked()
+        asked = sum(after.get(name, 0) - before.get(name, 0) for name in ("workers", "tasks", "jobs")) / IDLE
+
+        spent = sum(one.process.cpu_times()[:2])
+        one.stop_all()
+        began = time.perf_counter()
+        took: dict[str, list[float]] = {"stackTrace": [], "evaluate": [], "threads": []}
+
+        async def look(thread: int) -> None:
+            """As an editor does at each stop."""
+            request = editor.client.request
+            body: Message = {}
+
+            async def stack() -> None:
+                body.update(await request("stackTrace", {"threadId": thread}))
+
+            took["stackTrace"].append(await timed(stack))
+            took["evaluate"].append(await timed(lambda: editor.evaluate(body["stackFrames"][0]["id"])))
+            took["threads"].append(await timed(lambda: request("threads")))
+
+        looking, seen = [], set[int]()
+        while len(seen) < count:
+            stop = await editor.event("stopped")
+            seen.add(stop["threadId"])
+            looking.append(asyncio.ensure_future(look(stop["threadId"])))
+        all_told = time.perf_counter() - began
+        await asyncio.gather(*looking)
+        memory = one.process.memory_full_info()
+        spent = sum(one.process.cpu_times()[:2]) - spent
+        surprises = one.asked()["surprises"]
+        await editor.client.disconnect()
+    found = Crowd(count, memory.rss / 2**20, memory.pss / 2**20, spent, asked)
+    print(
+        f"{count} debuggees: attached to within {attached:.2f} s; {len(seen)} of {count} stops told within "
+        f"{all_told:.2f} s, that had come within 1 s; {found.processor:.2f} s of processor; "
+        f"resident {empty:.0f} MB before, {found.resident:.1f} MB after "
+        f"(proportional {found.proportional:.1f}); "
+        f"{asked:.2f} requests a second to Ray"
+    )
+    if count > 1:
+        for name, values in took.items():
+            print(f"  {name}: {milliseconds(values)}")
+    if surprises:
+        print(f"  what the scripted debuggees do not know: {surprises[:3]}")
+    return found
+
+
+def growth(crowds: Sequence[Crowd]) -> None:
+    for smaller, larger in itertools.pairwise(crowds):
+        if smaller.count >= 64:
+            print(
+                f"{smaller.count} to {larger.count} debuggees: processor x "
+                f"{larger.processor / smaller.processor:.2f}, "
+                f"memory x {larger.resident / smaller.resident:.2f}"
+            )
+
+
+async def measure() -> None:
+    with tempfile.TemporaryDirectory(dir="/tmp", prefix="rs-") as name:
+        folder = Path(name)
+        await evaluations(folder)
+        await stops(folder)
+        growth([await crowd(folder, count) for count in COUNTS])
+        profile = folder / "profile"
+        await crowd(folder, COUNTS[-1], profile)
+        pstats.Stats(str(profile)).sort_stats("tottime").print_stats(15)
+
+
+def profiled(profile: str, config: str) -> None:
+    """The relay's process, under cProfile until it is told to end."""
+    with cProfile.Profile() as profiler:
+        asyncio.run(relay.serve(relay.Config.read(Path(config))))
+    profiler.dump_stats(profile)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:]:
+        profiled(sys.argv[1], sys.argv[2])
+    else:
+        asyncio.run(measure())

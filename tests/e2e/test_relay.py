@@ -1,0 +1,114 @@
+"""The relay on kind: a container of the head's pod, reached at one port of this machine."""
+
+from __future__ import annotations
+
+import subprocess
+from contextlib import closing
+from typing import Any
+
+import pytest
+
+from bootstrap.debug.exchange import ask
+from bootstrap.errors import RequestFailed
+from bootstrap.settings import ROOT
+from bootstrap.step import until
+from tests.e2e.conftest import kube, target
+from tests.integration.conftest import Rayside
+from tests.integration.test_relay_process import Editor, answers, initialize
+
+HEAD = "ray.io/cluster=rayside,ray.io/node-type=head"
+EXAMPLE = ROOT / "example" / "working_dir" / "sample_code.py"
+
+
+def token_of(one: Rayside) -> str:
+    return (target(one).folder / "token").read_text()
+
+
+def head(one: Rayside) -> dict[str, Any]:
+    (pod,) = kube(one).pods(HEAD)
+    return pod
+
+
+def container(one: Rayside) -> dict[str, Any]:
+    """What Kubernetes says of the relay's container."""
+    return next(status for status in head(one)["status"]["containerStatuses"] if status["name"] == "relay")
+
+
+def inside(one: Rayside, script: str) -> str:
+    """What a shell in the relay's container prints."""
+    kubectl = [str(target(one)._from.kubectl), "--kubeconfig", str(target(one).folder / "kubeconfig")]
+    name = head(one)["metadata"]["name"]
+    command = [*kubectl, "exec", name, "--container", "relay", "--", "/bin/sh", "-c", script]
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+
+
+def test_it_answers_through_the_forward_and_wants_rays_token(up: Rayside) -> None:
+    port = up.settings.relay_port
+    assert up.json("status")["urls"]["relay"] == f"tcp://127.0.0.1:{port}"
+    assert initialize(port)["supportsConfigurationDoneRequest"] is True
+    ask(port, "pausedTasks", {"token": token_of(up)}, timeout=10)
+    with pytest.raises(RequestFailed):
+        ask(port, "pausedTasks", {"token": "wrong"}, timeout=10)
+
+
+def test_it_has_no_rights_and_no_secret_in_the_open(up: Rayside) -> None:
+    token = token_of(up)
+    assert inside(up, "id -u; id -g").split() == ["1000", "100"]
+    assert inside(up, "grep CapEff /proc/1/status").split()[1] == "0" * 16
+    assert inside(up, "touch /opt/relay/x /run/ray/x 2>/dev/null || echo refused").strip() == "refused"
+    everything = inside(up, "cat /proc/[0-9]*/cmdline /proc/[0-9]*/environ 2>/dev/null | tr '\\0' '\\n'")
+    assert "bootstrap.relay" in everything
+    assert token not in everything
+    # 5678 (0x162E) on 127.0.0.1, and nowhere else.
+    listening = inside(up, "cat /proc/net/tcp /proc/net/tcp6")
+    addresses = {line.split()[1] for line in listening.splitlines() if ":162E" in line and " 0A " in line}
+    assert addresses == {"0100007F:162E"}
+
+
+def test_a_task_in_a_workers_pod_stops_in_an_editor(up: Rayside) -> None:
+    name = up.json("submit", timeout=120)["submission_id"]
+    editor = Editor(up.settings.relay_port, {"token": token_of(up), "job": name})
+    with closing(editor.socket):
+        stop = editor.event("stopped")
+        assert (stop["ray"]["task"], stop["ray"]["submissionId"]) == ("estimate", name)
+        workers = kube(up).pods("ray.io/cluster=rayside,ray.io/node-type=worker")
+        assert stop["ray"]["nodeIp"] in {pod["status"]["podIP"] for pod in workers}
+        threads = {one["id"]: one["name"] for one in editor.request("threads", {})["threads"]}
+        assert threads[stop["threadId"]].startswith("estimate · ")
+        frame = editor.request("stackTrace", {"threadId": stop["threadId"]})["stackFrames"][0]
+        assert (frame["name"], frame["source"]["path"]) == ("estimate", str(EXAMPLE))
+        value = editor.request("evaluate", {"expression": "points", "frameId": frame["id"]})
+        assert value["result"] == "400000"
+        listed = [task for task in up.json("breakpoints") if task["job_id"] == stop["ray"]["jobId"]]
+        assert [task["worker_id"] for task in listed] == [stop["ray"]["workerId"]]
+    # The editor has gone: the task goes on, and the job to its end.
+    document = up.json("debug", "--job", name, timeout=300)
+    assert document["job"] == {"submission_id": name, "status": "SUCCEEDED"}
+
+
+def test_killed_it_comes_back_and_the_head_stays_ready(up: Rayside) -> None:
+    before = container(up)
+    # The brackets keep the pattern from matching the shell that has it in its arguments.
+    kill = "for p in /proc/[0-9]*; do grep -q 'bootstrap[.]relay' $p/cmdline && kill -9 ${p#/proc/}; done; :"
+    inside(up, kill)
+    assert until(lambda: answers(up.settings.relay_port), bool, 30)
+    after = container(up)
+    assert (after["restartCount"], after["containerID"]) == (before["restartCount"], before["containerID"])
+    log = kube(up).log(HEAD, "relay")
+    assert "relay: ended with exit code 137; again in 1 s" in log
+    assert token_of(up) not in log
+
+
+def test_with_a_new_head_it_is_back_after_up(up: Rayside) -> None:
+    was = head(up)["metadata"]
+    kube(up).delete(f"/api/v1/namespaces/{up.settings.namespace}/pods/{was['name']}")
+    assert until(
+        lambda: kube(up).pods(HEAD),
+        lambda found: bool(found) and was["uid"] not in {pod["metadata"]["uid"] for pod in found},
+        120,
+    )
+    done = up.run("up", timeout=600)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert initialize(up.settings.relay_port)
+    # The workers of the earlier head end some time after it, and are made anew.
+    assert until(lambda: up.json("status"), lambda status: status["ready"] is True, 120)

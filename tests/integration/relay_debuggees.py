@@ -1,0 +1,300 @@
+"""Real Python processes that are debuggable as Ray's workers with the hook are, and a real relay over them.
+
+Each listens before its script runs, waits for a client, and has its files where Ray unpacks a job's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from bootstrap.debug.client import Client
+from bootstrap.debug.dap import Decoder, Message, encode
+from bootstrap.debug.debuggee import Debuggee
+from bootstrap.debug.relay import Relay
+from bootstrap.errors import NotRunning
+
+TOKEN = "a token"
+PATIENCE = 20.0  # seconds; only a broken test waits so long
+PACKAGE = "_ray_pkg_0123456789abcdef"
+
+_START = """
+import os, sys, types
+sys.modules["ray"] = ray = types.ModuleType("ray")
+class Context:
+    def get_task_name(self): return os.environ["TASK"]
+    def get_job_id(self): return os.environ["JOB"]
+ray.get_runtime_context = Context
+import debugpy
+port = debugpy.listen(("127.0.0.1", 0))[1]
+print(port, flush=True)
+if os.environ["WAIT"] == "1":
+    debugpy.wait_for_client()
+script = sys.argv[1]
+sys.path.insert(0, os.path.dirname(script))
+exec(compile(open(script).read(), script, "exec"), {"__name__": "__main__", "__file__": script})
+"""
+
+
+class Process:
+    """One debuggee; `lines` is what its script printed."""
+
+    def __init__(self, process: asyncio.subprocess.Process, debuggee: Debuggee) -> None:
+        self.process, self.debuggee = process, debuggee
+        self.lines: list[str] = []
+        self._reading = asyncio.ensure_future(self._read())
+
+    @classmethod
+    async def start(cls, script: Path, number: int, *, waits: bool = True, job: str = "01000000") -> Process:
+        task = f"task-{number}"
+        process = await asyncio.create_subprocess_exec(
+            *[sys.executable, "-c", _START, str(script)],
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            cwd=script.parent,
+            start_new_session=True,
+            env={
+                **os.environ,
+                "TASK": task,
+                "JOB": job,
+                "WAIT": str(int(waits)),
+                "PYDEVD_DISABLE_FILE_VALIDATION": "1",
+            },
+        )
+        assert process.stdout is not None
+        port = int(await asyncio.wait_for(process.stdout.readline(), PATIENCE))
+        return cls(process, Debuggee(f"w{number}", "127.0.0.1", port, process.pid, "127.0.0.1", job))
+
+    async def _read(self) -> None:
+        assert self.process.stdout is not None
+        async for line in self.process.stdout:
+            self.lines.append(line.decode().strip())
+
+    @property
+    def ended(self) -> bool:
+        return self.process.returncode is not None
+
+    async def said(self, count: int = 1) -> float:
+        """Waits until its script has printed that many lines; the seconds that took."""
+        began = time.monotonic()
+        while len(self.lines) < count:
+            assert time.monotonic() - began < PATIENCE, f"it printed only {self.lines}"
+            assert not self._reading.done(), f"it ended, {self.process.returncode}, {self.lines}"
+            await asyncio.sleep(0.01)
+        return time.monotonic() - began
+
+    async def end(self) -> list[str]:
+        """Waits for its own end; what it printed."""
+        await asyncio.wait_for(self._reading, PATIENCE)
+        await asyncio.wait_for(self.process.wait(), PATIENCE)
+        return self.lines
+
+    async def close(self) -> None:
+        # With its adapter, which holds its output open as long as it lives.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        await asyncio.wait_for(self._reading, PATIENCE)
+        await self.process.wait()
+
+
+class Cluster:
+    """The processes there are, as discovery finds them; a `Discovery`.
+
+    Attributes:
+        looks: how often it was asked.
+        away: whether Ray does not answer.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.processes: list[Process] = []
+        self.looks = 0
+        self.away = False
+        self.roots: dict[str, Sequence[str]] = {}
+        self._folder = folder
+
+    async def start(self, script: str, *, count: int = 1, name: str = "job.py", **how: Any) -> list[Process]:
+        """Processes that run the same script, from an unpacked working_dir whose local folder is `here`."""
+        unpacked = self._folder / "session" / "runtime_resources" / "working_dir_files" / PACKAGE
+        for root in (unpacked, self.here):
+            root.mkdir(parents=True, exist_ok=True)
+            (root / name).write_text(script)
+        self.roots[PACKAGE] = [str(self.here)]
+        first = len(self.processes) + 1
+        started = await asyncio.gather(
+            *(Process.start(unpacked / name, n, **how) for n in range(first, first + count))
+        )
+        self.processes += started
+        return list(started)
+
+    @property
+    def here(self) -> Path:
+        return self._folder / "here"
+
+    async def debuggees(self) -> list[Debuggee]:
+        self.looks += 1
+        if self.away:
+            raise NotRunning("no Ray dashboard answers", hint="")
+        return [process.debuggee for process in self.processes if not process.ended]
+
+    async def submission(self, job_id: str) -> str:
+        return f"submission-of-{job_id}"
+
+    def local_roots(self) -> Mapping[str, Sequence[str]]:
+        return self.roots
+
+
+class Session:
+    """An editor: our own client, attached to the relay."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self.seen: list[Message] = []
+
+    async def event(self, name: str, **holds: Any) -> dict[str, Any]:
+        """The body of the next event of that name whose body has these values; none is skipped for good."""
+        for index, event in enumerate(self.seen):
+            if _fits(event, name, holds):
+                del self.seen[index]
+                return event.get("body") or {}
+        while True:
+            next_: Message | None = await asyncio.wait_for(self.client.events.get(), PATIENCE)
+            assert next_ is not None, f"the relay closed; {name} {holds} did not come"
+            if _fits(next_, name, holds):
+                return next_.get("body") or {}
+            self.seen.append(next_)
+
+    async def nothing(self, name: str, seconds: float = 0.5, **holds: Any) -> None:
+        """Fails where such an event comes within that time."""
+        await asyncio.sleep(seconds)
+        while not self.client.events.empty():
+            self.seen.append(self.client.events.get_nowait() or {})
+        assert not [event for event in self.seen if _fits(event, name, holds)]
+
+    async def request(self, command: str, **arguments: Any) -> dict[str, Any]:
+        return await self.client.request(command, arguments)
+
+    async def frames(self, stop: Mapping[str, Any]) -> list[dict[str, Any]]:
+        return list((await self.request("stackTrace", threadId=stop["threadId"]))["stackFrames"])
+
+    async def evaluate(self, stop: Mapping[str, Any], expression: str) -> str:
+        frame = (await self.frames(stop))[0]["id"]
+        return str((await self.request("evaluate", expression=expression, frameId=frame))["result"])
+
+    async def threads(self) -> dict[int, str]:
+        return {row["id"]: row["name"] for row in (await self.request("threads"))["threads"]}
+
+
+def _fits(event: Message, name: str, holds: Mapping[str, Any]) -> bool:
+    body = event.get("body") or {}
+    return event.get("event") == name and all(body.get(key) == value for key, value in holds.items())
+
+
+class Wire:
+    """A connection to the relay that sends just what it is told, and keeps what it hears.
+
+    Attributes:
+        heard: the messages that nobody has waited for yet.
+    """
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.heard: list[Message] = []
+        self._reader, self._writer = reader, writer
+        self._decoder = Decoder()
+        self._seq = itertools.count(1)
+
+    @classmethod
+    async def open(cls, port: int) -> Wire:
+        return cls(*await asyncio.open_connection("127.0.0.1", port))
+
+    def send(self, data: bytes) -> None:
+        self._writer.write(data)
+
+    def say(self, command: str, **arguments: Any) -> int:
+        """Sends a request; its number."""
+        seq = next(self._seq)
+        self.send(encode({"seq": seq, "type": "request", "command": command, "arguments": arguments}))
+        return seq
+
+    async def ask(self, command: str, **arguments: Any) -> Message:
+        """The response to a request, whether it says yes or no."""
+        return await self.hear(type="response", request_seq=self.say(command, **arguments))
+
+    async def hear(self, **holds: Any) -> Message:
+        """The next message with these fields; none is skipped for good."""
+        while True:
+            for index, message in enumerate(self.heard):
+                if all(message.get(name) == value for name, value in holds.items()):
+                    return self.heard.pop(index)
+            data = await asyncio.wait_for(self._reader.read(65536), PATIENCE)
+            assert data, f"the relay closed; {holds} did not come, but {self.heard}"
+            self.heard += self._decoder.feed(data)
+
+    async def closed(self) -> None:
+        """Waits until the relay has closed it."""
+        while data := await asyncio.wait_for(self._reader.read(65536), PATIENCE):
+            self.heard += self._decoder.feed(data)
+        await self.close()
+
+    def abort(self) -> None:
+        """As when the editor is killed."""
+        self._writer.transport.abort()
+
+    async def close(self) -> None:
+        self._writer.close()
+        with contextlib.suppress(OSError):
+            await self._writer.wait_closed()
+
+
+class Setting:
+    """A relay over a cluster; `attach` makes an editor of it."""
+
+    def __init__(self, relay: Relay, cluster: Cluster, port: int) -> None:
+        self.relay, self.cluster, self.port = relay, cluster, port
+        self.log: list[str] = []
+
+    async def attach(
+        self,
+        breakpoints: Mapping[str, Sequence[int | Message]] | None = None,
+        **options: Any,
+    ) -> Session:
+        """`breakpoints`: lines, or SourceBreakpoints, by the name of a file in the local folder."""
+        client = await Client.connect("127.0.0.1", self.port)
+        filters = options.pop("filters", ())
+        specs = {
+            str(self.cluster.here / name): [at if isinstance(at, dict) else {"line": at} for at in lines]
+            for name, lines in (breakpoints or {}).items()
+        }
+        await client.attach(
+            breakpoints=specs,
+            exception_filters=filters,
+            options={"token": TOKEN, **options},
+            no_delay=False,
+        )
+        return Session(client)
+
+
+@asynccontextmanager
+async def relay_over(folder: Path, **options: Any) -> AsyncIterator[Setting]:
+    cluster = Cluster(folder)
+    log: list[str] = []
+    relay = Relay(cluster, token=TOKEN, log=log.append, **options)
+    server = await relay.serve("127.0.0.1", 0)
+    setting = Setting(relay, cluster, server.sockets[0].getsockname()[1])
+    setting.log = log
+    try:
+        yield setting
+        defects = [line for line in log if "defect" in line]
+        assert not defects, json.dumps(defects)
+    finally:
+        await asyncio.wait_for(relay.close(), PATIENCE)
+        await asyncio.gather(*(process.close() for process in cluster.processes))

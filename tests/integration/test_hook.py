@@ -1,0 +1,551 @@
+"""The hook of `submit --debug` in a real Ray: a plain DAP client stops in code that has no breakpoint()."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bootstrap.debug.client import Client
+from bootstrap.ray import jobs
+from bootstrap.ray.state import Job
+from tests.integration.conftest import Rayside
+
+PATIENCE = 90.0  # seconds; only a broken test waits so long
+
+KINDS = """\
+import ray
+
+@ray.remote
+def plain(n):
+    return n + 1  # plain
+
+@ray.remote
+def nested(n):
+    return ray.get(plain.remote(n))  # nested
+
+@ray.remote(num_returns="streaming")
+def generator(n):
+    for i in range(n):
+        yield i  # generator
+
+@ray.remote(num_cpus=0)
+class Sync:
+    def __init__(self):
+        self.total = 0  # sync-init
+    def add(self, n):
+        self.total += n  # sync
+        return self.total
+
+@ray.remote(num_cpus=0)
+class Async:
+    async def add(self, n):
+        return n + 1  # async
+
+@ray.remote(num_cpus=0, max_concurrency=2)
+class Threaded:
+    def add(self, n):
+        return n + 1  # threaded
+
+ray.init()
+assert ray.get(plain.remote(1)) == 2
+assert ray.get(plain.remote(2)) == 3
+assert ray.get(nested.remote(3)) == 4
+assert [ray.get(ref) for ref in generator.remote(2)] == [0, 1]
+for kind in (Sync, Async, Threaded):
+    actor = kind.remote()
+    assert ray.get([actor.add.remote(1), actor.add.remote(2)])
+done = True  # driver
+print("done", done)
+"""
+
+Act = Callable[[Client, dict[str, Any]], Awaitable[None]]
+
+
+@pytest.fixture(scope="module")
+def up(rayside: Rayside) -> Rayside:
+    roomy = replace(rayside.settings, ray_cpus=4)
+    four = Rayside(roomy)
+    # The fixture's own teardown takes it down: the state folder is the same.
+    done = four.run("up", "--no-example")
+    assert done.returncode == 0, done.stdout + done.stderr
+    return four
+
+
+class Debugger:
+    """Attaches to every process of a job as it opens its debugger, as the relay will."""
+
+    def __init__(
+        self, up: Rayside, name: str, before: set[str], breakpoints: Iterable[int], **how: Any
+    ) -> None:
+        self._dashboard, self._name, self._before, self._how = up.target.require(), name, before, how
+        self._session = (up.settings.state_folder / "ray" / "session_latest").resolve()
+        self.lines = sorted(breakpoints)
+        self.stops: list[tuple[int, str, int]] = []  # pid, function, line
+        self.clients: dict[int, Client] = {}  # by pid
+        self.act: Act | None = None
+
+    @property
+    def job(self) -> Job:
+        return self._dashboard.job(self._name)
+
+    @property
+    def output(self) -> str:
+        return self._dashboard.output(self._name)
+
+    @property
+    def program(self) -> str:
+        package = self.job.runtime_env["working_dir"].rsplit("/", 1)[1].removesuffix(".zip")
+        folder = self._session / "runtime_resources" / "working_dir_files" / package
+        return str(folder / "program.py")
+
+    async def until(self, true: Callable[[], bool]) -> None:
+        """Attaches and lets every stop go on, until then; fails where the job ends before."""
+        deadline = time.monotonic() + PATIENCE
+        while not true():
+            assert time.monotonic() < deadline, f"{self.stops[-5:]} {self.output}"
+            assert not self.job.ended, self.output
+            await self._look()
+            await asyncio.sleep(0.05)
+
+    async def to_the_end(self) -> None:
+        deadline = time.monotonic() + PATIENCE
+        while not self.job.ended:
+            assert time.monotonic() < deadline, f"{self.stops[-5:]} {self.output}"
+            await self._look()
+            await asyncio.sleep(0.05)
+
+    async def set_lines(self, lines: Iterable[int]) -> None:
+        self.lines = sorted(lines)
+        for client in self.clients.values():
+            await client.set_breakpoints(self.program, [{"line": line} for line in self.lines])
+
+    async def _look(self) -> None:
+        filters = [("is_alive", "=", "True"), ("debugger_port", "!=", "0")]
+        for worker in self._dashboard._rows("workers", filters):
+            if worker["worker_id"] in self._before or worker["pid"] in self.clients:
+                continue
+            client = self.clients[worker["pid"]] = await Client.connect(worker["ip"], worker["debugger_port"])
+            wanted = {self.program: [{"line": line} for line in self.lines]}
+            await client.attach(breakpoints=wanted, **self._how)
+        for pid, client in self.clients.items():
+            while not client.events.empty():
+                event = client.events.get_nowait()
+                if event and event["event"] == "stopped":
+                    await self._stopped(pid, client, event["body"])
+
+    async def _stopped(self, pid: int, client: Client, body: dict[str, Any]) -> None:
+        trace = await client.request("stackTrace", {"threadId": body["threadId"]})
+        frame = trace["stackFrames"][0]
+        assert frame["source"]["path"] == self.program, trace
+        self.stops.append((pid, frame["name"].split(".")[-1], frame["line"]))
+        if self.act:
+            await self.act(client, body)
+        else:
+            await client.request("continue", {"threadId": body["threadId"]})
+
+
+def line(program: str, marker: str) -> int:
+    return next(n for n, text in enumerate(program.splitlines(), 1) if text.endswith(f"# {marker}"))
+
+
+@asynccontextmanager
+async def submitted(
+    up: Rayside,
+    folder: Path,
+    program: str,
+    *,
+    debug: jobs.Debug,
+    markers: Iterable[str] = (),
+    entrypoint: str = "python program.py",
+    runtime_env: dict[str, Any] | None = None,
+    **how: Any,
+) -> AsyncIterator[Debugger]:
+    (folder / "program.py").write_text(program)
+    job = jobs.prepare(working_dir=str(folder), py_modules=[], entrypoint=entrypoint, debug=debug)
+    name = jobs.new_submission_id(entrypoint)
+    before = up.target.require().workers_with_debugger()
+    up.target.submit(replace(job, runtime_env=runtime_env or {}), name)
+    debugger = Debugger(up, name, before, [line(program, marker) for marker in markers], **how)
+    try:
+        yield debugger
+    finally:
+        for client in debugger.clients.values():
+            await client.disconnect()
+
+
+def ended(debugger: Debugger, status: str = "SUCCEEDED") -> str:
+    assert debugger.job.status == status, debugger.output
+    return debugger.output
+
+
+def test_every_kind_of_task_and_the_driver_stop_at_a_plain_line(up: Rayside, tmp_path: Path) -> None:
+    markers = ["plain", "nested", "generator", "sync-init", "sync", "async", "threaded", "driver"]
+
+    async def run() -> Debugger:
+        debug = jobs.Debug(attach_timeout=PATIENCE)
+        async with submitted(up, tmp_path, KINDS, debug=debug, markers=markers) as debugger:
+            await debugger.to_the_end()
+            return debugger
+
+    debugger = asyncio.run(run())
+    ended(debugger)
+    stops = [(name, number) for _, name, number in debugger.stops]
+    assert sorted(stops) == sorted(
+        [("plain", line(KINDS, "plain"))] * 3
+        + [("nested", line(KINDS, "nested"))]
+        + [("generator", line(KINDS, "generator"))] * 2
+        + [("__init__", line(KINDS, "sync-init"))]
+        + [("add", line(KINDS, "sync"))] * 2
+        + [("add", line(KINDS, "async"))] * 2
+        + [("add", line(KINDS, "threaded"))] * 2
+        + [("<module>", line(KINDS, "driver"))]
+    )
+    # Ray ran the first two tasks in one process: its breakpoints were kept, over one connection.
+    (first, *_), (second, *_) = debugger.stops[:2]
+    assert first == second
+
+
+LATER = """\
+import threading, time
+import ray
+
+@ray.remote(max_concurrency=2, num_cpus=0)
+class Threaded:
+    def run(self):
+        while not self.over:
+            time.sleep(0.01)
+            self.turn()
+    def turn(self):
+        self.turns += 1  # threaded
+    def start(self):
+        self.over, self.turns = False, 0
+    def end(self):
+        self.over = True
+
+@ray.remote(num_cpus=0)
+class Async:
+    async def run(self):
+        import asyncio
+        self.over = False
+        while not self.over:
+            await asyncio.sleep(0.01)
+            self.turn()
+    def turn(self):
+        self.done = True  # async
+    async def end(self):
+        self.over = True
+
+@ray.remote(num_cpus=0)
+class Python:
+    def start(self):
+        self.over = False
+        threading.Thread(target=self.run).start()
+    def run(self):
+        while not self.over:
+            time.sleep(0.01)
+            self.turn()
+    def turn(self):
+        self.done = True  # python
+    def end(self):
+        self.over = True
+
+ray.init()
+threaded, loop, python = Threaded.remote(), Async.remote(), Python.remote()
+ray.get([threaded.start.remote(), python.start.remote()])
+runs = [threaded.run.remote(), loop.run.remote()]
+def wait():
+    time.sleep(0.01)  # driver
+print("running", flush=True)
+import pathlib
+while not pathlib.Path(GO).exists():
+    wait()
+ray.get([actor.end.remote() for actor in (threaded, loop, python)] + runs)
+"""
+
+
+def test_breakpoints_set_later_reach_every_thread_that_runs_already(up: Rayside, tmp_path: Path) -> None:
+    """Threads of Ray's C++ part, of asyncio and of Python, asleep until then."""
+    markers = ["threaded", "async", "python", "driver"]
+    go = tmp_path / "go"
+    program = LATER.replace("GO", repr(str(go)))
+    wanted = {line(program, marker) for marker in markers}
+    code = tmp_path / "code"
+    code.mkdir()
+
+    async def run() -> Debugger:
+        debug = jobs.Debug(attach_timeout=PATIENCE)
+        async with submitted(up, code, program, debug=debug) as debugger:
+            await debugger.until(lambda: "running\n" in debugger.output and len(debugger.clients) >= 4)
+            await debugger.set_lines(wanted)
+            await debugger.until(lambda: {number for *_, number in debugger.stops} == wanted)
+            await debugger.set_lines([])
+            go.touch()
+            await debugger.to_the_end()
+            return debugger
+
+    ended(asyncio.run(run()))
+
+
+PAUSES = """\
+import ray
+
+@ray.remote
+def work(n):
+    breakpoint()
+    total = n + 1
+    total *= 2
+    return total
+
+ray.init()
+print("result", ray.get(work.remote(1)))
+"""
+
+
+def test_a_breakpoint_call_stops_and_steps_while_tracing_sleeps(up: Rayside, tmp_path: Path) -> None:
+    async def step_twice(client: Client, body: dict[str, Any]) -> None:
+        command = "next" if body["reason"] != "step" or len(seen) < 3 else "continue"
+        seen.append(body["reason"])
+        await client.request(command, {"threadId": body["threadId"]})
+
+    seen: list[str] = []
+
+    async def run() -> Debugger:
+        debug = jobs.Debug(attach_timeout=PATIENCE)
+        async with submitted(up, tmp_path, PAUSES, debug=debug) as debugger:
+            debugger.act = step_twice
+            await debugger.to_the_end()
+            return debugger
+
+    debugger = asyncio.run(run())
+    assert "result 4" in ended(debugger)
+    assert [number for *_, number in debugger.stops][:3] in ([5, 6, 7], [6, 7, 8])
+
+
+RAISES = """\
+import ray
+
+@ray.remote
+def work(n):
+    factor = n + 1
+    raise ValueError(factor)  # raises
+
+ray.init()
+try:
+    ray.get(work.remote(1))
+except ValueError as error:
+    print("caught", error)
+"""
+
+
+@pytest.mark.parametrize(
+    ("post_mortem", "exception_filter"), [(True, "uncaught"), (False, "userUnhandled"), (False, "raised")]
+)
+def test_an_exception_stops_where_it_was_raised(
+    up: Rayside, tmp_path: Path, post_mortem: bool, exception_filter: str
+) -> None:
+    async def run() -> Debugger:
+        debug = jobs.Debug(attach_timeout=PATIENCE, post_mortem=post_mortem)
+        filters = [exception_filter]
+        async with submitted(up, tmp_path, RAISES, debug=debug, exception_filters=filters) as debugger:
+            await debugger.to_the_end()
+            return debugger
+
+    debugger = asyncio.run(run())
+    assert "caught" in ended(debugger)
+    # debugpy says that a frame is the current one where it shows the whole traceback below it.
+    stops = [(name.removesuffix(" (Current frame)"), number) for _, name, number in debugger.stops]
+    assert ("work", line(RAISES, "raises")) in stops
+
+
+TIMED = """\
+import time
+import ray
+began = time.time()
+ray.init()
+print("init took", time.time() - began)
+
+@ray.remote
+def work():
+    return time.time()
+
+print("task took", ray.get(work.remote()) - time.time())
+ray.get([work.remote() for _ in range(3)])
+"""
+
+
+@pytest.mark.parametrize("timeout", [0.0, 3.0])
+def test_with_nobody_there_only_the_first_process_waits(up: Rayside, tmp_path: Path, timeout: float) -> None:
+    async def run() -> Debugger:
+        async with submitted(up, tmp_path, TIMED, debug=jobs.Debug(attach_timeout=timeout)) as debugger:
+            while not debugger.job.ended:
+                await asyncio.sleep(0.2)
+            return debugger
+
+    output = ended(asyncio.run(run()))
+    assert output.count("waiting for a debugger") == (1 if timeout else 0)
+    took = float(re.findall(r"init took (\S+)", output)[0])
+    assert (took >= timeout) if timeout else (took < 3.0)
+
+
+CHAINED = """\
+import os
+import ray
+
+def mine():
+    os.environ["MINE"] = "ran"
+
+@ray.remote
+def work():
+    return os.environ.get("MINE"), os.environ.get("RAYSIDE_ATTACH_TIMEOUT")  # work
+
+ray.init(runtime_env={"worker_process_setup_hook": mine})
+print("result", ray.get(work.remote()))
+"""
+
+
+def test_the_drivers_own_hook_runs_too(up: Rayside, tmp_path: Path) -> None:
+    async def run() -> Debugger:
+        debug = jobs.Debug(attach_timeout=PATIENCE)
+        async with submitted(up, tmp_path, CHAINED, debug=debug, markers=["work"]) as debugger:
+            await debugger.to_the_end()
+            return debugger
+
+    debugger = asyncio.run(run())
+    assert "result ('ran', None)" in ended(debugger)
+    assert [name for _, name, _ in debugger.stops] == ["work"]
+
+
+MODULES = """\
+import ray
+
+@ray.remote
+def work():
+    import extra
+    return extra.VALUE  # work
+
+ray.init(runtime_env={"py_modules": [EXTRA], "env_vars": {"OTHER": "1"}})
+modules = ray.get_runtime_context().runtime_env["py_modules"]
+assert len(modules) == 1, modules
+own = work.options(runtime_env={"py_modules": modules})
+print("result", ray.get(work.remote()), ray.get(own.remote()))
+"""
+
+
+def test_py_modules_of_the_driver_and_of_a_task_do_not_lose_the_hook(up: Rayside, tmp_path: Path) -> None:
+    extra, code = tmp_path / "extra", tmp_path / "code"
+    extra.mkdir()
+    code.mkdir()
+    (extra / "__init__.py").write_text("VALUE = 7\n")
+    program = MODULES.replace("EXTRA", repr(str(extra)))
+
+    async def run() -> Debugger:
+        debug = jobs.Debug(attach_timeout=PATIENCE)
+        async with submitted(up, code, program, debug=debug, markers=["work"]) as debugger:
+            await debugger.to_the_end()
+            return debugger
+
+    debugger = asyncio.run(run())
+    assert "result 7 7" in ended(debugger)
+    assert [name for _, name, _ in debugger.stops] == ["work", "work"]
+
+
+def test_what_the_job_and_the_driver_both_set_is_refused_as_without_a_debugger(
+    up: Rayside, tmp_path: Path
+) -> None:
+    program = "import ray\nray.init(runtime_env={'env_vars': {'WORD': 'driver'}})\n"
+    given = {"env_vars": {"WORD": "job"}}
+
+    async def run() -> Debugger:
+        debug = jobs.Debug(attach_timeout=0)
+        async with submitted(up, tmp_path, program, debug=debug, runtime_env=given) as debugger:
+            await debugger.to_the_end()
+            return debugger
+
+    assert "Failed to merge the Job's runtime env" in ended(asyncio.run(run()), "FAILED")
+
+
+SHELL = """\
+import os
+import ray
+
+@ray.remote
+def work():
+    return os.environ.get("MINE")  # work
+
+ray.init()
+print("result", ray.get(work.remote()))
+"""
+
+
+def test_a_shell_script_has_its_tasks_debugged_and_the_jobs_own_hook_runs(
+    up: Rayside, tmp_path: Path
+) -> None:
+    (tmp_path / "run.sh").write_text("exec python program.py\n")
+    (tmp_path / "own.py").write_text("import os\ndef hook():\n    os.environ['MINE'] = 'ran'\n")
+
+    async def run() -> Debugger:
+        async with submitted(
+            up,
+            tmp_path,
+            SHELL,
+            debug=jobs.Debug(attach_timeout=PATIENCE),
+            markers=["work"],
+            entrypoint="bash run.sh",
+            runtime_env={"worker_process_setup_hook": "own.hook"},
+        ) as debugger:
+            await debugger.to_the_end()
+            return debugger
+
+    debugger = asyncio.run(run())
+    assert "result ran" in ended(debugger)
+    assert [name for _, name, _ in debugger.stops] == ["work"]
+
+
+@pytest.mark.parametrize(
+    ("debugpy", "says"),
+    [
+        ("raise ImportError", "it has no debugpy"),
+        ("def configure(**_): raise RuntimeError('no such luck')", "RuntimeError: no such luck"),
+    ],
+)
+def test_a_job_goes_on_where_no_debugger_can_be_opened(
+    up: Rayside, tmp_path: Path, debugpy: str, says: str
+) -> None:
+    (tmp_path / "debugpy.py").write_text(debugpy)  # what the driver and the workers import
+
+    async def run() -> Debugger:
+        async with submitted(up, tmp_path, CHAINED, debug=jobs.Debug(attach_timeout=PATIENCE)) as debugger:
+            await debugger.to_the_end()
+            return debugger
+
+    output = ended(asyncio.run(run()))
+    assert says in output
+    assert "result ('ran', None)" in output
+    assert "Traceback" not in output
+
+
+def test_a_job_that_waits_for_a_debugger_can_be_stopped(up: Rayside, tmp_path: Path) -> None:
+    async def run() -> None:
+        debug = jobs.Debug(attach_timeout=PATIENCE)
+        async with submitted(up, tmp_path, TIMED, debug=debug) as debugger:
+            while "waiting for a debugger" not in debugger.output:
+                await asyncio.sleep(0.1)
+            dashboard = up.target.require()
+            dashboard._session.post(
+                f"{dashboard.url}/api/jobs/{debugger.job.submission_id}/stop"
+            ).raise_for_status()
+            began = time.monotonic()
+            while not debugger.job.ended:
+                assert time.monotonic() - began < 20
+                await asyncio.sleep(0.1)
+            ended(debugger, "STOPPED")
+
+    asyncio.run(run())

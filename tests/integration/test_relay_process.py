@@ -1,0 +1,419 @@
+"""The relay as a real process: beside a real Ray brought up by `up`, and by itself where Ray is not well."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, ClassVar
+
+import psutil
+import pytest
+
+from bootstrap import shell
+from bootstrap.debug.dap import Decoder, encode
+from bootstrap.debug.exchange import ask
+from bootstrap.errors import DebuggerGone, RequestFailed
+from bootstrap.plan import Local
+from bootstrap.relay import Config
+from bootstrap.settings import ROOT, Settings
+from bootstrap.shell import Shell
+from bootstrap.sources.workspace_image import RELAY
+from bootstrap.steps.relay import MARK
+from tests.integration.conftest import Rayside, free_ports
+
+
+def python() -> str:
+    """Ray's own Python, as the process runs on."""
+    return str(Local(Settings(), Shell(), "a test").environment.programs / "python")
+
+
+def initialize(port: int) -> dict[str, Any]:
+    return ask(port, "initialize", {"adapterID": "test"}, timeout=5)
+
+
+def until(holds: Any, within: float = 10) -> None:
+    deadline = time.monotonic() + within
+    while not holds():
+        assert time.monotonic() < deadline, "in vain"
+        time.sleep(0.02)
+
+
+def answers(port: int) -> bool:
+    with contextlib.suppress(DebuggerGone):
+        return bool(initialize(port))
+    return False
+
+
+# --- by itself ---------------------------------------------------------------------------
+
+
+class Process:
+    """A relay started by hand, in a folder with nothing but its own code."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.port = folder, free_ports()[0]
+        for file in RELAY:
+            (folder / file).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(ROOT / file, folder / file)
+        self.token = folder / "token"
+        self.config = folder / "relay.json"
+        # Nothing listens on port 1: a Ray that is not there yet.
+        config = Config("127.0.0.1", self.port, "http://127.0.0.1:1", self.token, shared_files=False)
+        self.config.write_text(config.document())
+        self.log = folder / "log"
+        self.running: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> subprocess.Popen[bytes]:
+        with self.log.open("ab") as log:
+            self.running = subprocess.Popen(
+                [python(), "-B", "-m", "bootstrap.relay", str(self.config)],
+                cwd=self.folder,
+                env={"PATH": os.defpath},
+                stdout=log,
+                stderr=log,
+            )
+        return self.running
+
+
+@pytest.fixture
+def process(tmp_path: Path) -> Iterator[Process]:
+    one = Process(tmp_path)
+    yield one
+    if one.running is not None:
+        one.running.kill()
+        one.running.wait()
+
+
+def test_it_needs_only_the_files_that_the_image_has_and_starts_within_a_second(process: Process) -> None:
+    process.token.write_text("secret\n")
+    began = time.monotonic()
+    running = process.start()
+    until(lambda: answers(process.port) or running.poll() is not None)
+    assert running.poll() is None, process.log.read_text()
+    # Twice what it has to take: other tests may be at work.
+    assert time.monotonic() - began < 2
+    assert initialize(process.port)["supportsConfigurationDoneRequest"] is True
+    memory = psutil.Process(running.pid).memory_info().rss / 2**20
+    assert memory < 64, f"{memory:.0f} MiB"
+    assert "secret" not in process.log.read_text()
+
+
+def test_it_imports_nothing_that_it_does_not_need(process: Process) -> None:
+    unwanted = ("ray", "rich", "docker", "kubernetes", "aiohttp", "psutil", "yaml", "invoke")
+    code = f"import sys, bootstrap.relay; print([name for name in {unwanted} if name in sys.modules])"
+    done = subprocess.run(
+        [python(), "-B", "-c", code],
+        cwd=process.folder,
+        env={"PATH": os.defpath},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_it_ends_at_once_when_told_and_says_so(process: Process, number: signal.Signals) -> None:
+    process.token.write_text("secret")
+    running = process.start()
+    until(lambda: answers(process.port))
+    with socket.create_connection(("127.0.0.1", process.port)):  # an editor that says nothing
+        began = time.monotonic()
+        running.send_signal(number)
+        assert running.wait(10) == 0
+        assert time.monotonic() - began < 3
+    assert "ending" in process.log.read_text()
+
+
+def test_it_waits_for_its_token_and_can_be_ended_meanwhile(process: Process) -> None:
+    running = process.start()
+    until(lambda: "waiting for the token" in process.log.read_text())
+    with pytest.raises(DebuggerGone):
+        initialize(process.port)
+    process.token.write_text("secret")
+    until(lambda: answers(process.port))
+    assert running.poll() is None
+    process.token.unlink()
+    running.terminate()
+    assert running.wait(10) == 0
+    again = process.start()
+    until(lambda: process.log.read_text().count("waiting for the token") == 2)
+    again.terminate()
+    assert again.wait(10) == 0
+
+
+def test_a_port_that_is_taken_is_said(process: Process) -> None:
+    process.token.write_text("secret")
+    with socket.socket() as holder:
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        holder.bind(("127.0.0.1", process.port))
+        holder.listen()
+        assert process.start().wait(10) == 3
+    assert f"error[port-taken]: port {process.port} is taken" in process.log.read_text()
+
+
+def test_without_ray_it_attaches_nothing_and_answers_all_the_same(process: Process) -> None:
+    process.token.write_text("secret")
+    process.start()
+    until(lambda: answers(process.port))
+    assert ask(process.port, "pausedTasks", {"token": "secret"}) == {"tasks": []}
+    for wrong in ("", "secre", "secret2"):
+        with pytest.raises(RequestFailed) as caught:
+            ask(process.port, "pausedTasks", {"token": wrong})
+        assert "secret" not in caught.value.message.replace(wrong or "secret2", "")
+
+
+class Dashboard(BaseHTTPRequestHandler):
+    """Ray without workers; it keeps what it is asked."""
+
+    asked: ClassVar[list[tuple[str, str]]] = []
+
+    def do_GET(self) -> None:
+        self.asked.append((self.path.partition("?")[0], self.headers["Authorization"]))
+        body = json.dumps({"data": {"result": {"result": []}}}).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None: ...
+
+
+def test_ray_is_asked_only_while_an_editor_is_there_and_is_found_again(process: Process) -> None:
+    process.token.write_text("secret")
+    port = free_ports()[1]
+    config = replace(Config.read(process.config), dashboard=f"http://127.0.0.1:{port}")
+    process.config.write_text(config.document())
+    process.start()
+    until(lambda: answers(process.port))
+    editor = Editor(process.port, {"token": "secret"})
+    # The editor is there before Ray is.
+    with ThreadingHTTPServer(("127.0.0.1", port), Dashboard) as ray:
+        threading.Thread(target=ray.serve_forever).start()
+        try:
+            until(lambda: len(Dashboard.asked) >= 5)
+            assert set(Dashboard.asked) == {("/api/v0/workers", "Bearer secret")}
+            editor.request("disconnect", {})
+            editor.socket.close()
+            until(lambda: quiet(Dashboard.asked))
+        finally:
+            ray.shutdown()
+
+
+def quiet(asked: list[Any]) -> bool:
+    before = len(asked)
+    time.sleep(1)
+    return len(asked) == before
+
+
+# --- one request and its answer ----------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        (b"", "nothing listens behind it"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "gets no answer of a debugger"),
+        (None, "nothing that answers within 0.3 s"),
+        (encode({"type": "event", "event": "output"}), "nothing listens behind it"),
+    ],
+)
+def test_what_is_no_answer_is_told(said: bytes | None, why: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        if said is None:
+            with pytest.raises(DebuggerGone, match=why):
+                ask(port, "initialize", {}, timeout=0.3)
+            return
+
+        def serve(said: bytes = said) -> None:
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(65536)
+                connection.sendall(said)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        with pytest.raises(DebuggerGone, match=why):
+            ask(port, "initialize", {}, timeout=5)
+        thread.join()
+
+
+# --- beside a real Ray -------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def up(rayside: Rayside) -> Rayside:
+    done = rayside.run("up")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"tcp://127.0.0.1:{rayside.settings.relay_port}" in done.stdout
+    assert str(rayside.settings.state_folder / "token") in done.stdout
+    return rayside
+
+
+def relay(one: Rayside) -> psutil.Process:
+    (process,) = shell.marked(MARK, str(one.settings.state_folder))
+    return process
+
+
+def token_of(one: Rayside) -> str:
+    return (one.settings.state_folder / "token").read_text()
+
+
+def condition(one: Rayside) -> dict[str, str]:
+    steps = {step["name"]: step for step in one.json("status")["steps"]}
+    return dict(steps["relay"])
+
+
+def test_up_has_started_it_and_finds_it_again(up: Rayside) -> None:
+    before = relay(up).pid
+    assert condition(up)["condition"] == "ready"
+    done = up.run("up")
+    assert done.returncode == 0
+    assert "Nothing to change" in done.stdout
+    assert relay(up).pid == before
+    assert initialize(up.settings.relay_port)
+
+
+def test_it_listens_on_loopback_and_its_token_is_rays(up: Rayside) -> None:
+    process = relay(up)
+    listening = [
+        (connection.laddr.ip, connection.laddr.port)
+        for connection in process.net_connections(kind="tcp")
+        if connection.status == psutil.CONN_LISTEN
+    ]
+    assert listening == [("127.0.0.1", up.settings.relay_port)]
+    assert token_of(up) not in " ".join(process.cmdline())
+    assert token_of(up) not in " ".join(process.environ().values())
+    with pytest.raises(RequestFailed):
+        ask(up.settings.relay_port, "pausedTasks", {"token": "wrong"})
+    assert ask(up.settings.relay_port, "pausedTasks", {"token": token_of(up)}) == {"tasks": []}
+    for name in ("relay.json", "relay-process.json", "relay.log"):
+        file = up.settings.state_folder / name
+        assert file.stat().st_mode & 0o077 == 0
+        assert token_of(up) not in file.read_text()
+
+
+class Editor:
+    """The least that attaches; every event is kept until it is asked for."""
+
+    def __init__(self, port: int, arguments: dict[str, Any]) -> None:
+        self._decoder, self._seen, self._seq = Decoder(), list[dict[str, Any]](), 0
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=60)
+        for command, given in (("initialize", {"adapterID": "test"}), ("attach", arguments)):
+            self.request(command, given)
+        self.request("configurationDone", {})
+
+    def request(self, command: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        """The body of its response, which has to be a success."""
+        self._seq += 1
+        message = {"seq": self._seq, "type": "request", "command": command, "arguments": arguments}
+        self.socket.sendall(encode(message))
+        answer = self._next(lambda message: message.get("request_seq") == self._seq)
+        assert answer["success"] is True, answer
+        return dict(answer.get("body") or {})
+
+    def event(self, name: str) -> dict[str, Any]:
+        """The body of the next one of that name."""
+        return dict(self._next(lambda message: message.get("event") == name)["body"])
+
+    def _next(self, wanted: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+        while True:
+            for number, message in enumerate(self._seen):
+                if wanted(message):
+                    return self._seen.pop(number)
+            data = self.socket.recv(65536)
+            assert data, f"the relay has left; it said {self._seen}"
+            self._seen += self._decoder.feed(data)
+
+
+def test_breakpoints_lists_a_task_once_whoever_holds_it(up: Rayside) -> None:
+    (waiting,) = up.json("breakpoints")
+    editor = Editor(up.settings.relay_port, {"token": token_of(up)})
+    with contextlib.closing(editor.socket):
+        assert editor.event("stopped")["reason"]
+        (held,) = up.json("breakpoints")
+        assert (held["worker_id"], held["task"]) == (waiting["worker_id"], "estimate")
+        assert set(held) == set(waiting)
+    # The editor has gone: within 2 s all goes on.
+    until(lambda: up.json("breakpoints") == [])
+
+
+def test_killed_it_is_missing_and_up_mends_it_alone(up: Rayside) -> None:
+    head = (up.settings.state_folder / "ray.json").read_text()
+    before = relay(up)
+    before.kill()
+    before.wait(10)
+    seen = condition(up)
+    assert seen["condition"] == "missing"
+    assert "has ended" in seen["detail"]
+    assert up.json("breakpoints") == [], "a relay that is not there is no error"
+    assert up.run("up", "--no-example").returncode == 0
+    assert relay(up).pid != before.pid
+    assert condition(up)["condition"] == "ready"
+    assert (up.settings.state_folder / "ray.json").read_text() == head
+
+
+def test_a_relay_that_hangs_is_pending(up: Rayside) -> None:
+    process = relay(up)
+    process.suspend()
+    try:
+        seen = condition(up)
+        assert (seen["condition"], "nothing that answers" in seen["detail"]) == ("pending", True)
+    finally:
+        process.resume()
+    assert condition(up)["condition"] == "ready"
+
+
+def test_a_port_that_is_taken_is_said_with_who_has_it(up: Rayside) -> None:
+    port = up.settings.relay_port
+    relay(up).kill()
+    until(lambda: not shell.marked(MARK, str(up.settings.state_folder)))
+    with socket.create_server(("127.0.0.1", port)):
+        done = up.run("up", "--no-example")
+        assert done.returncode == 3
+        assert f"(pid {os.getpid()})" in done.stderr
+        assert f"INVOKE_RAYSIDE_RELAY_PORT={port + 1}" in done.stderr
+        finding = next(one for one in findings(up) if one["id"] == "relay-port")
+        assert finding["ok"] is True, "of a cluster that is up the ports are its own"
+    assert up.run("up", "--no-example").returncode == 0
+
+
+def findings(one: Rayside) -> list[dict[str, Any]]:
+    done = one.run("doctor", "--target", "local", "--json")
+    return list(json.loads(done.stdout)["findings"])
+
+
+def test_with_another_head_comes_another_relay(up: Rayside) -> None:
+    before = relay(up).pid
+    for process in up.processes():
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
+    assert relay(up).pid == before, "the relay lives without its Ray"
+    assert initialize(up.settings.relay_port)
+    assert up.run("up", "--no-example").returncode == 0
+    assert relay(up).pid != before
+    assert condition(up)["condition"] == "ready"
+
+
+def test_down_ends_it_and_frees_its_port(up: Rayside) -> None:
+    process = relay(up)
+    assert up.run("down").returncode == 0
+    assert not process.is_running()
+    assert shell.marked(MARK, str(up.settings.state_folder)) == []
+    assert not up.settings.state_folder.exists()
+    with socket.create_server(("127.0.0.1", up.settings.relay_port)):
+        finding = next(one for one in findings(up) if one["id"] == "relay-port")
+        assert finding["ok"] is False
+        assert f"(pid {os.getpid()})" in finding["detail"]

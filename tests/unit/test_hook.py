@@ -1,0 +1,206 @@
+"""What `submit --debug` adds to a job's runtime_env, and how the hook takes it away again in the driver."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bootstrap.ray import jobs
+from bootstrap.ray.hook.rayside_hook import driver
+from bootstrap.ray.hook.rayside_hook.packages import with_package
+
+DEBUGPY = "debugpy==1.8.22"
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, {"pip": [DEBUGPY]}),
+        ({"pip": ["numpy"]}, {"pip": ["numpy", DEBUGPY]}),
+        ({"pip": ["numpy", "Debugpy>=1.8"]}, {"pip": ["numpy", "Debugpy>=1.8"]}),
+        (
+            {"pip": {"packages": ["numpy"], "pip_check": False}},
+            {"pip": {"packages": ["numpy", DEBUGPY], "pip_check": False}},
+        ),
+        ({"uv": ["numpy"]}, {"uv": ["numpy", DEBUGPY]}),
+        (
+            {"conda": {"dependencies": ["numpy", "pip", {"pip": ["x"]}]}},
+            {"conda": {"dependencies": ["numpy", "pip", {"pip": ["x", DEBUGPY]}]}},
+        ),
+        ({"conda": {"dependencies": []}}, {"conda": {"dependencies": ["pip", {"pip": [DEBUGPY]}]}}),
+        ({"conda": "some-name"}, {"conda": "some-name"}),
+    ],
+)
+def test_debugpy_joins_what_the_user_installs(given: dict[str, Any], expected: dict[str, Any]) -> None:
+    assert with_package(given, DEBUGPY) == expected
+
+
+def test_debugpy_joins_a_requirements_file(tmp_path: Path) -> None:
+    file = tmp_path / "requirements.txt"
+    file.write_text("--index-url https://pypi.example\nnumpy\n")
+    assert with_package({"pip": str(file)}, DEBUGPY) == {
+        "pip": ["--index-url https://pypi.example", "numpy", DEBUGPY]
+    }
+
+
+@pytest.fixture
+def code(tmp_path: Path) -> Path:
+    (tmp_path / "train.py").write_text("")
+    return tmp_path
+
+
+def submission(
+    code: Path, entrypoint: str = "python train.py", *, debug: jobs.Debug | None = None, **env: Any
+) -> jobs.Submission:
+    job = jobs.prepare(
+        working_dir=str(code), py_modules=[], entrypoint=entrypoint, debug=debug or jobs.Debug()
+    )
+    return jobs.Submission(job.entrypoint, job.working_dir, (), env, debug=job.debug)
+
+
+@pytest.mark.parametrize(
+    ("entrypoint", "driver_too"),
+    [
+        ("python train.py", True),
+        ("/opt/ray/bin/python3.11 -u -m train --rate 3", True),
+        ("python train.py > out.txt && echo done", True),
+        ("cd x; python train.py", True),
+        ("python -I train.py", False),
+        ("python -uE train.py", False),
+        ("PYTHONPATH=src python train.py", False),
+        ("uv run python train.py", False),
+        ("bash run.sh", False),
+        ("mypython train.py", False),
+    ],
+)
+def test_the_driver_is_debugged_where_the_hook_is_sure_to_be_importable(
+    code: Path, entrypoint: str, driver_too: bool
+) -> None:
+    job = submission(code, entrypoint)
+    assert job.debugs_driver is driver_too
+    environment = job.environment()
+    assert ("RAY_RUNTIME_ENV_HOOK" in environment["env_vars"]) is driver_too
+    assert ("worker_process_setup_hook" in environment) is not driver_too
+    told = json.loads(job.options("x-1", None)[-1])[jobs.DEBUG]
+    assert json.loads(told) == {"attach_timeout": 60.0, "post_mortem": False, "driver": driver_too}
+
+
+def test_nothing_that_the_user_gave_is_lost(code: Path) -> None:
+    given: dict[str, Any] = {
+        "env_vars": {"WORD": "x", "PYDEVD_USE_SYS_MONITORING": "1"},
+        "pip": ["numpy"],
+        "worker_process_setup_hook": "own.hook",
+        "excludes": ["data"],
+    }
+    debug = jobs.Debug(attach_timeout=5, post_mortem=True, pip_debugpy=True)
+    environment = submission(code, debug=debug, **given).environment()
+    assert environment["worker_process_setup_hook"] == "own.hook"  # the driver's hook chains it
+    assert environment["pip"] == ["numpy", DEBUGPY]
+    assert environment["excludes"] == ["data"]
+    assert (
+        environment["env_vars"].items()
+        >= {
+            "WORD": "x",
+            "PYDEVD_USE_SYS_MONITORING": "1",
+            "PYDEVD_DISABLE_FILE_VALIDATION": "1",
+            "RAY_DEBUG_POST_MORTEM": "1",
+            "RAYSIDE_ATTACH_TIMEOUT": "5",
+        }.items()
+    )
+    workers_only = submission(code, "bash run.sh", debug=debug, **given).environment()
+    assert workers_only["worker_process_setup_hook"] == "rayside_hook.worker.setup"
+    assert workers_only["env_vars"]["RAYSIDE_SETUP_HOOK"] == "own.hook"
+
+
+def test_the_hook_is_the_last_of_py_modules_and_is_not_among_the_users(code: Path) -> None:
+    (code / "model").mkdir()
+    (code / "model" / "__init__.py").write_text("")
+    job = jobs.prepare(
+        working_dir=str(code),
+        py_modules=[str(code / "model")],
+        entrypoint="python train.py",
+        debug=jobs.Debug(),
+    )
+    modules = job.environment()["py_modules"]
+    assert modules[0] == str(code / "model")
+    assert (Path(modules[1]) / "driver.py").is_file()
+    metadata = json.loads(job.options("x-1", None)[-1])
+    assert json.loads(metadata[jobs.PY_MODULES]) == [str(code / "model")]
+
+
+def test_without_debug_nothing_is_added(code: Path) -> None:
+    job = jobs.prepare(working_dir=str(code), py_modules=[], entrypoint="python train.py")
+    assert job.environment() == {}
+    assert set(json.loads(job.options("x-1", None)[-1])) == {jobs.WORKING_DIR}
+
+
+def started(monkeypatch: pytest.MonkeyPatch, job: dict[str, Any], **env: str) -> None:
+    """The driver's environment, as Ray's job supervisor makes it."""
+    for name in driver.OURS:
+        monkeypatch.delenv(name, raising=False)
+    for name, value in {**job.get("env_vars", {}), **env}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("RAY_JOB_CONFIG_JSON_ENV_VAR", json.dumps({"runtime_env": job, "metadata": {}}))
+
+
+def test_the_drivers_own_fields_take_the_place_of_what_only_we_have_set(
+    code: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent = submission(code, env_vars={"WORD": "x"}).environment()
+    job = {**sent, "py_modules": ["gcs://_ray_pkg_1.zip"], "working_dir": "gcs://_ray_pkg_2.zip"}
+    started(monkeypatch, job)
+    hooked: list[dict[str, Any]] = []
+
+    def hook(env: dict[str, Any], timeout: float) -> dict[str, Any]:
+        hooked.append(env)
+        return {"hooked": timeout}
+
+    monkeypatch.setattr(driver, "_hooked", hook)
+    assert driver.on_init({**job, "py_modules": ["/own"]}) == {"hooked": 60.0}
+    assert hooked == [
+        {
+            "working_dir": "gcs://_ray_pkg_2.zip",
+            "py_modules": ["/own"],
+            "env_vars": {
+                "WORD": "x",
+                "PYDEVD_USE_SYS_MONITORING": "0",
+                "PYDEVD_DISABLE_FILE_VALIDATION": "1",
+            },
+        }
+    ]
+    # A second ray.init, and programs that this one starts, find the job as it is without a debugger.
+    assert not set(driver.OURS) & set(os.environ)
+    left = json.loads(os.environ["RAY_JOB_CONFIG_JSON_ENV_VAR"])["runtime_env"]
+    assert left == {key: value for key, value in hooked[0].items() if key != "py_modules"}
+
+
+@pytest.mark.parametrize(
+    "own", [{"pip": ["torch"]}, {"env_vars": {"WORD": "y"}}, {"working_dir": "gcs://_ray_pkg_9.zip"}]
+)
+def test_what_the_user_gave_twice_is_refused_as_ray_refuses_it(
+    code: Path, monkeypatch: pytest.MonkeyPatch, own: dict[str, Any]
+) -> None:
+    sent = submission(code, pip=["numpy"], env_vars={"WORD": "x"}).environment()
+    job = {**sent, "py_modules": ["gcs://_ray_pkg_1.zip"], "working_dir": "gcs://_ray_pkg_2.zip"}
+    started(monkeypatch, job)
+    merged = {**job, **own, "env_vars": {**job["env_vars"], **own.get("env_vars", {})}}
+    with pytest.raises(ValueError, match="Failed to merge the Job's runtime env"):
+        driver.on_init(merged)
+
+
+def test_a_hook_that_fails_says_so_and_leaves_the_job_alone(
+    code: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job = {**submission(code).environment(), "py_modules": ["gcs://_ray_pkg_1.zip"], "working_dir": "gcs://x"}
+    started(monkeypatch, job)
+
+    def fails(env: dict[str, Any], timeout: float) -> dict[str, Any]:
+        raise RuntimeError("no such luck")
+
+    monkeypatch.setattr(driver, "_hooked", fails)
+    assert driver.on_init(job) == job
+    assert capsys.readouterr().err == "rayside: no debugger in this job: RuntimeError: no such luck\n"

@@ -1,0 +1,295 @@
+"""What the relay is made of, without a connection: numbers, paths, lines, what an editor asked for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bootstrap.debug import translation
+from bootstrap.debug.desired import Breakpoint, Desired, Result
+from bootstrap.debug.files import own
+from bootstrap.debug.ids import OF_A_STOP, Ids, UnknownId
+from bootstrap.debug.lines import Lines
+from bootstrap.debug.paths import Layout, Paths
+
+SESSION = "/tmp/ray/session_2026/runtime_resources"
+WORKING_DIR = f"{SESSION}/working_dir_files/_ray_pkg_aa"
+ONE, TWO = f"{SESSION}/py_modules_files/_ray_pkg_bb", f"{SESSION}/py_modules_files/_ray_pkg_cc"
+LAYOUT = Layout.of({WORKING_DIR: [], ONE: ["one"], TWO: ["two", "two.pth"]})
+ROOTS = {
+    "_ray_pkg_aa": ["/home/me/project", "/data/project"],
+    "_ray_pkg_bb": ["/lib"],
+    "_ray_pkg_cc": ["/lib"],
+}
+
+
+# --- numbers -------------------------------------------------------------------------------------
+
+
+def test_the_same_number_of_two_debuggees_is_two_numbers() -> None:
+    ids = Ids()
+    one, two = ids.outer("a", "frame", 7), ids.outer("b", "frame", 7)
+    assert one != two
+    assert ids.outer("a", "frame", 7) == one
+    assert (ids.inner(one, "frame"), ids.inner(two, "frame")) == (("a", 7), ("b", 7))
+
+
+@pytest.mark.parametrize("outer", [0, -1, 99, "1", None, 1.0, [], {}, 10**30])
+def test_a_number_that_was_never_given_is_unknown(outer: Any) -> None:
+    ids = Ids()
+    ids.outer("a", "thread", 1)
+    with pytest.raises(UnknownId):
+        ids.inner(outer, "frame")
+
+
+def test_a_number_of_another_kind_is_unknown() -> None:
+    ids = Ids()
+    with pytest.raises(UnknownId):
+        ids.inner(ids.outer("a", "frame", 1), "variables")
+
+
+def test_what_belongs_to_a_stop_is_forgotten_with_it_and_nothing_is_given_twice() -> None:
+    ids = Ids()
+    thread, frame = ids.outer("a", "thread", 1), ids.outer("a", "frame", 1)
+    other = ids.outer("b", "frame", 1)
+    ids.forget("a", OF_A_STOP)
+    assert ids.inner(thread, "thread") == ("a", 1)
+    assert ids.inner(other, "frame") == ("b", 1)
+    with pytest.raises(UnknownId):
+        ids.inner(frame, "frame")
+    assert ids.outer("a", "frame", 1) > other
+    ids.forget("a")
+    ids.forget("b")
+    assert len(ids) == 0
+
+
+# --- paths ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("local", "remote"),
+    [
+        ("/home/me/project/job.py", f"{WORKING_DIR}/job.py"),
+        ("/home/me/project/./a/../job.py", f"{WORKING_DIR}/job.py"),
+        ("/data/project/a/b.py", f"{WORKING_DIR}/a/b.py"),
+        ("/lib/one/x.py", f"{ONE}/one/x.py"),
+        ("/lib/two/x.py", f"{TWO}/two/x.py"),
+        ("/lib/three/x.py", "/lib/three/x.py"),
+        ("/home/me/project2/job.py", "/home/me/project2/job.py"),
+        ("/x/session_latest/runtime_resources/working_dir_files/_ray_pkg_aa/a.py", f"{WORKING_DIR}/a.py"),
+        ("/x/working_dir_files/_ray_pkg_zz/a.py", "/x/working_dir_files/_ray_pkg_zz/a.py"),
+        ("/usr/lib/python3/json/__init__.py", "/usr/lib/python3/json/__init__.py"),
+    ],
+)
+def test_where_a_debuggee_has_an_editors_file(local: str, remote: str) -> None:
+    assert Paths(roots=lambda: ROOTS).remote(local, LAYOUT) == remote
+
+
+@pytest.mark.parametrize(
+    ("remote", "local"),
+    [
+        (f"{WORKING_DIR}/job.py", "/home/me/project/job.py"),
+        (f"{TWO}/two/x.py", "/lib/two/x.py"),
+        (f"{SESSION}/working_dir_files/_ray_pkg_zz/job.py", None),
+        ("/usr/lib/python3/json/__init__.py", None),
+        ("<string>", None),
+    ],
+)
+def test_where_an_editor_has_a_debuggees_file(remote: str, local: str | None) -> None:
+    assert Paths(roots=lambda: ROOTS).local(remote) == local
+
+
+def test_a_file_is_shown_under_the_name_that_the_editor_gave_it() -> None:
+    paths = Paths(roots=lambda: ROOTS)
+    paths.remote("/data/project/job.py", LAYOUT)
+    assert paths.local(f"{WORKING_DIR}/job.py") == "/data/project/job.py"
+    assert paths.local(f"{WORKING_DIR}/other.py") == "/home/me/project/other.py"
+
+
+@pytest.mark.parametrize(
+    ("mapping", "local", "remote"),
+    [
+        (("/w", "."), "/w/job.py", f"{WORKING_DIR}/job.py"),
+        (("/w/", "."), "/w/a/job.py", f"{WORKING_DIR}/a/job.py"),
+        (("/w/one", "one"), "/w/one/x.py", f"{ONE}/one/x.py"),
+        (("/w/src", "/opt/src"), "/w/src/x.py", "/opt/src/x.py"),
+        (("/", "/"), "/opt/src/x.py", "/opt/src/x.py"),
+    ],
+)
+def test_the_editors_own_mapping_works_both_ways(mapping: tuple[str, str], local: str, remote: str) -> None:
+    assert Paths([mapping], lambda: ROOTS).remote(local, LAYOUT) == remote
+    assert Paths([mapping], lambda: ROOTS).local(remote) == local
+
+
+def test_of_shared_files_only_what_is_there_is_mapped(tmp_path: Path) -> None:
+    (tmp_path / "project").mkdir()
+    (tmp_path / "project" / "there.py").touch()
+    (tmp_path / "link").symlink_to("project")
+    paths = Paths(roots=lambda: {"_ray_pkg_aa": [str(tmp_path / "project")]}, shared=True)
+    assert paths.local(f"{WORKING_DIR}/there.py") == str(tmp_path / "project" / "there.py")
+    assert paths.local(f"{WORKING_DIR}/gone.py") is None
+    assert paths.local(str(tmp_path / "project" / "there.py")) == str(tmp_path / "project" / "there.py")
+    assert paths.remote(str(tmp_path / "link" / "there.py"), LAYOUT) == f"{WORKING_DIR}/there.py"
+    assert paths.remote("/no/such.py", LAYOUT) == "/no/such.py"
+
+
+def test_a_files_hash_is_none_where_it_cannot_be_read(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"")
+    assert own(str(tmp_path / "a")) == "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+    assert (own(str(tmp_path)), own(str(tmp_path / "b")), own("\0")) == (None, None, None)
+
+
+# --- lines ---------------------------------------------------------------------------------------
+
+SOURCE = '''\
+"""Text."""
+
+import os
+
+
+def work(x):
+    # why
+    y = [
+        x,
+        1,  # a comment
+
+    ]
+
+    return call(
+        y,
+    )
+    # the end
+
+
+class C:
+    """Text."""
+
+    def m(self):
+        pass
+
+
+value = 1
+'''
+
+
+@pytest.mark.parametrize(
+    ("line", "at"),
+    [
+        (3, 3),
+        (4, 6),
+        (6, 6),
+        (7, 8),
+        (8, 8),
+        (9, 9),
+        (11, 8),
+        (12, 8),
+        (13, 14),
+        (14, 14),
+        (17, None),
+        (99, None),
+    ],
+)
+def test_a_breakpoint_goes_to_the_nearest_line_with_code_of_its_function(line: int, at: int | None) -> None:
+    lines = Lines.of(SOURCE)
+    assert lines is not None
+    assert lines.nearest(line) == at
+
+
+@pytest.mark.parametrize("text", ["def (", "\0", "(" * 10_000, "x = 1\n  y = 2\n"])
+def test_what_is_not_python_has_no_lines(text: str) -> None:
+    assert Lines.of(text) is None
+
+
+# --- what an editor asked for ------------------------------------------------------------------
+
+
+def test_a_breakpoint_keeps_its_number_and_is_verified_where_any_debuggee_has_it() -> None:
+    desired = Desired()
+    first, second = desired.replace("/a.py", [{"line": 1}, {"line": 2}])
+    assert [b.document()["verified"] for b in (first, second)] == [False, False]
+    first.results["w1"] = Result(False, 1, "no such file")
+    assert first.document()["message"] == "no such file"
+    first.results["w2"] = Result(True, 3, "moved to line 3")
+    assert first.document() == {
+        "id": first.id,
+        "line": 3,
+        "source": {"path": "/a.py"},
+        "verified": True,
+        "message": "moved to line 3",
+    }
+    (again,) = desired.replace("/a.py", [{"line": 2, "condition": "x"}])
+    assert (again.id, again.spec) == (second.id, {"line": 2, "condition": "x"})
+    assert desired.replace("/a.py", []) == []
+    assert desired.files == {}
+
+
+def test_a_debuggee_that_ended_is_no_reason_to_be_verified() -> None:
+    desired = Desired()
+    (breakpoint_,) = desired.replace("/a.py", [{"line": 1}])
+    breakpoint_.results["w1"] = Result(True, 1)
+    desired.forget("w1")
+    assert breakpoint_.document()["verified"] is False
+
+
+def test_rays_post_mortem_is_always_on_and_costs_no_tracing() -> None:
+    desired = Desired()
+    assert desired.exceptions == {"filters": ["uncaught"]}
+    desired.except_for({"filters": ["uncaught"]})
+    assert not desired.needs_tracing
+    desired.except_for({"filters": ["raised"], "filterOptions": []})
+    assert desired.exceptions["filters"] == ["raised", "uncaught"]
+    assert desired.needs_tracing
+    desired.except_for({"filters": [], "filterOptions": [{"filterId": "raised"}]})
+    assert desired.needs_tracing
+
+
+@pytest.mark.parametrize("what", ["files", "functions"])
+def test_breakpoints_need_tracing(what: str) -> None:
+    desired = Desired()
+    if what == "files":
+        desired.files["/a.py"] = [Breakpoint(1, "/a.py", {"line": 1})]
+    else:
+        desired.functions = {"breakpoints": [{"name": "work"}]}
+    assert desired.needs_tracing
+
+
+# --- messages ------------------------------------------------------------------------------------
+
+
+def outward(body: dict[str, Any]) -> dict[str, Any]:
+    def source(found: dict[str, Any]) -> None:
+        found["path"] = "local " + str(found.get("path"))
+
+    return translation.outward(
+        body, lambda kind, inner: inner + {"frame": 100, "variables": 200}.get(kind, 300), source
+    )
+
+
+def test_numbers_and_paths_are_translated_wherever_they_stand() -> None:
+    assert outward(
+        {
+            "stackFrames": [{"id": 1, "source": {"path": "/a", "sourceReference": 2}}],
+            "targets": [{"id": 3}, {"label": "no number"}],
+            "variables": [{"variablesReference": 0}, {"variablesReference": 4, "more": [{"frameId": 5}]}],
+            "id": 6,
+            "unknown": {"threadId": 7, "source": "text"},
+        }
+    ) == {
+        "stackFrames": [{"id": 101, "source": {"path": "local /a", "sourceReference": 302}}],
+        "targets": [{"id": 303}, {"label": "no number"}],
+        "variables": [{"variablesReference": 0}, {"variablesReference": 204, "more": [{"frameId": 105}]}],
+        "id": 6,
+        "unknown": {"threadId": 307, "source": "text"},
+    }
+
+
+def test_what_is_nested_deeply_is_translated_without_recursion() -> None:
+    body: dict[str, Any] = {"threadId": 1}
+    for _ in range(5000):
+        body = {"more": [body]}
+    inner = outward(body)
+    while "more" in inner:
+        inner = inner["more"][0]
+    assert inner == {"threadId": 301}

@@ -1,0 +1,270 @@
+"""The relay as a process: what it asks of Ray and when, how it is started, and its container."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import threading
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from bootstrap import relay
+from bootstrap.errors import NotRunning
+from bootstrap.ray.paths import WORKING_DIR
+from bootstrap.relay import ClusterDebuggees, Config
+from bootstrap.settings import ROOT, Settings
+from bootstrap.shell import Shell, created
+from bootstrap.sources.workspace_image import RELAY, workspace_image
+from bootstrap.step import Condition
+from bootstrap.steps.local_ray import RayHead
+from bootstrap.steps.relay import MARK, LocalRelay
+from tests.unit.test_state import JOB, TASK, WORKER, Recorded
+
+WORKERS, TASKS, JOBS = "/api/v0/workers", "/api/v0/tasks", "/api/jobs/"
+
+
+class Clock:
+    """The time that a test moves."""
+
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def cluster(clock: Clock | None = None, **answers: Any) -> tuple[Recorded, ClusterDebuggees]:
+    dashboard = Recorded(**answers)
+    return dashboard, ClusterDebuggees(dashboard, clock=clock or Clock())
+
+
+# --- what it asks of Ray -----------------------------------------------------------------
+
+
+def test_a_worker_is_named_by_its_task_and_job() -> None:
+    _, debuggees = cluster(workers=[WORKER], tasks=[TASK], jobs=[JOB])
+    (found,) = asyncio.run(debuggees.debuggees())
+    assert (found.worker_id, found.host, found.port, found.pid) == ("w1", "127.0.0.2", 52381, 3575)
+    assert (found.task, found.job_id, found.submission_id) == ("my_task", "02000000", "j1")
+    assert found.since == "2026-11-21T11:12:47Z"
+
+
+def test_no_worker_costs_one_request_a_look() -> None:
+    dashboard, debuggees = cluster(workers=[])
+    assert debuggees.look() == debuggees.look() == []
+    assert dashboard.asked == [WORKERS, WORKERS]
+
+
+def test_known_workers_cost_one_request_a_look_however_many_they_are() -> None:
+    workers = [{**WORKER, "worker_id": f"w{n}"} for n in range(100)]
+    tasks = [{**TASK, "worker_id": f"w{n}"} for n in range(100)]
+    dashboard, debuggees = cluster(workers=workers, tasks=tasks, jobs=[JOB])
+    assert len(debuggees.look()) == 100
+    dashboard.asked.clear()
+    debuggees.look()
+    assert dashboard.asked == [WORKERS]
+
+
+def test_a_new_worker_is_asked_for_at_once() -> None:
+    clock = Clock()
+    dashboard, debuggees = cluster(clock, workers=[WORKER], tasks=[TASK], jobs=[JOB])
+    debuggees.look()
+    dashboard.answers["workers"] = [WORKER, {**WORKER, "worker_id": "w2"}]
+    dashboard.asked.clear()
+    debuggees.look()
+    assert sorted(dashboard.asked) == sorted([WORKERS, JOBS, TASKS])
+
+
+def test_a_worker_that_ray_can_not_name_is_asked_for_ever_more_seldom() -> None:
+    clock = Clock()
+    dashboard, debuggees = cluster(clock, workers=[WORKER], tasks=[], jobs=[JOB])
+    (found,) = debuggees.look()
+    assert (found.task, found.job_id, found.submission_id) == ("", "", "")
+    assert found.since == "2026-11-21T11:12:47Z"
+    asked = []
+    for _ in range(600):
+        clock.now += 0.2
+        dashboard.asked.clear()
+        debuggees.look()
+        asked += [round(clock.now - 1000)] * dashboard.asked.count(TASKS)
+    assert asked == [1, 3, 7, 15, 31, 61, 91]
+
+
+def test_a_worker_gets_its_name_when_the_task_table_has_caught_up() -> None:
+    clock = Clock()
+    dashboard, debuggees = cluster(clock, workers=[WORKER], tasks=[], jobs=[JOB])
+    debuggees.look()
+    dashboard.answers["tasks"] = [TASK]
+    clock.now += 1.0
+    (found,) = debuggees.look()
+    assert (found.task, found.submission_id) == ("my_task", "j1")
+
+
+def test_a_job_stays_known_when_its_worker_is_idle_and_goes_with_it() -> None:
+    clock = Clock()
+    dashboard, debuggees = cluster(clock, workers=[WORKER], tasks=[TASK], jobs=[JOB])
+    debuggees.look()
+    dashboard.answers.update(workers=[WORKER, {**WORKER, "worker_id": "w2"}], tasks=[])
+    idle = debuggees.look()[0]
+    assert (idle.task, idle.job_id, idle.submission_id) == ("", "02000000", "j1")
+    dashboard.answers["workers"] = []
+    assert debuggees.look() == []
+    dashboard.answers["workers"] = [WORKER]
+    assert debuggees.look()[0].job_id == ""
+
+
+def test_a_driver_is_named_without_a_task() -> None:
+    driver = {**WORKER, "worker_type": "DRIVER", "worker_id": "02000000" + 48 * "f"}
+    _, debuggees = cluster(workers=[driver], tasks=[], jobs=[JOB])
+    (found,) = debuggees.look()
+    assert (found.task, found.job_id, found.submission_id) == ("driver", "02000000", "j1")
+
+
+def test_the_folders_of_the_jobs_are_known_with_the_first_worker() -> None:
+    job = {**JOB, "metadata": {WORKING_DIR: "/home/x/code"}}
+    _, debuggees = cluster(workers=[WORKER], tasks=[], jobs=[job])
+    assert debuggees.local_roots() == {}
+    debuggees.look()
+    assert debuggees.local_roots() == {"_ray_pkg_9e9d6e2076c1b321": ["/home/x/code"]}
+
+
+def test_a_dashboard_that_hangs_is_an_error_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Hangs(Recorded):
+        def _get(self, path: str, parameters: Any = ()) -> Any:
+            gone.wait(5)
+            return super()._get(path, parameters)
+
+    gone = threading.Event()
+    monkeypatch.setattr(relay, "LOOK", 0.01)
+
+    async def story() -> None:
+        try:
+            with pytest.raises(NotRunning, match="did not answer within"):
+                await ClusterDebuggees(Hangs(workers=[])).debuggees()
+        finally:
+            gone.set()
+
+    asyncio.run(story())
+
+
+# --- its configuration -------------------------------------------------------------------
+
+
+def test_the_configuration_is_read_back_as_it_was(tmp_path: Path) -> None:
+    config = Config("127.0.0.1", 5678, "http://127.0.0.1:8265", Path("/x/token"), shared_files=False)
+    file = tmp_path / "relay.json"
+    file.write_text(config.document())
+    assert Config.read(file) == config
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"host": "127.0.0.1", "port": "x"}'])
+def test_no_other_configuration_is_taken(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "relay.json"
+    file.write_text(text)
+    with pytest.raises((ValueError, KeyError, TypeError)):
+        Config.read(file)
+
+
+# --- the step of `local` -----------------------------------------------------------------
+
+
+@pytest.fixture
+def step(tmp_path: Path) -> LocalRelay:
+    settings = Settings(state_folder=tmp_path, relay_port=15678, dashboard_port=18265)
+    head = RayHead(Shell(), settings, Path("/venv/bin"), tmp_path / "token")
+    return LocalRelay(Shell(), settings, head)
+
+
+def record(step: LocalRelay, pid: int, created: float) -> None:
+    step._pid_file.file.write_text(json.dumps({"pid": pid, "created": created, "spec": step._spec}))
+
+
+def test_the_step_is_missing_without_a_process(step: LocalRelay) -> None:
+    assert step.check().detail == "not running"
+    record(step, 2**22 + 1, 1.0)
+    step.log.write_text("first\nlast words\n")
+    status = step.check()
+    assert status.condition is Condition.MISSING
+    assert status.detail == f"its process {2**22 + 1} has ended; its log ends: last words"
+
+
+def test_a_relay_of_another_head_or_configuration_is_replaced(step: LocalRelay, tmp_path: Path) -> None:
+    own = os.getpid(), created(os.getpid())
+    record(step, *own)
+    (tmp_path / "ray.json").write_text('{"pid": 1, "created": 2.0, "spec": {}}')
+    assert step.check().condition is Condition.MISSING
+    record(step, *own)
+    other = replace(step, settings=replace(step.settings, relay_port=15679))
+    assert other.check().condition is Condition.MISSING
+    assert "another Ray" in other.check().detail
+
+
+def test_the_process_runs_on_rays_python_and_no_secret_is_in_its_arguments_or_environment(
+    step: LocalRelay, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("RAY_AUTH_TOKEN", "secret")
+    assert step.command() == ["/venv/bin/python", "-m", "bootstrap.relay", str(tmp_path / "relay.json")]
+    environment = step.environment()
+    assert (environment[MARK], environment["PYTHONPATH"]) == (str(tmp_path), str(ROOT))
+    assert "secret" not in environment.values()
+    assert json.loads(step._config.document()) == {
+        "host": "127.0.0.1",
+        "port": 15678,
+        "dashboard": "http://127.0.0.1:18265",
+        "token_file": str(tmp_path / "token"),
+        "shared_files": True,
+    }
+
+
+# --- the container -----------------------------------------------------------------------
+
+
+def pods() -> dict[str, dict[str, Any]]:
+    """The head's pod in each manifest."""
+    standing = yaml.safe_load((ROOT / "k8s" / "ray-cluster.yaml").read_text())["spec"]
+    job = yaml.safe_load((ROOT / "example" / "ray-job.interactive-mode.yaml").read_text())["spec"]
+    heads = {"standing": standing, "rayjob": job["rayClusterSpec"]}
+    return {name: spec["headGroupSpec"]["template"]["spec"] for name, spec in heads.items()}
+
+
+@pytest.mark.parametrize("name", ["standing", "rayjob"])
+def test_the_container_has_no_right_that_it_does_not_need(name: str) -> None:
+    containers = {one["name"]: one for one in pods()[name]["containers"]}
+    container = containers["relay"]
+    assert container["image"] == containers["workspace"]["image"]
+    security = container["securityContext"]
+    assert security["runAsUser"] == 1000
+    assert security["runAsNonRoot"] is security["readOnlyRootFilesystem"] is True
+    assert security["allowPrivilegeEscalation"] is False
+    assert security["capabilities"] == {"drop": ["ALL"]}
+    assert not {"ports", "env", "envFrom", "readinessProbe", "livenessProbe", "startupProbe"} & set(container)
+    assert container["resources"]["limits"]["memory"] == "256Mi"
+
+
+@pytest.mark.parametrize("name", ["standing", "rayjob"])
+def test_the_token_comes_as_a_file_where_the_relay_looks(name: str) -> None:
+    pod = pods()[name]
+    container = next(one for one in pod["containers"] if one["name"] == "relay")
+    (mount,) = container["volumeMounts"]
+    config = Config.read(ROOT / "image" / "workspace" / "relay.json")
+    assert config.token_file == Path(mount["mountPath"]) / "auth_token"
+    assert mount["readOnly"] is True
+    volume = next(one for one in pod["volumes"] if one["name"] == mount["name"])
+    assert set(volume) & {"secret", "emptyDir"}
+    readers = [one["name"] for one in pod["containers"] if mount["name"] in str(one.get("volumeMounts"))]
+    assert "workspace" not in readers
+    assert config.shared_files is False, "editors are on other machines than workers"
+    assert (config.host, config.port, config.dashboard) == ("127.0.0.1", 5678, "http://127.0.0.1:8265")
+
+
+def test_the_relays_code_is_in_the_images_tag(tmp_path: Path) -> None:
+    image = workspace_image("rayside/ray:x", tmp_path)
+    assert set(image.extra) == {f"relay/{file}" for file in RELAY}
+    changed = tmp_path / "relay.py"
+    changed.write_text("# other code\n")
+    other = replace(image, extra={**image.extra, "relay/bootstrap/relay.py": changed})
+    assert other.reference != image.reference
