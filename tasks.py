@@ -253,7 +253,7 @@ def check(context: Context) -> None:
     raise Exit(code=development.check(Console()))
 
 
-@task(klass=Verb, help={"name": "which benchmark: local, kind, relay"})
+@task(klass=Verb, help={"name": "which benchmark: local, kind, relay, tracing"})
 def bench(context: Context, name: str = "local") -> None:
     """Measure, as ratios within one run."""
     from bootstrap.verbs import development

@@ -608,6 +608,8 @@ class Relay:
             self._ids.forget(worker, OF_A_STOP)
             body = response.get("body")
             answered(body if isinstance(body, dict) else {})
+            if command == "continue" and not self._desired.needs_tracing:
+                self._spawn(worker.sleep())
         finally:
             # Also of one that is frozen: it will go on, as soon as it can.
             if not worker.stops:

@@ -308,6 +308,8 @@ class Worker:
     def goes_on(self) -> dict[int, Message]:
         """Notes that all its threads move, as debugpy lets them; the stops that there were."""
         was, self.stops = self.stops, {}
+        # A `breakpoint()` call, or a step, has it watch its code, too.
+        self._awake = self._awake or None
         self.named, self.told = set(), set()
         self.moves += 1
         return was

@@ -6,6 +6,7 @@ The relay is the process that `up` starts, over a scripted Ray; nothing is asser
 - From a task's stop to `stopped` in the editor: attached before, and found only when it stops.
 - Many scripted debuggees that all stop within a second: every stop is counted, what a request then takes,
   what the relay takes of memory and processor, and how often Ray is asked while nothing happens.
+- What debugpy costs a hot loop (`tracing.py`).
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from bootstrap import relay
 from bootstrap.debug.client import Client
 from bootstrap.debug.dap import Message
 from bootstrap.settings import ROOT
+from tests.bench import tracing
 from tests.integration.conftest import free_ports
 from tests.integration.relay_debuggees import TOKEN, Process
 from tests.integration.scripted_debuggees import row
@@ -349,3 +351,4 @@ if __name__ == "__main__":
         profiled(sys.argv[1], sys.argv[2])
     else:
         asyncio.run(measure())
+        tracing.main()

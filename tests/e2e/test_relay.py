@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from bootstrap.settings import ROOT
 from bootstrap.step import until
 from tests.e2e.conftest import kube, target
 from tests.integration.conftest import Rayside
+from tests.integration.crowd import debug_a_crowd
 from tests.integration.test_relay_process import Editor, answers, initialize
 
 HEAD = "ray.io/cluster=rayside,ray.io/node-type=head"
@@ -84,6 +86,10 @@ def test_a_task_in_a_workers_pod_stops_in_an_editor(up: Rayside) -> None:
     # The editor has gone: the task goes on, and the job to its end.
     document = up.json("debug", "--job", name, timeout=300)
     assert document["job"] == {"submission_id": name, "status": "SUCCEEDED"}
+
+
+def test_eight_tasks_in_workers_pods_are_stopped_at_once_in_one_session(up: Rayside, tmp_path: Path) -> None:
+    debug_a_crowd(up, token_of(up), tmp_path)
 
 
 def test_killed_it_comes_back_and_the_head_stays_ready(up: Rayside) -> None:

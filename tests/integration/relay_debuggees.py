@@ -156,8 +156,8 @@ class Cluster:
 class Session:
     """An editor: our own client, attached to the relay."""
 
-    def __init__(self, client: Client) -> None:
-        self.client = client
+    def __init__(self, client: Client, *, patience: float = PATIENCE) -> None:
+        self.client, self.patience = client, patience
         self.seen: list[Message] = []
 
     async def event(self, name: str, **holds: Any) -> dict[str, Any]:
@@ -167,7 +167,7 @@ class Session:
                 del self.seen[index]
                 return event.get("body") or {}
         while True:
-            next_: Message | None = await asyncio.wait_for(self.client.events.get(), PATIENCE)
+            next_: Message | None = await asyncio.wait_for(self.client.events.get(), self.patience)
             assert next_ is not None, f"the relay closed; {name} {holds} did not come"
             if _fits(next_, name, holds):
                 return next_.get("body") or {}

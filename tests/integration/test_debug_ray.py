@@ -10,6 +10,7 @@ import pytest
 from bootstrap.debug.terminal import PROMPT
 from bootstrap.settings import ROOT
 from tests.integration.conftest import Rayside
+from tests.integration.crowd import debug_a_crowd
 from tests.integration.screen import Screen
 
 PROGRAM = """\
@@ -124,6 +125,10 @@ def test_unmodified_code_stops_at_breakpoints_in_local_files(up: Rayside, code: 
     assert result["job"] == {"submission_id": job, "status": "SUCCEEDED"}
     assert done.stderr.count(f"breakpoint at {code / 'program.py'}:18") == 1  # it was moved
     assert "was not submitted with --debug" not in done.stderr
+
+
+def test_eight_tasks_are_stopped_at_once_in_one_session(up: Rayside, tmp_path: Path) -> None:
+    debug_a_crowd(up, (up.target.folder / "token").read_text(), tmp_path)
 
 
 def test_a_breakpoint_in_a_job_without_the_hook_says_what_it_can_reach(up: Rayside, code: Path) -> None:

@@ -1,6 +1,6 @@
 """Where the hook of `submit --debug` works: Ray by Python, by running it; not a test, for it takes long.
 
-`python -m tests.bench.matrix FOLDER [RAY:PYTHON ...]` makes an environment for each cell below FOLDER
+`python -m tests.matrix FOLDER [RAY:PYTHON ...]` makes an environment for each cell below FOLDER
 (with uv, which looks for the Pythons on PATH), starts a Ray there, submits a job, and sees whether a plain
 line of a task and of the driver stops.
 `RAY:PYTHON:bare` has no debugpy in the environment: the job gets it by pip.
