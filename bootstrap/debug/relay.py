@@ -29,6 +29,9 @@ from bootstrap.errors import AttachFailed, DebuggerGone, RaysideError, RequestFa
 # Seconds between two looks for new debuggees, each of which is one request whatever their number. A
 # look that is slow gets more time, so that looking never takes more than a tenth of Ray's dashboard.
 LOOK, LEAST_SHARE = 0.2, 9
+# Seconds before a debuggee that was left is attached to again: one that is dialled within milliseconds of
+# its `disconnect` may never answer (1 of 7 to 80 times, with debugpy 1.8.22; never of 120 after 0.5 s).
+SETTLING = 0.5
 # Tries to attach to a debuggee that does not answer.
 MOST_TRIES = 3
 # Looks without a debuggee before it counts as ended, for Ray's tables may lag.
@@ -431,9 +434,11 @@ class Relay:
             worker.ready.set()  # nobody has to wait for that any more
         await self._finish(asyncio.gather(*(worker.leave() for worker in leaving), return_exceptions=True))
         for worker in leaving:
+            self._forget(worker)
+        await asyncio.sleep(SETTLING)
+        for worker in leaving:
             if self._workers.get(worker.debuggee.worker_id) is worker:
                 del self._workers[worker.debuggee.worker_id]
-            self._forget(worker)
 
     async def _finish(self, leaving: asyncio.Future[Any]) -> None:
         """Waits for it; `close` does so too, for a debuggee that is left in haste is spoilt."""

@@ -1,7 +1,7 @@
-"""A Kubernetes API on loopback: lists pods, and speaks the channel protocol for port-forward and exec.
+"""A Kubernetes API on loopback: lists pods, and speaks the channel protocol for port-forward.
 
-Pods are scripted; what happens in them is real: a port-forward connects to a real server, an exec runs
-the real command here. What is not scripted is an error, and the fixture that made the API fails.
+Pods are scripted; a port-forward connects to a real server. What is not scripted is an error, and the
+fixture that made the API fails.
 """
 
 from __future__ import annotations
@@ -31,9 +31,8 @@ class Pod:
     labels: str = SELECTOR
     phase: str = "Running"
     leaving: bool = False
-    # Where the servers behind its ports really listen, and its containers.
+    # Where the servers behind its ports really listen.
     ports: dict[int, int] = field(default_factory=dict)
-    containers: tuple[str, ...] = ("ray-head",)
 
 
 @dataclass
@@ -46,9 +45,9 @@ class ScriptedApi:
     pods: dict[str, Pod] = field(default_factory=dict)
     requests: list[str] = field(default_factory=list)
     refuse: int = 0
-    # Seconds before an exec starts its command.
-    exec_delay: float = 0.0
-    dials: int = 0
+    # Upgrades a port-forward and says nothing more; `farewells` is how each of those ended.
+    mute: bool = False
+    farewells: list[WSMsgType] = field(default_factory=list)
     unscripted: list[str] = field(default_factory=list)
     port: int = 0
     _runner: web.AppRunner | None = None
@@ -141,8 +140,6 @@ class ScriptedApi:
                 raise web.HTTPNotFound
             if words[6:] == ["portforward"]:
                 return await self._port_forward(request, words[5])
-            if words[6:] == ["exec"]:
-                return await self._exec(request, words[5])
         self.unscripted.append(f"{request.method} {request.path_qs}")
         raise web.HTTPNotImplemented
 
@@ -168,6 +165,9 @@ class ScriptedApi:
         port = int(request.query["ports"])
         one = await self._upgraded(request)
         try:
+            if self.mute:
+                self.farewells.append((await one.receive()).type)
+                return one
             for channel in (b"\0", b"\1"):
                 await one.send_bytes(channel + port.to_bytes(2, "little"))
             try:
@@ -184,41 +184,6 @@ class ScriptedApi:
                     await one.close()
 
             await _joined(one, writer, down())
-        finally:
-            await one.close()
-            self._sockets.discard(one)
-        return one
-
-    async def _exec(self, request: web.Request, pod: str) -> web.StreamResponse:
-        if request.query["container"] not in self.pods[pod].containers:
-            raise web.HTTPBadRequest
-        one = await self._upgraded(request)
-        try:
-            await one.send_bytes(b"\1")
-            await asyncio.sleep(self.exec_delay)
-            self.dials += 1
-            pipe = asyncio.subprocess.PIPE
-            command = request.query.getall("command")
-            process = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, stderr=pipe)
-            assert process.stdin and process.stdout and process.stderr
-            output, errors = process.stdout, process.stderr
-
-            async def copy(channel: bytes, stream: asyncio.StreamReader) -> None:
-                while data := await stream.read(32768):
-                    await one.send_bytes(channel + data)
-
-            async def down() -> None:
-                with contextlib.suppress(ConnectionError):
-                    await asyncio.gather(copy(b"\1", output), copy(b"\2", errors))
-                    code = await process.wait()
-                    said = (
-                        {"status": "Success"} if code == 0 else {"status": "Failure", "message": "exit code"}
-                    )
-                    await one.send_bytes(b"\3" + json.dumps(said).encode())
-                    await one.close()
-
-            await _joined(one, process.stdin, down())
-            await asyncio.wait_for(process.wait(), 10)
         finally:
             await one.close()
             self._sockets.discard(one)

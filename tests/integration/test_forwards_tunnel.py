@@ -8,24 +8,17 @@ import os
 import socket
 import ssl
 import subprocess
-import sys
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import aiohttp
 import pytest
+from aiohttp import WSMsgType
 
-from bootstrap.errors import ClusterUnreachable, DebuggerGone, NotRunning, PodFailed
+from bootstrap.errors import ClusterUnreachable, NotRunning, PodFailed
 from bootstrap.kube import tunnel
-from bootstrap.kube.tunnel import (
-    close_session,
-    connect_through,
-    open_session,
-    running_pod,
-    through_pod,
-    to_pod_port,
-)
-from tests.integration.real_debuggee import TASK, RealJob
+from bootstrap.kube.tunnel import GOODBYE, open_port, open_session, running_pod
 from tests.integration.scripted_api import SELECTOR, Pod, ScriptedApi, scripted_api
 
 LARGE = 20 * 2**20
@@ -45,11 +38,40 @@ def run(api: ScriptedApi, work: Callable[[aiohttp.ClientSession], Awaitable[None
         try:
             await asyncio.wait_for(work(session), 60)
         finally:
-            await close_session(session)
+            await session.close()
+            await asyncio.sleep(GOODBYE)
         left = asyncio.all_tasks() - {asyncio.current_task()}
         assert left == set()
 
     asyncio.run(whole())
+
+
+@asynccontextmanager
+async def carried(
+    session: aiohttp.ClientSession, port: int
+) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    """A client's end of a connection that a tunnel to that port of head-1 carries, as the forwarder does.
+
+    What became of the tunnel shows at the end: PodFailed where the pod's side failed.
+    """
+    one = await open_port(session, "ns", "head-1", port)
+    near, far = socket.socketpair()
+    reader, writer = await asyncio.open_unix_connection(sock=near)
+    far_reader, far_writer = await asyncio.open_unix_connection(sock=far)
+
+    async def carry() -> None:
+        try:
+            await one.carry(far_reader, far_writer)
+        finally:
+            far_writer.close()
+            await one.close()
+
+    carrying = asyncio.create_task(carry())
+    try:
+        yield reader, writer
+    finally:
+        writer.close()
+        await carrying
 
 
 async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -76,24 +98,13 @@ def test_twenty_megabytes_through_a_port_forward_and_back_are_the_same_bytes(api
     api.serve("head-1", 8265, echo)
 
     async def work(session: aiohttp.ClientSession) -> None:
-        async with to_pod_port(session, "ns", "head-1", 8265) as (reader, writer):
+        async with carried(session, 8265) as (reader, writer):
             await there_and_back(reader, writer, LARGE)
 
     run(api, work)
 
 
-def test_twenty_megabytes_through_a_container_and_back_are_the_same_bytes(api: ScriptedApi) -> None:
-    port = api.serve("head-1", 5000, echo)
-
-    async def work(session: aiohttp.ClientSession) -> None:
-        async with through_pod(session, "ns", "head-1", "ray-head", "127.0.0.1", port) as (reader, writer):
-            await there_and_back(reader, writer, LARGE)
-
-    run(api, work)
-
-
-@pytest.mark.parametrize("through", [False, True])
-def test_the_end_of_a_stream_goes_both_ways(api: ScriptedApi, through: bool) -> None:
+def test_the_end_of_a_stream_goes_both_ways(api: ScriptedApi) -> None:
     ended = asyncio.Queue[bytes]()
 
     async def hello(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -105,22 +116,17 @@ def test_the_end_of_a_stream_goes_both_ways(api: ScriptedApi, through: bool) -> 
         writer.write(b"x" * 300_000)
         await writer.drain()
 
-    ports = {"hello": api.serve("head-1", 1001, hello), "bye": api.serve("head-1", 1002, bye)}
+    api.serve("head-1", 1001, hello)
+    api.serve("head-1", 1002, bye)
 
     async def work(session: aiohttp.ClientSession) -> None:
-        for port, name in ((1001, "hello"), (1002, "bye")):
-            if through:
-                streams = through_pod(session, "ns", "head-1", "ray-head", "127.0.0.1", ports[name])
-            else:
-                streams = to_pod_port(session, "ns", "head-1", port)
-            async with streams as (reader, writer):
-                if name == "hello":
-                    assert await reader.readexactly(5) == b"hello"
-                    writer.write(b"ciao")
-                    await writer.drain()
-                    await asyncio.sleep(0.2)
-                else:
-                    assert await reader.read(-1) == b"x" * 300_000
+        async with carried(session, 1001) as (reader, writer):
+            assert await reader.readexactly(5) == b"hello"
+            writer.write(b"ciao")
+            await writer.drain()
+            await asyncio.sleep(0.2)
+        async with carried(session, 1002) as (reader, _):
+            assert await reader.read(-1) == b"x" * 300_000
 
     run(api, work)
     assert api.call(asyncio.wait_for(ended.get(), 10)) == b"ciao"
@@ -128,40 +134,49 @@ def test_the_end_of_a_stream_goes_both_ways(api: ScriptedApi, through: bool) -> 
 
 def test_a_port_that_nothing_listens_on_is_a_clear_error(api: ScriptedApi) -> None:
     async def work(session: aiohttp.ClientSession) -> None:
-        async with to_pod_port(session, "ns", "head-1", 9999) as (reader, _):
-            with pytest.raises(ConnectionResetError, match=r"port 9999 of pod head-1 .*refused"):
-                await reader.read()
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            with pytest.raises(PodFailed, match="through pod head-1 can't be reached: Connection refused"):
-                async with through_pod(
-                    session, "ns", "head-1", "ray-head", "127.0.0.1", free.getsockname()[1]
-                ):
-                    raise AssertionError("nothing listens there")
+        with pytest.raises(PodFailed, match=r"port 9999 of pod head-1 .*refused"):
+            async with carried(session, 9999) as (reader, _):
+                assert await reader.read() == b""
 
     run(api, work)
 
 
-def test_a_pod_and_a_container_that_are_gone_are_clear_errors(api: ScriptedApi) -> None:
+def test_a_pod_that_is_gone_and_one_that_is_not_served_are_clear_errors(api: ScriptedApi) -> None:
     async def work(session: aiohttp.ClientSession) -> None:
         with pytest.raises(PodFailed, match="port 1 of pod head-9 can't be reached: there is no such pod"):
-            async with to_pod_port(session, "ns", "head-9", 1):
-                raise AssertionError("no such pod")
-        with pytest.raises(PodFailed, match="the Kubernetes API answers 400"):
-            async with through_pod(session, "ns", "head-1", "other", "127.0.0.1", 1):
-                raise AssertionError("no such container")
+            await open_port(session, "ns", "head-9", 1)
+        api.refuse = 503
+        with pytest.raises(PodFailed, match=r"port 1 of pod head-1 .*: the Kubernetes API answers 503"):
+            await open_port(session, "ns", "head-1", 1)
 
     run(api, work)
-    assert api.dials == 0
+
+
+def test_an_open_that_is_given_up_leaves_nothing_open_in_the_api(
+    api: ScriptedApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    api.mute = True
+
+    async def work(session: aiohttp.ClientSession) -> None:
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(open_port(session, "ns", "head-1", 8265), 0.5)
+        monkeypatch.setattr(tunnel, "_ANSWER_TIMEOUT", 0.5)
+        with pytest.raises(ClusterUnreachable, match="no answer in time"):
+            await asyncio.wait_for(open_port(session, "ns", "head-1", 8265), 5)
+        while len(api.farewells) < 2:
+            await asyncio.sleep(0.01)
+
+    run(api, work)
+    assert api.farewells == [WSMsgType.CLOSE, WSMsgType.CLOSE]
 
 
 def test_an_api_that_refuses_or_is_gone_is_told_from_a_pod_that_is(api: ScriptedApi) -> None:
     async def work(session: aiohttp.ClientSession) -> None:
-        for look in (running_pod(session, "ns", SELECTOR), tunnel.open_port(session, "ns", "head-1", 1)):
+        for look in (running_pod(session, "ns", SELECTOR), open_port(session, "ns", "head-1", 1)):
             with pytest.raises(ClusterUnreachable, match="refuses: 403"):
                 await look
         await asyncio.to_thread(api.down)
-        for look in (running_pod(session, "ns", SELECTOR), tunnel.open_port(session, "ns", "head-1", 1)):
+        for look in (running_pod(session, "ns", SELECTOR), open_port(session, "ns", "head-1", 1)):
             with pytest.raises(ClusterUnreachable, match="does not answer"):
                 await look
         await asyncio.to_thread(api.up)
@@ -174,12 +189,12 @@ def test_an_api_that_goes_away_breaks_the_stream_with_an_error(api: ScriptedApi)
     api.serve("head-1", 8265, echo)
 
     async def work(session: aiohttp.ClientSession) -> None:
-        async with to_pod_port(session, "ns", "head-1", 8265) as (reader, writer):
-            writer.write(b"x")
-            assert await reader.read(1) == b"x"
-            await asyncio.to_thread(api.down)
-            with pytest.raises(ConnectionResetError, match="the connection to the Kubernetes API broke"):
-                await reader.read()
+        with pytest.raises(PodFailed, match="the connection to the Kubernetes API broke"):
+            async with carried(session, 8265) as (reader, writer):
+                writer.write(b"x")
+                assert await reader.read(1) == b"x"
+                await asyncio.to_thread(api.down)
+                assert await reader.read() == b""
         await asyncio.to_thread(api.up)
 
     run(api, work)
@@ -198,7 +213,7 @@ def test_what_is_not_read_is_not_fetched(api: ScriptedApi) -> None:
     api.serve("head-1", 8265, endless)
 
     async def work(session: aiohttp.ClientSession) -> None:
-        async with to_pod_port(session, "ns", "head-1", 8265) as (reader, _):
+        async with carried(session, 8265) as (reader, _):
             await reader.readexactly(1)
             before = -1
             while before != sent:
@@ -271,7 +286,7 @@ def test_a_client_certificate_and_the_clusters_own_authority_are_used(tls: Scrip
     tls.write_kubeconfig(**certificate)
 
     async def work(session: aiohttp.ClientSession) -> None:
-        async with to_pod_port(session, "ns", "head-1", 8265) as (reader, writer):
+        async with carried(session, 8265) as (reader, writer):
             await there_and_back(reader, writer, 2**20)
 
     run(tls, work)
@@ -282,83 +297,3 @@ def test_a_client_certificate_and_the_clusters_own_authority_are_used(tls: Scrip
             await running_pod(session, "ns", SELECTOR)
 
     run(tls, distrusts)
-
-
-# --- the debugger ------------------------------------------------------------------------
-
-
-def test_a_debugger_attaches_through_a_pod_and_connects_once(api: ScriptedApi, tmp_path: Path) -> None:
-    script = tmp_path / "task.py"
-    script.write_text(TASK)
-    job = RealJob([script])
-
-    async def work() -> None:
-        port = (await job.debuggees())[0].port
-        client = await connect_through(api.kube, SELECTOR, "ray-head")("127.0.0.1", port)
-        await client.attach()
-        event = await client.events.get()
-        while event and event["event"] != "stopped":
-            event = await client.events.get()
-        assert event and event["body"]["reason"]
-        await client.disconnect()
-        while left := asyncio.all_tasks() - {asyncio.current_task(), whole}:
-            await asyncio.wait(left)
-
-    whole: asyncio.Task[None] | None = None
-
-    async def bounded() -> None:
-        nonlocal whole
-        whole = asyncio.current_task()
-        await asyncio.wait_for(work(), 30)
-
-    try:
-        job.all_paused()
-        asyncio.run(bounded())
-        job.all_ended()
-        assert job.processes[0].lines == ["result 6"]
-    finally:
-        job.close()
-    assert api.dials == 1
-
-
-def test_no_debugger_there_is_said_as_without_a_cluster(api: ScriptedApi) -> None:
-    async def work() -> None:
-        connect = connect_through(api.kube, SELECTOR, "ray-head")
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            with pytest.raises(DebuggerGone, match=r"no debugger answers at 127.0.0.1:.*refused"):
-                await connect("127.0.0.1", free.getsockname()[1])
-        await asyncio.to_thread(api.down)
-        with pytest.raises(DebuggerGone, match="the Kubernetes API does not answer"):
-            await connect("127.0.0.1", 1)
-        await asyncio.to_thread(api.up)
-        assert asyncio.all_tasks() == {asyncio.current_task()}
-
-    asyncio.run(work())
-
-
-def test_a_dial_that_is_given_up_never_touches_the_debuggee(api: ScriptedApi) -> None:
-    api.exec_delay = 1.0
-    with socket.create_server(("127.0.0.1", 0)) as debuggee:
-
-        async def work() -> None:
-            connect = connect_through(api.kube, SELECTOR, "ray-head")
-            with pytest.raises(DebuggerGone, match="no answer in time"):
-                await connect("127.0.0.1", debuggee.getsockname()[1], timeout=0.8)
-
-        asyncio.run(work())
-        while api.dials == 0:
-            os.sched_yield()
-        debuggee.settimeout(1.5)
-        with pytest.raises(TimeoutError):
-            debuggee.accept()
-
-
-def test_the_pump_that_is_alone_from_the_start_connects_to_nothing() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as debuggee:
-        words = [sys.executable, "-I", "-S", "-c", tunnel._PUMP, "127.0.0.1", str(debuggee.getsockname()[1])]
-        done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
-        assert (done.returncode, done.stdout, done.stderr) == (1, "", "nobody waits for it any more\n")
-        debuggee.setblocking(False)
-        with pytest.raises(BlockingIOError):
-            debuggee.accept()

@@ -13,7 +13,7 @@ from aiohttp import WSMsgType
 from bootstrap.errors import PodFailed
 from bootstrap.kube.api import Kube
 from bootstrap.kube.forwarder import Forward, document, parse
-from bootstrap.kube.tunnel import _EXEC, _PORT_FORWARD, Tunnel
+from bootstrap.kube.tunnel import Tunnel
 from bootstrap.shell import Shell
 from bootstrap.step import Condition
 from bootstrap.steps.forwards import MARK, Forwards
@@ -24,8 +24,6 @@ FORWARDS = (
     Forward("workspace", 9443, 8443),
     Forward("relay", 5678, 5678, speaks="dap"),
 )
-SUCCESS = b"\3" + json.dumps({"status": "Success"}).encode()
-FAILURE = b"\3" + json.dumps({"status": "Failure", "message": "exit code 1"}).encode()
 
 
 class Message:
@@ -51,12 +49,12 @@ class ScriptedSocket:
         return self._messages.pop(0)
 
 
-def read(layout: Any, *messages: bytes | Message) -> bytes:
+def read(*messages: bytes | Message) -> bytes:
     """All that a tunnel reads of these, to its end; every message has to be taken."""
     scripted: Any = ScriptedSocket(*messages)
 
     async def whole() -> bytes:
-        tunnel = Tunnel(scripted, layout, "port 1 of pod p")
+        tunnel = Tunnel(scripted, "port 1 of pod p")
         await tunnel.opened()
         came = b""
         while data := await tunnel.read():
@@ -71,40 +69,26 @@ PORT = b"\x49\x20"  # 8265, little endian
 
 
 def test_the_port_in_front_of_each_channel_is_not_data() -> None:
-    assert read(_PORT_FORWARD, b"\0" + PORT, b"\1" + PORT, b"\0ab", b"\0", b"\0cd", CLOSE) == b"abcd"
-    assert read(_PORT_FORWARD, b"\0" + PORT + b"ab", b"\1" + PORT, CLOSE) == b"ab"
-    assert read(_PORT_FORWARD, b"\0" + PORT[:1], b"", b"\0" + PORT[1:] + b"a", b"\1" + PORT, CLOSE) == b"a"
+    assert read(b"\0" + PORT, b"\1" + PORT, b"\0ab", b"\0", b"\0cd", CLOSE) == b"abcd"
+    assert read(b"\0" + PORT + b"ab", b"\1" + PORT, CLOSE) == b"ab"
+    assert read(b"\0" + PORT[:1], b"", b"\0" + PORT[1:] + b"a", b"\1" + PORT, CLOSE) == b"a"
 
 
 def test_what_the_error_channel_says_is_the_error() -> None:
     with pytest.raises(PodFailed, match=r"^port 1 of pod p can't be reached: dial: refused$"):
-        read(_PORT_FORWARD, b"\0" + PORT, b"\1" + PORT, b"\1dial:\n", b"\1 refused", CLOSE)
+        read(b"\0" + PORT, b"\1" + PORT, b"\1dial:\n", b"\1 refused", CLOSE)
     with pytest.raises(PodFailed, match="it ended at once"):
-        read(_PORT_FORWARD, CLOSE)
+        read(CLOSE)
 
 
 def test_a_connection_that_breaks_is_no_end() -> None:
     with pytest.raises(PodFailed, match="the connection to the Kubernetes API broke"):
-        read(_PORT_FORWARD, b"\0" + PORT, b"\0half", BROKEN)
-    with pytest.raises(PodFailed, match="the connection to the Kubernetes API broke"):
-        read(_EXEC, b"\1+half", CLOSE)
-
-
-def test_an_exec_begins_when_it_is_connected_and_ends_with_its_status() -> None:
-    assert read(_EXEC, b"\1", b"\1+", b"\1ab", b"\2a warning", b"\1c", SUCCESS, CLOSE) == b"abc"
-    assert read(_EXEC, b"\1+", b"\1ab", SUCCESS[:5], b"\3" + SUCCESS[5:], BROKEN) == b"ab"
-
-
-def test_a_failed_exec_is_explained_by_standard_error_or_else_by_its_status() -> None:
-    with pytest.raises(PodFailed, match="can't be reached: Connection refused"):
-        read(_EXEC, b"\1", b"\2Connection refused\n", FAILURE, CLOSE)
-    with pytest.raises(PodFailed, match="can't be reached: exit code 1"):
-        read(_EXEC, b"\1+", FAILURE, CLOSE)
+        read(b"\0" + PORT, b"\0half", BROKEN)
 
 
 def test_what_a_pod_says_of_a_failure_is_kept_within_bounds() -> None:
     with pytest.raises(PodFailed) as caught:
-        read(_EXEC, b"\1+", *[b"\2" + b"x" * 60_000] * 10, b"\2the end", FAILURE, CLOSE)
+        read(b"\0" + PORT, b"\1" + PORT, *[b"\1" + b"x" * 60_000] * 10, b"\1the end", CLOSE)
     assert caught.value.message.endswith("xthe end")
     assert len(caught.value.message) < 5000
 
