@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import sys
@@ -12,16 +11,14 @@ from pathlib import Path
 import psutil
 import requests
 
-from bootstrap import shell as processes
 from bootstrap.debug.exchange import ask
 from bootstrap.errors import DebuggerGone, NotRunning
 from bootstrap.kube.api import Kube
 from bootstrap.kube.forwarder import Forward, document
-from bootstrap.settings import ROOT
 from bootstrap.shell import Shell
 from bootstrap.step import Report, Status, missing, pending, ready
+from bootstrap.steps.background import Background
 from bootstrap.steps.machine import require_port
-from bootstrap.steps.pid_file import PidFile
 from bootstrap.steps.state_folder import write_private
 
 # The process has it in its environment, so that it is found without a record, and no other is ended.
@@ -49,27 +46,24 @@ class Forwards:
 
     @property
     def log(self) -> Path:
-        return self.folder / "forwards.log"
+        return self._process.log
+
+    @property
+    def _process(self) -> Background:
+        return Background(self.shell, self.folder, "forwards", MARK, patience=2)
 
     @property
     def _config(self) -> Path:
         return self.folder / "forwards.json"
 
     @property
-    def _pid_file(self) -> PidFile:
-        return PidFile(self.folder / "forwards-process.json")
-
-    @property
     def _wanted(self) -> str:
         return document(self.kube, self.selector, self.ports)
 
     def check(self) -> Status:
-        record = self._pid_file.read()
-        if record is None:
-            return missing("not running")
-        pid = record["pid"]
-        if not processes.alive(pid, record["created"]):
-            return missing(f"its process {pid} has ended{self._last_words()}")
+        if absent := self._process.absent():
+            return missing(absent)
+        pid = (self._process.record.read() or {}).get("pid")
         if self._config_text() != self._wanted:
             return missing(f"process {pid} forwards something else than wanted")
         for port in self.ports:
@@ -79,19 +73,16 @@ class Forwards:
         return ready(f"{listed}, process {pid}")
 
     def apply(self, report: Report) -> None:
-        self._end(report)
+        self._process.end(report)
         for port in self.ports:
             require_port(f"{port.name}_port", port.local)
-        with contextlib.suppress(FileNotFoundError):
-            self.log.replace(self.log.with_suffix(".log.1"))
         write_private(self._config, self._wanted)
         report("starting")
-        pid = self.shell.spawn(self.command(), env=self.environment(), log=self.log, cwd=ROOT)
-        self._pid_file.write(pid)
+        self._process.start(self.command())
 
     def undo(self, report: Report) -> None:
-        self._end(report)
-        for file in (self._config, self.log, self.log.with_suffix(".log.1")):
+        self._process.end(report)
+        for file in (self._config, self.log, self._process.earlier_log):
             file.unlink(missing_ok=True)
 
     def retarget(self) -> None:
@@ -99,8 +90,8 @@ class Forwards:
 
         Raises NotRunning.
         """
-        record = self._pid_file.read()
-        if record is None or not self._pid_file.running():
+        record = self._process.record.read()
+        if record is None or self._process.absent():
             raise NotRunning("no ports are forwarded", hint="./invokew up starts the forwards")
         write_private(self._config, self._wanted)
         os.kill(record["pid"], signal.SIGHUP)
@@ -108,35 +99,15 @@ class Forwards:
     def command(self) -> list[str]:
         return [sys.executable, "-m", "bootstrap.kube.forwarder", str(self._config)]
 
-    def environment(self) -> dict[str, str]:
-        return {
-            **os.environ,
-            "PYTHONPATH": str(ROOT),
-            MARK: str(self.folder),
-        }
-
     def leftovers(self) -> list[psutil.Process]:
         """Every forwarder of this folder that runs, whether it is recorded or not."""
-        return processes.marked(MARK, str(self.folder))
-
-    def _end(self, report: Report) -> None:
-        if found := self.leftovers():
-            report(f"ending process {', '.join(str(process.pid) for process in found)}")
-            processes.end(self.leftovers, patience=2)
-        self._pid_file.forget()
+        return self._process.leftovers()
 
     def _config_text(self) -> str:
         try:
             return self._config.read_text()
         except FileNotFoundError:
             return ""
-
-    def _last_words(self) -> str:
-        with contextlib.suppress(OSError):
-            lines = self.log.read_text(errors="replace").strip().splitlines()
-            if lines:
-                return f"; its log ends: {lines[-1]}"
-        return ""
 
 
 def _no_dap(port: int) -> str:
