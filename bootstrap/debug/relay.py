@@ -150,9 +150,8 @@ class Relay:
             if editor.arguments is not None:
                 editor.event("terminated")
         self._editor = None
-        self._spawn(self._leave(list(self._workers.values())))
-        await asyncio.sleep(0)  # begins it
-        if self._leaving:
+        self._leave(self._workers.values())
+        if self._leaving:  # earlier ones, too
             await asyncio.wait(self._leaving, timeout=CLOSING)
         for work in (*self._work, *([self._watching] if self._watching else [])):
             work.cancel()
@@ -286,7 +285,7 @@ class Relay:
         self._editor = None
         self._log("the editor has gone" + ("; what is stopped stays so" if self._keep_paused else ""))
         going = [w for w in self._workers.values() if not (self._keep_paused and w.stops)]
-        self._spawn(self._leave(going))
+        self._leave(going)
 
     async def _paused_tasks(self, editor: Editor, request: Message, arguments: Message) -> None:
         if editor is not self._editor and not self._admits(arguments):
@@ -338,7 +337,7 @@ class Relay:
         self._missed = {name: self._missed.get(name, 0) + 1 for name in self._workers if name not in there}
         for name, missed in self._missed.items():
             if missed > LOOKS_MISSED and self._workers[name].ready.is_set():
-                self._spawn(self._end(self._workers[name]))
+                self._end(self._workers[name])
 
     def _is_wanted(self, debuggee: Debuggee) -> bool:
         if self._tries[debuggee.worker_id, debuggee.port] >= MOST_TRIES:
@@ -354,11 +353,11 @@ class Relay:
             self._give_up(worker)
             if isinstance(error, AttachFailed):
                 self._say(f"{worker.debuggee.title}: {error.message}")
-            await self._leave([worker])
+            self._leave([worker])
         except Exception as error:  # it has ended, or speaks no DAP
             self._log(f"{worker.debuggee.title}: {error}")
             self._tries[worker.debuggee.worker_id, worker.debuggee.port] += 1
-            await self._leave([worker])
+            self._leave([worker])
         else:
             await self._attached_to(worker)
 
@@ -374,7 +373,7 @@ class Relay:
         if worker.revision != self._revision:
             self._spawn(self._configure(worker))
         if self._editor is None and not (self._keep_paused and worker.stops):
-            await self._leave([worker])
+            self._leave([worker])
             return
         if not self._desired.needs_tracing:
             await worker.sleep()
@@ -414,37 +413,35 @@ class Relay:
 
     async def _until_ended(self, worker: Worker) -> None:
         await worker.ended.wait()
-        await self._end(worker)
+        self._end(worker)
 
-    async def _end(self, worker: Worker) -> None:
+    def _end(self, worker: Worker) -> None:
         """A debuggee has ended by itself."""
         if worker.left:
             return
         self._log(f"{worker.debuggee.title} has ended")
         self._give_up(worker)  # Ray lists it for some more seconds
-        await self._leave([worker])
+        self._leave([worker])
 
-    async def _leave(self, workers: Iterable[Worker]) -> None:
-        """Lets them go on without us, side by side; they are gone from the editor's list."""
-        leaving = [worker for worker in workers if not worker.left]
-        for worker in leaving:
+    def _leave(self, workers: Iterable[Worker]) -> None:
+        """Lets them go on without us; they are gone from the editor's list at once."""
+        for worker in [worker for worker in workers if not worker.left]:
             for thread in worker.threads:
                 self._event_to_editor("thread", {"reason": "exited", "threadId": self._row(worker, thread)})
             worker.left = True
             worker.ready.set()  # nobody has to wait for that any more
-        await self._finish(asyncio.gather(*(worker.leave() for worker in leaving), return_exceptions=True))
-        for worker in leaving:
-            self._forget(worker)
-        await asyncio.sleep(SETTLING)
-        for worker in leaving:
-            if self._workers.get(worker.debuggee.worker_id) is worker:
-                del self._workers[worker.debuggee.worker_id]
+            # Each by itself: one that is frozen must not keep the others from a new editor.
+            self._leaving.add(leave := self._spawn(worker.leave()))
+            leave.add_done_callback(self._leaving.discard)
+            self._spawn(self._settle_down(worker, leave))
 
-    async def _finish(self, leaving: asyncio.Future[Any]) -> None:
-        """Waits for it; `close` does so too, for a debuggee that is left in haste is spoilt."""
-        self._leaving.add(leaving)
-        leaving.add_done_callback(self._leaving.discard)
-        await asyncio.shield(leaving)
+    async def _settle_down(self, worker: Worker, leave: asyncio.Future[Any]) -> None:
+        """Makes it one that may be attached to again."""
+        await asyncio.wait({leave})
+        self._forget(worker)
+        await asyncio.sleep(SETTLING)
+        if self._workers.get(worker.debuggee.worker_id) is worker:
+            del self._workers[worker.debuggee.worker_id]
 
     def _forget(self, worker: Worker) -> None:
         self._ids.forget(worker)
@@ -475,7 +472,7 @@ class Relay:
                 self._thread_ended(worker, thread)
         elif name == "terminated":
             # The adapter outlives a killed debuggee, and waits for its client to leave.
-            self._spawn(self._end(worker))
+            self._end(worker)
         elif name not in _SWALLOWED and body.get("category") != "telemetry":
             self._event_to_editor(name, self._outward(worker, body))
 
