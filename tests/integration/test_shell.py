@@ -77,13 +77,6 @@ def test_interrupt_ends_even_what_ignores_it_with_its_children() -> None:
     assert isinstance(failures[0], Interrupted)
     # Nobody waits for the child's child: it was killed with its group, and takes its time to be gone.
     assert until(lambda: _is_gone(pids[0]), bool, 5)
-
-
-def _is_gone(pid: int) -> bool:
-    try:
-        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return True
     with pytest.raises(Interrupted):
         one.run(["true"])
 
@@ -165,3 +158,10 @@ def test_an_interrupt_ends_both_of_two_joined_programs() -> None:
         one.run(python(sleep), feed=python(sleep))
     assert time.monotonic() - began < 10
     timer.join()
+
+
+def _is_gone(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
