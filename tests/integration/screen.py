@@ -48,6 +48,14 @@ class Screen:
         self.until(first)
         return first
 
+    def shows(self, text: str, *, seconds: float) -> bool:
+        """Whether it is shown within that time; `until` still finds it."""
+        end = time.monotonic() + seconds
+        while text not in self._unread and (left := end - time.monotonic()) > 0:
+            if select.select([self._fd], [], [], left)[0]:
+                self._unread += os.read(self._fd, 65536).decode(errors="replace")
+        return text in self._unread
+
     def until(self, text: str, *, press: str = "") -> str:
         """What was shown before `text`; `press` is typed, and again each second in which nothing is shown.
 
