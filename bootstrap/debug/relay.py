@@ -375,8 +375,6 @@ class Relay:
         if self._editor is None and not (self._keep_paused and worker.stops):
             self._leave([worker])
             return
-        if not self._desired.needs_tracing:
-            await worker.sleep()
 
     async def _configure(self, worker: Worker) -> None:
         """Puts all that the editor asked for into a debuggee, and takes back what an earlier one did."""
@@ -390,6 +388,9 @@ class Relay:
                     await self._compare(worker, path, self._paths.remote(path, worker.layout))
                 await worker.set_exceptions(self._desired)
                 await worker.set_functions(self._desired)
+            if not (self._desired.needs_tracing or worker.ready.is_set()):
+                # Only now: of a task that runs it might come between a `breakpoint()` call and its stop.
+                await worker.sleep()
         except RequestFailed as error:
             self._log(f"{worker.debuggee.title}: {error.message}")
             self._spawn(self._catch_up(worker))
@@ -610,8 +611,6 @@ class Relay:
             self._ids.forget(worker, OF_A_STOP)
             body = response.get("body")
             answered(body if isinstance(body, dict) else {})
-            if command == "continue" and not self._desired.needs_tracing:
-                self._spawn(worker.sleep())
         finally:
             # Also of one that is frozen: it will go on, as soon as it can.
             if not worker.stops:

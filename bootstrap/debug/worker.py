@@ -64,11 +64,8 @@ class Asked:
     job: str | None = None
     submission: Callable[[str], Awaitable[str]] | None = None
 
-    async def is_wanted(self, debuggee: Debuggee) -> bool:
-        known = {debuggee.job_id, debuggee.submission_id}
-        if self.job is None or self.job in known:
-            return True
-        return self.submission is not None and await self.submission(debuggee.job_id) == self.job
+    def is_wanted(self, debuggee: Debuggee) -> bool:
+        return self.job is None or self.job in (debuggee.job_id, debuggee.submission_id)
 
 
 class Worker:
@@ -134,7 +131,10 @@ class Worker:
             if asked.job and not self.debuggee.job_id:
                 job = await self._literal(_JOB, timeout=ATTACHING)
                 self.debuggee = replace(self.debuggee, job_id=job if isinstance(job, str) else "")
-                if not await asked.is_wanted(self.debuggee):
+                if asked.submission is not None:
+                    submission = await asked.submission(self.debuggee.job_id)
+                    self.debuggee = replace(self.debuggee, submission_id=submission)
+                if not asked.is_wanted(self.debuggee):
                     raise NotWanted("it is of another job", hint="Attach without `job` to debug all.")
             folders = await self._literal(_FOLDERS, timeout=ATTACHING)
             self.layout = Layout.of(folders) if isinstance(folders, dict) else Layout()
@@ -303,7 +303,8 @@ class Worker:
         """Takes what discovery says of it now; what a stop told is surer."""
         task = self.debuggee.task if self.stops or not debuggee.task else debuggee.task
         job_id = debuggee.job_id or self.debuggee.job_id
-        self.debuggee = replace(debuggee, task=task, job_id=job_id)
+        submission_id = debuggee.submission_id or self.debuggee.submission_id
+        self.debuggee = replace(debuggee, task=task, job_id=job_id, submission_id=submission_id)
 
     def goes_on(self) -> dict[int, Message]:
         """Notes that all its threads move, as debugpy lets them; the stops that there were."""

@@ -78,9 +78,13 @@ class Process:
             return None
         client = await Client.connect("127.0.0.1", self.port)
         there = self.case == "elsewhere"
-        await client.attach(breakpoints={str(self.elsewhere): [{"line": 1}]} if there else {})
-        if self.case == "relay":
-            await client.request("evaluate", {"expression": SLEEP, "context": QUIETLY})
+
+        async def sleep() -> None:
+            if self.case == "relay":
+                await client.request("evaluate", {"expression": SLEEP, "context": QUIETLY})
+
+        breakpoints = {str(self.elsewhere): [{"line": 1}]} if there else {}
+        await client.attach(breakpoints=breakpoints, configure=sleep)
         return client
 
     async def seconds(self) -> float:
