@@ -19,12 +19,13 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from bootstrap.debug.debuggee import Debuggee
 from bootstrap.debug.relay import Relay
 from bootstrap.errors import NotRunning, PortTaken, RaysideError
 from bootstrap.ray.paths import PathMap
-from bootstrap.ray.state import Dashboard, DebuggableWorker
+from bootstrap.ray.state import Dashboard, DebuggableWorker, Job
 
 # Seconds for one look at Ray: at most three requests, of 4 to 50 ms each where all is well.
 LOOK = 15.0
@@ -36,6 +37,8 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 30.0
 _TOKEN_PAUSE = 0.2
 
 _log = logging.getLogger(__name__)
+
+Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True)
@@ -90,18 +93,12 @@ class ClusterDebuggees:
 
     async def debuggees(self) -> list[Debuggee]:
         """Raises NotRunning where Ray does not answer, or not in time."""
-        try:
-            return await asyncio.wait_for(asyncio.to_thread(self.look), LOOK)
-        except asyncio.TimeoutError:
-            raise NotRunning(
-                f"Ray did not answer within {LOOK:g} s", hint="./invokew status shows what is left"
-            ) from None
+        return await _in_time(self.look)
 
     async def submission(self, job_id: str) -> str:
         """As the last look knew it, or as Ray knows it now. Raises NotRunning."""
         if job_id and job_id not in self._submissions:
-            jobs = await asyncio.wait_for(asyncio.to_thread(self._dashboard.jobs), LOOK)
-            self._submissions |= {job.job_id: job.submission_id for job in jobs if job.job_id}
+            self._submissions |= _submissions(await _in_time(self._dashboard.jobs))
         return self._submissions.get(job_id, "")
 
     def local_roots(self) -> Mapping[str, Sequence[str]]:
@@ -123,7 +120,7 @@ class ClusterDebuggees:
     def _ask(self, workers: Sequence[DebuggableWorker]) -> None:
         jobs, tasks = self._dashboard.jobs(), self._dashboard.running_tasks()
         self._paths = PathMap.of(jobs)
-        self._submissions = {job.job_id: job.submission_id for job in jobs if job.job_id}
+        self._submissions = _submissions(jobs)
         for worker in workers:
             running = tasks.get(worker.worker_id)
             if worker.driver:
@@ -151,6 +148,20 @@ class ClusterDebuggees:
             task=known.task,
             since=known.since or worker.since,
         )
+
+
+def _submissions(jobs: Sequence[Job]) -> dict[str, str]:
+    return {job.job_id: job.submission_id for job in jobs if job.job_id}
+
+
+async def _in_time(ask: Callable[[], Answer]) -> Answer:
+    """Asks Ray in a thread. Raises NotRunning where it does not answer, or not in time."""
+    try:
+        return await asyncio.wait_for(asyncio.to_thread(ask), LOOK)
+    except asyncio.TimeoutError:
+        raise NotRunning(
+            f"Ray did not answer within {LOOK:g} s", hint="./invokew status shows what is left"
+        ) from None
 
 
 # --- the process -------------------------------------------------------------------------

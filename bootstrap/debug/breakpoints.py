@@ -103,15 +103,13 @@ class Breakpoints:
     async def _send(self, client: Client, path: str) -> dict[int, Mapping[str, Any]]:
         """The relay's answers by line as it was asked for."""
         lines = sorted(self._set[path].items())
-        body = await client.request(
-            "setBreakpoints",
-            {
-                "source": {"path": path, "name": Path(path).name, **_checksums(path)},
-                "breakpoints": [
-                    {"line": line, "condition": condition} if condition else {"line": line}
-                    for line, condition in lines
-                ],
-            },
+        body = await client.set_breakpoints(
+            path,
+            [
+                {"line": line, "condition": condition} if condition else {"line": line}
+                for line, condition in lines
+            ],
+            source=_checksums(path),
         )
         answers = dict(zip([line for line, _ in lines], body.get("breakpoints", []), strict=False))
         for line, answer in answers.items():

@@ -227,14 +227,26 @@ class Client:
         _body("attach", await attached)
         return verified
 
-    async def set_breakpoints(self, path: str, breakpoints: Sequence[SourceBreakpoint]) -> Message:
-        """Makes these the breakpoints of that file; the body of the answer."""
+    async def set_breakpoints(
+        self,
+        path: str,
+        breakpoints: Sequence[SourceBreakpoint],
+        *,
+        source: Mapping[str, Any] | None = None,
+        timeout: float = REQUEST_TIMEOUT,
+    ) -> Message:
+        """Makes these the breakpoints of that file; the body of the answer.
+
+        `source`: more of DAP's Source, such as checksums.
+        """
+        name = os.path.basename(path)  # noqa: PTH119 (a remote path)
         return await self.request(
             "setBreakpoints",
             {
-                "source": {"path": path, "name": os.path.basename(path)},  # noqa: PTH119 (a remote path)
+                "source": {"path": path, "name": name, **(source or {})},
                 "breakpoints": [dict(breakpoint_) for breakpoint_ in breakpoints],
             },
+            timeout=timeout,
         )
 
     async def drain(self, timeout: float = DRAIN_TIMEOUT) -> bool:

@@ -342,8 +342,8 @@ class Relay:
     def _is_wanted(self, debuggee: Debuggee) -> bool:
         if self._tries[debuggee.worker_id, debuggee.port] >= MOST_TRIES:
             return False
-        known = {debuggee.job_id, debuggee.submission_id} - {""}
-        return not self._asked.job or not known or self._asked.job in known
+        # Where nobody knows its job, it is asked itself (`Worker.attach`).
+        return not (debuggee.job_id or debuggee.submission_id) or self._asked.is_wanted(debuggee)
 
     async def _attach_worker(self, worker: Worker) -> None:
         try:
@@ -359,13 +359,13 @@ class Relay:
             self._tries[worker.debuggee.worker_id, worker.debuggee.port] += 1
             self._leave([worker])
         else:
-            await self._attached_to(worker)
+            self._attached_to(worker)
 
     def _give_up(self, worker: Worker) -> None:
         """Until the next editor."""
         self._tries[worker.debuggee.worker_id, worker.debuggee.port] = MOST_TRIES
 
-    async def _attached_to(self, worker: Worker) -> None:
+    def _attached_to(self, worker: Worker) -> None:
         self._log(f"attached to {worker.debuggee.title}")
         worker.ready.set()
         self._show(worker, worker.main_thread)
@@ -374,7 +374,6 @@ class Relay:
             self._spawn(self._configure(worker))
         if self._editor is None and not (self._keep_paused and worker.stops):
             self._leave([worker])
-            return
 
     async def _configure(self, worker: Worker) -> None:
         """Puts all that the editor asked for into a debuggee, and takes back what an earlier one did."""
@@ -522,9 +521,9 @@ class Relay:
         if self._editor is not None and self._editor.configured:
             self._editor.event(name, body)
 
-    def _say(self, text: str, category: str = "important") -> None:
+    def _say(self, text: str) -> None:
         self._log(text)
-        self._event_to_editor("output", _said(text, category))
+        self._event_to_editor("output", _said(text))
 
     # --- threads -------------------------------------------------------------------------
 
@@ -643,10 +642,10 @@ class Relay:
             await self._all("pause", [worker for worker in self._attached() if not worker.stops])
             editor.respond(request)
             return
-        worker, _ = self._inward(arguments)
+        worker, inner = self._inward(arguments)
         # Only what watches its own code run notices.
         await worker.wake()
-        await self._forward(editor, request, arguments)
+        await self._forward_to(worker, editor, request, inner)
 
     async def _goto_targets(self, editor: Editor, request: Message, arguments: Message) -> None:
         worker = self._focused()
@@ -701,17 +700,18 @@ class Relay:
         """All breakpoints by the debuggee's path: two of the editor's may be one of its."""
         found: dict[str, list[Breakpoint]] = {}
         for path, breakpoints in self._desired.files.items():
-            if breakpoints:
-                found.setdefault(self._paths.remote(path, worker.layout), []).extend(breakpoints)
+            found.setdefault(self._paths.remote(path, worker.layout), []).extend(breakpoints)
         return found
 
     async def _compare(self, worker: Worker, path: str, remote: str) -> None:
         """Says it once where the editor's file is not the one that the debuggee runs."""
+        if path in self._told:
+            return
         ours = self._desired.checksums.get(path)
         if ours is None and self._paths.shared:
             ours = files.own(path)
         theirs = await worker.file(remote) if ours else None
-        if theirs is None or theirs.sha256 == ours or path in self._told:
+        if theirs is None or theirs.sha256 == ours or path in self._told:  # by another one meanwhile
             return
         self._told.add(path)
         self._say(
@@ -788,12 +788,9 @@ class Relay:
             raise Refused("choose a task: the row of the cluster has no frames")
         found = owner if isinstance(owner, Worker) else self._focused()
         self._focus = found
-        if (
-            "source" in inner
-            and isinstance(inner["source"], dict)
-            and isinstance(inner["source"].get("path"), str)
-        ):
-            inner["source"]["path"] = self._paths.remote(inner["source"]["path"], found.layout)
+        for place in places[1:]:
+            if isinstance(place.get("path"), str):
+                place["path"] = self._paths.remote(place["path"], found.layout)
         return found, inner
 
     def _focused(self) -> Worker:
@@ -881,5 +878,5 @@ def _ray(debuggee: Debuggee) -> Message:
     }
 
 
-def _said(text: str, category: str = "important") -> Message:
-    return {"category": category, "output": f"{text}\n"}
+def _said(text: str) -> Message:
+    return {"category": "important", "output": f"{text}\n"}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import asyncio
 import contextlib
-import os.path
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -17,7 +16,7 @@ from bootstrap.debug.debuggee import Debuggee
 from bootstrap.debug.desired import Breakpoint, Desired, Result
 from bootstrap.debug.files import File, Files
 from bootstrap.debug.paths import Layout
-from bootstrap.errors import DebuggerGone, RaysideError, RequestFailed
+from bootstrap.errors import DebuggerGone, RequestFailed
 
 # Seconds for what a debuggee answers within milliseconds unless it is frozen.
 SOON = 2.0
@@ -44,10 +43,8 @@ _JOB = "__import__('sys').modules['ray'].get_runtime_context().get_job_id()"
 _TASK = "__import__('sys').modules['ray'].get_runtime_context().get_task_name()"
 
 
-class NotWanted(RaysideError):
+class NotWanted(Exception):
     """The debuggee is of another job than the editor asked for."""
-
-    id, exit_code = "not-wanted", 1
 
 
 @dataclass(frozen=True)
@@ -135,7 +132,7 @@ class Worker:
                     submission = await asked.submission(self.debuggee.job_id)
                     self.debuggee = replace(self.debuggee, submission_id=submission)
                 if not asked.is_wanted(self.debuggee):
-                    raise NotWanted("it is of another job", hint="Attach without `job` to debug all.")
+                    raise NotWanted
             folders = await self._literal(_FOLDERS, timeout=ATTACHING)
             self.layout = Layout.of(folders) if isinstance(folders, dict) else Layout()
             await self._find_main_thread()
@@ -168,11 +165,9 @@ class Worker:
         """Lets it go on without us."""
         self.left = True
         if self._client is not None:
-            with contextlib.suppress(RaysideError):
+            with contextlib.suppress(DebuggerGone):
                 if self._awake:
-                    await self._client.request(
-                        "evaluate", {"expression": tracing.SLEEP, "context": QUIETLY}, timeout=LEAVING
-                    )
+                    await self._trace(False, LEAVING)
             await self._client.disconnect(timeout=LEAVING, drain=DRAINING)
 
     async def answer(self, command: str, arguments: Message, timeout: float) -> Message:
@@ -205,17 +200,12 @@ class Worker:
                 await self.wake()
             elif path not in self._set:
                 return
-            body = await self.client.request(
-                "setBreakpoints",
-                {
-                    "source": {"path": path, "name": os.path.basename(path)},  # noqa: PTH119 (a remote path)
-                    "breakpoints": [{**b.spec, "line": line} for b, line in wanted],
-                },
-                timeout=self._patience,
-            )
-            self._set[path] = []
+            specs = [{**breakpoint_.spec, "line": line} for breakpoint_, line in wanted]
+            body = await self.client.set_breakpoints(path, specs, timeout=self._patience)
             if not wanted:
                 del self._set[path]
+                return
+            self._set[path] = []
             for (breakpoint_, line), said in zip(wanted, body.get("breakpoints", []), strict=False):
                 moved = f"moved to line {line}, the next with code" if line != breakpoint_.line else ""
                 verified = bool(said.get("verified"))
@@ -269,21 +259,21 @@ class Worker:
 
     async def wake(self) -> None:
         """Has it watch its code run, so that it stops at what is set."""
-        await self._trace(True)
+        await self._trace(True, self._patience)
 
     async def sleep(self) -> None:
         """Lets its code run at full speed; a `breakpoint()` call stops all the same."""
         if not self.stops:
-            await self._trace(False)
+            await self._trace(False, self._patience)
 
-    async def _trace(self, awake: bool) -> None:
+    async def _trace(self, awake: bool, timeout: float) -> None:
         if self._awake is awake:
             return
         self._awake = awake
         expression = tracing.WAKE if awake else tracing.SLEEP
         with contextlib.suppress(RequestFailed):  # private interfaces: without them it is just slower
             await self.client.request(
-                "evaluate", {"expression": expression, "context": QUIETLY}, timeout=self._patience
+                "evaluate", {"expression": expression, "context": QUIETLY}, timeout=timeout
             )
 
     # --- where it stands -----------------------------------------------------------------

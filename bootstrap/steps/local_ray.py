@@ -85,7 +85,7 @@ class RayHead:
         return self.settings.state_folder / "tmp"
 
     @property
-    def _pid_file(self) -> PidFile:
+    def pid_file(self) -> PidFile:
         return PidFile(self.settings.state_folder / "ray.json")
 
     @property
@@ -103,7 +103,7 @@ class RayHead:
 
     def running(self) -> bool:
         """Whether the head that was recorded still runs, whatever its state."""
-        return self._pid_file.running()
+        return self.pid_file.running()
 
     def present(self) -> bool:
         """Whether anything of this Ray runs: then it holds its ports, and its memory."""
@@ -111,7 +111,7 @@ class RayHead:
 
     def require(self) -> Dashboard:
         """The dashboard of a Ray that is whole. Raises NotRunning, RayDied."""
-        record, status = self._pid_file.read(), self.check()
+        record, status = self.pid_file.read(), self.check()
         if status.condition in (Condition.READY, Condition.DRIFTED):
             return self.dashboard()
         if record is None:
@@ -121,7 +121,7 @@ class RayHead:
         raise RayDied(f"Ray died: {status.detail}", hint="./invokew up starts it again")
 
     def check(self) -> Status:
-        record = self._pid_file.read()
+        record = self.pid_file.read()
         if record is None:
             return missing("not running")
         pid = record["pid"]
@@ -154,7 +154,7 @@ class RayHead:
         self._temporary.mkdir(exist_ok=True)
         report("starting")
         pid = self.shell.spawn(self.command(), env=self.environment(), log=self.log)
-        self._pid_file.write(pid, spec=self._spec)
+        self.pid_file.write(pid, spec=self._spec)
 
     def undo(self, report: Report) -> None:
         self._end(report)
@@ -202,7 +202,7 @@ class RayHead:
         if found := self.leftovers():
             report(f"ending {len(found)} processes")
             processes.end(self.leftovers, patience=3)
-        self._pid_file.forget()
+        self.pid_file.forget()
 
     def _last_words(self) -> str:
         with contextlib.suppress(OSError):

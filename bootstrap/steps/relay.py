@@ -19,7 +19,6 @@ from bootstrap.step import Report, Status, missing, pending, ready
 from bootstrap.steps.background import Background
 from bootstrap.steps.local_ray import RayHead
 from bootstrap.steps.machine import require_port
-from bootstrap.steps.pid_file import PidFile
 from bootstrap.steps.state_folder import write_private
 
 # In the environment of its process.
@@ -65,7 +64,7 @@ class LocalRelay:
     @property
     def _spec(self) -> dict[str, Any]:
         """What it was started for; one that was started for something else is replaced."""
-        ray = PidFile(self.settings.state_folder / "ray.json").read() or {}
+        ray = self.head.pid_file.read() or {}
         return {
             "config": self._config.document(),
             "code": cache.key(*((ROOT / file).read_text() for file in RELAY)),
