@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from bootstrap import settings as knobs
 from bootstrap.console import Console
-from bootstrap.errors import Interrupted, RaysideError
+from bootstrap.errors import USAGE, Interrupted, RaysideError
 from bootstrap.settings import Settings
 
 
@@ -41,6 +41,8 @@ class Verb(Task):  # type: ignore[type-arg]
             sys.stderr.close()
             raise Exit(code=0) from None
         console.error(error)
+        if self.name in ("up", "prepare") and error.exit_code > USAGE and "./invokew" not in error.hint:
+            console.event(f" then: ./invokew {self.name}")
         raise Exit(code=error.exit_code)
 
 
@@ -55,6 +57,7 @@ def _settings(context: Context, **flags: object) -> Settings:
 
 _TARGET = f"where Ray runs: {', '.join(knobs.TARGETS)}"
 _SOURCE = f"where programs come from: {', '.join(knobs.SOURCES)}"
+_WAIT = "seconds to wait for a Docker engine that is only just starting; 0 unless told"
 _JSON = "print one JSON document on standard output"
 
 
@@ -65,6 +68,7 @@ _JSON = "print one JSON document on standard output"
         "source": _SOURCE,
         "example": "submit the example (default)",
         "use-context": "make the cluster kubectl's current one",
+        "wait-for-engine": _WAIT,
     },
 )
 def up(
@@ -73,11 +77,12 @@ def up(
     source: str | None = None,
     example: bool = True,
     use_context: bool = False,
+    wait_for_engine: float | None = None,
 ) -> None:
     """Bring up Ray, and an example paused at its breakpoint. Safe to run again at any time."""
     from bootstrap.verbs import cluster
 
-    settings = _settings(context, target=target, source=source)
+    settings = _settings(context, target=target, source=source, engine_wait=wait_for_engine)
     cluster.up(settings, Console(), example=example, use_context=use_context)
 
 
@@ -144,11 +149,10 @@ def submit(
     json: bool = False,
 ) -> None:
     """Submit a job: your program and packages, or without options the example."""
+    from bootstrap.ray.jobs import debugging
     from bootstrap.verbs import jobs
 
-    asked = jobs.debugging(
-        debug, post_mortem=post_mortem, attach_timeout=attach_timeout, pip_debugpy=pip_debugpy
-    )
+    asked = debugging(debug, post_mortem=post_mortem, attach_timeout=attach_timeout, pip_debugpy=pip_debugpy)
     request = jobs.Request(working_dir, tuple(py_modules or ()), entrypoint, runtime_env, job, asked)
     jobs.submit(_settings(context), Console(json), request, wait=wait)
 
@@ -205,6 +209,18 @@ def debug(
 
 @task(
     klass=Verb,
+    name="open",
+    help={"browser": "open it where there is a screen (default)", "json": _JSON},
+)
+def open_workspace(context: Context, browser: bool = True, json: bool = False) -> None:
+    """Show, and open, the browser workspace at the files of the newest job."""
+    from bootstrap.verbs import workspace
+
+    workspace.open_workspace(_settings(context), Console(json), browser=browser)
+
+
+@task(
+    klass=Verb,
     help={
         "job": "whose output to show; the newest job's unless told",
         "follow": "go on until the job has ended",
@@ -218,12 +234,18 @@ def logs(context: Context, job: str | None = None, follow: bool = False, ray: bo
     cluster.logs(_settings(context), Console(), job=job, follow=follow, ray=ray)
 
 
-@task(klass=Verb, help={"target": _TARGET, "source": _SOURCE})
-def prepare(context: Context, target: str | None = None, source: str | None = None) -> None:
+@task(klass=Verb, help={"target": _TARGET, "source": _SOURCE, "wait-for-engine": _WAIT})
+def prepare(
+    context: Context,
+    target: str | None = None,
+    source: str | None = None,
+    wait_for_engine: float | None = None,
+) -> None:
     """Fetch and build all that can be cached; start nothing."""
     from bootstrap.verbs import cluster
 
-    cluster.prepare(_settings(context, target=target, source=source), Console())
+    settings = _settings(context, target=target, source=source, engine_wait=wait_for_engine)
+    cluster.prepare(settings, Console())
 
 
 @task(klass=Verb, help={"purge": "remove the cache too"})
@@ -270,7 +292,20 @@ def lock(context: Context) -> None:
 
 
 namespace = Collection(
-    up, status, doctor, submit, breakpoints, debug, logs, prepare, down, test, check, bench, lock
+    up,
+    status,
+    open_workspace,
+    doctor,
+    submit,
+    breakpoints,
+    debug,
+    logs,
+    prepare,
+    down,
+    test,
+    check,
+    bench,
+    lock,
 )
 # Registered without values, so that Invoke hands over what invoke.yaml and the environment say as it
 # stands: with a default it would cast "false" to True.

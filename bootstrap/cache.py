@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bootstrap import shell as processes
-from bootstrap.lock import alone
+from bootstrap.lock import alone, trying
 
 # Marks the processes of a build, so that those of one that was killed are found and ended.
 MARK = "RAYSIDE_BUILD"
@@ -59,6 +59,13 @@ def making(folder: Path, report: Callable[[str], None]) -> Iterator[Path | None]
 def environment(folder: Path) -> dict[str, str]:
     """The environment for processes that make `folder`."""
     return {**os.environ, MARK: str(folder)}
+
+
+def end_abandoned(folder: Path) -> None:
+    """Ends what still makes `folder` where the command that began it is gone; others go on."""
+    with trying(folder.with_name(f"{folder.name}.lock")) as nobody:
+        if nobody:
+            end_builds(folder)
 
 
 def end_builds(folder: Path) -> None:

@@ -26,3 +26,22 @@ def alone(file: Path, waiting: Callable[[], None]) -> Iterator[None]:
         yield
     finally:
         os.close(lock)
+
+
+@contextmanager
+def trying(file: Path) -> Iterator[bool]:
+    """Holds the lock `file` where nobody does, and says whether; makes nothing where it is not there."""
+    try:
+        lock = os.open(file, os.O_RDWR)
+    except FileNotFoundError:
+        yield True
+        return
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+        else:
+            yield True
+    finally:
+        os.close(lock)

@@ -10,7 +10,7 @@ from bootstrap.errors import CommandFailed, NoNetwork
 from bootstrap.shell import Shell
 
 # What pip says when an index can't be reached ends in "No matching distribution".
-_UNREACHABLE = (
+UNREACHABLE = (
     "NewConnectionError",
     "No matching distribution",
     "Max retries",
@@ -52,7 +52,7 @@ def install(
         command = [*pip, "--no-deps", "--require-hashes", "--requirement", lock_file, *options]
         shell.run(command, env=env, on_line=told)
     except CommandFailed as error:
-        if any(sign in error.message for sign in _UNREACHABLE):
+        if any(sign in error.message for sign in UNREACHABLE):
             raise NoNetwork(
                 f"the Python package index could not be reached, for what {lock_file.name} names",
                 hint="connect, or set pip's index-url and proxy (pip config), and run it again",

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from bootstrap.codespaces import larger_machine
 from bootstrap.errors import EngineNotPermitted, EngineNotRunning, NotRunning
 from bootstrap.kube.api import Kube, head_selector
 from bootstrap.kube.forwarder import Forward, forwarded
@@ -19,25 +21,29 @@ from bootstrap.ray import jobs
 from bootstrap.ray.state import Dashboard
 from bootstrap.settings import Settings
 from bootstrap.shell import Shell
-from bootstrap.sources import upstream
+from bootstrap.sources import engine, upstream
+from bootstrap.sources.extensions import Extensions, image_extensions, this_platform
 from bootstrap.sources.packages import Packages
 from bootstrap.sources.source import Source
 from bootstrap.sources.upstream import Upstream
-from bootstrap.step import Report, Step, Timing
-from bootstrap.steps import kind_cluster, ray_cluster
+from bootstrap.step import Report, Step, Timing, dependants
+from bootstrap.steps import kind_cluster, ray_cluster, workspace
+from bootstrap.steps.cluster_file import ClusterFile
 from bootstrap.steps.engine import Engine
 from bootstrap.steps.example_job import ExampleJob
 from bootstrap.steps.forwards import Forwards
 from bootstrap.steps.kind_cluster import KindCluster
 from bootstrap.steps.kubeconfig import Kubeconfig, UserContext
 from bootstrap.steps.kuberay import CustomResources, KubeRay, OperatorManifest
-from bootstrap.steps.local_ray import RayHead, RayToken
+from bootstrap.steps.local_ray import RayHead
 from bootstrap.steps.machine import Machine
 from bootstrap.steps.node_images import NodeImages
 from bootstrap.steps.ray_cluster import KubeRayToken, RayCluster, WorkspacePassword
 from bootstrap.steps.ray_environment import RayEnvironment
 from bootstrap.steps.relay import LocalRelay
+from bootstrap.steps.secret_file import SecretFile
 from bootstrap.steps.state_folder import StateFolder, write_private
+from bootstrap.steps.workspace import LocalWorkspace, WorkspaceFiles
 
 # The engine's own default; where it is another machine's, the nearest folder of ours is looked at.
 _ENGINES_FOLDER = Path("/var/lib/docker")
@@ -58,6 +64,10 @@ class Local:
     # Ray comes from PyPI, by way of the lock file.
     source: str = "packages"
 
+    def first(self, *, since: float = 0.0) -> list[Step]:
+        """What has to be there before the rest can be named: nothing, here."""
+        return []
+
     def cluster(self) -> list[Step]:
         """What has to be true of the cluster."""
         return [
@@ -67,6 +77,8 @@ class Local:
             self._token,
             self.head,
             self.relay,
+            self.cluster_file,
+            *self._workspace_steps,
         ]
 
     def with_example(self) -> list[Step]:
@@ -78,7 +90,9 @@ class Local:
 
     def cacheable(self) -> list[Step]:
         """What can be made ahead without starting anything."""
-        return [Machine(self.settings, self.present, ports=()), self.environment]
+        extensions = replace(self._extensions, since=time.time())
+        files: list[Step] = [extensions, self.workspace_files] if self.settings.workspace else []
+        return [replace(self._machine, ports=()), self.environment, *files]
 
     @property
     def folder(self) -> Path:
@@ -99,7 +113,16 @@ class Local:
         return self.settings.cache_folder / f"local-{name}.lock"
 
     def urls(self) -> dict[str, str | None]:
-        return {"workspace": None, "dashboard": self.head.url, "relay": self.relay.url}
+        url = self.workspace.url if self.settings.workspace else None
+        return {"workspace": url, "dashboard": self.head.url, "relay": self.relay.url}
+
+    def workspace_password(self) -> str | None:
+        """None where there is none."""
+        return self._password.text()
+
+    def open_folder(self) -> str:
+        """What the workspace opens: the newest job's working_dir. Raises NotRunning, RayDied."""
+        return workspace.local_folder(self.require().jobs())
 
     def require(self) -> Dashboard:
         """The dashboard of the cluster. Raises NotRunning, RayDied."""
@@ -107,12 +130,17 @@ class Local:
 
     def present(self) -> bool:
         """Whether anything of this Ray runs: then it holds its ports, and its memory."""
-        return self.head.present() or self.relay.present()
+        return self.head.present() or self.relay.present() or self.workspace.present()
 
     @property
     def needed(self) -> Settings:
         """The settings, with what has to be free for this target."""
         return self.settings
+
+    @property
+    def too_small(self) -> str:
+        """What to do where a codespace is too small; empty anywhere else."""
+        return larger_machine()
 
     def submit(self, job: jobs.Submission, submission_id: str) -> None:
         ray, env = self.environment.programs / "ray", self.head.environment()
@@ -141,17 +169,52 @@ class Local:
         return LocalRelay(self.shell, self.settings, self.head)
 
     @property
+    def workspace_files(self) -> WorkspaceFiles:
+        return WorkspaceFiles(self.shell, self.settings.cache_folder, self._extensions)
+
+    @property
+    def cluster_file(self) -> ClusterFile:
+        return ClusterFile(self.settings, self.target, self.folder, shared_files=True)
+
+    @property
+    def workspace(self) -> LocalWorkspace:
+        return LocalWorkspace(
+            *(self.shell, self.settings, self.head, self.workspace_files),
+            *(self._password, self.cluster_file),
+        )
+
+    @property
+    def _workspace_steps(self) -> list[Step]:
+        if not self.settings.workspace:
+            return []
+        return [self._extensions, self.workspace_files, self._password, self.workspace]
+
+    @property
+    def _extensions(self) -> Extensions:
+        return Extensions(self.settings, this_platform(), in_use=self.present)
+
+    @property
+    def _password(self) -> SecretFile:
+        file = self.folder / "workspace-password"
+        return SecretFile(file, 18, "workspace-password", "password of the workspace")
+
+    @property
+    def ports(self) -> tuple[str, ...]:
+        """The settings of the ports that have to be free for it."""
+        workspace = ("workspace_port",) if self.settings.workspace else ()
+        return ("dashboard_port", "ray_client_port", "relay_port", *workspace)
+
+    @property
     def _machine(self) -> Machine:
-        ports = ("dashboard_port", "ray_client_port", "relay_port")
-        return Machine(self.settings, self.present, ports=ports)
+        return Machine(self.settings, self.present, ports=self.ports, too_small=self.too_small)
 
     @property
     def _state_folder(self) -> StateFolder:
         return StateFolder(self.settings.state_folder)
 
     @property
-    def _token(self) -> RayToken:
-        return RayToken(self.settings.state_folder)
+    def _token(self) -> SecretFile:
+        return SecretFile(self.folder / "token", 32, "ray-token", "Ray's authentication token")
 
 
 @dataclass(frozen=True)
@@ -167,12 +230,21 @@ class Kind:
     # What the cluster that is there was made from; None where there is none.
     made_from: str | None = None
 
+    def first(self, *, since: float = 0.0) -> list[Step]:
+        """What has to be there before the rest can be named: the workspace image's tag depends on it.
+
+        `since`: as of `Extensions`.
+        """
+        extensions = image_extensions(self.settings)
+        return [replace(extensions, since=since, in_use=lambda: self.made_from is not None)]
+
     def cluster(self) -> list[Step]:
         """What has to be true of the cluster."""
         return [
             Engine(self.shell, installs=False),
             self._machine,
             StateFolder(self.folder),
+            *self.first(),
             *self._from.steps,
             self.environment,
             self._operator_manifest,
@@ -185,6 +257,7 @@ class Kind:
             self.password,
             self._ray_cluster,
             self._token,
+            self.cluster_file,
             self.forwards,
         ]
 
@@ -198,10 +271,20 @@ class Kind:
         ]
 
     def cacheable(self) -> list[Step]:
-        """What can be made ahead without starting anything."""
+        """What can be made ahead without starting anything, after `first`."""
         machine = replace(self._machine, ports=())
-        engine = Engine(self.shell, installs=False)
-        return [engine, machine, *self._from.steps, self.environment, self._operator_manifest]
+        there = Engine(self.shell, installs=False)
+        return [there, machine, *self.first(), *self._from.steps, self.environment, self._operator_manifest]
+
+    def cacheable_without_engine(self) -> tuple[list[Step], list[Step]]:
+        """Of `cacheable` what needs no Docker engine, and what does. It needs less memory."""
+        room = replace(self.settings, min_disk_gib=self.settings.kind_min_disk_gib)
+        machine = Machine(room, self.present, ports=(), too_small=self.too_small)
+        steps = [machine if one.name == "machine" else one for one in self.cacheable()]
+        left_out = dependants(steps, "engine")
+        return [one for one in steps if one.name not in left_out], [
+            one for one in steps if one.name in left_out
+        ]
 
     @property
     def source(self) -> str:
@@ -230,6 +313,14 @@ class Kind:
             "dashboard": f"{here}:{self.settings.dashboard_port}",
             "relay": f"tcp://127.0.0.1:{self.settings.relay_port}",
         }
+
+    def workspace_password(self) -> str | None:
+        """None where there is none."""
+        return self.password.password()
+
+    def open_folder(self) -> str:
+        """What the workspace opens: the newest job's working_dir in the head. Raises NotRunning."""
+        return workspace.head_folder(self.require().jobs())
 
     def dashboard(self) -> Dashboard:
         """Raises NotRunning where there is no token, so no cluster of ours."""
@@ -304,6 +395,11 @@ class Kind:
         return UserContext(self.shell, self._from.kubectl, self.kube)
 
     @property
+    def cluster_file(self) -> ClusterFile:
+        """For editors of this machine, which don't see the workers' files."""
+        return ClusterFile(self.settings, self.target, self.folder, shared_files=False)
+
+    @property
     def password(self) -> WorkspacePassword:
         return WorkspacePassword(self.shell, self.kube, self._from.kubectl, self.folder)
 
@@ -326,11 +422,29 @@ class Kind:
         return kind_cluster.exists(self.settings.kind_cluster)
 
     @property
+    def ports(self) -> tuple[str, ...]:
+        """The settings of the ports that have to be free for it."""
+        return ("dashboard_port", "workspace_port", "relay_port")
+
+    @property
     def _machine(self) -> Machine:
-        ports = ("dashboard_port", "workspace_port", "relay_port")
         # After the engine, which knows whether the ports are taken by the cluster itself.
         folders, needs = (_ENGINES_FOLDER,), ("engine",)
-        return Machine(self.needed, self.present, ports=ports, folders=folders, needs=needs)
+        return Machine(
+            self.needed,
+            self.present,
+            ports=self.ports,
+            folders=folders,
+            needs=needs,
+            too_small=self.too_small,
+        )
+
+    @property
+    def too_small(self) -> str:
+        """What to do where a codespace is too small; empty anywhere else."""
+        memory, disk = self.settings.min_memory_gib, self.settings.min_disk_gib
+        local = f"./invokew up --target local, which needs {memory:g} GiB of memory and {disk:g} GiB of disk"
+        return f"{larger}, or {local}" if (larger := larger_machine()) else ""
 
     @property
     def needed(self) -> Settings:
@@ -372,7 +486,8 @@ Target = Local | Kind
 def choose(settings: Settings, shell: Shell) -> Target:
     """The target that the settings ask for, with the reason for the choice, for people.
 
-    `auto` is what is up already, else kind where a Docker engine answers, else local.
+    `auto` is what is up already, else kind where a Docker engine answers, else local. A kind cluster that
+    was made and not removed stays the target when its engine does not answer.
     """
     if settings.target == "local":
         return Local(settings, shell, "as asked")
@@ -384,12 +499,45 @@ def choose(settings: Settings, shell: Shell) -> Target:
         there = made_from is not None
     except (EngineNotRunning, EngineNotPermitted) as error:
         if settings.target == "auto":
-            return Local(settings, shell, f"auto: {error.message}")
+            kind = Kind(settings, shell, "auto: it was made, and its Docker engine does not answer")
+            return kind if kind.folder.exists() else Local(settings, shell, f"auto: {error.message}")
         made_from, there = None, False
     if settings.target == "kind":
         return Kind(settings, shell, "as asked", made_from=made_from)
     reason = "auto: it is up" if there else "auto: a Docker engine answers"
     return Kind(settings, shell, reason, made_from=made_from)
+
+
+def wait_for_engine(settings: Settings, shell: Shell, report: Report) -> None:
+    """Waits, as long as the settings say, for the Docker engine where the choice of the target needs one."""
+    if not settings.engine_wait or settings.target == "local":
+        return
+    if settings.target == "auto" and Local(settings, shell, "auto").head.present():
+        return
+    engine.wait(settings.engine_wait, report)
+
+
+def preparation(settings: Settings, shell: Shell) -> tuple[Target, Callable[[], list[Step]], list[Step]]:
+    """What can be made ahead without starting anything, and what can't for want of a Docker engine.
+
+    Without one it is what kind needs nevertheless, for an engine may be there later, and what `local`
+    needs, unless kind was asked for.
+
+    Returns:
+        The target; its steps, after its `first`; the steps that are left out.
+    """
+    chosen = choose(settings, shell)
+    if settings.target == "local" or chosen.present() or engine.answers():
+        return chosen, chosen.cacheable, []
+    later, local = Kind(settings, shell, "for later"), Local(settings, shell, "for now")
+
+    def steps() -> list[Step]:
+        found = later.cacheable_without_engine()[0]
+        names = {one.name for one in found}
+        others = local.cacheable() if settings.target == "auto" else []
+        return [*found, *(one for one in others if one.name not in names)]
+
+    return later, steps, later.cacheable_without_engine()[1]
 
 
 def all_present(settings: Settings, shell: Shell) -> list[Target]:

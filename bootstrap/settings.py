@@ -39,6 +39,12 @@ OLDEST_GO = (1, 25)
 DEBIAN_SUITE = "bookworm"
 CODE_SERVER_VERSION = "4.139.1"
 NODE_VERSION = "24.19.0"
+# Of the workspace, besides ours: those of the tutorials that Rayside replaces.
+EXTENSIONS = (
+    ("ms-python.python", "2025.10.0"),
+    ("ms-python.debugpy", "2025.10.0"),
+    ("anyscalecompute.ray-distributed-debugger", "0.1.4"),
+)
 
 # --- what users may choose ---------------------------------------------------------------
 
@@ -54,6 +60,12 @@ SOURCES: tuple[str, ...] = get_args(Source)
 # folder is /session_<date>_<time>_<microseconds>_<pid>/sockets/plasma_store.
 _LONGEST_SOCKET = len("/ray/session_2026-01-01_00-00-00_000000_4194304/sockets/plasma_store.1")
 _LONGEST_STATE_FOLDER = 103 - _LONGEST_SOCKET
+
+
+_BOOLEANS = {
+    **dict.fromkeys(("true", "yes", "on", "1"), True),
+    **dict.fromkeys(("false", "no", "off", "0"), False),
+}
 
 
 def _cache_folder() -> Path:
@@ -78,8 +90,14 @@ class Settings:
     ray_client_port: int = 10001
     # The debug relay: debugpy's own default, which editors' examples have.
     relay_port: int = 5678
-    # The browser workspace, on kind.
+    # The browser workspace.
     workspace_port: int = 8443
+    # Whether `local` has one.
+    workspace: bool = True
+    # Where the workspace's extensions come from: what speaks Open VSX's API, or, where it is named,
+    # a folder of VSIX files.
+    extension_gallery: str = "https://open-vsx.org"
+    vsix_folder: str = ""
     # Name of the kind cluster; its context is kind-<name>.
     kind_cluster: str = "rayside"
     # Where the RayCluster and the RayJobs are.
@@ -90,6 +108,9 @@ class Settings:
     ray_cpus: int = 2
     # Seconds a local Ray may take to answer; 6 to 12 s were measured on two cores.
     ray_patience: float = 120.0
+    # Seconds that `up` and `prepare` wait for a Docker engine that is only just starting, as in a
+    # codespace, before they choose the target.
+    engine_wait: float = 0.0
     # What has to be free before anything starts. Ray's head with two busy workers took 1.0 GiB
     # (sum of PSS), its environment takes 0.4 GiB of disk and its session a few MiB.
     min_memory_gib: float = 1.5
@@ -114,6 +135,16 @@ class Settings:
 def environment_name(key: str) -> str:
     """The environment variable that sets `key`."""
     return ENVIRONMENT_PREFIX + key.upper()
+
+
+def as_environment(settings: Settings) -> dict[str, str]:
+    """The variables by which another process has these settings; what is as by default is left out."""
+    default = Settings()
+    return {
+        environment_name(spec.name): str(value)
+        for spec in fields(settings)
+        if (value := getattr(settings, spec.name)) != getattr(default, spec.name)
+    }
 
 
 def parse(values: Mapping[str, Any], environment: Mapping[str, str] = os.environ) -> Settings:
@@ -146,13 +177,16 @@ def _known(key: str, kinds: Mapping[str, type], where: str) -> None:
 
 def _convert(key: str, value: Any, kind: type) -> Any:
     try:
+        if kind is bool:
+            return _BOOLEANS[str(value).lower()]
         if isinstance(value, (bool, list, dict)):
             raise ValueError
         if kind is Path:
             return Path(str(value)).expanduser().absolute()
         return kind(value)
-    except ValueError:
-        wanted = {int: "a whole number", float: "a number"}.get(kind, "a single value")
+    except (KeyError, ValueError):
+        names = {int: "a whole number", float: "a number", bool: "true or false"}
+        wanted = names.get(kind, "a single value")
         raise InvalidSetting(f"{key} is {value!r}, not {wanted}", hint=f"correct {key}") from None
 
 

@@ -9,12 +9,12 @@ import enum
 import queue
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
 from typing import Any, Protocol, TypeVar
 
-from bootstrap.errors import Drifted, Interrupted, NotReady, RaysideError
+from bootstrap.errors import ClusterUnreachable, Drifted, Interrupted, NotReady, NotRunning, RaysideError
 
 Report = Callable[[str], None]
 
@@ -106,6 +106,8 @@ class Timing:
 # A check is repeated after this many seconds, each time half as long again, up to the limit:
 # quick things are seen at once, slow things are not hammered.
 _FIRST_PAUSE, _PAUSE_GROWTH, _LONGEST_PAUSE = 0.05, 1.5, 0.5
+# What does not answer while a step is waited for may be busy with coming up, for so many seconds.
+_SILENCE, _LONGEST_SILENCE = (NotRunning, ClusterUnreachable), 15.0
 
 
 def up(
@@ -145,10 +147,6 @@ def check(steps: Sequence[Step]) -> dict[str, Status]:
 
 def down(steps: Sequence[Step], progress: Progress) -> None:
     """Undoes every step, those that need others first; tells of those that had something to undo."""
-    dependants: dict[str, list[str]] = {step.name: [] for step in steps}
-    for step in steps:
-        for need in step.needs:
-            dependants.setdefault(need, []).append(step.name)
 
     def one(step: Step) -> None:
         told: list[str] = []
@@ -163,7 +161,17 @@ def down(steps: Sequence[Step], progress: Progress) -> None:
         if told:
             progress.finished(step.name, step.title, "done", "removed")
 
-    _each(steps, one, order=lambda step: dependants[step.name])
+    _each(steps, one, order=lambda step: dependants(steps, step.name) - {step.name})
+
+
+def dependants(steps: Sequence[Step], name: str) -> set[str]:
+    """That step's name, and the names of all that need it, directly or by way of others."""
+    needs = {step.name: step.needs for step in steps}
+    found = {name}
+    for one in TopologicalSorter(needs).static_order():
+        if found.intersection(needs.get(one, ())):
+            found.add(one)
+    return found
 
 
 def critical_path(steps: Sequence[Step], timings: Sequence[Timing]) -> list[str]:
@@ -194,7 +202,8 @@ def _make_ready(step: Step, progress: Progress, stop: threading.Event) -> bool:
                 )
             if status.condition is Condition.PENDING:
                 waited = True
-                status = _wait(step, status, progress, stop)
+                progress.note(step.name, status.detail)
+                status = _wait(step, progress, stop)
             elif applied:
                 raise NotReady(
                     f"{step.title} did not come up: {status.detail}", hint="./invokew logs --ray says more"
@@ -202,7 +211,7 @@ def _make_ready(step: Step, progress: Progress, stop: threading.Event) -> bool:
             else:
                 applied = True
                 step.apply(lambda text: progress.note(step.name, text))
-                status = step.check()
+                status = _wait(step, progress, stop)
         outcome, detail = ("ready" if applied or waited else "kept"), status.detail
     except (Interrupted, KeyboardInterrupt):
         outcome = "interrupted"
@@ -212,18 +221,34 @@ def _make_ready(step: Step, progress: Progress, stop: threading.Event) -> bool:
     return applied
 
 
-def _wait(step: Step, status: Status, progress: Progress, stop: threading.Event) -> Status:
-    """The first status that is not pending. Raises NotReady when the step's patience is over."""
+def _wait(step: Step, progress: Progress, stop: threading.Event) -> Status:
+    """The first status that is not pending.
+
+    Raises NotReady when the step's patience is over, and what the check raises when it is silent to the end.
+    """
+    silence: RaysideError | None = None
+    silent_since = 0.0
 
     def read() -> Status:
-        status = step.check()
-        progress.note(step.name, status.detail)
+        nonlocal silence, silent_since
+        try:
+            status = step.check()
+            silence = None
+        except _SILENCE as error:
+            # Counted from its first error, not from what was heard last: a check may itself wait long.
+            silent_since = silent_since if silence else time.monotonic()
+            if time.monotonic() - silent_since > _LONGEST_SILENCE:
+                raise
+            silence, status = error, pending(error.message)
+        if status.condition is Condition.PENDING:
+            progress.note(step.name, status.detail)
         return status
 
-    progress.note(step.name, status.detail)
     status = until(read, lambda seen: seen.condition is not Condition.PENDING, step.patience, stop)
-    if stop.is_set():
+    if stop.is_set() and status.condition is not Condition.READY:
         raise Interrupted(f"{step.title} was interrupted", hint="./invokew up goes on from there")
+    if silence is not None:
+        raise silence
     if status.condition is Condition.PENDING:
         raise NotReady(
             f"{step.title} was not ready after {step.patience:g} s: {status.detail}",
@@ -256,7 +281,7 @@ def _each(
     stop: threading.Event | None = None,
     interrupt: Callable[[], None] = lambda: None,
     *,
-    order: Callable[[Step], Sequence[str]] = lambda _: (),
+    order: Callable[[Step], Iterable[str]] = lambda _: (),
 ) -> list[Any]:
     """`work` for each step, in threads, each after the steps that `order` names; its results."""
     by_name = {step.name: step for step in steps}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from bootstrap.debug.dap import Decoder, FramingError, Message, encode
@@ -56,6 +56,10 @@ class Editor:
     def event(self, name: str, body: Message | None = None) -> None:
         self._send({"type": "event", "event": name, **({} if body is None else {"body": body})})
 
+    def say(self, text: str) -> None:
+        """A line that editors show, in their debug console."""
+        self.event("output", {"category": "important", "output": f"{text}\n"})
+
     async def close(self, timeout: float = 1.0) -> None:
         """Sends what is left, for at most `timeout` seconds, and closes."""
         self.gone = True
@@ -80,6 +84,32 @@ class Editor:
         self._writer.write(encode({"seq": next(self._seq), **message}))
         if self._writer.transport.get_write_buffer_size() > MOST_UNREAD:
             self._writer.transport.abort()
+
+
+class CurrentEditor:
+    """The one that is told what happens.
+
+    Attributes:
+        editor: the one that has attached last, None where it has gone.
+    """
+
+    def __init__(self, log: Callable[[str], None]) -> None:
+        self.editor: Editor | None = None
+        self._log = log
+
+    @property
+    def listens(self) -> bool:
+        """DAP wants no event about debuggees before `configurationDone`."""
+        return self.editor is not None and self.editor.configured
+
+    def event(self, name: str, body: Message) -> None:
+        if self.editor is not None and self.listens:
+            self.editor.event(name, body)
+
+    def say(self, text: str) -> None:
+        self._log(text)
+        if self.editor is not None and self.listens:
+            self.editor.say(text)
 
 
 def _is_request(message: Message) -> bool:

@@ -215,6 +215,10 @@ class Terminal:
         if job is None or self._session.stops:
             return False
         self._say(f"job {job.submission_id} ended: {job.status}")
+        if job.status == "SUCCEEDED":
+            self._say("Next: ./invokew submit --help says how to run your own program")
+        else:
+            self._say(f"Next: ./invokew logs --job {job.submission_id} shows its output")
         self._exit = 0
         return True
 

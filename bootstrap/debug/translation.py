@@ -6,14 +6,14 @@ well. Source: https://microsoft.github.io/debug-adapter-protocol/specification
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any
 
 from bootstrap.debug.dap import Message
 from bootstrap.debug.ids import Kind
 
 # Arguments of requests that say which debuggee is meant.
-ARGUMENTS: dict[str, Kind] = {
+_ARGUMENTS: dict[str, Kind] = {
     "threadId": "thread",
     "frameId": "frame",
     "variablesReference": "variables",
@@ -29,6 +29,27 @@ _FIELDS: dict[str, Kind] = {
 }
 # Lists whose members have an `id` that requests then name.
 _LISTS: dict[str, Kind] = {"stackFrames": "frame", "targets": "target"}
+
+
+def inward(
+    arguments: Message, number: Callable[[object, Kind], tuple[Hashable, int]]
+) -> tuple[set[Hashable], Message]:
+    """The owners of what an editor's request names, and a copy of the arguments with the owners' numbers.
+
+    Args:
+        number: gives the owner of an editor's number, and its own number. What it raises passes.
+    """
+    inner, owners = dict(arguments), set()
+    places = [inner]
+    if isinstance(inner.get("source"), dict):
+        inner["source"] = dict(inner["source"])
+        places.append(inner["source"])
+    for place in places:
+        for name, kind in _ARGUMENTS.items():
+            if place.get(name):
+                owner, place[name] = number(place[name], kind)
+                owners.add(owner)
+    return owners, inner
 
 
 def outward(body: Message, number: Callable[[Kind, int], int], source: Callable[[Message], None]) -> Message:

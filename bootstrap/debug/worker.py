@@ -18,6 +18,8 @@ from bootstrap.debug.files import File, Files
 from bootstrap.debug.paths import Layout
 from bootstrap.errors import DebuggerGone, RequestFailed
 
+# Seconds for a debuggee's answer to what an editor asks of one, before it counts as frozen.
+PATIENCE = 15.0
 # Seconds for what a debuggee answers within milliseconds unless it is frozen.
 SOON = 2.0
 # The same where the cluster is to go on.
@@ -170,7 +172,7 @@ class Worker:
                     await self._trace(False, LEAVING)
             await self._client.disconnect(timeout=LEAVING, drain=DRAINING)
 
-    async def answer(self, command: str, arguments: Message, timeout: float) -> Message:
+    async def answer(self, command: str, arguments: Message, timeout: float = PATIENCE) -> Message:
         """The debuggee's whole response. Raises as `Client.answer`."""
         return await self.client.answer(command, arguments, timeout=timeout)
 
@@ -321,3 +323,12 @@ class Worker:
 
     def _event(self, event: Message) -> None:
         self._on_event(self, event)
+
+
+class Workers(dict[str, Worker]):
+    """Those that there are, by their debuggee's worker_id."""
+
+    @property
+    def attached(self) -> list[Worker]:
+        """Those that take requests."""
+        return [worker for worker in self.values() if worker.ready.is_set() and not worker.left]

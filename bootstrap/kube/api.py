@@ -73,9 +73,12 @@ class Kube:
                 f"{container} has no log: {error.reason}", hint="./invokew status says why"
             ) from None
 
-    def delete(self, path: str) -> None:
-        """Asks for the removal of the object at `path`; nothing where there is none."""
-        self._call("DELETE", path, {})
+    def delete(self, path: str, **query: str) -> None:
+        """Asks for the removal of the object at `path`; nothing where there is none.
+
+        `query` as in gracePeriodSeconds="1": what a pod's programs have for their good-byes.
+        """
+        self._call("DELETE", path, query)
 
     @property
     def _core(self) -> str:

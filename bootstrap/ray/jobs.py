@@ -11,13 +11,14 @@ import shlex
 import signal
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bootstrap import yaml_file
 from bootstrap.errors import (
     CommandFailed,
+    InvalidArgument,
     InvalidYaml,
     JobFailed,
     MissingEntrypoint,
@@ -29,7 +30,9 @@ from bootstrap.errors import (
 from bootstrap.ray.hook.rayside_hook.packages import with_package
 from bootstrap.ray.state import Job
 from bootstrap.settings import DEBUGPY_VERSION
-from bootstrap.shell import Shell, printable
+
+if TYPE_CHECKING:  # bootstrap.submission runs where the packages that it needs are not
+    from bootstrap.shell import Shell
 
 # What Ray takes besides folders: https://docs.ray.io/en/latest/ray-core/handling-dependencies.html
 _REMOTE = re.compile(r"^(gcs|s3|gs|https|http|hdfs|abfss|azure|file)://")
@@ -47,6 +50,8 @@ DEBUG = "rayside.debug"
 _PYDEVD = {"PYDEVD_USE_SYS_MONITORING": "0", "PYDEVD_DISABLE_FILE_VALIDATION": "1"}
 _OVERRIDE = "RAY_OVERRIDE_JOB_RUNTIME_ENV"
 _HOOK = Path(__file__).parent / "hook" / "rayside_hook"
+# Seconds that a job may wait for its debugger: a day.
+_LONGEST_WAIT = 86_400.0
 # A Python that finds the packages that Ray puts on PYTHONPATH: with -E or -I it does not look there.
 _PYTHON = re.compile(r"(?:^|[\s;&|(])(?:\S*/)?python[\d.]*(?P<options>(?:\s+-[A-Za-z]+)*)\s")
 
@@ -122,6 +127,26 @@ class Submission:
         `runtime_env` is the file that `environment` was written to, where the user gave one: it
         may hold secrets (env_vars), which an argument would show in the process list.
         """
+        inline = ["--runtime-env-json", json.dumps(self.environment())]
+        return [
+            *["--no-wait", "--submission-id", submission_id],
+            *(["--working-dir", self.working_dir] if self.working_dir else []),
+            *(["--runtime-env", str(runtime_env)] if runtime_env else inline),
+            *["--metadata-json", json.dumps(self.all_metadata())],
+        ]
+
+    def arguments(self, submission_id: str) -> dict[str, Any]:
+        """What `JobSubmissionClient.submit_job` is told of it: the same as `ray job submit`."""
+        folder = {"working_dir": self.working_dir} if self.working_dir else {}
+        return {
+            "submission_id": submission_id,
+            "entrypoint": shlex.join(self.words()),
+            "runtime_env": {**self.environment(), **folder},
+            "metadata": self.all_metadata(),
+        }
+
+    def all_metadata(self) -> dict[str, str]:
+        """What Ray keeps with the job: the user's, and where its files come from."""
         metadata = dict(self.metadata)
         if self.working_dir and not _REMOTE.match(self.working_dir):
             metadata[WORKING_DIR] = self.working_dir
@@ -132,13 +157,7 @@ class Submission:
         if self.debug:
             told = {"attach_timeout": self.debug.attach_timeout, "post_mortem": self.debug.post_mortem}
             metadata[DEBUG] = json.dumps({**told, "driver": self.debugs_driver})
-        inline = ["--runtime-env-json", json.dumps(self.environment())]
-        return [
-            *["--no-wait", "--submission-id", submission_id],
-            *(["--working-dir", self.working_dir] if self.working_dir else []),
-            *(["--runtime-env", str(runtime_env)] if runtime_env else inline),
-            *["--metadata-json", json.dumps(metadata)],
-        ]
+        return metadata
 
     def words(self) -> list[str]:
         """The entrypoint as a list of words; what needs a shell is given to one."""
@@ -162,6 +181,24 @@ class Submission:
             and not re.search(r"\buv\b|PYTHONPATH", self.entrypoint)
             and "RAY_RUNTIME_ENV_HOOK" not in (self.runtime_env.get("env_vars") or {})
         )
+
+
+def debugging(
+    debug: bool, *, post_mortem: bool, attach_timeout: float | str | None, pip_debugpy: bool
+) -> Debug | None:
+    """What `submit --debug`, and the options that go with it, ask for. Raises InvalidArgument."""
+    given = {
+        "--post-mortem": post_mortem,
+        "--attach-timeout": attach_timeout is not None,
+        "--pip-debugpy": pip_debugpy,
+    }
+    alone = next((option for option, is_given in given.items() if is_given), None)
+    if not debug and alone:
+        raise InvalidArgument(f"{alone} goes with --debug", hint=f"add --debug, or leave out {alone}")
+    if not debug:
+        return None
+    chosen = Debug(post_mortem=post_mortem, pip_debugpy=pip_debugpy)
+    return chosen if attach_timeout is None else replace(chosen, attach_timeout=_seconds(attach_timeout))
 
 
 def prepare(
@@ -217,7 +254,7 @@ def submit(shell: Shell, ray: Path, url: str, env: dict[str, str], job: Submissi
                 return
             raise SubmissionFailed(
                 f"Ray did not take the job: {reason(error.message)}",
-                hint=f"it was: {printable(command)}",
+                hint=f"it was: {shlex.join(command)}",
             ) from None
 
 
@@ -280,6 +317,18 @@ def explain_exit(code: int) -> str:
         127: "the program was not found",
     }
     return f"exit code {code} ({reasons_by_code.get(code, 'as the program chose')})"
+
+
+def _seconds(text: float | str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds <= _LONGEST_WAIT:
+        raise InvalidArgument(
+            f"--attach-timeout is {text!r}", hint=f"choose seconds, from 0 (don't wait) to {_LONGEST_WAIT:g}"
+        )
+    return seconds
 
 
 def _check_entrypoint(entrypoint: str | None, folder: Path) -> None:

@@ -19,8 +19,12 @@ from bootstrap.ray.state import Job
 # of bootstrap/ray/jobs.py, which the relay does without: it runs where the packages that needs are not.
 WORKING_DIR, PY_MODULES, LOCAL_ROOTS = "rayside.working_dir", "rayside.py_modules", "rayside.local_roots"
 
+# Where they are unpacked by the session that runs, on a node whose temporary directory is Ray's default.
+RESOURCES = "/tmp/ray/session_latest/runtime_resources"
+
 _UNPACKED = re.compile(r"/(?:working_dir|py_modules)_files/(_ray_pkg_[0-9a-f]+)/(.+)$")
 _PACKAGE = re.compile(r"(_ray_pkg_[0-9a-f]+)")
+_SENT = re.compile(r"gcs://(_ray_pkg_[0-9a-f]+)\.zip")
 
 
 @dataclass(frozen=True)
@@ -53,6 +57,12 @@ class PathMap:
     def local_roots(self) -> dict[str, list[str]]:
         """Every package's folders, the one to show first."""
         return {package: [str(folder) for folder in folders] for package, folders in self.roots.items()}
+
+
+def unpacked(job: Job) -> str | None:
+    """The folder of a job's working_dir below RESOURCES; None where Ray did not pack one."""
+    found = _SENT.fullmatch(str(job.runtime_env.get("working_dir") or ""))
+    return f"{RESOURCES}/working_dir_files/{found[1]}" if found else None
 
 
 def _packed(job: Job) -> list[tuple[str, Path]]:

@@ -18,6 +18,8 @@ from bootstrap.errors import JobNotFound, NotRunning
 
 # The most rows the State API gives in one answer (RAY_MAX_LIMIT_FROM_API_SERVER).
 MOST_ROWS = 10_000
+# Seconds that Ray's tables of tasks and jobs may lag behind what is; about 1 s was measured.
+LAG = 3.0
 ENDED = frozenset({"SUCCEEDED", "FAILED", "STOPPED"})
 
 
@@ -27,7 +29,8 @@ class PausedTask:
 
     `host` and `port` are where that worker's debugger listens. Never connect to it but to debug:
     one connect-and-close and the task can't be attached any more (microsoft/debugpy #974).
-    `task` is empty for about a second after the pause, until Ray's task table has caught up.
+    `task` is empty, or what the worker ran before, for about a second after the pause, until Ray's
+    task table has caught up (`LAG`).
     `since` is when the task began to run, ISO 8601 in UTC; Ray does not record when it paused.
     """
 
@@ -219,6 +222,11 @@ class Dashboard:
             refused = error.response.status_code in (401, 403)
             why = "refuses our token: it is another Ray" if refused else f"failed: {error}"
             raise NotRunning(f"the dashboard at {self.url} {why}", hint="./invokew doctor") from None
+        except requests.ReadTimeout:
+            raise NotRunning(
+                f"the dashboard at {self.url} gave no answer within {self._patience[1]:g} s",
+                hint="./invokew logs --ray says more",
+            ) from None
         except (requests.RequestException, ValueError):
             raise NotRunning(
                 f"no Ray dashboard answers at {self.url}", hint="./invokew up starts one"

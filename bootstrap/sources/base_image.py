@@ -35,7 +35,7 @@ class BaseImage:
     mirror: str
     name: str = "base-image"
     title: str = f"base image, Debian {DEBIAN_SUITE}"
-    needs: tuple[str, ...] = ("engine",)
+    needs: tuple[str, ...] = ("engine", "machine")
     patience: float = 0.0
 
     @property

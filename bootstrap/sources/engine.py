@@ -6,13 +6,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from bootstrap.errors import EngineNotRunning, WrongArchitecture
+from bootstrap.errors import EngineNotPermitted, EngineNotRunning, WrongArchitecture
+from bootstrap.step import Report, until
 
 if TYPE_CHECKING:
     from docker import DockerClient
 
 # Seconds to wait for each piece of an answer.
 PATIENCE = 60
+# The same for a mere sign of life, and after how many a wait for that is worth a word.
+_BRIEF, _SOON = 2.0, 2.0
 # What the kernel calls a machine, and what images do
 # (https://github.com/containerd/platforms, normalizeArch).
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "armv8": "arm64", "i386": "386"}
@@ -39,6 +42,28 @@ def connected(patience: float = PATIENCE) -> Iterator[DockerClient]:
             f"the Docker engine does not answer as it should: {error}",
             hint="./invokew doctor --fix --target kind",
         ) from None
+
+
+def answers() -> bool:
+    """Whether an engine does, to us."""
+    try:
+        with connected(_BRIEF) as client:
+            return bool(client.ping())
+    except (EngineNotRunning, EngineNotPermitted):
+        return False
+
+
+def wait(patience: float, report: Report) -> bool:
+    """Whether an engine answers within `patience` seconds; reports where that is not soon."""
+    if until(answers, bool, min(patience, _SOON)):
+        return True
+    if patience > _SOON:
+        report(f"Waiting up to {patience:g} s for the Docker engine")
+        if until(answers, bool, patience - _SOON):
+            report("The Docker engine answers")
+            return True
+    report(f"No Docker engine answered within {patience:g} s")
+    return False
 
 
 def events(start: Callable[[], Iterator[dict[str, Any]]]) -> Iterator[dict[str, Any]]:

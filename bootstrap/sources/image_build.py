@@ -50,7 +50,7 @@ class ImageBuild:
     dockerfile: str = "Dockerfile"
     arguments: Mapping[str, str] = field(default_factory=dict)
     extra: Mapping[str, Path] = field(default_factory=dict)
-    needs: tuple[str, ...] = ("engine",)
+    needs: tuple[str, ...] = ("engine", "machine")
     patience: float = 0.0
 
     @property

@@ -19,6 +19,7 @@ from bootstrap.settings import (
 )
 from bootstrap.shell import Shell
 from bootstrap.sources.base_image import BaseImage
+from bootstrap.sources.extensions import image_extensions
 from bootstrap.sources.go import Go, GoPrograms
 from bootstrap.sources.image_build import ImageBuild
 from bootstrap.sources.node_image import NodeImage
@@ -193,7 +194,12 @@ class Packages:
 
     @property
     def _workspace_image(self) -> ImageBuild:
-        return workspace_image(self._ray_image.reference, self.settings.cache_folder, self._base.reference)
+        return workspace_image(
+            self._ray_image.reference,
+            self.settings.cache_folder,
+            self._base.reference,
+            image_extensions(self.settings).got(),
+        )
 
     @property
     def _operator_image(self) -> ImageBuild:

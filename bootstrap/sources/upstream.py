@@ -26,6 +26,7 @@ from bootstrap.settings import (
     environment_name,
 )
 from bootstrap.sources import engine
+from bootstrap.sources.extensions import image_extensions
 from bootstrap.sources.image_build import ImageBuild
 from bootstrap.sources.source import Images
 from bootstrap.sources.workspace_image import workspace_image
@@ -132,7 +133,7 @@ class PulledImage:
     title: str
     reference: str
     setting: str
-    needs: tuple[str, ...] = ("engine",)
+    needs: tuple[str, ...] = ("engine", "machine")
     patience: float = 0.0
 
     def check(self) -> Status:
@@ -194,7 +195,7 @@ class RayImage:
     build: ImageBuild
     name: str = "ray-image"
     title: str = f"image with Ray {RAY_VERSION} and debugpy {DEBUGPY_VERSION}"
-    needs: tuple[str, ...] = ("engine",)
+    needs: tuple[str, ...] = ("engine", "machine")
     patience: float = 0.0
 
     def check(self) -> Status:
@@ -316,7 +317,8 @@ class Upstream:
 
     @property
     def _workspace(self) -> ImageBuild:
-        return workspace_image(self._ray.build.reference, self.settings.cache_folder)
+        extensions = image_extensions(self.settings).got()
+        return workspace_image(self._ray.build.reference, self.settings.cache_folder, extensions=extensions)
 
     @property
     def _operator(self) -> PulledImage:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from pathlib import Path
 
 from bootstrap.settings import ROOT
+from bootstrap.sources.extensions import OWN, Extension, own_files
 from bootstrap.sources.image_build import ImageBuild
 
 # All that `python -m bootstrap.relay` needs of ours. It runs where nothing else of ours is.
@@ -15,17 +18,21 @@ RELAY = (
     "bootstrap/debug/__init__.py",
     "bootstrap/debug/capabilities.py",
     "bootstrap/debug/client.py",
+    "bootstrap/debug/configuration.py",
     "bootstrap/debug/dap.py",
     "bootstrap/debug/debuggee.py",
     "bootstrap/debug/desired.py",
     "bootstrap/debug/editor.py",
     "bootstrap/debug/files.py",
     "bootstrap/debug/ids.py",
+    "bootstrap/debug/lifecycle.py",
     "bootstrap/debug/lines.py",
     "bootstrap/debug/paths.py",
     "bootstrap/debug/relay.py",
+    "bootstrap/debug/threads.py",
     "bootstrap/debug/tracing.py",
     "bootstrap/debug/translation.py",
+    "bootstrap/debug/work.py",
     "bootstrap/debug/worker.py",
     "bootstrap/ray/__init__.py",
     # Read, not imported: it is sent to workers.
@@ -34,16 +41,55 @@ RELAY = (
     "bootstrap/ray/state.py",
 )
 
+# All that `image/workspace/submit` needs of ours, for the same reason.
+SUBMISSION = (
+    "bootstrap/__init__.py",
+    "bootstrap/console.py",
+    "bootstrap/errors.py",
+    "bootstrap/settings.py",
+    "bootstrap/submission.py",
+    "bootstrap/yaml_file.py",
+    "bootstrap/ray/__init__.py",
+    "bootstrap/ray/jobs.py",
+    "bootstrap/ray/state.py",
+    "bootstrap/ray/hook/__init__.py",
+    # The whole package, which is sent to workers.
+    "bootstrap/ray/hook/rayside_hook/__init__.py",
+    "bootstrap/ray/hook/rayside_hook/attach.py",
+    "bootstrap/ray/hook/rayside_hook/driver.py",
+    "bootstrap/ray/hook/rayside_hook/packages.py",
+    "bootstrap/ray/hook/rayside_hook/tracing.py",
+    "bootstrap/ray/hook/rayside_hook/worker.py",
+)
 
-def workspace_image(ray_image: str, cache_folder: Path, build_base: str | None = None) -> ImageBuild:
-    """`build_base`: what the build can start from, where that is less than Ray."""
+
+def workspace_image(
+    ray_image: str,
+    cache_folder: Path,
+    build_base: str | None = None,
+    extensions: Sequence[Extension] = (),
+) -> ImageBuild:
+    """`build_base`: what the build can start from, where that is less than Ray.
+
+    `extensions` are those of others, which are in the folder or the cache that they come from.
+    """
+    record = json.dumps([one.document() for one in extensions])
     return ImageBuild(
         name="workspace-image",
         title="image of the workspace",
         repository="rayside/workspace",
         context=ROOT / "image" / "workspace",
-        arguments={"BASE": ray_image, **({"BUILD_BASE": build_base} if build_base else {})},
-        extra={f"relay/{file}": ROOT / file for file in RELAY},
-        needs=("engine", "ray-image"),
+        arguments={
+            "BASE": ray_image,
+            "EXTENSIONS": record,
+            **({"BUILD_BASE": build_base} if build_base else {}),
+        },
+        extra={
+            **{f"rayside/{file}": ROOT / file for file in (*RELAY, *SUBMISSION)},
+            **{f"extension/{file.relative_to(OWN).as_posix()}": file for file in own_files()},
+            "extension/LICENSE": ROOT / "LICENSE",
+            **{f"extensions/{one.id}.vsix": one.file for one in extensions},
+        },
+        needs=("engine", "ray-image", "extensions"),
         cache_folder=cache_folder,
     )

@@ -1,11 +1,11 @@
-"""A Python program of ours that outlives the command which started it: its record, its log, its mark."""
+"""A program of ours that outlives the command which started it: its record, its log, its mark."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,10 @@ class Background:
         mark: the process has it, with the folder, in its environment, so that it is found without a
             record, and no other is ended.
         patience: seconds that it gets to end by itself.
-        without: what it does not inherit from our environment.
+        without: beginnings of the names that it does not inherit from our environment. Ours never are:
+            what is started from the workspace's terminal must not carry the workspace's mark.
+        variables: what it has besides; our code first on Python's path, whatever the user's folder
+            has, unless told.
     """
 
     shell: Shell
@@ -37,6 +40,7 @@ class Background:
     mark: str
     patience: float
     without: tuple[str, ...] = ()
+    variables: Mapping[str, str] = field(default_factory=lambda: {"PYTHONPATH": str(ROOT)})
 
     @property
     def log(self) -> Path:
@@ -50,14 +54,21 @@ class Background:
     def record(self) -> PidFile:
         return PidFile(self.folder / f"{self.name}-process.json")
 
-    def absent(self) -> str:
-        """Why it does not run; empty where it does."""
+    @property
+    def pid(self) -> int | None:
+        """Of the process that was started last; None where none is recorded."""
+        return (self.record.read() or {}).get("pid")
+
+    def absent(self, spec: Mapping[str, Any] | None = None) -> str:
+        """Why it does not run, or was started for another `spec` than this one; empty where it does."""
         record = self.record.read()
         if record is None:
             return "not running"
-        if processes.alive(record["pid"], record["created"]):
-            return ""
-        return f"its process {record['pid']} has ended{self._last_words()}"
+        if not processes.alive(record["pid"], record["created"]):
+            return f"its process {record['pid']} has ended{self._last_words()}"
+        if spec is not None and record.get("spec") != spec:
+            return f"process {record['pid']} was started for other settings, or by another version"
+        return ""
 
     def start(self, command: Sequence[str], **more: Any) -> None:
         """Starts it; `more` goes into the record."""
@@ -67,9 +78,10 @@ class Background:
         self.record.write(pid, **more)
 
     def environment(self) -> dict[str, str]:
-        """With our code first on Python's path, whatever the user's folder has."""
-        inherited = {name: value for name, value in os.environ.items() if name not in self.without}
-        return {**inherited, "PYTHONPATH": str(ROOT), self.mark: str(self.folder)}
+        """What is inherited, its own variables, its mark."""
+        unwanted = (*self.without, "RAYSIDE_")
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith(unwanted)}
+        return {**inherited, **self.variables, self.mark: str(self.folder)}
 
     def leftovers(self) -> list[psutil.Process]:
         """Every process of this folder that runs, whether it is recorded or not."""

@@ -53,14 +53,19 @@ def registry(shell: Shell) -> DebianProgram:
     return DebianProgram(shell, "docker-registry", ("docker-registry",))
 
 
-def node(shell: Shell) -> DebianProgram:
-    """For the test of the relay with a client from npm."""
-    return DebianProgram(shell, "node", ("nodejs",))
+def chromium(shell: Shell) -> DebianProgram:
+    """The tests of the workspace drive it, and no browser that they would have to download."""
+    return DebianProgram(shell, "chromium", ("chromium",))
 
 
-def npm(shell: Shell) -> DebianProgram:
-    """It fetches that client."""
-    return DebianProgram(shell, "npm", ("npm",))
+def zsh(shell: Shell) -> DebianProgram:
+    """The tests of shell completion press Tab in it."""
+    return DebianProgram(shell, "zsh", ("zsh",))
+
+
+def fish(shell: Shell) -> DebianProgram:
+    """As zsh."""
+    return DebianProgram(shell, "fish", ("fish",))
 
 
 def install(shell: Shell, report: Report, *packages: str) -> None:

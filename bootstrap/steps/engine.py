@@ -13,6 +13,7 @@ from pathlib import Path
 
 import psutil
 
+from bootstrap.codespaces import Codespace
 from bootstrap.errors import EngineNotPermitted, EngineNotRunning
 from bootstrap.shell import Shell
 from bootstrap.step import Report, Status, missing, pending, ready
@@ -68,11 +69,11 @@ class Engine:
     def apply(self, report: Report) -> None:
         if not self.installs or os.environ.get("DOCKER_HOST"):
             where = f" at DOCKER_HOST={os.environ['DOCKER_HOST']}" if os.environ.get("DOCKER_HOST") else ""
-            hint = (
-                "start it, or unset DOCKER_HOST"
-                if where
-                else "./invokew doctor --fix --target kind starts one"
-            )
+            hint = "./invokew doctor --fix --target kind starts one, then ./invokew up"
+            if where:
+                hint = "start it, or unset DOCKER_HOST, then ./invokew up"
+            elif Codespace.here():
+                hint = "./invokew up --wait-for-engine 120; if that does not help, rebuild the container"
             raise EngineNotRunning(f"no Docker engine answers{where}", hint=hint)
         self._require_permission()
         if not Path("/usr/sbin/dockerd").exists() and not Path("/usr/bin/dockerd").exists():

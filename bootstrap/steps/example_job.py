@@ -12,6 +12,8 @@ from bootstrap.step import Report, Status, missing, pending, ready
 
 # How the example is told from the user's own jobs.
 ID_PREFIX = "rayside-example"
+# Its task with the breakpoint.
+PAUSES_IN = "estimate"
 
 
 def example() -> jobs.Submission:
@@ -45,9 +47,9 @@ class ExampleJob:
             return missing(jobs.failure(job).message)
         if job.ended:
             return ready(f"{job.submission_id} ended, {job.status}")
-        paused = [task for task in dashboard.paused() if task.job_id == job.job_id and task.task]
-        if paused:
-            return ready(f"{job.submission_id} is paused in {paused[0].task}")
+        if any(task.job_id == job.job_id for task in dashboard.paused()):
+            # Not in which task: for a second that may be the one that its worker ran before (`LAG`).
+            return ready(f"{job.submission_id} is paused")
         if job.job_id and dashboard.running_workers(job.job_id) & dashboard.workers_with_debugger():
             return ready(f"{job.submission_id} is being debugged")
         return pending(f"{job.submission_id} is {job.status}, no task is paused yet")

@@ -63,14 +63,13 @@ class Forwards:
     def check(self) -> Status:
         if absent := self._process.absent():
             return missing(absent)
-        pid = (self._process.record.read() or {}).get("pid")
         if self._config_text() != self._wanted:
-            return missing(f"process {pid} forwards something else than wanted")
+            return missing(f"process {self._process.pid} forwards something else than wanted")
         for port in self.ports:
             if reason := _UNANSWERED[port.speaks](port.local):
                 return pending(f"port {port.local} ({port.name}) {reason}")
         listed = ", ".join(f"{port.name} at {port.url}" for port in self.ports)
-        return ready(f"{listed}, process {pid}")
+        return ready(f"{listed}, process {self._process.pid}")
 
     def apply(self, report: Report) -> None:
         self._process.end(report)
@@ -90,11 +89,11 @@ class Forwards:
 
         Raises NotRunning.
         """
-        record = self._process.record.read()
-        if record is None or self._process.absent():
+        pid = self._process.pid
+        if pid is None or self._process.absent():
             raise NotRunning("no ports are forwarded", hint="./invokew up starts the forwards")
         write_private(self._config, self._wanted)
-        os.kill(record["pid"], signal.SIGHUP)
+        os.kill(pid, signal.SIGHUP)
 
     def command(self) -> list[str]:
         return [sys.executable, "-m", "bootstrap.kube.forwarder", str(self._config)]

@@ -1,10 +1,9 @@
-"""A real Ray head as processes of this machine: its token, itself."""
+"""A real Ray head as processes of this machine."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +19,6 @@ from bootstrap.shell import Shell
 from bootstrap.step import Condition, Report, Status, drifted, missing, pending, ready
 from bootstrap.steps.machine import require_port
 from bootstrap.steps.pid_file import PidFile
-from bootstrap.steps.state_folder import write_private
 
 # Every process of this Ray has it in its environment, so that none is ever ended that is not ours.
 MARK = "RAYSIDE_STATE"
@@ -30,30 +28,6 @@ MARK = "RAYSIDE_STATE"
 NODE_ADDRESS = "127.0.0.2" if sys.platform == "linux" else "127.0.0.1"
 # Without these the head is not whole, whatever the dashboard answers.
 _VITAL = ("gcs_server", "raylet")
-
-
-@dataclass(frozen=True)
-class RayToken:
-    """The token that Ray asks of every client, in a file that only its owner can read."""
-
-    folder: Path
-    name: str = "ray-token"
-    title: str = "Ray's authentication token"
-    needs: tuple[str, ...] = ("state-folder",)
-    patience: float = 0.0
-
-    @property
-    def file(self) -> Path:
-        return self.folder / "token"
-
-    def check(self) -> Status:
-        return ready(str(self.file)) if self.file.exists() else missing("not made yet")
-
-    def apply(self, report: Report) -> None:
-        write_private(self.file, secrets.token_urlsafe(32))
-
-    def undo(self, report: Report) -> None:
-        self.file.unlink(missing_ok=True)
 
 
 @dataclass(frozen=True)
@@ -176,7 +150,12 @@ class RayHead:
         """For Ray, and for every `ray` command that speaks to it; the token only as a file's name."""
         unwanted = ("RAY_ADDRESS", "RAY_API_SERVER_ADDRESS", "RAY_AUTH_TOKEN", "VIRTUAL_ENV", "PYTHONHOME")
         return {
-            **{name: value for name, value in os.environ.items() if name not in unwanted},
+            # Nor the workspace's mark, where this is run in its terminal.
+            **{
+                name: value
+                for name, value in os.environ.items()
+                if name not in unwanted and not name.startswith("RAYSIDE_")
+            },
             "PATH": f"{self.programs}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
             "RAY_AUTH_MODE": "token",
             "RAY_AUTH_TOKEN_PATH": str(self.token),

@@ -27,6 +27,8 @@ class Machine:
     title: str = "this machine"
     needs: tuple[str, ...] = ()
     patience: float = 0.0
+    # What to do where it is too small and nothing on it can be freed, as in a codespace.
+    too_small: str = ""
 
     def check(self) -> Status:
         if self.present():
@@ -51,7 +53,8 @@ class Machine:
         if free < self.settings.min_memory_gib:
             raise LowMemory(
                 f"{free:.1f} GiB of memory is free, {self.settings.min_memory_gib:g} GiB is needed",
-                hint=f"end something, or set {environment_name('min_memory_gib')} lower at your own risk",
+                hint=self.too_small
+                or f"end something, or set {environment_name('min_memory_gib')} lower at your own risk",
             )
         return free
 
@@ -61,7 +64,8 @@ class Machine:
         if free < self.settings.min_disk_gib:
             raise LowDisk(
                 f"{free:.1f} GiB of disk is free at {folder}, {self.settings.min_disk_gib:g} GiB is needed",
-                hint=f"free some, or set {environment_name('cache_folder')} to a folder on another disk",
+                hint=self.too_small
+                or f"free some, or set {environment_name('cache_folder')} to a folder on another disk",
             )
         return free
 

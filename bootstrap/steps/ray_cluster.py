@@ -5,11 +5,12 @@ from __future__ import annotations
 import base64
 import json
 import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bootstrap import cache, yaml_file
+from bootstrap import cache, codespaces, yaml_file
 from bootstrap.errors import NotRunning
 from bootstrap.kube import trouble
 from bootstrap.kube.api import CORE, Kube
@@ -103,6 +104,8 @@ class RayCluster:
         if was != wanted:
             return drifted(_difference(was, wanted))
         pods = self.kube.pods(self.selector)
+        if behind := _left_behind(pods):
+            return missing(f"{', '.join(behind)} joined an earlier head")
         waits = [f"{pod['metadata']['name']}: {wait}" for pod in pods if (wait := trouble.waiting(pod))]
         wanted_pods = 1 + self.settings.ray_workers
         if not waits and len(pods) == wanted_pods:
@@ -117,6 +120,10 @@ class RayCluster:
         file = self.folder / "ray-cluster.json"
         write_private(file, json.dumps(self.manifest()))
         kuberay.apply(self.shell, self.kubectl, self.kube, file)
+        for pod in _left_behind(self.kube.pods(self.selector)):
+            report(f"removing {pod}, KubeRay makes another")
+            # Asked to end, it takes all the time that it is given, 30 s (measured): nothing is left to save.
+            self.kube.delete(f"{CORE}/namespaces/{self.kube.namespace}/pods/{pod}", gracePeriodSeconds="1")
 
     def undo(self, report: Report) -> None:
         """It goes with the cluster."""
@@ -124,17 +131,21 @@ class RayCluster:
     def manifest(self) -> dict[str, Any]:
         """k8s/ray-cluster.yaml with the images and the number of workers, and what it was made of."""
         document = dict(yaml_file.read(MANIFEST))
+        origins = " ".join(codespaces.trusted_origins(self.settings.workspace_port))
         spec = document["spec"]
         for group in (spec["headGroupSpec"], *spec["workerGroupSpecs"]):
             for container in group["template"]["spec"]["containers"]:
                 ray = container["name"] in ("ray-head", "ray-worker")
                 container["image"] = self.images.ray if ray else self.images.workspace
+                if origins and container["name"] == "workspace":
+                    container["env"].append({"name": "TRUSTED_ORIGINS", "value": origins})
         spec["rayVersion"] = RAY_VERSION
         spec["workerGroupSpecs"][0]["replicas"] = self.settings.ray_workers
         made_of = {
             "ray": self.images.ray,
             "workspace": self.images.workspace,
             "workers": str(self.settings.ray_workers),
+            "trusted origins": origins or "none",
             "manifest": cache.key(MANIFEST.read_text()),
         }
         metadata = document["metadata"]
@@ -188,6 +199,31 @@ def secret(kube: Kube, name: str, key: str) -> str | None:
     found = kube.get(f"{CORE}/namespaces/{kube.namespace}/secrets/{name}")
     value = (found or {}).get("data", {}).get(key)
     return base64.b64decode(value).decode() if value else None
+
+
+def _left_behind(pods: Sequence[dict[str, Any]]) -> list[str]:
+    """Names of the worker pods that joined a head before this one.
+
+    A new head does not know them. They notice half a minute later (measured), then they end and start
+    again, each time after a longer pause, up to five minutes, while their probes call them ready.
+    """
+    since = max((_started(pod, "ray-head") for pod in pods), default="")
+    return [
+        pod["metadata"]["name"]
+        for pod in pods
+        if "deletionTimestamp" not in pod["metadata"] and "" < _started(pod, "ray-worker") < since
+    ]
+
+
+def _started(pod: dict[str, Any], container: str) -> str:
+    """When that container started, RFC 3339 in UTC as the API gives it; empty where it is about to start."""
+    for status in pod.get("status", {}).get("containerStatuses", []):
+        if status["name"] == container:
+            run = status["state"].get("running")
+            if status["state"].get("waiting", {}).get("reason") == "CrashLoopBackOff":
+                run = status["lastState"].get("terminated")
+            return str((run or {}).get("startedAt") or "")
+    return ""
 
 
 def _difference(was: str | None, wanted: str) -> str:

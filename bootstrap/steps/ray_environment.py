@@ -66,4 +66,4 @@ class RayEnvironment:
             self._complete.touch()
 
     def undo(self, report: Report) -> None:
-        cache.end_builds(self.folder)
+        cache.end_abandoned(self.folder)

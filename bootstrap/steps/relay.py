@@ -76,16 +76,13 @@ class LocalRelay:
         return bool(self.leftovers())
 
     def check(self) -> Status:
-        if absent := self._process.absent():
+        if absent := self._process.absent(self._spec):
             return missing(absent)
-        record = self._process.record.read() or {}
-        if record.get("spec") != self._spec:
-            return missing(f"process {record.get('pid')} was started for another Ray, or by another version")
         try:
             ask(self.settings.relay_port, "initialize", {"adapterID": "rayside"})
         except DebuggerGone as error:
             return pending(f"port {self.settings.relay_port} {error.message}")
-        return ready(f"{self.url}, process {record['pid']}")
+        return ready(f"{self.url}, process {self._process.pid}")
 
     def apply(self, report: Report) -> None:
         self._process.end(report)

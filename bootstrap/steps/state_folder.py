@@ -30,10 +30,11 @@ class StateFolder:
             return missing("not made yet")
         # It lies in a folder that everybody may write to: what is there must be ours alone.
         if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
-            raise UnsafeFolder(
-                f"{self.folder} is not a folder that only you can read",
-                hint=f"look who made it (ls -ld {self.folder}) and remove it, or set state_folder",
-            )
+            hint = f"look who made it (ls -ld {self.folder}) and remove it, or set state_folder"
+            if found.st_uid == 0 and (self.folder / "node").is_dir():
+                # Docker makes the source of a mount that is gone, when it starts a node that it kept.
+                hint = f"sudo rm -r {self.folder}, which Docker made when it was gone, then ./invokew up"
+            raise UnsafeFolder(f"{self.folder} is not a folder that only you can read", hint=hint)
         return ready(str(self.folder))
 
     def apply(self, report: Report) -> None:

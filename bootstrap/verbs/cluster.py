@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 
 from bootstrap import plan, step
+from bootstrap.codespaces import addresses
 from bootstrap.console import Console
 from bootstrap.errors import InvalidArgument, JobNotFound
 from bootstrap.lock import alone
+from bootstrap.ray.state import LAG
 from bootstrap.settings import Settings
 from bootstrap.shell import Shell
 from bootstrap.sources.purge import remove_images
 from bootstrap.step import Condition, Step, Timing
+from bootstrap.steps import example_job
+from bootstrap.verbs import workspace
 
 
 def up(settings: Settings, console: Console, *, example: bool, use_context: bool = False) -> None:
@@ -23,32 +28,33 @@ def up(settings: Settings, console: Console, *, example: bool, use_context: bool
     `use_context` makes the cluster kubectl's current one. Raises InvalidArgument where there is none.
     """
     shell = Shell()
+    plan.wait_for_engine(settings, shell, console.event)
     target = plan.choose(settings, shell)
     if use_context and not isinstance(target, plan.Kind):
         raise InvalidArgument("--use-context needs a Kubernetes cluster", hint="add --target kind")
-    steps = target.with_example() if example else target.cluster()
     console.event(f"Target {target.target} ({target.reason}), programs from {target.source}")
     with _alone(target, console):
         began = time.monotonic()
-        with console.progress():
-            timings = step.up(steps, console, interrupt=shell.interrupt)
+        named = target.with_example if example else target.cluster
+        steps, timings = _make(shell, console, target.first(), named)
     wall = time.monotonic() - began
     if any(timing.changed for timing in timings):
         target.remember(timings)
         _show_timings(console, steps, timings, wall)
     else:
         console.result(f"Nothing to change: all {len(steps)} steps were ready ({wall:.1f} s).")
-    if isinstance(target, plan.Kind):
-        if use_context:
-            target.user_context.use()
+    urls = addresses(target.urls())
+    if isinstance(target, plan.Kind) and use_context:
+        target.user_context.use()
+    if urls["workspace"]:
         console.result()
-        console.result(f"Workspace   {target.urls()['workspace']}")
-        console.result(f"            password {target.password.password()}")
+        console.result(f"Workspace   {workspace.link(target)}")
+        console.result(f"            password {target.workspace_password()}")
     console.result()
-    console.result(f"Dashboard   {target.urls()['dashboard']}")
+    console.result(f"Dashboard   {urls['dashboard']}")
     console.result(f"            it asks for the token in {target.folder / 'token'}")
     console.result()
-    console.result(f"Relay       {target.urls()['relay']}")
+    console.result(f"Relay       {urls['relay']}")
     console.result(f"            editors attach here, with the token in {target.folder / 'token'}")
     console.result()
     console.result(_next(target, example))
@@ -60,6 +66,7 @@ def status(settings: Settings, console: Console) -> None:
     steps = target.cluster()
     found = step.check(steps)
     ready = all(status.condition is Condition.READY for status in found.values())
+    urls = addresses(target.urls())
     if console.as_json:
         console.document(
             {
@@ -70,7 +77,7 @@ def status(settings: Settings, console: Console) -> None:
                     {"name": name, "condition": status.condition.value, "detail": status.detail}
                     for name, status in found.items()
                 ],
-                "urls": target.urls(),
+                "urls": urls,
                 "timing": target.timings(),
             }
         )
@@ -83,7 +90,8 @@ def status(settings: Settings, console: Console) -> None:
     if not ready:
         console.result("Not ready. Next: ./invokew up")
         return
-    console.result(f"Ready. Dashboard {target.urls()['dashboard']}, relay {target.urls()['relay']}")
+    ready_urls = ", ".join(f"{name} {url}" for name, url in urls.items() if url)
+    console.result(f"Ready. {ready_urls.capitalize()}")
     jobs = target.require().jobs()
     if jobs:
         console.result()
@@ -95,7 +103,8 @@ def status(settings: Settings, console: Console) -> None:
 
 def down(settings: Settings, console: Console, *, purge: bool) -> None:
     """Removes all that `up` made; what was downloaded stays in the cache, unless `purge`."""
-    for target in plan.all_present(settings, Shell()):
+    # A workspace that the settings now do without may be there.
+    for target in plan.all_present(replace(settings, workspace=True), Shell()):
         with _alone(target, console), console.progress():
             step.down(target.cluster(), console)
     if purge:
@@ -107,12 +116,18 @@ def down(settings: Settings, console: Console, *, purge: bool) -> None:
 
 
 def prepare(settings: Settings, console: Console) -> None:
-    """Fetches all that can be cached; starts nothing."""
+    """Fetches all that can be cached; starts nothing. Without a Docker engine, what needs none."""
     shell = Shell()
-    steps = plan.choose(settings, shell).cacheable()
-    with console.progress():
-        timings = step.up(steps, console, interrupt=shell.interrupt)
+    plan.wait_for_engine(settings, shell, console.event)
+    target, steps, left_out = plan.preparation(settings, shell)
+    if left_out:
+        console.event("No Docker engine answers: what needs none is prepared")
+    _, timings = _make(shell, console, target.first(since=time.time()), steps)
     done = "Prepared" if any(timing.changed for timing in timings) else "Nothing to prepare: it is all cached"
+    if left_out:
+        titles = ", ".join(one.title for one in left_out if one.name != "engine")
+        console.result(f"Left out, as no Docker engine answers: {titles}.")
+        done = done.replace("it is all cached", "the rest is cached")
     console.result(f"{done}. Next: ./invokew up")
 
 
@@ -130,6 +145,20 @@ def logs(settings: Settings, console: Console, *, job: str | None, follow: bool,
     pieces = dashboard.follow(chosen.submission_id) if follow else [dashboard.output(chosen.submission_id)]
     for piece in pieces:
         console.output(piece)
+
+
+def _make(
+    shell: Shell, console: Console, first: Sequence[Step], named: Callable[[], Sequence[Step]]
+) -> tuple[list[Step], list[Timing]]:
+    """Makes `first` ready, then what `named` gives from there on; all steps, in order, and their timings."""
+    with console.progress():
+        began = time.monotonic()
+        timings = step.up(first, console, interrupt=shell.interrupt)
+        offset = time.monotonic() - began
+        names = {one.name for one in first}
+        rest = [one for one in named() if one.name not in names]
+        later = step.up(rest, console, interrupt=shell.interrupt)
+    return [*first, *rest], [*timings, *(replace(one, started=one.started + offset) for one in later)]
 
 
 def _alone(target: plan.Target, console: Console) -> AbstractContextManager[None]:
@@ -161,7 +190,14 @@ def _show_timings(console: Console, steps: Sequence[Step], timings: Sequence[Tim
 def _next(target: plan.Target, example: bool) -> str:
     if not example:
         return "Next: ./invokew submit --help says how to run your own program"
-    paused = [task.task for task in target.require().paused()]
-    if paused:
-        return f"The example is paused in its task {paused[0]}. Next: ./invokew debug"
+    dashboard = target.require()
+    names = step.until(
+        lambda: [task.task for task in dashboard.paused()],
+        lambda names: not names or example_job.PAUSES_IN in names,
+        patience=LAG,
+    )
+    if names:
+        # Another, where somebody changed the example.
+        name = example_job.PAUSES_IN if example_job.PAUSES_IN in names else names[0]
+        return f"The example is paused in its task {name}. Next: ./invokew debug"
     return "Next: ./invokew submit runs the example again; ./invokew submit --help, your own program"

@@ -17,7 +17,7 @@ from bootstrap.errors import InvalidArgument
 from bootstrap.settings import DEBUGPY_VERSION, GO_VERSION, NODE_VERSION, RAY_VERSION, ROOT, Settings
 from bootstrap.shell import Shell
 from bootstrap.step import Condition, Step
-from bootstrap.steps.debian_program import debootstrap, registry
+from bootstrap.steps.debian_program import chromium, debootstrap, registry
 from bootstrap.steps.engine import Engine
 
 REQUIREMENTS = ROOT / "requirements"
@@ -40,14 +40,15 @@ class Suite:
 
 def suites() -> list[Suite]:
     """Every suite, the quickest first."""
-    shell = Shell()
+    shell, enable = Shell(), "./invokew doctor --fix --tests"
     return [
         Suite("unit"),
         Suite("integration"),
+        Suite("browser", needs=(chromium(shell),), enable=enable),
         Suite(
             "e2e",
-            needs=(Engine(shell), debootstrap(shell), registry(shell)),
-            enable="./invokew doctor --fix --tests",
+            needs=(Engine(shell), debootstrap(shell), registry(shell), chromium(shell)),
+            enable=enable,
         ),
     ]
 

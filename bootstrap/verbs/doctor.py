@@ -10,12 +10,13 @@ from dataclasses import asdict, dataclass
 from bootstrap import plan
 from bootstrap import settings as knobs
 from bootstrap import step as engine
+from bootstrap.codespaces import Codespace
 from bootstrap.console import Console
 from bootstrap.errors import MACHINE, MissingProgram, RaysideError
 from bootstrap.settings import Settings
 from bootstrap.shell import Shell
 from bootstrap.step import Condition, Step
-from bootstrap.steps.debian_program import debootstrap, node, npm, registry
+from bootstrap.steps.debian_program import chromium, debootstrap, fish, registry, zsh
 from bootstrap.steps.engine import Engine, installable
 from bootstrap.steps.inotify import Inotify
 from bootstrap.steps.machine import Machine, require_port, require_python
@@ -75,9 +76,13 @@ def doctor(
         probes += _kind(chosen, shell, console)
     else:
         probes += _local(chosen, shell, console)
+    if codespace := Codespace.here():
+        probes.append(_ports_private(codespace, settings))
     if tests:
         fix_tests = "./invokew doctor --fix --tests"
-        probes += [_step(one(shell), shell, console, fix=fix_tests) for one in (registry, node, npm)]
+        probes += [
+            _step(one(shell), shell, console, fix=fix_tests) for one in (registry, chromium, zsh, fish)
+        ]
     found = [probe.finding() for probe in probes]
     if fix:
         with console.progress():
@@ -115,13 +120,13 @@ def _show(console: Console, found: Sequence[Finding]) -> None:
     for finding in wrong:
         console.result(f"{finding.id}: {finding.fix}")
     if not wrong:
-        console.result("Nothing is missing.")
+        console.result("Nothing is missing. Next: ./invokew up")
 
 
 def _machine(target: plan.Target) -> list[Probe]:
     """What every target needs."""
     settings = target.needed
-    machine = Machine(settings, target.present, ports=())
+    machine = Machine(settings, target.present, ports=(), too_small=target.too_small)
 
     def system() -> str:
         name = f"{platform.system()} on {platform.machine()}"
@@ -143,7 +148,7 @@ def _machine(target: plan.Target) -> list[Probe]:
     ]
 
 
-def _ports(target: plan.Target, *names: str) -> list[Probe]:
+def _ports(target: plan.Target) -> list[Probe]:
     def probe(setting: str) -> Probe:
         def look() -> str:
             number = getattr(target.settings, setting)
@@ -154,7 +159,30 @@ def _ports(target: plan.Target, *names: str) -> list[Probe]:
 
         return Probe(setting.replace("_", "-"), look)
 
-    return [probe(name) for name in names]
+    return [probe(name) for name in target.ports]
+
+
+def _ports_private(codespace: Codespace, settings: Settings) -> Probe:
+    """A stranger on the internet reaches none of the ports that the codespace forwards."""
+    # What always answers the same; the relay speaks no HTTP.
+    ports = {settings.workspace_port: "/robots.txt", settings.dashboard_port: "/", settings.relay_port: None}
+
+    def look() -> str:
+        public = {port: codespace.is_public(port, path) for port, path in ports.items()}
+        if wrong := [str(port) for port, is_public in public.items() if is_public]:
+            private = " ".join(f"{port}:private" for port in wrong)
+            raise _NotThere(
+                f"anybody on the internet reaches {', '.join(wrong)}",
+                hint="make it private: Port Visibility in the Ports view, or "
+                f"gh codespace ports visibility {private} --codespace {codespace.name}",
+            )
+        unknown = [str(port) for port, is_public in public.items() if is_public is None]
+        private = ", ".join(str(port) for port, is_public in public.items() if is_public is False)
+        if not unknown:
+            return private
+        return f"{f'{private}; ' if private else ''}could not be found out of {', '.join(unknown)}"
+
+    return Probe("ports-private", look)
 
 
 def _local(target: plan.Local, shell: Shell, console: Console) -> list[Probe]:
@@ -171,7 +199,7 @@ def _local(target: plan.Local, shell: Shell, console: Console) -> list[Probe]:
             target.head.undo(lambda text: console.note("leftovers", text))
 
     return [
-        *_ports(target, "dashboard_port", "ray_client_port", "relay_port"),
+        *_ports(target),
         Probe("leftovers", leftovers, end_leftovers),
         _step(target.environment, shell, console, fix="./invokew doctor --fix"),
     ]
@@ -191,7 +219,7 @@ def _kind(target: plan.Kind, shell: Shell, console: Console) -> list[Probe]:
         _step(Engine(shell), shell, console, fix=fix),
         Probe("docker", docker),
         _step(Inotify(), shell, console, fix=fix),
-        *_ports(target, "dashboard_port", "workspace_port", "relay_port"),
+        *_ports(target),
         _step(target.environment, shell, console, fix=fix),
     ]
     if target.source == "packages":

@@ -13,14 +13,11 @@ from bootstrap.console import Console
 from bootstrap.errors import InvalidArgument
 from bootstrap.kube import rayjob as rayjobs
 from bootstrap.ray import jobs
+from bootstrap.ray.state import LAG
 from bootstrap.settings import Settings
 from bootstrap.shell import Shell
 from bootstrap.steps.example_job import example
 from bootstrap.verbs.paused import paused
-
-# How long Ray's task table may lag behind its worker table; about 1 s was measured.
-_LAG = 3.0
-_LONGEST_WAIT = 86_400.0
 
 
 @dataclass(frozen=True)
@@ -49,36 +46,6 @@ class Request:
         )
 
 
-def debugging(
-    debug: bool, *, post_mortem: bool, attach_timeout: float | str | None, pip_debugpy: bool
-) -> jobs.Debug | None:
-    """What `submit --debug`, and the options that go with it, ask for. Raises InvalidArgument."""
-    given = {
-        "--post-mortem": post_mortem,
-        "--attach-timeout": attach_timeout is not None,
-        "--pip-debugpy": pip_debugpy,
-    }
-    alone = next((option for option, is_given in given.items() if is_given), None)
-    if not debug and alone:
-        raise InvalidArgument(f"{alone} goes with --debug", hint=f"./invokew submit --debug {alone} ...")
-    if not debug:
-        return None
-    chosen = jobs.Debug(post_mortem=post_mortem, pip_debugpy=pip_debugpy)
-    return chosen if attach_timeout is None else replace(chosen, attach_timeout=_seconds(attach_timeout))
-
-
-def _seconds(text: float | str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = -1.0
-    if not 0 <= seconds <= _LONGEST_WAIT:
-        raise InvalidArgument(
-            f"--attach-timeout is {text!r}", hint=f"choose seconds, from 0 (don't wait) to {_LONGEST_WAIT:g}"
-        )
-    return seconds
-
-
 def submit(settings: Settings, console: Console, request: Request, *, wait: bool) -> None:
     """Submits a job; with `wait`, shows its output until it ends. Raises JobFailed."""
     target = plan.choose(settings, Shell())
@@ -98,7 +65,7 @@ def submit(settings: Settings, console: Console, request: Request, *, wait: bool
         for piece in dashboard.follow(name):
             console.output(piece)
     # The output ends a moment before the job is recorded as ended.
-    job = step.until(lambda: dashboard.job(name), lambda job: job.ended or not wait, patience=_LAG)
+    job = step.until(lambda: dashboard.job(name), lambda job: job.ended or not wait, patience=LAG)
     if wait and job.status != "SUCCEEDED":
         raise jobs.failure(job)
     if console.as_json:

@@ -7,10 +7,7 @@ from typing import Any
 from bootstrap import plan, step
 from bootstrap.debug.exchange import ask
 from bootstrap.errors import DebuggerGone, RequestFailed
-from bootstrap.ray.state import PausedTask
-
-# How long Ray's task table may lag behind its worker table; about 1 s was measured.
-_LAG = 3.0
+from bootstrap.ray.state import LAG, PausedTask
 
 
 def paused(target: plan.Target) -> list[PausedTask]:
@@ -20,7 +17,7 @@ def paused(target: plan.Target) -> list[PausedTask]:
     does not answer holds nothing.
     """
     dashboard = target.require()
-    waiting = step.until(dashboard.paused, lambda tasks: all(task.task for task in tasks), patience=_LAG)
+    waiting = step.until(dashboard.paused, lambda tasks: all(task.task for task in tasks), patience=LAG)
     held = [_held(task) for task in _relay(target)]
     # In the moment of attaching a worker may be in both.
     workers = {task.worker_id for task in held}

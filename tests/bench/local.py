@@ -113,6 +113,7 @@ def main() -> None:
             "dashboard_port": "18266",
             "ray_client_port": "11002",
             "target": "local",
+            "workspace": "false",
         }
         env = {environment_name(key): value for key, value in settings.items()}
         try:

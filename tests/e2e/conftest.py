@@ -15,9 +15,9 @@ import pytest
 from bootstrap import shell
 from bootstrap.kube.api import Kube
 from bootstrap.plan import Kind
-from bootstrap.settings import Settings
 from bootstrap.shell import Shell
-from tests.integration.conftest import Rayside, free_ports
+from tests import npm
+from tests.integration.conftest import Rayside, apart
 
 NAME = "rayside-test"
 
@@ -26,18 +26,7 @@ NAME = "rayside-test"
 def kind() -> Iterator[Rayside]:
     """Nothing is up yet; whatever the tests bring up is gone at the end, without a trace."""
     folder = Path(tempfile.mkdtemp(prefix="rs-", dir="/tmp"))
-    dashboard, workspace, relay = free_ports(3)
-    one = Rayside(
-        Settings(
-            target="kind",
-            source="packages",
-            kind_cluster=NAME,
-            dashboard_port=dashboard,
-            workspace_port=workspace,
-            relay_port=relay,
-            state_folder=folder / "state",
-        )
-    )
+    one = Rayside(apart(folder / "state", target="kind", source="packages", kind_cluster=NAME))
     one.environment_too["KUBECONFIG"] = str(folder / "users-kubeconfig")
     yield one
     done = one.run("down", timeout=300)
@@ -45,6 +34,12 @@ def kind() -> Iterator[Rayside]:
     shutil.rmtree(folder, ignore_errors=True)
     assert done.returncode == 0, done.stdout + done.stderr
     assert left == []
+
+
+@pytest.fixture(scope="session")
+def node() -> Path:
+    """The folder of `node` and `npm`."""
+    return npm.programs()
 
 
 @pytest.fixture(scope="session")
@@ -69,14 +64,15 @@ def traces(one: Rayside) -> list[str]:
     found: list[str] = []
     client = docker.from_env()
     try:
-        named = {"label": f"io.x-k8s.kind.cluster={NAME}"}
+        name = one.settings.kind_cluster
+        named = {"label": f"io.x-k8s.kind.cluster={name}"}
         found += [f"container {one.name}" for one in client.containers.list(all=True, filters=named)]
-        found += [f"network {one.name}" for one in client.networks.list(names=[f"^{NAME}$"])]
+        found += [f"network {one.name}" for one in client.networks.list(names=[f"^{name}$"])]
         found += [f"volume {one.name}" for one in client.volumes.list(filters={"dangling": True})]
     finally:
         client.close()
     folder = target(one).folder
-    for mark, value in (("RAYSIDE_FORWARDS", str(folder)), ("RAYSIDE_KIND", NAME)):
+    for mark, value in (("RAYSIDE_FORWARDS", str(folder)), ("RAYSIDE_KIND", name)):
         found += [f"process {process.pid}" for process in shell.marked(mark, value)]
     for port in (one.settings.dashboard_port, one.settings.workspace_port, one.settings.relay_port):
         with socket.socket() as probe:
@@ -85,7 +81,7 @@ def traces(one: Rayside) -> list[str]:
     if folder.exists():
         found.append(f"folder {folder}")
     users = Path(one.environment_too["KUBECONFIG"])
-    if users.exists() and NAME in users.read_text():
+    if users.exists() and name in users.read_text():
         found.append(f"context in {users}")
     return found
 

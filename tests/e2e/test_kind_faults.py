@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import signal
+import time
 from pathlib import Path
 
+import docker
 import psutil
 import pytest
 
 from bootstrap.step import until
-from tests.e2e.conftest import forwarder, kube, traces
+from tests.e2e.conftest import forwarder, kube, target, traces
 from tests.integration.conftest import Rayside
 
 # Each step of the cluster as its lines begin. The cluster's own is told of while kind works.
@@ -66,19 +68,24 @@ def test_the_forwards_killed(up: Rayside) -> None:
 
 
 def test_the_heads_pod_deleted(up: Rayside) -> None:
-    head = "ray.io/cluster=rayside,ray.io/node-type=head"
+    head, workers = (f"ray.io/cluster=rayside,ray.io/node-type={one}" for one in ("head", "worker"))
     was = kube(up).pods(head)[0]["metadata"]
+    joined = uids(up, workers)
     pods = f"/api/v1/namespaces/{up.settings.namespace}/pods"
     kube(up).delete(f"{pods}/{was['name']}")
-    gone = until(
-        lambda: kube(up).pods(head),
-        lambda found: bool(found) and was["uid"] not in {pod["metadata"]["uid"] for pod in found},
-        120,
-    )
-    assert gone
+    heads = until(lambda: uids(up, head), lambda found: bool(found) and was["uid"] not in found, 120)
+    assert heads and was["uid"] not in heads
     assert_mended(up)
+    # Those that knew the earlier head would have taken longer and longer to find this one.
+    assert len(joined) == up.settings.ray_workers
+    assert joined.isdisjoint(uids(up, workers))
     # The forwards follow the pod by themselves, and the example is back at its breakpoint.
     assert [task["task"] for task in up.json("breakpoints")] == ["estimate"]
+
+
+def uids(one: Rayside, selector: str) -> set[str]:
+    """Of the pods with these labels: a pod of the same name may be another."""
+    return {pod["metadata"]["uid"] for pod in kube(one).pods(selector)}
 
 
 def dockerd() -> psutil.Process:
@@ -95,3 +102,45 @@ def test_the_engine_killed_and_started_again(up: Rayside) -> None:
     assert "doctor --fix --target kind" in done.stderr
     assert up.run("doctor", "--fix", timeout=300).returncode == 0
     assert_mended(up)
+
+
+@pytest.mark.skipif(Path("/run/systemd/system").is_dir(), reason="systemd's engine is not ours to kill")
+def test_a_codespace_stopped_and_started(up: Rayside) -> None:
+    """What its `postStartCommand` runs comes before the engine, and alone leads to all being ready."""
+    node, images = node_and_images(up)
+    for process in (dockerd(), forwarder(up)):
+        process.kill()
+        process.wait(30)
+    began = int(time.time())
+    hook = up.start("up", "--wait-for-engine", "120")
+    assert hook.stdout
+    assert hook.stdout.readline() == "Waiting up to 120 s for the Docker engine\n"
+    assert up.run("doctor", "--fix", timeout=300).returncode == 0
+    said = hook.stdout.read()
+    assert hook.wait(600) == 0, said
+    hook.stdout.close()
+    assert said.startswith("The Docker engine answers\n")
+    assert up.json("status")["ready"] is True
+    # Nothing was made anew, neither the node nor an image, nor anything for a while.
+    assert node_and_images(up) == (node, images)
+    client = docker.from_env()
+    try:
+        made = {
+            "type": ["container", "image"],
+            "event": ["create", "build", "pull", "import", "commit", "load"],
+        }
+        events = client.events(since=began, until=int(time.time()) + 1, filters=made, decode=True)
+        assert list(events) == []
+    finally:
+        client.close()
+
+
+def node_and_images(one: Rayside) -> tuple[str, set[str]]:
+    """The ids of the node's container and of all images of ours."""
+    client = docker.from_env()
+    try:
+        node = client.containers.get(target(one).kind_cluster.node)
+        images = {image.id for image in client.images.list() if any("rayside/" in tag for tag in image.tags)}
+        return str(node.id), images
+    finally:
+        client.close()

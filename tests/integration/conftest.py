@@ -23,6 +23,7 @@ from bootstrap.console import Console
 from bootstrap.plan import Local
 from bootstrap.settings import ROOT, Settings
 from bootstrap.shell import Shell
+from tests import npm
 
 
 @dataclass(frozen=True)
@@ -97,21 +98,20 @@ def free_ports(count: int = 2) -> list[int]:
     raise AssertionError("no port is free")
 
 
+def apart(state_folder: Path, **more: Any) -> Settings:
+    """Settings that keep a cluster apart from whatever else runs on this machine, with `more`."""
+    names = ("dashboard_port", "ray_client_port", "relay_port", "workspace_port")
+    ports: dict[str, Any] = dict(zip(names, free_ports(len(names)), strict=True))
+    return Settings(state_folder=state_folder, **ports, **more)
+
+
 @pytest.fixture(scope="module")
 def rayside() -> Iterator[Rayside]:
     """Nothing is up yet; whatever a test brings up is gone after the module."""
     folder = Path(tempfile.mkdtemp(prefix="rs-", dir="/tmp"))
     folder.rmdir()
-    dashboard, client, relay = free_ports(3)
-    one = Rayside(
-        Settings(
-            dashboard_port=dashboard,
-            ray_client_port=client,
-            relay_port=relay,
-            state_folder=folder,
-            target="local",
-        )
-    )
+    # Tests of the workspace have one of their own.
+    one = Rayside(apart(folder, target="local", workspace=False))
     yield one
     done = one.run("down")
     shutil.rmtree(folder, ignore_errors=True)
@@ -123,3 +123,9 @@ def rayside() -> Iterator[Rayside]:
 def ray_environment() -> None:
     """Ray's environment, in the cache that every test shares."""
     Local(Settings(), Shell(), "a test").environment.apply(Console().event)
+
+
+@pytest.fixture(scope="session")
+def node() -> Path:
+    """The folder of `node` and `npm`."""
+    return npm.programs()

@@ -17,7 +17,7 @@ def test_a_machine_that_lacks_nothing(rayside: Rayside) -> None:
     assert document["ok"] is True
     assert all(set(finding) == {"id", "ok", "detail", "fix"} for finding in document["findings"])
     assert all(finding["fix"] == "" for finding in document["findings"])
-    assert "Nothing is missing." in rayside.run("doctor").stdout
+    assert "Nothing is missing. Next: ./invokew up" in rayside.run("doctor").stdout
 
 
 def test_what_nobody_can_mend_stays_a_finding_with_what_to_do(rayside: Rayside, tmp_path: Path) -> None:

@@ -4,31 +4,18 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from bootstrap.settings import ROOT
+from tests.checkout import check_out
 
 
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The project's files as git has them, without .venv, in a folder with a space in its name."""
-    folder = tmp_path_factory.mktemp("a checkout")
-    listed = subprocess.run(
-        ["git", "ls-files", "-co", "--exclude-standard", "-z"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    for name in filter(None, listed.stdout.split("\0")):
-        if (ROOT / name).exists():
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, folder / name)
-    return folder
+    """In a folder with a space in its name."""
+    return check_out(tmp_path_factory.mktemp("a checkout"))
 
 
 def run(checkout: Path, *arguments: str, cwd: Path, **env: str) -> subprocess.CompletedProcess[str]:

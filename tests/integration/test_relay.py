@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from bootstrap.debug.client import Client
-from tests.integration.relay_debuggees import PACKAGE, Session, relay_over
+from bootstrap.errors import RequestFailed
+from tests.integration.relay_debuggees import PACKAGE, TOKEN, Session, relay_over
 
 WORK = """\
 def work(x):
@@ -267,6 +268,56 @@ def test_the_handshake_needs_no_debuggee_and_the_second_stop_does_not_steal_the_
             assert len(await editor.threads()) == 4
             assert time.monotonic() - began < 1
             setting.cluster.processes[0].process.send_signal(signal.SIGCONT)
+            await editor.client.disconnect()
+
+    run(story())
+
+
+def test_an_editor_can_ask_for_the_focus_on_a_stopped_task(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with relay_over(tmp_path) as setting:
+            await setting.cluster.start(PAUSES, count=2)
+            editor = await setting.attach()
+            first, second = await stops_of(editor, 2)
+            for stop in (second, first):
+                await editor.request("focusTask", workerId=stop["ray"]["workerId"])
+                again = await editor.event("stopped")
+                assert again == {**stop, "preserveFocusHint": False}
+                # From then on it is the one that is meant where none is named, as in the debug console.
+                body = await editor.request(
+                    "evaluate", expression="__import__('os').environ['TASK']", context="repl"
+                )
+                assert body["result"] == stop["ray"]["task"]
+                assert await editor.evaluate(stop, "x") == "0"
+            await editor.client.disconnect()
+
+    run(story())
+
+
+def test_the_focus_is_refused_where_no_task_is_stopped(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with relay_over(tmp_path) as setting:
+            (stopping,) = await setting.cluster.start(PAUSES)
+            (busy,) = await setting.cluster.start(BUSY, name="busy.py")
+            editor = await setting.attach()
+            stop = await editor.event("stopped")
+            while len(await editor.threads()) < 3:
+                await editor.event("thread", reason="started")
+            for named in (busy.debuggee.worker_id, "", "another", None, 7, [1]):
+                with pytest.raises(RequestFailed, match="no task of worker"):
+                    await editor.request("focusTask", workerId=named)
+            stranger = await Client.connect("127.0.0.1", setting.port)
+            for arguments in ({}, {"token": TOKEN}):
+                with pytest.raises(RequestFailed, match="before `attach`"):
+                    await stranger.request(
+                        "focusTask", {"workerId": stopping.debuggee.worker_id, **arguments}
+                    )
+            stranger.close()
+            stopping.process.kill()
+            await editor.event("thread", reason="exited", threadId=stop["threadId"])
+            with pytest.raises(RequestFailed, match="no task of worker"):
+                await editor.request("focusTask", workerId=stopping.debuggee.worker_id)
+            await editor.nothing("stopped", 0)
             await editor.client.disconnect()
 
     run(story())

@@ -53,6 +53,12 @@ def test_status_is_ready_with_steps_urls_and_timing(up: Rayside) -> None:
     assert all(set(timing) == {"name", "started", "seconds"} for timing in status["timing"])
 
 
+def test_open_says_that_this_cluster_does_without_a_workspace(up: Rayside) -> None:
+    error = up.json("open", code=4)["error"]
+    assert error["id"] == "not-running"
+    assert error["hint"] == "unset INVOKE_RAYSIDE_WORKSPACE, then ./invokew up"
+
+
 def test_breakpoints_lists_the_paused_task(up: Rayside) -> None:
     (paused,) = up.json("breakpoints")
     assert set(paused) == {"worker_id", "node_ip", "pid", "job_id", "task", "since"}
@@ -64,7 +70,7 @@ def test_a_second_up_changes_nothing_and_says_so(up: Rayside) -> None:
     before = made(up)
     done = up.run("up")
     assert done.returncode == 0
-    assert "Nothing to change: all 7 steps were ready" in done.stdout
+    assert "Nothing to change: all 8 steps were ready" in done.stdout
     assert made(up) == before
 
 

@@ -15,7 +15,9 @@ from bootstrap import settings as pins
 from bootstrap.plan import Kind, Local
 from bootstrap.settings import ROOT, Settings
 from bootstrap.shell import Shell
+from bootstrap.sources.image_build import ImageBuild
 from bootstrap.step import Step
+from tests.integration.vsix import vsix
 
 # What a source may bring in a step of its own, or with another.
 OPTIONAL = {"kuberay-manifests"}
@@ -51,6 +53,85 @@ def test_a_source_gives_all_that_the_cluster_needs(source: str) -> None:
 def test_preparing_starts_nothing(source: str) -> None:
     names = {step.name for step in kind(source).cacheable()}
     assert not names & {"cluster", "images", "kuberay", "ray-cluster", "forwards", "example"}
+
+
+def test_a_local_workspace_is_made_beside_ray_and_can_be_left_out() -> None:
+    steps = {step.name: step for step in PLANS["local"]}
+    assert {
+        "extensions",
+        "workspace-files",
+        "workspace-password",
+        "workspace",
+        "cluster-file",
+    } <= steps.keys()
+
+    def before(name: str) -> set[str]:
+        return {name}.union(*(before(need) for need in steps[name].needs))
+
+    assert not before("workspace") & {"ray", "relay", "ray-environment"}
+    assert "workspace" not in before("example")
+    without = Local(Settings(target="local", workspace=False), Shell(), "a test")
+    names = {step.name for step in without.cluster()}
+    assert not names & {"extensions", "workspace-files", "workspace-password", "workspace"}
+    assert "cluster-file" in names
+    assert without.urls()["workspace"] is None
+    assert not {step.name for step in without.cacheable()} & {"extensions", "workspace-files"}
+
+
+@pytest.mark.parametrize("source", ["packages", "upstream"])
+def test_the_workspace_image_is_named_by_the_extensions_that_were_got(source: str, tmp_path: Path) -> None:
+    def image(**settings: str) -> str:
+        one = Settings(target="kind", source=source, cache_folder=tmp_path, **settings)  # type: ignore[arg-type]
+        return Kind(one, Shell(), "a test")._from.images.workspace
+
+    (tmp_path / "vsix").mkdir()
+    without = image(vsix_folder=str(tmp_path / "vsix"))
+    id, version = pins.EXTENSIONS[0]
+    vsix(tmp_path / "vsix" / "any-name.vsix", id, version)
+    assert image() == without != image(vsix_folder=str(tmp_path / "vsix"))
+    settings = Settings(target="kind", source=source, vsix_folder=str(tmp_path / "vsix"))
+    steps = {step.name: step for step in Kind(settings, Shell(), "a test")._from.steps}
+    build = steps["workspace-image"]
+    assert isinstance(build, ImageBuild)
+    assert build.extra[f"extensions/{id}.vsix"] == tmp_path / "vsix" / "any-name.vsix"
+    (record,) = json.loads(build.arguments["EXTENSIONS"])
+    assert (record["id"], record["version"], record["from"]) == (id, version, "file any-name.vsix")
+    assert [step.name for step in kind(source).first()] == ["extensions"]
+
+
+@pytest.mark.parametrize("source", ["packages", "upstream"])
+def test_nothing_is_fetched_or_built_before_the_machine_was_looked_at(source: str) -> None:
+    steps = {step.name: step for step in kind(source).cluster()}
+
+    def before(name: str) -> set[str]:
+        return {name}.union(*(before(need) for need in steps[name].needs if need in steps))
+
+    assert [name for name in steps if "machine" not in before(name)] == ["engine"]
+
+
+@pytest.mark.parametrize("source", ["packages", "upstream"])
+def test_without_an_engine_programs_and_rays_environment_are_prepared(source: str) -> None:
+    prepared, left_out = kind(source).cacheable_without_engine()
+    names = {step.name for step in prepared}
+    assert names >= {"machine", "kind", "kubectl", "kubectl-ray", "operator-manifest", "ray-environment"}
+    assert not any("image" in name for name in names)
+    assert {step.name for step in left_out} >= {"engine", "ray-image", "workspace-image", "node-image"}
+    assert not {need for step in prepared for need in step.needs} & {step.name for step in left_out}
+
+
+def test_the_workspace_of_a_codespace_trusts_its_own_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    def environment() -> dict[str, str]:
+        step = next(step for step in kind("upstream").cluster() if step.name == "ray-cluster")
+        head = step.manifest()["spec"]["headGroupSpec"]  # type: ignore[attr-defined]
+        _, workspace, _ = head["template"]["spec"]["containers"]
+        return {one["name"]: one.get("value", "") for one in workspace["env"]}
+
+    monkeypatch.delenv("CODESPACES", raising=False)
+    assert "TRUSTED_ORIGINS" not in environment()
+    monkeypatch.setenv("CODESPACES", "true")
+    monkeypatch.setenv("CODESPACE_NAME", "a-b")
+    monkeypatch.setenv("GITHUB_CODESPACES_PORT_FORWARDING_DOMAIN", "ports.test")
+    assert environment()["TRUSTED_ORIGINS"] == "a-b-8443.ports.test"
 
 
 def test_upstreams_cluster_boots_while_images_are_fetched() -> None:

@@ -164,8 +164,9 @@ def test_the_example_brings_its_own_cluster_with_the_workspace() -> None:
     assert workspace["ports"] == [{"name": "workspace", "containerPort": 8443}]
     # The same folder, in both, on the one volume.
     shared, token = {"name": "ray", "mountPath": "/tmp/ray"}, {"name": "token", "mountPath": "/run/ray"}
-    assert (ray["volumeMounts"], workspace["volumeMounts"]) == ([shared, token], [shared])
-    assert relay["volumeMounts"] == [{**token, "readOnly": True}]
+    read_only = {**token, "readOnly": True}
+    assert (ray["volumeMounts"], workspace["volumeMounts"]) == ([shared, token], [shared, read_only])
+    assert relay["volumeMounts"] == [{**shared, "readOnly": True}, read_only]
     memory = {"name": "token", "emptyDir": {"medium": "Memory"}}
     assert pod["volumes"] == [{"name": "ray", "emptyDir": {}}, memory]
     # An image that is only in the node must not be pulled.

@@ -285,6 +285,35 @@ def test_numbers_and_paths_are_translated_wherever_they_stand() -> None:
     }
 
 
+def test_a_request_names_its_owners_and_gets_their_numbers_wherever_they_stand() -> None:
+    ids = Ids()
+    ids.outer("b", "frame", 1)
+    thread, frame = ids.outer("a", "thread", 5), ids.outer("a", "frame", 7)
+    text, target = ids.outer("a", "source", 8), ids.outer("b", "target", 9)
+    arguments = {
+        "threadId": thread,
+        "frameId": frame,
+        "variablesReference": 0,
+        "source": {"path": "/a.py", "sourceReference": text},
+        "line": thread,
+    }
+    assert translation.inward(arguments, ids.inner) == (
+        {"a"},
+        {
+            "threadId": 5,
+            "frameId": 7,
+            "variablesReference": 0,
+            "source": {"path": "/a.py", "sourceReference": 8},
+            "line": thread,
+        },
+    )
+    assert arguments["source"] == {"path": "/a.py", "sourceReference": text}  # the editor's own are kept
+    assert translation.inward({"threadId": thread, "targetId": target}, ids.inner)[0] == {"a", "b"}
+    assert translation.inward({"source": "text"}, ids.inner) == (set(), {"source": "text"})
+    with pytest.raises(UnknownId):
+        translation.inward({"source": {"sourceReference": frame}}, ids.inner)
+
+
 def test_what_is_nested_deeply_is_translated_without_recursion() -> None:
     body: dict[str, Any] = {"threadId": 1}
     for _ in range(5000):

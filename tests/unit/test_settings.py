@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from bootstrap.errors import InvalidSetting, UnknownSetting, UnknownSource, UnknownTarget
-from bootstrap.settings import Settings, parse
+from bootstrap.settings import Settings, as_environment, parse
 
 
 def test_unset_keys_keep_their_defaults() -> None:
@@ -44,11 +44,30 @@ def test_an_unknown_key_of_the_environment_is_not_ignored() -> None:
         ("min_disk_gib", "-1"),
         ("ray_patience", "nan"),
         ("state_folder", "/tmp/" + "x" * 60),
+        ("workspace", "perhaps"),
+        ("workspace", ["false"]),
     ],
 )
 def test_a_value_that_cannot_be_is_refused_by_name(key: str, value: object) -> None:
     with pytest.raises(InvalidSetting, match=key):
         parse({key: value}, {})
+
+
+@pytest.mark.parametrize(("value", "meant"), [("false", False), (False, False), ("NO", False), ("1", True)])
+def test_a_switch_is_what_its_word_says(value: object, meant: bool) -> None:
+    assert parse({"workspace": value}, {}).workspace is meant
+
+
+def test_settings_reach_another_process_through_its_environment() -> None:
+    settings = parse({"target": "local", "workspace": "false", "relay_port": 6000, "ray_cpus": 2}, {})
+    environment = as_environment(settings)
+    assert set(environment) == {
+        "INVOKE_RAYSIDE_TARGET",
+        "INVOKE_RAYSIDE_WORKSPACE",
+        "INVOKE_RAYSIDE_RELAY_PORT",
+    }
+    given = {name.removeprefix("INVOKE_RAYSIDE_").lower(): value for name, value in environment.items()}
+    assert parse(given, environment) == settings
 
 
 def test_unknown_targets_and_sources_are_refused_with_the_known_ones() -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterable
 from typing import Any
 
 import pytest
 
-from bootstrap.errors import JobNotFound
+from bootstrap.errors import JobNotFound, NotRunning
 from bootstrap.ray.state import Dashboard
 
 WORKER = {
@@ -127,3 +128,12 @@ def test_running_tasks_are_by_worker_the_latest_first() -> None:
     assert [task.name for task in running["w1"]] == ["later", "my_task"]
     assert (running["w1"][1].job_id, running["w1"][1].since) == ("02000000", "2026-11-21T11:12:47Z")
     assert [(task.name, task.since) for task in running["w2"]] == [("starting", "")]
+
+
+def test_a_dashboard_that_hangs_is_told_from_one_that_is_not_there() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        with pytest.raises(NotRunning, match=rf"the dashboard at {url} gave no answer within 0\.2 s"):
+            Dashboard(url, "token", patience=(2, 0.2)).version()
+    with pytest.raises(NotRunning, match=f"no Ray dashboard answers at {url}"):
+        Dashboard(url, "token").version()

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from bootstrap import step
-from bootstrap.errors import Drifted, LowDisk, NotReady
+from bootstrap.errors import ClusterUnreachable, Drifted, LowDisk, NotReady, NotRunning, RaysideError
 from bootstrap.step import Condition, Report, Status, Timing, drifted, missing, pending, ready
 
 
@@ -35,7 +35,7 @@ class Scripted:
     """A step whose checks answer as scripted, one after the other, and fail when the script is over."""
 
     name: str
-    script: list[Status]
+    script: list[Status | RaysideError]
     needs: tuple[str, ...] = ()
     patience: float = 10.0
     on_apply: Callable[[], None] = lambda: None
@@ -46,7 +46,10 @@ class Scripted:
         return f"the {self.name}"
 
     def check(self) -> Status:
-        return self.script.pop(0)
+        answer = self.script.pop(0)
+        if isinstance(answer, RaysideError):
+            raise answer
+        return answer
 
     def apply(self, report: Report) -> None:
         self.log.append(f"apply {self.name}")
@@ -115,6 +118,28 @@ def test_patience_has_an_end() -> None:
     one = Scripted("one", [pending("stuck")] * 100, patience=0.2)
     with pytest.raises(NotReady, match=r"not ready after 0\.2 s: stuck"):
         step.up([one], Diary())
+
+
+def test_what_is_silent_for_a_moment_is_waited_for() -> None:
+    one = Scripted("one", [missing(), NotRunning("no answer", hint=""), pending(), ready()])
+    diary = Diary()
+    step.up([one], diary)
+    assert one.log == ["apply one"]
+    assert "one: no answer" in diary.lines
+
+
+def test_what_stays_silent_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(step, "_LONGEST_SILENCE", 0.2)
+    # Enough for 0.2 s, not for the step's patience of 10 s.
+    silent = [ClusterUnreachable("no answer", hint="")] * 8
+    with pytest.raises(ClusterUnreachable, match="no answer"):
+        step.up([Scripted("one", [pending(), *silent])], Diary())
+
+
+def test_what_is_silent_when_patience_ends_is_its_own_error() -> None:
+    silent = [ClusterUnreachable("no answer", hint="")] * 100
+    with pytest.raises(ClusterUnreachable, match="no answer"):
+        step.up([Scripted("one", [missing(), *silent], patience=0.0)], Diary())
 
 
 def test_a_drifted_step_is_left_alone() -> None:
@@ -197,6 +222,17 @@ def test_the_critical_path_is_the_chain_that_took_longest() -> None:
     seconds = {"root": 1.0, "slow": 5.0, "quick": 2.0, "last": 1.0}
     timings = [Timing(name, 0.0, taken, True) for name, taken in seconds.items()]
     assert step.critical_path(steps, timings) == ["root", "slow", "last"]
+
+
+def test_what_needs_a_step_is_found_along_every_chain() -> None:
+    steps = [
+        Scripted("last", [], ("between", "other")),
+        Scripted("between", [], ("root", "elsewhere")),
+        Scripted("root", []),
+        Scripted("other", []),
+    ]
+    assert step.dependants(steps, "root") == {"root", "between", "last"}
+    assert step.dependants(steps, "last") == {"last"}
 
 
 def test_until_reads_again_until_it_is_done_or_out_of_patience() -> None:

@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 
 from bootstrap.errors import EngineNotPermitted
+from bootstrap.settings import ROOT
 from bootstrap.step import Report, Status, missing, ready
-from bootstrap.verbs.development import Suite
+from bootstrap.verbs.development import Suite, suites
 
 
 @dataclass(frozen=True)
@@ -41,3 +42,14 @@ def test_a_suite_can_run_when_what_it_needs_is_ready() -> None:
 def test_an_engine_one_may_not_use_is_a_missing_one_and_no_end_of_all_tests() -> None:
     refused = EngineNotPermitted("you may not use it", hint="join its group")
     assert Suite("e2e", needs=(Engine(refused),)).missing() == "you may not use it"
+
+
+def test_every_suite_is_a_folder_of_tests_and_says_what_enables_it() -> None:
+    assert [suite.name for suite in suites()] == ["unit", "integration", "browser", "e2e"]
+    assert all((ROOT / "tests" / suite.name / "__init__.py").exists() for suite in suites())
+    assert {suite.enable for suite in suites() if suite.needs} == {"./invokew doctor --fix --tests"}
+
+
+def test_a_browser_is_among_what_the_suites_with_one_need() -> None:
+    with_one = [suite.name for suite in suites() if any(step.name == "chromium" for step in suite.needs)]
+    assert with_one == ["browser", "e2e"]

@@ -200,7 +200,10 @@ def test_a_task_is_looked_at_and_let_go_on_until_the_job_has_ended(tmp_path: Pat
     assert "NameError: name 'y' is not defined" in console.lines
     assert "-> 0  f  /near/a b/w.py:4" in console.lines
     assert "`numbers` is no command; `p numbers` evaluates it, `help` lists the commands" in console.lines
-    assert console.lines[-1] == "job raysubmit_1 ended: SUCCEEDED"
+    assert console.lines[-2:] == [
+        "job raysubmit_1 ended: SUCCEEDED",
+        "Next: ./invokew submit --help says how to run your own program",
+    ]
 
 
 def test_an_empty_line_repeats_a_step_and_nothing_else(tmp_path: Path) -> None:
@@ -404,7 +407,10 @@ def test_a_job_that_ended_already_is_told(tmp_path: Path) -> None:
     job.end("FAILED")
     code, console = talk(tmp_path, job, ScriptedRelay({}, after_attach=()))
     assert code == 0
-    assert console.lines[-1] == "job raysubmit_1 ended: FAILED"
+    assert console.lines[-2:] == [
+        "job raysubmit_1 ended: FAILED",
+        "Next: ./invokew logs --job raysubmit_1 shows its output",
+    ]
 
 
 def test_another_debugger_that_takes_over_ends_it_with_the_relays_words(tmp_path: Path) -> None:

@@ -1,0 +1,181 @@
+"""Puts what the editor wants debuggees to stop at into each of them, also into those that come later."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+
+from bootstrap.debug import files
+from bootstrap.debug.dap import Message
+from bootstrap.debug.desired import Breakpoint, Desired
+from bootstrap.debug.editor import CurrentEditor
+from bootstrap.debug.paths import Paths
+from bootstrap.debug.work import Work
+from bootstrap.debug.worker import Worker, Workers
+from bootstrap.errors import RequestFailed
+
+
+class Configuration:
+    """One editor's, until the next one attaches.
+
+    Attributes:
+        paths: how the editor's paths are mapped.
+    """
+
+    def __init__(
+        self,
+        workers: Workers,
+        *,
+        paths: Paths,
+        editor: CurrentEditor,
+        work: Work,
+        log: Callable[[str], None],
+    ) -> None:
+        self.paths = paths
+        self._workers, self._editor, self._work, self._log = workers, editor, work, log
+        self._desired = Desired()
+        self._revision = 0  # of what is desired
+        self._told: set[str] = set()  # the files of which it was told that they differ
+
+    def begin(self, paths: Paths) -> None:
+        """Another editor, which has asked for nothing yet."""
+        self._desired, self.paths = Desired(), paths
+        self._revision += 1
+        self._told.clear()
+
+    # --- what the editor asks for --------------------------------------------------------
+
+    async def set_breakpoints(
+        self, path: str, specs: Sequence[Message], *, sha256: str | None = None
+    ) -> list[Message]:
+        """Makes these the breakpoints of the editor's file.
+
+        Args:
+            specs: DAP's SourceBreakpoint, each with a line.
+            sha256: in hex, of the file as the editor has it.
+
+        Returns:
+            DAP's Breakpoint for each.
+        """
+        if sha256 is not None:
+            self._desired.checksums[path] = sha256
+        breakpoints = self._desired.replace(path, specs)
+        await self._fan_out(lambda worker: self._set_in(worker, path))
+        documents = []
+        for breakpoint_ in breakpoints:
+            breakpoint_.told = breakpoint_.document()
+            documents.append(breakpoint_.told)
+        self._rest()
+        return documents
+
+    async def set_exceptions(self, arguments: Message) -> None:
+        """`arguments`: of `setExceptionBreakpoints`."""
+        self._desired.except_for(arguments)
+        await self._fan_out(lambda worker: worker.set_exceptions(self._desired))
+        self._rest()
+
+    async def set_functions(self, specs: Sequence[Message]) -> list[bool]:
+        """Whether any debuggee has each of DAP's FunctionBreakpoints."""
+        self._desired.functions = {"breakpoints": specs}
+        answers = await self._fan_out(lambda worker: worker.set_functions(self._desired))
+        self._rest()
+        return [any(answer[n : n + 1] == [True] for answer in answers) for n in range(len(specs))]
+
+    async def _fan_out(self, put: Callable[[Worker], Coroutine[Any, Any, Any]]) -> list[Any]:
+        """Puts what has changed into every debuggee; as `Work.side_by_side`."""
+        before, self._revision = self._revision, self._revision + 1
+
+        async def one(worker: Worker) -> Any:
+            if worker.revision == before:  # otherwise it is behind, and gets this with the rest
+                worker.revision = self._revision
+            try:
+                return await put(worker)
+            except RequestFailed:
+                self._work.start(self._catch_up(worker))
+                raise
+
+        return await self._work.side_by_side([one(worker) for worker in self._workers.attached])
+
+    def _rest(self) -> None:
+        """Debuggees that have nothing to stop at run at full speed."""
+        if not self._desired.needs_tracing:
+            for worker in self._workers.attached:
+                self._work.start(worker.sleep())
+
+    # --- what a debuggee has -------------------------------------------------------------
+
+    def is_in(self, worker: Worker) -> bool:
+        return worker.revision == self._revision
+
+    async def put_into(self, worker: Worker) -> None:
+        """Puts all that the editor asked for into a debuggee, and takes back what an earlier one did."""
+        try:
+            while not self.is_in(worker):  # which may go on while this is done
+                worker.revision = self._revision
+                by_path = self._by_path(worker)
+                for path in {*by_path, *worker.paths}:
+                    await worker.set_breakpoints(path, by_path.get(path, []))
+                for path in list(self._desired.files):
+                    await self._compare(worker, path, self.paths.remote(path, worker.layout))
+                await worker.set_exceptions(self._desired)
+                await worker.set_functions(self._desired)
+            if not (self._desired.needs_tracing or worker.ready.is_set()):
+                # Only now: of a task that runs it might come between a `breakpoint()` call and its stop.
+                await worker.sleep()
+        except RequestFailed as error:
+            self._log(f"{worker.debuggee.title}: {error.message}")
+            self._work.start(self._catch_up(worker))
+        self._tell_changes()
+
+    def forget(self, worker: Worker) -> None:
+        self._desired.forget(worker)
+
+    async def _catch_up(self, worker: Worker) -> None:
+        """A debuggee that did not answer in time gets what it missed once it answers again."""
+        if worker.late:
+            return
+        worker.late = True
+        await worker.answers()
+        worker.late, worker.revision = False, -1
+        if not worker.left:
+            await self.put_into(worker)
+
+    async def _set_in(self, worker: Worker, path: str) -> None:
+        remote = self.paths.remote(path, worker.layout)
+        await worker.set_breakpoints(remote, self._by_path(worker).get(remote, []))
+        await self._compare(worker, path, remote)
+        self._tell_changes()
+
+    def _by_path(self, worker: Worker) -> dict[str, list[Breakpoint]]:
+        """All breakpoints by the debuggee's path: two of the editor's may be one of its."""
+        found: dict[str, list[Breakpoint]] = {}
+        for path, breakpoints in self._desired.files.items():
+            found.setdefault(self.paths.remote(path, worker.layout), []).extend(breakpoints)
+        return found
+
+    # --- what the editor is told ---------------------------------------------------------
+
+    async def _compare(self, worker: Worker, path: str, remote: str) -> None:
+        """Says it once where the editor's file is not the one that the debuggee runs."""
+        if path in self._told:
+            return
+        ours = self._desired.checksums.get(path)
+        if ours is None and self.paths.shared:
+            ours = files.own(path)
+        theirs = await worker.file(remote) if ours else None
+        if theirs is None or theirs.sha256 == ours or path in self._told:  # by another one meanwhile
+            return
+        self._told.add(path)
+        self._editor.say(
+            f"{path} was changed after the job was submitted: the tasks run what was submitted, and lines may"
+            " differ. Submit the job again to debug what you see."
+        )
+
+    def _tell_changes(self) -> None:
+        """Tells the editor of the breakpoints whose state is not what it was told."""
+        for breakpoints in self._desired.files.values():
+            for breakpoint_ in breakpoints:
+                document = breakpoint_.document()
+                if breakpoint_.told is not None and breakpoint_.told != document:
+                    breakpoint_.told = document
+                    self._editor.event("breakpoint", {"reason": "changed", "breakpoint": document})

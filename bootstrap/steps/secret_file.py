@@ -1,0 +1,38 @@
+"""A secret of a local cluster, in a file that only its owner can read."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+
+from bootstrap.step import Report, Status, missing, ready
+from bootstrap.steps.state_folder import write_private
+
+
+@dataclass(frozen=True)
+class SecretFile:
+    """Made once at random, of so many bytes, for URLs and headers."""
+
+    file: Path
+    size: int
+    name: str
+    title: str
+    needs: tuple[str, ...] = ("state-folder",)
+    patience: float = 0.0
+
+    def text(self) -> str | None:
+        """None where there is none yet."""
+        try:
+            return self.file.read_text()
+        except FileNotFoundError:
+            return None
+
+    def check(self) -> Status:
+        return ready(str(self.file)) if self.text() else missing("not made yet")
+
+    def apply(self, report: Report) -> None:
+        write_private(self.file, secrets.token_urlsafe(self.size))
+
+    def undo(self, report: Report) -> None:
+        self.file.unlink(missing_ok=True)

@@ -1,0 +1,300 @@
+"""The browser workspace of a local Ray: code-server in the cache, its process."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import platform
+import shutil
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from bootstrap import cache, pip
+from bootstrap.codespaces import trusted_origins
+from bootstrap.errors import BadChecksum, CommandFailed, NoNetwork
+from bootstrap.ray.paths import RESOURCES, WORKING_DIR, unpacked
+from bootstrap.ray.state import Job
+from bootstrap.settings import CODE_SERVER_VERSION, ROOT, Settings, environment_name
+from bootstrap.shell import Shell
+from bootstrap.sources.extensions import OWN, Extensions, own_files
+from bootstrap.step import Report, Status, missing, pending, ready
+from bootstrap.steps.background import Background
+from bootstrap.steps.cluster_file import ClusterFile
+from bootstrap.steps.local_ray import RayHead
+from bootstrap.steps.machine import require_port
+from bootstrap.steps.secret_file import SecretFile
+from bootstrap.steps.state_folder import write_private
+
+# In the environment of its process.
+MARK = "RAYSIDE_WORKSPACE_PROCESS"
+SOURCE = ROOT / "image" / "workspace"
+# What opens where nothing else is asked for.
+FOLDER = ROOT / "example" / "working_dir"
+# What code-server is made of: a change to another file of the folder does not make it anew.
+_INPUTS = ("install", "prune", "node.txt", "package.json", "package-lock.json", "stand-ins")
+# What npm says when a registry can't be reached.
+_UNREACHABLE = (*pip.UNREACHABLE, "ENOTFOUND", "ECONNREFUSED", "ECONNRESET", "ETIMEDOUT", "EAI_AGAIN")
+# What would have code-server take itself for a program of another editor, listen elsewhere, or let
+# others in; and what is another Ray's, or another Python's.
+_UNWANTED = (
+    *("VSCODE_", "CODE_SERVER_", "ELECTRON_", "NODE_OPTIONS", "PORT", "PASSWORD", "HASHED_PASSWORD"),
+    *("RAY_ADDRESS", "RAY_API_SERVER_ADDRESS", "RAY_AUTH_TOKEN", "VIRTUAL_ENV", "PYTHONHOME"),
+)
+
+
+@dataclass(frozen=True)
+class WorkspaceFiles:
+    """Node and code-server, and the extensions installed, each in a folder named by what it is made of."""
+
+    shell: Shell
+    cache_folder: Path
+    extensions: Extensions
+    name: str = "workspace-files"
+    title: str = f"code-server {CODE_SERVER_VERSION} and its extensions"
+    needs: tuple[str, ...] = ("machine", "extensions")
+    patience: float = 0.0
+
+    @property
+    def folder(self) -> Path:
+        """Of code-server: `bin/node`, `node_modules`, and the whole of Node in `build/node`."""
+        files = sorted(file for name in _INPUTS for file in _files(SOURCE / name))
+        key = cache.key(*(file.read_text() for file in files), platform.system(), platform.machine())
+        return self.cache_folder / f"code-server-{CODE_SERVER_VERSION}-{key}"
+
+    @property
+    def installed(self) -> Path:
+        """The folder of the extensions, to copy from: code-server would write into it."""
+        return self._extensions / "installed"
+
+    @property
+    def node(self) -> Path:
+        return self.folder / "bin" / "node"
+
+    @property
+    def code_server(self) -> list[str]:
+        """The program and its first argument."""
+        return [str(self.node), str(self.folder / "node_modules/code-server/out/node/entry.js")]
+
+    @property
+    def _extensions(self) -> Path:
+        ours = (f"{file.relative_to(OWN)} {file.read_bytes().hex()}" for file in own_files())
+        key = cache.key(self.folder.name, *ours, *(one.sha256 for one in self.extensions.got()))
+        return self.cache_folder / f"workspace-extensions-{key}"
+
+    def check(self) -> Status:
+        if not self.folder.exists():
+            return missing("not made yet")
+        if not self._extensions.exists():
+            return missing("its extensions are not installed yet")
+        return ready(str(self.folder))
+
+    def apply(self, report: Report) -> None:
+        """Raises NoNetwork, BadChecksum, CommandFailed."""
+        self._install(report)
+        self._install_extensions(report)
+
+    def undo(self, report: Report) -> None:
+        cache.end_abandoned(self.folder)
+        cache.end_abandoned(self._extensions)
+
+    def _install(self, report: Report) -> None:
+        with cache.making(self.folder, report) as draft:
+            if draft is None:
+                return
+            build = draft / "build"
+            command: list[str | Path] = [SOURCE / "install", sys.executable, build, draft]
+            try:
+                self.shell.run(command, env=cache.environment(self.folder), on_line=report)
+            except CommandFailed as error:
+                raise _explained(error) from None
+            # Of Node a second time only what packing an extension needs: npm.
+            node = build / "node"
+            (node / "bin" / "node").unlink()
+            (node / "bin" / "node").symlink_to("../../../bin/node")
+            for unneeded in ("include", "share"):
+                shutil.rmtree(node / unneeded)
+
+    def _install_extensions(self, report: Report) -> None:
+        with cache.making(self._extensions, report) as draft:
+            if draft is None:
+                return
+            env = cache.environment(self._extensions) | {"EXTENSIONS_GALLERY": "{}", "HOME": str(draft)}
+            report("packing Ray Breakpoints")
+            ours = draft / "ray-breakpoints.vsix"
+            try:
+                self.shell.run([OWN / "pack", self.folder / "build/node/bin", ours], env=env, on_line=report)
+            except CommandFailed as error:
+                raise _explained(error) from None
+            report("installing extensions")
+            got = self.extensions.got()
+            files = [*(one.file for one in got), ours]
+            self.shell.run([SOURCE / "install-extensions", self.folder, draft / "installed", *files], env=env)
+            ours.unlink()
+            record = json.dumps([one.document() for one in got], indent=2)
+            (draft / "extensions.json").write_text(record)
+
+
+@dataclass(frozen=True)
+class LocalWorkspace:
+    """code-server on this machine's loopback address: found again by its pid and its answer."""
+
+    shell: Shell
+    settings: Settings
+    head: RayHead
+    files: WorkspaceFiles
+    password: SecretFile
+    cluster_file: ClusterFile
+    name: str = "workspace"
+    title: str = "browser workspace"
+    needs: tuple[str, ...] = ("workspace-files", "workspace-password", "cluster-file")
+    # It answers after 0.6 s; on a machine that starts Ray besides, later.
+    patience: float = 60.0
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.settings.workspace_port}"
+
+    @property
+    def _process(self) -> Background:
+        folder = self.settings.state_folder
+        return Background(
+            self.shell, folder, "workspace", MARK, patience=3, without=_UNWANTED, variables=self.environment()
+        )
+
+    @property
+    def _data(self) -> Path:
+        return self.settings.state_folder / "workspace"
+
+    @property
+    def _spec(self) -> dict[str, Any]:
+        """What it was started for; one that was started for something else is replaced."""
+        sources = ("config.yaml", "settings.json", "seed-extensions.js")
+        return {
+            "command": self.command(),
+            "extensions": str(self.files.installed),
+            "python": str(self.head.programs),
+            "password": cache.key(self.password.text() or ""),
+            "sources": cache.key(*((SOURCE / name).read_text() for name in sources)),
+            "environment": cache.key(json.dumps(self.cluster_file.environment)),
+        }
+
+    def present(self) -> bool:
+        """Whether it runs: then it holds its port."""
+        return bool(self.leftovers())
+
+    def check(self) -> Status:
+        if absent := self._process.absent(self._spec):
+            return missing(absent)
+        if wrong := healthz(self.settings.workspace_port):
+            return pending(f"port {self.settings.workspace_port} {wrong}")
+        return ready(f"{self.url}, process {self._process.pid}")
+
+    def apply(self, report: Report) -> None:
+        self._process.end(report)
+        require_port("workspace_port", self.settings.workspace_port)
+        self._write_settings()
+        seed = [
+            self.files.node,
+            SOURCE / "seed-extensions.js",
+            self.files.installed,
+            self._data / "extensions",
+        ]
+        self.shell.run(seed)
+        report("starting")
+        self._process.start(self.command(), spec=self._spec)
+
+    def undo(self, report: Report) -> None:
+        self._process.end(report)
+
+    def command(self) -> list[str]:
+        """Without the password, as everybody can read it."""
+        return [
+            *[*self.files.code_server, "--config", str(SOURCE / "config.yaml")],
+            *["--bind-addr", f"127.0.0.1:{self.settings.workspace_port}"],
+            *["--user-data-dir", str(self._data), "--extensions-dir", str(self._data / "extensions")],
+            *(f"--trusted-origins={origin}" for origin in trusted_origins(self.settings.workspace_port)),
+            str(FOLDER),
+        ]
+
+    def environment(self) -> dict[str, str]:
+        """Its terminals have it too: `python`, `ray` and `./invokew` are those of the cluster.
+
+        Not the password, which code-server takes out of what it hands on.
+        """
+        return {
+            **self.cluster_file.environment,
+            "PASSWORD": self.password.text() or "",
+            "PATH": f"{self.head.programs}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
+            "RAY_AUTH_MODE": "token",
+            "RAY_AUTH_TOKEN_PATH": str(self.head.token),
+            "RAY_API_SERVER_ADDRESS": self.head.url,
+            "RAYSIDE_CLUSTER_FILE": str(self.cluster_file.file),
+            "RAYSIDE_WORKSPACE": "1",
+            "RAYSIDE_PROGRAMS": str(self.head.programs),
+            "EXTENSIONS_GALLERY": os.environ.get("EXTENSIONS_GALLERY", "{}"),
+        }
+
+    def leftovers(self) -> list[psutil.Process]:
+        """Every process of this workspace that runs, whether it is recorded or not."""
+        return self._process.leftovers()
+
+    def _write_settings(self) -> None:
+        """The user's own, unless there are some, and those of this machine."""
+        for name in ("User", "Machine"):
+            (self._data / name).mkdir(parents=True, exist_ok=True, mode=0o700)
+        users = self._data / "User" / "settings.json"
+        if not users.exists():
+            shutil.copyfile(SOURCE / "settings.json", users)
+        python = {"python.defaultInterpreterPath": str(self.head.programs / "python")}
+        write_private(self._data / "Machine" / "settings.json", json.dumps(python))
+
+
+def local_folder(jobs: Sequence[Job]) -> str:
+    """What opens on this machine: the newest job's working_dir; `jobs` are oldest first."""
+    folders = (job.metadata.get(WORKING_DIR, "") for job in reversed(jobs))
+    return next((folder for folder in folders if folder and Path(folder).is_dir()), str(FOLDER))
+
+
+def head_folder(jobs: Sequence[Job]) -> str:
+    """What opens in a head's pod: the newest job's unpacked working_dir; `jobs` are oldest first."""
+    folders = (unpacked(job) for job in reversed(jobs))
+    return next((folder for folder in folders if folder), RESOURCES)
+
+
+def healthz(port: int) -> str:
+    """What is wrong with the answer of the workspace at `port`; empty where nothing is."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    try:
+        connection.request("GET", "/healthz")
+        status = connection.getresponse().status
+        return "" if status == http.client.OK else f"answers HTTP {status}"
+    except (OSError, http.client.HTTPException):
+        return "does not answer"
+    finally:
+        connection.close()
+
+
+def _files(path: Path) -> list[Path]:
+    return [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]
+
+
+def _explained(error: CommandFailed) -> CommandFailed | NoNetwork | BadChecksum:
+    """The error that the output of pip or npm means."""
+    without = f"or do without a workspace: {environment_name('workspace')}=false"
+    if "EINTEGRITY" in error.message or "DO NOT MATCH THE HASHES" in error.message:
+        return BadChecksum(
+            f"a package of the workspace is not what its lock file names:\n{error.message}",
+            hint=f"ask who runs the package mirror; {without}",
+        )
+    if any(sign in error.message for sign in _UNREACHABLE):
+        return NoNetwork(
+            "the registry of npm, or of Python, could not be reached for the browser workspace",
+            hint=f"connect, or set NPM_CONFIG_REGISTRY and pip's index-url, and run it again; {without}",
+        )
+    return CommandFailed(error.message, hint=f"mend what it names; {without}")

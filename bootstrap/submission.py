@@ -1,0 +1,181 @@
+"""Submits a job from beside the cluster, as the browser workspace does: `image/workspace/submit`.
+
+The options, the document, the errors and the exit codes are those of `./invokew submit`. The cluster is
+the one whose file RAYSIDE_CLUSTER_FILE names. The process runs on the Python of the cluster's Ray image,
+so it imports nothing but the standard library and what Ray itself needs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bootstrap.console import Console
+from bootstrap.errors import (
+    Interrupted,
+    InvalidArgument,
+    InvalidSetting,
+    NotRunning,
+    RaysideError,
+    SubmissionFailed,
+)
+from bootstrap.ray import jobs
+from bootstrap.ray.state import Dashboard
+
+CLUSTER_FILE = "RAYSIDE_CLUSTER_FILE"
+# Ray's client would go there, whatever address it is given.
+_OTHER_ADDRESSES = ("RAY_ADDRESS", "RAY_API_SERVER_ADDRESS")
+_NO_PROXY, _LOOPBACK = ("NO_PROXY", "no_proxy"), ("127.0.0.1", "localhost")
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Where jobs go: `dashboard` is an address as http://127.0.0.1:8265, `token` Ray's authentication.
+
+    `name` is that of the RayCluster, or the target's.
+    """
+
+    dashboard: str
+    token: str = field(repr=False)
+    name: str
+
+    @classmethod
+    def read(cls, environment: Mapping[str, str]) -> Cluster:
+        """From the cluster file that the environment names. Raises InvalidSetting, NotRunning."""
+        named = environment.get(CLUSTER_FILE)
+        if not named:
+            raise InvalidSetting(
+                f"{CLUSTER_FILE} is not set", hint="set it to the cluster.json that ./invokew up wrote"
+            )
+        try:
+            said = json.loads(Path(named).read_text())
+            dashboard, token_file, target = (str(said[key]) for key in ("dashboard", "token_file", "target"))
+            token = Path(token_file).read_text().strip()
+        except OSError as error:
+            raise NotRunning(
+                f"{error.filename} can't be read: {error.strerror}", hint="./invokew up writes it"
+            ) from None
+        except (ValueError, KeyError, TypeError) as error:
+            raise InvalidSetting(
+                f"{named} is not a cluster file: {error!r}", hint="./invokew up writes it anew"
+            ) from None
+        # KubeRay's own name for it. A RayJob makes up the name of its cluster, so no file can say it.
+        return cls(dashboard, token, environment.get("RAY_CLUSTER_NAME") or target)
+
+
+def parsed(words: Sequence[str]) -> argparse.Namespace:
+    """The options as they were given, none of them checked yet. Raises InvalidArgument."""
+    parser = argparse.ArgumentParser(
+        prog="submit",
+        description="Submit a job: your program and packages.",
+        allow_abbrev=False,
+        exit_on_error=False,
+    )
+    parser.add_argument(
+        "--working-dir", metavar="D", help="folder your program is in; the current one unless told"
+    )
+    parser.add_argument(
+        "--py-modules",
+        metavar="D",
+        action="append",
+        default=[],
+        help="folder of a package that your program imports; may be given several times",
+    )
+    parser.add_argument("--entrypoint", metavar="E", help='what to run there, as in "python your_program.py"')
+    parser.add_argument("--runtime-env", metavar="F", help="YAML file with more of Ray's runtime_env")
+    parser.add_argument("--debug", action="store_true", help="its processes open a debugger and wait for one")
+    parser.add_argument(
+        "--post-mortem",
+        action="store_true",
+        help="with --debug, an exception that a task does not catch stops where it was raised",
+    )
+    parser.add_argument(
+        "--attach-timeout",
+        metavar="S",
+        help="with --debug, seconds that they wait; 60 unless told, 0 not at all",
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON document on standard output")
+    hint = "--help lists the options"
+    try:
+        told, unknown = parser.parse_known_args(words)
+    except argparse.ArgumentError as error:
+        raise InvalidArgument(str(error), hint=hint) from None
+    if unknown:
+        raise InvalidArgument(f"unknown: {' '.join(unknown)}", hint=hint)
+    return told
+
+
+def prepare(told: argparse.Namespace) -> jobs.Submission:
+    """The checked job. Raises what `jobs.prepare` and `jobs.debugging` raise."""
+    return jobs.prepare(
+        working_dir=told.working_dir,
+        py_modules=told.py_modules,
+        entrypoint=told.entrypoint,
+        runtime_env=Path(told.runtime_env) if told.runtime_env else None,
+        debug=jobs.debugging(
+            told.debug, post_mortem=told.post_mortem, attach_timeout=told.attach_timeout, pip_debugpy=False
+        ),
+    )
+
+
+def send(cluster: Cluster, job: jobs.Submission, submission_id: str) -> None:
+    """Submits `job`; Ray packs and uploads its folders. Raises SubmissionFailed with what Ray said.
+
+    Changes this process's environment, from which Ray's client takes an address and a proxy.
+    """
+    for name in _OTHER_ADDRESSES:
+        os.environ.pop(name, None)
+    for name in _NO_PROXY:
+        os.environ[name] = ",".join(filter(None, (os.environ.get(name), *_LOOPBACK)))
+    # A second and a half, which no refusal has to wait for.
+    from ray.job_submission import JobSubmissionClient
+
+    try:
+        client = JobSubmissionClient(cluster.dashboard, headers={"Authorization": f"Bearer {cluster.token}"})
+        client.submit_job(**job.arguments(submission_id))
+    except Exception as error:  # Ray raises what comes: RuntimeError, ValueError, TypeError, OSError ...
+        raise SubmissionFailed(
+            f"Ray did not take the job: {jobs.reason(str(error))}", hint="correct that, then submit it again"
+        ) from None
+
+
+def submit(words: Sequence[str], console: Console) -> None:
+    """The whole command. Raises RaysideError."""
+    job = prepare(parsed(words))
+    cluster = Cluster.read(os.environ)
+    dashboard = Dashboard(cluster.dashboard, cluster.token)
+    dashboard.version()
+    name = jobs.new_submission_id(job.entrypoint)
+    send(cluster, job, name)
+    there = dashboard.job(name)
+    if console.as_json:
+        console.document(
+            {"submission_id": name, "job": there.job_id, "status": there.status, "cluster": cluster.name}
+        )
+        return
+    console.result(f"Job {name} is {there.status}")
+    if job.debug and not job.debugs_driver:
+        console.result("Its tasks and actors are debugged, its driver is not: docs/hook.md says why")
+    else:
+        console.result("Next: the Ray view shows its tasks where they pause")
+
+
+def main() -> int:
+    """The exit code."""
+    words = sys.argv[1:]
+    console = Console("--json" in words)
+    try:
+        submit(words, console)
+    except RaysideError as caught:
+        error = caught
+    except KeyboardInterrupt:
+        error = Interrupted("interrupted", hint="run the command again to go on")
+    else:
+        return 0
+    console.error(error)
+    return error.exit_code

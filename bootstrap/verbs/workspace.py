@@ -1,0 +1,55 @@
+"""`open`: the browser workspace, at the files of the newest job."""
+
+from __future__ import annotations
+
+import os
+import sys
+import webbrowser
+from urllib.parse import quote
+
+from bootstrap import plan
+from bootstrap.codespaces import clickable
+from bootstrap.console import Console
+from bootstrap.errors import NotRunning
+from bootstrap.settings import Settings, environment_name
+from bootstrap.shell import Shell
+from bootstrap.steps.workspace import healthz
+
+
+def open_workspace(settings: Settings, console: Console, *, browser: bool = True) -> None:
+    """Prints its address, and opens it where somebody sits before a screen. Raises NotRunning, RayDied."""
+    target = plan.choose(settings, Shell())
+    folder = target.open_folder()
+    if target.urls()["workspace"] is None:
+        raise NotRunning(
+            "this cluster has no browser workspace",
+            hint=f"unset {environment_name('workspace')}, then ./invokew up",
+        )
+    if wrong := healthz(settings.workspace_port):
+        raise NotRunning(
+            f"the browser workspace does not run: port {settings.workspace_port} {wrong}",
+            hint="./invokew up starts it",
+        )
+    url = _link(target, folder)
+    if console.as_json:
+        console.document({"url": url, "folder": folder})
+        return
+    console.result(url)
+    console.result(f"password {target.workspace_password()}")
+    if browser and sys.stdout.isatty() and _graphical():
+        webbrowser.open(url)
+
+
+def link(target: plan.Target) -> str:
+    """The address at which the workspace opens with the files of the newest job."""
+    return _link(target, target.open_folder())
+
+
+def _link(target: plan.Target, folder: str) -> str:
+    return clickable(f"{target.urls()['workspace']}/?folder={quote(folder)}")
+
+
+def _graphical() -> bool:
+    """Whether a browser would have a screen; BROWSER is how Codespaces and others say how to reach one."""
+    names = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
+    return sys.platform == "darwin" or any(os.environ.get(name) for name in names)

@@ -1,0 +1,53 @@
+/** The user's access to the cluster: where it is, by the settings, and the token for it. */
+"use strict";
+
+const os = require("node:os");
+const fs = require("node:fs");
+const vscode = require("vscode");
+const { ClusterError, find, readToken } = require("./cluster");
+
+const SECRET = "token";
+
+class Access {
+  constructor(secrets) {
+    this.secrets = secrets;
+  }
+
+  /** The cluster, null where there is none. Throws ClusterError. */
+  cluster() {
+    const settings = vscode.workspace.getConfiguration("rayBreakpoints");
+    const text = (name) => String(settings.get(name) ?? "").trim();
+    return find(
+      { dashboard: text("dashboard"), relay: text("relay"), tokenFile: homely(text("tokenFile")) },
+      process.env,
+      { folder: fs.existsSync("/tmp") ? "/tmp" : os.tmpdir() },
+    );
+  }
+
+  /** The token that was set by hand, else that of the cluster's file; "" where there is none. Throws ClusterError. */
+  async token(cluster) {
+    const set = await this.secrets.get(SECRET);
+    if (set) return set;
+    return cluster.tokenFile ? readToken(cluster.tokenFile) : "";
+  }
+
+  /** Asks for the token and keeps it in VS Code's secret storage; true where something was changed. */
+  async askForToken() {
+    const token = await vscode.window.showInputBox({
+      title: "Ray's Token",
+      prompt: "The text in the file that ./invokew up names. Leave it empty to use that file again.",
+      password: true,
+      ignoreFocusOut: true,
+    });
+    if (token === undefined) return false;
+    if (token.trim()) await this.secrets.store(SECRET, token.trim());
+    else await this.secrets.delete(SECRET);
+    return true;
+  }
+}
+
+function homely(file) {
+  return file.startsWith("~/") ? os.homedir() + file.slice(1) : file;
+}
+
+module.exports = { Access, ClusterError };

@@ -1,0 +1,132 @@
+/**
+ * Ray's dashboard over HTTP: the State API and the Jobs API, read only.
+ *
+ * Sources: https://docs.ray.io/en/latest/ray-observability/reference/api.html and
+ * https://docs.ray.io/en/latest/cluster/running-applications/job-submission/api.html
+ */
+"use strict";
+
+const http = require("node:http");
+const https = require("node:https");
+
+// The most rows the State API gives in one answer.
+const MOST_ROWS = 10_000;
+const LONGEST_ANSWER = 64 * 1024 * 1024;
+
+/** `kind`: "down" (no Ray answers there), "tokenMissing" or "tokenRefused". */
+class DashboardError extends Error {
+  constructor(kind, message) {
+    super(message);
+    this.kind = kind;
+  }
+}
+
+/** A client of one dashboard; every method throws DashboardError. */
+class Dashboard {
+  /**
+   * @param {string} url as in http://127.0.0.1:8265
+   * @param {string} token Ray's, "" without authentication
+   * @param {number} patience milliseconds for one answer
+   */
+  constructor(url, token, patience = 5000) {
+    this.url = url.replace(/\/+$/, "");
+    this.token = token;
+    this.patience = patience;
+  }
+
+  /** All jobs, as the Jobs API has them. */
+  async jobs() {
+    return rows(await this.#get("/api/jobs/"), this.url);
+  }
+
+  /** The live workers, and drivers, that wait for a debugger. */
+  pausedWorkers() {
+    return this.#rows("workers", [
+      ["num_paused_threads", "!=", "0"],
+      ["is_alive", "=", "True"],
+    ]);
+  }
+
+  /** The tasks that run. Ray's table lags behind that of its workers by about a second. */
+  runningTasks() {
+    return this.#rows("tasks", [["state", "=", "RUNNING"]]);
+  }
+
+  /** All that a job has printed. */
+  async output(submissionId) {
+    const answer = await this.#get(`/api/jobs/${encodeURIComponent(submissionId)}/logs`);
+    return String(answer?.logs ?? "");
+  }
+
+  async #rows(resource, filters) {
+    const query = new URLSearchParams({ detail: "1", limit: String(MOST_ROWS) });
+    for (const [key, predicate, value] of filters) {
+      query.append("filter_keys", key);
+      query.append("filter_predicates", predicate);
+      query.append("filter_values", value);
+    }
+    const answer = await this.#get(`/api/v0/${resource}?${query}`);
+    return rows(answer?.data?.result?.result, this.url);
+  }
+
+  async #get(path) {
+    const { status, text } = await get(this.url + path, this.token, this.patience);
+    if (status === 401 || status === 403) {
+      if (!this.token) throw new DashboardError("tokenMissing", `Ray at ${this.url} asks for a token`);
+      throw new DashboardError("tokenRefused", `Ray at ${this.url} refuses the token`);
+    }
+    if (status !== 200) {
+      throw new DashboardError("down", `the dashboard at ${this.url} answers with status ${status}`);
+    }
+    try {
+      return JSON.parse(text);
+    } catch {
+      throw new DashboardError("down", `what answers at ${this.url} is not Ray's dashboard`);
+    }
+  }
+}
+
+function rows(found, url) {
+  if (Array.isArray(found)) return found;
+  throw new DashboardError("down", `what answers at ${url} is not Ray's dashboard`);
+}
+
+function get(address, token, patience) {
+  return new Promise((resolve, reject) => {
+    const down = (why) => reject(new DashboardError("down", why));
+    let url;
+    try {
+      url = new URL(address);
+    } catch {
+      down(`${address} is no address`);
+      return;
+    }
+    if (!["http:", "https:"].includes(url.protocol)) {
+      down(`${address} is no address of a dashboard`);
+      return;
+    }
+    const headers = token ? { Authorization: `Bearer ${token}` } : {};
+    const request = (url.protocol === "https:" ? https : http).get(url, { headers }, (response) => {
+      const chunks = [];
+      let length = 0;
+      response.on("data", (chunk) => {
+        length += chunk.length;
+        chunks.push(chunk);
+        if (length > LONGEST_ANSWER) request.destroy(new Error("its answer is too long"));
+      });
+      response.on("error", (error) => down(`the dashboard at ${url.origin} failed: ${error.message}`));
+      response.on("close", () => clearTimeout(timer));
+      response.on("end", () => {
+        resolve({ status: response.statusCode, text: Buffer.concat(chunks).toString("utf8") });
+      });
+    });
+    // Of the whole answer: a socket's own time-out starts again with every byte.
+    const timer = setTimeout(() => request.destroy(new Error("no answer in time")), patience);
+    request.on("error", (error) => {
+      clearTimeout(timer);
+      down(`no dashboard answers at ${url.origin}: ${error.message}`);
+    });
+  });
+}
+
+module.exports = { Dashboard, DashboardError };

@@ -1,0 +1,123 @@
+/** Ray Breakpoints: puts the parts together. */
+"use strict";
+
+const path = require("node:path");
+const vscode = require("vscode");
+const { Access, ClusterError } = require("./access");
+const { Dashboard, DashboardError } = require("./dashboard");
+const { Debugging, sentence } = require("./debugging");
+const { Live, pause } = require("./live");
+const { Look } = require("./look");
+const { runScript, SubmissionError } = require("./run");
+const { Tree } = require("./tree");
+const { View } = require("./view");
+const welcome = require("./welcome");
+
+/** @param {vscode.ExtensionContext} context */
+async function activate(context) {
+  const log = vscode.window.createOutputChannel("Ray Breakpoints", { log: true });
+  const output = vscode.window.createOutputChannel("Ray Job");
+  const access = new Access(context.secrets);
+  const debugging = new Debugging(access);
+  const tree = new Tree();
+  const view = new View(tree, log);
+  const look = new Look();
+  const live = new Live(
+    () => see(access, look, log),
+    (seen) => view.show(seen),
+    () => pause({ visible: view.visible, debugging: debugging.active, focused: vscode.window.state.focused }),
+  );
+
+  const command = (name, act) =>
+    vscode.commands.registerCommand(name, (...args) => reported(log, () => act(...args)));
+  context.subscriptions.push(
+    log,
+    output,
+    live,
+    view,
+    ...debugging.register(),
+    debugging.onDidChange(() => live.soon()),
+    view.onDidChangeVisibility((visible) => visible && live.soon()),
+    vscode.window.onDidChangeWindowState((state) => state.focused && live.soon()),
+    vscode.workspace.onDidChangeConfiguration((event) => event.affectsConfiguration("rayBreakpoints") && live.soon()),
+    context.secrets.onDidChange(() => live.soon()),
+    command("rayside.refresh", () => live.now()),
+    command("rayside.stopInTask", (row) => stopInTask(row, tree, debugging, live)),
+    command("rayside.debugJob", (job) => debugging.start(job.submissionId || job.jobId)),
+    command("rayside.debugCluster", () => debugging.start()),
+    command("rayside.runScript", (uri) => runScript(uri, { access, debugging, memory: context.workspaceState })),
+    command("rayside.showOutput", (job) => showOutput(job, access, output)),
+    command("rayside.openSettings", () =>
+      vscode.commands.executeCommand("workbench.action.openSettings", "@ext:rayside.ray-breakpoints"),
+    ),
+    command("rayside.setToken", async () => (await access.askForToken()) && live.now()),
+    command("rayside.showWelcome", () => welcome.show(context.extensionUri)),
+  );
+  void live.now();
+  bringPrograms(context.environmentVariableCollection);
+  await welcome.showOnce(context);
+}
+
+/** Terminals of the workspace have the cluster's `python` and `ray`, whatever the user's .bashrc puts first. */
+function bringPrograms(environment) {
+  const programs = process.env.RAYSIDE_PROGRAMS;
+  environment.persistent = false;
+  if (!programs) return;
+  const when = { applyAtProcessCreation: true, applyAtShellIntegration: true };
+  environment.prepend("PATH", programs + path.delimiter, when);
+}
+
+/** What is there now. */
+async function see(access, look, log) {
+  const nothing = { jobs: [], cluster: null };
+  let cluster = null;
+  try {
+    cluster = await access.cluster();
+    if (!cluster) return { ...nothing, state: "nowhere", problem: "" };
+    return await look.at(cluster, await access.token(cluster));
+  } catch (error) {
+    if (error instanceof ClusterError) {
+      return { ...nothing, cluster, state: cluster ? "tokenMissing" : "nowhere", problem: error.message };
+    }
+    // A defect, but no reason to look no more.
+    log.error(error.stack);
+    return { ...nothing, cluster, state: "down", problem: error.message };
+  }
+}
+
+async function stopInTask(row, tree, debugging, live) {
+  await live.now();
+  const task = tree.task(row.key);
+  if (!task) {
+    void vscode.window.showInformationMessage(`${row.name || "The task"} is not paused any more: it went on, or has ended.`);
+    return;
+  }
+  await debugging.stopIn(task, tree.jobOf(task));
+}
+
+async function showOutput(job, access, output) {
+  if (!job.submissionId) {
+    void vscode.window.showInformationMessage("Ray keeps the output of submitted jobs only.");
+    return;
+  }
+  const cluster = await access.cluster();
+  if (!cluster) throw new ClusterError("no Ray cluster was found");
+  const text = await new Dashboard(cluster.dashboard, await access.token(cluster)).output(job.submissionId);
+  output.replace(text || `${job.submissionId} has printed nothing so far.\n`);
+  output.show(true);
+}
+
+/** Does it; a failure is shown with what to do about it. */
+async function reported(log, act) {
+  try {
+    return await act();
+  } catch (error) {
+    log.error(error.stack);
+    const known = [ClusterError, DashboardError, SubmissionError].some((kind) => error instanceof kind);
+    const text = sentence(error.message) + (error.hint ? ` ${sentence(error.hint)}` : "");
+    const chosen = await vscode.window.showErrorMessage(text, ...(known ? [] : ["Show Log"]));
+    if (chosen) log.show();
+  }
+}
+
+module.exports = { activate };

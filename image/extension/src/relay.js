@@ -1,0 +1,62 @@
+/** One request to the debug relay, and its answer, on a connection of its own. */
+"use strict";
+
+const net = require("node:net");
+const { Decoder, encode } = require("./dap");
+
+/** `kind`: "down" (nothing answers there) or "refused" (the relay said no, in `message`). */
+class RelayError extends Error {
+  constructor(kind, message) {
+    super(message);
+    this.kind = kind;
+  }
+}
+
+/**
+ * The body of the response, `{}` where it has none.
+ *
+ * Only for the relay: a debugger of Ray's can be attached to no more once somebody connected and left.
+ *
+ * @param {{host: string, port: number}} address
+ * @param {number} patience milliseconds for the whole exchange
+ * @throws {RelayError}
+ */
+function ask({ host, port }, command, args, patience = 2000) {
+  return new Promise((resolve, reject) => {
+    const decoder = new Decoder();
+    const socket = net.connect({ host, port });
+    const end = (settle, value) => {
+      clearTimeout(timer);
+      socket.destroy();
+      settle(value);
+    };
+    const down = (why) => end(reject, new RelayError("down", `the debug relay at ${host}:${port} ${why}`));
+    const timer = setTimeout(() => down("does not answer"), patience);
+    socket.on("connect", () => {
+      socket.write(encode({ seq: 1, type: "request", command, arguments: args }));
+    });
+    socket.on("data", (chunk) => {
+      let messages;
+      try {
+        messages = decoder.feed(chunk);
+      } catch (error) {
+        down(`is something else: ${error.message}`);
+        return;
+      }
+      const answer = messages.find((message) => message.type === "response" && message.request_seq === 1);
+      if (!answer) return;
+      if (answer.success === true) end(resolve, answer.body ?? {});
+      else end(reject, new RelayError("refused", answer.message || `the debug relay refused ${command}`));
+    });
+    socket.on("error", () => down("is not there"));
+    socket.on("close", () => down("closed the connection"));
+  });
+}
+
+/** The tasks that the relay holds stopped, as rows of `breakpoints --json`. Throws RelayError. */
+async function pausedTasks(address, token, patience) {
+  const { tasks } = await ask(address, "pausedTasks", { token }, patience);
+  return Array.isArray(tasks) ? tasks : [];
+}
+
+module.exports = { RelayError, ask, pausedTasks };

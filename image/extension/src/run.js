@@ -1,0 +1,86 @@
+/** "Run This Ray Script and Debug It": asks what has to be asked, submits, and debugs the job. */
+"use strict";
+
+const fs = require("node:fs");
+const path = require("node:path");
+const vscode = require("vscode");
+const { ClusterError } = require("./access");
+const { Dashboard, DashboardError } = require("./dashboard");
+const { SubmissionError, modulesOf, submit, workingDirs } = require("./submission");
+
+/** The key of what was chosen as working_dir, for each workspace folder. */
+const CHOSEN = "workingDir";
+
+/**
+ * @param {vscode.Uri | undefined} uri the script, else that of the active editor
+ * @param {{access: import("./access").Access, debugging: import("./debugging").Debugging, memory: vscode.Memento}} with_
+ */
+async function runScript(uri, { access, debugging, memory }) {
+  const file = await saved(uri ?? vscode.window.activeTextEditor?.document.uri);
+  if (!file) return;
+  const cluster = await access.cluster();
+  if (!cluster) throw new ClusterError("no Ray cluster was found: run ./invokew up first");
+  const token = await access.token(cluster);
+  const folder = vscode.workspace.getWorkspaceFolder(vscode.Uri.file(file));
+  const workingDir = await workingDirOf(file, folder?.uri.fsPath, memory);
+  if (!workingDir) return;
+  const modules = await modulesFor(file, folder, workingDir, new Dashboard(cluster.dashboard, token));
+  const name = path.basename(file);
+  const submission = await vscode.window.withProgress(
+    { location: vscode.ProgressLocation.Notification, title: `Submitting ${name} to Ray`, cancellable: true },
+    (progress, cancellation) => {
+      const abort = new AbortController();
+      cancellation.onCancellationRequested(() => abort.abort());
+      return submit(cluster, { file, workingDir, modules }, abort.signal);
+    },
+  );
+  await debugging.start(submission);
+}
+
+async function saved(uri) {
+  if (!uri) {
+    void vscode.window.showInformationMessage("Open the Python file to run first.");
+    return undefined;
+  }
+  const document = await vscode.workspace.openTextDocument(uri);
+  if (document.isUntitled || uri.scheme !== "file") {
+    void vscode.window.showInformationMessage("Save the file first: Ray gets the folder that it is in.");
+    return undefined;
+  }
+  if (document.isDirty && !(await document.save())) return undefined;
+  return uri.fsPath;
+}
+
+/** The folder to be sent; asked once where it is not clear, undefined where nothing was chosen. */
+async function workingDirOf(file, folder, memory) {
+  const candidates = workingDirs(file, folder);
+  const chosen = memory.get(CHOSEN, {});
+  const key = `${folder ?? ""}:${path.dirname(file)}`;
+  if (candidates.length === 1) return candidates[0];
+  if (candidates.includes(chosen[key])) return chosen[key];
+  const picked = await vscode.window.showQuickPick(
+    candidates.map((candidate) => ({
+      label: path.basename(candidate),
+      description: candidate,
+      detail: candidate === folder ? "The folder that is open" : "The folder of the script",
+    })),
+    { title: "Which folder do the workers need?", placeHolder: "Ray sends all that is in it (its working_dir)" },
+  );
+  if (!picked) return undefined;
+  await memory.update(CHOSEN, { ...chosen, [key]: picked.description });
+  return picked.description;
+}
+
+async function modulesFor(file, folder, workingDir, dashboard) {
+  const set = vscode.workspace.getConfiguration("rayBreakpoints", vscode.Uri.file(file)).get("pyModules");
+  if (set.length) return set.map((module) => path.resolve(folder?.uri.fsPath ?? path.dirname(file), module));
+  try {
+    return modulesOf(await dashboard.jobs(), workingDir, fs.existsSync);
+  } catch (error) {
+    // The submission says it better.
+    if (error instanceof DashboardError) return [];
+    throw error;
+  }
+}
+
+module.exports = { SubmissionError, runScript };

@@ -1,0 +1,70 @@
+/** Which of a debug session's threads are stopped, by what the session and the editor say to each other. */
+"use strict";
+
+// After each of these a thread runs.
+const MOVES = new Set(["continue", "next", "stepIn", "stepOut", "goto"]);
+
+class Stops {
+  #threads = new Map(); // id: worker's id
+  #moving = new Map(); // seq of a request: id of the thread that it moves
+  #waiting = new Set(); // {workerId, resolve}
+
+  /** Whether a thread of that worker is stopped. */
+  has(workerId) {
+    return [...this.#threads.values()].includes(workerId);
+  }
+
+  /** True once a thread of that worker is stopped, false after `patience` milliseconds or at the end. */
+  async until(workerId, patience) {
+    if (this.has(workerId)) return true;
+    return new Promise((resolve) => {
+      const entry = { workerId, resolve: (stopped) => finish(stopped) };
+      const timer = setTimeout(() => finish(false), patience);
+      const finish = (stopped) => {
+        clearTimeout(timer);
+        this.#waiting.delete(entry);
+        resolve(stopped);
+      };
+      this.#waiting.add(entry);
+    });
+  }
+
+  /** Takes a request of the editor's. */
+  asked(message) {
+    if (message.type === "request" && MOVES.has(message.command)) {
+      this.#moving.set(message.seq, message.arguments?.threadId);
+    }
+  }
+
+  /** Takes a response or an event of the relay's; true where it changed what is stopped. */
+  said(message) {
+    if (message.type === "response") {
+      const thread = this.#moving.get(message.request_seq);
+      this.#moving.delete(message.request_seq);
+      return message.success === true && this.#threads.delete(thread);
+    }
+    const body = message.body ?? {};
+    if (message.type !== "event") return false;
+    if (message.event === "stopped") return this.#stopped(body);
+    if (message.event === "continued" || (message.event === "thread" && body.reason === "exited")) {
+      return this.#threads.delete(body.threadId);
+    }
+    return false;
+  }
+
+  /** The session has ended. */
+  end() {
+    this.#threads.clear();
+    for (const { resolve } of [...this.#waiting]) resolve(false);
+  }
+
+  #stopped(body) {
+    const workerId = body.ray?.workerId;
+    if (!workerId) return false;
+    this.#threads.set(body.threadId, workerId);
+    for (const entry of [...this.#waiting]) if (entry.workerId === workerId) entry.resolve(true);
+    return true;
+  }
+}
+
+module.exports = { Stops };

@@ -1,0 +1,113 @@
+/** The view's rows: jobs, and below each its paused tasks. */
+"use strict";
+
+const vscode = require("vscode");
+const { ago } = require("./tasks");
+
+const ICONS = {
+  PENDING: ["loading~spin"],
+  RUNNING: ["play-circle", "debugIcon.startForeground"],
+  SUCCEEDED: ["pass", "testing.iconPassed"],
+  FAILED: ["error", "testing.iconFailed"],
+  STOPPED: ["circle-slash"],
+};
+
+class Tree {
+  #jobs = [];
+  #shown = "";
+  #changed = new vscode.EventEmitter();
+  onDidChangeTreeData = this.#changed.event;
+
+  /** Takes what is to be shown; what is there already is not drawn again. */
+  show(jobs) {
+    const texts = jobs.map((job) => [job, job.tasks.map((task) => ago(task.since, Date.now()))]);
+    const shown = JSON.stringify(texts);
+    if (shown === this.#shown) return;
+    this.#shown = shown;
+    this.#jobs = jobs;
+    this.#changed.fire(undefined);
+  }
+
+  /** The task of that key as it is now, undefined where it is no longer paused. */
+  task(key) {
+    return this.#jobs.flatMap((job) => job.tasks).find((task) => task.key === key);
+  }
+
+  /** The job of a task. */
+  jobOf(task) {
+    return this.#jobs.find((job) => job.tasks.some((one) => one.key === task.key));
+  }
+
+  getChildren(row) {
+    return row ? (row.tasks ?? []) : this.#jobs;
+  }
+
+  getParent(row) {
+    return row.tasks ? undefined : this.jobOf(row);
+  }
+
+  getTreeItem(row) {
+    return row.tasks ? jobItem(row) : taskItem(row);
+  }
+}
+
+function jobItem(job) {
+  const { Expanded, None } = vscode.TreeItemCollapsibleState;
+  const item = new vscode.TreeItem(job.entrypoint, job.tasks.length ? Expanded : None);
+  const status = job.status.toLowerCase();
+  const number = job.tasks.length ? `${job.tasks.length} paused` : "";
+  // With a single id VS Code would keep a row without children as one that can't be opened.
+  item.id = `${job.key}${job.tasks.length ? "" : " (empty)"}`;
+  item.description = [status, number, job.submissionId].filter(Boolean).join(" · ");
+  item.contextValue = job.running ? "runningJob" : "endedJob";
+  const [icon, color] = ICONS[job.status] ?? ["question"];
+  item.iconPath = new vscode.ThemeIcon(icon, color ? new vscode.ThemeColor(color) : undefined);
+  item.tooltip = [
+    job.entrypoint,
+    `Status: ${job.status}`,
+    job.submissionId && `Submission: ${job.submissionId}`,
+    job.jobId && `Job: ${job.jobId}`,
+  ]
+    .filter(Boolean)
+    .join("\n");
+  item.accessibilityInformation = {
+    label: ["Ray job", job.entrypoint, status, number].filter(Boolean).join(", "),
+  };
+  return item;
+}
+
+function taskItem(task) {
+  const item = new vscode.TreeItem(task.name || "(name not known yet)");
+  const long = ago(task.since, Date.now());
+  item.id = task.key;
+  item.description = [task.nodeIp, long].filter(Boolean).join(" · ");
+  item.contextValue = "task";
+  item.iconPath = new vscode.ThemeIcon(
+    task.held ? "debug-stackframe" : "debug-pause",
+    new vscode.ThemeColor(task.held ? "debugIcon.breakpointCurrentStackframeForeground" : "debugIcon.pauseForeground"),
+  );
+  item.tooltip = [
+    `${task.name || "Task"} ${task.held ? "is stopped in the debugger" : "waits for a debugger"}`,
+    `Node: ${task.nodeIp}`,
+    `Process: ${task.pid}`,
+    `Worker: ${task.workerId}`,
+    task.since && `Began to run: ${task.since}`,
+  ]
+    .filter(Boolean)
+    .join("\n");
+  item.command = { command: "rayside.stopInTask", title: "Stop in This Task", arguments: [task] };
+  item.accessibilityInformation = {
+    label: [
+      `Paused task ${task.name || "without a name yet"}`,
+      long && (long === "just now" ? "just begun" : `running for ${long}`),
+      `node ${task.nodeIp}`,
+      `process ${task.pid}`,
+      "press Enter to stop there in the debugger",
+    ]
+      .filter(Boolean)
+      .join(", "),
+  };
+  return item;
+}
+
+module.exports = { Tree };

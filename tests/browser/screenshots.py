@@ -1,0 +1,51 @@
+"""Takes the pictures of docs/images/ anew: `./invokew up`, then `python -m tests.browser.screenshots`.
+
+Each is named after the target that is up, as in kind-stopped.png.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from dataclasses import fields
+from pathlib import Path
+
+from bootstrap import plan
+from bootstrap import settings as knobs
+from bootstrap.settings import ROOT, Settings
+from bootstrap.shell import Shell
+from tests.browser.stories import WAIT, areas, debug_the_example, stop_three_by_the_gutter
+from tests.browser.workbench import Workbench, chromium
+from tests.browser.workspace import workspace
+from tests.integration.conftest import Rayside
+
+IMAGES = ROOT / "docs" / "images"
+
+
+def main() -> None:
+    names = {one.name: knobs.environment_name(one.name) for one in fields(Settings)}
+    settings = knobs.parse({key: os.environ.get(name) for key, name in names.items()})
+    target = plan.choose(settings, Shell())
+    rayside = Rayside(settings)
+    one = workspace(rayside, target, rayside.run("up", timeout=3600).stdout)
+    IMAGES.mkdir(exist_ok=True)
+    with chromium() as browser, tempfile.TemporaryDirectory() as folder:
+        with one.open(browser, one.link, Path(folder)) as workbench:
+            _take(workbench, f"{target.target}-first-screen")
+            debug_the_example(one, workbench, lambda name: _take(workbench, f"{target.target}-{name}"))
+        code = areas(Path(folder) / "areas")
+        job = one.submit(code, "areas.py", *WAIT)
+        with one.open(browser, rayside.json("open")["url"], Path(folder)) as workbench:
+            stop_three_by_the_gutter(
+                one, workbench, job, lambda name: _take(workbench, f"{target.target}-{name}")
+            )
+
+
+def _take(workbench: Workbench, name: str) -> None:
+    # Without what the pointer is over.
+    workbench.page.mouse.move(0, 0)
+    workbench.page.screenshot(path=IMAGES / f"{name}.png", animations="disabled", caret="hide")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,74 @@
+"""Ray's view for those who use a keyboard, a screen reader, or another theme."""
+
+from __future__ import annotations
+
+import importlib.resources
+import json
+from typing import Any
+
+import pytest
+from playwright.sync_api import expect
+
+from bootstrap.step import until
+from tests.browser.conftest import Open
+from tests.browser.stories import BREAKPOINT, EXAMPLE, paused_example
+from tests.browser.workbench import Workbench
+from tests.browser.workspace import Workspace
+
+# What is ours of the page: the view, its icon in the activity bar, and our item of the status bar.
+OURS = [
+    ".sidebar .pane:has(.view-rayside-tasks)",
+    '.activitybar .action-item:has(a[aria-label^="Ray"])',
+    '[id^="rayside.ray-breakpoints"]',
+]
+
+
+def violations(workbench: Workbench) -> list[dict[str, Any]]:
+    """What axe finds in ours that keeps somebody from using it."""
+    # As text, as the page's policy lets no script of others in.
+    axe = (importlib.resources.files("axe_playwright_python") / "axe.min.js").read_text()
+    workbench.page.evaluate(axe)
+    found = workbench.page.evaluate("ours => axe.run({include: ours})", OURS)
+    assert found["passes"]
+    return [
+        {"rule": one["id"], "impact": one["impact"], "nodes": [node["html"] for node in one["nodes"]]}
+        for one in found["violations"]
+        if one["impact"] in ("serious", "critical")
+    ]
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_axe_finds_nothing_serious_in_the_view(local: Workspace, opened: Open, theme: str) -> None:
+    paused_example(local)
+    with opened(local.address(EXAMPLE.parent)) as workbench:
+        if theme == "dark":
+            workbench.command("Preferences: Toggle between Light/Dark Themes")
+            expect(workbench.page.locator(".monaco-workbench.vs-dark")).to_be_visible()
+        workbench.open_view("Ray")
+        expect(workbench.row("Paused task estimate").first).to_be_visible()
+        found = violations(workbench)
+        assert found == [], json.dumps(found, indent=2)
+
+
+def test_a_task_is_reached_and_debugged_by_the_keyboard_alone(local: Workspace, opened: Open) -> None:
+    name, task = paused_example(local)
+    with opened(local.address(EXAMPLE.parent)) as workbench:
+        press = workbench.page.keyboard.press
+        workbench.command("Ray: Focus on Paused Tasks View")
+        row = workbench.row(f"process {task.pid}")
+        expect(row).to_be_visible()
+        rows = workbench.view.locator(".monaco-list")
+        # VS Code may take the focus back, to where it was before its command palette.
+        if not until(lambda: rows.evaluate("rows => rows === document.activeElement"), bool, 10):
+            workbench.command("Ray: Focus on Paused Tasks View")
+        expect(rows).to_be_focused()
+        while (at := rows.get_attribute("aria-activedescendant") or "") != row.get_attribute("id"):
+            press("ArrowDown")
+            # It moves a moment later; below the last row it does not.
+            expect(rows).not_to_have_attribute("aria-activedescendant", at)
+        press("Enter")
+        line = workbench.expect_stopped(EXAMPLE.name, BREAKPOINT, BREAKPOINT + 1)
+        press("F10")
+        workbench.expect_stopped(EXAMPLE.name, line + 1)
+        press("F5")
+        assert local.ended(name).status == "SUCCEEDED"

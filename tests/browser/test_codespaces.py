@@ -1,0 +1,55 @@
+"""The workspace as a codespace's user has it: over TLS, at a host that it never hears of itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser
+
+from bootstrap.step import until
+from tests.browser.conftest import brought_up
+from tests.browser.front import Front, front
+from tests.browser.stories import debug_the_example
+from tests.browser.workbench import PATIENCE, chromium
+from tests.browser.workspace import Workspace
+
+NAME, DOMAIN = "fuzzy-space-guide-97x", "ports.test"
+
+
+@pytest.fixture(scope="module")
+def codespace() -> Iterator[Workspace]:
+    """All that `up` starts, in what takes itself for a codespace."""
+    variables = {
+        "CODESPACES": "true",
+        "CODESPACE_NAME": NAME,
+        "GITHUB_CODESPACES_PORT_FORWARDING_DOMAIN": DOMAIN,
+    }
+    with brought_up(variables) as one:
+        yield one
+
+
+@pytest.fixture(scope="module")
+def outside(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Front, Browser]]:
+    """What is in front of the codespace's ports, and a browser that reaches them by it alone."""
+    with (
+        front(NAME, DOMAIN, tmp_path_factory.mktemp("front")) as (one, options),
+        chromium(*options) as browser,
+    ):
+        yield one, browser
+
+
+def test_behind_another_host_one_logs_in_has_a_terminal_and_a_task_stops(
+    codespace: Workspace, outside: tuple[Front, Browser], tmp_path: Path
+) -> None:
+    before, browser = outside
+    port = codespace.rayside.settings.workspace_port
+    assert codespace.link.startswith(f"https://{NAME}-{port}.{DOMAIN}/?folder=")
+    assert codespace.rayside.json("open")["url"].startswith(f"https://{NAME}-{port}.{DOMAIN}/?folder=")
+    said = tmp_path / "said"
+    with codespace.open(browser, codespace.link, tmp_path / "evidence") as workbench:
+        assert before.upgraded, "no WebSocket"
+        workbench.type_in_terminal(f"echo here > {said}")
+        assert until(said.exists, bool, PATIENCE)
+        debug_the_example(codespace, workbench)

@@ -1,0 +1,50 @@
+"""The whole way from a paused task in the view, or a click in the gutter, to the end of a job."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from playwright.sync_api import expect
+
+from tests.browser.conftest import Open
+from tests.browser.stories import (
+    AREAS,
+    EXAMPLE,
+    PRODUCT,
+    WAIT,
+    areas,
+    debug_the_example,
+    stop_three_by_the_gutter,
+)
+from tests.browser.workspace import Workspace
+
+
+def test_a_paused_task_is_debugged_to_the_end_of_its_job(local: Workspace, opened: Open) -> None:
+    with opened(local.address(EXAMPLE.parent)) as workbench:
+        debug_the_example(local, workbench)
+
+
+def test_three_tasks_of_an_unmodified_file_stop_in_one_call_stack(
+    local: Workspace, opened: Open, tmp_path: Path
+) -> None:
+    folder = areas(tmp_path / "my code")
+    name = local.submit(folder, "areas.py", *WAIT)
+    with opened(local.address(folder)) as workbench:
+        stop_three_by_the_gutter(local, workbench, name)
+    assert (folder / "areas.py").read_text() == AREAS
+
+
+def test_a_script_is_run_from_its_editor_and_stops(local: Workspace, opened: Open, tmp_path: Path) -> None:
+    folder = areas(tmp_path / "my code")
+    before = {job.submission_id for job in local.dashboard.jobs()}
+    with opened(local.address(folder)) as workbench:
+        workbench.open_file("areas.py")
+        workbench.click_gutter(PRODUCT)
+        workbench.command("Ray: Run This Ray Script and Debug It")
+        workbench.expect_stopped("areas.py", PRODUCT)
+        (job,) = [job for job in local.dashboard.jobs() if job.submission_id not in before]
+        workbench.click_gutter(PRODUCT)
+        workbench.press("Disconnect")
+        expect(workbench.debugging).to_be_hidden()
+    # A session that ends lets all go on.
+    assert local.ended(job.submission_id).status == "SUCCEEDED"

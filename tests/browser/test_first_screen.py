@@ -1,0 +1,64 @@
+"""What the page shows to whom: the password, the first screen, the terminal."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+from bootstrap.step import until
+from tests.browser.conftest import Open
+from tests.browser.stories import EXAMPLE, paused_example
+from tests.browser.workbench import PATIENCE, log_in, ready, tab
+from tests.browser.workspace import Workspace
+
+
+def test_a_wrong_password_shows_nothing_and_the_right_one_all(
+    local: Workspace, browser: Browser, tmp_path: Path
+) -> None:
+    with tab(browser, local.link, tmp_path / "evidence") as page:
+        log_in(page, "wrong")
+        expect(page.get_by_text("Incorrect password")).to_be_visible()
+        page.goto(local.url)
+        expect(page.locator("input[name=password]")).to_be_visible()
+        expect(page.locator(".monaco-workbench")).to_have_count(0)
+        log_in(page, local.password)
+        ready(page)
+
+
+def test_from_the_link_to_a_usable_editor(
+    local: Workspace, opened: Open, capsys: pytest.CaptureFixture[str]
+) -> None:
+    paused_example(local)
+    began = time.monotonic()
+    with opened(local.link) as workbench:
+        workbench.open_file(EXAMPLE.name)
+        expect(workbench.text).to_contain_text("Estimates pi")
+        seconds = time.monotonic() - began
+        workbench.open_view("Ray")
+        expect(workbench.row("Paused task estimate").first).to_be_visible()
+        listed = time.monotonic() - began
+    with capsys.disabled():
+        sys.stdout.write(f"\nlink to usable editor {seconds:.1f} s, to the paused task {listed:.1f} s\n")
+
+
+def test_the_first_screen_says_what_to_click(local: Workspace, opened: Open) -> None:
+    with opened(local.link) as workbench:
+        expect(workbench.welcome_page).to_have_attribute("aria-selected", "true")
+        expect(workbench.welcome_text.locator("ol > li")).to_have_count(5)
+        expect(workbench.welcome_text.locator("h1")).to_contain_text("Debug Ray")
+        expect(workbench.notifications).to_have_count(0)
+
+
+def test_the_terminal_has_the_clusters_python_and_ray(local: Workspace, opened: Open, tmp_path: Path) -> None:
+    said, whole = tmp_path / "said", tmp_path / "whole"
+    with opened(local.link) as workbench:
+        commands = "command -v python; command -v ray; ray job list"
+        workbench.type_in_terminal(f"({commands}) > {said} 2>&1; mv {said} {whole}")
+        assert until(whole.exists, bool, PATIENCE)
+    programs = local.rayside.target.environment.programs
+    assert whole.read_text().splitlines()[:2] == [f"{programs}/python", f"{programs}/ray"]
+    assert "rayside-example-1" in whole.read_text()

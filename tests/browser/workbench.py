@@ -1,0 +1,310 @@
+"""VS Code in a browser as its user sees it: what there is to click, and what there is to read."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import re
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from playwright.sync_api import (
+    Browser,
+    ConsoleMessage,
+    FrameLocator,
+    Locator,
+    Page,
+    TimeoutError,
+    expect,
+    sync_playwright,
+)
+
+from bootstrap.step import until
+
+# What a machine with two busy cores may need for one click to show; a quiet one takes a tenth of it.
+PATIENCE = 120.0
+# How our extension is named wherever the browser's console says whose an error is.
+OURS = re.compile(r"ray-breakpoints|rayBreakpoints|rayside\.tasks")
+_LOG = logging.getLogger(__name__)
+
+# The number of the line with the cursor in the editor in front, where that line is marked as one in which
+# a task has stopped (several may be); where lines are wanted, nothing while it is another.
+_STOPPED_AT = """
+wanted => {
+    const top = element => Math.round(element.getBoundingClientRect().top);
+    const editor = document.querySelector('.editor-group-container.active .editor-instance .monaco-editor');
+    const marks = [...editor?.querySelectorAll('.debug-top-stack-frame-line') ?? []].map(top);
+    const number = [...editor?.querySelectorAll('.margin-view-overlays .line-numbers') ?? []]
+        .find(one => one.classList.contains('active-line-number') && marks.includes(top(one)));
+    const line = Number(number?.textContent ?? 0);
+    return wanted === null || wanted.includes(line) ? line : null;
+}
+"""
+
+
+@dataclass(frozen=True)
+class Workbench:
+    """One tab with a workbench in it."""
+
+    page: Page
+
+    # --- views ---------------------------------------------------------------------------
+
+    def open_view(self, title: str) -> None:
+        """Clicks its icon in the activity bar, unless it is open already."""
+        # Not the link in it, which a badge can cover.
+        label = f'a.action-label[aria-label^="{title}"]'
+        icon = self.page.locator(".activitybar .action-item", has=self.page.locator(label))
+        expect(icon).to_have_count(1)
+        if icon.get_attribute("aria-expanded") != "true":
+            icon.click()
+        expect(icon).to_have_attribute("aria-expanded", "true")
+
+    @property
+    def view(self) -> Locator:
+        """Ray's view, once it is open."""
+        return self.page.locator(".sidebar .pane", has=self.page.locator(".view-rayside-tasks"))
+
+    def row(self, text: str) -> Locator:
+        """The rows of Ray's view that hold `text`, as they are read out."""
+        return self.view.locator(f'.monaco-list-row[aria-label*="{text}"]')
+
+    @property
+    def badge(self) -> Locator:
+        """The count at the icon of Ray's view."""
+        label = self.page.locator('a.action-label[aria-label^="Ray"]')
+        return self.page.locator(".activitybar .action-item", has=label).locator(".badge-content")
+
+    @property
+    def status_bar_item(self) -> Locator:
+        """Ours."""
+        return self.page.locator('.statusbar .statusbar-item[id^="rayside.ray-breakpoints"]')
+
+    def menu(self, row: Locator, entry: str) -> None:
+        """Chooses an entry of a row's context menu."""
+        row.click(button="right")
+        item = self.page.locator(".context-view .monaco-menu .action-item", has_text=entry)
+        item.hover()
+        expect(item).to_have_class(re.compile(r"\bfocused\b"))
+        # No click: in a menu's first tenth of a second VS Code takes none.
+        self.page.keyboard.press("Enter")
+        expect(item).to_have_count(0)
+
+    def command(self, title: str) -> None:
+        """Runs a command by its title, as the command palette shows it."""
+        # There, because a page that is shown in a frame gets keys before it can hand them on.
+        self.page.locator('.activitybar .action-item[aria-selected="true"]').press("F1")
+        box = self.page.locator(".quick-input-widget input.input")
+        expect(box).to_be_focused()
+        box.fill(f">{title}")
+        found = self.page.locator(f'.quick-input-list .monaco-list-row.focused[aria-label^="{title}"]')
+        expect(found).to_be_visible()
+        self.page.keyboard.press("Enter")
+        expect(box).to_be_hidden()
+
+    @property
+    def notifications(self) -> Locator:
+        """What pops up, message by message."""
+        return self.page.locator(".notifications-toasts .notification-list-item-message")
+
+    @property
+    def welcome_page(self) -> Locator:
+        """The tab of ours, which every browser is shown once."""
+        return self.page.locator(".editor-group-container .tab", has_text="Preview welcome.md")
+
+    @property
+    def welcome_text(self) -> FrameLocator:
+        """What it says."""
+        return self.page.frame_locator("iframe.webview.ready").frame_locator("#active-frame")
+
+    # --- files and breakpoints -----------------------------------------------------------
+
+    def open_file(self, name: str) -> None:
+        """Opens a file of the folder that is open, in the explorer, and leaves it in front."""
+        self.open_view("Explorer")
+        self.page.locator(f'.explorer-folders-view .monaco-list-row[aria-label^="{name}"]').dblclick()
+        expect(self.tab(name)).to_have_attribute("aria-selected", "true")
+        expect(self._editor.locator(".line-numbers").first).to_be_visible()
+        # In colours: while VS Code does not know the language yet, a breakpoint may go as it came.
+        expect(self.text.locator("[class^=mtk]:not(.mtk1)").first).to_be_visible()
+
+    def tab(self, name: str) -> Locator:
+        """The tab of an open editor."""
+        return self.page.locator(f'.editor-group-container .tab[data-resource-name="{name}"]')
+
+    @property
+    def text(self) -> Locator:
+        """The lines that the editor in front shows."""
+        return self._editor.locator(".view-lines")
+
+    def click_gutter(self, line: int) -> None:
+        """Clicks left of a line's number, and waits until its file has one breakpoint more, or one less."""
+        before = self.breakpoints.count()
+        self._editor.locator(".native-edit-context").press("Control+g")
+        box = self.page.locator(".quick-input-widget input.input")
+        expect(box).to_be_focused()
+        box.fill(f":{line}")
+        self.page.keyboard.press("Enter")
+        number = self._editor.locator(".margin-view-overlays .line-numbers", has_text=re.compile(f"^{line}$"))
+        margin = self._editor.locator(".glyph-margin").first
+        expect(number).to_be_visible()
+        row, column = number.bounding_box(), margin.bounding_box()
+        assert row
+        assert column
+        self.page.mouse.click(column["x"] + column["width"] / 2, row["y"] + row["height"] / 2)
+        # Elsewhere than on the mark that hovering shows.
+        self.text.hover()
+        expect(self.breakpoints).not_to_have_count(before)
+
+    @property
+    def breakpoints(self) -> Locator:
+        """The marks left of the lines that have a breakpoint, verified or not."""
+        return self._editor.locator(".glyph-margin-widgets [class*=codicon-debug-breakpoint]")
+
+    @property
+    def _editor(self) -> Locator:
+        return self.page.locator(".editor-group-container.active .editor-instance .monaco-editor").first
+
+    # --- debugging -----------------------------------------------------------------------
+
+    def expect_stopped(self, name: str, *lines: int) -> int:
+        """Waits until that file is in front, marked as stopped at one of the lines; at which."""
+        expect(self.tab(name)).to_have_attribute("aria-selected", "true")
+        try:
+            mark = self.page.wait_for_function(_STOPPED_AT, arg=list(lines))
+        except TimeoutError as error:
+            seen = self.page.evaluate(_STOPPED_AT, None)
+            raise AssertionError(f"{name} is stopped at line {seen}, not {lines}") from error
+        return int(mark.json_value())
+
+    @property
+    def call_stack(self) -> Locator:
+        """The rows of the call stack: threads, which are Ray's tasks, and below them their frames."""
+        return self.page.locator(".debug-call-stack .monaco-list-row")
+
+    def make_room_for_the_call_stack(self) -> None:
+        """Closes the sections of the debug view that share its height: only rows in sight are there."""
+        for section in ("Watch", "Breakpoints"):
+            header = self.page.locator(f'.sidebar .pane-header[aria-label^="{section} Section"]')
+            expect(header).to_be_visible()
+            if header.get_attribute("aria-expanded") == "true":
+                header.click()
+            expect(header).to_have_attribute("aria-expanded", "false")
+
+    def thread(self, name: str, state: str = "") -> Locator:
+        """The rows of threads that are named so, in a state that begins so (`Paused`, `Running`)."""
+        threads = self.call_stack.filter(has=self.page.locator(".thread .name", has_text=name))
+        return threads.filter(has=self.page.locator(".state", has_text=state)) if state else threads
+
+    def variable(self, name: str) -> Locator:
+        """The row of a variable; `name, value ...` is how it is read out."""
+        return self.page.locator(f'.debug-variables .monaco-list-row[aria-label^="{name}, value "]')
+
+    def press(self, action: str) -> None:
+        """A button of the debug toolbar: `Continue`, `Step Over`, `Disconnect`."""
+        self.page.locator(f'.debug-toolbar .action-label[aria-label^="{action}"]').click()
+
+    @property
+    def debugging(self) -> Locator:
+        """The debug toolbar: there while there is a session."""
+        return self.page.locator(".debug-toolbar")
+
+    def evaluate(self, expression: str) -> str:
+        """What the debug console answers."""
+        self.command("Debug Console: Focus on Debug Console View")
+        answers = self.page.locator(".repl .evaluation-result")
+        before = answers.count()
+        self.page.locator(".repl-input-wrapper .view-lines").click()
+        self.page.keyboard.type(expression)
+        # Otherwise Enter may choose a completion that pops up.
+        self.page.keyboard.press("Escape")
+        self.page.keyboard.press("Enter")
+        expect(answers).to_have_count(before + 1)
+        return answers.last.inner_text()
+
+    @property
+    def console(self) -> Locator:
+        """What the debug console shows."""
+        return self.page.locator(".repl .monaco-list-row")
+
+    # --- terminal ------------------------------------------------------------------------
+
+    def type_in_terminal(self, line: str) -> None:
+        """Types a line in a new terminal, and Enter."""
+        self.command("Terminal: Create New Terminal")
+        expect(self.page.locator(".terminal-wrapper.active .xterm-screen")).to_be_visible()
+        # The prompt of the shell: what is typed before it would be lost in some.
+        self.page.locator(".terminal-wrapper.active .xterm-helper-textarea").focus()
+        self.page.keyboard.type(line)
+        self.page.keyboard.press("Enter")
+
+
+@contextlib.contextmanager
+def chromium(*more: str) -> Iterator[Browser]:
+    """Debian's, without a window, with `more` options; as root it has no sandbox of its own."""
+    with sync_playwright() as playwright:
+        options = ["--no-sandbox", "--disable-dev-shm-usage", *more]
+        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=options)
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+@contextlib.contextmanager
+def tab(browser: Browser, url: str, evidence: Path) -> Iterator[Page]:
+    """A tab in a fresh profile at `url`. Whatever fails while it is open leaves a screenshot and a trace.
+
+    `evidence` is the folder for those. An error of our extension in the browser's console is a failure.
+    """
+    said: list[ConsoleMessage] = []
+    context = browser.new_context(viewport={"width": 1280, "height": 800}, reduced_motion="reduce")
+    context.set_default_timeout(1000 * PATIENCE)
+    expect.set_options(timeout=1000 * PATIENCE)
+    context.tracing.start(screenshots=True)
+    page = context.new_page()
+    page.on("console", lambda message: said.append(message))
+    try:
+        page.goto(url)
+        yield page
+        errors = [f"{one.text} ({one.location['url']})" for one in said if one.type == "error"]
+        ours = [text for text in errors if OURS.search(text)]
+        _LOG.info("errors of others in the browser's console: %s", [one for one in errors if one not in ours])
+        assert ours == []
+        # As a user leaves: what the page has started in the server ends with it.
+        page.goto("about:blank")
+    except BaseException:
+        evidence.mkdir(parents=True, exist_ok=True)
+        number = len(list(evidence.glob("*.png"))) + 1
+        page.screenshot(path=evidence / f"tab-{number}.png")
+        context.tracing.stop(path=evidence / f"tab-{number}-trace.zip")
+        _LOG.error("a screenshot and a trace (playwright show-trace) are in %s", evidence)
+        raise
+    finally:
+        context.close()
+
+
+def log_in(page: Page, password: str) -> None:
+    """Types the password into code-server's login page, and Enter."""
+    page.locator("input[name=password]").fill(password)
+    page.keyboard.press("Enter")
+
+
+def ready(page: Page) -> Workbench:
+    """The workbench, once its extensions have started and the welcome page has taken the focus.
+
+    Without that page where it did not come: on a very busy machine Chromium may give up on the service worker
+    of VS Code's own frames, and then nothing is in them, whatever is tried.
+    """
+    workbench = Workbench(page)
+    expect(page.locator(".monaco-workbench .activitybar")).to_be_visible()
+    expect(workbench.status_bar_item).to_be_visible()
+    if until(workbench.welcome_text.locator("h1").count, bool, PATIENCE / 4):
+        expect(page.locator("iframe.webview.ready")).to_be_focused()
+    else:
+        _LOG.warning("the welcome page did not come")
+        workbench.welcome_page.click(button="middle")
+        expect(workbench.welcome_page).to_have_count(0)
+    return workbench

@@ -1,0 +1,115 @@
+"""The commands that README and docs show, as they are written there, and which of them no test can run."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from bootstrap.settings import ROOT
+
+DOCUMENTS = [
+    *("README.md", "README.zh.md", "CONTRIBUTING.md"),
+    *sorted(f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md")),
+]
+# Other shells than the one that blocks are run by.
+SHELLS = ("sh", "zsh", "fish")
+
+_CI = ".ci/run runs it before the tests, or they are it"
+_MINUTES = "a benchmark or another suite: minutes, and no result to check"
+# Each command that is shown and that tests/e2e/test_readme.py does not run: why.
+NOT_RUN = {
+    "./invokew check": _CI,
+    "./invokew test": _CI,
+    "./invokew test --suite unit": _CI,
+    './invokew test --suite integration --args "-k ctrl_c"': _CI,
+    "./invokew down --purge": "the cache and the images are those of every other test",
+    "./invokew submit --job example/ray-job.interactive-mode.yaml": (
+        "tests/e2e/test_kind.py runs it, and removes the cluster that it makes"
+    ),
+    "autoload -Uz compinit bashcompinit": "zsh: tests/integration/test_completion.py runs it where zsh is",
+    "compinit": "as the line before it",
+    "bashcompinit": "as the line before it",
+    "complete --command invokew --no-files --arguments "
+    "'(eval (commandline -p -o)[1] --complete -- invoke (commandline -p -o)[2..])'": (
+        "fish: tests/integration/test_completion.py runs it where fish is"
+    ),
+}
+# Those that need the kind cluster.
+ON_KIND = ("./invokew up --target kind",)
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block: its language, the line that it begins at, and its lines."""
+
+    document: str
+    language: str
+    line: int
+    lines: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        return f"{self.document}:{self.line}"
+
+    @property
+    def commands(self) -> list[str]:
+        """As they would be typed, without comments; a line that ends in a backslash goes on."""
+        joined = "\n".join(self.lines).replace("\\\n", " ")
+        return [command for line in joined.split("\n") if (command := without_comment(line).strip())]
+
+
+def page(document: str) -> tuple[list[Block], str]:
+    """A page's fenced blocks, in order, and all the rest of it."""
+    found: list[Block] = []
+    rest: list[str] = []
+    inside: list[str] | None = None
+    language, first = "", 0
+    for number, line in enumerate((ROOT / document).read_text().splitlines(), start=1):
+        fence = re.match(r"\s*```\s*(\S*)", line)
+        if fence and inside is None:
+            language, first, inside = fence[1], number, []
+        elif fence and inside is not None:
+            found.append(Block(document, language, first, tuple(inside)))
+            inside = None
+        else:
+            (rest if inside is None else inside).append(line)
+    assert inside is None, f"{document}:{first}: a fence that is not closed"
+    return found, "\n".join(rest)
+
+
+def shown(language: str = "sh") -> list[Block]:
+    """Every block of commands in that shell's language."""
+    return [block for document in DOCUMENTS for block in page(document)[0] if block.language == language]
+
+
+def commands() -> list[str]:
+    """Every command of every block, in the order of the documents."""
+    return [command for shell in SHELLS for block in shown(shell) for command in block.commands]
+
+
+def run_on_local() -> list[Block]:
+    """The blocks of which anything is run on a local cluster, each once."""
+    # Its blocks are those of README.md: tests/unit/test_docs.py holds it to that.
+    return [block for block in shown() if block.document != "README.zh.md" and runnable(block)]
+
+
+def runnable(block: Block) -> list[str]:
+    """Its commands but for those that are not run, or need kind."""
+    return [command for command in block.commands if command not in NOT_RUN and command not in ON_KIND]
+
+
+def changes_settings(block: Block) -> bool:
+    """Whether it sets a variable for a command, so that a cluster that is up would have drifted."""
+    return any(command.startswith("INVOKE_RAYSIDE_") for command in block.commands)
+
+
+def without_comment(line: str) -> str:
+    quote = ""
+    for at, character in enumerate(line):
+        if quote:
+            quote = "" if character == quote else quote
+        elif character in "'\"":
+            quote = character
+        elif character == "#" and (at == 0 or line[at - 1].isspace()):
+            return line[:at]
+    return line

@@ -1,0 +1,47 @@
+"""The browser workspace on kind: as on `local`, with the tasks in pods and the editor in another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser
+
+from tests.browser.stories import WAIT, areas, debug_the_example, stop_three_by_the_gutter
+from tests.browser.workbench import chromium
+from tests.browser.workspace import Workspace, workspace
+from tests.e2e.conftest import target
+from tests.integration.conftest import Rayside
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """Not for longer than a module: while it is there, no test can run asyncio's loop."""
+    with chromium() as one:
+        yield one
+
+
+@pytest.fixture(scope="module")
+def kinds(up: Rayside) -> Workspace:
+    """The workspace in the head's pod, as `up` tells of it."""
+    done = up.run("up", timeout=600)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return workspace(up, target(up), done.stdout)
+
+
+def test_a_paused_task_is_debugged_to_the_end_of_its_job(
+    kinds: Workspace, browser: Browser, tmp_path: Path
+) -> None:
+    with kinds.open(browser, kinds.link, tmp_path / "evidence") as workbench:
+        debug_the_example(kinds, workbench)
+
+
+def test_three_tasks_of_an_unmodified_file_stop_in_one_call_stack(
+    kinds: Workspace, browser: Browser, tmp_path: Path
+) -> None:
+    name = kinds.submit(areas(tmp_path / "my code"), "areas.py", *WAIT)
+    link = str(kinds.rayside.json("open")["url"])
+    assert "/working_dir_files/_ray_pkg_" in link
+    with kinds.open(browser, link, tmp_path / "evidence") as workbench:
+        stop_three_by_the_gutter(kinds, workbench, name)

@@ -1,0 +1,23 @@
+"""A certificate that nobody has signed, for what plays a host of the internet on this machine."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+
+def self_signed(host: str, folder: Path) -> tuple[Path, Path]:
+    """The files of a certificate for that host, which may begin with `*.`, and of its key."""
+    if shutil.which("openssl") is None:
+        why = "openssl not found; enable it by installing it"
+        (pytest.fail if os.environ.get("CI") else pytest.skip)(why)
+    certificate, key = folder / "certificate.pem", folder / "key.pem"
+    curve = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    subject = ["-days", "2", "-subj", "/CN=a test", "-addext", f"subjectAltName=DNS:{host}"]
+    files = ["-keyout", str(key), "-out", str(certificate)]
+    subprocess.run(["openssl", "req", "-x509", *curve, *subject, *files], check=True, capture_output=True)
+    return certificate, key

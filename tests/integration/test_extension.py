@@ -1,0 +1,178 @@
+"""The extension *Ray Breakpoints*: its own tests, in Node, and that its manifest and its sources agree.
+
+What needs an editor with a window is tested in tests/browser/.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import stat
+import subprocess
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bootstrap import cache
+from bootstrap.settings import Settings
+
+EXTENSION = Path(__file__).parents[2] / "image" / "extension"
+SOURCES = sorted((EXTENSION / "src").glob("*.js"))
+
+
+@pytest.fixture(scope="module")
+def manifest() -> dict[str, Any]:
+    return dict(json.loads((EXTENSION / "package.json").read_text()))
+
+
+def run(*command: str | Path, **options: Any) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [str(word) for word in command],
+        **{"capture_output": True, "text": True, "timeout": 300, "check": False, **options},
+    )
+
+
+def test_its_own_tests_pass(node: Path) -> None:
+    tests = sorted((EXTENSION / "test").glob("*.test.js"))
+    assert tests
+    done = run(node / "node", "--test", *tests)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda source: str(source.name))
+def test_each_source_can_be_parsed_and_asks_for_nothing_that_is_not_there(node: Path, source: Path) -> None:
+    checked = run(node / "node", "--check", source)
+    assert checked.returncode == 0, checked.stderr
+    for name in re.findall(r"require\(\"([^\"]+)\"\)", source.read_text()):
+        there = name == "vscode" or name.startswith("node:") or (EXTENSION / "src" / f"{name}.js").is_file()
+        assert there, f"{source.name} requires {name}"
+
+
+def test_every_command_of_the_manifest_is_registered_and_every_registered_one_is_in_it(
+    manifest: dict[str, Any],
+) -> None:
+    declared = [command["command"] for command in manifest["contributes"]["commands"]]
+    registered = re.findall(
+        r"\bcommand\(\"(rayside\.\w+)\"", (EXTENSION / "src" / "extension.js").read_text()
+    )
+    assert sorted(registered) == sorted(declared)
+
+
+def test_what_menus_welcome_texts_and_sources_run_are_commands_with_titles(manifest: dict[str, Any]) -> None:
+    contributes = manifest["contributes"]
+    titles = {command["command"]: command["title"] for command in contributes["commands"]}
+    assert all(title.strip() for title in titles.values())
+    in_menus = {entry["command"] for menu in contributes["menus"].values() for entry in menu}
+    in_texts = set(re.findall(r"command:(rayside\.\w+)", json.dumps(contributes["viewsWelcome"])))
+    named = {
+        name
+        for source in SOURCES
+        for name in re.findall(r"executeCommand\(\"(rayside\.\w+)\"", source.read_text())
+    }
+    assert named
+    assert in_menus | in_texts | named <= set(titles)
+    in_palette = {entry["command"] for entry in contributes["menus"]["commandPalette"]}
+    assert in_palette <= set(titles)
+
+
+def test_commands_that_draw_a_button_have_an_icon_of_vs_codes_own(manifest: dict[str, Any]) -> None:
+    contributes = manifest["contributes"]
+    icons = {command["command"]: command.get("icon", "") for command in contributes["commands"]}
+    drawn = [
+        entry["command"]
+        for name, menu in contributes["menus"].items()
+        for entry in menu
+        if name == "editor/title/run" or entry.get("group", "").startswith(("inline", "navigation"))
+    ]
+    assert drawn
+    assert all(re.fullmatch(r"\$\([a-z-]+\)", icons[command]) for command in drawn)
+
+
+def test_every_state_without_rows_has_a_text_with_one_thing_to_do(manifest: dict[str, Any]) -> None:
+    texts = {
+        re.findall(r"rayside\.state == '(\w+)'", text["when"])[0]: text["contents"]
+        for text in manifest["contributes"]["viewsWelcome"]
+    }
+    states = set(re.findall(r"\"(\w+)\"", _states((EXTENSION / "src" / "look.js").read_text())))
+    assert set(texts) == states - {"seen"}
+    assert all("](command:rayside." in text for text in texts.values())
+    # The status bar has one for each.
+    shown = set(re.findall(r"^      (\w+): \[\"", (EXTENSION / "src" / "view.js").read_text(), re.MULTILINE))
+    assert shown == states
+
+
+def _states(source: str) -> str:
+    found = re.search(r"@property \{([^}]+)\} state", source)
+    assert found
+    return found[1]
+
+
+def test_settings_that_say_where_the_token_goes_are_no_workspaces_to_set(manifest: dict[str, Any]) -> None:
+    settings = manifest["contributes"]["configuration"]["properties"]
+    for name in ("dashboard", "relay", "tokenFile"):
+        assert settings[f"rayBreakpoints.{name}"]["scope"] == "machine"
+    used = {
+        name
+        for source in SOURCES
+        for name in re.findall(r"(?:text|\.get)\(\"(\w+)\"\)", source.read_text())
+        if name != "path"
+    }
+    assert used <= {name.removeprefix("rayBreakpoints.") for name in settings}
+    assert used == {"dashboard", "relay", "tokenFile", "pyModules"}
+
+
+def test_the_icon_takes_the_themes_color() -> None:
+    icon = (EXTENSION / "media" / "ray.svg").read_text()
+    assert "currentColor" in icon
+    assert not re.search(r"#[0-9a-fA-F]{3,8}\b|rgb\(", icon)
+
+
+def test_the_lock_file_pins_the_packer_and_names_no_registry(manifest: dict[str, Any]) -> None:
+    text = (EXTENSION / "package-lock.json").read_text()
+    lock = json.loads(text)
+    packer = manifest["devDependencies"]["@vscode/vsce"]
+    assert re.fullmatch(r"\d+\.\d+\.\d+", packer)
+    assert lock["packages"][""]["devDependencies"] == manifest["devDependencies"]
+    assert lock["packages"]["node_modules/@vscode/vsce"]["version"] == packer
+    assert "resolved" not in text
+    assert not manifest.get("dependencies")
+
+
+def test_it_is_packed_the_same_twice_from_and_to_paths_with_spaces(node: Path, tmp_path: Path) -> None:
+    sources = tmp_path / "a copy"
+    shutil.copytree(EXTENSION, sources, ignore=shutil.ignore_patterns("node_modules"))
+    shutil.copy(EXTENSION.parents[1] / "LICENSE", sources)
+    tools = tmp_path / "node and npm"
+    tools.mkdir()
+    for name in ("node", "npm"):
+        (tools / name).symlink_to((node / name).resolve())
+    environment = cache.environment(Settings().cache_folder / "extension")
+    packed = [tmp_path / "out put" / f"{name}.vsix" for name in ("one", "two")]
+    packed[0].parent.mkdir()
+    for output in packed:
+        done = run(sources / "pack", tools, output, env=environment)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert "WARNING" not in done.stdout + done.stderr
+    assert packed[0].read_bytes() == packed[1].read_bytes()
+    with zipfile.ZipFile(packed[0]) as archive:
+        names = set(archive.namelist())
+    inside = {f"extension/src/{source.name}" for source in SOURCES}
+    assert names == inside | {
+        "[Content_Types].xml",
+        "extension.vsixmanifest",
+        "extension/LICENSE.txt",
+        "extension/media/ray.svg",
+        "extension/package.json",
+        "extension/readme.md",
+        "extension/welcome.md",
+    }
+
+
+def test_packing_without_its_two_arguments_says_how(node: Path) -> None:
+    assert stat.S_IMODE((EXTENSION / "pack").stat().st_mode) & 0o111
+    done = run(EXTENSION / "pack", node)
+    assert done.returncode == 2
+    assert done.stderr == "usage: pack NODE_BIN_DIR OUTPUT.vsix\n"

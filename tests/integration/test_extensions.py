@@ -1,0 +1,224 @@
+"""The workspace's extensions, from a gallery over HTTP and from a folder: exactly those that are pinned."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import zipfile
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bootstrap.errors import BadChecksum, InvalidSetting
+from bootstrap.settings import Settings
+from bootstrap.sources.extensions import Extensions
+from bootstrap.step import Condition
+from tests.integration.conftest import free_ports
+from tests.integration.vsix import Gallery, gallery, vsix
+
+PLATFORM = "linux-x64"
+WANTED = (("acme.snake", "1.2.3"), ("acme.bug", "0.4.0"))
+
+
+@pytest.fixture
+def open_vsx() -> Iterator[Gallery]:
+    with gallery() as one:
+        yield one
+
+
+@pytest.fixture
+def said() -> list[str]:
+    return []
+
+
+def step(tmp_path: Path, **settings: str) -> Extensions:
+    return Extensions(Settings(cache_folder=tmp_path / "cache", **settings), PLATFORM, wanted=WANTED)  # type: ignore[arg-type]
+
+
+def full(one: Gallery, tmp_path: Path) -> None:
+    """One extension for this platform and another, one for all."""
+    one.publish(vsix(tmp_path / "a", *WANTED[0], PLATFORM), *WANTED[0], PLATFORM)
+    one.publish(vsix(tmp_path / "b", *WANTED[0], "darwin-arm64"), *WANTED[0], "darwin-arm64")
+    one.publish(vsix(tmp_path / "c", *WANTED[1]), *WANTED[1], "universal")
+
+
+def test_a_gallery_gives_each_in_its_version_for_this_platform(
+    open_vsx: Gallery, tmp_path: Path, said: list[str]
+) -> None:
+    full(open_vsx, tmp_path)
+    one = step(tmp_path, extension_gallery=open_vsx.url)
+    assert one.check().condition is Condition.MISSING
+    one.apply(said.append)
+    status = one.check()
+    assert (status.condition, status.detail) == (
+        *(Condition.READY, f"acme.snake 1.2.3, acme.bug 0.4.0 from {open_vsx.url}"),
+    )
+    snake, bug = one.got()
+    assert snake.file.read_bytes() == (tmp_path / "a").read_bytes()
+    assert bug.file.read_bytes() == (tmp_path / "c").read_bytes()
+    digest = hashlib.sha256((tmp_path / "a").read_bytes()).hexdigest()
+    assert snake.document() == {
+        **{"id": "acme.snake", "version": "1.2.3"},
+        **{"sha256": digest, "from": open_vsx.url},
+    }
+
+
+def test_what_is_there_is_not_asked_for_again(open_vsx: Gallery, tmp_path: Path, said: list[str]) -> None:
+    full(open_vsx, tmp_path)
+    one = step(tmp_path, extension_gallery=open_vsx.url)
+    one.apply(said.append)
+    open_vsx.asked.clear()
+    assert replace(one, since=2e9).check().condition is Condition.READY
+    assert open_vsx.asked == []
+
+
+def test_a_file_that_is_not_what_the_gallery_says_is_refused(
+    open_vsx: Gallery, tmp_path: Path, said: list[str]
+) -> None:
+    full(open_vsx, tmp_path)
+    open_vsx.publish(tmp_path / "c", *WANTED[1], "universal", checksum="0" * 64)
+    one = step(tmp_path, extension_gallery=open_vsx.url)
+    with pytest.raises(BadChecksum, match=r"acme\.bug-0\.4\.0@universal\.vsix is not what was published"):
+        one.apply(said.append)
+    assert one.got() == []
+
+
+def test_another_extension_under_the_right_name_is_refused(
+    open_vsx: Gallery, tmp_path: Path, said: list[str]
+) -> None:
+    open_vsx.publish(vsix(tmp_path / "d", "acme.snake", "6.6.6"), *WANTED[0], PLATFORM)
+    with pytest.raises(BadChecksum, match=r"is not acme\.snake 1\.2\.3: it is acme\.snake 6\.6\.6"):
+        step(tmp_path, extension_gallery=open_vsx.url).apply(said.append)
+    assert not list((tmp_path / "cache").rglob("*.vsix"))
+
+
+def test_one_that_the_gallery_lacks_is_named_and_the_others_are_had(
+    open_vsx: Gallery, tmp_path: Path, said: list[str]
+) -> None:
+    open_vsx.publish(vsix(tmp_path / "c", *WANTED[1]), *WANTED[1], "universal")
+    one = step(tmp_path, extension_gallery=open_vsx.url)
+    one.apply(said.append)
+    status = one.check()
+    assert status.condition is Condition.READY
+    assert "acme.bug 0.4.0; without acme.snake 1.2.3: " in status.detail
+    assert "it has no acme.snake 1.2.3 for linux-x64" in status.detail
+    assert "going on without acme.snake 1.2.3" in said[-1]
+
+
+def test_one_that_is_only_for_another_platform_counts_as_missing(
+    open_vsx: Gallery, tmp_path: Path, said: list[str]
+) -> None:
+    full(open_vsx, tmp_path)
+    del open_vsx.served["/api/acme/snake/linux-x64/1.2.3"]
+    open_vsx.served["/api/acme/snake/1.2.3"] = open_vsx.served["/api/acme/snake/darwin-arm64/1.2.3"]
+    one = step(tmp_path, extension_gallery=open_vsx.url)
+    one.apply(said.append)
+    assert [got.id for got in one.got()] == ["acme.bug"]
+
+
+def test_a_gallery_that_does_not_answer_is_said_once_and_asked_again_only_when_told(
+    tmp_path: Path, said: list[str]
+) -> None:
+    (port,) = free_ports(1)
+    one = step(tmp_path, extension_gallery=f"http://127.0.0.1:{port}")
+    one.apply(said.append)
+    (told,) = said
+    assert told.startswith("going on without acme.snake 1.2.3, acme.bug 0.4.0: the gallery does not answer")
+    status = one.check()
+    assert status.condition is Condition.READY
+    assert status.detail.startswith("none but ours; without acme.snake 1.2.3, acme.bug 0.4.0: the gallery")
+    assert "vsix_folder" in status.detail
+    assert "./invokew prepare" in status.detail
+    assert replace(one, since=2e9).check().condition is Condition.MISSING
+    (record,) = (tmp_path / "cache").rglob("*.json")
+    long_ago = json.loads(record.read_text()) | {"asked": 1.0}
+    record.write_text(json.dumps(long_ago))
+    assert one.check().condition is Condition.MISSING
+    assert replace(one, in_use=lambda: True).check().condition is Condition.READY
+
+
+def test_a_gallery_in_trouble_is_asked_once_not_for_each(tmp_path: Path, said: list[str]) -> None:
+    with gallery(trouble=503) as one:
+        step(tmp_path, extension_gallery=one.url).apply(said.append)
+    assert len(one.asked) == 1
+    assert "HTTP 503" in said[-1]
+
+
+def test_a_page_that_is_no_gallery_is_survived(open_vsx: Gallery, tmp_path: Path, said: list[str]) -> None:
+    open_vsx.served["/api/acme/snake/linux-x64/1.2.3"] = b"<html>Please log in</html>"
+    open_vsx.served["/api/acme/bug/linux-x64/0.4.0"] = b'{"files": {}}'
+    one = step(tmp_path, extension_gallery=open_vsx.url)
+    one.apply(said.append)
+    assert "what it says is no JSON" in one.check().detail
+    assert "names no file, or no SHA-256" in one.check().detail
+
+
+# --- a folder ----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path / "vsix"
+    made.mkdir()
+    return made
+
+
+def test_files_are_known_by_what_is_in_them(tmp_path: Path, folder: Path) -> None:
+    snake = vsix(folder / "misleading-9.9.9.vsix", *WANTED[0], PLATFORM)
+    vsix(folder / "snake-for-mac.vsix", *WANTED[0], "darwin-arm64")
+    vsix(folder / "acme.other-1.0.0.vsix", "acme.other", "1.0.0")
+    one = step(tmp_path, vsix_folder=str(folder))
+    (got,) = one.got()
+    assert (got.id, got.version, got.file, got.source) == (
+        *("acme.snake", "1.2.3"),
+        *(snake, "file misleading-9.9.9.vsix"),
+    )
+    status = one.check()
+    assert status.condition is Condition.READY
+    assert status.detail == f"acme.snake 1.2.3 from {folder}; there is no acme.bug 0.4.0"
+
+
+def test_a_wrong_version_is_an_error_that_names_the_file(tmp_path: Path, folder: Path) -> None:
+    file = vsix(folder / "acme.snake-1.2.3.vsix", "acme.snake", "1.2.4")
+    with pytest.raises(InvalidSetting, match=f"{file} is acme.snake 1.2.4, not 1.2.3"):
+        step(tmp_path, vsix_folder=str(folder)).check()
+
+
+def test_one_for_another_platform_is_an_error_that_names_the_file(tmp_path: Path, folder: Path) -> None:
+    file = vsix(folder / "acme.snake-1.2.3.vsix", *WANTED[0], "darwin-arm64")
+    with pytest.raises(InvalidSetting, match=f"{file} is acme.snake for darwin-arm64, not for linux-x64"):
+        step(tmp_path, vsix_folder=str(folder)).check()
+
+
+@pytest.mark.parametrize(
+    "broken", ["no zip", "cut off", "a zip without a manifest", "a manifest that is none"]
+)
+def test_a_broken_file_is_an_error_that_names_it(tmp_path: Path, folder: Path, broken: str) -> None:
+    file = vsix(folder / "acme.snake-1.2.3.vsix", *WANTED[0])
+    if broken == "no zip":
+        file.write_text("<html>Not found</html>")
+    elif broken == "cut off":
+        file.write_bytes(file.read_bytes()[:-40])
+    else:
+        with zipfile.ZipFile(file, "w") as archive:
+            name = "extension/package.json" if broken == "a manifest that is none" else "readme.md"
+            archive.writestr(name, "[1]")
+            archive.writestr("extension.vsixmanifest", "")
+    with pytest.raises(InvalidSetting, match=f"{file} is no VSIX file"):
+        step(tmp_path, vsix_folder=str(folder)).check()
+
+
+def test_a_folder_that_is_not_there_is_said(tmp_path: Path) -> None:
+    with pytest.raises(InvalidSetting, match="there is no such folder"):
+        step(tmp_path, vsix_folder=str(tmp_path / "nowhere")).check()
+
+
+def test_a_folder_is_used_instead_of_the_gallery(open_vsx: Gallery, tmp_path: Path, folder: Path) -> None:
+    for id, version in WANTED:
+        vsix(folder / f"{id}.vsix", id, version)
+    one = step(tmp_path, vsix_folder=str(folder), extension_gallery=open_vsx.url)
+    assert [got.id for got in one.got()] == ["acme.snake", "acme.bug"]
+    assert one.check().condition is Condition.READY
+    assert open_vsx.asked == []

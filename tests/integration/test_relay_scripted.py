@@ -1,0 +1,968 @@
+"""The relay over scripted debuggees: what it asks of them, when, how often, and what becomes of a refusal.
+
+Nothing here depends on what debugpy makes of it: that is what the other tests of the relay are about.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from bootstrap.debug.client import Client
+from bootstrap.debug.dap import Message
+from bootstrap.debug.debuggee import Debuggee
+from bootstrap.debug.relay import Relay
+from bootstrap.debug.tracing import SLEEP, WAKE
+from bootstrap.errors import RequestFailed
+from tests.integration.relay_debuggees import PATIENCE, TOKEN, Session, Wire
+from tests.integration.scripted_debuggees import FILE, ScriptedDebuggee
+
+Story = Callable[["Setting"], Coroutine[Any, Any, None]]
+
+
+class Scripted(ScriptedDebuggee):
+    """One that keeps what it was asked.
+
+    Attributes:
+        asked: every request, in order.
+        dialled: when somebody connected.
+        left: when it was told that its client goes.
+        refuses: commands that it says no to.
+        deaf_to: commands that it never answers.
+        says: the body of its answer, by command, where it is not the usual one.
+        fileless: whether it has no file at all.
+        rude: whether it closes every connection at once.
+    """
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.asked: list[Message] = []
+        self.dialled: list[float] = []
+        self.left: list[float] = []
+        self.refuses: set[str] = set()
+        self.deaf_to: set[str] = set()
+        self.says: dict[str, Message] = {}
+        self.fileless = False
+        self.rude = False
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.dialled.append(time.monotonic())
+        if self.rude:
+            writer.close()
+        else:
+            await super()._serve(reader, writer)
+
+    def _answer(self, request: Message) -> None:
+        self.asked.append(request)
+        command = request["command"]
+        if command == "disconnect":
+            self.left.append(time.monotonic())
+        if command in self.refuses:
+            self._respond(request, None)
+        elif command not in self.deaf_to:
+            super()._answer(request)
+
+    def _body(self, command: str, arguments: Message) -> Message | None:
+        return self.says.get(command) or super()._body(command, arguments)
+
+    def _value(self, expression: str) -> str:
+        return "[None]" if self.fileless and "read_bytes" in expression else super()._value(expression)
+
+    def answers(self, command: str) -> None:
+        """What it was deaf to."""
+        self.deaf_to.discard(command)
+        for request in [asked for asked in self.asked if asked["command"] == command]:
+            self._respond(request, self._body(command, request.get("arguments", {})) or {})
+        if command == "configurationDone":
+            self._respond(self._attach, {})
+
+    def was_asked(self, command: str) -> list[Message]:
+        """The arguments of each request of that name."""
+        return [asked.get("arguments", {}) for asked in self.asked if asked["command"] == command]
+
+    def evaluated(self, expression: str) -> int:
+        """How often."""
+        return sum(asked["expression"] == expression for asked in self.was_asked("evaluate"))
+
+
+class Listed:
+    """A `Discovery` that finds what a test lists.
+
+    Attributes:
+        looks: when it was asked.
+        blind: for how many looks more it finds nothing.
+        takes: seconds for each.
+        error: raised by each.
+    """
+
+    def __init__(self, debuggees: Sequence[Debuggee]) -> None:
+        self.listed = list(debuggees)
+        self.looks: list[float] = []
+        self.blind = 0
+        self.takes = 0.0
+        self.error: Exception | None = None
+
+    async def debuggees(self) -> list[Debuggee]:
+        self.looks.append(time.monotonic())
+        await asyncio.sleep(self.takes)
+        if self.error is not None:
+            raise self.error
+        self.blind -= 1
+        return [] if self.blind >= 0 else list(self.listed)
+
+    async def submission(self, job_id: str) -> str:
+        return ""
+
+    def local_roots(self) -> Mapping[str, Sequence[str]]:
+        return {}
+
+
+class Setting:
+    """A relay over scripted debuggees.
+
+    Attributes:
+        log: what it logged.
+    """
+
+    def __init__(self, debuggees: list[Scripted]) -> None:
+        self.debuggees = debuggees
+        self.discovery = Listed([debuggee.debuggee for debuggee in debuggees])
+        self.log: list[str] = []
+        self.relay = Relay(self.discovery, token=TOKEN, log=self.log.append)
+        self.port = 0
+        self._clients: list[Client] = []
+
+    async def attach(self, lines: Sequence[int] = (), **options: Any) -> Session:
+        """`lines`: of FILE, to stop at."""
+        client = await Client.connect("127.0.0.1", self.port)
+        self._clients.append(client)
+        await client.attach(
+            breakpoints={FILE: [{"line": line} for line in lines]} if lines else {},
+            options={"token": TOKEN, **options},
+            no_delay=False,
+        )
+        return Session(client)
+
+    async def stopped(self, session: Session, number: int = 1) -> Message:
+        """The stop of the debuggee of that number, counted from 1."""
+        debuggee = self.debuggees[number - 1]
+        await asyncio.wait_for(debuggee.attached.wait(), PATIENCE)
+        debuggee.stop()
+        while True:
+            stop = await session.event("stopped")
+            if stop["ray"]["workerId"] == debuggee.debuggee.worker_id:
+                return stop
+
+    async def close(self) -> None:
+        for debuggee in self.debuggees:
+            debuggee.deaf_to = set()
+        await asyncio.wait_for(self.relay.close(), PATIENCE)
+        for client in self._clients:
+            client.close()
+            await asyncio.wait_for(client.closed.wait(), PATIENCE)
+        for debuggee in self.debuggees:
+            await debuggee.close()
+
+    async def looked(self, count: int) -> None:
+        """Until Ray was asked so many times more."""
+        until_then = len(self.discovery.looks) + count
+        await until(lambda: len(self.discovery.looks) >= until_then)
+
+
+def play(story: Story, count: int = 1, *, defects: bool = False) -> None:
+    """`defects`: whether the relay is to log one."""
+
+    async def all_of_it() -> None:
+        async with scripted(count) as setting:
+            await story(setting)
+        assert defects == any("defect" in line or "Error" in line for line in setting.log), setting.log
+
+    asyncio.run(asyncio.wait_for(all_of_it(), 3 * PATIENCE))
+
+
+@asynccontextmanager
+async def scripted(count: int) -> AsyncIterator[Setting]:
+    debuggees = [Scripted(number) for number in range(1, count + 1)]
+    for debuggee in debuggees:
+        await debuggee.listen()
+    setting = Setting(debuggees)
+    server = await setting.relay.serve("127.0.0.1", 0)
+    setting.port = server.sockets[0].getsockname()[1]
+    try:
+        yield setting
+    finally:
+        await setting.close()
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not holds():
+        assert time.monotonic() < deadline, "in vain"
+        await asyncio.sleep(0.02)
+
+
+# --- found, left, ended ------------------------------------------------------------------
+
+
+def test_a_debuggee_that_was_left_is_not_dialled_again_at_once() -> None:
+    async def story(setting: Setting) -> None:
+        (debuggee,) = setting.debuggees
+        for _ in range(2):
+            session = await setting.attach()
+            await until(lambda: debuggee.connected)
+            await asyncio.wait_for(debuggee.attached.wait(), PATIENCE)
+            await session.request("disconnect")
+        assert debuggee.connections == 2
+        # Half a second: debugpy's adapter may never answer whoever comes sooner.
+        assert debuggee.dialled[1] - debuggee.left[0] >= 0.5
+
+    play(story)
+
+
+def test_a_debuggee_that_ray_does_not_list_for_a_moment_stays() -> None:
+    async def story(setting: Setting) -> None:
+        session = await setting.attach()
+        stop = await setting.stopped(session)
+        for _ in range(2):
+            setting.discovery.blind = 5
+            await until(lambda: setting.discovery.blind < 0)
+        await session.nothing("thread", 0, reason="exited")
+        assert setting.debuggees[0].connected
+        setting.discovery.listed = []
+        # Ray has forgotten it, though its connection never ended: its node is gone, for example.
+        await session.event("thread", reason="exited", threadId=stop["threadId"])
+        assert list((await session.threads()).values()) == ["Ray cluster"]
+        assert len(setting.debuggees[0].left) == 1
+
+    play(story)
+
+
+def test_a_debuggee_that_ended_is_left_alone_while_ray_lists_it_and_tried_for_the_next_editor() -> None:
+    async def story(setting: Setting) -> None:
+        (debuggee,) = setting.debuggees
+        session = await setting.attach()
+        frame = (await session.frames(await setting.stopped(session)))[0]["id"]
+        debuggee.drop()
+        await session.event("thread", reason="exited")
+        await asyncio.sleep(0.8)  # longer than it settles
+        await setting.looked(2)
+        assert debuggee.connections == 1
+        with pytest.raises(RequestFailed, match="is not known"):
+            await session.request("scopes", frameId=frame)
+        session = await setting.attach()
+        await setting.stopped(session)
+        assert debuggee.connections == 2
+
+    play(story)
+
+
+def test_what_speaks_no_dap_is_tried_three_times() -> None:
+    async def story(setting: Setting) -> None:
+        (debuggee,) = setting.debuggees
+        debuggee.rude = True
+        await setting.attach()
+        await until(lambda: len(debuggee.dialled) == 3)
+        await asyncio.sleep(0.8)
+        await setting.looked(2)
+        assert len(debuggee.dialled) == 3
+
+    play(story)
+
+
+def test_a_debuggee_that_refuses_is_told_and_not_tried_again() -> None:
+    async def story(setting: Setting) -> None:
+        (debuggee,) = setting.debuggees
+        debuggee.refuses = {"initialize"}
+        session = await setting.attach()
+        told = await session.event("output", category="important")
+        assert "refused to attach" in told["output"]
+        await asyncio.sleep(0.8)
+        await setting.looked(2)
+        assert len(debuggee.dialled) == 1
+        assert list((await session.threads()).values()) == ["Ray cluster"]
+
+    play(story)
+
+
+def test_a_debuggee_of_another_job_is_asked_for_it_once() -> None:
+    async def story(setting: Setting) -> None:
+        (debuggee,) = setting.debuggees
+        setting.discovery.listed = [replace(debuggee.debuggee, job_id="")]
+        await setting.attach(job="another")
+        await until(lambda: len(debuggee.left) == 1)
+        await asyncio.sleep(0.8)
+        await setting.looked(2)
+        assert len(debuggee.dialled) == 1
+        assert not debuggee.was_asked("configurationDone")  # it waits on
+
+    play(story)
+
+
+@pytest.mark.parametrize("takes_over", [True, False])
+def test_what_was_attached_to_for_an_earlier_editor_is_tried_for_the_next(takes_over: bool) -> None:
+    async def story(setting: Setting) -> None:
+        (debuggee,) = setting.debuggees
+        setting.discovery.listed = [replace(debuggee.debuggee, job_id="")]
+        debuggee.deaf_to = {"evaluate"}
+        session = await setting.attach(job="another")
+        await until(lambda: bool(debuggee.was_asked("evaluate")))  # for its job
+        if not takes_over:
+            await session.request("disconnect")
+        session = await setting.attach()
+        # Only now is it known that the one before did not want it.
+        debuggee.answers("evaluate")
+        await setting.stopped(session)
+
+    play(story)
+
+
+def test_a_debuggee_that_is_known_to_be_of_another_job_is_not_dialled() -> None:
+    async def story(setting: Setting) -> None:
+        one, other = setting.debuggees
+        setting.discovery.listed = [
+            replace(one.debuggee, submission_id="ours"),
+            replace(other.debuggee, submission_id="theirs"),
+        ]
+        await setting.attach(job="ours")
+        await asyncio.wait_for(one.attached.wait(), PATIENCE)
+        await setting.looked(2)
+        assert (one.connections, other.connections) == (1, 0)
+
+    play(story, count=2)
+
+
+def test_a_row_has_the_task_that_ray_names_until_a_stop_tells_it() -> None:
+    async def story(setting: Setting) -> None:
+        (debuggee,) = setting.debuggees
+        session = await setting.attach()
+        await asyncio.wait_for(debuggee.attached.wait(), PATIENCE)
+        setting.discovery.listed = [replace(debuggee.debuggee, task="by_ray")]
+        await setting.looked(2)
+        assert "by_ray · 1@127.0.0.1" in (await session.threads()).values()
+        await setting.stopped(session)
+        await setting.looked(2)
+        assert "task-1 · 1@127.0.0.1" in (await session.threads()).values()
+
+    play(story)
+
+
+def test_an_error_that_nobody_thought_of_does_not_end_the_looking() -> None:
+    async def story(setting: Setting) -> None:
+        setting.discovery.error = ValueError("not thought of")
+        session = await setting.attach()
+        await setting.looked(2)
+        setting.discovery.error = None
+        await setting.stopped(session)
+        assert any("not thought of" in line for line in setting.log)
+
+    play(story, defects=True)
+
+
+def test_looking_takes_a_tenth_of_a_slow_ray_at_most() -> None:
+    async def story(setting: Setting) -> None:
+        setting.discovery.takes = 0.1
+        await setting.attach()
+        await setting.looked(3)
+        first, second, third = setting.discovery.looks[:3]
+        assert min(second - first, third - second) >= 1.0
+
+    play(story)
+
+
+def test_a_second_editor_does_not_have_ray_asked_twice_as_often() -> None:
+    async def story(setting: Setting) -> None:
+        for _ in range(3):
+            await setting.attach()
+        began = time.monotonic()
+        await setting.looked(10)
+        assert time.monotonic() - began >= 9 * 0.2
+
+    play(story)
+
+
+def test_what_is_found_waits_until_an_editor_has_said_what_it_wants() -> None:
+    async def story(setting: Setting) -> None:
+        (debuggee,) = setting.debuggees
+        listed, setting.discovery.listed = setting.discovery.listed, []
+        await setting.attach()
+        wire = await Wire.open(setting.port)
+        await wire.ask("attach", token=TOKEN)
+        setting.discovery.listed = listed
+        await setting.looked(3)
+        assert debuggee.connections == 0  # else it would run past the breakpoints that are still to come
+        await wire.ask("setBreakpoints", source={"path": FILE}, breakpoints=[{"line": 2}])
+        await wire.ask("configurationDone")
+        await asyncio.wait_for(debuggee.attached.wait(), PATIENCE)
+        commands = [asked["command"] for asked in debuggee.asked]
+        assert commands.index("setBreakpoints") < commands.index("configurationDone")
+        await wire.close()
+
+    play(story)
+
+
+def test_an_editor_that_goes_while_a_debuggee_is_attached_to_leaves_nothing_behind() -> None:
+    async def story(setting: Setting) -> None:
+        (debuggee,) = setting.debuggees
+        before = len(asyncio.all_tasks())
+        debuggee.deaf_to = {"configurationDone"}
+        first = await setting.attach()
+        await until(lambda: bool(debuggee.was_asked("configurationDone")))
+        debuggee.stop()  # before the answer, as debugpy may
+        await first.request("disconnect")
+        second = await setting.attach()
+        cluster = await second.event("thread", reason="started")
+        # Only what is in flight keeps it; and nothing of that concerns the second editor.
+        debuggee.answers("configurationDone")
+        row = await second.event("thread", reason="started")
+        assert debuggee.connections == 2
+        assert set(await second.threads()) == {cluster["threadId"], row["threadId"]}
+        await second.nothing("thread", 0)
+        await second.request("disconnect")
+        await until(lambda: len(asyncio.all_tasks()) == before)
+
+    play(story)
+
+
+def test_a_debuggee_is_not_dialled_again_before_what_is_in_flight_is_answered() -> None:
+    async def story(setting: Setting) -> None:
+        (debuggee,) = setting.debuggees
+        first = await setting.attach()
+        stop = await setting.stopped(first)
+        debuggee.deaf_to = {"scopes"}
+        frame = (await first.frames(stop))[0]["id"]
+        asking = asyncio.ensure_future(first.request("scopes", frameId=frame))
+        await until(lambda: bool(debuggee.was_asked("scopes")))
+        second = await setting.attach()
+        await second.request("disconnect")
+        await setting.attach()
+        await asyncio.sleep(0.8)  # longer than it settles
+        await setting.looked(2)
+        assert (debuggee.connections, debuggee.left) == (1, [])
+        debuggee.answers("scopes")
+        await until(lambda: debuggee.connections == 2)
+        await asyncio.gather(asking, return_exceptions=True)
+
+    play(story)
+
+
+@pytest.mark.parametrize("continues", [False, True])
+def test_what_is_to_stay_paused_is_kept_and_nothing_else(continues: bool) -> None:
+    async def story(setting: Setting) -> None:
+        stopped, runs, late = setting.debuggees
+        late.deaf_to = {"configurationDone"}
+        session = await setting.attach(keepPaused=True)
+        await setting.stopped(session, 1)
+        await asyncio.wait_for(runs.attached.wait(), PATIENCE)
+        await until(lambda: bool(late.was_asked("configurationDone")))
+        late.stop()
+        await setting.looked(1)
+        await session.request("disconnect")
+        await until(lambda: not runs.connected)
+        if continues:
+            late.say({"event": "continued", "body": {"threadId": 1}})
+        late.answers("configurationDone")
+        if continues:
+            await until(lambda: not late.connected)
+        await asyncio.sleep(0.2)
+        assert (stopped.connected, runs.connected, late.connected) == (True, False, not continues)
+        await setting.relay.close()
+        assert [len(debuggee.left) for debuggee in setting.debuggees] == [1, 1, 1]
+
+    play(story, count=3)
+
+
+# --- what they stop at -------------------------------------------------------------------
+
+
+def test_how_debuggees_are_debugged_is_the_editors_and_nothing_else_of_what_it_attached_with() -> None:
+    async def story(setting: Setting) -> None:
+        (debuggee,) = setting.debuggees
+        session = await setting.attach(
+            justMyCode=False, showReturnValue=True, subProcess=True, job="01000000"
+        )
+        await setting.stopped(session)
+        (attached,) = debuggee.was_asked("attach")
+        assert (attached["justMyCode"], attached["showReturnValue"]) == (False, True)
+        assert attached["rules"] == [{"module": "ray.util.debugpy", "include": True}]
+        assert not {"token", "job"} & set(attached)
+        assert attached.get("subProcess") is not True
+
+    play(story)
+
+
+def test_one_that_comes_later_gets_all_that_was_asked_before_it_moves() -> None:
+    async def story(setting: Setting) -> None:
+        (debuggee,) = setting.debuggees
+        listed, setting.discovery.listed = setting.discovery.listed, []
+        session = await setting.attach([2])
+        await session.request("setFunctionBreakpoints", breakpoints=[{"name": "work"}])
+        await session.request("setExceptionBreakpoints", filters=["raised"])
+        setting.discovery.listed = listed
+        await asyncio.wait_for(debuggee.attached.wait(), PATIENCE)
+        assert [asked["breakpoints"] for asked in debuggee.was_asked("setBreakpoints")] == [[{"line": 2}]]
+        assert debuggee.was_asked("setFunctionBreakpoints")[-1] == {"breakpoints": [{"name": "work"}]}
+        assert debuggee.was_asked("setExceptionBreakpoints")[-1]["filters"] == ["raised", "uncaught"]
+        last = max(n for n, asked in enumerate(debuggee.asked) if asked["command"].startswith("set"))
+        assert [asked["command"] for asked in debuggee.asked].index("configurationDone") > last
+
+    play(story)
+
+
+def test_what_an_earlier_editor_asked_for_is_taken_back() -> None:
+    async def story(setting: Setting) -> None:
+        (debuggee,) = setting.debuggees
+        session = await setting.attach([2])
+        await session.request("setFunctionBreakpoints", breakpoints=[{"name": "work"}])
+        await session.request("setExceptionBreakpoints", filters=["raised"])
+        await setting.stopped(session)
+        session = await setting.attach()
+        await session.event("stopped")
+        await until(lambda: debuggee.was_asked("setFunctionBreakpoints")[-1] == {"breakpoints": []})
+        assert debuggee.was_asked("setBreakpoints")[-1]["breakpoints"] == []
+        assert debuggee.was_asked("setExceptionBreakpoints")[-1]["filters"] == ["uncaught"]
+        assert debuggee.connections == 1
+
+    play(story)
+
+
+def test_a_function_is_verified_where_any_debuggee_has_it() -> None:
+    async def story(setting: Setting) -> None:
+        session = await setting.attach()
+        await setting.stopped(session, 1)
+        await setting.stopped(session, 2)
+        setting.debuggees[1].says["setFunctionBreakpoints"] = {"breakpoints": [{"verified": True}]}
+        body = await session.request("setFunctionBreakpoints", breakpoints=[{"name": "f"}, {"name": "g"}])
+        assert body["breakpoints"] == [{"verified": True}, {"verified": False}]
+
+    play(story, count=2)
+
+
+def test_a_breakpoint_is_not_verified_by_a_debuggee_that_has_ended() -> None:
+    async def story(setting: Setting) -> None:
+        has, has_not = setting.debuggees
+        has_not.fileless = True
+        setting.discovery.listed = [has.debuggee]
+        session = await setting.attach()
+        await setting.stopped(session)
+        set_ = {"source": {"path": "/elsewhere/job.py"}, "breakpoints": [{"line": 2}]}
+        assert (await session.request("setBreakpoints", **set_))["breakpoints"][0]["verified"] is True
+        has.drop()
+        await session.event("thread", reason="exited")
+        setting.discovery.listed = [replace(has_not.debuggee, node_ip="127.0.0.2")]  # its files are others
+        changed = (await session.event("breakpoint", reason="changed"))["breakpoint"]
+        assert (changed["verified"], "No task here has this file" in changed["message"]) == (False, True)
+
+    play(story, count=2)
+
+
+def test_a_debuggee_watches_its_code_run_only_while_there_is_something_to_stop_at() -> None:
+    async def story(setting: Setting) -> None:
+        (debuggee,) = setting.debuggees
+
+        def traced() -> list[str]:
+            expressions = [asked["expression"] for asked in debuggee.was_asked("evaluate")]
+            return ["wake" if e == WAKE else "sleep" for e in expressions if e in (WAKE, SLEEP)]
+
+        session = await setting.attach()
+        await until(lambda: debuggee.attached.is_set())
+        assert traced() == ["sleep"]
+        path = {"path": FILE}
+        stop = await setting.stopped(session)
+        await session.request("setBreakpoints", source=path, breakpoints=[{"line": 2}])
+        assert traced() == ["sleep", "wake"]
+        # Never one that stands still: it would not step any more.
+        await session.request("setBreakpoints", source=path, breakpoints=[])
+        await asyncio.sleep(0.1)
+        assert traced() == ["sleep", "wake"]
+        await session.request("continue", threadId=stop["threadId"])
+        await session.request("setBreakpoints", source=path, breakpoints=[])
+        await until(lambda: traced() == ["sleep", "wake", "sleep"])
+        # Stopped, it watches by itself, so that it has to be put to sleep again.
+        stop = await setting.stopped(session)
+        await session.request("continue", threadId=stop["threadId"])
+        await session.request("setExceptionBreakpoints", filters=[])
+        await until(lambda: traced() == ["sleep", "wake", "sleep", "sleep"])
+        await session.request("setExceptionBreakpoints", filters=["raised"])
+        assert traced()[-1] == "wake"
+        await session.request("disconnect")
+        await until(lambda: not debuggee.connected)
+        assert traced()[-2:] == ["wake", "sleep"]  # nobody is there to stop for
+
+    play(story)
+
+
+def test_every_editor_is_told_once_that_its_file_is_another() -> None:
+    async def story(setting: Setting) -> None:
+        source = {"path": FILE, "checksums": [{"algorithm": "MD5"}, {"algorithm": "SHA256", "checksum": "0"}]}
+        for _ in range(2):
+            session = await setting.attach()
+            await setting.stopped(session, 1)
+            await setting.stopped(session, 2)
+            for _ in range(2):
+                await session.request("setBreakpoints", source=source, breakpoints=[{"line": 2}])
+            assert "was changed" in (await session.event("output", category="important"))["output"]
+            await session.nothing("output", 0.2, category="important")
+        # One of them was asked for what is in it, for all of one editor's.
+        evaluated = [asked for debuggee in setting.debuggees for asked in debuggee.was_asked("evaluate")]
+        assert sum("read_bytes" in asked["expression"] for asked in evaluated) == 2
+
+    play(story, count=2)
+
+
+# --- how they stop and go on -------------------------------------------------------------
+
+
+def test_a_stop_that_comes_before_it_is_attached_is_told_after() -> None:
+    async def story(setting: Setting) -> None:
+        (debuggee,) = setting.debuggees
+        debuggee.deaf_to = {"configurationDone"}
+        session = await setting.attach()
+        await until(lambda: bool(debuggee.was_asked("configurationDone")))
+        debuggee.stop()
+        await session.nothing("stopped", 0.2)
+        assert not debuggee.was_asked("stackTrace")
+        debuggee.answers("configurationDone")
+        await session.event("stopped")
+
+    play(story)
+
+
+def test_frames_that_come_after_their_task_went_on_are_not_known() -> None:
+    async def story(setting: Setting) -> None:
+        (debuggee,) = setting.debuggees
+        session = await setting.attach()
+        stop = await setting.stopped(session)
+        debuggee.deaf_to = {"stackTrace"}
+        asking = asyncio.ensure_future(session.frames(stop))
+        await until(lambda: len(debuggee.was_asked("stackTrace")) == 2)  # the first was for the task's name
+        debuggee.say({"event": "continued", "body": {"threadId": 1}})
+        await session.event("continued")
+        debuggee.answers("stackTrace")
+        with pytest.raises(RequestFailed, match="is not known"):
+            await session.request("scopes", frameId=(await asking)[0]["id"])
+
+    play(story)
+
+
+def test_what_names_no_task_goes_to_the_one_that_was_dealt_with_last() -> None:
+    async def story(setting: Setting) -> None:
+        session = await setting.attach()
+        stops = [await setting.stopped(session, number) for number in (1, 2)]
+        for number in (1, 0, 1):
+            await session.frames(stops[number])
+            await session.request("evaluate", expression="x")
+        assert [debuggee.evaluated("x") for debuggee in setting.debuggees] == [1, 2]
+
+    play(story, count=2)
+
+
+def test_a_move_that_is_refused_leaves_the_task_stopped() -> None:
+    async def story(setting: Setting) -> None:
+        (debuggee,) = setting.debuggees
+        session = await setting.attach()
+        stop = await setting.stopped(session)
+        frame = (await session.frames(stop))[0]["id"]
+        debuggee.refuses = {"next", "continue"}
+        for command in ("next", "continue"):
+            with pytest.raises(RequestFailed):
+                await session.request(command, threadId=stop["threadId"])
+        await session.nothing("continued", 0.1)
+        assert (await session.request("scopes", frameId=frame))["scopes"]
+        debuggee.refuses = set()
+        body = await session.request("continue", threadId=stop["threadId"])
+        assert body == {"allThreadsContinued": False}
+        with pytest.raises(RequestFailed, match="is not known"):  # nor are its variables
+            await session.request("scopes", frameId=frame)
+        with pytest.raises(RequestFailed, match="is not stopped"):
+            await session.request("next", threadId=stop["threadId"])
+        # As debugpy's own clients do after one `continue` has let all threads of a process go.
+        body = await session.request("continue", threadId=stop["threadId"])
+        assert body == {"allThreadsContinued": False}
+        assert len(debuggee.was_asked("continue")) == 2
+
+    play(story)
+
+
+def test_a_stop_that_is_over_is_not_told_to_the_next_editor() -> None:
+    async def story(setting: Setting) -> None:
+        session = await setting.attach()
+        stop = await setting.stopped(session)
+        await session.request("continue", threadId=stop["threadId"])
+        session = await setting.attach()
+        await session.nothing("stopped", 0.2)
+        assert (await setting.stopped(session))["preserveFocusHint"] is False
+
+    play(story)
+
+
+def test_the_next_stop_is_told_after_the_answer_to_what_moved_it() -> None:
+    async def story(setting: Setting) -> None:
+        (debuggee,) = setting.debuggees
+        session = await setting.attach()
+        stop = await setting.stopped(session)
+        debuggee.deaf_to = {"next"}
+        moving = asyncio.ensure_future(session.request("next", threadId=stop["threadId"]))
+        await until(lambda: bool(debuggee.was_asked("next")))
+        debuggee.stop()
+        await session.nothing("stopped", 0.2)  # an editor would take the answer for its going on
+        assert not moving.done()
+        debuggee.answers("next")
+        await moving
+        await session.event("stopped")
+
+    play(story)
+
+
+def test_threads_of_one_process_go_on_with_each_other_and_only_the_others_are_told() -> None:
+    async def story(setting: Setting) -> None:
+        (debuggee,) = setting.debuggees
+        session = await setting.attach()
+        first = await setting.stopped(session)
+        debuggee.say({"event": "stopped", "body": {"reason": "breakpoint", "threadId": 7}})
+        second = await session.event("stopped")
+        assert second["threadId"] != first["threadId"]
+        await session.request("continue", threadId=second["threadId"])
+        told = await session.event("continued")
+        assert told == {"threadId": first["threadId"], "allThreadsContinued": False}
+        await session.nothing("continued", 0.1)
+        # By itself, as where its user code ends the pause.
+        first = await setting.stopped(session)
+        frame = (await session.frames(first))[0]["id"]
+        debuggee.say({"event": "continued", "body": {"threadId": 1, "allThreadsContinued": True}})
+        assert (await session.event("continued"))["threadId"] == first["threadId"]
+        with pytest.raises(RequestFailed, match="is not known"):
+            await session.request("scopes", frameId=frame)
+
+    play(story)
+
+
+def test_a_thread_that_ends_has_no_row_and_is_not_stopped() -> None:
+    async def story(setting: Setting) -> None:
+        (debuggee,) = setting.debuggees
+        session = await setting.attach()
+        await asyncio.wait_for(debuggee.attached.wait(), PATIENCE)
+        main = (await session.event("thread", reason="started"))["threadId"]  # the cluster's
+        main = (await session.event("thread", reason="started"))["threadId"]
+        debuggee.say({"event": "stopped", "body": {"reason": "breakpoint", "threadId": 7}})
+        stop = await session.event("stopped")
+        # What runs tasks is shown, not the thread that waits for it.
+        await session.event("thread", reason="exited", threadId=main)
+        assert len(await session.threads()) == 2
+        debuggee.say({"event": "thread", "body": {"reason": "exited", "threadId": 7}})
+        await session.event("thread", reason="exited", threadId=stop["threadId"])
+        assert list((await session.threads()).values()) == ["Ray cluster"]
+        wire = await Wire.open(setting.port)
+        assert (await wire.ask("pausedTasks", token=TOKEN))["body"]["tasks"] == []
+        await wire.close()
+
+    play(story)
+
+
+def test_a_stop_that_is_over_before_its_task_is_known_is_not_told() -> None:
+    async def story(setting: Setting) -> None:
+        (debuggee,) = setting.debuggees
+        session = await setting.attach()
+        await asyncio.wait_for(debuggee.attached.wait(), PATIENCE)
+        await session.request("threads")
+        debuggee.deaf_to = {"stackTrace"}
+        debuggee.stop()
+        await until(lambda: bool(debuggee.was_asked("stackTrace")))
+        debuggee.say({"event": "continued", "body": {"threadId": 1}})
+        debuggee.answers("stackTrace")
+        await session.nothing("stopped", 0.3)
+
+    play(story)
+
+
+def test_the_clusters_row_pauses_what_runs_and_continues_what_is_stopped() -> None:
+    async def story(setting: Setting) -> None:
+        session = await setting.attach()
+        cluster = (await session.event("thread", reason="started"))["threadId"]
+        await setting.stopped(session, 1)
+        await asyncio.wait_for(setting.debuggees[1].attached.wait(), PATIENCE)
+        await until(lambda: sum("attached to" in line for line in setting.log) == 2)
+        await session.request("pause", threadId=cluster)
+        assert [len(debuggee.was_asked("pause")) for debuggee in setting.debuggees] == [0, 1]
+        assert setting.debuggees[1].evaluated(WAKE) == 1  # else it would not notice
+        await session.request("continue", threadId=cluster)
+        assert [len(debuggee.was_asked("continue")) for debuggee in setting.debuggees] == [1, 0]
+        assert (await session.request("stackTrace", threadId=cluster))["stackFrames"] == []
+        for command in ("next", "stepIn", "stepOut", "exceptionInfo", "scopes", "stepInTargets"):
+            with pytest.raises(RequestFailed, match="choose a task"):
+                await session.request(command, threadId=cluster)
+
+    play(story, count=2)
+
+
+def test_a_request_that_names_two_tasks_or_none_is_refused() -> None:
+    async def story(setting: Setting) -> None:
+        session = await setting.attach()
+        await until(lambda: sum("attached to" in line for line in setting.log) == 2)
+        with pytest.raises(RequestFailed, match="no task is stopped"):
+            await session.request("evaluate", expression="1")
+        first, second = [await setting.stopped(session, number) for number in (1, 2)]
+        frame = (await session.frames(first))[0]["id"]
+        with pytest.raises(RequestFailed, match="of two tasks"):
+            await session.request("exceptionInfo", threadId=second["threadId"], frameId=frame)
+        assert not any(debuggee.was_asked("exceptionInfo") for debuggee in setting.debuggees)
+
+    play(story, count=2)
+
+
+def test_a_file_that_the_editor_has_is_opened_there_and_another_one_is_served() -> None:
+    async def story(setting: Setting) -> None:
+        (debuggee,) = setting.debuggees
+        session = await setting.attach(pathMappings=[{"localRoot": "/here", "remoteRoot": "."}])
+        stop = await setting.stopped(session)
+        sources = [{"path": FILE, "sourceReference": 4}, {"path": "/usr/lib.py", "sourceReference": 5}]
+        frames = [{"id": number, "source": source} for number, source in enumerate(sources, 1)]
+        debuggee.says["stackTrace"] = {"stackFrames": frames}
+        own, other = (frame["source"] for frame in await session.frames(stop))
+        assert own == {"path": "/here/job.py", "sourceReference": 0}
+        assert other["path"] == "/usr/lib.py"
+        debuggee.says["source"] = {"content": "x = 1"}
+        await session.request("source", source=other, sourceReference=other["sourceReference"])
+        assert debuggee.was_asked("source") == [{"source": sources[1], "sourceReference": 5}]
+        debuggee.says["gotoTargets"] = {"targets": []}
+        await session.request("gotoTargets", source={"path": "/here/job.py"}, line=2)
+        assert debuggee.was_asked("gotoTargets") == [{"source": {"path": FILE}, "line": 2}]
+
+    play(story)
+
+
+@pytest.mark.parametrize("shares", [False, True])
+def test_an_editor_that_sees_the_clusters_files_has_them_under_their_own_paths(shares: bool) -> None:
+    async def story(setting: Setting) -> None:
+        (debuggee,) = setting.debuggees
+        session = await setting.attach(sharedFiles=shares)
+        stop = await setting.stopped(session)
+        debuggee.says["stackTrace"] = {
+            "stackFrames": [{"id": 1, "source": {"path": __file__, "sourceReference": 4}}]
+        }
+        source = (await session.frames(stop))[0]["source"]
+        assert (source["path"], source["sourceReference"] == 0) == (__file__, shares)
+
+    play(story)
+
+
+# --- editors -----------------------------------------------------------------------------
+
+
+def test_an_editor_is_read_no_further_while_too_much_is_unanswered() -> None:
+    async def story(setting: Setting) -> None:
+        (debuggee,) = setting.debuggees
+        wire = await Wire.open(setting.port)
+        await wire.ask("attach", token=TOKEN)
+        await wire.ask("configurationDone")
+        await asyncio.wait_for(debuggee.attached.wait(), PATIENCE)
+        await wire.hear(event="thread", body={"reason": "started", "threadId": 2})
+        debuggee.deaf_to = {"modules"}
+        for _ in range(300):
+            wire.say("modules")
+        threads = wire.say("threads")
+        await until(lambda: len(debuggee.was_asked("modules")) == 256)
+        await asyncio.sleep(0.1)
+        assert len(debuggee.was_asked("modules")) == 256
+        # The first answer makes room for one, and so on.
+        debuggee.says["modules"] = {"modules": []}
+        debuggee.answers("modules")
+        assert (await wire.hear(request_seq=threads))["success"] is True
+        await wire.close()
+
+    play(story)
+
+
+def test_attaching_and_configuring_twice_changes_nothing() -> None:
+    async def story(setting: Setting) -> None:
+        (debuggee,) = setting.debuggees
+        wire = await Wire.open(setting.port)
+        await wire.ask("attach", token=TOKEN)
+        await wire.ask("configurationDone")
+        await asyncio.wait_for(debuggee.attached.wait(), PATIENCE)
+        again = await wire.ask("attach", token=TOKEN)
+        assert (again["success"], "already" in again["message"]) == (False, True)
+        assert (await wire.ask("configurationDone"))["success"] is True
+        assert (await wire.ask("threads"))["success"] is True
+        named = [message.get("event") for message in wire.heard]
+        assert (named.count("initialized"), named.count("terminated")) == (1, 0)
+        rows = [m["body"]["threadId"] for m in wire.heard if m.get("event") == "thread"]
+        assert len(rows) == len(set(rows))
+        await wire.close()
+
+    play(story)
+
+
+@pytest.mark.parametrize(
+    "how", [{"pathFormat": "uri"}, {"linesStartAt1": False}, {"columnsStartAt1": False}], ids=str
+)
+def test_an_editor_that_counts_otherwise_is_refused(how: dict[str, Any]) -> None:
+    async def story(setting: Setting) -> None:
+        wire = await Wire.open(setting.port)
+        assert (await wire.ask("initialize", adapterID="python", **how))["success"] is False
+        usual = {"pathFormat": "path", "linesStartAt1": True, "columnsStartAt1": True}
+        assert (await wire.ask("initialize", adapterID="python", **usual))["success"] is True
+        await wire.close()
+
+    play(story, count=0)
+
+
+def test_a_strangers_disconnect_concerns_nobody_else() -> None:
+    async def story(setting: Setting) -> None:
+        session = await setting.attach()
+        stop = await setting.stopped(session)
+        wire = await Wire.open(setting.port)
+        assert (await wire.ask("disconnect", suspendDebuggee=True))["success"] is True
+        await wire.closed()
+        assert setting.debuggees[0].connected
+        assert await session.frames(stop)
+        await session.request("disconnect")
+        await until(lambda: not setting.debuggees[0].connected)  # and nothing is kept paused by it
+
+    play(story)
+
+
+def test_paused_tasks_are_those_that_are_stopped_the_longest_first() -> None:
+    async def story(setting: Setting) -> None:
+        since = ("2026-01-03", "2026-01-01", "2026-01-02", "2026-01-01")
+        pairs = list(zip(setting.debuggees, since, strict=True))
+        setting.discovery.listed = [replace(debuggee.debuggee, since=at) for debuggee, at in pairs]
+        session = await setting.attach()
+        for number in (1, 3, 2):
+            await setting.stopped(session, number)
+        wire = await Wire.open(setting.port)
+        tasks = (await wire.ask("pausedTasks", token=TOKEN))["body"]["tasks"]
+        assert [task["worker_id"] for task in tasks] == ["w2", "w3", "w1"]
+        await wire.close()
+
+    play(story, count=4)
+
+
+def test_what_a_debuggee_says_of_itself_is_kept_from_the_editor_and_the_rest_is_passed_on() -> None:
+    kept = ("capabilities", "debugpySockets", "exited", "initialized", "loadedSource", "module", "process")
+
+    async def story(setting: Setting) -> None:
+        (debuggee,) = setting.debuggees
+        session = await setting.attach()
+        await setting.stopped(session)
+        await session.nothing("terminated", 0.1)
+        session.seen.clear()
+        for name in kept:
+            debuggee.say({"event": name, "body": {"of": "a debuggee"}})
+        debuggee.say({"event": "output", "body": {"category": "telemetry", "output": "ptvsd"}})
+        debuggee.say({"event": "output", "body": {"category": "stdout", "output": "x", "threadId": 1}})
+        told = await session.event("output", category="stdout")
+        assert told["threadId"] == next(iter(await session.threads()))
+        assert session.seen == []
+        # Its adapter outlives it, and says so.
+        debuggee.say({"event": "terminated"})
+        await session.event("thread", reason="exited")
+        await until(lambda: not debuggee.connected)
+        await session.nothing("terminated", 0.1)
+
+    play(story)

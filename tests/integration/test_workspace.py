@@ -1,0 +1,364 @@
+"""The local browser workspace: real code-server, made from PyPI and npm, and who it lets in."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import re
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import psutil
+import pytest
+import requests
+
+from bootstrap import cache, step
+from bootstrap import shell as processes
+from bootstrap.console import Console
+from bootstrap.errors import Interrupted, NoNetwork
+from bootstrap.plan import Local
+from bootstrap.settings import Settings
+from bootstrap.shell import Shell
+from bootstrap.sources.extensions import this_platform
+from bootstrap.step import Condition
+from bootstrap.steps.workspace import FOLDER, MARK, WorkspaceFiles
+from tests.integration.conftest import Rayside, apart, free_ports
+from tests.integration.vsix import vsix
+
+# A command that starts a workspace ends before it; here the tests do, and would be told of it.
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:subprocess .* is still running:ResourceWarning",
+    "ignore:Exception ignored in. <function Popen.__del__:pytest.PytestUnraisableExceptionWarning",
+)
+DEBUGPY = ("ms-python.debugpy", "2025.10.0")
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """The workspace's steps, without Ray: it does not need one to run."""
+
+    settings: Settings
+
+    @property
+    def target(self) -> Local:
+        return Local(self.settings, Shell(), "a test")
+
+    def up(self, **changed: Any) -> dict[str, bool]:
+        """Whether each step changed something."""
+        target = replace(self.target, settings=replace(self.settings, **changed))
+        without_ray = [one for one in target.cluster() if one.name not in ("ray", "relay", "ray-environment")]
+        return {timing.name: timing.changed for timing in step.up(without_ray, Console())}
+
+    @property
+    def url(self) -> str:
+        return self.target.workspace.url
+
+    @property
+    def password(self) -> str:
+        return (self.settings.state_folder / "workspace-password").read_text()
+
+    def login(self, password: str) -> tuple[requests.Session, requests.Response]:
+        session = requests.Session()
+        answer = session.post(
+            f"{self.url}/login", data={"password": password}, allow_redirects=False, timeout=10
+        )
+        return session, answer
+
+    def restart(self) -> None:
+        """Anew, and with it code-server's count of wrong passwords."""
+        self.target.workspace.undo(lambda _: None)
+        self.up()
+
+
+@pytest.fixture(scope="module")
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
+    folder = Path(tempfile.mkdtemp(prefix="rs-", dir="/tmp"))
+    folder.rmdir()
+    vsix(tmp_path_factory.mktemp("vsix") / "greeter.vsix", *DEBUGPY)
+    vsix_folder = str(tmp_path_factory.getbasetemp() / "vsix0")
+    one = Workspace(apart(folder, target="local", vsix_folder=vsix_folder))
+    one.up()
+    yield one
+    step.down(one.target.cluster(), Console())
+    assert processes.marked(MARK, str(folder)) == []
+    assert not folder.exists()
+
+
+def code_server(workspace: Workspace, *arguments: str) -> str:
+    """What its command line says, about the data of its user."""
+    data = workspace.settings.state_folder / "workspace"
+    folders = ["--user-data-dir", str(data), "--extensions-dir", str(data / "extensions")]
+    command = [*workspace.target.workspace_files.code_server, *folders, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+
+
+# --- what is there -----------------------------------------------------------------------
+
+
+def test_a_second_up_changes_nothing(workspace: Workspace) -> None:
+    before = workspace.target.workspace.leftovers()
+    assert not any(workspace.up().values())
+    assert workspace.target.workspace.leftovers() == before
+
+
+def test_it_has_our_extension_and_those_of_the_folder(workspace: Workspace) -> None:
+    target = workspace.target
+    listed = code_server(workspace, "--list-extensions", "--show-versions")
+    assert {"@".join(DEBUGPY), "rayside.ray-breakpoints@0.1.0"} <= set(listed.split())
+    (record,) = json.loads((target.workspace_files.installed.parent / "extensions.json").read_text())
+    assert (record["id"], record["version"], record["from"]) == (*DEBUGPY, "file greeter.vsix")
+
+
+def test_the_password_is_in_a_private_file_and_in_no_argument(workspace: Workspace) -> None:
+    state = workspace.settings.state_folder
+    assert (state / "workspace-password").stat().st_mode & 0o777 == 0o600
+    assert state.stat().st_mode & 0o777 == 0o700
+    found = workspace.target.workspace.leftovers()
+    assert found
+    for process in found:
+        assert workspace.password not in " ".join(process.cmdline())
+    for log in state.glob("*.log"):
+        assert workspace.password not in log.read_text()
+
+
+def test_it_listens_on_loopback_only(workspace: Workspace) -> None:
+    listening = [
+        connection.laddr
+        for process in workspace.target.workspace.leftovers()
+        for connection in process.net_connections(kind="tcp")
+        if connection.status == psutil.CONN_LISTEN
+    ]
+    assert workspace.settings.workspace_port in {address.port for address in listening}
+    assert {address.ip for address in listening} == {"127.0.0.1"}
+
+
+def test_its_terminals_are_at_home_in_the_cluster(workspace: Workspace) -> None:
+    state = workspace.settings.state_folder
+    (main,) = [
+        one
+        for one in workspace.target.workspace.leftovers()
+        if one.ppid() == 1 or "--config" in one.cmdline()
+    ][:1]
+    environment = main.environ()
+    assert environment["RAYSIDE_WORKSPACE"] == "1"
+    assert environment["RAYSIDE_CLUSTER_FILE"] == str(state / "cluster.json")
+    assert environment["RAY_AUTH_TOKEN_PATH"] == str(state / "token")
+    assert environment["INVOKE_RAYSIDE_STATE_FOLDER"] == str(state)
+    assert environment["PATH"].split(":")[0] == str(workspace.target.environment.programs)
+    assert (state / "token").read_text() not in str(environment)
+
+
+def test_the_cluster_file_leads_to_the_cluster_and_has_no_secret(workspace: Workspace) -> None:
+    file = workspace.settings.state_folder / "cluster.json"
+    assert file.stat().st_mode & 0o777 == 0o600
+    said = json.loads(file.read_text())
+    assert said["dashboard"] == workspace.target.head.url
+    assert said["relay"] == {"host": "127.0.0.1", "port": workspace.settings.relay_port}
+    assert (said["shared_files"], said["target"]) == (True, "local")
+    token = Path(said["token_file"]).read_text()
+    assert token not in file.read_text()
+    assert workspace.password not in file.read_text()
+
+
+# --- who gets in -------------------------------------------------------------------------
+
+
+def test_healthz_and_the_login_page_need_no_password(workspace: Workspace) -> None:
+    assert requests.get(f"{workspace.url}/healthz", timeout=10).json()["status"] in ("alive", "expired")
+    page = requests.get(f"{workspace.url}/login", timeout=10)
+    assert page.status_code == 200
+    assert "password" in page.text
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/",
+        "/?folder=/",
+        "/vscode",
+        "/proxy/8265/",
+        "/absproxy/8265/",
+        "/mint-key",
+        "/logout/../vscode/",
+        "/stable-x/",
+    ],
+)
+def test_nothing_else_is_had_without_it(workspace: Workspace, path: str) -> None:
+    answer = requests.get(f"{workspace.url}{path}", allow_redirects=False, timeout=10)
+    refused = answer.status_code in (401, 403, 404)
+    assert refused or "login" in answer.headers.get("Location", ""), (answer.status_code, answer.text[:200])
+    assert "workbench" not in answer.text
+
+
+@pytest.mark.parametrize("path", ["/", "/stable-x?reconnectionToken=x", "/proxy/8265/"])
+def test_a_websocket_is_refused_without_the_cookie(workspace: Workspace, path: str) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", workspace.settings.workspace_port, timeout=10)
+    upgrade = {
+        "Connection": "Upgrade",
+        "Upgrade": "websocket",
+        "Sec-WebSocket-Version": "13",
+        "Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA==",
+    }
+    try:
+        connection.request("GET", path, headers=upgrade)
+        status = connection.getresponse().status
+    finally:
+        connection.close()
+    assert status in (401, 403), status
+
+
+def test_the_password_opens_it_and_a_wrong_one_does_not(workspace: Workspace) -> None:
+    session, answer = workspace.login(workspace.password)
+    assert answer.status_code == 302
+    assert "workbench.js" in session.get(f"{workspace.url}/", timeout=30).text
+    session, answer = workspace.login("wrong")
+    assert "Incorrect password" in answer.text
+    assert not session.cookies
+
+
+def test_after_some_wrong_passwords_even_the_right_one_has_to_wait(workspace: Workspace) -> None:
+    workspace.restart()
+    # code-server allows two tries a minute, and twelve more an hour; here a minute may pass meanwhile.
+    for _ in range(40):
+        if "Login rate limited" in workspace.login("wrong")[1].text:
+            break
+    session, answer = workspace.login(workspace.password)
+    assert "Login rate limited" in answer.text
+    assert not session.cookies
+    workspace.restart()
+    assert workspace.login(workspace.password)[1].status_code == 302
+
+
+# --- life and death ----------------------------------------------------------------------
+
+
+def test_one_that_was_killed_is_started_again(workspace: Workspace) -> None:
+    old = workspace.target.workspace.leftovers()
+    for process in old:
+        process.kill()
+    psutil.wait_procs(old, timeout=10)
+    status = workspace.target.workspace.check()
+    assert status.condition is Condition.MISSING
+    assert "has ended" in status.detail
+    changed = workspace.up()
+    assert [name for name, made in changed.items() if made] == ["workspace"]
+    assert workspace.target.workspace.check().condition is Condition.READY
+
+
+def test_another_port_is_where_it_then_listens(workspace: Workspace) -> None:
+    (port,) = free_ports(1)
+    changed = workspace.up(workspace_port=port)
+    assert changed["workspace"] is True
+    assert requests.get(f"http://127.0.0.1:{port}/healthz", timeout=10).ok
+    with pytest.raises(requests.ConnectionError):
+        requests.get(f"{workspace.url}/healthz", timeout=10)
+    workspace.up()
+
+
+def test_what_its_user_set_and_installed_stays(workspace: Workspace, tmp_path: Path) -> None:
+    data = workspace.settings.state_folder / "workspace"
+    settings = data / "User" / "settings.json"
+    settings.write_text('{"mine": 1}')
+    target = workspace.target
+    own = vsix(tmp_path / "own.vsix", "mine.own", "0.0.1")
+    code_server(workspace, "--install-extension", str(own))
+    workspace.restart()
+    assert json.loads(settings.read_text()) == {"mine": 1}
+    listed = {
+        one["identifier"]["id"] for one in json.loads((data / "extensions/extensions.json").read_text())
+    }
+    assert {"mine.own", "rayside.ray-breakpoints", DEBUGPY[0]} <= listed
+    python = json.loads((data / "Machine" / "settings.json").read_text())["python.defaultInterpreterPath"]
+    assert python == str(target.environment.programs / "python")
+
+
+# --- its files ---------------------------------------------------------------------------
+
+
+def files(workspace: Workspace, cache_folder: Path, shell: Shell) -> WorkspaceFiles:
+    return WorkspaceFiles(shell, cache_folder, workspace.target._extensions)
+
+
+def test_without_a_registry_it_says_how_to_do_without(
+    workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PIP_FIND_LINKS", raising=False)
+    monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
+    monkeypatch.setenv("PIP_RETRIES", "0")
+    one = files(workspace, tmp_path / "cache", Shell())
+    with pytest.raises(NoNetwork) as caught:
+        one.apply(lambda _: None)
+    assert caught.value.hint.endswith("INVOKE_RAYSIDE_WORKSPACE=false")
+    assert one.check().condition is Condition.MISSING
+
+
+def test_ctrl_c_ends_it_and_another_commands_down_does_not(workspace: Workspace, tmp_path: Path) -> None:
+    shell = Shell()
+    one = files(workspace, tmp_path / "cache", shell)
+    begun, ended = threading.Event(), threading.Event()
+    raised: list[BaseException] = []
+
+    def make() -> None:
+        try:
+            one.apply(lambda _: begun.set())
+        except BaseException as error:
+            raised.append(error)
+        ended.set()
+
+    threading.Thread(target=make, daemon=True).start()
+    assert begun.wait(60)
+    files(workspace, tmp_path / "cache", Shell()).undo(lambda _: None)
+    assert processes.marked(cache.MARK, str(one.folder))
+    began = time.monotonic()
+    shell.interrupt()
+    assert ended.wait(10)
+    assert time.monotonic() - began < 2
+    assert [type(error) for error in raised] == [Interrupted]
+    assert one.check().condition is Condition.MISSING
+    assert processes.marked(cache.MARK, str(one.folder)) == []
+
+
+# --- the verb ----------------------------------------------------------------------------
+
+
+def test_open_without_a_cluster_says_what_to_do(workspace: Workspace) -> None:
+    (port,) = free_ports(1)
+    nobody = replace(
+        workspace.settings, state_folder=Path(f"/tmp/rs-none-{port}"), dashboard_port=port, vsix_folder=""
+    )
+    error = Rayside(nobody).json("open", code=4)["error"]
+    assert error["id"] == "not-running"
+    assert error["hint"] == "./invokew up starts one"
+
+
+def test_open_leads_to_the_files_of_the_newest_job(workspace: Workspace, tmp_path: Path) -> None:
+    rayside = Rayside(workspace.settings)
+    done = rayside.run("up", "--no-example")
+    assert done.returncode == 0, done.stdout + done.stderr
+    said = rayside.json("open")
+    assert said == {"url": f"{workspace.url}/?folder={quote(str(FOLDER))}", "folder": str(FOLDER)}
+    assert f"Workspace   {said['url']}\n            password {workspace.password}\n" in done.stdout
+    mine = tmp_path / "my code"
+    mine.mkdir()
+    (mine / "x.py").write_text("print('x')\n")
+    rayside.json("submit", "--working-dir", str(mine), "--entrypoint", "python x.py")
+    said = rayside.json("open")
+    assert said["folder"] == str(mine)
+    assert said["url"].endswith("/my%20code")
+    told = rayside.run("open").stdout
+    assert told == f"{said['url']}\npassword {workspace.password}\n"
+    workspace.target.workspace.undo(lambda _: None)
+    error = rayside.json("open", code=4)["error"]
+    assert error["id"] == "not-running"
+    assert "the browser workspace does not run: port" in error["message"]
+
+
+def test_this_platform_is_named_as_galleries_name_it() -> None:
+    assert re.fullmatch(r"(linux|darwin)-(x64|arm64)", this_platform())

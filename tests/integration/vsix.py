@@ -1,0 +1,85 @@
+"""VSIX files, and a gallery that speaks Open VSX's API, for tests of the workspace's extensions."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+
+def vsix(file: Path, id: str, version: str, platform: str = "") -> Path:
+    """A whole extension that does nothing; for one platform, if one is named."""
+    publisher, name = id.split(".")
+    package = {"name": name, "publisher": publisher, "version": version, "engines": {"vscode": "^1.60.0"}}
+    target = f' TargetPlatform="{platform}"' if platform else ""
+    identity = f'<Identity Language="en-US" Id="{name}" Version="{version}" Publisher="{publisher}"{target}/>'
+    about = (
+        '<PackageManifest Version="2.0.0" xmlns="http://schemas.microsoft.com/developer/vsx-schema/2011">'
+        f"<Metadata>{identity}</Metadata></PackageManifest>"
+    )
+    with zipfile.ZipFile(file, "w") as archive:
+        # Without the time, so that the same extension is the same file.
+        archive.writestr(zipfile.ZipInfo("extension/package.json"), json.dumps(package))
+        archive.writestr(zipfile.ZipInfo("extension.vsixmanifest"), about)
+    return file
+
+
+@dataclass
+class Gallery:
+    """`asked`: the path of each request."""
+
+    url: str
+    served: dict[str, bytes] = field(default_factory=dict)
+    asked: list[str] = field(default_factory=list)
+
+    def publish(self, file: Path, id: str, version: str, platform: str, *, checksum: str = "") -> None:
+        """Serves `file`; `platform` as in linux-x64, or universal."""
+        data = file.read_bytes()
+        extension = id.replace(".", "/")
+        place = f"/file/{id}-{version}@{platform}.vsix"
+        sums = f"{place}.sha256"
+        document: dict[str, Any] = {
+            "namespace": id.split(".")[0],
+            "version": version,
+            "targetPlatform": platform,
+            "files": {"download": f"{self.url}{place}", "sha256": f"{self.url}{sums}"},
+        }
+        path = f"{version}" if platform == "universal" else f"{platform}/{version}"
+        self.served |= {
+            f"/api/{extension}/{path}": json.dumps(document).encode(),
+            place: data,
+            sums: (checksum or hashlib.sha256(data).hexdigest()).encode(),
+        }
+
+
+@contextmanager
+def gallery(trouble: int = 404) -> Iterator[Gallery]:
+    """One on a port of its own, until the block ends; `trouble` is its answer where it has none."""
+
+    class Answers(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            one.asked.append(self.path)
+            body = one.served.get(self.path)
+            self.send_response(200 if body is not None else trouble)
+            self.send_header("Content-Length", str(len(body or b"")))
+            self.end_headers()
+            self.wfile.write(body or b"")
+
+        def log_message(self, *_: object) -> None: ...
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Answers) as server:
+        one = Gallery(f"http://127.0.0.1:{server.server_port}")
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield one
+        finally:
+            server.shutdown()
+            thread.join()

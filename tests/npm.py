@@ -1,0 +1,45 @@
+"""Node and npm, and packages of theirs that only tests need."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+from bootstrap import cache
+from bootstrap.console import Console
+from bootstrap.plan import Local
+from bootstrap.settings import Settings
+from bootstrap.shell import Shell
+
+
+def programs() -> Path:
+    """The folder of `node` and `npm`: the workspace's own, in the cache that every test shares."""
+    files = Local(Settings(), Shell(), "a test").workspace_files
+    files.apply(Console().event)
+    return files.folder / "build" / "node" / "bin"
+
+
+def environment(node: Path) -> dict[str, str]:
+    """With which scripts find `node`."""
+    return {**os.environ, "PATH": f"{node}{os.pathsep}{os.environ['PATH']}"}
+
+
+def packages(node: Path, folder: Path) -> Path:
+    """`node_modules` for the lock file in `folder`, fetched once into the cache."""
+    files = [folder / name for name in ("package.json", "package-lock.json")]
+    kept = Settings().cache_folder / f"npm-{cache.key(*(file.read_text() for file in files))}"
+    with cache.making(kept, lambda text: None) as draft:
+        if draft is not None:
+            for file in files:
+                shutil.copy(file, draft)
+            subprocess.run(
+                [str(node / "npm"), "ci", "--ignore-scripts", "--no-audit", "--no-fund"],
+                cwd=draft,
+                env={**cache.environment(kept), "PATH": environment(node)["PATH"]},
+                check=True,
+                capture_output=True,
+                timeout=300,
+            )
+    return kept / "node_modules"

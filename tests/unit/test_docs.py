@@ -1,0 +1,249 @@
+"""The documentation says what is there: links lead somewhere, commands parse, tables are the code's."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from invoke.exceptions import ParseError
+from invoke.parser.parser import Parser
+from invoke.program import Program
+
+import tasks
+from bootstrap import errors
+from bootstrap.errors import RaysideError
+from bootstrap.plan import Kind, Local
+from bootstrap.settings import ROOT, Settings
+from bootstrap.shell import Shell
+from bootstrap.step import Step
+from tests import docs_commands
+from tests.docs_commands import NOT_RUN, ON_KIND, SHELLS, page
+
+PAGES = [
+    *docs_commands.DOCUMENTS,
+    *sorted(f"docs/adr/{decision.name}" for decision in (ROOT / "docs" / "adr").glob("*.md")),
+    *("tests/README.md", "CHANGELOG.md"),
+]
+ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text()
+TROUBLESHOOTING = (ROOT / "docs" / "troubleshooting.md").read_text()
+# What stands for "any verb" where a page speaks of all of them.
+ANY_VERB = "VERB"
+# For those who change Rayside: docs/verbs.md only names them.
+DEVELOPMENT = {"test", "check", "bench", "lock"}
+
+
+# --- links -------------------------------------------------------------------------------
+
+
+def links(document: str) -> Iterator[str]:
+    """The targets of a page's links and pictures, without those into the net."""
+    text = re.sub(r"`[^`]*`", "", page(document)[1].replace("\\`", ""))
+    for target in re.findall(r"\]\(([^()\s]+)\)", text):
+        if not re.match(r"https?://|mailto:", target):
+            yield target
+
+
+def anchors(file: Path) -> set[str]:
+    """Of each heading, as GitHub makes them: lower case, punctuation dropped, blanks to hyphens."""
+    found: set[str] = set()
+    for heading in re.findall(r"^#+ +(.+?) *$", page(str(file.relative_to(ROOT)))[1], re.MULTILINE):
+        said = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).lower()
+        anchor = re.sub(r"[^\w\- ]", "", said).replace(" ", "-")
+        twice = sum(re.fullmatch(rf"{re.escape(anchor)}(-\d+)?", other) is not None for other in found)
+        found.add(f"{anchor}-{twice}" if twice else anchor)
+    return found
+
+
+@pytest.mark.parametrize("document", PAGES)
+def test_every_link_leads_somewhere(document: str) -> None:
+    broken = []
+    for target in links(document):
+        name, _, anchor = target.partition("#")
+        file = ((ROOT / document).parent / name if name else ROOT / document).resolve()
+        known = file.exists() and file.is_relative_to(ROOT)
+        if not known or (anchor and anchor not in anchors(file)):
+            broken.append(target)
+    assert broken == []
+
+
+def test_every_page_is_linked_from_the_readme() -> None:
+    linked = {target.partition("#")[0] for target in links("README.md")}
+    assert {document for document in docs_commands.DOCUMENTS if document != "README.md"} <= linked
+
+
+# --- commands ----------------------------------------------------------------------------
+
+
+def in_backticks(document: str) -> Iterator[str]:
+    """Every `./invokew …` in the text, also where a variable is set before it."""
+    for code in re.findall(r"`([^`]+)`", page(document)[1].replace("\n", " ")):
+        if re.match(r"(?:[A-Z_]+=\S+ )*\./invokew(?: |$)", code):
+            yield code
+
+
+def refusal(command: str) -> str:
+    """What Invoke has against a command, by its own parser and the verbs of tasks.py; empty: nothing."""
+    words = [word for word in shlex.split(command, comments=True) if word != ANY_VERB]
+    arguments = words[words.index("./invokew") + 1 :]
+    parser = Parser(contexts=tasks.namespace.to_contexts(), initial=Program().initial_context)
+    try:
+        parser.parse_argv(arguments)
+    except ParseError as error:
+        return f"{command}: {error}"
+    return ""
+
+
+def test_the_parser_refuses_what_is_not_there() -> None:
+    assert "No idea what 'upp' is" in refusal("./invokew upp")
+    assert "--traget" in refusal("INVOKE_RAYSIDE_RAY_CPUS=4 ./invokew up --traget kind")
+    assert refusal("./invokew up --target kind   # a comment") == ""
+    assert refusal("./invokew --complete -- invoke up --t") == ""
+
+
+@pytest.mark.parametrize("document", PAGES)
+def test_every_command_of_ours_parses(document: str) -> None:
+    fenced = [
+        command for block in page(document)[0] if block.language in SHELLS for command in block.commands
+    ]
+    found = [*in_backticks(document), *(command for command in fenced if "./invokew" in shlex.split(command))]
+    assert [wrong for command in found if (wrong := refusal(command))] == []
+
+
+@pytest.mark.parametrize("document", PAGES)
+def test_commands_stand_in_blocks_that_say_their_shell(document: str) -> None:
+    for block in page(document)[0]:
+        if block.language not in SHELLS:
+            assert not any(line.startswith(("./invokew", "$ ")) for line in block.lines), block.name
+
+
+def test_what_is_said_not_to_be_run_is_shown_somewhere() -> None:
+    shown = set(docs_commands.commands())
+    assert set(NOT_RUN) - shown == set()
+    assert set(ON_KIND) - shown == set()
+    assert set(NOT_RUN) & set(ON_KIND) == set()
+
+
+def test_every_command_is_run_or_said_not_to_be() -> None:
+    run = {command for block in docs_commands.run_on_local() for command in docs_commands.runnable(block)}
+    assert set(docs_commands.commands()) == run | set(NOT_RUN) | set(ON_KIND)
+    assert run & {*NOT_RUN, *ON_KIND} == set()
+
+
+def test_the_chinese_page_shows_the_readmes_commands() -> None:
+    def of(document: str) -> list[str]:
+        return [command for block in page(document)[0] for command in block.commands]
+
+    english, chinese = of("README.md"), of("README.zh.md")
+    assert chinese == english[: len(chinese)]
+    assert len(chinese) >= 2
+
+
+def test_the_table_of_verbs_names_every_verb_and_option() -> None:
+    verbs: dict[str, set[str]] = {}
+    # The other way to say a flag's default is not worth a word.
+    needless: dict[str, set[str]] = {}
+    for context in tasks.namespace.to_contexts():
+        name, inverse = str(context.name), context.inverse_flags
+        verbs[name] = {flag for flag in {*context.flags, *inverse} if flag.startswith("--")}
+        needless[name] = set(inverse.values())
+    text = (ROOT / "docs" / "verbs.md").read_text()
+    first_column = re.findall(r"^\| ((?:`[^`]+`(?:, )?)+) \|", text, re.MULTILINE)
+    shown: dict[str, set[str]] = {}
+    for code in re.findall(r"`([^`]+)`", " ".join(first_column)):
+        shown[code.split()[0]] = set(re.findall(r"--[a-z-]+", code))
+    assert set(verbs) <= set(shown)
+    for verb, options in verbs.items():
+        assert shown[verb] <= options, verb
+        if verb not in DEVELOPMENT:
+            assert options - needless[verb] - shown[verb] == set(), verb
+
+
+# --- errors ------------------------------------------------------------------------------
+
+
+def test_troubleshooting_has_every_error_under_its_exit_code() -> None:
+    there: dict[str, int] = {}
+    code = -1
+    for level, title in re.findall(r"^(##|###) (.+)$", page("docs/troubleshooting.md")[1], re.MULTILINE):
+        numbered = re.match(r"(\d+): ", title)
+        if level == "##":
+            code = int(numbered[1]) if numbered else -1
+        else:
+            there[title] = code
+    assert there == {error.id: error.exit_code for error in RaysideError.__subclasses__()}
+
+
+def test_an_error_has_more_than_its_name() -> None:
+    sections = re.split(r"^### ", TROUBLESHOOTING, flags=re.MULTILINE)[1:]
+    assert [section.splitlines()[0] for section in sections if len(section.split()) < 5] == []
+
+
+def test_exit_codes_are_told_as_the_catalogue_has_them() -> None:
+    documented = re.findall(r"^(\d+)  +(.+)$", errors.__doc__ or "", re.MULTILINE)
+    told = re.findall(r"^\| (\d+) \| (.+) \|$", (ROOT / "docs" / "verbs.md").read_text(), re.MULTILINE)
+    assert told == documented
+    headings = re.findall(r"^## (\d+): ", TROUBLESHOOTING, re.MULTILINE)
+    assert headings == [code for code, _ in documented if code != "0"]
+
+
+# --- architecture ------------------------------------------------------------------------
+
+
+def test_the_layers_are_import_linters() -> None:
+    (told,) = re.findall(r"^`(verbs > .+)`$", ARCHITECTURE, re.MULTILINE)
+    contract = (ROOT / "pyproject.toml").read_text().partition("layers = [")[2].partition("]")[0]
+    layers = [layer.replace("bootstrap.", "") for layer in re.findall(r'"([^"]+)"', contract)]
+    assert told.split(" > ") == layers
+
+
+def test_the_tree_is_what_is_there() -> None:
+    (tree, *_), _ = page("docs/architecture.md")
+    start = tree.lines.index("bootstrap/") + 1
+    told = []
+    for line in tree.lines[start:]:
+        if not line.startswith("  "):
+            break
+        told.append(line.split()[0])
+    there = {
+        f"{entry.name}/" if entry.is_dir() else entry.name
+        for entry in (ROOT / "bootstrap").iterdir()
+        if not entry.name.startswith("__")
+    }
+    assert sorted(told) == sorted(there)
+    top = [line.split()[0] for line in tree.lines if not line.startswith(" ")]
+    assert [name for name in top if not (ROOT / name).exists()] == []
+
+
+def rows(heading: str) -> list[tuple[list[str], set[str]]]:
+    """A table of steps: the names in its first column, those in its last."""
+    section = ARCHITECTURE.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    cells = [re.split(r" *\| *", line.strip("| ")) for line in section.splitlines() if line.startswith("| `")]
+    return [
+        (re.findall(r"`([^`]+)`", row[0]), set(re.findall(r"`([^`]+)`", "".join(row[2:])))) for row in cells
+    ]
+
+
+def test_the_steps_of_local_are_the_plans() -> None:
+    steps = Local(Settings(target="local"), Shell(), "a test").with_example()
+    told = rows("The steps of `local`")
+    assert [names for names, _ in told] == [[step.name] for step in steps]
+    assert {names[0]: needs for names, needs in told} == {step.name: set(step.needs) for step in steps}
+
+
+@pytest.mark.parametrize("source", ["packages", "upstream"])
+def test_the_steps_of_kind_are_the_plans(source: str) -> None:
+    kind = Kind(Settings(target="kind", source=source), Shell(), "a test")
+    every = names(kind.with_example())
+    # What a source makes is told in its own page; here it has two rows that say "and more".
+    made = names(kind._from.steps)
+    told = [name for row, _ in rows("The steps of `kind`") for name in row]
+    assert len(told) == len(set(told))
+    assert set(told) - set(every) == set()
+    assert set(every) - set(made) - set(told) == set()
+
+
+def names(steps: Sequence[Step]) -> list[str]:
+    return [step.name for step in steps]

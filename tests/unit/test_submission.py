@@ -1,0 +1,199 @@
+"""Submission from beside the cluster: its options, the cluster file, and what Ray's client is told."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bootstrap import submission
+from bootstrap.errors import (
+    InvalidArgument,
+    InvalidSetting,
+    MissingEntrypoint,
+    MissingWorkingDir,
+    NotAPackage,
+    NotRunning,
+)
+from bootstrap.ray import jobs
+from bootstrap.submission import CLUSTER_FILE, Cluster, parsed, prepare
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Path:
+    """A folder, with a space in its path, that holds train.py and the package `model`."""
+    folder = tmp_path / "my code"
+    (folder / "model").mkdir(parents=True)
+    (folder / "train.py").write_text("")
+    (folder / "model" / "__init__.py").write_text("")
+    return folder
+
+
+# --- the options -------------------------------------------------------------------------
+
+
+def test_every_option_reaches_the_job(program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(program)
+    (program / "env.yaml").write_text("env_vars: {A: b}")
+    words = ["--working-dir", ".", "--py-modules", "model", "--py-modules", str(program / "model")]
+    words += ["--entrypoint", "python train.py --json", "--runtime-env", "env.yaml"]
+    words += ["--debug", "--post-mortem", "--attach-timeout", "2.5", "--json"]
+    assert prepare(parsed(words)) == jobs.Submission(
+        "python train.py --json",
+        str(program),
+        (str(program / "model"), str(program / "model")),
+        {"env_vars": {"A": "b"}},
+        debug=jobs.Debug(attach_timeout=2.5, post_mortem=True),
+    )
+    assert parsed(words).json is True
+
+
+def test_without_options_it_is_the_current_folder_undebugged(
+    program: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(program)
+    told = parsed(["--entrypoint", "python train.py"])
+    assert prepare(told) == jobs.Submission("python train.py", str(program))
+    assert told.json is False
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--job", "mine.yaml"], "unknown: --job mine.yaml"),
+        (["train.py"], "unknown: train.py"),
+        (["--debu"], "unknown: --debu"),
+        (["--entrypoint"], "expected one argument"),
+        (["--debug=yes"], "explicit argument"),
+    ],
+)
+def test_a_wrong_command_is_an_error_like_any_other(words: list[str], says: str) -> None:
+    with pytest.raises(InvalidArgument, match=says):
+        parsed(words)
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        ([], MissingEntrypoint),
+        (["--entrypoint", "python tarin.py"], MissingEntrypoint),
+        (["--entrypoint", "python train.py", "--working-dir", "nowhere"], MissingWorkingDir),
+        (["--entrypoint", "python train.py", "--py-modules", "."], NotAPackage),
+        (["--entrypoint", "python train.py", "--post-mortem"], InvalidArgument),
+        (["--entrypoint", "python train.py", "--attach-timeout", "5"], InvalidArgument),
+        (["--entrypoint", "python train.py", "--debug", "--attach-timeout", "soon"], InvalidArgument),
+        (["--entrypoint", "python train.py", "--debug", "--attach-timeout", "-1"], InvalidArgument),
+        (["--entrypoint", "python train.py", "--debug", "--attach-timeout", "nan"], InvalidArgument),
+    ],
+)
+def test_what_can_not_work_is_refused(
+    program: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], error: type[Exception]
+) -> None:
+    monkeypatch.chdir(program)
+    with pytest.raises(error):
+        prepare(parsed(words))
+
+
+def test_a_refusal_is_the_document_and_the_exit_code(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["submission", "--entrypoint", " ", "--json"])
+    assert submission.main() == 2
+    shown = capsys.readouterr()
+    assert json.loads(shown.out)["error"]["id"] == "missing-entrypoint"
+    assert shown.err == ""
+    monkeypatch.setattr("sys.argv", ["submission", "--entrypoint", " "])
+    assert submission.main() == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err.startswith("error[missing-entrypoint]: ")
+    assert "\n hint: " in shown.err
+
+
+# --- the cluster file --------------------------------------------------------------------
+
+
+def cluster_file(folder: Path, **changed: Any) -> dict[str, str]:
+    """An environment that names a cluster file."""
+    (folder / "token").write_text("secret\n")
+    said = {"dashboard": "http://127.0.0.1:8265", "token_file": str(folder / "token"), "target": "kind"}
+    file = folder / "cluster.json"
+    file.write_text(json.dumps({**said, "shared_files": True, **changed}))
+    return {CLUSTER_FILE: str(file)}
+
+
+def test_the_cluster_is_the_one_whose_file_is_named(tmp_path: Path) -> None:
+    cluster = Cluster.read(cluster_file(tmp_path))
+    assert cluster == Cluster("http://127.0.0.1:8265", "secret", "kind")
+    assert "secret" not in repr(cluster)
+
+
+def test_kuberays_name_of_the_cluster_is_used_where_there_is_one(tmp_path: Path) -> None:
+    environment = {**cluster_file(tmp_path), "RAY_CLUSTER_NAME": "mine-x7k2p"}
+    assert Cluster.read(environment).name == "mine-x7k2p"
+
+
+def test_without_a_cluster_file_the_error_says_what_to_set() -> None:
+    with pytest.raises(InvalidSetting, match="RAYSIDE_CLUSTER_FILE is not set"):
+        Cluster.read({})
+
+
+def test_a_cluster_that_is_gone_is_not_running(tmp_path: Path) -> None:
+    environment = cluster_file(tmp_path)
+    (tmp_path / "token").unlink()
+    with pytest.raises(NotRunning, match="token can't be read: No such file"):
+        Cluster.read(environment)
+    (tmp_path / "cluster.json").unlink()
+    with pytest.raises(NotRunning, match=r"cluster\.json can't be read: No such file"):
+        Cluster.read(environment)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", "null", '{"dashboard": "http://127.0.0.1:8265"}'])
+def test_no_other_file_is_taken(tmp_path: Path, text: str) -> None:
+    environment = cluster_file(tmp_path)
+    (tmp_path / "cluster.json").write_text(text)
+    with pytest.raises(InvalidSetting, match="not a cluster file"):
+        Cluster.read(environment)
+
+
+# --- what Ray is told --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("debug", [None, jobs.Debug(attach_timeout=5, post_mortem=True)])
+@pytest.mark.parametrize("entrypoint", ["python train.py --name 'a b'", "python train.py > out && echo done"])
+def test_rays_client_and_its_program_are_told_the_same(
+    program: Path, entrypoint: str, debug: jobs.Debug | None
+) -> None:
+    link = program.parent / "link"
+    link.symlink_to(program)
+    (program / "env.yaml").write_text("env_vars: {A: b}")
+    job = jobs.prepare(
+        working_dir=str(link),
+        py_modules=[str(link / "model")],
+        entrypoint=entrypoint,
+        runtime_env=program / "env.yaml",
+        debug=debug,
+    )
+    options = job.options("train-1", None)
+    given = dict(zip(options[1::2], options[2::2], strict=True))  # after --no-wait
+    inline = {**json.loads(given["--runtime-env-json"]), "working_dir": given["--working-dir"]}
+    # As Ray's program quotes the words after `--`.
+    quoted = {"python train.py --name 'a b'": entrypoint}
+    assert job.arguments("train-1") == {
+        "submission_id": given["--submission-id"],
+        "entrypoint": quoted.get(entrypoint, f"sh -c '{entrypoint}'"),
+        "runtime_env": inline,
+        "metadata": json.loads(given["--metadata-json"]),
+    }
+    assert inline["working_dir"] == str(program)
+    assert json.loads(given["--metadata-json"])[jobs.WORKING_DIR] == str(program)
+    assert str(link) in json.loads(given["--metadata-json"])[jobs.LOCAL_ROOTS]
+
+
+def test_a_remote_working_dir_is_passed_on_and_none_is_left_out(program: Path) -> None:
+    job = jobs.prepare(working_dir="s3://bucket/code.zip", py_modules=[], entrypoint="python train.py")
+    assert job.arguments("train-1")["runtime_env"] == {"working_dir": "s3://bucket/code.zip"}
+    assert job.arguments("train-1")["metadata"] == {}
+    assert jobs.Submission("true", None).arguments("x")["runtime_env"] == {}

