@@ -181,8 +181,13 @@ class Lifecycle:
         self.end(worker)
 
     def end(self, worker: Worker) -> None:
-        """A debuggee has ended by itself."""
+        """A debuggee has ended by itself, or says so."""
         if worker.left:
+            return
+        if not worker.ready.is_set():
+            # `_attach` gets the error, and counts it for the editor that it is for; another may have come
+            # since. One that is not wanted says it, too, when it is left.
+            worker.client.close()
             return
         self._log(f"{worker.debuggee.title} has ended")
         _give_up(self._tries, worker)  # Ray lists it for some more seconds

@@ -113,12 +113,14 @@ class Cluster:
     Attributes:
         looks: how often it was asked.
         away: whether Ray does not answer.
+        submission_asked: set once somebody asks for a job's submission id.
     """
 
     def __init__(self, folder: Path) -> None:
         self.processes: list[Process] = []
         self.looks = 0
         self.away = False
+        self.submission_asked = asyncio.Event()
         self.roots: dict[str, Sequence[str]] = {}
         self._folder = folder
 
@@ -147,6 +149,7 @@ class Cluster:
         return [process.debuggee for process in self.processes if not process.ended]
 
     async def submission(self, job_id: str) -> str:
+        self.submission_asked.set()
         return f"submission-of-{job_id}"
 
     def local_roots(self) -> Mapping[str, Sequence[str]]:

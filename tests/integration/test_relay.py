@@ -578,6 +578,22 @@ def test_only_the_jobs_debuggees_are_attached_and_the_others_wait_on(tmp_path: P
     run(story())
 
 
+def test_an_editor_that_attaches_while_another_jobs_debuggee_is_left_gets_it(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with relay_over(tmp_path) as setting:
+            (process,) = await setting.cluster.start(WORK, job="02000000")
+            object.__setattr__(process.debuggee, "job_id", "")
+            first = await setting.attach({"job.py": [3]}, job="01000000")
+            await setting.cluster.submission_asked.wait()
+            editor = await setting.attach({"job.py": [3]}, job="02000000")
+            stop = await editor.event("stopped")
+            assert stop["ray"]["jobId"] == "02000000"
+            for each in (editor, first):
+                await each.client.disconnect()
+
+    run(story())
+
+
 def test_without_an_editor_nobody_is_asked_and_nothing_is_attached(tmp_path: Path) -> None:
     async def story() -> None:
         async with relay_over(tmp_path) as setting:
