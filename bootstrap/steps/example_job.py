@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from bootstrap.ray import jobs
-from bootstrap.ray.state import Dashboard, Job
+from bootstrap.ray.state import LAG, Dashboard, Job, PausedTask
 from bootstrap.settings import ROOT
-from bootstrap.step import Report, Status, missing, pending, ready
+from bootstrap.step import Report, Status, missing, pending, ready, until
 
 # How the example is told from the user's own jobs.
 ID_PREFIX = "rayside-example"
@@ -25,6 +25,25 @@ def example() -> jobs.Submission:
     )
 
 
+def runs(dashboard: Dashboard) -> list[Job]:
+    """The example's, oldest first."""
+    return [job for job in dashboard.jobs() if job.submission_id.startswith(ID_PREFIX)]
+
+
+def paused_in(dashboard: Dashboard) -> str:
+    """The task that its newest run is paused in, "" for none; waits until Ray's table has it (`LAG`)."""
+    newest = {job.job_id for job in runs(dashboard)[-1:]}
+
+    def settled(tasks: list[PausedTask]) -> bool:
+        # Before, the worker's row has no task, or the one that it ran before.
+        return all(task.task and (task.task == PAUSES_IN or task.job_id not in newest) for task in tasks)
+
+    tasks = until(dashboard.paused, settled, patience=LAG)
+    names = [task.task for task in tasks if task.job_id in newest]
+    # Another, where somebody changed the example.
+    return PAUSES_IN if PAUSES_IN in names else next(iter(names), "")
+
+
 @dataclass(frozen=True)
 class ExampleJob:
     """One of its tasks is paused; a run that was debugged to its end counts too."""
@@ -39,10 +58,10 @@ class ExampleJob:
 
     def check(self) -> Status:
         dashboard = self.dashboard()
-        runs = self._runs(dashboard)
-        if not runs:
+        submitted = runs(dashboard)
+        if not submitted:
             return missing("not submitted yet")
-        job = runs[-1]
+        job = submitted[-1]
         if job.status == "FAILED":
             return missing(jobs.failure(job).message)
         if job.ended:
@@ -55,13 +74,9 @@ class ExampleJob:
         return pending(f"{job.submission_id} is {job.status}, no task is paused yet")
 
     def apply(self, report: Report) -> None:
-        name = f"{ID_PREFIX}-{len(self._runs(self.dashboard())) + 1}"
+        name = f"{ID_PREFIX}-{len(runs(self.dashboard())) + 1}"
         report(f"submitting {name}")
         self.submit(example(), name)
 
     def undo(self, report: Report) -> None:
         """It goes with its cluster."""
-
-    @staticmethod
-    def _runs(dashboard: Dashboard) -> list[Job]:
-        return [job for job in dashboard.jobs() if job.submission_id.startswith(ID_PREFIX)]

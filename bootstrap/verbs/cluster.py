@@ -13,7 +13,6 @@ from bootstrap.codespaces import addresses
 from bootstrap.console import Console
 from bootstrap.errors import InvalidArgument, JobNotFound
 from bootstrap.lock import alone
-from bootstrap.ray.state import LAG
 from bootstrap.settings import Settings
 from bootstrap.shell import Shell
 from bootstrap.sources.purge import remove_images
@@ -190,14 +189,6 @@ def _show_timings(console: Console, steps: Sequence[Step], timings: Sequence[Tim
 def _next(target: plan.Target, example: bool) -> str:
     if not example:
         return "Next: ./invokew submit --help says how to run your own program"
-    dashboard = target.require()
-    names = step.until(
-        lambda: [task.task for task in dashboard.paused()],
-        lambda names: not names or example_job.PAUSES_IN in names,
-        patience=LAG,
-    )
-    if names:
-        # Another, where somebody changed the example.
-        name = example_job.PAUSES_IN if example_job.PAUSES_IN in names else names[0]
+    if name := example_job.paused_in(target.require()):
         return f"The example is paused in its task {name}. Next: ./invokew debug"
     return "Next: ./invokew submit runs the example again; ./invokew submit --help, your own program"

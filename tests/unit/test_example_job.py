@@ -1,0 +1,64 @@
+"""What `up` says of the example: Ray's table of tasks lags behind, and others' tasks may be paused, too."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from bootstrap.ray.state import LAG, Dashboard, Job, PausedTask
+from bootstrap.steps import example_job
+from bootstrap.steps.example_job import paused_in
+
+
+def task(name: str, job_id: str = "02000000") -> PausedTask:
+    return PausedTask("w1", "127.0.0.2", 3575, job_id, name, "", "127.0.0.2", 52381)
+
+
+def run(submission_id: str, job_id: str, status: str = "RUNNING") -> Job:
+    return Job(submission_id, job_id, status, "python job.py", "", None, 0.0, None, {}, {})
+
+
+class Looks(Dashboard):
+    """What is paused, look by look; the last one stays."""
+
+    def __init__(self, *looks: list[PausedTask]) -> None:
+        super().__init__("http://127.0.0.1:1", "token")
+        self.looks = list(looks)
+
+    def jobs(self) -> list[Job]:
+        return [
+            run("rayside-example-1", "01000000", "SUCCEEDED"),
+            run("rayside-example-2", "02000000"),
+            run("my-own", "03000000"),
+        ]
+
+    def paused(self) -> list[PausedTask]:
+        return self.looks.pop(0) if len(self.looks) > 1 else self.looks[0]
+
+
+@pytest.mark.parametrize(
+    "looks",
+    [
+        pytest.param([[task("estimate")]], id="at once"),
+        pytest.param([[task("sample")], [task("estimate")]], id="after the one its worker ran before"),
+        pytest.param([[task("", "")], [task("estimate")]], id="after no task at all"),
+        pytest.param([[task("theirs", "03000000"), task("estimate")]], id="beside another's"),
+    ],
+)
+def test_the_examples_own_task_is_waited_for(looks: list[list[PausedTask]]) -> None:
+    assert paused_in(Looks(*looks)) == "estimate"
+
+
+@pytest.mark.parametrize("paused", [[], [task("theirs", "03000000")], [task("estimate", "01000000")]])
+def test_tasks_of_other_jobs_are_neither_the_examples_nor_waited_for(paused: list[PausedTask]) -> None:
+    began = time.monotonic()
+    assert paused_in(Looks(paused)) == ""
+    assert time.monotonic() - began < LAG / 2
+
+
+def test_a_task_that_was_put_in_the_examples_place_is_said_in_the_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(example_job, "LAG", 0.2)
+    assert paused_in(Looks([task("changed")])) == "changed"
