@@ -5,6 +5,13 @@ const { Dashboard, DashboardError } = require("./dashboard");
 const { RelayError, pausedTasks } = require("./relay");
 const { join } = require("./tasks");
 
+// Milliseconds that Ray's task table may lag behind its workers: until then it may have no task of a worker
+// that waits, or the one that the worker ran before. About 1 s was measured.
+const LAG = 3_000;
+// Milliseconds after which it is read again: a worker may have gone on, and wait in its next task, between
+// two looks.
+const AGAIN = 30_000;
+
 /**
  * @typedef {object} Seen
  * @property {"nowhere" | "tokenMissing" | "tokenRefused" | "down" | "empty" | "seen"} state
@@ -14,10 +21,17 @@ const { join } = require("./tasks");
  */
 
 class Look {
-  #named = new Map(); // worker's id: its rows of the task table, while it waits
+  #waiting = new Map(); // worker's id: how many threads wait, since when, and its tasks when they were read
+  #clock;
+
+  /** @param {() => number} clock in milliseconds */
+  constructor(clock = Date.now) {
+    this.#clock = clock;
+  }
 
   /**
-   * One look: two requests and one to the relay; one more where tasks wait whose names are not known yet.
+   * One look: two requests and one to the relay; one more for the names of tasks that began to wait in the
+   * last seconds, and now and then.
    *
    * @param {import("./cluster").Cluster} cluster
    * @param {string} token
@@ -41,21 +55,30 @@ class Look {
   }
 
   async #tasksOf(workers, dashboard) {
-    const ids = new Set(workers.map((row) => row.worker_id));
-    for (const id of this.#named.keys()) if (!ids.has(id)) this.#named.delete(id);
-    const waits = (row) => row.worker_type !== "DRIVER";
-    // A threaded actor's paused tasks change while its worker waits on.
-    const settled = (row) => this.#named.get(row.worker_id)?.threads === row.num_paused_threads;
-    if (!workers.filter(waits).every(settled)) {
+    const now = this.#clock();
+    const before = this.#waiting;
+    this.#waiting = new Map();
+    for (const { worker_id: id, worker_type: type, num_paused_threads: threads } of workers) {
+      if (type === "DRIVER") continue;
+      const known = before.get(id);
+      // A threaded actor's paused tasks change while its worker waits on.
+      const same = known?.threads === threads;
+      this.#waiting.set(id, same ? known : { threads, since: now, read: -Infinity, rows: [] });
+    }
+    const waiting = [...this.#waiting.entries()];
+    if (!waiting.every(([, one]) => settled(one, now))) {
       const rows = await dashboard.runningTasks();
-      for (const worker of workers.filter(waits)) {
-        const own = rows.filter((row) => row.worker_id === worker.worker_id);
-        const known = own.length >= worker.num_paused_threads;
-        this.#named.set(worker.worker_id, { threads: known ? worker.num_paused_threads : 0, rows: own });
+      for (const [id, one] of waiting) {
+        one.rows = rows.filter((row) => row.worker_id === id);
+        one.read = now;
       }
     }
-    return [...this.#named.values()].flatMap(({ rows }) => rows);
+    return waiting.flatMap(([, { rows }]) => rows);
   }
+}
+
+function settled({ threads, since, read, rows }, now) {
+  return rows.length >= threads && read - since >= LAG && now - read < AGAIN;
 }
 
 /** What a relay that does not answer holds is nothing: whoever debugs is told of it. */
