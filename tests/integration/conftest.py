@@ -10,10 +10,10 @@ import shutil
 import socket
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import psutil
 import pytest
@@ -24,6 +24,8 @@ from bootstrap.plan import Local
 from bootstrap.settings import ROOT, Settings
 from bootstrap.shell import Shell
 from tests import npm
+
+Seen = TypeVar("Seen")
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,21 @@ class Rayside:
     def processes(self) -> list[psutil.Process]:
         """All that runs of this cluster."""
         return self.target.head.leftovers()
+
+    def named(self, name: str) -> list[psutil.Process]:
+        """Those of `processes` that have this name."""
+        return [process for process, its in of_each(self.processes(), psutil.Process.name) if its == name]
+
+
+def of_each(
+    processes: Sequence[psutil.Process], what: Callable[[psutil.Process], Seen]
+) -> list[tuple[psutil.Process, Seen]]:
+    """Each with what that gives of it, but those that end meanwhile: a Ray's processes come and go."""
+    found = []
+    for process in processes:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            found.append((process, what(process)))
+    return found
 
 
 def free_ports(count: int = 2) -> list[int]:

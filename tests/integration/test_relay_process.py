@@ -30,7 +30,7 @@ from bootstrap.settings import ROOT, Settings
 from bootstrap.shell import Shell
 from bootstrap.sources.workspace_image import RELAY
 from bootstrap.steps.relay import MARK
-from tests.integration.conftest import Rayside, free_ports
+from tests.integration.conftest import Rayside, free_ports, of_each
 
 
 def python() -> str:
@@ -397,9 +397,7 @@ def findings(one: Rayside) -> list[dict[str, Any]]:
 
 def test_with_another_head_comes_another_relay(up: Rayside) -> None:
     before = relay(up).pid
-    for process in up.processes():
-        with contextlib.suppress(psutil.NoSuchProcess):
-            process.kill()
+    of_each(up.processes(), psutil.Process.kill)
     assert relay(up).pid == before, "the relay lives without its Ray"
     assert initialize(up.settings.relay_port)
     assert up.run("up", "--no-example").returncode == 0

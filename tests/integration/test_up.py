@@ -15,7 +15,7 @@ import requests
 
 from bootstrap.errors import NotRunning
 from bootstrap.settings import ROOT
-from tests.integration.conftest import Rayside
+from tests.integration.conftest import Rayside, of_each
 
 EXAMPLE = ROOT / "example" / "working_dir" / "sample_code.py"
 
@@ -89,8 +89,8 @@ def test_ray_asks_for_the_token_and_our_listeners_are_loopback(up: Rayside) -> N
     paused = up.target.require().paused()
     listening = {
         connection.laddr.ip
-        for process in up.processes()
-        for connection in process.net_connections(kind="tcp")
+        for _, connections in of_each(up.processes(), lambda process: process.net_connections(kind="tcp"))
+        for connection in connections
         if connection.status == psutil.CONN_LISTEN
         and connection.laddr.port in {up.settings.dashboard_port, up.settings.ray_client_port, paused[0].port}
     }
@@ -100,7 +100,7 @@ def test_ray_asks_for_the_token_and_our_listeners_are_loopback(up: Rayside) -> N
 
 def test_no_secret_is_in_an_argument(up: Rayside) -> None:
     token = (up.settings.state_folder / "token").read_text()
-    assert all(token not in " ".join(process.cmdline()) for process in up.processes())
+    assert all(token not in " ".join(words) for _, words in of_each(up.processes(), psutil.Process.cmdline))
     for name in ("token", "ray.json", "ray.log"):
         assert (up.settings.state_folder / name).stat().st_mode & 0o077 == 0
 
@@ -132,7 +132,7 @@ def test_logs_shows_the_result_of_the_example(up: Rayside) -> None:
 
 @pytest.mark.parametrize("part", ["raylet", "gcs_server", "ray"])
 def test_up_mends_a_ray_that_was_killed(up: Rayside, part: str) -> None:
-    victims = [process for process in up.processes() if process.name() == part]
+    victims = up.named(part)
     victims[0].kill()
     done = up.run("up", "--no-example")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -150,9 +150,8 @@ def test_up_replaces_a_ray_that_nobody_recorded(up: Rayside) -> None:
 
 
 def test_a_ray_that_died_is_an_error_that_says_so(up: Rayside) -> None:
-    (head,) = [p for p in up.processes() if p.name() == "ray"]
-    for process in up.processes():
-        process.kill()
+    (head,) = up.named("ray")
+    of_each(up.processes(), psutil.Process.kill)
     psutil.wait_procs([head], timeout=10)
     error = up.json("submit", code=4)["error"]
     assert error["id"] == "ray-died"
@@ -228,7 +227,7 @@ def test_two_ups_at_once_make_one_ray(rayside: Rayside) -> None:
     assert [one.returncode, other.returncode] == [0, 0], said
     assert sorted("Nothing to change" in text for text in said) == [False, True]
     assert sum("Another up or down is at work: waiting" in text for text in said) == 1
-    assert sum(process.name() == "raylet" for process in rayside.processes()) == 1
+    assert len(rayside.named("raylet")) == 1
 
 
 def strays() -> set[Path]:

@@ -29,7 +29,7 @@ from bootstrap.shell import Shell
 from bootstrap.sources.extensions import this_platform
 from bootstrap.step import Condition
 from bootstrap.steps.workspace import FOLDER, MARK, WorkspaceFiles
-from tests.integration.conftest import Rayside, apart, free_ports
+from tests.integration.conftest import Rayside, apart, free_ports, of_each
 from tests.integration.vsix import vsix
 
 # A command that starts a workspace ends before it; here the tests do, and would be told of it.
@@ -241,8 +241,7 @@ def test_after_some_wrong_passwords_even_the_right_one_has_to_wait(workspace: Wo
 
 def test_one_that_was_killed_is_started_again(workspace: Workspace) -> None:
     old = workspace.target.workspace.leftovers()
-    for process in old:
-        process.kill()
+    of_each(old, psutil.Process.kill)
     psutil.wait_procs(old, timeout=10)
     status = workspace.target.workspace.check()
     assert status.condition is Condition.MISSING
