@@ -28,6 +28,8 @@ MARK = "RAYSIDE_STATE"
 NODE_ADDRESS = "127.0.0.2" if sys.platform == "linux" else "127.0.0.1"
 # Without these the head is not whole, whatever the dashboard answers.
 _VITAL = ("gcs_server", "raylet")
+# Variables that are another Ray's, or another Python's.
+FOREIGN = ("RAY_ADDRESS", "RAY_API_SERVER_ADDRESS", "RAY_AUTH_TOKEN", "VIRTUAL_ENV", "PYTHONHOME")
 
 
 @dataclass(frozen=True)
@@ -148,13 +150,12 @@ class RayHead:
 
     def environment(self) -> dict[str, str]:
         """For Ray, and for every `ray` command that speaks to it; the token only as a file's name."""
-        unwanted = ("RAY_ADDRESS", "RAY_API_SERVER_ADDRESS", "RAY_AUTH_TOKEN", "VIRTUAL_ENV", "PYTHONHOME")
         return {
             # Nor the workspace's mark, where this is run in its terminal.
             **{
                 name: value
                 for name, value in os.environ.items()
-                if name not in unwanted and not name.startswith("RAYSIDE_")
+                if name not in FOREIGN and not name.startswith("RAYSIDE_")
             },
             "PATH": f"{self.programs}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
             "RAY_AUTH_MODE": "token",

@@ -26,7 +26,7 @@ from bootstrap.sources.extensions import OWN, Extensions, own_files
 from bootstrap.step import Report, Status, missing, pending, ready
 from bootstrap.steps.background import Background
 from bootstrap.steps.cluster_file import ClusterFile
-from bootstrap.steps.local_ray import RayHead
+from bootstrap.steps.local_ray import FOREIGN, RayHead
 from bootstrap.steps.machine import require_port
 from bootstrap.steps.secret_file import SecretFile
 from bootstrap.steps.state_folder import write_private
@@ -41,10 +41,10 @@ _INPUTS = ("install", "prune", "node.txt", "package.json", "package-lock.json", 
 # What npm says when a registry can't be reached.
 _UNREACHABLE = (*pip.UNREACHABLE, "ENOTFOUND", "ECONNREFUSED", "ECONNRESET", "ETIMEDOUT", "EAI_AGAIN")
 # What would have code-server take itself for a program of another editor, listen elsewhere, or let
-# others in; and what is another Ray's, or another Python's.
+# others in.
 _UNWANTED = (
     *("VSCODE_", "CODE_SERVER_", "ELECTRON_", "NODE_OPTIONS", "PORT", "PASSWORD", "HASHED_PASSWORD"),
-    *("RAY_ADDRESS", "RAY_API_SERVER_ADDRESS", "RAY_AUTH_TOKEN", "VIRTUAL_ENV", "PYTHONHOME"),
+    *FOREIGN,
 )
 
 
