@@ -149,6 +149,13 @@ class Setting:
         )
         return Session(client)
 
+    async def configured(self) -> Wire:
+        """A connection that has attached, and is done with its configuration."""
+        wire = await Wire.open(self.port)
+        await wire.ask("attach", token=TOKEN)
+        await wire.ask("configurationDone")
+        return wire
+
     async def stopped(self, session: Session, number: int = 1) -> Message:
         """The stop of the debuggee of that number, counted from 1."""
         debuggee = self.debuggees[number - 1]
@@ -857,9 +864,7 @@ def test_an_editor_that_sees_the_clusters_files_has_them_under_their_own_paths(s
 def test_an_editor_is_read_no_further_while_too_much_is_unanswered() -> None:
     async def story(setting: Setting) -> None:
         (debuggee,) = setting.debuggees
-        wire = await Wire.open(setting.port)
-        await wire.ask("attach", token=TOKEN)
-        await wire.ask("configurationDone")
+        wire = await setting.configured()
         await asyncio.wait_for(debuggee.attached.wait(), PATIENCE)
         await wire.hear(event="thread", body={"reason": "started", "threadId": 2})
         debuggee.deaf_to = {"modules"}
@@ -881,9 +886,7 @@ def test_an_editor_is_read_no_further_while_too_much_is_unanswered() -> None:
 def test_attaching_and_configuring_twice_changes_nothing() -> None:
     async def story(setting: Setting) -> None:
         (debuggee,) = setting.debuggees
-        wire = await Wire.open(setting.port)
-        await wire.ask("attach", token=TOKEN)
-        await wire.ask("configurationDone")
+        wire = await setting.configured()
         await asyncio.wait_for(debuggee.attached.wait(), PATIENCE)
         again = await wire.ask("attach", token=TOKEN)
         assert (again["success"], "already" in again["message"]) == (False, True)

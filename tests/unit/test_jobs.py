@@ -12,16 +12,6 @@ from bootstrap.ray import jobs
 from bootstrap.ray.state import Job
 
 
-@pytest.fixture
-def program(tmp_path: Path) -> Path:
-    """A folder, with a space in its path, that holds train.py and the package `model`."""
-    folder = tmp_path / "my code"
-    (folder / "model").mkdir(parents=True)
-    (folder / "train.py").write_text("")
-    (folder / "model" / "__init__.py").write_text("")
-    return folder
-
-
 def prepare(folder: Path, **changed: object) -> jobs.Submission:
     given: dict[str, object] = {
         "working_dir": str(folder),

@@ -20,17 +20,6 @@ from bootstrap.errors import (
 from bootstrap.ray import jobs
 from bootstrap.submission import CLUSTER_FILE, Cluster, parsed, prepare
 
-
-@pytest.fixture
-def program(tmp_path: Path) -> Path:
-    """A folder, with a space in its path, that holds train.py and the package `model`."""
-    folder = tmp_path / "my code"
-    (folder / "model").mkdir(parents=True)
-    (folder / "train.py").write_text("")
-    (folder / "model" / "__init__.py").write_text("")
-    return folder
-
-
 # --- the options -------------------------------------------------------------------------
 
 
