@@ -27,6 +27,7 @@ from bootstrap.errors import (
     RaysideError,
     SubmissionFailed,
 )
+from bootstrap.loopback import require_own_listener
 from bootstrap.ray.hook.rayside_hook.packages import with_package
 from bootstrap.ray.state import Job
 from bootstrap.settings import DEBUGPY_VERSION
@@ -45,13 +46,17 @@ LOCAL_ROOTS = "rayside.local_roots"
 # What `submit --debug` was told: {"attach_timeout", "post_mortem", "driver"}.
 DEBUG = "rayside.debug"
 
-# Python 3.12's post-mortem shows the user's frames only without sys.monitoring; the validation only
-# prints a warning about frozen modules.
-_PYDEVD = {"PYDEVD_USE_SYS_MONITORING": "0", "PYDEVD_DISABLE_FILE_VALIDATION": "1"}
 _OVERRIDE = "RAY_OVERRIDE_JOB_RUNTIME_ENV"
 _HOOK = Path(__file__).parent / "hook" / "rayside_hook"
 # Seconds that a job may wait for its debugger: a day.
 _LONGEST_WAIT = 86_400.0
+# Limits of Ray's libraries that a stopped task would break, and what --debug makes of them: a day.
+# ray/train/v2/_internal/constants.py (seconds) and ray/util/collective/collective.py (milliseconds), 2.60.
+_RAISED = {
+    "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": f"{_LONGEST_WAIT:g}",
+    "RAY_TRAIN_WORKER_HEALTH_CHECK_TIMEOUT_S": f"{_LONGEST_WAIT:g}",
+    "collective_gloo_timeout": f"{_LONGEST_WAIT * 1000:.0f}",
+}
 # A Python that finds the packages that Ray puts on PYTHONPATH: with -E or -I it does not look there.
 _PYTHON = re.compile(r"(?:^|[\s;&|(])(?:\S*/)?python[\d.]*(?P<options>(?:\s+-[A-Za-z]+)*)\s")
 
@@ -96,7 +101,7 @@ class Debug:
                 ours["RAYSIDE_GIVEN"] = json.dumps(
                     {"fields": sorted({*fields} - {"env_vars"}), "env_vars": sorted(given)}
                 )
-        changed["env_vars"] = {**_PYDEVD, **given, **ours}
+        changed["env_vars"] = {**_RAISED, **given, **ours}
         return changed
 
 
@@ -243,10 +248,11 @@ def prepare(
 def submit(shell: Shell, ray: Path, url: str, env: dict[str, str], job: Submission, name: str) -> None:
     """Submits `job` under the submission id `name`; Ray packs and uploads its folders.
 
-    Raises SubmissionFailed with what Ray said.
+    Raises SubmissionFailed with what Ray said, StrangerListens.
     """
     with private_environment(job) as file:
         command = job.command(ray, url, name, file)
+        require_own_listener(url)
         try:
             shell.run(command, env=env)
         except CommandFailed as error:

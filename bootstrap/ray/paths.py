@@ -22,7 +22,6 @@ WORKING_DIR, PY_MODULES, LOCAL_ROOTS = "rayside.working_dir", "rayside.py_module
 # Where they are unpacked by the session that runs, on a node whose temporary directory is Ray's default.
 RESOURCES = "/tmp/ray/session_latest/runtime_resources"
 
-_UNPACKED = re.compile(r"/(?:working_dir|py_modules)_files/(_ray_pkg_[0-9a-f]+)/(.+)$")
 _PACKAGE = re.compile(r"(_ray_pkg_[0-9a-f]+)")
 _SENT = re.compile(r"gcs://(_ray_pkg_[0-9a-f]+)\.zip")
 
@@ -45,14 +44,6 @@ class PathMap:
                 # The same content has the same name: the latest that sent it is the one to show.
                 known.insert(0, folder)
         return cls(roots)
-
-    def local(self, remote: str) -> str | None:
-        """The local file for a worker's; None where it was not sent from here, or is gone."""
-        found = _UNPACKED.search(remote)
-        if not found:
-            return None
-        files = (root / found[2] for root in self.roots.get(found[1], ()))
-        return next((str(file) for file in files if file.is_file()), None)
 
     def local_roots(self) -> dict[str, list[str]]:
         """Every package's folders, the one to show first."""

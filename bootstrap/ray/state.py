@@ -6,15 +6,20 @@ https://docs.ray.io/en/latest/cluster/running-applications/job-submission/api.ht
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from contextlib import closing
+import socket
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
+from urllib.parse import urlsplit
 
 import requests
+from requests.adapters import HTTPAdapter
+from urllib3.connection import HTTPConnection
+from urllib3.connectionpool import HTTPConnectionPool
 
 from bootstrap.errors import JobNotFound, NotRunning
+from bootstrap.loopback import require_own
 
 # The most rows the State API gives in one answer (RAY_MAX_LIMIT_FROM_API_SERVER).
 MOST_ROWS = 10_000
@@ -101,17 +106,53 @@ class Job:
         return self.status in ENDED
 
 
+class _Known(HTTPAdapter):
+    """Sends nothing over a connection before it knows who is behind it."""
+
+    def __init__(self, trusted: Collection[int]) -> None:
+        self._trusted = trusted
+        super().__init__()
+
+    def init_poolmanager(self, *arguments: Any, **more: Any) -> None:
+        trusted = self._trusted
+
+        class Connection(HTTPConnection):
+            def connect(self) -> None:
+                super().connect()
+                try:
+                    require_own(self.sock, trusted)
+                except BaseException:
+                    self.close()
+                    raise
+
+        class Pool(HTTPConnectionPool):
+            ConnectionCls = Connection
+
+        super().init_poolmanager(*arguments, **more)
+        # A map of its own for each manager, documented for this use.
+        self.poolmanager.pool_classes_by_scheme = {"http": Pool}
+
+
 class Dashboard:
     """A client of one dashboard; `url` as in http://127.0.0.1:8265, `token` Ray's authentication.
 
-    `patience`: seconds to connect, and for each piece of an answer.
+    `patience`: seconds to connect, and for each piece of an answer. `trusted`: uids that may listen there,
+    besides this user; what is another's on this machine gets no byte, and each method raises StrangerListens.
     """
 
-    def __init__(self, url: str, token: str, *, patience: tuple[float, float] = (2, 20)) -> None:
-        self.url, self._patience = url, patience
+    def __init__(
+        self,
+        url: str,
+        token: str,
+        *,
+        patience: tuple[float, float] = (2, 20),
+        trusted: Collection[int] = (),
+    ) -> None:
+        self.url, self._patience, self._trusted = url, patience, trusted
         self._session = requests.Session()
         # Neither a proxy nor ~/.netrc may come between us and a loopback address.
         self._session.trust_env = False
+        self._session.mount("http://", _Known(trusted))
         self._session.headers["Authorization"] = f"Bearer {token}"
 
     def version(self) -> dict[str, Any]:
@@ -148,7 +189,14 @@ class Dashboard:
         url = f"{self.url.replace('http', 'ws', 1)}/api/jobs/{submission_id}/logs/tail"
         header = [f"Authorization: {self._session.headers['Authorization']!s}"]
         try:
-            with closing(websocket.create_connection(url, header=header)) as stream:
+            # A socket of our own, or the library would ask a proxy of the environment.
+            parts = urlsplit(self.url)
+            address = parts.hostname or "", parts.port or 80
+            connection = socket.create_connection(address, timeout=self._patience[0])
+            with connection:
+                require_own(connection, self._trusted)
+                connection.settimeout(None)
+                stream = websocket.create_connection(url, header=header, socket=connection)
                 while piece := stream.recv():
                     yield str(piece)
         except (websocket.WebSocketException, OSError) as error:
@@ -167,6 +215,16 @@ class Dashboard:
         rows = self._rows("workers", [("is_alive", "=", "True"), ("debugger_port", "!=", "0")])
         # Ray counts a port that was never set as one that is not 0.
         return [_debuggable(row) for row in rows if row["debugger_port"]]
+
+    def end_of(self, worker_id: str) -> str | None:
+        """Why a worker has ended, with its last task's error; None while Ray takes it for alive."""
+        rows = self._rows("workers", [("worker_id", "=", worker_id), ("is_alive", "=", "False")])
+        if not rows:
+            return None
+        ended = [str(rows[0].get(name) or "") for name in ("exit_type", "exit_detail")]
+        tasks = self._rows("tasks", [("worker_id", "=", worker_id), ("state", "=", "FAILED")])
+        failed = max(tasks, key=lambda row: row.get("end_time_ms") or 0, default={})
+        return ": ".join(text for text in [*ended, str(failed.get("error_message") or "")] if text)
 
     def running_tasks(self) -> dict[str, list[RunningTask]]:
         """What runs now, by worker, the latest first: one request."""

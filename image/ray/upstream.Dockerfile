@@ -4,6 +4,8 @@ FROM $BASE AS build
 # The machine's own certificates, for registries behind a company's proxy; they stay in this stage.
 COPY ca-certificates.crt /etc/ssl/certs/machine.crt
 ARG PIP_INDEX_URL
+ARG PIP_EXTRA_INDEX_URL
+ARG PIP_TRUSTED_HOST
 COPY ray.txt /tmp/
 RUN sed -n '/^debugpy==/,/[^\\]$/p' /tmp/ray.txt > /tmp/debugpy.txt \
     && if [ -s /etc/ssl/certs/machine.crt ]; then export PIP_CERT=/etc/ssl/certs/machine.crt; fi \
@@ -14,6 +16,8 @@ FROM $BASE
 COPY --from=build /tmp/wheels /usr/share/rayside/wheels
 RUN pip install --no-cache-dir --disable-pip-version-check --no-input --no-index --no-deps \
         /usr/share/rayside/wheels/*.whl
-# Python 3.12's post-mortem shows the user's frames only without sys.monitoring, and the validation
-# only prints a warning about frozen modules into the job's log.
-ENV PYDEVD_USE_SYS_MONITORING=0 PYDEVD_DISABLE_FILE_VALIDATION=1
+# The debugger of a plain `breakpoint()` asks for a proof, too (bootstrap/ray/hook/start.py).
+COPY hook /opt/rayside/hook
+COPY rayside.pth /opt/rayside/
+RUN cp /opt/rayside/rayside.pth "$(python3 -c 'import site; print(site.getsitepackages()[0])')/"
+ENV RAYSIDE_START=/opt/rayside/hook/start.py RAY_USAGE_STATS_ENABLED=0

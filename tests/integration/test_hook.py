@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import re
+import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from bootstrap.debug.client import Client
 from bootstrap.ray import jobs
-from bootstrap.ray.state import Job
+from bootstrap.ray.hook.rayside_hook.handshake import proof
+from bootstrap.ray.state import DebuggableWorker, Job
 from tests.integration.conftest import Rayside
+from tests.integration.stranger import evaluates
 
 PATIENCE = 90.0  # seconds; only a broken test waits so long
 
@@ -87,6 +92,7 @@ class Debugger:
     ) -> None:
         self._dashboard, self._name, self._before, self._how = up.target.require(), name, before, how
         self._session = (up.settings.state_folder / "ray" / "session_latest").resolve()
+        self._prove = partial(proof, (up.settings.state_folder / "token").read_bytes())
         self.lines = sorted(breakpoints)
         self.stops: list[tuple[int, str, int]] = []  # pid, function, line
         self.clients: dict[int, Client] = {}  # by pid
@@ -127,14 +133,24 @@ class Debugger:
         for client in self.clients.values():
             await client.set_breakpoints(self.program, [{"line": line} for line in self.lines])
 
+    async def debuggees(self, count: int) -> set[tuple[str, int]]:
+        """Where the debuggers of that many processes listen, as soon as they do; nobody is attached to."""
+        deadline = time.monotonic() + PATIENCE
+        while len(found := {(worker.node_ip, worker.port) for worker in self._new()}) < count:
+            assert time.monotonic() < deadline, f"{found} {self.output}"
+            await asyncio.sleep(0.1)
+        return found
+
+    def _new(self) -> list[DebuggableWorker]:
+        return [one for one in self._dashboard.debuggable() if one.worker_id not in self._before]
+
     async def _look(self) -> None:
-        filters = [("is_alive", "=", "True"), ("debugger_port", "!=", "0")]
-        for worker in self._dashboard._rows("workers", filters):
-            if worker["worker_id"] in self._before or worker["pid"] in self.clients:
+        for worker in self._new():
+            if worker.pid in self.clients:
                 continue
-            client = self.clients[worker["pid"]] = await Client.connect(worker["ip"], worker["debugger_port"])
+            client = self.clients[worker.pid] = await Client.connect(worker.node_ip, worker.port)
             wanted = {self.program: [{"line": line} for line in self.lines]}
-            await client.attach(breakpoints=wanted, **self._how)
+            await client.attach(breakpoints=wanted, prove=self._prove, **self._how)
         for pid, client in self.clients.items():
             while not client.events.empty():
                 event = client.events.get_nowait()
@@ -142,7 +158,11 @@ class Debugger:
                     await self._stopped(pid, client, event["body"])
 
     async def _stopped(self, pid: int, client: Client, body: dict[str, Any]) -> None:
-        trace = await client.request("stackTrace", {"threadId": body["threadId"]})
+        trace: dict[str, Any] = {}
+        while not trace.get(
+            "stackFrames"
+        ):  # pydevd gives a thread half a second to stand still, and answers then
+            trace = await client.request("stackTrace", {"threadId": body["threadId"]})
         frame = trace["stackFrames"][0]
         assert frame["source"]["path"] == self.program, trace
         self.stops.append((pid, frame["name"].split(".")[-1], frame["line"]))
@@ -150,6 +170,18 @@ class Debugger:
             await self.act(client, body)
         else:
             await client.request("continue", {"threadId": body["threadId"]})
+
+
+def listening(up: Rayside) -> set[tuple[str, int]]:
+    """Every port that a process of the cluster listens on, by an address at which it can be reached."""
+    found: set[tuple[str, int]] = set()
+    for process in [*up.target.head.leftovers(), *up.target.relay.leftovers()]:
+        with suppress(psutil.Error):
+            for connection in process.net_connections(kind="tcp"):
+                if connection.status == psutil.CONN_LISTEN:
+                    host, port = connection.laddr
+                    found.add(({"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host), port))
+    return found
 
 
 def line(program: str, marker: str) -> int:
@@ -162,7 +194,7 @@ async def submitted(
     folder: Path,
     program: str,
     *,
-    debug: jobs.Debug,
+    debug: jobs.Debug | None,
     markers: Iterable[str] = (),
     entrypoint: str = "python program.py",
     runtime_env: dict[str, Any] | None = None,
@@ -513,7 +545,7 @@ def test_a_shell_script_has_its_tasks_debugged_and_the_jobs_own_hook_runs(
     ("debugpy", "says"),
     [
         ("raise ImportError", "it has no debugpy"),
-        ("def configure(**_): raise RuntimeError('no such luck')", "RuntimeError: no such luck"),
+        ("nothing = None", "No module named 'debugpy.server'"),
     ],
 )
 def test_a_job_goes_on_where_no_debugger_can_be_opened(
@@ -549,3 +581,39 @@ def test_a_job_that_waits_for_a_debugger_can_be_stopped(up: Rayside, tmp_path: P
             ended(debugger, "STOPPED")
 
     asyncio.run(run())
+
+
+GUARDED = """\
+import ray
+
+@ray.remote
+def pauses():
+    secret = "never told"
+    breakpoint()
+    return secret
+
+@ray.remote
+def waits():
+    return 1
+
+print(ray.get([pauses.remote(), waits.remote()]))
+"""
+
+
+@pytest.mark.parametrize("how", ["plain breakpoint()", "submit --debug"])
+def test_no_listener_of_the_cluster_lets_a_stranger_evaluate(up: Rayside, tmp_path: Path, how: str) -> None:
+    async def run() -> tuple[int, int]:
+        debug = jobs.Debug(attach_timeout=0) if how == "submit --debug" else None
+        async with submitted(up, tmp_path, GUARDED, debug=debug) as debugger:
+            ports = await debugger.debuggees(3 if debug else 1)
+            listeners = listening(up)
+            assert ports <= listeners
+            answers = [await asyncio.to_thread(evaluates, listener) for listener in sorted(listeners)]
+            # Nor is anybody kept out who may come in, or anything spoiled by so many strangers.
+            await debugger.to_the_end()
+            assert [name for _, name, _ in debugger.stops] == ["pauses"], debugger.output
+            return len(listeners), sum(answers)
+
+    count, answered = asyncio.run(run())
+    sys.stdout.write(f"{how}: {count} listeners, {answered} let a stranger evaluate\n")
+    assert answered == 0

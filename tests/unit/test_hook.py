@@ -14,6 +14,12 @@ from bootstrap.ray.hook.rayside_hook import driver
 from bootstrap.ray.hook.rayside_hook.packages import with_package
 
 DEBUGPY = "debugpy==1.8.22"
+# Limits that a stopped task would break.
+RAISED = {
+    "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": "86400",
+    "RAY_TRAIN_WORKER_HEALTH_CHECK_TIMEOUT_S": "86400",
+    "collective_gloo_timeout": "86400000",
+}
 
 
 @pytest.mark.parametrize(
@@ -91,7 +97,7 @@ def test_the_driver_is_debugged_where_the_hook_is_sure_to_be_importable(
 
 def test_nothing_that_the_user_gave_is_lost(code: Path) -> None:
     given: dict[str, Any] = {
-        "env_vars": {"WORD": "x", "PYDEVD_USE_SYS_MONITORING": "1"},
+        "env_vars": {"WORD": "x", "PYDEVD_USE_SYS_MONITORING": "1", "collective_gloo_timeout": "7"},
         "pip": ["numpy"],
         "worker_process_setup_hook": "own.hook",
         "excludes": ["data"],
@@ -106,8 +112,9 @@ def test_nothing_that_the_user_gave_is_lost(code: Path) -> None:
         >= {
             "WORD": "x",
             "PYDEVD_USE_SYS_MONITORING": "1",
-            "PYDEVD_DISABLE_FILE_VALIDATION": "1",
             "RAY_DEBUG_POST_MORTEM": "1",
+            **RAISED,
+            "collective_gloo_timeout": "7",
             "RAYSIDE_ATTACH_TIMEOUT": "5",
         }.items()
     )
@@ -165,11 +172,7 @@ def test_the_drivers_own_fields_take_the_place_of_what_only_we_have_set(
         {
             "working_dir": "gcs://_ray_pkg_2.zip",
             "py_modules": ["/own"],
-            "env_vars": {
-                "WORD": "x",
-                "PYDEVD_USE_SYS_MONITORING": "0",
-                "PYDEVD_DISABLE_FILE_VALIDATION": "1",
-            },
+            "env_vars": {"WORD": "x", **RAISED},
         }
     ]
     # A second ray.init, and programs that this one starts, find the job as it is without a debugger.

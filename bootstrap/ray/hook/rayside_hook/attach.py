@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import os
 import sys
 import threading
 import time
-from collections.abc import Callable
 
-from . import tracing
+from . import forks, tracing
+from .listener import Listener, in_background, rays_token
 
 # The keys in Ray's internal key-value store, one pair a job; the values are times of the wall clock.
 _NAMESPACE = b"rayside"
@@ -27,7 +28,7 @@ def say(text: str) -> None:
 def open_port() -> bool:
     """Listens on the node's address, tells Ray the port as its own debugger would; False without debugpy."""
     try:
-        debugpy = importlib.import_module("debugpy")
+        importlib.import_module("debugpy")
     except ImportError:
         say("no debugger in this process, it has no debugpy: submit with --pip-debugpy")
         return False
@@ -36,13 +37,30 @@ def open_port() -> bool:
 
     with rays_own.debugger_port_lock:
         if not _opened:
-            # Children of this process are not debugged: they would wait for debuggers of their own.
-            debugpy.configure(subProcess=False)
-            _, _opened["port"] = debugpy.listen((global_worker.node_ip_address, 0))
-            tracing.sleep()
-            tracing.wake_by_itself()
+            _opened["port"] = listen(global_worker.node_ip_address)
+            # pydevd has made `breakpoint()` its own, which does nothing while nobody is attached.
+            rays_own._override_breakpoint_hooks()
         global_worker.set_debugger_port(_opened["port"])
     return True
+
+
+def listen(host: str) -> int:
+    """Opens a port on `host` for debuggers that know Ray's token; the port. Once in a process.
+
+    Raises RuntimeError where the process listens for debuggers already, OSError.
+    """
+    if os.environ.get("RAY_DEBUG_POST_MORTEM") == "1":
+        # Python 3.12's post-mortem shows the user's frames only without sys.monitoring. Read by pydevd
+        # when it is first imported; everything else is quicker with it.
+        os.environ.setdefault("PYDEVD_USE_SYS_MONITORING", "0")
+    # It only prints a warning about frozen modules.
+    os.environ.setdefault("PYDEVD_DISABLE_FILE_VALIDATION", "1")
+    listener = Listener(rays_token())
+    port = listener.open(host)
+    tracing.sleep()
+    tracing.wake_by_itself()
+    forks.run_on(listener)
+    return port
 
 
 def wait(job: str, timeout: float) -> None:
@@ -73,7 +91,7 @@ def wait(job: str, timeout: float) -> None:
                 if over():
                     debugpy.wait_for_client.cancel()
 
-    _in_background(watch)
+    in_background(watch)
     debugpy.wait_for_client()
     attached.set()
 
@@ -91,7 +109,7 @@ def announce(job: str) -> None:
                     return  # Ray has been shut down
             time.sleep(_EVERY)
 
-    _in_background(refresh)
+    in_background(refresh)
 
 
 def debugger_there(job: str) -> bool:
@@ -117,10 +135,3 @@ def _get(job: str, name: str) -> float | None:
 
     value = _internal_kv_get(f"{job}/{name}".encode(), namespace=_NAMESPACE)
     return float(value) if value else None
-
-
-def _in_background(function: Callable[[], None]) -> None:
-    thread = threading.Thread(target=function, name="rayside", daemon=True)
-    # Neither traced, nor stopped with the others, nor shown among the threads.
-    vars(thread).update(pydev_do_not_trace=True, is_pydev_daemon_thread=True)
-    thread.start()

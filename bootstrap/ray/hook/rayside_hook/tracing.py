@@ -97,6 +97,43 @@ def wake_by_itself() -> None:
     api.request_suspend_thread = request_suspend_thread
 
 
+def leave_out_this_thread() -> None:
+    """Ends tracing in a thread of ours, whatever pydevd takes it for.
+
+    With sys.monitoring it may take one for an earlier thread of the user's whose number it has (3.12.1).
+    """
+    if _debugger() is None:
+        return
+    if _monitoring():
+        _monitoring().stop_monitoring(all_threads=False)
+    else:
+        _pydevd("pydevd_tracing").SetTrace(None)
+
+
+def is_attached() -> bool:
+    """Whether a debugger is attached to this process."""
+    db = _debugger()
+    return db is not None and bool(db.is_attached())
+
+
+def end() -> None:
+    """Ends pydevd in a process that was just forked: it has none of the threads that pydevd runs by."""
+    if _debugger() is None:
+        return
+    if _monitoring():
+        _monitoring().stop_monitoring(all_threads=True)
+    else:
+        threading.settrace(None)
+        _pydevd("pydevd_tracing").restore_sys_set_trace_func()
+        sys.settrace(None)
+    frame: Any = sys._getframe()
+    while frame is not None:
+        frame.f_trace = None
+        frame = frame.f_back
+    _pydevd("_pydev_bundle.pydev_monkey").undo_patch_thread_modules()
+    _pydevd("_pydevd_bundle.pydevd_constants").set_global_debugger(None)
+
+
 def _something_to_stop_at(db: Any) -> bool:
     return any(
         (
@@ -135,6 +172,9 @@ def _busy() -> set[int]:
 def _gate(frame: Any, event: str, arg: Any) -> Any:
     """Called in each thread at its next call: ends its tracing, unless it is being stepped."""
     db = _debugger()
+    if db is None:  # the process is ending; `sys.settrace` of pydevd's would print a warning
+        _pydevd("pydevd_tracing").SetTrace(None)
+        return None
     if threading.get_ident() in _busy():
         return db.trace_dispatch(frame, event, arg)
     db.disable_tracing()

@@ -1,0 +1,42 @@
+"""Lets the forks of a debugged process (multiprocessing, a data loader) run on without a debugger.
+
+A fork has the parent's breakpoints, but none of the threads that would tell anybody of a stop: it would
+stand still for good, unseen.
+"""
+
+from __future__ import annotations
+
+import builtins
+import os
+import sys
+from typing import Any
+
+from . import tracing
+from .listener import Listener
+
+_TEXT = b"rayside: this process forks others, in which breakpoints do not stop: they run on\n"
+_told = False  # in this process
+
+
+def run_on(listener: Listener) -> None:
+    """From now on, for every fork of this process; other programs that it starts are not touched."""
+    os.register_at_fork(after_in_parent=_tell, after_in_child=lambda: _run_on(listener))
+
+
+def _tell() -> None:
+    """Once, and only where a debugger is there, whose user may wonder."""
+    global _told
+    if not _told and tracing.is_attached():
+        _told = True
+        os.write(2, _TEXT)  # the lock of sys.stderr may be held by another thread
+
+
+def _run_on(listener: Listener) -> None:
+    """In the fork, before anything of the user's: nothing here takes a lock that a lost thread may hold."""
+    listener.close()
+    tracing.end()
+    sys.breakpointhook = sys.__breakpointhook__ = builtins.breakpoint = _pass_over
+
+
+def _pass_over(*args: Any, **kwargs: Any) -> None:
+    """Instead of Ray's `breakpoint()`, which would wait for a debugger without end."""

@@ -1,0 +1,251 @@
+"""The debugger port of a process: pydevd, behind a handshake that only who has Ray's token can pass.
+
+debugpy's own server asks nobody for anything, and pydevd's lets whoever connects end the session of who
+is there. So the port is ours: each connection has seconds, and a few bounded messages, for the handshake
+(handshake.py), and only then is it pydevd's.
+It leans on pydevd, debugpy's engine: `PyDB` in pydevd.py and `ReaderThread` in pydevd_comm.py (1.8.22).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hmac
+import json
+import os
+import secrets
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from . import tracing
+from .handshake import AUTHORIZE, CHALLENGE, proof
+
+# Seconds for a whole handshake, of which an honest one takes milliseconds.
+_PATIENCE = 5.0
+# Bytes of a message of the handshake, its header included: `initialize` has some hundred.
+_LONGEST = 4096
+# Connections that may be in the handshake at once; one more ends the oldest.
+_MOST = 8
+# Seconds that a debugger which comes may wait for the end of the one before, which takes a moment.
+_CHANGING = 1.0
+_ASKS = "this port asks for a proof that you know Ray's token: attach by way of the debug relay"
+# Milliseconds until a connection whose other machine has gone counts as ended, and the task goes on.
+_GONE = 60_000
+
+
+def rays_token() -> bytes:
+    """Ray's authentication token, as this process has it; empty where this Ray asks for none."""
+    try:
+        from ray._raylet import AuthenticationTokenLoader
+    except ImportError:  # Ray before 2.52
+        return b""
+    header = dict(AuthenticationTokenLoader.instance().get_token_for_http_header())
+    return str(next(iter(header.values()), "")).removeprefix("Bearer ").encode()
+
+
+class Listener:
+    """Listens from `open` on, until the process ends."""
+
+    def __init__(self, token: bytes) -> None:
+        self._token = token
+        self._socket: socket.socket | None = None
+        self._knocking: list[socket.socket] = []  # in the handshake, the oldest first
+        self._attached: socket.socket | None = None
+        self._changed = threading.Condition()  # of the two
+
+    def open(self, host: str) -> int:
+        """Starts pydevd in this process, and listens on `host`; the port. Raises OSError, RuntimeError."""
+        self._socket = socket.create_server((host, 0), backlog=_MOST)
+        _start_pydevd()
+        in_background(self._accept)
+        return int(self._socket.getsockname()[1])
+
+    def close(self) -> None:
+        """Closes this process's copies of the sockets, where it is a fork: nobody listens to them."""
+        for each in (self._socket, self._attached, *self._knocking):
+            if each is not None:
+                each.close()
+
+    def _accept(self) -> None:
+        assert self._socket is not None
+        while True:
+            try:
+                connection, _ = self._socket.accept()
+            except OSError:
+                if self._socket.fileno() < 0:
+                    return
+                time.sleep(0.1)  # too many open files: it may pass
+                continue
+            with self._changed:
+                self._knocking.append(connection)
+                oldest = self._knocking.pop(0) if len(self._knocking) > _MOST else None
+            if oldest is not None:
+                with contextlib.suppress(OSError):  # ends its thread's `recv`; that closes it
+                    oldest.shutdown(socket.SHUT_RDWR)
+            in_background(partial(self._serve, connection))
+
+    def _serve(self, connection: socket.socket) -> None:
+        with connection:
+            try:
+                if self._is_admitted(connection):
+                    _debug(connection)
+            finally:
+                with self._changed:
+                    if self._attached is connection:  # also where it went while it was let in
+                        self._attached = None
+                        self._changed.notify_all()
+
+    def _is_admitted(self, connection: socket.socket) -> bool:
+        try:
+            return self._admits(connection)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            return False  # it is no debugger of ours, or has gone
+        finally:
+            with self._changed:
+                if connection in self._knocking:
+                    self._knocking.remove(connection)
+
+    def _admits(self, connection: socket.socket) -> bool:
+        deadline = time.monotonic() + _PATIENCE
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        ours = secrets.token_hex(32)
+        first = _receive(connection, deadline)
+        if first["command"] != "initialize":
+            _answer(connection, first, {}, _ASKS)
+            return False
+        # Neither what it is nor what it runs: nobody has shown yet that they may know.
+        _answer(connection, first, {CHALLENGE: {"nonce": ours}, "supportsConfigurationDoneRequest": True})
+        request = _receive(connection, deadline)
+        if request["command"] != AUTHORIZE:
+            _answer(connection, request, {}, _ASKS)
+            return False
+        arguments = request["arguments"]
+        nonces, address = (ours, str(arguments["nonce"])), connection.getsockname()[:2]
+        expected = proof(self._token, "client", nonces, address)
+        given = str(arguments["proof"]).encode("utf-8", "replace")
+        if not hmac.compare_digest(given, expected.encode()):
+            _answer(connection, request, {}, _ASKS)
+            return False
+        with self._changed:
+            free = self._changed.wait_for(lambda: self._attached is None, _CHANGING)
+            if free:
+                self._attached = connection
+        if not free:
+            _answer(connection, request, {}, "another debugger is attached to this process")
+            return False
+        _answer(connection, request, {"proof": proof(self._token, "debuggee", nonces, address)})
+        return True
+
+
+def _receive(connection: socket.socket, deadline: float) -> dict[str, Any]:
+    """One DAP message, and not a byte more. Raises OSError, ValueError."""
+    head = b""
+    while not head.endswith(b"\r\n\r\n"):
+        if len(head) >= _LONGEST:
+            raise ValueError("a header that is too long")
+        head += _bytes(connection, 1, deadline)
+    length = int(head.partition(b":")[2]) if head.lower().startswith(b"content-length:") else -1
+    if not 0 <= length <= _LONGEST:
+        raise ValueError("no length, or one that is too long")
+    message = json.loads(_bytes(connection, length, deadline))
+    if message["type"] != "request" or not isinstance(message["seq"], int):
+        raise ValueError("not a request")
+    return dict(message)
+
+
+def _bytes(connection: socket.socket, count: int, deadline: float) -> bytes:
+    data = b""
+    while len(data) < count:
+        connection.settimeout(max(0.001, deadline - time.monotonic()))
+        piece = connection.recv(count - len(data))
+        if not piece:
+            raise ConnectionResetError
+        data += piece
+    return data
+
+
+def _answer(connection: socket.socket, request: dict[str, Any], body: Any, refusal: str = "") -> None:
+    response = {
+        "seq": request["seq"],
+        "type": "response",
+        "request_seq": request["seq"],
+        "command": str(request["command"]),
+        "success": not refusal,
+        "body": {"error": {"id": 1, "format": refusal}} if refusal else body,
+        **({"message": refusal} if refusal else {}),
+    }
+    content = json.dumps(response).encode()
+    connection.sendall(b"Content-Length: %d\r\n\r\n%b" % (len(content), content))
+
+
+# --- pydevd ------------------------------------------------------------------------------
+
+
+def _start_pydevd() -> None:
+    """As `debugpy.listen(in_process_debug_adapter=True)` does, without a port of pydevd's own."""
+    from debugpy.server import api
+
+    if api.listen.called:
+        raise RuntimeError("this process listens for a debugger already: debugpy.listen() was called")
+    import pydevd
+
+    wait = pydevd.PyDB.create_wait_for_connection_thread
+    pydevd.PyDB.create_wait_for_connection_thread = lambda _: None
+    try:
+        api._settrace(  # type: ignore[no-untyped-call]
+            host="127.0.0.1",
+            port=0,
+            suspend=False,
+            wait_for_ready_to_run=False,
+            block_until_connected=False,
+            # Children of this process are not debugged: they would wait for debuggers of their own.
+            patch_multiprocessing=False,
+            # Neither debugpy nor this package, whose threads begin while others stand still.
+            dont_trace_start_patterns=(str(sys.modules["debugpy"].__path__[0]), _folder()),
+            dont_trace_end_patterns=("debugpy_launcher.py",),
+        )
+    finally:
+        pydevd.PyDB.create_wait_for_connection_thread = wait
+    api.listen.called = True
+
+
+def _folder() -> str:
+    """Of this package, also where its code came by value."""
+    return os.path.dirname(_folder.__code__.co_filename)  # noqa: PTH120 (as pydevd compares it)
+
+
+def _debug(connection: socket.socket) -> None:
+    """A whole session; when it ends, however it does, what is stopped goes on."""
+    import pydevd
+    from _pydevd_bundle.pydevd_api import PyDevdAPI
+    from _pydevd_bundle.pydevd_comm import WriterThread
+    from _pydevd_bundle.pydevd_constants import NULL
+
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    if hasattr(socket, "TCP_USER_TIMEOUT"):
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _GONE)
+    db = pydevd.get_global_debugger()
+    db.initialize_network(connection, terminate_on_socket_close=False)
+    reader, writer = db.reader, db.writer
+    reader.join()
+    with db._main_lock:
+        db.enable_output_redirection(False, False)
+        PyDevdAPI().request_disconnect(db, resume_threads=True)
+        db.writer = WriterThread(NULL, db, terminate_on_socket_close=False)
+    writer.do_kill_pydev_thread()
+
+
+def in_background(function: Callable[[], None]) -> None:
+    """Runs it in a thread that is neither traced, nor stopped with the others, nor shown among them."""
+
+    def run() -> None:
+        tracing.leave_out_this_thread()
+        function()
+
+    thread = threading.Thread(target=run, name="rayside", daemon=True)
+    vars(thread).update(pydev_do_not_trace=True, is_pydev_daemon_thread=True)
+    thread.start()

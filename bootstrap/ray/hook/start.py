@@ -1,0 +1,61 @@
+"""Has plain `breakpoint()` in a Ray task ask debuggers for a proof; run by Python at its start.
+
+`rayside.pth` in site-packages runs the file that RAYSIDE_START names, in every Python of the environments
+and images that Rayside makes; so this waits for Ray, and imports next to nothing before.
+"""
+
+from __future__ import annotations
+
+import importlib.machinery
+import importlib.util
+import os
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # the module `typing` would take longer than all of this
+    from collections.abc import Sequence
+    from types import ModuleType
+    from typing import Any
+
+# Whose `set_trace` is what `breakpoint()` calls in a task (Ray 2.39 and later).
+_RAYS_OWN = "ray.util.debugpy"
+# Another name than `rayside_hook`, which is that of the package that a job brings along.
+_OURS = "_rayside_start"
+
+
+class _Finder:
+    """Changes that one module as it is imported, and is gone then."""
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if name != _RAYS_OWN:
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.machinery.PathFinder.find_spec(name, path, target)
+        if spec is not None and spec.loader is not None:
+            execute = spec.loader.exec_module
+
+            def exec_module(module: ModuleType) -> None:
+                execute(module)
+                _package("plain").change(module)
+
+            spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+        return spec
+
+
+def _package(module: str) -> Any:
+    """A module of the package beside this file."""
+    folder = os.path.join(os.path.dirname(__file__), "rayside_hook")  # noqa: PTH118, PTH120 (no pathlib: it is slow)
+    spec = importlib.util.spec_from_file_location(
+        _OURS, f"{folder}/__init__.py", submodule_search_locations=[folder]
+    )
+    assert spec is not None and spec.loader is not None
+    sys.modules[_OURS] = package = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(package)
+    return importlib.import_module(f"{_OURS}.{module}")
+
+
+# Some Pythons read the files of site-packages twice, by way of lib and of lib64.
+if not any(type(finder).__module__ == __name__ for finder in sys.meta_path):
+    sys.meta_path.insert(0, _Finder())

@@ -1,0 +1,84 @@
+"""What the proof of a debugger port costs, as ratios within one run: `./invokew bench --name attach`.
+
+- From knowing a paused debuggee to its `stopped`: our listener over debugpy's server, with our client.
+- From a Python with debugpy to its open port: the same two.
+
+Needs nothing to be up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import tempfile
+import time
+from functools import partial
+from pathlib import Path
+
+from bootstrap.debug.client import Client
+from bootstrap.ray.hook.rayside_hook.handshake import proof
+from bootstrap.settings import ROOT
+from tests.bench.local import paired
+
+TOKEN = "a token"
+OPENS = {
+    "ours": f"import sys; sys.path.insert(0, {str(ROOT / 'bootstrap' / 'ray' / 'hook')!r})\n"
+    f"from rayside_hook import attach; attach.rays_token = {TOKEN!r}.encode\n"
+    "import debugpy, time; began = time.monotonic()\n"
+    "port = attach.listen('127.0.0.1')\n",
+    "debugpy's": "import debugpy, time; debugpy.configure(subProcess=False); began = time.monotonic()\n"
+    "port = debugpy.listen(('127.0.0.1', 0))[1]\n",
+}
+STOPS = (
+    "print(port, time.monotonic() - began, flush=True)\n"
+    "import pydevd, sys\n"
+    "def pause():\n"
+    "    debugpy.wait_for_client()\n"
+    "    pydevd.settrace(stop_at_frame=sys._getframe().f_back)\n"
+    "pause()\n"
+    "after = True\n"
+)
+
+
+def measured(whose: str) -> tuple[float, float]:
+    """Seconds to the open port, and from there to `stopped`, of a fresh debuggee."""
+    with tempfile.TemporaryDirectory() as folder:
+        program = Path(folder, "debuggee.py")
+        program.write_text(OPENS[whose] + STOPS)
+        command = [sys.executable, "-X", "frozen_modules=off", str(program)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as debuggee:
+            assert debuggee.stdout
+            port, listening = debuggee.stdout.readline().split()
+            return float(listening), asyncio.run(_attach(int(port)))
+
+
+def _figure(whose: str, column: int) -> float:
+    return measured(whose)[column]
+
+
+async def _attach(port: int) -> float:
+    began = time.monotonic()
+    client = await Client.connect("127.0.0.1", port)
+    await client.attach(
+        prove=partial(proof, TOKEN.encode()),
+        options={"rules": [{"module": "__main__", "include": True}]},
+    )
+    while (event := await client.events.get()) and event["event"] != "stopped":
+        pass
+    taken = time.monotonic() - began
+    await client.disconnect()
+    return taken
+
+
+def main() -> None:
+    for name, column in (("to the open port", 0), ("attach to stopped", 1)):
+        paired(
+            f"{name}, our listener over debugpy's server",
+            partial(_figure, "ours", column),
+            partial(_figure, "debugpy's", column),
+        )
+
+
+if __name__ == "__main__":
+    main()
