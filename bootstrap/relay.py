@@ -18,14 +18,16 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
 from bootstrap.debug.debuggee import Debuggee
 from bootstrap.debug.relay import Relay
 from bootstrap.errors import NotRunning, PortTaken, RaysideError
+from bootstrap.ray.hook.rayside_hook.handshake import proof
 from bootstrap.ray.paths import PathMap
-from bootstrap.ray.state import Dashboard, DebuggableWorker, Job
+from bootstrap.ray.state import LAG, Dashboard, DebuggableWorker, Job, RunningTask
 
 # Seconds for one look at Ray: at most three requests, of 4 to 50 ms each where all is well.
 LOOK = 15.0
@@ -33,6 +35,11 @@ _PATIENCE = (2.0, 5.0)
 # Seconds until Ray is asked again for the job of a worker that it could not name, then twice as long
 # each time: the task table lags by about a second, and a worker that waits has no task at all.
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 30.0
+# Seconds between the questions why a process has ended, until Ray has noticed that it has.
+_UNTIL_TOLD = (0.5, 1.0, 2.0, 4.0)
+# Seconds between two looks at what workers run now: they are used for one task after another. A table that
+# takes long is asked for the more seldom, so that this never takes more than a twentieth of Ray's dashboard.
+_NAMES, _LEAST_SHARE = 3.0, 19
 # Seconds between two looks for the token, which Kubernetes may bring later than the container.
 _TOKEN_PAUSE = 0.2
 
@@ -81,15 +88,19 @@ class ClusterDebuggees:
     """The processes of one Ray cluster that have an open debugger port: a `Discovery`.
 
     A look is one request, and two more only when a worker appears that was not seen before, or, ever
-    more seldom, while the job of one is not known.
+    more seldom, while the job of one is not known. One more every few seconds says what runs now.
     """
 
-    def __init__(self, dashboard: Dashboard, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, dashboard: Dashboard, *, token: str = "", clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._dashboard, self._clock = dashboard, clock
+        self._prove = partial(proof, token.encode())
         self._known: dict[str, _Known] = {}
         self._submissions: dict[str, str] = {}
         self._paths = PathMap()
         self._ask_again, self._pause = 0.0, _FIRST_PAUSE
+        self._named_at, self._name_again = 0.0, 0.0
 
     async def debuggees(self) -> list[Debuggee]:
         """Raises NotRunning where Ray does not answer, or not in time."""
@@ -100,6 +111,15 @@ class ClusterDebuggees:
         if job_id and job_id not in self._submissions:
             self._submissions |= _submissions(await _in_time(self._dashboard.jobs))
         return self._submissions.get(job_id, "")
+
+    async def why_ended(self, debuggee: Debuggee) -> str:
+        """Ray's reason; its table has it within a second or two. Raises NotRunning."""
+        for pause in _UNTIL_TOLD:
+            ended = await _in_time(partial(self._dashboard.end_of, debuggee.worker_id))
+            if ended is not None:
+                return ended
+            await asyncio.sleep(pause)
+        return ""
 
     def local_roots(self) -> Mapping[str, Sequence[str]]:
         return self._paths.local_roots()
@@ -115,12 +135,24 @@ class ClusterDebuggees:
             self._pause = _FIRST_PAUSE if new else min(self._pause * 2, _LONGEST_PAUSE)
             self._ask(workers)
             self._ask_again = now + self._pause
+        elif workers and now >= self._name_again:
+            self._name(workers, self._running())
         return [self._debuggee(worker) for worker in workers]
 
     def _ask(self, workers: Sequence[DebuggableWorker]) -> None:
-        jobs, tasks = self._dashboard.jobs(), self._dashboard.running_tasks()
+        jobs, tasks = self._dashboard.jobs(), self._running()
         self._paths = PathMap.of(jobs)
         self._submissions = _submissions(jobs)
+        self._name(workers, tasks)
+
+    def _running(self) -> dict[str, list[RunningTask]]:
+        self._named_at = self._clock()
+        tasks = self._dashboard.running_tasks()
+        now = self._clock()
+        self._name_again = now + max(_NAMES, _LEAST_SHARE * (now - self._named_at))
+        return tasks
+
+    def _name(self, workers: Sequence[DebuggableWorker], tasks: Mapping[str, list[RunningTask]]) -> None:
         for worker in workers:
             running = tasks.get(worker.worker_id)
             if worker.driver:
@@ -147,6 +179,9 @@ class ClusterDebuggees:
             submission_id=self._submissions.get(known.job_id, ""),
             task=known.task,
             since=known.since or worker.since,
+            driver=worker.driver,
+            as_of=self._named_at - LAG,
+            prove=self._prove,
         )
 
 
@@ -175,7 +210,7 @@ async def serve(config: Config) -> None:
     token = await _token(config.token_file, stop)
     if stop.is_set():
         return
-    debuggees = ClusterDebuggees(Dashboard(config.dashboard, token, patience=_PATIENCE))
+    debuggees = ClusterDebuggees(Dashboard(config.dashboard, token, patience=_PATIENCE), token=token)
     relay = Relay(debuggees, token=token, log=_log.info, shared_files=config.shared_files)
     try:
         server = await relay.serve(config.host, config.port)

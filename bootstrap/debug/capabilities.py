@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from bootstrap.debug.dap import Message
 
+_CONDITION = {
+    "supportsCondition": True,
+    "conditionDescription": "a Python expression, in the function where it is raised",
+}
+
 # debugpy's, but what would end debuggees or needs one process.
 CAPABILITIES: Message = {
     "supportsConfigurationDoneRequest": True,
@@ -15,14 +20,15 @@ CAPABILITIES: Message = {
     "supportsSetVariable": True,
     "supportsSetExpression": True,
     "supportsCompletionsRequest": True,
-    "supportsModulesRequest": True,
     "supportsValueFormattingOptions": True,
     "supportsExceptionInfoRequest": True,
     "supportsExceptionOptions": True,
+    "supportsExceptionFilterOptions": True,
     "supportsDelayedStackTraceLoading": True,
     "supportsGotoTargetsRequest": True,
     "supportsStepInTargetsRequest": True,
     "supportsClipboardContext": True,
+    "supportsCancelRequest": True,
     "supportSuspendDebuggee": True,
     "supportTerminateDebuggee": False,
     "supportsTerminateRequest": False,
@@ -34,12 +40,14 @@ CAPABILITIES: Message = {
             "label": "Raised Exceptions",
             "description": "Stop wherever an exception is raised.",
             "default": False,
+            **_CONDITION,
         },
         {
             "filter": "userUnhandled",
             "label": "Exceptions That Leave a Task",
             "description": "Stop where an exception leaves the user's code.",
             "default": False,
+            **_CONDITION,
         },
         {
             "filter": "uncaught",
@@ -51,7 +59,8 @@ CAPABILITIES: Message = {
 }
 
 REFUSED: dict[str, str] = {
-    "launch": "the relay attaches to a running cluster: request `attach`; ./invokew submit starts a job",
+    "launch": 'the relay starts no program: write "request": "attach" in this configuration, with `token`;'
+    " then start the job with ./invokew submit --debug",
     "restart": "a Ray cluster is not restarted from here: submit the job again",
     "restartFrame": "Python can't run a frame again from its start",
     "terminate": "a killed worker has its task run again: cancel the job instead",

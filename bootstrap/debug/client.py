@@ -1,6 +1,9 @@
-"""One DAP connection to one debuggee: the debugpy adapter that listens inside a Python process.
+"""One DAP connection to one debuggee: pydevd behind our own listener, or debugpy's adapter.
 
-Two habits of debugpy shape this module. One connect-and-close on its port, or a client that leaves
+Our listener (bootstrap/ray/hook/rayside_hook/handshake.py) asks for a proof that the client knows the
+cluster's token; debugpy's adapter, in processes that we did not prepare, asks nobody for anything.
+
+Two habits of that adapter shape this module. One connect-and-close on its port, or a client that leaves
 while an `evaluate` is in flight, and nobody can attach to that process any more (microsoft/debugpy
 #974, #1308). And `terminateDebuggee: true` kills a Ray worker, upon which Ray runs the task again.
 So a port is dialled only to attach, requests are drained before leaving, and leaving lets the
@@ -11,13 +14,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hmac
 import os
+import re
+import secrets
 import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
+from bootstrap.debug import messages
 from bootstrap.debug.dap import Decoder, FramingError, Message, encode
-from bootstrap.errors import AttachFailed, DebuggerGone, RequestFailed
+from bootstrap.debug.debuggee import Prove
+from bootstrap.errors import AttachFailed, DebuggerGone, RequestFailed, StrangerListens
+from bootstrap.loopback import require_own
 
 REQUEST_TIMEOUT = 10.0  # seconds
 ATTACH_TIMEOUT = 20.0
@@ -28,6 +37,9 @@ DRAIN_TIMEOUT = 5.0
 # stops inside Ray on 3.12.
 STOP_IN_USER_CODE: dict[str, Any] = {
     "justMyCode": True,
+    # One thread stands, the others run on: what answers Serve's health checks, beats, feeds a queue.
+    "stopAllThreadsOnSuspend": False,
+    "steppingResumesAllThreads": False,
     "rules": [{"module": "ray.util.debugpy", "include": True}],
 }
 
@@ -39,6 +51,13 @@ _NO_DELAY = "__import__('pydevd').get_global_debugger().writer.sock.setsockopt(6
 # standard output meanwhile, and a thread that prints in that moment may crash the process (1.8.22:
 # endless recursion in pydevd_io). The values of `clipboard` are never cut either.
 QUIETLY = "clipboard"
+
+# The longest message of a debuggee that is taken, in bytes: a value that is copied whole. A list of a hundred
+# million would be copied, too, and the relay has 256 MiB for everything.
+LONGEST_OF_DEBUGGEE = 4 * 1024 * 1024
+# What a debuggee may leave unread before it counts as gone.
+MOST_UNREAD = 8 * 1024 * 1024
+_REQUEST_SEQ = re.compile(rb'"request_seq"\s*:\s*(\d{1,9})\b')
 
 SourceBreakpoint = dict[str, Any]
 OnEvent = Callable[[Message], None]
@@ -62,15 +81,17 @@ class Client:
         *,
         name: str,
         on_event: OnEvent | None = None,
+        of_stranger: bool = False,
     ) -> None:
         self.name = name
+        self._of_stranger = of_stranger
         self.events: asyncio.Queue[Message | None] = asyncio.Queue()
         self.capabilities: Message = {}
         self.closed = asyncio.Event()
         self._reader, self._writer = reader, writer
         self._on_event = on_event or self.events.put_nowait
         self._seq = 0
-        self._pending: dict[int, asyncio.Future[Message]] = {}
+        self._pending: dict[int, tuple[str, asyncio.Future[Message]]] = {}
         self._initialized = asyncio.Event()
         self._leaving = False
         self._ended_by = "the connection was closed"
@@ -78,12 +99,21 @@ class Client:
 
     @classmethod
     async def connect(
-        cls, host: str, port: int, *, timeout: float = REQUEST_TIMEOUT, on_event: OnEvent | None = None
+        cls,
+        host: str,
+        port: int,
+        *,
+        timeout: float = REQUEST_TIMEOUT,
+        on_event: OnEvent | None = None,
+        of_stranger: bool = False,
     ) -> Client:
         """Dials a debuggee; go on with `attach`, for a connection that only closes spoils the debuggee.
 
+        `of_stranger`: whether what comes from there is taken only as far as `messages` knows it.
+
         Raises:
             DebuggerGone: nothing listens there, or it did not answer in time.
+            StrangerListens: it is on this machine and another user's; it was sent nothing.
         """
         name = f"{host}:{port}"
         try:
@@ -94,8 +124,19 @@ class Client:
                 hint="The task has probably ended; see which tasks are paused with ./invokew breakpoints.",
             ) from error
         own = writer.get_extra_info("socket")
-        own.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return cls(reader, writer, name=name, on_event=on_event)
+        try:
+            own.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            require_own(own)
+        except OSError as error:
+            writer.close()
+            raise DebuggerGone(
+                f"the debugger at {name} closed the connection at once",
+                hint="The task has probably ended; see which tasks are paused with ./invokew breakpoints.",
+            ) from error
+        except StrangerListens:
+            writer.close()
+            raise
+        return cls(reader, writer, name=name, on_event=on_event, of_stranger=of_stranger)
 
     async def request(
         self, command: str, arguments: Mapping[str, Any] | None = None, *, timeout: float = REQUEST_TIMEOUT
@@ -136,6 +177,7 @@ class Client:
         options: Mapping[str, Any] | None = None,
         no_delay: bool = True,
         configure: Configure | None = None,
+        prove: Prove | None = None,
         timeout: float = ATTACH_TIMEOUT,
     ) -> Message:
         """Attaches and lets the debuggee reach its `breakpoint()`; `stopped` comes as an event.
@@ -149,6 +191,7 @@ class Client:
                 request 40 ms faster.
             configure: awaited when the debuggee takes requests and has not moved yet. What it raises
                 ends the attaching: the debuggee then waits on, for the next client.
+            prove: for a debuggee that asks for a proof; without, such a one refuses.
             timeout: seconds for the whole of it.
 
         Returns:
@@ -161,7 +204,8 @@ class Client:
         try:
             return await asyncio.wait_for(
                 self._attach(
-                    breakpoints or {}, exception_filters, path_mappings, options or {}, no_delay, configure
+                    *(breakpoints or {}, exception_filters, path_mappings, options or {}),
+                    *(no_delay, configure, prove),
                 ),
                 timeout,
             )
@@ -184,20 +228,14 @@ class Client:
         options: Mapping[str, Any],
         no_delay: bool,
         configure: Configure | None,
+        prove: Prove | None,
     ) -> Message:
-        self.capabilities = await self.request(
-            "initialize",
-            {
-                "clientID": "rayside",
-                "clientName": "Rayside",
-                "adapterID": "python",
-                "pathFormat": "path",
-                "linesStartAt1": True,
-                "columnsStartAt1": True,
-                "supportsVariableType": True,
-            },
-            timeout=ATTACH_TIMEOUT,
-        )
+        self.capabilities = await self._initialize()
+        challenge = self.capabilities.get("rayside")
+        if isinstance(challenge, dict) and prove is not None:
+            await self._authorize(str(challenge.get("nonce")), prove)
+            # Only now is it pydevd that answers, which has TCP_NODELAY set.
+            self.capabilities, no_delay = await self._initialize(), False
         # Never with empty arguments: debugpy takes them for a request to launch. And never with
         # `subProcess` left on: children of a Ray worker would wait for a debugger of their own.
         arguments: dict[str, Any] = {**STOP_IN_USER_CODE, "subProcess": False, **options}
@@ -227,6 +265,31 @@ class Client:
         _body("attach", await attached)
         return verified
 
+    async def _initialize(self) -> Message:
+        arguments = {
+            "clientID": "rayside",
+            "clientName": "Rayside",
+            "adapterID": "python",
+            "pathFormat": "path",
+            "linesStartAt1": True,
+            "columnsStartAt1": True,
+            "supportsVariableType": True,
+        }
+        return await self.request("initialize", arguments, timeout=ATTACH_TIMEOUT)
+
+    async def _authorize(self, nonce: str, prove: Prove) -> None:
+        """Each side proves that it knows the token. Raises RequestFailed, DebuggerGone."""
+        host, port, *_ = self._writer.get_extra_info("peername")
+        nonces = nonce, secrets.token_hex(32)
+        proof = prove("client", nonces, (host, port))
+        body = await self.request("raysideAuthorize", {"nonce": nonces[1], "proof": proof})
+        expected = prove("debuggee", nonces, (host, port))
+        if not hmac.compare_digest(str(body.get("proof")).encode("utf-8", "replace"), expected.encode()):
+            raise RequestFailed(
+                f"what listens at {self.name} does not know Ray's token",
+                hint="Somebody else has taken the port of a task that has ended.",
+            )
+
     async def set_breakpoints(
         self,
         path: str,
@@ -251,7 +314,7 @@ class Client:
 
     async def drain(self, timeout: float = DRAIN_TIMEOUT) -> bool:
         """Waits until no request is in flight; False where some still is after `timeout` seconds."""
-        waiting = [future for future in self._pending.values() if not future.done()]
+        waiting = [future for _, future in self._pending.values() if not future.done()]
         if waiting:
             await asyncio.wait(waiting, timeout=timeout)
         return not self._pending
@@ -261,7 +324,7 @@ class Client:
 
         Args:
             timeout: seconds for the debuggee's answer.
-            drain: seconds for the answers to earlier requests; as many as `timeout` unless told.
+            drain: seconds for the answers to earlier requests (default: `timeout`).
         """
         if not self.closed.is_set() and not self._leaving:
             self._leaving = True
@@ -285,12 +348,14 @@ class Client:
         if arguments is not None:
             message["arguments"] = dict(arguments)
         answer: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
-        self._pending[self._seq] = answer
-        self._writer.write(encode(message))
+        self._pending[self._seq] = (command, answer)
+        self._write(message)
         return answer
 
     async def _read(self) -> None:
         decoder = Decoder()
+        if self._of_stranger:
+            decoder = Decoder(content_limit=LONGEST_OF_DEBUGGEE, on_skipped=self._skipped)
         why = "the debuggee has ended"
         try:
             while data := await self._reader.read(64 * 1024):
@@ -303,16 +368,34 @@ class Client:
         finally:
             self._end(why)
 
+    def _skipped(self, length: int, head: bytes) -> None:
+        """A message was too long to be taken: its request fails, and nothing else is lost."""
+        seq = _REQUEST_SEQ.search(head)
+        why = f"it has {length:,} bytes, and {LONGEST_OF_DEBUGGEE:,} are taken: ask for a part of it"
+        if seq is not None:
+            self._receive(
+                {"type": "response", "request_seq": int(seq[1]), "message": f"the answer is too long: {why}"}
+            )
+
+    def _write(self, message: Message) -> None:
+        self._writer.write(encode(message))
+        if self._writer.transport.get_write_buffer_size() > MOST_UNREAD:
+            self._end("it reads nothing any more")
+
     def _receive(self, message: Message) -> None:
         kind = message.get("type")
         if kind == "response":
-            answer = self._pending.pop(message.get("request_seq", -1), None)
+            seq = message.get("request_seq")
+            command, answer = self._pending.pop(seq, ("", None)) if isinstance(seq, int) else ("", None)
             if answer is not None and not answer.done():
-                answer.set_result(message)
+                answer.set_result(messages.response(command, message) if self._of_stranger else message)
         elif kind == "event":
-            if message.get("event") == "initialized":
+            known = messages.event(message) if self._of_stranger else message
+            if known is None:
+                return
+            if known.get("event") == "initialized":
                 self._initialized.set()
-            self._on_event(message)
+            self._on_event(known)
         elif kind == "request":
             # A reverse request, such as runInTerminal: the adapter waits for an answer, so it gets one.
             self._seq += 1
@@ -324,14 +407,14 @@ class Client:
                 "success": False,
                 "message": "not supported",
             }
-            self._writer.write(encode(refusal))
+            self._write(refusal)
 
     def _end(self, why: str) -> None:
         if self.closed.is_set():
             return
         self._ended_by = why
         self.closed.set()
-        for answer in self._pending.values():
+        for _, answer in self._pending.values():
             if not answer.done():
                 answer.set_exception(self._gone())
                 answer.exception()  # not every answer has somebody waiting for it
@@ -351,9 +434,16 @@ def _body(command: str, response: Message) -> Message:
         raise RequestFailed(
             reason(response),
             hint=f"The debugger refused `{command}`; correct what was asked, or leave and attach again.",
+            ray=_of_the_relay(response),
         )
     body = response.get("body")
     return body if isinstance(body, dict) else {}
+
+
+def _of_the_relay(response: Message) -> Message:
+    body = response.get("body")
+    ray = body.get("ray") if isinstance(body, dict) else None
+    return ray if isinstance(ray, dict) else {}
 
 
 def reason(response: Message) -> str:

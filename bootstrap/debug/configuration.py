@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from bootstrap.debug import files
 from bootstrap.debug.dap import Message
-from bootstrap.debug.desired import Breakpoint, Desired
+from bootstrap.debug.desired import Desired
 from bootstrap.debug.editor import CurrentEditor
+from bootstrap.debug.exception_filters import ExceptionFilters
 from bootstrap.debug.paths import Paths
+from bootstrap.debug.stop_points import Breakpoint, LineBreakpoint
 from bootstrap.debug.work import Work
 from bootstrap.debug.worker import Worker, Workers
 from bootstrap.errors import RequestFailed
+
+# Seconds for which changes of breakpoints are gathered: a look at them costs the more the more debuggees
+# there are, and a thousand that attach at once would each have one.
+SOON = 0.05
 
 
 class Configuration:
@@ -35,6 +42,7 @@ class Configuration:
         self._workers, self._editor, self._work, self._log = workers, editor, work, log
         self._desired = Desired()
         self._revision = 0  # of what is desired
+        self._telling: asyncio.TimerHandle | None = None
         self._told: set[str] = set()  # the files of which it was told that they differ
 
     def begin(self, paths: Paths) -> None:
@@ -62,24 +70,32 @@ class Configuration:
         breakpoints = self._desired.replace(path, specs)
         await self._fan_out(lambda worker: self._set_in(worker, path))
         documents = []
-        for breakpoint_ in breakpoints:
+        # What was set meanwhile counts: debuggees have been asked for that.
+        for breakpoint_ in map(self._desired.now, breakpoints):
             breakpoint_.told = breakpoint_.document()
             documents.append(breakpoint_.told)
         self._rest()
         return documents
 
-    async def set_exceptions(self, arguments: Message) -> None:
-        """`arguments`: of `setExceptionBreakpoints`."""
-        self._desired.except_for(arguments)
+    async def set_exceptions(self, arguments: Message) -> list[Message]:
+        """`arguments`: of `setExceptionBreakpoints`; DAP's Breakpoint for each that it names."""
+        self._desired.exceptions = ExceptionFilters.of(arguments)
         await self._fan_out(lambda worker: worker.set_exceptions(self._desired))
         self._rest()
+        return list(self._desired.exceptions.verdicts)
 
-    async def set_functions(self, specs: Sequence[Message]) -> list[bool]:
-        """Whether any debuggee has each of DAP's FunctionBreakpoints."""
-        self._desired.functions = {"breakpoints": specs}
-        answers = await self._fan_out(lambda worker: worker.set_functions(self._desired))
+    async def set_functions(self, specs: Sequence[Message]) -> list[Message]:
+        """Makes these the function breakpoints: DAP's FunctionBreakpoint; its Breakpoint for each."""
+        breakpoints = self._desired.replace_functions(specs)
+        await self._fan_out(lambda worker: worker.set_functions(self._desired))
+        for breakpoint_ in breakpoints:
+            breakpoint_.told = breakpoint_.document()
         self._rest()
-        return [any(answer[n : n + 1] == [True] for answer in answers) for n in range(len(specs))]
+        return [breakpoint_.document() for breakpoint_ in breakpoints]
+
+    def by_key(self, key: object) -> Breakpoint | None:
+        """What a debuggee has reached."""
+        return self._desired.by_key(key)
 
     async def _fan_out(self, put: Callable[[Worker], Coroutine[Any, Any, Any]]) -> list[Any]:
         """Puts what has changed into every debuggee; as `Work.side_by_side`."""
@@ -125,7 +141,7 @@ class Configuration:
         except RequestFailed as error:
             self._log(f"{worker.debuggee.title}: {error.message}")
             self._work.start(self._catch_up(worker))
-        self._tell_changes()
+        self.tell_changes()
 
     def forget(self, worker: Worker) -> None:
         self._desired.forget(worker)
@@ -144,11 +160,11 @@ class Configuration:
         remote = self.paths.remote(path, worker.layout)
         await worker.set_breakpoints(remote, self._by_path(worker).get(remote, []))
         await self._compare(worker, path, remote)
-        self._tell_changes()
+        self.tell_changes()
 
-    def _by_path(self, worker: Worker) -> dict[str, list[Breakpoint]]:
+    def _by_path(self, worker: Worker) -> dict[str, list[LineBreakpoint]]:
         """All breakpoints by the debuggee's path: two of the editor's may be one of its."""
-        found: dict[str, list[Breakpoint]] = {}
+        found: dict[str, list[LineBreakpoint]] = {}
         for path, breakpoints in self._desired.files.items():
             found.setdefault(self.paths.remote(path, worker.layout), []).extend(breakpoints)
         return found
@@ -171,11 +187,16 @@ class Configuration:
             " differ. Submit the job again to debug what you see."
         )
 
-    def _tell_changes(self) -> None:
+    def tell_changes(self) -> None:
+        """Has the editor told, once for all debuggees that answer within SOON."""
+        if self._telling is None:
+            self._telling = asyncio.get_running_loop().call_later(SOON, self._tell_what_changed)
+
+    def _tell_what_changed(self) -> None:
         """Tells the editor of the breakpoints whose state is not what it was told."""
-        for breakpoints in self._desired.files.values():
-            for breakpoint_ in breakpoints:
-                document = breakpoint_.document()
-                if breakpoint_.told is not None and breakpoint_.told != document:
-                    breakpoint_.told = document
-                    self._editor.event("breakpoint", {"reason": "changed", "breakpoint": document})
+        self._telling = None
+        for breakpoint_ in self._desired.breakpoints:
+            document = breakpoint_.document()
+            if breakpoint_.told is not None and breakpoint_.told != document:
+                breakpoint_.told = document
+                self._editor.event("breakpoint", {"reason": "changed", "breakpoint": document})

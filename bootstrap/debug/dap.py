@@ -7,12 +7,17 @@ Source: https://microsoft.github.io/debug-adapter-protocol/overview#base-protoco
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 Message = dict[str, Any]
 
 HEADER_LIMIT = 8 * 1024
-CONTENT_LIMIT = 64 * 1024 * 1024
+CONTENT_LIMIT = 16 * 1024 * 1024
+# The longest message that is left out, where such are; a length beyond is not one of a message.
+SKIPPED_LIMIT = 2**40
+# Bytes of the beginning of a message that is left out.
+HEAD = 512
 
 _END = b"\r\n\r\n"
 
@@ -27,11 +32,25 @@ class Decoder:
     Args:
         header_limit: most bytes a header section may have, its blank line included.
         content_limit: most bytes the body of a message may have.
+        on_skipped: is called for a longer one, with its length and its first HEAD bytes. It is not kept
+            while it comes in. Where this is not given, a longer one is an error.
+
+    Attributes:
+        content_limit: as above; a change holds from the next message on.
     """
 
-    def __init__(self, *, header_limit: int = HEADER_LIMIT, content_limit: int = CONTENT_LIMIT) -> None:
+    def __init__(
+        self,
+        *,
+        header_limit: int = HEADER_LIMIT,
+        content_limit: int = CONTENT_LIMIT,
+        on_skipped: Callable[[int, bytes], None] | None = None,
+    ) -> None:
+        self.content_limit = content_limit
         self._header_limit = header_limit
-        self._content_limit = content_limit
+        self._on_skipped = on_skipped
+        self._head = b""  # of the message that is being left out
+        self._skipped = 0  # bytes of it that have come
         self._buffer = bytearray()
         self._length: int | None = None  # of the body being waited for; None while in a header section
 
@@ -52,6 +71,10 @@ class Decoder:
                     return messages
                 self._length = self._content_length(bytes(self._buffer[:end]))
                 del self._buffer[: end + len(_END)]
+            if self._length > self.content_limit and self._on_skipped is not None:
+                if not self._skip(self._length, self._on_skipped):
+                    return messages
+                continue
             if len(self._buffer) < self._length:
                 return messages
             body = bytes(self._buffer[: self._length])
@@ -59,7 +82,20 @@ class Decoder:
             self._length = None
             messages.append(_message(body))
 
+    def _skip(self, length: int, on_skipped: Callable[[int, bytes], None]) -> bool:
+        """Leaves out what has come of a message that is too long; whether all of it has."""
+        part = min(length - self._skipped, len(self._buffer))
+        self._head += bytes(self._buffer[: min(part, HEAD - len(self._head))])
+        del self._buffer[:part]
+        self._skipped += part
+        if self._skipped < length:
+            return False
+        head, self._head, self._skipped, self._length = self._head, b"", 0, None
+        on_skipped(length, head)
+        return True
+
     def _content_length(self, section: bytes) -> int:
+        limit = self.content_limit if self._on_skipped is None else SKIPPED_LIMIT
         length: int | None = None
         for line in section.split(b"\r\n"):
             name, colon, value = line.partition(b":")
@@ -75,8 +111,8 @@ class Decoder:
                 raise FramingError("Content-Length is given twice")
             # Compared as text first: int() of thousands of digits is slow, and refused by Python.
             significant = digits.lstrip(b"0") or b"0"
-            if len(significant) > len(str(self._content_limit)) or int(significant) > self._content_limit:
-                raise FramingError(f"a message is longer than {self._content_limit} bytes")
+            if len(significant) > len(str(limit)) or int(significant) > limit:
+                raise FramingError(f"a message is longer than {limit} bytes")
             length = int(significant)
         if length is None:
             raise FramingError("a header section has no Content-Length")

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol
+
+# The proof, in hex, that "client" or "debuggee" knows the secret of debuggees: by the role, the debuggee's
+# nonce and the client's, and the host and port that were dialled.
+Prove = Callable[[str, tuple[str, str], tuple[str, int]], str]
 
 
 @dataclass(frozen=True)
 class Debuggee:
     """A process whose debugpy listens on `host`:`port`; connect there only to debug (see `client`).
+
+    `prove` is for one that asks for a proof.
 
     What discovery doesn't know is empty: Ray's task rows lag behind its worker rows by about a second,
     and a worker has no job until its first task.
@@ -24,6 +30,10 @@ class Debuggee:
     submission_id: str = ""
     task: str = ""
     since: str = ""  # ISO 8601
+    driver: bool = False  # runs no task
+    # The moment, of `time.monotonic`, up to which Ray's word on the task surely holds.
+    as_of: float = float("inf")
+    prove: Prove | None = field(default=None, repr=False, compare=False)
 
     @property
     def title(self) -> str:
@@ -48,6 +58,12 @@ class Discovery(Protocol):
 
     async def submission(self, job_id: str) -> str:
         """The submission id of Ray's job id; "" where it has none. Raises as `debuggees`."""
+
+    async def why_ended(self, debuggee: Debuggee) -> str:
+        """What is known of the end of a process that has ended: one sentence, "" where nothing is.
+
+        May wait some seconds for it. Raises as `debuggees`.
+        """
 
     def local_roots(self) -> Mapping[str, Sequence[str]]:
         """The folders that a package was packed from, by its name, as in `_ray_pkg_9e9d6e2076c1b321`.

@@ -10,6 +10,7 @@ from typing import Any
 
 from bootstrap.debug.dap import Decoder, FramingError, Message, encode
 from bootstrap.errors import DebuggerGone, RequestFailed
+from bootstrap.loopback import require_own
 
 _CHUNK = 65536
 
@@ -24,11 +25,13 @@ def ask(
     Raises:
         RequestFailed: the server said no (its own message).
         DebuggerGone: nothing listens there, it said something else, or nothing in time.
+        StrangerListens: it is another user's, and was sent nothing.
     """
     deadline = time.monotonic() + timeout
     request = {"seq": 1, "type": "request", "command": command, "arguments": dict(arguments)}
     try:
         with contextlib.closing(socket.create_connection((host, port), timeout=timeout)) as connection:
+            require_own(connection)
             connection.sendall(encode(request))
             answer = _answer(connection, deadline)
     except TimeoutError:

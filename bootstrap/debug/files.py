@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import ast
 import asyncio
 import hashlib
-import importlib.util
+import json
 import re
 import time
 from collections.abc import Hashable
 from dataclasses import dataclass
 
+from bootstrap.debug import line_table
 from bootstrap.debug.client import QUIETLY, Client
 from bootstrap.debug.lines import Lines
+from bootstrap.debug.sent import LINE_TABLE
 from bootstrap.errors import RequestFailed
 
 # Named by the hash of what is in them, so that their files never change.
@@ -21,7 +22,6 @@ _PACKAGE = re.compile(r"/(?:working_dir|py_modules)_files/(_ray_pkg_[^/]+/.+)$")
 _FRESH = 5.0
 # Seconds for what another debuggee was asked for; each answers within milliseconds.
 _PATIENCE = 0.2
-_LONGEST = 4 * 1024 * 1024
 
 
 @dataclass(frozen=True)
@@ -76,24 +76,13 @@ def own(path: str) -> str | None:
 
 
 async def _read(client: Client, path: str, timeout: float) -> File | None:
-    expression = (
-        "[(lambda p: p.read_bytes() if p.is_file() and p.stat().st_size < "
-        f"{_LONGEST} else None)(__import__('pathlib').Path({path!r}))]"
-    )
-    # In a list, for of None alone debugpy gives nothing.
+    expression = LINE_TABLE.value("answer", path)
+    answer = await client.request("evaluate", {"expression": expression, "context": QUIETLY}, timeout=timeout)
+    text = str(answer.get("result", ""))
     try:
-        answer = await client.request(
-            "evaluate", {"expression": expression, "context": QUIETLY}, timeout=timeout
-        )
-        content = ast.literal_eval(str(answer.get("result", "")))[0]
-    except (ValueError, SyntaxError, TypeError, LookupError, RecursionError, MemoryError) as error:
+        document = json.loads(text) if len(text) <= line_table.LONGEST_ANSWER else None
+    except (ValueError, RecursionError) as error:
         raise RequestFailed(f"{path} can't be read: {error}", hint="Try again.") from error
-    if not isinstance(content, bytes):
+    if not isinstance(document, dict) or not isinstance(document.get("sha256"), str):
         return None
-    try:
-        text = importlib.util.decode_source(content)
-    except (SyntaxError, UnicodeError):
-        return File(hashlib.sha256(content).hexdigest(), None)
-    # Parsing takes 1 ms a hundred lines.
-    lines = await asyncio.to_thread(Lines.of, text)
-    return File(hashlib.sha256(content).hexdigest(), lines)
+    return File(document["sha256"], Lines.read(document.get("lines")))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Hashable
+from dataclasses import dataclass
 from typing import Literal
 
 Kind = Literal["thread", "frame", "variables", "source", "target"]
@@ -14,6 +15,14 @@ OF_A_STOP: tuple[Kind, ...] = ("frame", "variables", "target")
 
 class UnknownId(KeyError):
     """The editor named a number that it was never given, or that has ended with its stop."""
+
+
+@dataclass(frozen=True)
+class OfAStop:
+    """Whose the numbers of a stop are: a thread's of a debuggee; None where no thread was named."""
+
+    owner: Hashable
+    thread: int | None
 
 
 class Ids:
@@ -48,6 +57,10 @@ class Ids:
         for kind in kinds:
             for outer in self._outer.pop((owner, kind), {}).values():
                 del self._inner[outer]
+
+    def forget_stop(self, owner: Hashable, thread: int | None) -> None:
+        """That thread of the owner has moved on."""
+        self.forget(OfAStop(owner, thread), OF_A_STOP)
 
     def __len__(self) -> int:
         return len(self._inner)

@@ -1,26 +1,23 @@
-"""Debuggees from the moment they are found: attached to for an editor, left when it goes, ended."""
+"""One session's debuggees from the moment they are found: attached to, handed over, left, ended."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Set
 from typing import Any
 
 from bootstrap.debug.client import STOP_IN_USER_CODE
 from bootstrap.debug.configuration import Configuration
-from bootstrap.debug.dap import Message
-from bootstrap.debug.debuggee import Debuggee, Discovery
+from bootstrap.debug.debuggee import Debuggee
 from bootstrap.debug.editor import CurrentEditor
 from bootstrap.debug.files import Files
 from bootstrap.debug.threads import Threads
 from bootstrap.debug.work import Work
-from bootstrap.debug.worker import Asked, NotWanted, Worker, Workers
+from bootstrap.debug.worker import Configure, Holder, NotWanted, Worker, Workers
 from bootstrap.errors import AttachFailed, RaysideError
+from bootstrap.plain import line
 
-# Seconds between two looks for new debuggees, each of which is one request whatever their number. A
-# look that is slow gets more time, so that looking never takes more than a tenth of Ray's dashboard.
-LOOK, LEAST_SHARE = 0.2, 9
 # Seconds before a debuggee that was left is attached to again: one that is dialled within milliseconds of
 # its `disconnect` may never answer (1 of 7 to 80 times, with debugpy 1.8.22; never of 120 after 0.5 s).
 SETTLING = 0.5
@@ -30,6 +27,8 @@ MOST_TRIES = 3
 LOOKS_MISSED = 5
 # Seconds for debuggees to be left in good order when the relay ends.
 CLOSING = 10.0
+# Characters of Ray's reason for the end of a process.
+MOST_OF_A_REASON = 600
 
 
 # How often attaching failed for the same editor, by worker and port.
@@ -46,41 +45,44 @@ class Lifecycle:
     def __init__(
         self,
         workers: Workers,
-        discovery: Discovery,
+        holder: Holder,
         *,
+        claim: Callable[[Worker], Awaitable[Configure]],
+        why_ended: Callable[[Debuggee], Awaitable[str]],
         configuration: Configuration,
         threads: Threads,
         editor: CurrentEditor,
         work: Work,
         log: Callable[[str], None],
-        on_event: Callable[[Worker, Message], None],
     ) -> None:
         self.keep_paused = False
-        self._workers, self._discovery, self._configuration = workers, discovery, configuration
+        self._workers, self._holder, self._claim = workers, holder, claim
+        self._why_ended = why_ended
+        self._configuration = configuration
         self._threads, self._editor, self._work = threads, editor, work
-        self._log, self._on_event = log, on_event
-        self._asked = Asked(STOP_IN_USER_CODE)
+        self._log = log
+        self._options: Mapping[str, Any] = STOP_IN_USER_CODE
         self._files = Files()
         self._missed: dict[str, int] = {}
         self._tries = Tries()
         self._leaving: set[asyncio.Future[Any]] = set()
-        self._watching: asyncio.Future[Any] | None = None
 
     # --- for an editor -------------------------------------------------------------------
 
-    def begin(self, asked: Asked, *, keep_paused: bool) -> None:
-        """Another editor attaches; what was read or given up for the one before is tried again."""
-        self._asked, self.keep_paused = asked, keep_paused
+    def begin(self, options: Mapping[str, Any], *, keep_paused: bool) -> None:
+        """Another editor attaches; what was read or given up for the one before is tried again.
+
+        `options`: debugpy's `attach` arguments.
+        """
+        self._options, self.keep_paused = options, keep_paused
         self._files.clear()
         self._tries = Tries()  # a new one: what is attached to for the one before counts for that one
 
     def watch(self) -> None:
-        """It is configured: it gets what is attached already, and what is found until it goes."""
+        """It is configured, and gets what is attached already."""
         for worker in self._workers.attached:  # held, or of the editor before
             worker.told.clear()
             self._work.start(self._adopt(worker))
-        if self._watching is None or self._watching.done():
-            self._watching = asyncio.ensure_future(self._look())
 
     def editor_left(self) -> None:
         """It has gone: the cluster goes on, but what is to be kept paused."""
@@ -91,73 +93,55 @@ class Lifecycle:
         self._leave(self._workers.values())
         if self._leaving:  # earlier ones, too
             await asyncio.wait(self._leaving, timeout=CLOSING)
-        if self._watching is not None:
-            self._watching.cancel()
 
     # --- found ---------------------------------------------------------------------------
 
-    async def _look(self) -> None:
-        loop = asyncio.get_running_loop()
-        told = False
-        while self._editor.editor is not None:
-            began = loop.time()
-            try:
-                found = await self._discovery.debuggees()
-            except RaysideError as error:
-                if not told:
-                    told = True
-                    self._editor.say(f"Ray does not answer: {error.message}. What is attached stays so.")
-            except Exception as error:
-                self._log(f"a defect: {error!r}")  # and no reason to look no more
-            else:
-                if told:
-                    told = False
-                    self._editor.say("Ray answers again.")
-                self._take(found)
-            await asyncio.sleep(max(LOOK, LEAST_SHARE * (loop.time() - began)))
+    def may_try(self, debuggee: Debuggee) -> bool:
+        return self._tries[debuggee.worker_id, debuggee.port] < MOST_TRIES
 
-    def _take(self, found: list[Debuggee]) -> None:
-        if not self._editor.listens:
-            return
-        there = {debuggee.worker_id: debuggee for debuggee in found}
-        for debuggee in found:
-            worker = self._workers.get(debuggee.worker_id)
-            if worker is not None:
-                worker.described(debuggee)
-            elif self._is_wanted(debuggee):
-                self._workers[debuggee.worker_id] = new = Worker(debuggee, self._files, self._on_event)
-                self._work.start(self._attach(new))
+    def take(self, debuggee: Debuggee) -> None:
+        """Attaches to it, for the editor that is there."""
+        self._workers[debuggee.worker_id] = new = Worker(debuggee, self._files, self._holder)
+        self._work.start(self._attach(new))
+
+    def miss(self, there: Set[str]) -> None:
+        """`there`: the worker_id of each debuggee that was found; the others may have ended."""
         self._missed = {name: self._missed.get(name, 0) + 1 for name in self._workers if name not in there}
         for name, missed in self._missed.items():
             if missed > LOOKS_MISSED and self._workers[name].ready.is_set():
                 self.end(self._workers[name])
-
-    def _is_wanted(self, debuggee: Debuggee) -> bool:
-        if self._tries[debuggee.worker_id, debuggee.port] >= MOST_TRIES:
-            return False
-        # Where nobody knows its job, it is asked itself (`Worker.attach`).
-        return not (debuggee.job_id or debuggee.submission_id) or self._asked.is_wanted(debuggee)
 
     # --- attached ------------------------------------------------------------------------
 
     async def _attach(self, worker: Worker) -> None:
         tries = self._tries  # of the editor that it is for, which may not be the same at the end
         try:
-            await worker.attach(self._asked, self._configuration.put_into)
+            await worker.attach(self._options, self._claim)
         except (AttachFailed, NotWanted) as error:
             # Every try may spoil it for whoever debugs it: one is enough for each editor.
             _give_up(tries, worker)
-            if isinstance(error, AttachFailed):
-                self._editor.say(f"{worker.debuggee.title}: {error.message}")
-            self._leave([worker])
+            worker.holder.refused(worker, error)
         except Exception as error:  # it has ended, or speaks no DAP
-            self._log(f"{worker.debuggee.title}: {error}")
             tries[worker.debuggee.worker_id, worker.debuggee.port] += 1
-            self._leave([worker])
+            worker.holder.refused(worker, error)
         else:
-            self._attached_to(worker)
+            worker.holder.attached_to(worker)
 
-    def _attached_to(self, worker: Worker) -> None:
+    def refused(self, worker: Worker, error: Exception) -> None:
+        """It could not be attached to, or is not wanted."""
+        if isinstance(error, AttachFailed):
+            self._editor.say(f"{worker.debuggee.title}: {error.message}")
+        elif not isinstance(error, NotWanted):
+            self._log(f"{worker.debuggee.title}: {error}")
+            if not self.may_try(worker.debuggee):
+                tries = f"{MOST_TRIES} tries"
+                self._editor.say(
+                    f"{worker.debuggee.title} can't be attached to, in {tries}: {line(str(error))}"
+                )
+        self._leave([worker])
+
+    def attached_to(self, worker: Worker) -> None:
+        """It takes requests now."""
         if worker.left:  # its editor went meanwhile, and the next one is not to see it
             return
         self._log(f"attached to {worker.debuggee.title}")
@@ -169,6 +153,22 @@ class Lifecycle:
         if self._editor.editor is None and not (self.keep_paused and worker.stops):
             self._leave([worker])
 
+    def hand_over(self, worker: Worker, to: Lifecycle) -> None:
+        """Makes it another session's, as it stands; this one's editor has none of its rows any more."""
+        self._threads.left(worker)
+        self._threads.forget(worker)
+        self._configuration.forget(worker)
+        del self._workers[worker.debuggee.worker_id]
+        to.receive(worker)
+
+    def receive(self, worker: Worker) -> None:
+        worker.holder, worker.revision = self._holder, -1
+        worker.told.clear()
+        self._workers[worker.debuggee.worker_id] = worker
+        if worker.ready.is_set():
+            self._threads.came(worker)
+            self._work.start(self._adopt(worker))
+
     async def _adopt(self, worker: Worker) -> None:
         await self._configuration.put_into(worker)
         for thread in worker.named:
@@ -178,7 +178,7 @@ class Lifecycle:
 
     async def _until_ended(self, worker: Worker) -> None:
         await worker.ended.wait()
-        self.end(worker)
+        worker.holder.end(worker)
 
     def end(self, worker: Worker) -> None:
         """A debuggee has ended by itself, or says so."""
@@ -190,8 +190,20 @@ class Lifecycle:
             worker.client.close()
             return
         self._log(f"{worker.debuggee.title} has ended")
+        if worker.stops and not self._editor.is_empty:
+            self._work.start(self._tell_why(worker))
         _give_up(self._tries, worker)  # Ray lists it for some more seconds
         self._leave([worker])
+
+    async def _tell_why(self, worker: Worker) -> None:
+        """A task that dies while somebody looks at it has a reason, which only Ray knows."""
+        stood = [worker.described_at(thread).title for thread in worker.stops]
+        try:
+            why = await self._why_ended(worker.debuggee)
+        except RaysideError as error:
+            why = f"why is not known: {error.message}"
+        reason = line(why or "Ray does not say why", MOST_OF_A_REASON)
+        self._editor.say(f"{stood[0]} has ended while it was stopped: {reason}")
 
     def _leave(self, workers: Iterable[Worker]) -> None:
         """Lets them go on without us; they are gone from the editor's list at once."""

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import ast
-import warnings
 from dataclasses import dataclass
-from types import CodeType
+
+_MOST_LINES = 10**6
 
 
 @dataclass(frozen=True)
@@ -25,26 +24,18 @@ class Lines:
     indents: tuple[int, ...]
 
     @classmethod
-    def of(cls, text: str) -> Lines | None:
-        """None where it isn't Python, or another Python's."""
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                tree = ast.parse(text)
-                code = compile(tree, "<source>", "exec", dont_inherit=True)
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
+    def read(cls, document: object) -> Lines | None:
+        """From what a debuggee answered (`line_table`); None where it is nothing of the kind."""
+        if not isinstance(document, dict):
             return None
-        simple, functions = [], []
-        for node in ast.walk(tree):
-            if not isinstance(node, ast.stmt):
-                continue
-            span = (node.lineno, node.end_lineno or node.lineno)
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                functions.append(span)
-            elif not hasattr(node, "body") and span[1] > span[0]:
-                simple.append(span)
-        indents = tuple(len(line) - len(line.lstrip()) for line in text.splitlines())
-        return cls(frozenset(_lines(code)), tuple(simple), tuple(functions), indents)
+        lists: list[list[int]] = []
+        for name in ("code", "statements", "functions", "indents"):
+            numbers = document.get(name)
+            if not isinstance(numbers, list) or not all(map(_is_line, numbers)):
+                return None
+            lists.append(numbers)
+        code, statements, functions, indents = lists
+        return cls(frozenset(code), _pairs(statements), _pairs(functions), tuple(indents))
 
     def nearest(self, line: int) -> int | None:
         """Where a breakpoint on `line` stops: there, at the statement it is in, or at the next line with
@@ -60,17 +51,19 @@ class Lines:
         if at is None or function is not None:
             return at
         # A comment at the end of a function is not the next function's.
-        return at if self.indents[line - 1] <= self.indents[at - 1] else None
+        return at if self._indent(line) <= self._indent(at) else None
+
+    def _indent(self, line: int) -> int:
+        return self.indents[line - 1] if 0 < line <= len(self.indents) else 0
 
     def _function(self, line: int) -> tuple[int, int] | None:
         """The innermost function whose body the line is in."""
         return max((span for span in self.functions if span[0] < line <= span[1]), default=None)
 
 
-def _lines(code: CodeType) -> set[int]:
-    # Line 0 is what Python 3.11 gives a module's first instruction.
-    found = {line for _, _, line in code.co_lines() if line}
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            found |= _lines(constant)
-    return found
+def _pairs(numbers: list[int]) -> tuple[tuple[int, int], ...]:
+    return tuple(zip(numbers[::2], numbers[1::2], strict=False))
+
+
+def _is_line(number: object) -> bool:
+    return isinstance(number, int) and not isinstance(number, bool) and 0 <= number <= _MOST_LINES

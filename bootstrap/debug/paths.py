@@ -11,9 +11,12 @@ import os.path
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 _UNPACKED = re.compile(r"^(?P<folder>.*/(?:working_dir|py_modules)_files/(?P<package>[^/]+))/(?P<rest>.+)$")
 _WORKING_DIR = re.compile(r"/working_dir_files/[^/]+$")
+# Of shared files, a debuggee may have an editor open these wherever they lie: the libraries that it runs.
+_PYTHON = (".py", ".pyi", ".pyw", ".pyx")
 
 
 @dataclass(frozen=True)
@@ -29,8 +32,13 @@ class Layout:
     modules: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, folders: Mapping[str, Sequence[str]]) -> Layout:
-        """From the unpacked packages' folders and the names in them."""
+    def of(cls, listing: Mapping[Any, object]) -> Layout:
+        """From what a debuggee says: the unpacked packages' folders, and the names in each."""
+        folders = {
+            path: [name for name in names if isinstance(name, str)]
+            for path, names in listing.items()
+            if isinstance(path, str) and isinstance(names, list)
+        }
         packages = {path.rpartition("/")[2]: path for path in folders}
         modules = {
             name: f"{path}/{name}"
@@ -56,7 +64,9 @@ class Paths:
 
     Args:
         mappings: of the editor itself, pairs of its folder and what that is on the workers: `.` for
-            working_dir, the name of one of py_modules, or an absolute path. They win.
+            working_dir, the name of one of py_modules, or an absolute path. They win, but for files of a
+            package that is known to have been packed from a folder above or below: an editor may have been
+            started in another folder than the one that was submitted.
         roots: the folders that a package was packed from, by its name; the first is shown.
         shared: whether the editor sees the debuggees' files under their own paths, and the relay sees
             the editor's. Then only what is there is mapped.
@@ -89,47 +99,74 @@ class Paths:
 
     def local(self, path: str) -> str | None:
         """The editor's path for a debuggee's; None where the editor can't have the file."""
+        if not _is_whole(path):
+            return None
         unpacked = _UNPACKED.match(path)
-        for candidate in self._candidates(path, unpacked):
-            if not self.shared or os.path.isfile(candidate):  # noqa: PTH113 (a string is what is wanted)
-                return candidate
-        return path if self.shared and os.path.isfile(path) else None  # noqa: PTH113
+        named = self._named.get((unpacked["package"], unpacked["rest"])) if unpacked else None
+        if named and (not self.shared or os.path.isfile(named)):  # noqa: PTH113 (a string is what is wanted)
+            return named
+        for root, rest in self._candidates(path, unpacked):
+            if not self.shared or _may_be_opened(_join(root, rest), root):
+                return _join(root, rest)
+        return path if self.shared and _may_be_opened(path, unpacked and unpacked["folder"]) else None
 
     def _remote(self, path: str, layout: Layout) -> str:
         for local, remote in self._mappings:
             rest = _below(path, local)
-            folder = layout.working_dir if remote == "." else layout.modules.get(remote, remote)
-            if rest is not None and folder is not None and folder.startswith("/"):
-                return _join(folder, rest)
+            if rest is not None and remote.startswith("/"):
+                return _join(remote, rest)
         roots = self._roots()
         for package, folder in layout.packages.items():
             for root in roots.get(package, ()):
                 rest = _below(path, root)
                 if rest is not None and layout.has(folder, rest):
                     return _join(folder, rest)
+        for local, remote in self._mappings:
+            rest = _below(path, local)
+            mapped = layout.working_dir if remote == "." else layout.modules.get(remote)
+            if rest is not None and mapped is not None:
+                return _join(mapped, rest)
         # A path of another node, or by way of `session_latest`.
         if (unpacked := _UNPACKED.match(path)) and unpacked["package"] in layout.packages:
             return _join(layout.packages[unpacked["package"]], unpacked["rest"])
         return path
 
-    def _candidates(self, path: str, unpacked: re.Match[str] | None) -> list[str]:
-        found: list[str] = []
+    def _candidates(self, path: str, unpacked: re.Match[str] | None) -> list[tuple[str, str]]:
+        """Folders of the editor's side, and where the file would be below each."""
+        found: list[tuple[str, str]] = []
         if unpacked:
             package, rest = unpacked["package"], unpacked["rest"]
-            if named := self._named.get((package, rest)):
-                found.append(named)
+            roots = self._roots().get(package, ())
             for local, remote in self._mappings:
+                if any(_is_one_in_the_other(local, root) for root in roots):
+                    continue
                 if remote == "." and _WORKING_DIR.search(unpacked["folder"]):
-                    found.append(_join(local, rest))
+                    found.append((local, rest))
                 elif (below := _below(rest, remote)) is not None and not _WORKING_DIR.search(
                     unpacked["folder"]
                 ):
-                    found.append(_join(local, below))
-            found += [_join(root, rest) for root in self._roots().get(package, ())[:1]]
+                    found.append((local, below))
+            found += [(root, rest) for root in roots[:1]]
         for local, remote in self._mappings:
             if remote.startswith("/") and (below := _below(path, remote)) is not None:
-                found.append(_join(local, below))
+                found.append((local, below))
         return found
+
+
+def _is_whole(path: str) -> bool:
+    """Whether a debuggee's path leads where it seems to: absolute, without `..`."""
+    return path.startswith("/") and "\0" not in path and os.path.normpath(path) == path and path[:2] != "//"
+
+
+def _may_be_opened(path: str, root: str | None) -> bool:
+    """Whether a debuggee may have the editor open this file of a machine that both see.
+
+    It chooses the path: a private key is not to be shown as "its source", also not by way of a symlink.
+    """
+    real = os.path.realpath(path)
+    if not os.path.isfile(real):  # noqa: PTH113 (a string is what there is)
+        return False
+    return real.endswith(_PYTHON) or (root is not None and _below(real, os.path.realpath(root)) is not None)
 
 
 def _below(path: str, folder: str) -> str | None:
@@ -138,6 +175,11 @@ def _below(path: str, folder: str) -> str | None:
     if path == folder:
         return ""
     return path[len(folder) + 1 :] if path.startswith(folder + "/") else None
+
+
+def _is_one_in_the_other(folder: str, other: str) -> bool:
+    """Whether one of two folders lies somewhere in the other; false where they are the same."""
+    return bool(_below(folder, other) or _below(other, folder))
 
 
 def _join(folder: str, rest: str) -> str:

@@ -17,7 +17,9 @@ from bootstrap.debug.client import Client
 from bootstrap.debug.commands import Place
 from bootstrap.debug.dap import Message
 from bootstrap.debug.debuggee import Debuggee
-from bootstrap.errors import AttachFailed, DebuggerGone, NotRunning, RaysideError, RequestFailed
+from bootstrap.debug.editor import ALWAYS, BUSY, DEBUGGER_LEFT, EXITED, TAKEN_OVER
+from bootstrap.errors import AttachFailed, DebuggerBusy, DebuggerGone, NotRunning, RaysideError, RequestFailed
+from bootstrap.plain import line
 
 # Seconds between two looks at the job: soon after something happened, then ever more seldom. A look
 # is one request to Ray's dashboard, of 4 to 50 ms.
@@ -25,6 +27,8 @@ SOON, SELDOM, SLOWING = 0.25, 2.0, 1.5
 LOOK_TIMEOUT = 20.0
 LOOKS_BEFORE_GONE = 3
 LEAVE_TIMEOUT = 5.0
+# Characters of a task's name: it stands in one line of ours.
+_LONGEST_NAME = 200
 
 
 @dataclass(frozen=True)
@@ -57,6 +61,8 @@ class Attachment:
         job: a submission id, or Ray's job id: only that job's tasks; None for those of all.
         breakpoints: set before any task moves; each has an absolute `file`.
         exceptions: whether to stop where a task raises what it does not catch.
+        take_over: what happens where another debugger has the same tasks: `always`, `ask`
+            (`DebuggerBusy` is raised) or `watch`.
     """
 
     connect: Connect
@@ -64,6 +70,7 @@ class Attachment:
     job: str | None = None
     breakpoints: Sequence[Place] = ()
     exceptions: bool = False
+    take_over: str = ALWAYS
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,7 +138,6 @@ class Session:
         self._watch = watch
         self._client: Client | None = None
         self._moved: dict[int, Stop] = {}  # the last stop of each thread that was let go on
-        self._said = ""  # by the event before, if that was the relay's own word
         self._wake = asyncio.Event()
         self._closing = False
         self._watching: list[asyncio.Future[None]] = []
@@ -146,6 +152,7 @@ class Session:
 
         Raises:
             NotRunning: no relay answers.
+            DebuggerBusy: another debugger has these tasks, and `take_over` is `ask`.
             AttachFailed: it refuses, most often because the token is another cluster's.
         """
         wanted = self._attachment
@@ -155,10 +162,10 @@ class Session:
             raise NotRunning(
                 f"the debug relay does not answer: {error.message}", hint="./invokew up brings it up"
             ) from error
-        options: dict[str, Any] = {"token": wanted.token}
+        options: dict[str, Any] = {"token": wanted.token, "takeOver": wanted.take_over}
         if wanted.job is not None:
             options["job"] = wanted.job
-        filters = ["userUnhandled"] if wanted.exceptions else []
+        filters = ["uncaught", *(["userUnhandled"] if wanted.exceptions else [])]
         try:
             # The relay has cured every debuggee of Nagle's algorithm.
             await self._client.attach(
@@ -169,6 +176,8 @@ class Session:
             )
         except AttachFailed as error:
             self._client.close()
+            if isinstance(error.__cause__, RequestFailed) and error.__cause__.ray.get("reason") == BUSY:
+                raise _busy(error.__cause__.ray) from error
             hint = "./invokew status shows whether this is the cluster you mean"
             raise AttachFailed(error.message, hint=hint) from error
         except DebuggerGone as error:
@@ -224,13 +233,12 @@ class Session:
 
     def _event(self, event: Message) -> None:
         name, body = event.get("event"), event.get("body") or {}
-        said = ""
         if name == "stopped":
             stop = _stop(body)
             self._moved.pop(stop.thread_id, None)
             self.stops[stop.thread_id] = stop
             self.happenings.put_nowait(stop)
-        elif name == "continued":
+        elif name == "continued" and (body.get("ray") or {}).get("reason") != EXITED:
             # Not only what was let go on here: the threads of one process go on together.
             stopped = self.stops.pop(body.get("threadId", 0), None)
             if stopped is not None:
@@ -240,17 +248,17 @@ class Session:
         elif name == "breakpoint":
             self._tell(self.breakpoints.changed(body.get("breakpoint") or {}))
         elif name == "output" and body.get("category", "console") in {"important", "console", "stderr"}:
-            said = str(body.get("output", "")).strip()
-            self._tell([said])
+            self._tell([str(body.get("output", "")).strip()])
         elif name == "terminated":
-            self._terminated()
-        self._said = said
+            self._terminated((body.get("ray") or {}).get("reason"))
 
-    def _terminated(self) -> None:
-        # The relay says why in the event before, unless it ends itself.
-        if self._said:
+    def _terminated(self, reason: object) -> None:
+        if reason == TAKEN_OVER:
             hint = "what was stopped is stopped there now; ./invokew debug takes it back"
-            self._lose(DebuggerGone(f"another debugger has taken over: {self._said}", hint=hint))
+            self._lose(DebuggerGone("another debugger has taken over", hint=hint))
+        elif reason == DEBUGGER_LEFT:
+            hint = "./invokew debug attaches in its place"
+            self._lose(DebuggerGone("the debugger that was watched has left", hint=hint))
         else:
             self._lose(self._relay_gone("it was ended"))
 
@@ -313,11 +321,19 @@ class Session:
                 pace = SOON
 
 
+def _busy(ray: Mapping[str, Any]) -> DebuggerBusy:
+    who = line(str(ray.get("client") or "another debugger"))
+    return DebuggerBusy(
+        f"{who} has debugged these tasks since {line(str(ray.get('since')))}",
+        hint="./invokew debug --job takes another job; end that one, or answer `y` to take over",
+    )
+
+
 def _stop(body: Mapping[str, Any]) -> Stop:
     ray: Mapping[str, Any] = body.get("ray") or {}
     return Stop(
         thread_id=body.get("threadId", 0),
-        reason=str(body.get("reason", "")),
+        reason=line(str(body.get("reason", "")), _LONGEST_NAME),
         text=str(body.get("text") or ""),
         debuggee=Debuggee(
             worker_id=str(ray.get("workerId", "")),
@@ -327,6 +343,6 @@ def _stop(body: Mapping[str, Any]) -> Stop:
             node_ip=str(ray.get("nodeIp", "")),
             job_id=str(ray.get("jobId", "")),
             submission_id=str(ray.get("submissionId", "")),
-            task=str(ray.get("task", "")),
+            task=line(str(ray.get("task", "")), _LONGEST_NAME),
         ),
     )

@@ -9,17 +9,25 @@ from __future__ import annotations
 import asyncio
 import signal
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from bootstrap.console import Console
 from bootstrap.debug import commands, listing
 from bootstrap.debug.background import Call, background_loop
+from bootstrap.debug.editor import ALWAYS, WATCH
 from bootstrap.debug.keyboard import line_editing, typed
 from bootstrap.debug.session import Attachment, Ended, Happening, JobWatch, Said, Session, Stop
+from bootstrap.debug.signals import signals_noticed
 from bootstrap.debug.view import View
-from bootstrap.errors import INTERRUPTED, DebuggerGone, InvalidArgument, NothingPaused, RequestFailed
+from bootstrap.errors import (
+    INTERRUPTED,
+    DebuggerBusy,
+    DebuggerGone,
+    InvalidArgument,
+    NothingPaused,
+    RequestFailed,
+)
 
 PROMPT = "(rayside) "
 _LOOK = 0.5  # seconds after which a wait looks at the clock again
@@ -41,12 +49,12 @@ def run(
         0, or 130 where the user left with Ctrl-C, upon which what was stopped stays stopped.
 
     Raises:
+        DebuggerBusy: another debugger has the tasks, and is to keep them.
         NothingPaused: no task stopped within `timeout` seconds.
         RaysideError: the relay or Ray is gone, or another debugger took over.
     """
-    with background_loop() as call, line_editing(history), _ends_by(signal.SIGHUP, signal.SIGTERM):
-        session = Session(attachment, watch)
-        call(session.start())
+    with background_loop() as call, line_editing(history), signals_noticed(signal.SIGHUP, signal.SIGTERM):
+        session = _attached(attachment, watch, console, call)
         code: int | None = None
         try:
             code = Terminal(session, console, call).talk(timeout)
@@ -55,19 +63,20 @@ def run(
         return code
 
 
-@contextmanager
-def _ends_by(*numbers: signal.Signals) -> Iterator[None]:
-    """A window that is closed is no Ctrl-C: the tasks go on."""
-
-    def end(number: int, frame: object) -> None:
-        raise SystemExit(128 + number)
-
-    before = {number: signal.signal(number, end) for number in numbers}
+def _attached(attachment: Attachment, watch: JobWatch, console: Console, call: Call) -> Session:
+    """Asks the user where another debugger has the tasks. Raises DebuggerBusy where it keeps them."""
+    session = Session(attachment, watch)
     try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        call(session.start())
+    except DebuggerBusy as busy:
+        answer = console.ask(f"{busy.message}. Take over (y), watch (w), or leave it (n)? ")
+        choices = {"y": ALWAYS, "w": WATCH}
+        if answer.strip().lower()[:1] not in choices:
+            raise
+        chosen = replace(attachment, take_over=choices[answer.strip().lower()[:1]])
+        session = Session(chosen, watch)
+        call(session.start())
+    return session
 
 
 class Terminal:
@@ -204,7 +213,7 @@ class Terminal:
             self._news(happening)
             if isinstance(happening, Ended) and happening.stop is stepped:
                 if not happening.was_stopped:
-                    self._say(f"{listing.plain(stepped.title)} has ended")
+                    self._say(f"{stepped.title} has ended")
                 stepped = None
 
     def _over(self) -> bool:
@@ -304,33 +313,33 @@ class Terminal:
             self._news(happening)
             seen = happening is self._view.stop
             if isinstance(happening, Stop) and self._stands(happening) and not seen:
-                self._say(f"{listing.plain(happening.title)} has stopped, too: `tasks` lists what is stopped")
+                self._say(f"{happening.title} has stopped, too: `tasks` lists what is stopped")
         self._over()
 
     def _news(self, happening: Happening | None) -> bool:
         """Tells what has to be told; whether there was a happening at all."""
         if isinstance(happening, Ended) and happening.was_stopped:
-            self._say(f"{listing.plain(happening.stop.title)} has ended while it was stopped")
+            self._say(f"{happening.stop.title} has ended while it was stopped")
         elif isinstance(happening, Said):
-            self._say(listing.plain(happening.text))
+            self._say(happening.text)
         return happening is not None
 
     def _failed(self, error: DebuggerGone | RequestFailed | InvalidArgument) -> None:
         if error is self._session.lost:
             raise error
-        self._say(f"{listing.plain(error.message)} ({error.hint})")
+        self._say(f"{error.message} ({error.hint})")
 
     # --- leaving -------------------------------------------------------------------------
 
     def _interrupt(self) -> None:
         """Ctrl-C: what is stopped stays so."""
         for stop in self._listed():
-            self._say(f"{listing.plain(stop.title)} stays stopped; ./invokew debug comes back to it")
+            self._say(f"{stop.title} stays stopped; ./invokew debug comes back to it")
         self._exit = INTERRUPTED
 
     def _quit(self) -> None:
         for stop in self._listed():
-            self._say(f"{listing.plain(stop.title)} goes on")
+            self._say(f"{stop.title} goes on")
         self._exit = 0
 
     def _say(self, text: str) -> None:

@@ -8,14 +8,16 @@ from collections.abc import Callable, Iterable
 from bootstrap.debug.client import reason
 from bootstrap.debug.dap import Message
 from bootstrap.debug.debuggee import Debuggee
-from bootstrap.debug.editor import CurrentEditor
-from bootstrap.debug.ids import OF_A_STOP, Ids
+from bootstrap.debug.editor import EXITED, CurrentEditor, Editor
+from bootstrap.debug.ids import Ids
 from bootstrap.debug.work import Work
 from bootstrap.debug.worker import PATIENCE, Worker, Workers
 from bootstrap.errors import RequestFailed
 
 # The row that is always there: with a single row, VS Code hides it, and so the task's name.
 CLUSTER = "Ray cluster"
+# Seconds that the debuggee which an editor attached for may take to stop; after them another is shown first.
+AWAITED = 10.0
 
 
 class Threads:
@@ -29,6 +31,8 @@ class Threads:
     def __init__(self, workers: Workers, *, ids: Ids, editor: CurrentEditor, work: Work) -> None:
         self.focus: Worker | None = None
         self.moved: Worker | None = None
+        # The worker's id, and the loop's time until which it is waited for.
+        self._awaited: tuple[str, float] | None = None
         self._workers, self._ids, self._editor, self._work = workers, ids, editor, work
 
     # --- rows ----------------------------------------------------------------------------
@@ -41,9 +45,10 @@ class Threads:
     def rows(self) -> list[Message]:
         """DAP's Thread for each; no debuggee is asked."""
         rows: list[Message] = [
-            {"id": self._row(worker, thread), "name": worker.debuggee.title, "ray": _ray(worker.debuggee)}
+            {"id": self._row(worker, thread), "name": at.title, "ray": _ray(at)}
             for worker in self._workers.attached
             for thread in worker.threads
+            for at in [worker.described_at(thread) if thread in worker.stops else worker.debuggee]
         ]
         return [*rows, {"id": self.cluster, "name": CLUSTER}]
 
@@ -59,17 +64,27 @@ class Threads:
 
     def ended(self, worker: Worker, thread: int) -> None:
         if thread in worker.threads:
+            # Some editors show a thread that exits while it is stopped as stopped for ever.
+            self._tell_no_more_stopped(worker, thread)
+            worker.goes_on([thread])
             worker.threads.remove(thread)
-            worker.stops.pop(thread, None)
             self._tell("exited", worker, thread)
+
+    def came(self, worker: Worker) -> None:
+        """The editor gets the rows that another one had."""
+        for thread in worker.threads:
+            self._tell("started", worker, thread)
 
     def left(self, worker: Worker) -> None:
         """The editor has none of its rows any more; what is in flight may still be translated."""
         for thread in worker.threads:
+            self._tell_no_more_stopped(worker, thread)
             self._tell("exited", worker, thread)
 
     def forget(self, worker: Worker) -> None:
         self._ids.forget(worker)
+        for thread in [*worker.moves, *worker.stops, *worker.threads, None]:
+            self._ids.forget_stop(worker, thread)
         if self.focus is worker:
             self.focus = None
         if self.moved is worker:
@@ -85,7 +100,7 @@ class Threads:
 
     def stopped(self, worker: Worker, thread: int, body: Message) -> None:
         """`body`: of debugpy's `stopped` event."""
-        worker.stops[thread] = body
+        worker.stands(thread, body)
         self._work.start(self._name_and_tell(worker, thread, body))
 
     async def _name_and_tell(self, worker: Worker, thread: int, body: Message) -> None:
@@ -93,37 +108,59 @@ class Threads:
         if worker.left:
             return
         # Only then does the editor know that it moved.
-        if worker.moving is not None:
-            await asyncio.wait({worker.moving}, timeout=PATIENCE)
+        if thread in worker.moving:
+            await asyncio.wait({worker.moving[thread]}, timeout=PATIENCE)
         await worker.name_task(thread)
         if worker.stops.get(thread) is body:
             worker.named.add(thread)
             self.show(worker, thread)
             self.tell_stop(worker, thread)
 
+    def begin(self, focus: str) -> None:
+        """Another editor attaches; `focus`: id of the worker that it wants to see first, empty: any."""
+        self._awaited = (focus, asyncio.get_running_loop().time() + AWAITED) if focus else None
+
+    def _is_awaited(self, worker: Worker) -> bool:
+        """Whether it is the one that the editor wants to see first; from then on none is."""
+        if self._awaited is None:
+            return False
+        name, until = self._awaited
+        arrived = worker.debuggee.worker_id == name
+        if arrived or asyncio.get_running_loop().time() > until:
+            self._awaited = None
+        return arrived
+
+    def show_all(self, editor: Editor) -> None:
+        """Tells one editor of all that stands still."""
+        for worker in self._workers.attached:
+            for thread in sorted(worker.told & set(worker.stops)):
+                editor.event("stopped", {**self._stop(worker, thread), "preserveFocusHint": False})
+
     def tell_stop(self, worker: Worker, thread: int, *, focus: bool = False) -> None:
         """Also once more; `focus`: where it is to be what the user looks at from now on."""
         if not self._editor.listens:
             return
+        others = [other for other in self._workers.attached if other is not worker and other.told]
+        worker.told.add(thread)
+        focus = self._is_awaited(worker) or focus
+        # A second stop must not steal the focus from what the user looks at, nor from what is awaited.
+        preserve = bool(others or self._awaited) and not focus and worker is not self.moved
+        self._editor.event("stopped", {**self._stop(worker, thread), "preserveFocusHint": preserve})
+        if focus or not others:
+            self.focus = worker
+
+    def _stop(self, worker: Worker, thread: int) -> Message:
+        """The body of `stopped`, but for the focus."""
         stop = worker.stops[thread]
         body = {name: value for name, value in stop.items() if name != "hitBreakpointIds"}
         if hit := worker.hit(stop.get("hitBreakpointIds")):
             body["hitBreakpointIds"] = hit
-        others = [other for other in self._workers.attached if other is not worker and other.told]
-        worker.told.add(thread)
-        self._editor.event(
-            "stopped",
-            {
-                **body,
-                "threadId": self._row(worker, thread),
-                "allThreadsStopped": False,
-                # A second stop must not steal the focus from what the user is looking at.
-                "preserveFocusHint": bool(others) and not focus and worker is not self.moved,
-                "ray": _ray(worker.debuggee),
-            },
-        )
-        if focus or not others:
-            self.focus = worker
+        return {
+            **body,
+            "threadId": self._row(worker, thread),
+            "allThreadsStopped": False,
+            "ray": _ray(worker.described_at(thread)),
+        }
 
     def in_focus(self) -> Worker | None:
         """The one that is meant where a request names none; None where no task is stopped."""
@@ -135,10 +172,16 @@ class Threads:
 
     # --- moving --------------------------------------------------------------------------
 
-    def went_on(self, worker: Worker) -> None:
-        """By itself."""
-        self._ids.forget(worker, OF_A_STOP)
-        self._tell_continued(worker, worker.goes_on())
+    def went_on(self, worker: Worker, body: Message) -> None:
+        """By itself, or with another; `body`: of debugpy's `continued` event."""
+        thread = body.get("threadId")
+        if not isinstance(thread, int) or body.get("allThreadsContinued") is True:
+            stood = worker.goes_on([*worker.stops])
+        else:
+            stood = worker.goes_on([thread])
+        for each in [*stood, None]:
+            self._ids.forget_stop(worker, each)
+        self._tell_continued(worker, stood)
 
     async def let_go(
         self,
@@ -146,53 +189,71 @@ class Threads:
         command: str,
         arguments: Message,
         answered: Callable[[Message], None],
-        asked: int | None = None,
+        *,
+        unasked: bool = False,
     ) -> None:
-        """Moves a debuggee: all its threads, as debugpy does. The editor is told of all but `asked`.
+        """Moves one thread. Where debugpy's adapter lets others go with it, their `continued` events say so.
 
         Args:
             arguments: with the debuggee's own numbers.
             answered: is called with the body of its answer, before the editor is told.
+            unasked: whether the editor has to be told, too.
 
         Raises:
             RequestFailed, DebuggerGone: as `Client.request`.
         """
+        thread = arguments["threadId"]
+        if command == "continue":
+            arguments = {**arguments, "singleThread": True}
+        await worker.end_evaluations()
         # Before it is asked to, for its next stop may come together with the answer.
-        stood = worker.goes_on()
-        worker.moving = moving = asyncio.get_running_loop().create_future()
+        stood = worker.goes_on([thread])
+        worker.moving[thread] = moving = asyncio.get_running_loop().create_future()
         try:
             response = await worker.answer(command, arguments)
             if not response.get("success"):
                 worker.stops = {**stood, **worker.stops}
                 raise RequestFailed(reason(response), hint="Try again.")
-            stood.pop(asked, None)  # type: ignore[arg-type]
-            self._ids.forget(worker, OF_A_STOP)
+            if not unasked and stood.pop(thread, None) is not None:
+                self._editor.tell_watchers("continued", self._continued(worker, thread))
+            for each in (thread, None):
+                self._ids.forget_stop(worker, each)
             body = response.get("body")
             answered(body if isinstance(body, dict) else {})
         finally:
             # Also of one that is frozen: it will go on, as soon as it can.
-            if not worker.stops:
-                self._tell_continued(worker, stood)
-            worker.moving = None
+            self._tell_continued(worker, [each for each in stood if each not in worker.stops])
+            del worker.moving[thread]
             moving.set_result(None)
 
     async def continue_all(self) -> None:
         async def one(worker: Worker) -> None:
-            await self.let_go(worker, "continue", {"threadId": next(iter(worker.stops))}, lambda _: None)
+            for thread in [*worker.stops]:
+                if thread in worker.stops:
+                    await self.let_go(worker, "continue", {"threadId": thread}, lambda _: None, unasked=True)
 
         await self._work.side_by_side([one(worker) for worker in self._workers.attached if worker.stops])
 
     async def pause_all(self) -> None:
         async def one(worker: Worker) -> None:
             await worker.wake()
-            await worker.answer("pause", {"threadId": worker.main_thread})
+            await worker.answer("pause", {"threadId": "*"})
 
         await self._work.side_by_side([one(worker) for worker in self._workers.attached if not worker.stops])
 
+    def _tell_no_more_stopped(self, worker: Worker, thread: int) -> None:
+        """Before its exit, which did not come by going on: `ray` says so."""
+        if thread in worker.told:
+            self._editor.event("continued", {**self._continued(worker, thread), "ray": {"reason": EXITED}})
+
     def _tell_continued(self, worker: Worker, threads: Iterable[int]) -> None:
         for thread in threads:
-            row = self._row(worker, thread)
-            self._editor.event("continued", {"threadId": row, "allThreadsContinued": False})
+            if worker.left or thread not in worker.threads:
+                continue  # the editor was told that it has exited
+            self._editor.event("continued", self._continued(worker, thread))
+
+    def _continued(self, worker: Worker, thread: int) -> Message:
+        return {"threadId": self._row(worker, thread), "allThreadsContinued": False}
 
 
 def _ray(debuggee: Debuggee) -> Message:

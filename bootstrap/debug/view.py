@@ -54,8 +54,7 @@ class View:
         self.stop, self.frames = stop, []
         self.frames = self._call(stops.frames(self._session.client, stop))
         why = f"{stop.reason}: {stop.text}" if stop.text else stop.reason
-        title = listing.plain(f"{stop.title} stopped ({why})")
-        self._console.result(listing.header(title, colour=self._console.colour))
+        self._console.result(f"{stop.title} stopped ({why})", style="header")
         if self.frames:
             self.select(0)
 
@@ -72,7 +71,7 @@ class View:
         self._selected = index
         frame = self.frame
         self._text = self._call(stops.source(self._session.client, frame))
-        self._console.result(listing.plain(f"{frame.path}:{frame.line} in {frame.function}"))
+        self._console.result(f"{frame.path}:{frame.line} in {frame.function}")
         self._listed = 0
         self.list("")
 
@@ -92,16 +91,10 @@ class View:
         elif first > lines:
             self._console.event("the end of the file")
         else:
-            self._console.result(
-                listing.source(
-                    self._text,
-                    frame.line,
-                    first=first,
-                    last=last,
-                    colour=self._console.colour,
-                    breakpoints=self._session.breakpoints.lines(frame.path),
-                )
-            )
+            breakpoints = self._session.breakpoints.lines(frame.path)
+            shown = listing.source(self._text, frame.line, first=first, last=last, breakpoints=breakpoints)
+            for line, current in shown:
+                self._console.result(line, style="current" if current else "")
             self._listed = min(last, lines)
 
     def where(self) -> None:
@@ -120,7 +113,7 @@ class View:
         try:
             answer = self._call(work(self._session.client, frame, text))
         except RequestFailed as error:
-            self._console.event(listing.plain(error.message))
+            self._console.event(error.message)
             return
         if answer:
-            self._console.result(listing.plain(answer))
+            self._console.result(answer)

@@ -5,23 +5,30 @@ from __future__ import annotations
 import ast
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timezone
+from typing import Any, Protocol
 
 from bootstrap.debug import tracing
 from bootstrap.debug.client import QUIETLY, Client
 from bootstrap.debug.dap import Message
 from bootstrap.debug.debuggee import Debuggee
-from bootstrap.debug.desired import Breakpoint, Desired, Result
+from bootstrap.debug.desired import Desired
 from bootstrap.debug.files import File, Files
 from bootstrap.debug.paths import Layout
+from bootstrap.debug.sent import EXCEPTIONS, INTERRUPTION, REACHED, Sent
+from bootstrap.debug.stop_points import Breakpoint, FunctionBreakpoint, LineBreakpoint, Result
 from bootstrap.errors import DebuggerGone, RequestFailed
 
 # Seconds for a debuggee's answer to what an editor asks of one, before it counts as frozen.
 PATIENCE = 15.0
 # Seconds for what a debuggee answers within milliseconds unless it is frozen.
 SOON = 2.0
+# Seconds that an evaluation has to end by itself before its thread goes on.
+GRACE = 0.5
 # The same where the cluster is to go on.
 LEAVING = 0.6
 # Seconds for what is in flight when it is left: whoever leaves earlier spoils it (see `client`), and while
@@ -30,6 +37,12 @@ DRAINING = 60.0
 # Seconds for one that does not answer while it is attached to. It costs nobody anything, and leaving it
 # in haste would spoil it.
 ATTACHING = 600.0
+
+NO_FILE = (
+    "No task that is here now has this file, in its working_dir or py_modules;"
+    " it is set in each that comes and has it."
+)
+NO_FUNCTION = "No task has loaded a function of this name so far; it is set in each that does."
 
 # Without a mapping, debugpy says that a file which the editor can't see isn't there; with one that
 # matches nothing, it serves the text.
@@ -46,25 +59,26 @@ _TASK = "__import__('sys').modules['ray'].get_runtime_context().get_task_name()"
 
 
 class NotWanted(Exception):
-    """The debuggee is of another job than the editor asked for."""
+    """The debuggee is of another job than any editor asked for."""
 
 
-@dataclass(frozen=True)
-class Asked:
-    """How an editor attached, as far as debuggees have to know.
+Configure = Callable[["Worker"], Awaitable[None]]
 
-    Attributes:
-        options: debugpy's `attach` arguments.
-        job: the only job that is debugged, by its submission id or by Ray's id.
-        submission: gives the submission id of Ray's job id, "" where there is none.
-    """
 
-    options: Mapping[str, Any]
-    job: str | None = None
-    submission: Callable[[str], Awaitable[str]] | None = None
+class Holder(Protocol):
+    """Whom a debuggee belongs to."""
 
-    def is_wanted(self, debuggee: Debuggee) -> bool:
-        return self.job is None or self.job in (debuggee.job_id, debuggee.submission_id)
+    def event(self, worker: Worker, message: Message) -> None:
+        """It has said something."""
+
+    def attached_to(self, worker: Worker) -> None:
+        """It takes requests now."""
+
+    def refused(self, worker: Worker, error: Exception) -> None:
+        """It could not be attached to, or is not wanted."""
+
+    def end(self, worker: Worker) -> None:
+        """Its connection has ended."""
 
 
 class Worker:
@@ -75,37 +89,46 @@ class Worker:
         ready: set once it takes requests.
         left: whether it has ended, or is being left.
         stops: the body of the `stopped` event of each thread that stands still.
-        moves: how often it was let go; what is known of a stop holds only for the same number.
+        moves: how often each thread was let go; what is known of its stop holds only for the same number.
+        tasks: of each thread that stopped, the task's name as the thread itself gave it.
+        since: the moment of each thread's stop, ISO 8601 in UTC.
         named: the threads among them whose task is known.
         told: the threads among them that the editor knows of.
         threads: its threads that an editor has a row for.
-        moving: the request that lets it go, until that is answered.
+        moving: by thread the request that lets it go, until that is answered.
         layout: where its files lie.
         main_thread: debugpy's number of it.
+        holder: whom it belongs to now.
         revision: of what the editor wants, as far as it was set.
         late: whether something is to be set once it answers again.
     """
 
-    def __init__(self, debuggee: Debuggee, files: Files, on_event: Callable[[Worker, Message], None]) -> None:
+    def __init__(self, debuggee: Debuggee, files: Files, holder: Holder) -> None:
         self.debuggee = debuggee
+        self.holder = holder
         self.ready = asyncio.Event()
         self.left = False
         self.stops: dict[int, Message] = {}
-        self.moves = 0
+        self.moves: Counter[int | None] = Counter()
+        self.tasks: dict[int, str] = {}
+        self.since: dict[int, str] = {}
+        self._stood_at = 0.0  # of `time.monotonic`, the moment in which it was let go last
         self.named: set[int] = set()
         self.told: set[int] = set()
         self.threads: set[int] = set()
-        self.moving: asyncio.Future[Any] | None = None
+        self.moving: dict[int, asyncio.Future[Any]] = {}
         self.layout = Layout()
         self.main_thread = 0
         self.revision = 0
         self.late = False
         self._files = files
-        self._on_event = on_event
         self._client: Client | None = None
         self._setting = asyncio.Lock()
         self._set: dict[str, list[tuple[int, Breakpoint]]] = {}  # debugpy's ids, by the debuggee's path
+        self._set_functions: list[tuple[int, FunctionBreakpoint]] = []  # debugpy's ids
+        self._sent: set[Sent] = set()
         self._awake: bool | None = None
+        self._evaluations: set[asyncio.Future[Message]] = set()
 
     @property
     def client(self) -> Client:
@@ -114,8 +137,14 @@ class Worker:
             raise DebuggerGone(f"{self.debuggee.title} is not attached", hint="Wait for it to be listed.")
         return self._client
 
-    async def attach(self, asked: Asked, configure: Callable[[Worker], Awaitable[None]]) -> None:
-        """Attaches; `configure` sets breakpoints before it moves.
+    async def attach(
+        self, options: Mapping[str, Any], claim: Callable[[Worker], Awaitable[Configure]]
+    ) -> None:
+        """Attaches.
+
+        Args:
+            options: debugpy's `attach` arguments.
+            claim: says, once it answers, what sets breakpoints in it before it moves.
 
         Raises:
             AttachFailed: it has another client.
@@ -123,18 +152,12 @@ class Worker:
             NotWanted: it waits on, for somebody else.
         """
         debuggee = self.debuggee
-        client = self._client = await Client.connect(debuggee.host, debuggee.port, on_event=self._event)
+        client = self._client = await Client.connect(
+            debuggee.host, debuggee.port, on_event=self._event, of_stranger=True
+        )
 
         async def before_it_moves() -> None:
-            # Not known of a worker that waits before its first task.
-            if asked.job and not self.debuggee.job_id:
-                job = await self._literal(_JOB, timeout=ATTACHING)
-                self.debuggee = replace(self.debuggee, job_id=job if isinstance(job, str) else "")
-                if asked.submission is not None:
-                    submission = await asked.submission(self.debuggee.job_id)
-                    self.debuggee = replace(self.debuggee, submission_id=submission)
-                if not asked.is_wanted(self.debuggee):
-                    raise NotWanted
+            configure = await claim(self)
             folders = await self._literal(_FOLDERS, timeout=ATTACHING)
             self.layout = Layout.of(folders) if isinstance(folders, dict) else Layout()
             await self._find_main_thread()
@@ -143,14 +166,20 @@ class Worker:
         try:
             await client.attach(
                 path_mappings=[_NOWHERE],
-                options=asked.options,
+                options=options,
                 configure=before_it_moves,
                 exception_filters=None,
+                prove=debuggee.prove,
                 timeout=ATTACHING,
             )
         except BaseException:
             await client.disconnect(timeout=LEAVING)
             raise
+
+    async def ask_job(self) -> str:
+        """Ray's id of the job that it works for; empty where it knows none."""
+        job = await self._literal(_JOB, timeout=ATTACHING)
+        return job if isinstance(job, str) else ""
 
     async def _find_main_thread(self) -> None:
         threads = (await self.client.request("threads", timeout=ATTACHING)).get("threads")
@@ -168,13 +197,41 @@ class Worker:
         self.left = True
         if self._client is not None:
             with contextlib.suppress(DebuggerGone):
+                if self._evaluations:
+                    await self.interrupt()
                 if self._awake:
                     await self._trace(False, LEAVING)
             await self._client.disconnect(timeout=LEAVING, drain=DRAINING)
 
     async def answer(self, command: str, arguments: Message, timeout: float = PATIENCE) -> Message:
         """The debuggee's whole response. Raises as `Client.answer`."""
-        return await self.client.answer(command, arguments, timeout=timeout)
+        if command != "evaluate":
+            return await self.client.answer(command, arguments, timeout=timeout)
+        evaluation = asyncio.ensure_future(self.client.answer(command, arguments, timeout=timeout))
+        self._evaluations.add(evaluation)
+        try:
+            return await evaluation
+        except RequestFailed:  # it takes too long
+            await self.interrupt()
+            raise
+        finally:
+            self._evaluations.discard(evaluation)
+
+    async def interrupt(self) -> None:
+        """Ends what is evaluated in its threads; what can't be interrupted goes on."""
+        with contextlib.suppress(RequestFailed, DebuggerGone):
+            expression = INTERRUPTION.value("interrupt")
+            await self.client.request(
+                "evaluate", {"expression": expression, "context": QUIETLY}, timeout=SOON
+            )
+
+    async def end_evaluations(self) -> None:
+        """Has its threads ready to go on: what does not end by itself soon is interrupted."""
+        if self._evaluations:
+            await asyncio.wait(self._evaluations, timeout=GRACE)
+        if self._evaluations:
+            await self.interrupt()
+            await asyncio.wait(self._evaluations, timeout=SOON)
 
     @property
     def _patience(self) -> float:
@@ -188,7 +245,7 @@ class Worker:
 
     # --- what it stops at ----------------------------------------------------------------
 
-    async def set_breakpoints(self, path: str, breakpoints: Sequence[Breakpoint]) -> None:
+    async def set_breakpoints(self, path: str, breakpoints: Sequence[LineBreakpoint]) -> None:
         """Makes these the breakpoints of its file `path`, and puts what it says of each in the results.
 
         Raises:
@@ -197,12 +254,13 @@ class Worker:
         async with self._setting:  # the one that was asked for last is set last
             if not breakpoints and path not in self._set:
                 return
-            wanted = await self._placed(path, breakpoints)
+            wanted = await self._placed(path, [one for one in breakpoints if not one.problem])
             if wanted:
                 await self.wake()
             elif path not in self._set:
                 return
-            specs = [{**breakpoint_.spec, "line": line} for breakpoint_, line in wanted]
+            specs = [breakpoint_.inner(line) for breakpoint_, line in wanted]
+            await self._send_reached(specs)
             body = await self.client.set_breakpoints(path, specs, timeout=self._patience)
             if not wanted:
                 del self._set[path]
@@ -219,14 +277,16 @@ class Worker:
         """Its file; None where it has none. Raises as `Files.read`."""
         return await self._files.read(self.client, self.debuggee.node_ip, path, timeout=self._patience)
 
-    async def _placed(self, path: str, breakpoints: Sequence[Breakpoint]) -> list[tuple[Breakpoint, int]]:
+    async def _placed(
+        self, path: str, breakpoints: Sequence[LineBreakpoint]
+    ) -> list[tuple[LineBreakpoint, int]]:
         """Those that can be set, and at which line; the others get their result."""
         file = await self.file(path) if breakpoints else None
-        placed: list[tuple[Breakpoint, int]] = []
+        placed: list[tuple[LineBreakpoint, int]] = []
         for breakpoint_ in breakpoints:
             line: int | None = breakpoint_.line
             if file is None:
-                message = "No task here has this file: it is neither in working_dir nor in py_modules."
+                message = NO_FILE
             else:
                 line = file.lines.nearest(breakpoint_.line) if file.lines else line
                 message = "There is no code at this line, nor below it in its function."
@@ -240,7 +300,8 @@ class Worker:
         """The editor's breakpoints for debugpy's."""
         if not isinstance(ids, list):
             return []
-        return [b.id for known in self._set.values() for inner, b in known if inner in ids]
+        known = [*self._set_functions, *(pair for pairs in self._set.values() for pair in pairs)]
+        return [breakpoint_.id for inner, breakpoint_ in known if inner in ids]
 
     @property
     def paths(self) -> list[str]:
@@ -248,16 +309,58 @@ class Worker:
         return list(self._set)
 
     async def set_exceptions(self, desired: Desired) -> None:
-        if desired.needs_tracing:
+        exceptions = desired.exceptions
+        if exceptions.needs_tracing:
             await self.wake()
-        await self.client.request("setExceptionBreakpoints", desired.exceptions, timeout=self._patience)
+        conditions = exceptions.inner_conditions
+        if conditions or exceptions.several:
+            await self._send_once(EXCEPTIONS)
+            await self._literal(EXCEPTIONS.call("stop_once"), timeout=self._patience)
+        await self.client.request("setExceptionBreakpoints", exceptions.arguments, timeout=self._patience)
+        if conditions:
+            await self._send_once(REACHED)
+            await self._literal(EXCEPTIONS.call("set_conditions", conditions), timeout=self._patience)
 
-    async def set_functions(self, desired: Desired) -> list[bool]:
-        """Whether it has each."""
-        if desired.functions["breakpoints"]:
+    async def set_functions(self, desired: Desired) -> None:
+        """Makes these its function breakpoints, and puts into their results whether it has such a function.
+
+        Raises:
+            RequestFailed, DebuggerGone: as `Client.request`.
+        """
+        functions = [one for one in desired.functions if not one.problem]
+        if functions:
             await self.wake()
-        body = await self.client.request("setFunctionBreakpoints", desired.functions, timeout=self._patience)
-        return [bool(said.get("verified")) for said in body.get("breakpoints") or []]
+        specs = [breakpoint_.inner() for breakpoint_ in functions]
+        await self._send_reached(specs)
+        body = await self.client.request(
+            "setFunctionBreakpoints", {"breakpoints": specs}, timeout=self._patience
+        )
+        ids = [answer.get("id", -1) for answer in body.get("breakpoints") or []]
+        self._set_functions = list(zip(ids, functions, strict=False))
+        if not functions:
+            return
+        names = [breakpoint_.name for breakpoint_ in functions]
+        loaded = await self._literal(REACHED.call("are_loaded", names), timeout=self._patience)
+        for breakpoint_, is_loaded in zip(
+            functions, loaded if isinstance(loaded, list) else [], strict=False
+        ):
+            breakpoint_.results[self] = Result(is_loaded is True, 0, "" if is_loaded is True else NO_FUNCTION)
+
+    async def _send_reached(self, specs: Sequence[Message]) -> None:
+        if any("condition" in spec for spec in specs):
+            await self._send_once(REACHED)
+
+    async def _send_once(self, module: Sent) -> None:
+        """Has the debuggee know a module of ours; anew for each connection."""
+        if module not in self._sent:
+            self._sent.add(module)
+            arguments = {"expression": module.anew(), "context": QUIETLY}
+            await self.client.request("evaluate", arguments, timeout=self._patience)
+
+    async def count(self, number: int, stops: bool, settled: bool) -> None:
+        """Answers a thread that waits for it whether its hit stops; whether all that follow do the same."""
+        arguments = {"expression": REACHED.call("counted", number, stops, settled), "context": QUIETLY}
+        await self.client.request("evaluate", arguments, timeout=SOON)
 
     async def wake(self) -> None:
         """Has it watch its code run, so that it stops at what is set."""
@@ -282,6 +385,8 @@ class Worker:
 
     async def name_task(self, thread: int) -> None:
         """Asks a thread that stands still for its task, which Ray's tables tell late, or not exactly."""
+        if self.debuggee.driver:  # Ray would write an error into the job's log
+            return
         try:
             body = await self.client.request("stackTrace", {"threadId": thread, "levels": 1}, timeout=SOON)
             frame = body["stackFrames"][0]["id"]
@@ -289,22 +394,39 @@ class Worker:
         except (RequestFailed, DebuggerGone, LookupError, TypeError):
             return
         if isinstance(name, str) and name:
+            self.tasks[thread] = name
             self.debuggee = replace(self.debuggee, task=name)
+
+    def described_at(self, thread: int) -> Debuggee:
+        """Its debuggee as that thread knows it: threads of one actor run tasks of their own."""
+        task = self.tasks.get(thread, self.debuggee.task)
+        return replace(self.debuggee, task=task, since=self.since.get(thread, self.debuggee.since))
 
     def described(self, debuggee: Debuggee) -> None:
         """Takes what discovery says of it now; what a stop told is surer."""
-        task = self.debuggee.task if self.stops or not debuggee.task else debuggee.task
+        task = self.debuggee.task if self.stops or debuggee.as_of < self._stood_at else debuggee.task
         job_id = debuggee.job_id or self.debuggee.job_id
         submission_id = debuggee.submission_id or self.debuggee.submission_id
         self.debuggee = replace(debuggee, task=task, job_id=job_id, submission_id=submission_id)
 
-    def goes_on(self) -> dict[int, Message]:
-        """Notes that all its threads move, as debugpy lets them; the stops that there were."""
-        was, self.stops = self.stops, {}
+    def stands(self, thread: int, stop: Message) -> None:
+        """Notes that a thread has stopped; `stop`: the body of debugpy's event."""
+        self.stops[thread] = stop
+        now = datetime.now(timezone.utc)
+        self.since[thread] = now.isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+    def goes_on(self, threads: Iterable[int]) -> dict[int, Message]:
+        """Notes that these threads move; the stops that there were of them."""
+        was = {thread: self.stops.pop(thread) for thread in [*threads] if thread in self.stops}
         # A `breakpoint()` call, or a step, has it watch its code, too.
         self._awake = self._awake or None
-        self.named, self.told = set(), set()
-        self.moves += 1
+        self.named -= set(was)
+        self.told -= set(was)
+        self.moves.update([*was, None])
+        for thread in was:
+            self.tasks.pop(thread, None)
+        if was:
+            self._stood_at = time.monotonic()
         return was
 
     async def _literal(self, expression: str, frame: int | None = None, *, timeout: float = SOON) -> object:
@@ -322,7 +444,7 @@ class Worker:
             return None
 
     def _event(self, event: Message) -> None:
-        self._on_event(self, event)
+        self.holder.event(self, event)
 
 
 class Workers(dict[str, Worker]):

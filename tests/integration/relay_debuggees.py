@@ -36,7 +36,16 @@ class Context:
     def get_job_id(self): return os.environ["JOB"]
 ray.get_runtime_context = Context
 import debugpy
-port = debugpy.listen(("127.0.0.1", 0))[1]
+if os.environ["IN_PROCESS"] == "1":
+    import socket
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    debugpy.listen(("127.0.0.1", port), in_process_debug_adapter=True)
+    import pydevd
+    pydevd.get_global_debugger().wait_for_server_socket_ready()
+else:
+    port = debugpy.listen(("127.0.0.1", 0))[1]
 print(port, flush=True)
 if os.environ["WAIT"] == "1":
     debugpy.wait_for_client()
@@ -55,7 +64,16 @@ class Process:
         self._reading = asyncio.ensure_future(self._read())
 
     @classmethod
-    async def start(cls, script: Path, number: int, *, waits: bool = True, job: str = "01000000") -> Process:
+    async def start(
+        cls,
+        script: Path,
+        number: int,
+        *,
+        waits: bool = True,
+        job: str = "01000000",
+        in_process: bool = False,
+    ) -> Process:
+        """`in_process`: without debugpy's adapter, which is a process of its own."""
         task = f"task-{number}"
         process = await asyncio.create_subprocess_exec(
             *[sys.executable, "-c", _START, str(script)],
@@ -67,6 +85,7 @@ class Process:
                 **os.environ,
                 "TASK": task,
                 "JOB": job,
+                "IN_PROCESS": str(int(in_process)),
                 "WAIT": str(int(waits)),
                 "PYDEVD_DISABLE_FILE_VALIDATION": "1",
             },
@@ -151,6 +170,9 @@ class Cluster:
     async def submission(self, job_id: str) -> str:
         self.submission_asked.set()
         return f"submission-of-{job_id}"
+
+    async def why_ended(self, debuggee: Debuggee) -> str:
+        return ""
 
     def local_roots(self) -> Mapping[str, Sequence[str]]:
         return self.roots
@@ -268,18 +290,31 @@ class Setting:
     async def attach(
         self,
         breakpoints: Mapping[str, Sequence[int | Message]] | None = None,
+        wanted: Mapping[str, Mapping[str, Any]] | None = None,
         **options: Any,
     ) -> Session:
-        """`breakpoints`: lines, or SourceBreakpoints, by the name of a file in the local folder."""
+        """An editor that has attached.
+
+        Args:
+            breakpoints: lines, or SourceBreakpoints, by the name of a file in the local folder.
+            wanted: more that is asked for before `configurationDone`: the arguments by the request's name.
+        """
         client = await Client.connect("127.0.0.1", self.port)
         filters = options.pop("filters", ())
         specs = {
             str(self.cluster.here / name): [at if isinstance(at, dict) else {"line": at} for at in lines]
             for name, lines in (breakpoints or {}).items()
         }
+
+        async def configure() -> None:
+            for command, arguments in (wanted or {}).items():
+                await client.request(command, arguments)
+
+        exceptions = "setExceptionBreakpoints" in (wanted or {})
         await client.attach(
             breakpoints=specs,
-            exception_filters=filters,
+            configure=configure,
+            exception_filters=None if exceptions else filters,
             options={"token": TOKEN, **options},
             no_delay=False,
         )

@@ -9,6 +9,7 @@ within one second, `POST /workers` with the rows of the State API to list from t
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import random
 import sys
@@ -25,6 +26,13 @@ from bootstrap.debug.debuggee import Debuggee
 JOB = "01000000"
 FILE = "/tmp/ray/session/runtime_resources/working_dir_files/_ray_pkg_0123456789abcdef/job.py"
 SOURCE = b"def work(x):\n    y = x + 1\n    return y\n"
+# Of SOURCE, as `bootstrap.debug.line_table` answers.
+TABLE = json.dumps(
+    {
+        "sha256": hashlib.sha256(SOURCE).hexdigest(),
+        "lines": {"code": [1, 2, 3], "statements": [], "functions": [1, 3], "indents": [0, 4, 4, 0]},
+    }
+)
 FRAMES = 8
 
 
@@ -167,9 +175,10 @@ class ScriptedDebuggee:
         return known.get(command)
 
     def _value(self, expression: str) -> str:
+        if "line_table" in expression:
+            return TABLE
         known = {
             "listdir": {FILE.rpartition("/")[0]: []},
-            "read_bytes": SOURCE,
             "get_task_name": self.task,
             "get_job_id": JOB,
         }

@@ -273,6 +273,25 @@ def test_the_handshake_needs_no_debuggee_and_the_second_stop_does_not_steal_the_
     run(story())
 
 
+def test_an_editor_that_attaches_for_one_task_is_not_taken_to_another_first(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with relay_over(tmp_path) as setting:
+            await setting.cluster.start(PAUSES, count=3)
+            last = setting.cluster.processes[-1].debuggee.worker_id
+            editor = await setting.attach(focusWorkerId=last)
+            stops = await stops_of(editor, 3)
+            shown = [stop["ray"]["workerId"] for stop in stops if not stop["preserveFocusHint"]]
+            assert shown == [last]
+            # Once only: what comes later is shown where nothing else is stopped.
+            for stop in stops:
+                await editor.request("continue", threadId=stop["threadId"])
+            await setting.cluster.start(PAUSES)
+            assert (await editor.event("stopped"))["preserveFocusHint"] is False
+            await editor.client.disconnect()
+
+    run(story())
+
+
 def test_an_editor_can_ask_for_the_focus_on_a_stopped_task(tmp_path: Path) -> None:
     async def story() -> None:
         async with relay_over(tmp_path) as setting:
@@ -407,36 +426,87 @@ def test_what_concerns_one_debuggee_alone_is_not_the_editors(tmp_path: Path) -> 
 
 
 THREADS = """\
-import threading
+import threading, time, debugpy
+beats = 0
+def beat():
+    global beats
+    while not over.is_set():
+        beats += 1
+        time.sleep(0.01)
 def work(n):
     barrier.wait()
     debugpy.breakpoint()
-    return n
-import debugpy
-barrier = threading.Barrier(2)
+    n = n + 0
+    print("done", n, flush=True)
+barrier, over = threading.Barrier(2), threading.Event()
+heart = threading.Thread(target=beat)
+heart.start()
 threads = [threading.Thread(target=work, args=(n,)) for n in range(2)]
 [thread.start() for thread in threads]
 [thread.join() for thread in threads]
-print("done", flush=True)
+over.set()
 """
 
 
-def test_threads_of_one_process_go_on_together_and_the_editor_is_told(tmp_path: Path) -> None:
+async def beats_on(editor: Session, stop: dict[str, Any]) -> bool:
+    """Whether another thread of its process runs while that one stands."""
+    before = int(await editor.evaluate(stop, "beats"))
+    for _ in range(100):
+        if int(await editor.evaluate(stop, "beats")) > before + 2:
+            return True
+        await asyncio.sleep(0.01)
+    return False
+
+
+@pytest.mark.parametrize("in_process", [True, False])
+def test_a_stop_leaves_the_other_threads_of_its_process_running(tmp_path: Path, in_process: bool) -> None:
+    async def story() -> None:
+        async with relay_over(tmp_path) as setting:
+            (process,) = await setting.cluster.start(THREADS, in_process=in_process)
+            editor = await setting.attach()
+            stop, _ = await stops_of(editor, 2)
+            assert stop["allThreadsStopped"] is False
+            assert await beats_on(editor, stop)
+            await editor.request("next", threadId=stop["threadId"])
+            stepped = await editor.event("stopped", reason="step")
+            assert stepped["threadId"] == stop["threadId"]
+            await editor.nothing("continued", 0.2)  # the other one stands
+            assert await beats_on(editor, stepped)
+            await editor.client.disconnect()
+            assert sorted(await process.end()) == ["done 0", "done 1"]
+
+    run(story())
+
+
+def test_two_threads_of_one_process_stop_and_go_on_each_by_itself(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with relay_over(tmp_path) as setting:
+            (process,) = await setting.cluster.start(THREADS, in_process=True)
+            editor = await setting.attach()
+            first, second = await stops_of(editor, 2)
+            numbers = [await editor.evaluate(stop, "n") for stop in (first, second)]
+            frame = (await editor.frames(second))[0]["id"]
+            await editor.request("continue", threadId=first["threadId"])
+            await process.said(1)
+            assert process.lines == [f"done {numbers[0]}"]
+            await editor.nothing("continued", 0.1)
+            assert (await editor.request("scopes", frameId=frame))["scopes"]
+            await editor.request("continue", threadId=second["threadId"])
+            assert await process.end() == [f"done {number}" for number in numbers]
+            await editor.client.disconnect()
+
+    run(story())
+
+
+def test_where_debugpys_adapter_lets_all_threads_go_the_editor_is_told(tmp_path: Path) -> None:
     async def story() -> None:
         async with relay_over(tmp_path) as setting:
             (process,) = await setting.cluster.start(THREADS)
             editor = await setting.attach()
-            standing: set[int] = set()
-            while not process.lines and not process.ended:
-                try:
-                    stop = await asyncio.wait_for(editor.event("stopped"), 1.0)
-                except (asyncio.TimeoutError, AssertionError):
-                    continue
-                assert stop["threadId"] in await editor.threads()
-                await editor.request("continue", threadId=stop["threadId"])
-                standing.add(stop["threadId"])
-            assert standing
-            assert await process.end() == ["done"]
+            first, second = await stops_of(editor, 2)
+            await editor.request("continue", threadId=first["threadId"])
+            await editor.event("continued", threadId=second["threadId"])
+            assert sorted(await process.end()) == ["done 0", "done 1"]
             await editor.client.disconnect()
 
     run(story())
@@ -504,9 +574,9 @@ def test_a_file_that_was_edited_since_is_told_once(tmp_path: Path) -> None:
             (setting.cluster.here / "job.py").write_text("# new\n" + WORK)
             editor = await setting.attach({"job.py": [3]})
             await stops_of(editor, 2)
-            told = await editor.event("output", category="important")
+            told = await editor.event("output", category="console")
             assert "job.py" in told["output"] and "submit" in told["output"].lower()
-            await editor.nothing("output", category="important")
+            await editor.nothing("output", category="console")
             await editor.client.disconnect()
 
     run(story())
@@ -570,9 +640,11 @@ def test_only_the_jobs_debuggees_are_attached_and_the_others_wait_on(tmp_path: P
             await editor.nothing("stopped", 0.5)
             assert len(await editor.threads()) == 2
             assert other.lines == []
-            editor = await setting.attach({"job.py": [3]}, job="submission-of-02000000")
-            stops = [await editor.event("stopped") for _ in range(2)]  # ours is stopped still
-            assert {s["ray"]["jobId"] for s in stops} == {"01000000", "02000000"}
+            second = await setting.attach({"job.py": [3]}, job="submission-of-02000000")
+            assert (await second.event("stopped"))["ray"]["jobId"] == "02000000"
+            assert len(await second.threads()) == 2
+            await second.client.disconnect()
+            await editor.nothing("terminated", 0.1)
             await editor.client.disconnect()
 
     run(story())

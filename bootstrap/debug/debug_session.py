@@ -1,0 +1,270 @@
+"""One debug session: an editor's attachment to debuggees, with all that is kept for it.
+
+What it asks for is answered by `EditorRequests`, and done by `Lifecycle`, which attaches to debuggees and
+leaves them, by `Threads`, in which they stop and go on, and by `Configuration`, which is what they stop at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Set
+from weakref import WeakKeyDictionary
+
+from bootstrap.debug.client import STOP_IN_USER_CODE
+from bootstrap.debug.configuration import Configuration
+from bootstrap.debug.dap import Message
+from bootstrap.debug.debuggee import Debuggee, Discovery
+from bootstrap.debug.editor import DEBUGGER_LEFT, RELAY_ENDING, TAKEN_OVER, CurrentEditor, Editor, Refused
+from bootstrap.debug.editor_requests import EditorRequests
+from bootstrap.debug.flood import Bucket, Flood, sentence
+from bootstrap.debug.ids import Ids
+from bootstrap.debug.lifecycle import Lifecycle
+from bootstrap.debug.paths import Paths
+from bootstrap.debug.reports import EVENT, Reports
+from bootstrap.debug.threads import Threads
+from bootstrap.debug.work import Work
+from bootstrap.debug.worker import Configure, Worker, Workers
+
+# What an editor may say of how debuggees are debugged. Nothing else of what it says gets there.
+_OPTIONS = ("justMyCode", "showReturnValue")
+# Stops a second of one debuggee, and stops at once, and threads: more than any program has; each costs the
+# relay requests and memory. One that says more is left alone.
+STOPS, MOST_STOPS = 50.0, 1_000
+
+
+class DebugSession:
+    """Goes on from one editor to the next that takes over, and while none is there.
+
+    Attributes:
+        job: the only job that it is for, by its submission id or by Ray's id; None: all that no other is for.
+        workers: the debuggees that are its own.
+        requests: answers the editor's.
+    """
+
+    def __init__(
+        self,
+        job: str | None,
+        discovery: Discovery,
+        *,
+        claim: Callable[[Worker], Awaitable[Configure]],
+        work: Work,
+        log: Callable[[str], None],
+        shared: bool,
+    ) -> None:
+        self.job = job
+        self._discovery, self._work, self._log, self._shared = discovery, work, log, shared
+        self._current = current = CurrentEditor(log)
+        self._flood = Flood(self._tell_left_out)
+        self._stops: WeakKeyDictionary[Worker, Bucket] = WeakKeyDictionary()
+        self.workers = workers = Workers()
+        ids = Ids()
+        self._threads = Threads(workers, ids=ids, editor=current, work=work)
+        self._configuration = Configuration(
+            workers,
+            paths=Paths(roots=discovery.local_roots, shared=shared),
+            editor=current,
+            work=work,
+            log=log,
+        )
+        self._reports = Reports(self._configuration, editor=current, work=work, flood=self._flood)
+        self._lifecycle = Lifecycle(
+            workers,
+            self,
+            claim=claim,
+            why_ended=discovery.why_ended,
+            configuration=self._configuration,
+            threads=self._threads,
+            editor=current,
+            work=work,
+            log=log,
+        )
+        self.put_into = self._configuration.put_into
+        self.requests = EditorRequests(
+            workers, ids=ids, threads=self._threads, configuration=self._configuration, editor=current
+        )
+
+    # --- its editor ----------------------------------------------------------------------
+
+    @property
+    def editor(self) -> Editor | None:
+        """Whose it is now."""
+        return self._current.editor
+
+    @property
+    def listens(self) -> bool:
+        """Whether its editor is configured."""
+        return self._current.listens
+
+    def has(self, editor: Editor) -> bool:
+        """Whether it is attached here, to debug or to watch."""
+        return editor is self._current.editor or editor in self._current.watchers
+
+    async def has_debugger(self) -> bool:
+        """Whether its editor is one that somebody sits at."""
+        return self.editor is not None and await self.editor.is_alive(self._threads.cluster)
+
+    def say(self, text: str) -> None:
+        """To its editor, if it has one."""
+        if self.editor is not None:
+            self._current.say(text)
+
+    def attach(self, editor: Editor, arguments: Message) -> None:
+        """Makes it the editor's; the one before is told that it is taken over. Raises Refused."""
+        shared = arguments.get("sharedFiles")
+        paths = Paths(
+            _mappings(arguments.get("pathMappings")),
+            self._discovery.local_roots,
+            shared=shared if isinstance(shared, bool) else self._shared,
+        )
+        options = _options(arguments)
+        earlier, self._current.editor = self._current.editor, editor
+        if earlier is not None:
+            self._log("another editor took over")
+            earlier.say("Another editor has attached; this session ends.")
+            self._dismiss(earlier, TAKEN_OVER)
+        self._lifecycle.begin(options, keep_paused=arguments.get("keepPaused") is True)
+        focus = arguments.get("focusWorkerId")
+        self._threads.begin(focus if isinstance(focus, str) else "")
+        self._configuration.begin(paths)
+        editor.attached(arguments)
+
+    def watch(self, editor: Editor, arguments: Message) -> None:
+        """Has it see what the session's editor sees, without a hand in it."""
+        self._current.watchers.append(editor)
+        editor.attached(arguments)
+
+    def configured(self, editor: Editor) -> None:
+        """From now on it is told what happens."""
+        if editor.configured:
+            return
+        editor.configured = True
+        cluster = {"reason": "started", "threadId": self._threads.cluster}
+        editor.event("thread", cluster)
+        if editor is self._current.editor:
+            self._log("an editor has attached")
+            self._lifecycle.watch()
+        else:
+            self._log("an editor watches")
+            self._threads.show_all(editor)
+
+    def left(self, editor: Editor, *, keep_paused: bool = False) -> None:
+        """It has gone. With the one that debugs the cluster goes on, but what is to stay paused."""
+        if editor in self._current.watchers:
+            self._current.watchers.remove(editor)
+            return
+        if editor is not self._current.editor:
+            return
+        self._lifecycle.keep_paused = keep_paused or self._lifecycle.keep_paused
+        self._current.editor = None
+        kept = "; what is stopped stays so" if self._lifecycle.keep_paused else ""
+        self._log(f"the editor has gone{kept}")
+        for watcher in self._current.watchers:
+            self._dismiss(watcher, DEBUGGER_LEFT)
+        self._current.watchers.clear()
+        self._lifecycle.editor_left()
+
+    def _dismiss(self, editor: Editor, why: str) -> None:
+        editor.terminated(why)
+        self._work.start(editor.close())
+
+    async def close(self) -> None:
+        """Tells its editors, and lets every debuggee go on; what waits for an answer gets it first."""
+        for editor in [*self._current.watchers, *([self.editor] if self.editor else [])]:
+            editor.terminated(RELAY_ENDING)
+        self._current.editor = None
+        self._current.watchers.clear()
+        await self._lifecycle.close()
+
+    # --- its debuggees -------------------------------------------------------------------
+
+    def is_for(self, debuggee: Debuggee) -> bool:
+        return self.job is None or self.job in (debuggee.job_id, debuggee.submission_id)
+
+    def may_try(self, debuggee: Debuggee) -> bool:
+        """Whether attaching to it has not failed too often for this editor."""
+        return self._lifecycle.may_try(debuggee)
+
+    def take(self, debuggee: Debuggee) -> None:
+        """Attaches to it."""
+        self._lifecycle.take(debuggee)
+
+    def miss(self, there: Set[str]) -> None:
+        """`there`: the worker_id of each debuggee that a look has found."""
+        self._lifecycle.miss(there)
+
+    def hand_over(self, worker: Worker, to: DebugSession) -> None:
+        """Makes it another session's, as it stands."""
+        self._lifecycle.hand_over(worker, to._lifecycle)
+
+    def attached_to(self, worker: Worker) -> None:
+        """As `Holder`."""
+        self._lifecycle.attached_to(worker)
+
+    def refused(self, worker: Worker, error: Exception) -> None:
+        """As `Holder`."""
+        self._lifecycle.refused(worker, error)
+
+    def end(self, worker: Worker) -> None:
+        """As `Holder`."""
+        self._lifecycle.end(worker)
+
+    # --- what debuggees say --------------------------------------------------------------
+
+    def event(self, worker: Worker, message: Message) -> None:
+        """As `Holder`; `message` is as `messages.event` made it."""
+        name, body = message["event"], message["body"]
+        if name == "stopped":
+            if self._stops_too_often(worker):
+                self._current.say(
+                    f"{worker.debuggee.title} stops too often to be debugged: it is left alone."
+                )
+                self._lifecycle.end(worker)
+            else:
+                self._threads.stopped(worker, body["threadId"], body)
+        elif name == "continued":
+            self._threads.went_on(worker, body)
+        elif name == "thread":
+            if body.get("reason") == "exited":
+                self._threads.ended(worker, body["threadId"])
+        elif name == EVENT:
+            self._reports.take(worker, body)
+        elif name == "terminated":
+            # The adapter outlives a killed debuggee, and waits for its client to leave.
+            self._lifecycle.end(worker)
+        elif name == "output" and self._flood.passes(worker, body["output"]):
+            self._current.event(name, self.requests.outward(worker, body))
+
+    def _stops_too_often(self, worker: Worker) -> bool:
+        bucket = self._stops.setdefault(worker, Bucket(STOPS, MOST_STOPS))
+        if max(len(worker.stops), len(worker.threads)) >= MOST_STOPS or not bucket.holds(1):
+            return True
+        bucket.take(1)
+        return False
+
+    def _tell_left_out(self, left_out: Mapping[Worker, int]) -> None:
+        self._current.say(sentence([(worker.debuggee.title, lines) for worker, lines in left_out.items()]))
+
+
+def _options(arguments: Message) -> Message:
+    """How debuggees are debugged. Raises Refused."""
+    given = {name: arguments[name] for name in _OPTIONS if name in arguments}
+    rules = arguments.get("rules") or []
+    if not isinstance(rules, list) or not all(isinstance(rule, dict) for rule in rules):
+        raise Refused("`rules` has to be a list of objects")
+    # Without ours, which are first, nothing would stop at a `breakpoint()`.
+    ours = STOP_IN_USER_CODE["rules"]
+    return {**STOP_IN_USER_CODE, **given, "rules": [*ours, *(rule for rule in rules if rule not in ours)]}
+
+
+def _mappings(given: object) -> list[tuple[str, str]]:
+    if given is None:
+        return []
+    if not isinstance(given, list):
+        raise Refused("`pathMappings` has to be a list")
+    found = []
+    for mapping in given:
+        local = mapping.get("localRoot") if isinstance(mapping, dict) else None
+        remote = mapping.get("remoteRoot") if isinstance(mapping, dict) else None
+        if not isinstance(local, str) or not isinstance(remote, str) or not local.startswith("/"):
+            raise Refused("each of `pathMappings` has an absolute localRoot and a remoteRoot")
+        found.append((local, remote))
+    return found

@@ -1,0 +1,261 @@
+"""What an attached editor asks for, answered here or by the debuggee that it is about."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from bootstrap.debug import messages, translation
+from bootstrap.debug.client import reason
+from bootstrap.debug.configuration import Configuration
+from bootstrap.debug.dap import Message
+from bootstrap.debug.editor import CurrentEditor, Editor, Refused
+from bootstrap.debug.ids import OF_A_STOP, Ids, Kind, OfAStop
+from bootstrap.debug.rules import NotDap
+from bootstrap.debug.threads import CLUSTER, Threads
+from bootstrap.debug.worker import PATIENCE, Worker, Workers
+
+# Seconds for a debuggee's answer where user code runs.
+EVALUATION = 60.0
+
+_MOVES = frozenset({"continue", "next", "stepIn", "stepOut", "goto"})
+_RUN_USER_CODE = frozenset({"evaluate", "setVariable", "setExpression", "variables", "completions"})
+
+# What one that only watches may ask for: nothing that moves a task, sets anything or runs code of its choice.
+_READ = frozenset(
+    {"exceptionInfo", "loadedSources", "modules", "scopes", "source", "stackTrace", "threads", "variables"}
+)
+_SET = frozenset({"setBreakpoints", "setExceptionBreakpoints", "setFunctionBreakpoints"})
+_WATCHES = (
+    "this editor only watches: another one debugs these tasks. End this session, and attach to take over."
+)
+
+Handler = Callable[[Editor, Message, Message], Awaitable[None]]
+
+
+class EditorRequests:
+    """Of one debug session: what is not answered here goes to a debuggee, if `messages` knows it."""
+
+    def __init__(
+        self,
+        workers: Workers,
+        *,
+        ids: Ids,
+        threads: Threads,
+        configuration: Configuration,
+        editor: CurrentEditor,
+    ) -> None:
+        self._workers, self._ids, self._threads = workers, ids, threads
+        self._configuration, self._current = configuration, editor
+        self._evaluating: dict[tuple[Editor, object], Worker] = {}  # by editor and number of its request
+        self._handlers: dict[str, Handler] = {
+            "cancel": self._cancel,
+            "focusTask": self._focus_task,
+            "pause": self._pause,
+            "setBreakpoints": self._set_breakpoints,
+            "setExceptionBreakpoints": self._set_exception_breakpoints,
+            "setFunctionBreakpoints": self._set_function_breakpoints,
+            "stackTrace": self._stack_trace,
+            "threads": self._rows,
+            **dict.fromkeys(_MOVES, self._move),
+        }
+
+    async def answer(self, editor: Editor, request: Message, arguments: Message) -> None:
+        """Raises Refused, UnknownId, DebuggerGone, RequestFailed: what the editor is to be told."""
+        command = request["command"]
+        if editor is not self._current.editor and command not in _READ:
+            self._refuse_watcher(editor, request, arguments)
+            return
+        try:
+            known = messages.question(command, arguments)
+        except NotDap as error:
+            raise Refused(f"{command}: {error}") from None
+        handler = self._handlers.get(command, self._forward if known is not None else None)
+        if handler is None:
+            raise Refused(f"the relay does not know the request `{command}`")
+        await handler(editor, request, arguments if known is None else known)
+
+    def _refuse_watcher(self, editor: Editor, request: Message, arguments: Message) -> None:
+        """As breakpoints that are not there, where editors send them unasked."""
+        listed = arguments.get(
+            "filters" if request["command"] == "setExceptionBreakpoints" else "breakpoints"
+        )
+        if request["command"] not in _SET or not isinstance(listed, list):
+            raise Refused(f"`{request['command']}`: {_WATCHES}")
+        editor.respond(request, {"breakpoints": [{"verified": False, "message": _WATCHES} for _ in listed]})
+
+    async def _focus_task(self, editor: Editor, request: Message, arguments: Message) -> None:
+        named = arguments.get("workerId")
+        for worker in self._workers.attached:
+            thread = next((thread for thread in worker.stops if thread in worker.told), None)
+            if worker.debuggee.worker_id == named and thread is not None:
+                editor.respond(request)
+                self._threads.tell_stop(worker, thread, focus=True)
+                return
+        raise Refused(f"no task of worker {named!r} is stopped")
+
+    async def _cancel(self, editor: Editor, request: Message, arguments: Message) -> None:
+        worker = self._evaluating.get((editor, arguments.get("requestId")))
+        if worker is None:
+            raise Refused("there is nothing to cancel: only an `evaluate` that has no answer yet can be")
+        await worker.interrupt()
+        editor.respond(request)
+
+    # --- threads -------------------------------------------------------------------------
+
+    async def _rows(self, editor: Editor, request: Message, arguments: Message) -> None:
+        editor.respond(request, {"threads": self._threads.rows()})
+
+    async def _stack_trace(self, editor: Editor, request: Message, arguments: Message) -> None:
+        if arguments.get("threadId") == self._threads.cluster:
+            editor.respond(request, {"stackFrames": [], "totalFrames": 0})
+            return
+        await self._forward(editor, request, arguments)
+
+    async def _move(self, editor: Editor, request: Message, arguments: Message) -> None:
+        command = request["command"]
+        if arguments.get("threadId") == self._threads.cluster:
+            if command != "continue":
+                raise Refused("choose a task: the row of the cluster can only be paused and continued")
+            await self._threads.continue_all()
+            editor.respond(request, {"allThreadsContinued": False})
+            return
+        worker, thread, inner = self._inward(editor, arguments)
+        if thread not in worker.stops and command == "continue":
+            # It went on with another thread of its process, which the editor has been told since.
+            editor.respond(request, {"allThreadsContinued": False})
+            return
+        if thread not in worker.stops:
+            raise Refused(f"{worker.debuggee.title} is not stopped")
+
+        def answered(body: Message) -> None:
+            # Without the false, VS Code takes every thread for running.
+            editor.respond(request, {**body, "allThreadsContinued": False} if command == "continue" else body)
+
+        self._threads.moved = worker
+        await self._threads.let_go(worker, command, inner, answered)
+
+    async def _pause(self, editor: Editor, request: Message, arguments: Message) -> None:
+        if arguments.get("threadId") == self._threads.cluster:
+            await self._threads.pause_all()
+            editor.respond(request)
+            return
+        worker, thread, inner = self._inward(editor, arguments)
+        # Only what watches its own code run notices.
+        await worker.wake()
+        # The row of the main thread stands for all of them until one of them has stopped.
+        everything = thread == worker.main_thread and not worker.stops
+        await self._forward_to(
+            worker, thread, editor, request, {**inner, "threadId": "*"} if everything else inner
+        )
+
+    # --- what they stop at ---------------------------------------------------------------
+
+    async def _set_breakpoints(self, editor: Editor, request: Message, arguments: Message) -> None:
+        source = arguments.get("source")
+        path = source.get("path") if isinstance(source, dict) else None
+        if not isinstance(path, str) or not path:
+            raise Refused("breakpoints can be set in files that have a path")
+        specs = arguments.get("breakpoints")
+        if specs is None:
+            specs = [{"line": line} for line in _list(arguments, "lines")]
+        if not isinstance(specs, list) or not all(
+            isinstance(spec, dict) and isinstance(spec.get("line"), int) for spec in specs
+        ):
+            raise Refused("`breakpoints` has to be a list of objects with a line")
+        sums = [sum_ for sum_ in _list(source or {}, "checksums") if isinstance(sum_, dict)]
+        sha256 = [str(sum_.get("checksum")).lower() for sum_ in sums if sum_.get("algorithm") == "SHA256"]
+        breakpoints = await self._configuration.set_breakpoints(path, specs, sha256=[*sha256, None][0])
+        editor.respond(request, {"breakpoints": breakpoints})
+
+    async def _set_exception_breakpoints(self, editor: Editor, request: Message, arguments: Message) -> None:
+        for name in ("filters", "filterOptions", "exceptionOptions"):
+            _list(arguments, name)
+        editor.respond(request, {"breakpoints": await self._configuration.set_exceptions(arguments)})
+
+    async def _set_function_breakpoints(self, editor: Editor, request: Message, arguments: Message) -> None:
+        specs = _list(arguments, "breakpoints")
+        if not all(isinstance(spec, dict) and isinstance(spec.get("name"), str) for spec in specs):
+            raise Refused("`breakpoints` has to be a list of objects with a name")
+        editor.respond(request, {"breakpoints": await self._configuration.set_functions(specs)})
+
+    # --- forwarding ----------------------------------------------------------------------
+
+    async def _forward(self, editor: Editor, request: Message, arguments: Message) -> None:
+        """The default: to the debuggee that the numbers in the request are of, else to the one in focus."""
+        worker, thread, inner = self._inward(editor, arguments)
+        await self._forward_to(worker, thread, editor, request, inner)
+
+    async def _forward_to(
+        self, worker: Worker, thread: int | None, editor: Editor, request: Message, inner: Message
+    ) -> None:
+        command = request["command"]
+        moves = worker.moves[thread]
+        asked = (editor, request["seq"])
+        if command == "evaluate":
+            self._evaluating[asked] = worker
+        try:
+            response = await worker.answer(
+                command, inner, EVALUATION if command in _RUN_USER_CODE else PATIENCE
+            )
+        finally:
+            self._evaluating.pop(asked, None)
+        if not response.get("success"):
+            editor.refuse(request, reason(response))
+            return
+        body = response.get("body")
+        if isinstance(body, dict) and worker.moves[thread] == moves:
+            body = self.outward(worker, body, thread)
+        editor.respond(request, body if isinstance(body, dict) else None)
+
+    def _inward(self, editor: Editor, arguments: Message) -> tuple[Worker, int | None, Message]:
+        """Who is meant, its thread, and the arguments as it knows them. Raises UnknownId, Refused."""
+        named, inner = translation.inward(arguments, self._ids.inner)
+        owners = {each.owner if isinstance(each, OfAStop) else each for each in named}
+        # Targets of a goto are of no thread.
+        threads = {each.thread for each in named if isinstance(each, OfAStop) and each.thread is not None}
+        if isinstance(inner.get("threadId"), int):
+            threads.add(inner["threadId"])
+        if len(owners) > 1 or len(threads) > 1:
+            raise Refused("the request names things of two tasks")
+        if CLUSTER in owners:
+            raise Refused("choose a task: the row of the cluster has no frames")
+        found = next((owner for owner in owners if isinstance(owner, Worker)), None) or self._focused()
+        if editor is self._current.editor:
+            self._threads.focus = found
+        source = inner.get("source")
+        if isinstance(source, dict) and isinstance(source.get("path"), str):
+            source["path"] = self._configuration.paths.remote(source["path"], found.layout)
+        return found, next(iter(threads), None), inner
+
+    def _focused(self) -> Worker:
+        worker = self._threads.in_focus()
+        if worker is None:
+            raise Refused("no task is stopped")
+        return worker
+
+    def outward(self, worker: Worker, body: Message, thread: int | None = None) -> Message:
+        """A debuggee's response or event, with the editor's numbers and paths; changes it in place."""
+
+        def number(kind: Kind, inner: int) -> int:
+            return self._ids.outer(OfAStop(worker, thread) if kind in OF_A_STOP else worker, kind, inner)
+
+        def source(found: Message) -> None:
+            path = found.get("path")
+            local = self._configuration.paths.local(path) if path else None
+            if local is not None:
+                # Its own file, which it can edit, rather than the text that the debuggee has.
+                found["path"] = local
+                found["sourceReference"] = 0
+            elif path and not found.get("sourceReference"):
+                # Without a number the editor would open a file of its own that has this path.
+                found["sourceReference"] = number("source", 0)
+
+        return translation.outward(body, number, source)
+
+
+def _list(arguments: Message, name: str) -> list[Any]:
+    found = arguments.get(name)
+    if not isinstance(found, list | None):
+        raise Refused(f"`{name}` has to be a list")
+    return found or []

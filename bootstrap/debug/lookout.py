@@ -1,0 +1,139 @@
+"""Looks for debuggees, once a look for all editors together, and says which debug session each belongs to."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from bootstrap.debug.debug_session import DebugSession
+from bootstrap.debug.debuggee import Debuggee, Discovery
+from bootstrap.debug.work import Work
+from bootstrap.debug.worker import Configure, NotWanted, Worker
+from bootstrap.errors import RaysideError
+
+# Seconds between two looks for new debuggees, each of which is one request whatever their number. A
+# look that is slow gets more time, so that looking never takes more than a tenth of Ray's dashboard.
+LOOK, LEAST_SHARE = 0.2, 9
+
+
+class Lookout:
+    """Each debuggee is of one session at a time: that for its job, else that for all jobs.
+
+    Attributes:
+        sessions: those that there are; whoever has them adds and removes.
+    """
+
+    def __init__(self, discovery: Discovery, *, work: Work, log: Callable[[str], None]) -> None:
+        self.sessions: list[DebugSession] = []
+        self._discovery, self._work, self._log = discovery, work, log
+        self._jobs: dict[str, tuple[str, str]] = {}  # of debuggees that were asked, by worker_id
+        self._looking: asyncio.Future[Any] | None = None
+
+    def begin(self) -> None:
+        """A session is configured: it gets what others hold for it, and what is found from now on."""
+        for session in self.sessions:
+            for worker in session.workers.attached:
+                self._assign(worker, session)
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.ensure_future(self._look())
+
+    def end(self) -> None:
+        if self._looking is not None:
+            self._looking.cancel()
+
+    # --- whose is it ---------------------------------------------------------------------
+
+    def owner(self, debuggee: Debuggee) -> DebugSession | None:
+        """The session with an editor that it is for; of one whose job nobody knows the one to ask it."""
+        there = [session for session in self.sessions if session.editor is not None]
+        for_all = [session for session in there if session.job is None]
+        if not (debuggee.job_id or debuggee.submission_id):
+            return next((session for session in [*for_all, *there] if session.may_try(debuggee)), None)
+        by_name = [session for session in there if session.job is not None and session.is_for(debuggee)]
+        return next(iter([*by_name, *for_all]), None)
+
+    async def claim(self, worker: Worker) -> Configure:
+        """What configures a debuggee before it moves: of the session that it belongs to from now on.
+
+        Raises:
+            NotWanted: it is of a job that no editor asked for.
+        """
+        if not worker.debuggee.job_id:
+            # Not known of a worker that waits before its first task.
+            job, submission = await worker.ask_job(), ""
+            try:
+                submission = await self._discovery.submission(job)
+            except RaysideError:
+                if any(session.job is not None for session in self.sessions):
+                    raise  # it can't be told whose it is
+            self._jobs[worker.debuggee.worker_id] = (job, submission)
+            worker.debuggee = replace(worker.debuggee, job_id=job, submission_id=submission)
+        holder = self._holder(worker.debuggee)
+        assert holder is not None, "it is attached to for somebody"
+        owner = self.owner(worker.debuggee)
+        if worker.left or owner is None:
+            # Its editor has gone meanwhile: attached to and left it goes on, and is found again.
+            owner = holder if holder.is_for(worker.debuggee) else None
+        if owner is None:
+            raise NotWanted
+        if owner is not holder:
+            holder.hand_over(worker, owner)
+        return owner.put_into
+
+    def _assign(self, worker: Worker, holder: DebugSession) -> None:
+        owner = self.owner(worker.debuggee)
+        # What only waits for its editor to come back is anybody's who asks for all.
+        if owner is not None and owner is not holder and owner.listens:
+            holder.hand_over(worker, owner)
+
+    def _holder(self, debuggee: Debuggee) -> DebugSession | None:
+        return next((session for session in self.sessions if debuggee.worker_id in session.workers), None)
+
+    # --- looking -------------------------------------------------------------------------
+
+    async def _look(self) -> None:
+        loop = asyncio.get_running_loop()
+        silent = False
+        while any(session.editor is not None for session in self.sessions):
+            began = loop.time()
+            try:
+                found = await self._discovery.debuggees()
+            except RaysideError as error:
+                if not silent:
+                    silent = True
+                    self._say(f"Ray does not answer: {error.message}. What is attached stays so.")
+            except Exception as error:
+                self._log(f"a defect: {error!r}")  # and no reason to look no more
+            else:
+                if silent:
+                    silent = False
+                    self._say("Ray answers again.")
+                self._take(found)
+            await asyncio.sleep(max(LOOK, LEAST_SHARE * (loop.time() - began)))
+
+    def _say(self, text: str) -> None:
+        for session in self.sessions:
+            session.say(text)
+
+    def _take(self, found: Sequence[Debuggee]) -> None:
+        there = {debuggee.worker_id for debuggee in found}
+        self._jobs = {worker_id: job for worker_id, job in self._jobs.items() if worker_id in there}
+        holders = {worker_id: session for session in self.sessions for worker_id in session.workers}
+        for debuggee in found:
+            if not debuggee.job_id and debuggee.worker_id in self._jobs:
+                job, submission = self._jobs[debuggee.worker_id]
+                debuggee = replace(debuggee, job_id=job, submission_id=submission)
+            holder = holders.get(debuggee.worker_id)
+            if holder is None:
+                owner = self.owner(debuggee)
+                if owner is not None and owner.listens and owner.may_try(debuggee):
+                    owner.take(debuggee)
+            else:
+                worker = holder.workers[debuggee.worker_id]
+                worker.described(debuggee)
+                if worker.ready.is_set() and not worker.left:
+                    self._assign(worker, holder)
+        for session in self.sessions:
+            session.miss(there)

@@ -1,0 +1,336 @@
+"""What editors and debuggees may say to each other, as tables: each field, with its type and its bound.
+
+A debuggee is a stranger: it runs whatever somebody submitted. Nothing that it sends goes on as it came.
+Events and the bodies of responses are built anew from these tables, and so are the arguments of editors'
+requests; what is not in them is left out. On purpose that leaves out what an editor would act upon: names of
+programs and commands (`Source.origin`, `adapterData`, VS Code's `__vscodeVariableMenuContext`), links
+(`url`), addresses of memory, extensions' own events.
+Source: https://microsoft.github.io/debug-adapter-protocol/specification
+"""
+
+from __future__ import annotations
+
+from bootstrap.debug.dap import Message
+from bootstrap.debug.rules import (
+    All,
+    Choice,
+    Exact,
+    Flag,
+    Many,
+    NotDap,
+    Number,
+    Printed,
+    Record,
+    Rule,
+    Text,
+)
+
+
+def _choice(words: str) -> Choice:
+    return Choice(frozenset(words.split()))
+
+
+def _record(*needs: str, **fields: Rule) -> Record:
+    return Record(fields, frozenset(needs))
+
+
+# --- what debuggees say ------------------------------------------------------------------
+
+_FLAG, _NUMBER = Flag(), Number()
+# pydevd takes the addresses of objects.
+_ID = Number(most=2**63 - 1)
+_WORD, _NAME, _PATH = Text(40), Text(500), Text(4_096)
+_SENTENCE, _VALUE, _RESULT = Text(4_000, lines=True), Text(70_000, lines=True), Text(4_000_000, lines=True)
+_COUNTS: dict[str, Rule] = {"namedVariables": _NUMBER, "indexedVariables": _NUMBER}
+_PLACE: dict[str, Rule] = dict.fromkeys(("line", "column", "endLine", "endColumn"), _NUMBER)
+
+_SOURCE = _record(
+    name=_NAME,
+    path=_PATH,
+    sourceReference=_ID,
+    presentationHint=_choice("normal emphasize deemphasize"),
+)
+_HINT = _record(
+    kind=_choice("property method class data event baseClass innerClass interface mostDerivedClass virtual"),
+    attributes=Many(
+        _choice("static constant readOnly rawString hasObjectId canHaveObjectId hasSideEffects"), 10
+    ),
+    visibility=_choice("public private protected internal final"),
+)
+_SHOWN: dict[str, Rule] = {
+    "type": _NAME,
+    "presentationHint": _HINT,
+    "variablesReference": _ID,
+    **_COUNTS,
+}
+_BREAKPOINT = _record(id=_ID, verified=_FLAG, message=_SENTENCE, **_PLACE)
+_DETAILS_FIELDS: dict[str, Rule] = {
+    "message": _SENTENCE,
+    "typeName": _NAME,
+    "fullTypeName": _NAME,
+    "stackTrace": _VALUE,
+}
+
+
+def _details(depth: int) -> Record:
+    inner = {"innerException": Many(_details(depth - 1), 10)} if depth else {}
+    return Record({**_DETAILS_FIELDS, **inner})
+
+
+# An event that is not here is one of a debuggee's own, or of one process: an editor would take it for the
+# whole cluster's.
+EVENTS: dict[str, Record] = {
+    "stopped": _record(
+        "reason",
+        "threadId",
+        reason=_WORD,
+        description=_SENTENCE,
+        text=_SENTENCE,
+        threadId=_ID,
+        hitBreakpointIds=Many(_ID, 1_000),
+    ),
+    "continued": _record(threadId=_ID, allThreadsContinued=_FLAG),
+    "thread": _record("threadId", reason=_WORD, threadId=_ID),
+    # Strict, for a category that is not here (`telemetry`) must not pass as none.
+    "output": Record(
+        {
+            "category": _choice("console stdout stderr important"),
+            "output": Printed(20_000),
+            "source": _SOURCE,
+            "line": _NUMBER,
+            "column": _NUMBER,
+        },
+        frozenset({"output"}),
+        strict=True,
+    ),
+    "initialized": _record(),
+    "terminated": _record(),
+    # Ours (inside/reached.py): what became of a breakpoint. It does not go on to editors as it is.
+    "raysideReached": _record(
+        "key",
+        "what",
+        key=_NUMBER,
+        what=_choice("hit loaded message error leftOut"),
+        number=_NUMBER,
+        text=_SENTENCE,
+        task=_NAME,
+    ),
+}
+
+# The bodies of responses, by the command that was asked.
+ANSWERS: dict[str, Record] = {
+    "completions": _record(
+        targets=Many(
+            _record(
+                "label",
+                label=Exact(500),
+                text=Exact(500),
+                sortText=Exact(500),
+                detail=_NAME,
+                type=_choice(
+                    "method function constructor field variable class interface module property unit value"
+                    " enum keyword snippet text color file reference customcolor"
+                ),
+                start=_NUMBER,
+                length=_NUMBER,
+                selectionStart=_NUMBER,
+                selectionLength=_NUMBER,
+            ),
+            5_000,
+        )
+    ),
+    "continue": _record(allThreadsContinued=_FLAG),
+    "evaluate": _record("result", result=_RESULT, **_SHOWN),
+    "exceptionInfo": _record(
+        "exceptionId",
+        exceptionId=_NAME,
+        description=_SENTENCE,
+        breakMode=_choice("never always unhandled userUnhandled"),
+        details=_details(3),
+    ),
+    "goto": _record(),
+    # Of our listener, before it is pydevd that answers (bootstrap/ray/hook/rayside_hook/handshake.py).
+    "initialize": _record(rayside=_record("nonce", nonce=Exact(64))),
+    "gotoTargets": _record(targets=Many(_record("id", id=_ID, label=_NAME, **_PLACE), 1_000)),
+    "next": _record(),
+    "pause": _record(),
+    "raysideAuthorize": _record("proof", proof=Exact(64)),
+    "scopes": _record(
+        scopes=Many(
+            _record(
+                "name",
+                "variablesReference",
+                name=_NAME,
+                presentationHint=_choice("arguments locals registers returnValue"),
+                expensive=_FLAG,
+                variablesReference=_ID,
+                source=_SOURCE,
+                **_COUNTS,
+                **_PLACE,
+            ),
+            100,
+        )
+    ),
+    "setBreakpoints": _record(breakpoints=Many(_BREAKPOINT, 10_000, gap={})),
+    "setExceptionBreakpoints": _record(breakpoints=Many(_BREAKPOINT, 1_000, gap={})),
+    "setExpression": _record("value", value=_VALUE, **_SHOWN),
+    "setFunctionBreakpoints": _record(breakpoints=Many(_BREAKPOINT, 10_000, gap={})),
+    "setVariable": _record("value", value=_VALUE, **_SHOWN),
+    "source": _record("content", content=_RESULT),
+    "stackTrace": _record(
+        stackFrames=Many(
+            _record(
+                "id",
+                id=_ID,
+                name=_NAME,
+                source=_SOURCE,
+                presentationHint=_choice("normal label subtle"),
+                **_PLACE,
+            ),
+            5_000,
+        ),
+        totalFrames=_NUMBER,
+    ),
+    "stepIn": _record(),
+    "stepInTargets": _record(targets=Many(_record("id", id=_ID, label=_NAME, **_PLACE), 1_000)),
+    "stepOut": _record(),
+    "threads": _record(threads=Many(_record("id", id=_ID, name=_NAME), 10_000)),
+    "variables": _record(
+        variables=Many(
+            _record(
+                "name",
+                "value",
+                name=_NAME,
+                value=_VALUE,
+                evaluateName=Exact(4_000),
+                **_SHOWN,
+            ),
+            20_000,
+        )
+    ),
+}
+_NOTHING = _record()
+
+
+def event(message: Message) -> Message | None:
+    """A debuggee's event with its `event` and `body`; None of one that is not known, or is not DAP's."""
+    name, body = message.get("event"), message.get("body")
+    rule = EVENTS.get(name) if isinstance(name, str) else None
+    if rule is None:
+        return None
+    try:
+        return {"event": name, "body": rule.take({} if body is None else body, "")}
+    except NotDap:
+        return None
+
+
+def response(command: str, message: Message) -> Message:
+    """A debuggee's response to that command: `success`, and `body` or, where it says no, `message`."""
+    body = message.get("body")
+    if message.get("success") is not True:
+        error = body.get("error") if isinstance(body, dict) else None
+        reasons = [error.get("format") if isinstance(error, dict) else None, message.get("message")]
+        reason = next((text for text in reasons if isinstance(text, str) and text), "no reason was given")
+        return {"success": False, "message": _SENTENCE.take(reason, "message")}
+    try:
+        rule = ANSWERS.get(command, _NOTHING)
+        return {"success": True, "body": rule.take({} if body is None else body, "")}
+    except NotDap as error:
+        return {"success": False, "message": f"what the debuggee answered to `{command}` is not DAP: {error}"}
+
+
+# --- what editors ask for ----------------------------------------------------------------
+
+
+def _asked(*needs: str, **fields: Rule) -> Record:
+    return Record(fields, frozenset(needs), strict=True)
+
+
+_GIVEN, _CODE = Exact(4_096, trusted=True), Exact(1_000_000, trusted=True)
+_FORMAT = _asked(
+    hex=_FLAG,
+    **dict.fromkeys(
+        ("parameters", "parameterTypes", "parameterNames", "parameterValues", "line", "module", "includeAll"),
+        _FLAG,
+    ),
+)
+_OF_EDITOR = _asked(
+    name=_GIVEN,
+    path=_GIVEN,
+    sourceReference=_NUMBER,
+    checksums=All(_asked(algorithm=_GIVEN, checksum=_GIVEN), 10),
+)
+_THREAD: dict[str, Rule] = {"threadId": _NUMBER, "singleThread": _FLAG}
+_STEP: dict[str, Rule] = {**_THREAD, "granularity": _choice("statement line instruction")}
+_CONDITIONS: dict[str, Rule] = {"condition": _CODE, "hitCondition": _GIVEN}
+
+# The arguments of requests, by command. A request that is not here does not get to a debuggee.
+QUESTIONS: dict[str, Record] = {
+    "cancel": _asked(requestId=_NUMBER),
+    "completions": _asked("text", "column", frameId=_NUMBER, text=_CODE, column=_NUMBER, line=_NUMBER),
+    "continue": _asked("threadId", **_THREAD),
+    "evaluate": _asked("expression", expression=_CODE, frameId=_NUMBER, context=_GIVEN, format=_FORMAT),
+    "exceptionInfo": _asked("threadId", threadId=_NUMBER),
+    "goto": _asked("threadId", "targetId", threadId=_NUMBER, targetId=_NUMBER),
+    "gotoTargets": _asked("source", "line", source=_OF_EDITOR, line=_NUMBER, column=_NUMBER),
+    "next": _asked("threadId", **_STEP),
+    "pause": _asked("threadId", threadId=_NUMBER),
+    "scopes": _asked("frameId", frameId=_NUMBER),
+    "setExpression": _asked(
+        "expression", "value", expression=_CODE, value=_CODE, frameId=_NUMBER, format=_FORMAT
+    ),
+    "setVariable": _asked(
+        "variablesReference",
+        "name",
+        "value",
+        variablesReference=_NUMBER,
+        name=_CODE,
+        value=_CODE,
+        format=_FORMAT,
+    ),
+    "source": _asked(source=_OF_EDITOR, sourceReference=_NUMBER),
+    "stackTrace": _asked("threadId", threadId=_NUMBER, startFrame=_NUMBER, levels=_NUMBER, format=_FORMAT),
+    "stepIn": _asked("threadId", targetId=_NUMBER, **_STEP),
+    "stepInTargets": _asked("frameId", frameId=_NUMBER),
+    "stepOut": _asked("threadId", **_STEP),
+    "variables": _asked(
+        "variablesReference",
+        variablesReference=_NUMBER,
+        filter=_choice("indexed named"),
+        start=_NUMBER,
+        count=_NUMBER,
+        format=_FORMAT,
+    ),
+    # What debuggees are to stop at: kept by the relay, and put into each of them.
+    "setBreakpoints": _asked(
+        "source",
+        source=_OF_EDITOR,
+        breakpoints=All(
+            _asked("line", line=_NUMBER, column=_NUMBER, logMessage=_CODE, **_CONDITIONS), 10_000
+        ),
+        lines=All(_NUMBER, 10_000),
+        sourceModified=_FLAG,
+    ),
+    "setExceptionBreakpoints": _asked(
+        filters=All(_GIVEN, 100),
+        filterOptions=All(_asked("filterId", filterId=_GIVEN, condition=_CODE), 100),
+        exceptionOptions=All(
+            _asked(
+                path=All(_asked(negate=_FLAG, names=All(_GIVEN, 1_000)), 100),
+                breakMode=_choice("never always unhandled userUnhandled"),
+            ),
+            100,
+        ),
+    ),
+    "setFunctionBreakpoints": _asked(breakpoints=All(_asked("name", name=_GIVEN, **_CONDITIONS), 10_000)),
+}
+
+
+def question(command: str, arguments: Message) -> Message | None:
+    """An editor's arguments for a debuggee; None where the request is not one for debuggees.
+
+    Raises:
+        NotDap: an argument is not what DAP has there.
+    """
+    rule = QUESTIONS.get(command)
+    return rule.take(arguments, "") if rule is not None else None

@@ -1,0 +1,93 @@
+"""What debuggees report of breakpoints that they reach: hits are counted, messages and errors are told."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from bootstrap.debug.configuration import Configuration
+from bootstrap.debug.dap import Message
+from bootstrap.debug.editor import CurrentEditor
+from bootstrap.debug.flood import Flood
+from bootstrap.debug.stop_points import Breakpoint, FunctionBreakpoint, LineBreakpoint, Result
+from bootstrap.debug.work import Work
+from bootstrap.debug.worker import Worker
+
+EVENT = "raysideReached"  # as inside/reached.py names it
+# Hits of one debuggee that may be counted at a time: each of its threads waits for its own.
+MOST_HITS = 256
+
+
+class Reports:
+    """Of one debug session."""
+
+    def __init__(
+        self, configuration: Configuration, *, editor: CurrentEditor, work: Work, flood: Flood[Worker]
+    ) -> None:
+        self._configuration, self._editor, self._work, self._flood = configuration, editor, work, flood
+        self._counting: Counter[Worker] = Counter()
+
+    def take(self, worker: Worker, body: Message) -> None:
+        """`body`: of the event EVENT, as `messages.EVENTS` has it."""
+        breakpoint_ = self._configuration.by_key(body.get("key"))
+        what = body.get("what")
+        if what == "hit":
+            if self._counting[worker] < MOST_HITS:
+                self._counting[worker] += 1
+                self._work.start(self._count(worker, breakpoint_, body.get("number", 0)))
+        elif breakpoint_ is None:
+            return  # it has been removed meanwhile
+        elif what == "loaded" and isinstance(breakpoint_, FunctionBreakpoint):
+            breakpoint_.results[worker] = Result(True, 0)
+            self._configuration.tell_changes()
+        elif what == "message":
+            self._tell_message(worker, breakpoint_, body)
+        elif what == "leftOut":
+            self._flood.leave_out(worker, body.get("number", 0))
+        elif what == "error" and not breakpoint_.raised:
+            breakpoint_.raised = True
+            where = body.get("task", "") or worker.debuggee.title
+            self._editor.say(
+                f"The condition of {breakpoint_.place} raised {body.get('text', '')} in {where};"
+                " it counts as false."
+            )
+
+    async def _count(self, worker: Worker, breakpoint_: Breakpoint | None, number: int) -> None:
+        try:
+            # One that was removed, or set anew, stops nothing more.
+            stops, settled = _counted(breakpoint_) if breakpoint_ is not None else (False, True)
+            await worker.count(number, stops, settled)
+        finally:
+            self._counting[worker] -= 1
+            if not self._counting[worker]:
+                del self._counting[worker]
+
+    def _tell_message(self, worker: Worker, breakpoint_: Breakpoint, body: Message) -> None:
+        if breakpoint_.hit_condition is not None and not _counted(breakpoint_)[0]:
+            return
+        debuggee = worker.debuggee
+        task = body.get("task", "") or debuggee.task
+        text = f"{task or 'idle'} · {debuggee.pid}@{debuggee.node_ip}: {body.get('text', '')}\n"
+        if not self._flood.passes(worker, text):
+            return
+        output: dict[str, Any] = {
+            "category": "stdout",
+            "output": text,
+            "data": {"ray": {"task": task, "workerId": debuggee.worker_id}},
+        }
+        if isinstance(breakpoint_, LineBreakpoint):
+            result = breakpoint_.results.get(worker)
+            output |= {
+                "source": {"path": breakpoint_.path},
+                "line": result.line if result is not None else breakpoint_.line,
+            }
+        self._editor.event("output", output)
+
+
+def _counted(breakpoint_: Breakpoint) -> tuple[bool, bool]:
+    """Counts a hit: whether it stops, and whether all that follow do the same."""
+    breakpoint_.hits += 1
+    condition = breakpoint_.hit_condition
+    if condition is None:
+        return True, True
+    return condition.holds(breakpoint_.hits), condition.is_settled(breakpoint_.hits)

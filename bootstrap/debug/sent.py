@@ -1,0 +1,58 @@
+"""Expressions that run functions of ours inside a debuggee, in DAP's `evaluate` or as a condition."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+class Sent:
+    """A module of ours whose text the relay sends to debuggees.
+
+    Args:
+        name: what it is called there, in `sys.modules`: `evaluate` would otherwise leave the names in the
+            user's __main__.
+        file: has its text.
+    """
+
+    def __init__(self, name: str, file: Path) -> None:
+        self._name, self._text = name, file.read_text()
+
+    def first_call(self, function: str) -> str:
+        """Calls a function without arguments, and makes the module before, where it is not there yet."""
+        return self._expression(
+            f"module = sys.modules.get({self._name!r})\n"
+            f"if module is None:\n{self._made()}"
+            f"module.{function}()\n"
+        )
+
+    def anew(self) -> str:
+        """Makes the module, also where it is there already: nothing is left of what it knew."""
+        return self._expression(f"if True:\n{self._made()}")
+
+    def call(self, function: str, *arguments: object) -> str:
+        """A call, with literals; the module has to be there."""
+        literals = ", ".join(map(repr, arguments))
+        return f"__import__('sys').modules[{self._name!r}].{function}({literals})"
+
+    def value(self, function: str, *arguments: object) -> str:
+        """Gives what a call with literals gives, and leaves nothing there."""
+        literals = ", ".join(map(repr, arguments))
+        made = f"exec(compile({self._text!r}, '<{self._name}>', 'exec'), names)"
+        return f"(lambda names: ({made}, names[{function!r}]({literals}))[1])({{}})"
+
+    def _made(self) -> str:
+        return (
+            f"    module = sys.modules[{self._name!r}] = types.ModuleType({self._name!r})\n"
+            f"    exec(compile({self._text!r}, '<{self._name}>', 'exec'), module.__dict__)\n"
+        )
+
+    @staticmethod
+    def _expression(code: str) -> str:
+        return f"exec({'import sys, types' + chr(10) + code!r}, {{}})"
+
+
+_INSIDE = Path(__file__).parent / "inside"
+REACHED = Sent("_rayside_reached", _INSIDE / "reached.py")
+EXCEPTIONS = Sent("_rayside_exceptions", _INSIDE / "exceptions.py")
+LINE_TABLE = Sent("_rayside_line_table", Path(__file__).parent / "line_table.py")
+INTERRUPTION = Sent("_rayside_interruption", Path(__file__).parent / "interruption.py")

@@ -1,0 +1,64 @@
+"""Ctrl-C and other signals, noticed at once wherever the main thread waits."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+# Seconds between two interruptions of a wait.
+_PAUSE = 0.05
+# Nobody sends it to end a program: its default is to be ignored. Its number is above those of the signals
+# that do, so that Python runs their handlers first.
+_NUDGE = signal.SIGURG
+
+
+@contextmanager
+def signals_noticed(*ends: signal.Signals) -> Iterator[None]:
+    """While open, Ctrl-C raises KeyboardInterrupt, and each of `ends` SystemExit with 128 and its number.
+
+    Python runs a handler when a signal has interrupted a wait. One that comes in the moment before `input`
+    waits for a key interrupts nothing, and would be noticed only at the next key. So a thread, woken as the
+    signal arrives (`signal.set_wakeup_fd`), interrupts the wait until the handler has run. Main thread only.
+    """
+    main = threading.get_ident()
+    closing = threading.Event()
+    nudged = True
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+
+    def interrupt(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    def end(number: int, frame: object) -> None:
+        raise SystemExit(128 + number)
+
+    def nudge(number: int, frame: object) -> None:
+        # No lock: it may be another handler that this one interrupts.
+        nonlocal nudged
+        nudged = True
+
+    def watch() -> None:
+        nonlocal nudged
+        while arrived := os.read(reader, 64):
+            nudged = all(number == _NUDGE for number in arrived)
+            while not nudged and not closing.wait(_PAUSE):
+                signal.pthread_kill(main, _NUDGE)
+
+    handlers = {signal.SIGINT: interrupt, **dict.fromkeys(ends, end), _NUDGE: nudge}
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+    watching = threading.Thread(target=watch, daemon=True)
+    watching.start()
+    woken = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    try:
+        yield
+    finally:
+        signal.set_wakeup_fd(woken)
+        closing.set()
+        os.close(writer)
+        watching.join()
+        os.close(reader)
+        for number, earlier in before.items():
+            signal.signal(number, earlier)

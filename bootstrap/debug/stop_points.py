@@ -1,0 +1,163 @@
+"""One thing that debuggees stop or log at: what the editor asked for, and what each made of it."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from typing import Any
+
+from bootstrap.debug.dap import Message
+from bootstrap.debug.hit_condition import FORMS, HitCondition
+from bootstrap.debug.sent import REACHED
+
+# Of a breakpoint, for debuggees: no two have the same, whichever editor set them.
+_keys = itertools.count(1)
+
+
+@dataclass(frozen=True)
+class Result:
+    """One debuggee's answer for one breakpoint; `line` is where it stops, 0 of a function."""
+
+    verified: bool
+    line: int
+    message: str = ""
+
+
+@dataclass(eq=False)
+class Breakpoint:
+    """What lines and functions have in common.
+
+    Attributes:
+        id: for the editor.
+        spec: DAP's SourceBreakpoint or FunctionBreakpoint.
+        key: for debuggees; another one as soon as the spec is another.
+        hits: how often it was reached with its condition met, in all debuggees.
+        raised: whether the editor was told that its condition raised.
+        results: by debuggee.
+        told: what the editor was told last; None before it was.
+    """
+
+    id: int
+    spec: Message
+    key: int = field(default_factory=lambda: next(_keys))
+    hits: int = 0
+    raised: bool = False
+    results: dict[Hashable, Result] = field(default_factory=dict)
+    told: Message | None = None
+
+    @property
+    def place(self) -> str:
+        """What users call it."""
+        raise NotImplementedError
+
+    @property
+    def hit_condition(self) -> HitCondition | None:
+        return HitCondition.of(text_of(self.spec, "hitCondition"))
+
+    @property
+    def problem(self) -> str:
+        """Why it can't be set at all; empty where it can."""
+        hit_condition = text_of(self.spec, "hitCondition")
+        if hit_condition and self.hit_condition is None:
+            return f"The hit condition {hit_condition[:80]!r} is not understood: it is {FORMS}."
+        return ""
+
+    @property
+    def verdict(self) -> Message:
+        """DAP's Breakpoint, without what is of a line: verified where any debuggee has it."""
+        document: Message = {"id": self.id, "verified": False}
+        verified = next((result for result in self.results.values() if result.verified), None)
+        if self.problem:
+            return {**document, "message": self.problem}
+        if verified is None:
+            reasons = [result.message for result in self.results.values() if result.message]
+            return {**document, "message": [*reasons, self.unknown][0]}
+        document |= {"verified": True, **({"line": verified.line} if verified.line else {})}
+        return {**document, "message": verified.message} if verified.message else document
+
+    unknown = ""  # what is said of it while no debuggee has an answer
+
+    def condition(self, name: str = "") -> Message:
+        """What debuggees get as its condition: nothing where it stops with each hit.
+
+        Args:
+            name: of the function, where it is one's.
+        """
+        condition, message = text_of(self.spec, "condition"), text_of(self.spec, "logMessage")
+        counted = self.hit_condition is not None
+        if not (condition or message or counted or name):
+            return {}
+        return {
+            "condition": REACHED.call(
+                "reached", self.key, condition or None, message or None, counted and not message, name
+            )
+        }
+
+
+class LineBreakpoint(Breakpoint):
+    """Of the editor's file `path`."""
+
+    unknown = "It is set in each task that loads this file, once one is there."
+
+    def __init__(self, id: int, path: str, spec: Message, **kept: Any) -> None:
+        super().__init__(id, spec, **kept)
+        self.path = path
+
+    @property
+    def line(self) -> int:
+        line = self.spec.get("line")
+        return line if isinstance(line, int) else 0
+
+    @property
+    def place(self) -> str:
+        return f"{self.path}:{self.line}"
+
+    def document(self) -> Message:
+        """DAP's Breakpoint."""
+        return {"line": self.line, "source": {"path": self.path}, **self.verdict}
+
+    def inner(self, line: int) -> Message:
+        """DAP's SourceBreakpoint for debuggees."""
+        column = {"column": self.spec["column"]} if isinstance(self.spec.get("column"), int) else {}
+        return {"line": line, **column, **self.condition()}
+
+
+class FunctionBreakpoint(Breakpoint):
+    """Of all functions of a name: `work`, `Actor.work` or `module.work`."""
+
+    unknown = "It is set in each task that loads a function of this name."
+
+    @property
+    def name(self) -> str:
+        return text_of(self.spec, "name")
+
+    @property
+    def place(self) -> str:
+        return f"the function {self.name}"
+
+    def document(self) -> Message:
+        """DAP's Breakpoint."""
+        return self.verdict
+
+    def inner(self) -> Message:
+        """DAP's FunctionBreakpoint for debuggees: pydevd knows no qualified names."""
+        return {"name": self.name.rpartition(".")[2], **self.condition(self.name)}
+
+
+class FilterCondition(Breakpoint):
+    """The condition of an exception filter."""
+
+    def __init__(self, name: str, condition: str) -> None:
+        super().__init__(0, {"condition": condition})
+        self.name = name
+
+    @property
+    def place(self) -> str:
+        return f"the filter {self.name}"
+
+
+def text_of(spec: Message, name: str) -> str:
+    """A field of a spec; empty where it is no string, or blank."""
+    text = spec.get(name)
+    return text.strip() if isinstance(text, str) else ""

@@ -1,0 +1,146 @@
+"""This machine's own addresses: no proxy stands between, and Ray's token goes to nobody but this user."""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import os
+import pwd
+import socket
+import sys
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from bootstrap.errors import StrangerListens
+
+_NAMES = ("127.0.0.1", "localhost")
+_VARIABLES = ("NO_PROXY", "no_proxy")
+# Seconds until a connection within this machine stands.
+_CONNECT = 2.0
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+
+def without_proxy(environment: Mapping[str, str]) -> dict[str, str]:
+    """The variables by which programs with that environment use no proxy for this machine's own addresses."""
+    return {name: ",".join(filter(None, (environment.get(name), *_NAMES))) for name in _VARIABLES}
+
+
+def is_loopback(url: str) -> bool:
+    """Whether that is an address of this machine alone."""
+    host = urlsplit(url).hostname or ""
+    with contextlib.suppress(ValueError):
+        return ipaddress.ip_address(host).is_loopback
+    return host == "localhost"
+
+
+def require_own(connection: socket.socket, trusted: Collection[int] = ()) -> None:
+    """Finds who is behind a TCP connection to a loopback address to be this user, or one of `trusted` uids.
+
+    To be called before anything secret is sent: whoever was first to listen on a port gets what is sent
+    there. Asked after connecting, of this very connection, nobody can take the port in between. Not even
+    root is let pass: what root listens for may be another user's, as a forward is. A connection to another
+    machine is left to its caller.
+
+    Linux tells everybody whose a socket is (/proc/net/tcp, proc_pid_net(5)). Elsewhere only processes
+    of this user can be looked through: where none of them listens there, it is somebody else.
+
+    Raises StrangerListens; OSError where the connection has ended.
+    """
+    (host, port), own = _end(connection.getpeername()), _end(connection.getsockname())
+    if not host.is_loopback:
+        return
+    allowed = {os.geteuid(), *trusted}
+    try:
+        owners = _owners((host, port), own)
+    except (OSError, ValueError):
+        owners = {os.geteuid()} if _is_ours(port) else set()
+    if not owners or owners - allowed:
+        who = ", ".join(_name(uid) for uid in sorted(owners - allowed)) or "another user"
+        raise StrangerListens(
+            f"port {port} is held by a program of {who}: it was sent nothing",
+            hint="./invokew doctor says which setting chooses another port",
+        )
+
+
+def require_own_listener(url: str, trusted: Collection[int] = ()) -> None:
+    """The same of what listens at `url`, for a program that is about to connect there with the token.
+
+    Nothing where nobody listens there. Raises StrangerListens.
+    """
+    parts = urlsplit(url)
+    with contextlib.suppress(OSError):
+        address = parts.hostname or "", parts.port or 80
+        with socket.create_connection(address, timeout=_CONNECT) as connection:
+            require_own(connection, trusted)
+
+
+def _owners(server: tuple[Address, int], client: tuple[Address, int]) -> set[int]:
+    """The uid whose the far end of a connection is; where nobody has taken it yet, of who listens for it.
+
+    Raises OSError, ValueError where the kernel does not tell.
+    """
+    listening: dict[Address, int] = {}
+    ending = f":{server[1]:04X}"
+    for line in _sockets():
+        columns = line.split()
+        if not columns[1].endswith(ending):
+            continue
+        here, uid = _address(columns[1]), int(columns[7])
+        # Without an inode it waits to be accepted, and has no owner.
+        if here == server and _address(columns[2]) == client and columns[9] != "0":
+            return {uid}
+        if columns[3] == "0A":
+            listening[here[0]] = uid
+    if server[0] in listening:
+        return {listening[server[0]]}
+    return {uid for address, uid in listening.items() if address.is_unspecified}
+
+
+def _sockets() -> list[str]:
+    lines = Path("/proc/net/tcp").read_text().splitlines()[1:]
+    with contextlib.suppress(FileNotFoundError):  # a kernel without IPv6
+        lines += Path("/proc/net/tcp6").read_text().splitlines()[1:]
+    return lines
+
+
+def _address(text: str) -> tuple[Address, int]:
+    """An address of /proc/net/tcp: words of 32 bits in the machine's own order."""
+    words, port = text.split(":")
+    packed = b"".join(
+        int(words[at : at + 8], 16).to_bytes(4, sys.byteorder) for at in range(0, len(words), 8)
+    )
+    return _plain(ipaddress.ip_address(packed)), int(port, 16)
+
+
+def _end(name: tuple[str, int]) -> tuple[Address, int]:
+    return _plain(ipaddress.ip_address(name[0].partition("%")[0])), name[1]
+
+
+def _plain(address: Address) -> Address:
+    return getattr(address, "ipv4_mapped", None) or address
+
+
+def _is_ours(port: int) -> bool:
+    """Whether a process of this user listens on that port."""
+    try:
+        import psutil
+    except ImportError:
+        # The relay beside Ray, which has no psutil, on a system without /proc: it can't be known.
+        return True
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):
+            if process.uids().effective != os.geteuid():
+                continue
+            for connection in process.net_connections(kind="tcp"):
+                if connection.status == psutil.CONN_LISTEN and connection.laddr.port == port:
+                    return True
+    return False
+
+
+def _name(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"user {uid}"

@@ -1,0 +1,127 @@
+"""Makes text that others wrote safe to show: a terminal or an editor obeys none of it.
+
+Names of tasks and jobs, values, messages of Ray and Kubernetes come from whoever runs code in the cluster. A
+terminal obeys escape sequences (ECMA-48 and xterm's: the clipboard, the title, the cursor, the colours), and
+Unicode's bidirectional controls show another text than the one that is there (CVE-2021-42574).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+
+# Python's `isprintable` calls these unprintable, though they show as what they are: the spaces of other
+# scripts (Zs), and the two joiners that Persian, Hindi and emoji are written with.
+_SHOWN = frozenset("\u00a0\u1680\u202f\u205f\u3000\u200c\u200d") | {
+    chr(code) for code in range(0x2000, 0x200B)
+}
+
+_COLOUR = re.compile(r"\x1b\[[0-9;:]{0,32}m")
+# Whole sequences: CSI; OSC, DCS, SOS, PM and APC with what they carry; the short ones.
+_SEQUENCE = re.compile(
+    r"(?:\x1b\[|\x9b)[0-?]{0,64}[ -/]{0,8}[@-~]"
+    r"|(?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f])[^\x07\x1b\x9c\n]{0,2000}(?:\x07|\x1b\\|\x9c)"
+    r"|\x1b[ -/]{0,8}[0-Z\\`-~]"
+)
+# What may become one, with what comes next.
+_BEGUN = re.compile(
+    r"(?:(?:\x1b\[|\x9b)[0-?]*[ -/]*"
+    r"|(?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f])[^\x07\x1b\x9c\n]*\x1b?"
+    r"|\x1b[ -/]*)\Z"
+)
+_LONGEST = 2048
+_RESET = "\x1b[0m"
+# Colours that are on are one sequence each, or several that add up.
+_MOST_COLOURS = 8
+
+
+def plain(text: str) -> str:
+    r"""The text with what is not shown as it is made visible, as in `\x1b` and `\u202e`; lines stay lines."""
+    if text.isprintable():
+        return text
+    return "".join(char if char in "\t\n" or _is_shown(char) else _visible(char) for char in text)
+
+
+def line(text: str, most: int | None = None) -> str:
+    r"""As `plain`, in one line: a name with a line break in it would look like a line of ours.
+
+    `most`: of so many characters at most; what is cut off shows as `...`.
+    """
+    if most is not None and len(text) > most:
+        text = f"{text[: max(0, most - 3)]}..."
+    if text.isprintable():
+        return text
+    return "".join(char if _is_shown(char) else _visible(char) for char in text)
+
+
+def document(value: object) -> str:
+    """JSON of a value, for people and programs: what a terminal would obey is escaped as JSON escapes it."""
+    text = json.dumps(value, ensure_ascii=False, indent=2)
+    # Outside of strings JSON has only ASCII; its line breaks are those of the indentation.
+    return "".join(c if c == "\n" or _is_shown(c) else json.dumps(c)[1:-1] for c in text)
+
+
+class Stream:
+    """What a program of the user's printed, piece by piece: its text, and its colours where those are wanted.
+
+    Every other escape sequence is left out, whole; so are control characters but tab, line feed and carriage
+    return, with which progress bars are drawn. A sequence may be cut by the end of a piece.
+
+    Args:
+        colours: whether to leave colours in (SGR). They then end with each piece, and go on in the next.
+    """
+
+    def __init__(self, *, colours: bool) -> None:
+        self._colours = colours
+        self._rest = ""
+        self._on: list[str] = []
+
+    def feed(self, piece: str) -> str:
+        """What may be shown of it."""
+        text, self._rest = self._rest + piece, ""
+        begun = _BEGUN.search(text, max(0, len(text) - _LONGEST))
+        if begun is not None:
+            text, self._rest = text[: begun.start()], begun[0]
+        shown = "".join(self._on) + self._clean(text)
+        return shown + _RESET if self._on else shown
+
+    def end(self) -> str:
+        """What may be shown of a sequence that did not come to its end."""
+        rest, self._rest = self._rest, ""
+        return self._clean(rest)
+
+    def _clean(self, text: str) -> str:
+        pieces, at = [], 0
+        for sequence in _SEQUENCE.finditer(text):
+            pieces.append(_without_controls(text[at : sequence.start()]))
+            at = sequence.end()
+            if self._colours and _COLOUR.fullmatch(sequence[0]):
+                pieces.append(sequence[0])
+                self._note(sequence[0])
+        pieces.append(_without_controls(text[at:]))
+        return "".join(pieces)
+
+    def _note(self, colour: str) -> None:
+        off = colour in (_RESET, "\x1b[m")
+        self._on = [] if off else [*self._on, colour][-_MOST_COLOURS:]
+
+
+def _is_shown(char: str) -> bool:
+    return char.isprintable() or char in _SHOWN
+
+
+def _visible(char: str) -> str:
+    return char.encode("unicode_escape").decode("ascii")
+
+
+def _without_controls(text: str) -> str:
+    if text.isprintable():
+        return text
+    return "".join(
+        char if char in "\t\n\r" or _is_shown(char) else "" if _is_control(char) else _visible(char)
+        for char in text
+    )
+
+
+def _is_control(char: str) -> bool:
+    return char < " " or "\x7f" <= char <= "\x9f"

@@ -1,0 +1,90 @@
+"""Evaluations without end, in real debuggees: they can be ended, and hold nothing up."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bootstrap.errors import RequestFailed
+from tests.integration.relay_debuggees import PATIENCE, Session, relay_over
+
+IN_MAIN = "def work():\n    x = 1\n    return x\nwork()\nprint('done', flush=True)\n"
+IN_THREAD = (
+    "import threading\n"
+    "def work():\n"
+    "    x = 1\n"
+    "    return x\n"
+    "thread = threading.Thread(target=work)\n"
+    "thread.start()\n"
+    "thread.join()\n"
+    "print('done', flush=True)\n"
+)
+ENDLESS = "[y for y in iter(int, 1)]"
+
+
+async def evaluating(session: Session, stop: dict[str, object], expression: str) -> asyncio.Task[str]:
+    task = asyncio.ensure_future(session.evaluate(stop, expression))
+    await session.threads()
+    await asyncio.sleep(0.2)  # until it runs: nothing tells
+    assert not task.done()
+    return task
+
+
+async def cancels(session: Session, number: int) -> bool:
+    """Whether the request of that number could be cancelled."""
+    try:
+        await session.request("cancel", requestId=number)
+    except RequestFailed as refused:
+        assert "nothing to cancel" in refused.message
+        return False
+    return True
+
+
+@pytest.mark.parametrize("script", [IN_MAIN, IN_THREAD], ids=["main", "thread"])
+def test_continue_interrupts_an_evaluation_without_end_and_the_task_ends_well(
+    tmp_path: Path, script: str
+) -> None:
+    async def story() -> None:
+        async with relay_over(tmp_path) as setting:
+            (process,) = await setting.cluster.start(script)
+            line = script.splitlines().index("    return x") + 1
+            session = await setting.attach({"job.py": [line]})
+            stop = await session.event("stopped", reason="breakpoint")
+            runaway = await evaluating(session, stop, ENDLESS)
+            began = time.monotonic()
+            await session.request("continue", threadId=stop["threadId"])
+            assert await process.end() == ["done"]
+            assert time.monotonic() - began < PATIENCE / 2
+            assert "KeyboardInterrupt" in await runaway
+
+    asyncio.run(story())
+
+
+def test_cancel_ends_an_evaluation_and_the_stop_stays(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with relay_over(tmp_path) as setting:
+            (process,) = await setting.cluster.start(IN_MAIN)
+            session = await setting.attach({"job.py": [3]})
+            stop = await session.event("stopped", reason="breakpoint")
+            with pytest.raises(RequestFailed, match="nothing to cancel"):
+                await session.request("cancel", requestId=1)
+            nonsenses: list[Any] = [{}, [], "1"]
+            for nonsense in nonsenses:
+                with pytest.raises(RequestFailed, match="`requestId` has to be a number"):
+                    await session.request("cancel", requestId=nonsense)
+            frame = (await session.frames(stop))[0]["id"]
+            arguments = {"expression": "__import__('time').sleep(1000)", "frameId": frame}
+            sleeping = asyncio.ensure_future(session.client.answer("evaluate", arguments))
+            await asyncio.sleep(0.3)  # until it runs: nothing tells
+            cancelled = [await cancels(session, number) for number in range(1, 50)]
+            assert cancelled.count(True) == 1
+            assert "KeyboardInterrupt" in str(await asyncio.wait_for(sleeping, PATIENCE))
+            assert await session.evaluate(stop, "x + 1") == "2"
+            await session.request("continue", threadId=stop["threadId"])
+            assert await process.end() == ["done"]
+
+    asyncio.run(story())

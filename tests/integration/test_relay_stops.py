@@ -1,0 +1,383 @@
+"""What real debuggees stop at, over the relay: conditions, counts, messages, functions, exceptions."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.relay_debuggees import Session, Wire, relay_over
+
+LOOP = """\
+def work(x):
+    y = x * 2
+    return y
+
+for i in range(10):
+    work(i)
+print("done", flush=True)
+"""
+TWICE = """\
+class Actor:
+    def work(self, x):
+        return x
+class Other:
+    def work(self, x):
+        return x
+def by_value():
+    def inner():
+        return 1
+    return inner
+Other().work(1)
+Actor().work(2)
+by_value()()
+print("done", flush=True)
+"""
+# As Ray does with a task that failed, and RAY_DEBUG_POST_MORTEM set (ray/util/debugpy.py).
+FAILS = """\
+import sys, threading
+sys.path.insert(0, "LIBRARY")
+import library
+def post_mortem():
+    import pydevd
+    debugger, thread = pydevd.get_global_debugger(), threading.current_thread()
+    info = debugger.set_additional_thread_info(thread)
+    info.is_tracing += 1
+    try:
+        debugger.stop_on_unhandled_exception(debugger, thread, info, sys.exc_info())
+    finally:
+        info.is_tracing -= 1
+def task(x):
+    raise ValueError(x)
+for x in (1, 2):
+    library.run(task, x, post_mortem)
+print("done", flush=True)
+"""
+LIBRARY = """\
+def run(task, x, failed):
+    try:
+        task(x)
+    except ValueError:
+        failed()
+"""
+
+
+def run(story: Any) -> None:
+    asyncio.run(asyncio.wait_for(story, 60))
+
+
+async def goes_on(editor: Session, stop: dict[str, Any]) -> None:
+    await editor.request("continue", threadId=stop["threadId"])
+
+
+# --- conditions and counts ---------------------------------------------------------------
+
+
+def test_hits_are_counted_over_all_debuggees(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with relay_over(tmp_path) as setting:
+            processes = await setting.cluster.start(LOOP, count=3)
+            editor = await setting.attach({"job.py": [{"line": 3, "hitCondition": "25"}]})
+            # Each has ten: counted by each, none would stop.
+            stop = await editor.event("stopped")
+            await goes_on(editor, stop)
+            assert [await process.end() for process in processes] == [["done"]] * 3
+            await editor.nothing("stopped", 0)
+
+    run(story())
+
+
+def test_a_condition_and_a_count_both_have_to_hold(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with relay_over(tmp_path) as setting:
+            (process,) = await setting.cluster.start(LOOP)
+            spec = {"line": 3, "condition": "x % 2 == 1", "hitCondition": "%2"}
+            editor = await setting.attach({"job.py": [spec]})
+            for expected in ("3", "7"):
+                stop = await editor.event("stopped")
+                assert await editor.evaluate(stop, "x") == expected
+                assert (await editor.frames(stop))[0]["line"] == 3
+                await goes_on(editor, stop)
+            assert await process.end() == ["done"]
+            await editor.nothing("stopped", 0)
+
+    run(story())
+
+
+def test_a_count_that_can_not_change_any_more_is_not_asked_for(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with relay_over(tmp_path) as setting:
+            (process,) = await setting.cluster.start(LOOP.replace("range(10)", "range(30000)"))
+            editor = await setting.attach({"job.py": [{"line": 3, "hitCondition": "2"}]})
+            stop = await editor.event("stopped")
+            assert await editor.evaluate(stop, "x") == "1"
+            await goes_on(editor, stop)
+            # At 1 ms each, they would take half a minute.
+            assert await asyncio.wait_for(process.end(), 15) == ["done"]
+
+    run(story())
+
+
+def test_a_condition_that_raises_is_told_once_and_counts_as_false(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with relay_over(tmp_path) as setting:
+            processes = await setting.cluster.start(LOOP, count=2)
+            editor = await setting.attach({"job.py": [{"line": 3, "condition": "nope > 1"}]})
+            told = await editor.event("output", category="console")
+            path = setting.cluster.here / "job.py"
+            sentence = f"The condition of {path}:3 raised NameError: name 'nope' is not defined in task-"
+            assert told["output"].startswith(sentence)
+            assert told["output"].endswith("; it counts as false.\n")
+            assert [await process.end() for process in processes] == [["done"]] * 2
+            await editor.nothing("output", 0, category="console")
+            await editor.nothing("stopped", 0)
+
+    run(story())
+
+
+def test_a_condition_with_a_syntax_error_is_told(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with relay_over(tmp_path) as setting:
+            (process,) = await setting.cluster.start(LOOP)
+            editor = await setting.attach({"job.py": [{"line": 3, "condition": "x >"}]})
+            assert "raised SyntaxError" in (await editor.event("output", category="console"))["output"]
+            assert await process.end() == ["done"]
+
+    run(story())
+
+
+# --- messages ----------------------------------------------------------------------------
+
+
+def test_a_logpoint_says_of_which_task_and_place_it_is(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with relay_over(tmp_path) as setting:
+            (process,) = await setting.cluster.start(LOOP)
+            spec = {"line": 3, "logMessage": "x is {x}, twice {x * 2}", "condition": "x > 6"}
+            editor = await setting.attach({"job.py": [spec]})
+            title = f"task-1 · {process.process.pid}@127.0.0.1"
+            for x in (7, 8, 9):
+                said = await editor.event("output", category="stdout")
+                assert said["output"] == f"{title}: x is {x}, twice {x * 2}\n"
+                assert (said["source"]["path"], said["line"]) == (str(setting.cluster.here / "job.py"), 3)
+                assert said["data"]["ray"] == {"task": "task-1", "workerId": "w1"}
+            assert await process.end() == ["done"]
+            await editor.nothing("stopped", 0)
+
+    run(story())
+
+
+def test_a_logpoints_count_is_of_all_debuggees_too(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with relay_over(tmp_path) as setting:
+            processes = await setting.cluster.start(LOOP, count=3)
+            spec = {"line": 3, "logMessage": "reached", "hitCondition": "% 10"}
+            editor = await setting.attach({"job.py": [spec]})
+            for _ in range(3):
+                await editor.event("output", category="stdout")
+            for process in processes:
+                await process.end()
+            await editor.nothing("output", 0, category="stdout")
+
+    run(story())
+
+
+def test_messages_that_come_too_fast_are_counted(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with relay_over(tmp_path) as setting:
+            (process,) = await setting.cluster.start(LOOP.replace("range(10)", "range(20000)"))
+            editor = await setting.attach({"job.py": [{"line": 3, "logMessage": "x is {x}"}]})
+            assert await process.end() == ["done"]
+            told = await editor.event("output", category="console")
+            assert "left out here, for they came too fast" in told["output"]
+            shown = sum(event["event"] == "output" for event in editor.seen)
+            assert 100 <= shown < 5000
+
+    run(story())
+
+
+# --- functions ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "stops"),
+    [("work", ["Other", "Actor"]), ("Actor.work", ["Actor"]), ("__main__.Actor.work", ["Actor"])],
+)
+def test_a_function_breakpoint_stops_in_functions_of_that_name(
+    tmp_path: Path, name: str, stops: list[str]
+) -> None:
+    async def story() -> None:
+        async with relay_over(tmp_path) as setting:
+            (process,) = await setting.cluster.start(TWICE)
+            client = await setting.attach(
+                wanted={"setFunctionBreakpoints": {"breakpoints": [{"name": name}]}}
+            )
+            for expected in stops:
+                stop = await client.event("stopped", reason="function breakpoint")
+                assert await client.evaluate(stop, "type(self).__name__") == repr(expected)
+                assert len(stop["hitBreakpointIds"]) == 1
+                await goes_on(client, stop)
+            assert await process.end() == ["done"]
+
+    run(story())
+
+
+def test_a_function_is_verified_once_some_debuggee_has_it(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with relay_over(tmp_path) as setting:
+            (process,) = await setting.cluster.start(TWICE)
+            # The last comes to be while the job runs.
+            names = [{"name": "Actor.work"}, {"name": "nowhere"}, {"name": "inner"}]
+            editor = await setting.attach({"job.py": [11]})
+            stop = await editor.event("stopped")
+            answer = (await editor.request("setFunctionBreakpoints", breakpoints=names))["breakpoints"]
+            assert [each["verified"] for each in answer] == [True, False, False]
+            assert "No task has loaded a function of this name" in answer[1]["message"]
+            assert len({each["id"] for each in answer}) == 3
+            await goes_on(editor, stop)
+            stop = await editor.event("stopped", reason="function breakpoint")
+            assert stop["hitBreakpointIds"] == [answer[0]["id"]]
+            await goes_on(editor, stop)
+            await editor.event("breakpoint", breakpoint={"id": answer[2]["id"], "verified": True})
+            stop = await editor.event("stopped", reason="function breakpoint")
+            await goes_on(editor, stop)
+            assert await process.end() == ["done"]
+
+    run(story())
+
+
+# --- exceptions --------------------------------------------------------------------------
+
+
+async def failing(setting: Any, folder: Path, *, rules: bool = True, **filters: Any) -> tuple[Session, Any]:
+    """An editor that asked for these filters, and the process of FAILS that it debugs."""
+    library = folder / "library"
+    library.mkdir()
+    (library / "library.py").write_text(LIBRARY)
+    (process,) = await setting.cluster.start(FAILS.replace("LIBRARY", str(library)))
+    options = {"rules": [{"path": f"{library}/**", "include": False}]} if rules else {}
+    editor = await setting.attach(wanted={"setExceptionBreakpoints": filters}, **options)
+    return editor, process
+
+
+async def values(editor: Session, process: Any) -> list[tuple[str, str]]:
+    """The function and its `x` at each stop, until the process has ended."""
+    found: list[tuple[str, str]] = []
+    ending = asyncio.ensure_future(process.end())
+    while True:
+        stopping = asyncio.ensure_future(editor.event("stopped"))
+        await asyncio.wait({stopping, ending}, return_when=asyncio.FIRST_COMPLETED)
+        if not stopping.done():
+            stopping.cancel()
+            assert ending.result() == ["done"]
+            return found
+        stop = stopping.result()
+        assert stop["reason"] == "exception"
+        frames = await editor.frames(stop)
+        answer = await editor.request("evaluate", expression="x", frameId=frames[0]["id"])
+        found.append((frames[0]["name"].split()[0], answer["result"]))
+        await goes_on(editor, stop)
+
+
+@pytest.mark.parametrize(
+    "filters",
+    [["userUnhandled"], ["uncaught"], ["userUnhandled", "uncaught"], ["raised", "userUnhandled", "uncaught"]],
+)
+def test_an_exception_stops_once_however_many_filters_are_on(tmp_path: Path, filters: list[str]) -> None:
+    async def story() -> None:
+        async with relay_over(tmp_path) as setting:
+            editor, process = await failing(setting, tmp_path, filters=filters)
+            assert await values(editor, process) == [("task", "1"), ("task", "2")]
+
+    run(story())
+
+
+def test_the_post_mortem_can_be_switched_off(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with relay_over(tmp_path) as setting:
+            editor, process = await failing(setting, tmp_path, filters=[])
+            assert await values(editor, process) == []
+
+    run(story())
+
+
+def test_options_keep_the_post_mortem(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with relay_over(tmp_path) as setting:
+            path = [{"names": ["Python Exceptions"]}, {"names": ["KeyError"]}]
+            options = [{"path": path, "breakMode": "always"}]
+            editor, process = await failing(setting, tmp_path, filters=["uncaught"], exceptionOptions=options)
+            assert await values(editor, process) == [("task", "1"), ("task", "2")]
+
+    run(story())
+
+
+def test_a_filter_stops_where_its_condition_holds(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with relay_over(tmp_path) as setting:
+            options = [{"filterId": "userUnhandled", "condition": "x > 1"}]
+            editor, process = await failing(setting, tmp_path, filters=[], filterOptions=options)
+            assert await values(editor, process) == [("task", "2")]
+
+    run(story())
+
+
+def test_a_filters_condition_that_raises_is_told(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with relay_over(tmp_path) as setting:
+            options = [{"filterId": "userUnhandled", "condition": "nope"}]
+            editor, process = await failing(setting, tmp_path, filters=[], filterOptions=options)
+            told = await editor.event("output", category="console")
+            assert "The condition of the filter userUnhandled raised NameError" in told["output"]
+            assert await values(editor, process) == []
+
+    run(story())
+
+
+# --- what editors ask and are told -------------------------------------------------------
+
+
+def test_each_of_several_requests_in_flight_is_answered_as_it_turns_out(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with relay_over(tmp_path) as setting:
+            await setting.cluster.start(LOOP)
+            editor = await setting.attach({"job.py": [7]})
+            await editor.event("stopped")
+            source = {"path": str(setting.cluster.here / "job.py")}
+            asked = [[{"line": 7}], [{"line": 7, "condition": "0"}], [{"line": 7}, {"line": 3}]]
+            answers = await asyncio.gather(
+                *(editor.request("setBreakpoints", source=source, breakpoints=specs) for specs in asked)
+            )
+            verified = [[each["verified"] for each in answer["breakpoints"]] for answer in answers]
+            assert verified == [[True], [True], [True, True]]
+
+    run(story())
+
+
+def test_launch_is_answered_with_what_to_do(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with relay_over(tmp_path) as setting:
+            wire = await Wire.open(setting.port)
+            answer = await wire.ask("launch", program="job.py")
+            assert answer["success"] is False
+            assert '"request": "attach"' in answer["message"]
+            assert "./invokew submit --debug" in answer["message"]
+            await wire.close()
+
+    run(story())
+
+
+def test_the_first_stop_has_its_job_also_where_the_editor_asked_for_none(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with relay_over(tmp_path) as setting:
+            (process,) = await setting.cluster.start(LOOP)
+            # As Ray lists a worker before its first task.
+            process.debuggee = replace(process.debuggee, job_id="")
+            editor = await setting.attach({"job.py": [7]})
+            ray = (await editor.event("stopped"))["ray"]
+            assert (ray["jobId"], ray["submissionId"]) == ("01000000", "submission-of-01000000")
+
+    run(story())

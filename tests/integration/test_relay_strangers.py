@@ -1,0 +1,192 @@
+"""Strangers at a relay: connections that have no token, and debuggees that say whatever they like."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import Any
+
+import pytest
+
+from bootstrap.debug import client as upstream
+from bootstrap.debug import relay as server
+from bootstrap.debug.dap import encode
+from bootstrap.debug.debug_session import MOST_STOPS
+from bootstrap.debug.flood import EACH_AT_ONCE
+from bootstrap.errors import RequestFailed
+from tests.integration.relay_debuggees import PATIENCE, TOKEN, Wire
+from tests.integration.test_relay_scripted import Setting, play, until
+
+
+async def dropped(wire: Wire) -> None:
+    """Waits until the relay has dropped it."""
+    with pytest.raises((ConnectionResetError, AssertionError)):
+        await wire.hear(event="nothing")
+    await wire.close()
+
+
+# --- without the token ---------------------------------------------------------------------------
+
+
+def test_a_connection_without_the_token_says_no_more_than_64_kib_at_once() -> None:
+    async def story(setting: Setting) -> None:
+        stranger = await Wire.open(setting.port)
+        stranger.say("evaluate", expression="x" * 70_000)
+        refusal = await stranger.hear(type="response", success=False)
+        assert "longer than 65536 bytes" in refusal["message"]
+        await stranger.closed()
+        editor = await setting.configured()
+        assert "no task is stopped" in (await editor.ask("evaluate", expression="x" * 70_000))["message"]
+        await editor.close()
+
+    play(story, count=2)
+
+
+def test_a_connection_that_shows_no_token_in_time_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "SHOWING", 0.3)
+
+    async def story(setting: Setting) -> None:
+        editor = await setting.configured()
+        asking = await Wire.open(setting.port)
+        await asking.ask("pausedTasks", token=TOKEN)
+        silent, talking = await Wire.open(setting.port), await Wire.open(setting.port)
+        await talking.ask("initialize")
+        for stranger in (silent, talking):
+            await dropped(stranger)
+        for known in (editor, asking):  # it has been longer than that
+            assert (await known.ask("pausedTasks", token=TOKEN))["success"] is True
+            await known.close()
+
+    play(story)
+
+
+def test_of_many_strangers_the_oldest_makes_room_and_editors_stay() -> None:
+    async def story(setting: Setting) -> None:
+        editor = await setting.configured()
+        strangers = [await Wire.open(setting.port) for _ in range(server.MOST_STRANGERS)]
+        await strangers[-1].ask("initialize")
+        assert (await strangers[0].ask("initialize"))["success"] is True
+        newcomer = await Wire.open(setting.port)
+        assert (await newcomer.ask("attach", token=TOKEN))["success"] is True
+        await dropped(strangers[0])
+        assert (await strangers[1].ask("initialize"))["success"] is True
+        for wire in (editor, newcomer, *strangers[1:]):
+            await wire.close()
+
+    play(story)
+
+
+def test_a_stranger_that_reads_no_answer_is_dropped() -> None:
+    async def story(setting: Setting) -> None:
+        _, writer = await asyncio.open_connection("127.0.0.1", setting.port, limit=1024)
+        request = encode({"seq": 1, "type": "request", "command": "x" * 30_000})
+        writer.transport.pause_reading()  # type: ignore[attr-defined]
+        with pytest.raises(OSError):
+            for _ in range(5_000):
+                writer.write(request)
+                await asyncio.wait_for(writer.drain(), PATIENCE)
+        writer.close()
+
+    play(story)
+
+
+# --- debuggees -----------------------------------------------------------------------------------
+
+
+def test_an_answer_that_is_too_long_fails_and_the_debuggee_stays() -> None:
+    async def story(setting: Setting) -> None:
+        (debuggee,) = setting.debuggees
+        session = await setting.attach()
+        stop = await setting.stopped(session)
+        frame = (await session.frames(stop))[0]["id"]
+        debuggee.says["completions"] = {"targets": [{"label": "x" * upstream.LONGEST_OF_DEBUGGEE}]}
+        with pytest.raises(RequestFailed, match=r"too long: it has 4,194,\d+ bytes, and 4,194,304 are taken"):
+            await session.request("completions", frameId=frame, text="x", column=1)
+        debuggee.say({"event": "output", "body": {"output": "x" * upstream.LONGEST_OF_DEBUGGEE}})
+        debuggee.says["completions"] = {"targets": [{"label": "short"}]}
+        answer = await session.request("completions", frameId=frame, text="x", column=1)
+        assert answer == {"targets": [{"label": "short"}]}
+
+    play(story)
+
+
+@pytest.mark.parametrize("path", ["/etc/passwd", "/x/working_dir_files/_ray_pkg_aa/../../../etc/passwd"])
+def test_a_path_that_is_not_mapped_is_a_text_of_the_debuggee(path: str) -> None:
+    async def story(setting: Setting) -> None:
+        (debuggee,) = setting.debuggees
+        session = await setting.attach(pathMappings=[{"localRoot": "/here", "remoteRoot": "."}])
+        stop = await setting.stopped(session)
+        source = {"path": path, "name": "x", "sourceReference": 0, "origin": "x", "adapterData": {"a": 1}}
+        debuggee.says["stackTrace"] = {"stackFrames": [{"id": 1, "name": "f", "source": source}]}
+        (frame,) = await session.frames(stop)
+        assert frame["source"].pop("sourceReference") > 0
+        assert frame["source"] == {"path": path, "name": "x"}
+
+    play(story)
+
+
+@pytest.mark.parametrize("shape", ["one thread", "many threads", "stop and go"])
+def test_a_debuggee_that_stops_without_end_is_left_alone(shape: str) -> None:
+    async def story(setting: Setting) -> None:
+        hostile, good = setting.debuggees
+        session = await setting.attach()
+        await asyncio.wait_for(hostile.attached.wait(), PATIENCE)
+        await asyncio.wait_for(good.attached.wait(), PATIENCE)
+        for number in range(2 * MOST_STOPS):
+            thread = number if shape == "many threads" else 1
+            hostile.say({"event": "stopped", "body": {"reason": "x", "threadId": thread}})
+            if shape == "stop and go":
+                hostile.say({"event": "continued", "body": {"threadId": 1}})
+        told = await session.event("output")
+        assert "stops too often to be debugged" in told["output"]
+        await until(lambda: not hostile.connected)
+        good.stop()
+        while (await session.event("stopped"))["ray"]["workerId"] != good.debuggee.worker_id:
+            pass
+
+    play(story, count=2)
+
+
+def test_a_flood_of_output_is_cut_told_in_one_line_and_drops_no_editor() -> None:
+    async def story(setting: Setting) -> None:
+        (debuggee,) = setting.debuggees
+        session = await setting.attach()
+        await asyncio.wait_for(debuggee.attached.wait(), PATIENCE)
+        for number in range(20_000):
+            debuggee.say({"event": "output", "body": {"category": "stdout", "output": f"{number}\n"}})
+        passed = left_out = notes = 0
+        while passed + left_out < 20_000:
+            text = (await session.event("output"))["output"]
+            if note := re.search(r": ([0-9,]+) more lines were left out", text):
+                left_out, notes = left_out + int(note[1].replace(",", "")), notes + 1
+            else:
+                passed += 1
+        assert passed + left_out == 20_000
+        assert EACH_AT_ONCE <= passed <= 5 * EACH_AT_ONCE
+        assert notes < 10
+        assert await setting.stopped(session)
+
+    play(story)
+
+
+@pytest.mark.parametrize("sends", ["requests", "halves"])
+def test_a_debuggee_that_reads_nothing_costs_no_memory(sends: str) -> None:
+    """A reverse request gets an answer, which nobody takes."""
+
+    async def story(setting: Setting) -> None:
+        (debuggee,) = setting.debuggees
+        session = await setting.attach()
+        await asyncio.wait_for(debuggee.attached.wait(), PATIENCE)
+        request: dict[str, Any] = {"type": "request", "command": "runInTerminal", "seq": "x" * 100_000}
+        if sends == "halves":
+            debuggee.send(b"Content-Length: 1000000000\r\n\r\n" + b"x" * 50_000_000)
+            await debuggee.drain()
+            debuggee.drop()
+        else:
+            debuggee.deaf_to = {"all"}
+            for _ in range(100):
+                debuggee.send(encode(request))
+                await debuggee.drain()
+        await session.threads()
+
+    play(story)

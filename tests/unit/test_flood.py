@@ -1,0 +1,118 @@
+"""The bound on debuggees' output, by a clock that stands unless it is moved."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from bootstrap.debug.flood import (
+    ALL_AT_ONCE,
+    EACH,
+    EACH_AT_ONCE,
+    TELLING,
+    WIDTH,
+    Flood,
+    sentence,
+)
+
+
+class Clock:
+    """Seconds, and what is to be done at which of them."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.due: list[tuple[float, Callable[[], None]]] = []
+
+    def __call__(self) -> float:
+        return self.now
+
+    def later(self, seconds: float, call: Callable[[], None]) -> None:
+        self.due.append((self.now + seconds, call))
+
+    def move(self, seconds: float) -> None:
+        self.now += seconds
+        due, self.due = self.due, []
+        for at, call in due:
+            if at <= self.now:
+                call()
+            else:
+                self.due.append((at, call))
+
+
+class Debuggee:
+    """Only who it is matters."""
+
+
+ONE, TWO = Debuggee(), Debuggee()
+
+
+def flood() -> tuple[Flood[Debuggee], Clock, list[dict[Debuggee, int]]]:
+    clock = Clock()
+    told: list[dict[Debuggee, int]] = []
+
+    def tell(left_out: Mapping[Debuggee, int]) -> None:
+        told.append(dict(left_out))
+
+    return Flood(tell, clock=clock, later=clock.later), clock, told
+
+
+def passed(output: Flood[Debuggee], debuggee: Debuggee, count: int, text: str = "a line\n") -> int:
+    return sum(output.passes(debuggee, text) for _ in range(count))
+
+
+def test_ordinary_output_passes_and_nothing_is_told() -> None:
+    output, clock, told = flood()
+    for _ in range(100):
+        assert passed(output, ONE, 100) == 100
+        clock.move(1)
+    assert (told, clock.due) == ([], [])
+
+
+def test_a_flood_is_cut_and_what_was_left_out_is_counted_and_told_once() -> None:
+    output, clock, told = flood()
+    assert passed(output, ONE, 50_000) == EACH_AT_ONCE
+    assert told == []
+    clock.move(TELLING)
+    assert told == [{ONE: 50_000 - EACH_AT_ONCE}]
+    clock.move(10 * TELLING)
+    assert len(told) == 1
+
+
+def test_a_flood_that_lasts_passes_at_the_rate_and_is_told_once_a_second() -> None:
+    output, clock, told = flood()
+    passed(output, ONE, 50_000)
+    for _ in range(10):
+        clock.move(1)
+        assert passed(output, ONE, 5_000) == EACH
+    assert len(told) == 10
+    assert told[-1] == {ONE: 5_000 - EACH}
+
+
+def test_the_flood_of_one_debuggee_leaves_room_for_the_others() -> None:
+    output, _, _ = flood()
+    passed(output, ONE, 100_000)
+    assert passed(output, TWO, 100) == 100
+
+
+def test_all_together_are_bounded_too_and_told_in_one() -> None:
+    output, clock, told = flood()
+    crowd = [Debuggee() for _ in range(1_000)]
+    assert sum(passed(output, each, 100) for each in crowd) == ALL_AT_ONCE
+    clock.move(TELLING)
+    assert len(told) == 1
+    assert sum(told[0].values()) == 100_000 - ALL_AT_ONCE
+
+
+def test_few_long_lines_count_as_many() -> None:
+    output, _, _ = flood()
+    assert passed(output, ONE, 100, "x" * WIDTH * 100) == EACH_AT_ONCE / 100
+
+
+def test_pieces_without_an_end_of_line_are_bounded_as_well() -> None:
+    output, _, _ = flood()
+    assert passed(output, ONE, 50_000, "x") == EACH_AT_ONCE
+
+
+def test_what_users_read() -> None:
+    assert sentence([("work · 7@n", 1234)]).startswith("work · 7@n: 1,234 more lines were left out")
+    assert sentence([("work · 7@n", 1)]).startswith("work · 7@n: 1 more line was left out")
+    assert sentence([("a", 1000), ("b", 1)]).startswith("2 tasks: 1,001 more lines were left out")

@@ -1,0 +1,268 @@
+"""What a debuggee says to an editor and an editor to a debuggee: only what DAP has, typed and bounded."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from bootstrap.debug import messages
+from bootstrap.debug.rules import All, Choice, Exact, Flag, Many, NotDap, Number, Printed, Record, Text
+
+BAD = "\x1b]52;c;eA==\x07\x9b2J\u202e"
+# Fields by which an editor, or an extension of it, would do something: none is in any table.
+ACTED_UPON = (
+    "origin",
+    "adapterData",
+    "sources",
+    "checksums",
+    "url",
+    "urlLabel",
+    "command",
+    "commands",
+    "memoryReference",
+    "instructionPointerReference",
+    "valueLocationReference",
+    "declarationLocationReference",
+    "__vscodeVariableMenuContext",
+    "lazy",
+    "moduleId",
+    "data",
+    "group",
+    "html",
+    "markdown",
+    "mimeType",
+)
+STRANGE: tuple[Any, ...] = (
+    None,
+    True,
+    -1,
+    10**30,
+    0.5,
+    float("nan"),
+    "x" * 10_000_000,
+    BAD,
+    [],
+    {},
+    [[[]]],
+    {"a": {"a": {}}},
+    [None, 1, "x"],
+)
+
+
+def full(rule: Any) -> Any:
+    """A value with every field of a rule, and with more than DAP has in every object."""
+    if isinstance(rule, Record):
+        more: dict[str, Any] = dict.fromkeys(ACTED_UPON, "x")
+        return {**more, **{name: full(inner) for name, inner in rule.fields.items()}}
+    if isinstance(rule, Many | All):
+        return [full(rule.rule)]
+    if isinstance(rule, Choice):
+        return min(rule.words)
+    if isinstance(rule, Flag):
+        return True
+    return 1 if isinstance(rule, Number) else "text"
+
+
+def size(value: Any) -> int:
+    """Characters and members."""
+    if isinstance(value, dict):
+        return sum(size(inner) for inner in value.values()) + len(value)
+    if isinstance(value, list):
+        return sum(size(inner) for inner in value) + len(value)
+    return len(value) if isinstance(value, str) else 1
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The path to each member."""
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, member in inner:
+        yield (*path, key)
+        yield from places(member, (*path, key))
+
+
+def names(value: Any) -> set[str]:
+    if isinstance(value, dict):
+        return set(value).union(*(names(inner) for inner in value.values()))
+    return set().union(*(names(inner) for inner in value)) if isinstance(value, list) else set()
+
+
+def texts(value: Any) -> list[str]:
+    if isinstance(value, dict | list):
+        return [
+            text for inner in (value.values() if isinstance(value, dict) else value) for text in texts(inner)
+        ]
+    return [value] if isinstance(value, str) else []
+
+
+def with_one(value: Any, path: tuple[Any, ...], other: Any) -> Any:
+    """A copy in which another value stands there."""
+    if not path:
+        return other
+    copy = dict(value) if isinstance(value, dict) else list(value)
+    copy[path[0]] = with_one(copy[path[0]], path[1:], other)
+    return copy
+
+
+SAYINGS = [("event", name) for name in messages.EVENTS] + [("response", name) for name in messages.ANSWERS]
+
+
+def taken(kind: str, name: str, body: Any) -> Any:
+    """What the relay makes of a body."""
+    if kind == "event":
+        return messages.event({"event": name, "body": body})
+    return messages.response(name, {"success": True, "body": body})
+
+
+def rule_of(kind: str, name: str) -> Record:
+    return (messages.EVENTS if kind == "event" else messages.ANSWERS)[name]
+
+
+# --- debuggees -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("kind", "name"), SAYINGS)
+def test_what_dap_has_passes_and_what_an_editor_would_act_upon_does_not(kind: str, name: str) -> None:
+    body = full(rule_of(kind, name))
+    made = taken(kind, name, body)["body"]
+    assert names(made) == names(body) - set(ACTED_UPON)
+
+
+@pytest.mark.parametrize(("kind", "name"), SAYINGS)
+def test_whatever_stands_in_a_place_the_answer_is_bounded_typed_and_commands_nothing(
+    kind: str, name: str
+) -> None:
+    body = full(rule_of(kind, name))
+    known = names(body) - set(ACTED_UPON)
+    for path, strange in itertools.product([(), *places(body)], STRANGE):
+        made = taken(kind, name, with_one(body, path, strange))
+        assert size(made) < 4_100_000, (path, type(strange))
+        assert names(made) <= known | {"event", "body", "success", "message"}
+        assert not [text for text in texts(made) for bad in "\x1b\x07\x9b\u202e" if bad in text], path
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["process", "module", "capabilities", "memory", "startDebugging", "vscode.open", "", None, 1, [], {}],
+)
+def test_an_event_that_is_not_known_is_none(name: Any) -> None:
+    assert messages.event({"event": name, "body": {"category": "x"}}) is None
+
+
+def test_telemetry_is_no_output() -> None:
+    assert messages.event({"event": "output", "body": {"category": "telemetry", "output": "x"}}) is None
+
+
+def test_output_keeps_its_text_and_loses_every_sequence() -> None:
+    body = {"category": "stdout", "output": f"\x1b[31mred{BAD}\n"}
+    made = messages.event({"event": "output", "body": body})
+    assert made == {"event": "output", "body": {"category": "stdout", "output": "red\\u202e\n"}}
+
+
+def test_a_list_is_cut_and_what_is_wrong_in_it_left_out() -> None:
+    frames = [{"id": number, "name": "f"} for number in range(100_000)]
+    made = messages.response("stackTrace", {"success": True, "body": {"stackFrames": ["x", *frames]}})
+    assert len(made["body"]["stackFrames"]) == 4_999
+
+
+def test_where_the_place_in_a_list_counts_what_is_wrong_leaves_a_gap() -> None:
+    body = {"breakpoints": [None, {"id": 1, "verified": True}]}
+    made = messages.response("setBreakpoints", {"success": True, "body": body})
+    assert made["body"]["breakpoints"] == [{}, {"id": 1, "verified": True}]
+
+
+def test_an_exception_inside_an_exception_has_an_end() -> None:
+    details: Any = {"message": "innermost"}
+    for _ in range(500):
+        details = {"message": "outer", "innerException": [details]}
+    made = messages.response(
+        "exceptionInfo", {"success": True, "body": {"exceptionId": "E", "details": details}}
+    )
+    assert size(made) < 100
+
+
+@pytest.mark.parametrize(
+    ("message", "reason"),
+    [
+        ({"success": False, "message": f"no{BAD}"}, "no\\x1b]52;c;eA==\\x07\\x9b2J\\u202e"),
+        ({"success": False, "body": {"error": {"format": "why", "url": "http://x"}}}, "why"),
+        ({"success": False, "message": "x" * 10**6}, "x" * 4_000 + "..."),
+        ({"success": "yes", "body": {}}, "no reason was given"),
+        ({"message": {}}, "no reason was given"),
+        ({"success": False, "body": {"error": []}, "message": None}, "no reason was given"),
+    ],
+)
+def test_a_refusal_has_a_reason_that_is_safe_to_show(message: Any, reason: str) -> None:
+    assert messages.response("evaluate", message) == {"success": False, "message": reason}
+
+
+def test_an_answer_that_lacks_what_it_needs_is_a_refusal() -> None:
+    made = messages.response("evaluate", {"success": True, "body": {"result": 1}})
+    assert made["success"] is False
+    assert "`result` has to be a text" in made["message"]
+
+
+def test_the_body_of_an_answer_to_what_is_not_known_is_empty() -> None:
+    assert messages.response("pydevdX", {"success": True, "body": {"a": 1}}) == {"success": True, "body": {}}
+
+
+# --- editors -------------------------------------------------------------------------------------
+
+
+def test_only_requests_that_the_relay_knows_are_questions() -> None:
+    for command in ("pydevdAuthorize", "setDebuggerProperty", "modules", "runInTerminal", "readMemory", ""):
+        assert messages.question(command, {}) is None
+
+
+@pytest.mark.parametrize("command", messages.QUESTIONS)
+def test_an_argument_that_dap_does_not_have_is_left_out(command: str) -> None:
+    asked = full(messages.QUESTIONS[command])
+    assert names(messages.question(command, asked)) <= names(asked) - set(ACTED_UPON) | {"checksums"}
+
+
+@pytest.mark.parametrize(
+    ("command", "arguments", "reason"),
+    [
+        ("continue", {}, "`threadId` is missing"),
+        ("continue", {"threadId": "1"}, "`threadId` has to be a number from 0 to 2147483647"),
+        ("evaluate", {"expression": ["x"]}, "`expression` has to be a text"),
+        ("evaluate", {"expression": "x" * 2_000_000}, "`expression` has to be a text of at most 1000000"),
+        (
+            "setBreakpoints",
+            {"source": {"path": "/x"}, "breakpoints": [{"line": 1}, {"line": "2"}]},
+            r"`breakpoints\[1\]\.line` has to be a number",
+        ),
+        ("setBreakpoints", {"source": {}, "breakpoints": [{"line": 1}] * 10_001}, "a list of at most 10000"),
+        ("variables", {"variablesReference": 1, "filter": "all"}, "`filter` has to be one of indexed, named"),
+    ],
+)
+def test_what_dap_does_not_have_is_refused_with_a_sentence(command: str, arguments: Any, reason: str) -> None:
+    with pytest.raises(NotDap, match=reason):
+        messages.question(command, arguments)
+
+
+def test_an_editors_code_is_not_touched() -> None:
+    asked = {"expression": f"print('{BAD}\n')", "context": "repl"}
+    assert messages.question("evaluate", asked) == asked
+
+
+def test_null_is_as_if_it_were_not_there() -> None:
+    assert messages.question("next", {"threadId": 1, "granularity": None}) == {"threadId": 1}
+
+
+# --- rules ---------------------------------------------------------------------------------------
+
+
+def test_a_text_is_cut_and_is_one_line_unless_it_may_have_several() -> None:
+    assert Text(10).take("a\nb" + "x" * 100, "") == "a\\nbxxxx..."
+    assert Text(10, lines=True).take("a\nb" + "x" * 100, "") == "a\nbxxxxxxx..."
+    assert len(Printed(10).take("x" * 100, "")) < 20
+
+
+def test_what_has_to_stay_as_it_is_is_not_cut_but_refused() -> None:
+    for value in ("x" * 11, "a\x1b", "a\u202e"):
+        with pytest.raises(NotDap):
+            Exact(10).take(value, "")
+    assert Exact(10, trusted=True).take("a\x1b", "") == "a\x1b"

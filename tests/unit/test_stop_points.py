@@ -1,0 +1,175 @@
+"""What an editor asks debuggees to stop at: exceptions, functions, counts; and what it is answered."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from bootstrap.debug.desired import Desired
+from bootstrap.debug.exception_filters import ExceptionFilters
+from bootstrap.debug.hit_condition import HitCondition
+from bootstrap.debug.stop_points import FunctionBreakpoint, LineBreakpoint
+
+ALL = [{"names": ["Python Exceptions"]}]
+
+
+@pytest.mark.parametrize(
+    ("text", "stops"),
+    [
+        ("3", [3]),
+        ("== 3", [3]),
+        (" >=3 ", [3, 4, 5, 6, 7]),
+        (">3", [4, 5, 6, 7]),
+        ("<= 3", [1, 2, 3]),
+        ("<3", [1, 2]),
+        ("%3", [3, 6]),
+        ("0", []),
+    ],
+)
+def test_a_hit_condition_holds_for_these_hits(text: str, stops: list[int]) -> None:
+    condition = HitCondition.of(text)
+    assert condition is not None
+    hits = [condition.holds(hit) for hit in range(1, 20)]
+    assert [hit for hit in range(1, 8) if hits[hit - 1]] == stops
+    for hit in range(1, 19):
+        # Settled: nothing that comes later is anything else.
+        assert not condition.is_settled(hit) or set(hits[hit:]) == {hits[hit - 1]}
+    assert condition.is_settled(8) == (text != "%3")
+
+
+@pytest.mark.parametrize("text", ["", "x", "% 0", "1.5", "=> 3", "3; print()", "9" * 10, "\u0663"])
+def test_any_other_hit_condition_is_none(text: str) -> None:
+    assert HitCondition.of(text) is None
+
+
+def test_a_hit_condition_that_is_not_understood_is_not_verified() -> None:
+    breakpoint_ = LineBreakpoint(1, "/a.py", {"line": 1, "hitCondition": "often"})
+    document = breakpoint_.document()
+    assert document["verified"] is False
+    assert document["message"].startswith("The hit condition 'often' is not understood: it is a number")
+
+
+def test_hits_are_kept_until_the_breakpoint_is_another() -> None:
+    desired = Desired()
+    (first,) = desired.replace("/a.py", [{"line": 1, "hitCondition": "5"}])
+    first.hits = 3
+    same, _ = desired.replace("/a.py", [{"line": 1, "hitCondition": "5"}, {"line": 2}])
+    assert (same.id, same.key, same.hits) == (first.id, first.key, 3)
+    (other,) = desired.replace("/a.py", [{"line": 1, "hitCondition": "6"}])
+    assert (other.id, other.hits) == (first.id, 0)
+    # For what debuggees still say of the one before is not of this one.
+    assert other.key != first.key
+    assert desired.by_key(other.key) is other
+    assert desired.by_key(first.key) is None
+    (function,) = desired.replace_functions([{"name": "f", "hitCondition": "5"}])
+    function.hits = 2
+    (same_function,) = desired.replace_functions([{"name": "f", "hitCondition": "5"}])
+    assert (same_function.id, same_function.hits) == (function.id, 2)
+
+
+def test_a_breakpoint_with_nothing_but_a_line_costs_no_condition() -> None:
+    assert LineBreakpoint(1, "/a.py", {"line": 1, "column": 4, "condition": " "}).inner(3) == {
+        "line": 3,
+        "column": 4,
+    }
+
+
+def test_debuggees_get_the_last_part_of_a_functions_name() -> None:
+    inner = FunctionBreakpoint(1, {"name": "module.Actor.work"}).inner()
+    assert inner["name"] == "work"
+    assert "'module.Actor.work'" in inner["condition"]
+
+
+@pytest.mark.parametrize("what", ["files", "functions", "filters", "options"])
+def test_what_needs_tracing(what: str) -> None:
+    desired = Desired()
+    assert not desired.needs_tracing  # Ray's post-mortem does not
+    if what == "files":
+        desired.replace("/a.py", [{"line": 1}])
+    elif what == "functions":
+        desired.replace_functions([{"name": "work"}])
+    elif what == "filters":
+        desired.exceptions = ExceptionFilters.of({"filterOptions": [{"filterId": "raised"}]})
+    else:
+        desired.exceptions = ExceptionFilters.of({"exceptionOptions": [{"breakMode": "always"}]})
+    assert desired.needs_tracing
+
+
+@pytest.mark.parametrize(
+    ("arguments", "inner"),
+    [
+        ({"filters": []}, {"filters": []}),
+        ({"filters": ["uncaught", "uncaught"]}, {"filters": ["uncaught"]}),
+        ({"filterOptions": [{"filterId": "raised"}]}, {"filters": ["raised"]}),
+        (
+            {
+                "filters": ["uncaught"],
+                "exceptionOptions": [{"path": [*ALL, {"names": ["KeyError"]}], "breakMode": "always"}],
+            },
+            {
+                "filters": [],
+                "exceptionOptions": [
+                    {"path": [*ALL, {"names": ["KeyError"]}], "breakMode": "always"},
+                    {"path": ALL, "breakMode": "unhandled"},
+                ],
+            },
+        ),
+        (
+            {"filters": ["nonsense"], "exceptionOptions": [{"breakMode": "userUnhandled"}]},
+            {"filters": [], "exceptionOptions": [{"path": ALL, "breakMode": "userUnhandled"}]},
+        ),
+    ],
+)
+def test_debuggees_get_the_filters_beside_the_options(
+    arguments: dict[str, Any], inner: dict[str, Any]
+) -> None:
+    assert ExceptionFilters.of(arguments).arguments == inner
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"filters": ["nonsense"]}, "There is no filter 'nonsense'"),
+        ({"filters": [7]}, "There is no filter '7'"),
+        ({"filterOptions": [{"filterId": "nonsense"}]}, "There is no filter 'nonsense'"),
+        ({"filterOptions": ["raised"]}, "There is no filter 'None'"),
+        ({"exceptionOptions": [{"breakMode": "sometimes"}]}, "breakMode: never, always"),
+        (
+            {"exceptionOptions": [{"breakMode": "always", "path": [{"names": ["C++ Exceptions"]}]}]},
+            "begins with",
+        ),
+        (
+            {"exceptionOptions": [{"breakMode": "always", "path": [{"negate": True, **ALL[0]}]}]},
+            "begins with",
+        ),
+        (
+            {"exceptionOptions": [{"breakMode": "always", "path": [{"names": []}]}]},
+            "list of objects with names",
+        ),
+        ({"exceptionOptions": [7]}, "breakMode: never, always"),
+    ],
+)
+def test_what_can_not_be_set_says_why(arguments: dict[str, Any], message: str) -> None:
+    exceptions = ExceptionFilters.of(arguments)
+    assert exceptions.arguments == {"filters": []}
+    (verdict,) = exceptions.verdicts
+    assert verdict["verified"] is False
+    assert message in verdict["message"]
+
+
+def test_the_verdicts_are_in_the_order_of_what_was_asked_for() -> None:
+    exceptions = ExceptionFilters.of(
+        {
+            "filters": ["raised", "nonsense"],
+            "filterOptions": [{"filterId": "uncaught"}],
+            "exceptionOptions": [{"breakMode": "never"}],
+        }
+    )
+    assert [verdict["verified"] for verdict in exceptions.verdicts] == [True, False, True, True]
+
+
+def test_a_filter_that_is_on_without_a_condition_has_none() -> None:
+    options = [{"filterId": "raised", "condition": "x > 1"}, {"filterId": "userUnhandled", "condition": " "}]
+    assert list(ExceptionFilters.of({"filterOptions": options}).conditions) == ["raised"]
+    assert not ExceptionFilters.of({"filters": ["raised"], "filterOptions": options}).conditions
