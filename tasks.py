@@ -55,9 +55,9 @@ def _settings(context: Context, **flags: object) -> Settings:
     return knobs.parse({**context.config.get("rayside", {}), **given})
 
 
-_TARGET = f"where Ray runs: {', '.join(knobs.TARGETS)}"
-_SOURCE = f"where programs come from: {', '.join(knobs.SOURCES)}"
-_WAIT = "seconds to wait for a Docker engine that is only just starting; 0 unless told"
+_TARGET = f"where Ray runs: {', '.join(knobs.TARGETS)} (default: auto)"
+_SOURCE = f"where programs come from: {', '.join(knobs.SOURCES)} (default: auto)"
+_WAIT = "seconds to wait for a Docker engine that is only just starting (default: 0)"
 _JSON = "print one JSON document on standard output"
 
 
@@ -66,7 +66,7 @@ _JSON = "print one JSON document on standard output"
     help={
         "target": _TARGET,
         "source": _SOURCE,
-        "example": "submit the example (default)",
+        "example": "submit the example, and wait until a task of it is paused (default)",
         "use-context": "make the cluster kubectl's current one",
         "wait-for-engine": _WAIT,
     },
@@ -97,7 +97,7 @@ def status(context: Context, json: bool = False) -> None:
 @task(
     klass=Verb,
     help={
-        "target": f"what the machine is looked at for: {', '.join(knobs.TARGETS)}",
+        "target": f"what the machine is looked at for: {', '.join(knobs.TARGETS)} (default: auto)",
         "fix": "mend what can be mended, then look again",
         "tests": "look at what the test suites need, too",
         "json": _JSON,
@@ -121,14 +121,14 @@ def doctor(
     klass=Verb,
     iterable=["py_modules"],
     help={
-        "working-dir": "folder your program is in; the current one unless told",
+        "working-dir": "folder your program is in (default: the current one)",
         "py-modules": "folder of a package that your program imports; may be given several times",
         "entrypoint": 'what to run there, as in "python your_program.py --its option"',
         "job": "YAML file with a RayJob of your own (kind); it may make a cluster of its own",
         "runtime-env": "YAML file with more of Ray's runtime_env (pip, env_vars, ...)",
         "debug": "its processes open a debugger and wait for one: breakpoints in unmodified code",
         "post-mortem": "with --debug, an exception that a task does not catch stops where it was raised",
-        "attach-timeout": "with --debug, seconds that they wait; 60 unless told, 0 not at all",
+        "attach-timeout": "with --debug, seconds that they wait (default: 60); with 0 they do not wait",
         "pip-debugpy": "with --debug, install debugpy with pip: for an image that has none",
         "wait": "show the job's output until it ends; the exit code says how it ended",
         "json": _JSON,
@@ -169,11 +169,11 @@ def breakpoints(context: Context, json: bool = False) -> None:
     klass=Verb,
     iterable=["evaluate", "break_"],
     help={
-        "job": "only this job's tasks; the newest job's with --json, those of all jobs in the terminal",
+        "job": "id of a job, to see only its tasks (default: all jobs; with --json the newest one)",
         "break": "FILE:LINE[:CONDITION] to stop at, FILE of yours; may be given several times",
         "exceptions": "stop where a task raises what it does not catch",
         "evaluate": "expression to evaluate at each stop (with --json); may be given several times",
-        "timeout": "seconds to wait for the next stop; 60 unless told",
+        "timeout": "seconds to wait for the next stop (default: 60)",
         "launch-json": "only have VS Code know the cluster: writes or merges .vscode/launch.json here",
         "json": "scripted: record each stop, let it go on, print one document when the job has ended",
     },
@@ -210,7 +210,7 @@ def debug(
 @task(
     klass=Verb,
     name="open",
-    help={"browser": "open it where there is a screen (default)", "json": _JSON},
+    help={"browser": "open the address in a browser, where there is a screen (default)", "json": _JSON},
 )
 def open_workspace(context: Context, browser: bool = True, json: bool = False) -> None:
     """Show, and open, the browser workspace at the files of the newest job."""
@@ -222,7 +222,7 @@ def open_workspace(context: Context, browser: bool = True, json: bool = False) -
 @task(
     klass=Verb,
     help={
-        "job": "whose output to show; the newest job's unless told",
+        "job": "id of the job whose output to show (default: the newest job)",
         "follow": "go on until the job has ended",
         "ray": "show the log of Ray's head instead",
     },
@@ -258,7 +258,10 @@ def down(context: Context, purge: bool = False) -> None:
 
 @task(
     klass=Verb,
-    help={"suite": "only this suite (unit, integration, e2e)", "args": "more arguments for pytest"},
+    help={
+        "suite": "only this suite: unit, integration, browser or e2e (default: all that can run here)",
+        "args": "more arguments for pytest",
+    },
 )
 def test(context: Context, suite: str | None = None, args: str = "") -> None:
     """Run every test suite that this machine can run."""
@@ -275,7 +278,7 @@ def check(context: Context) -> None:
     raise Exit(code=development.check(Console()))
 
 
-@task(klass=Verb, help={"name": "which benchmark: local, kind, relay, tracing"})
+@task(klass=Verb, help={"name": "which benchmark: local, attach, kind, relay or tracing (default: local)"})
 def bench(context: Context, name: str = "local") -> None:
     """Measure, as ratios within one run."""
     from bootstrap.verbs import development
@@ -285,10 +288,10 @@ def bench(context: Context, name: str = "local") -> None:
 
 @task(klass=Verb)
 def lock(context: Context) -> None:
-    """Resolve the lock files in requirements/ anew."""
+    """Resolve the lock files in requirements/ anew, and record the digests of releases."""
     from bootstrap.verbs import development
 
-    development.lock(Console())
+    development.lock(_settings(context), Console())
 
 
 namespace = Collection(

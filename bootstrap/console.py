@@ -1,19 +1,21 @@
 """The only module that prints: live on a terminal, a line per event elsewhere, JSON on request.
 
 Results go to standard output, progress and errors to standard error, so that a result can be
-piped while its progress is watched.
+piped while its progress is watched. Whatever is shown is cleaned here, and nowhere else: much of it comes
+from the cluster, and a terminal obeys what is in it.
 """
 
 from __future__ import annotations
 
-import json
 import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, Literal, TextIO
+
+from bootstrap import plain
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -24,6 +26,11 @@ if TYPE_CHECKING:
 # nothing is lost without colour.
 _MARKS = {"ready": "✓", "kept": "✓", "done": "✓", "failed": "✗", "interrupted": "!"}
 _COLOURS = {"ready": "green", "kept": "dim", "done": "green", "failed": "red", "interrupted": "yellow"}
+
+# How a result may be drawn where there is colour (SGR).
+Style = Literal["", "header", "current"]
+_STYLES: dict[Style, str] = {"header": "\x1b[1m", "current": "\x1b[1;33m"}
+_PLAIN = "\x1b[0m"
 
 # Off a terminal a piece of work tells what it does at most this often, in seconds.
 _QUIET = 5.0
@@ -46,27 +53,35 @@ class Console:
     err: TextIO = field(default_factory=lambda: sys.stderr)
     _rows: dict[str, _Row] = field(default_factory=dict)
     _live: Live | None = None
+    _stream: plain.Stream | None = None
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
     # --- results -------------------------------------------------------------------------
 
-    def result(self, text: str = "") -> None:
+    def result(self, text: str = "", style: Style = "") -> None:
         """One line, or several, of a command's result; silent where JSON was asked for."""
-        if not self.as_json:
-            print(text, file=self.out, flush=True)
+        if self.as_json:
+            return
+        shown = plain.plain(text)
+        if style and self.colour:
+            shown = f"{_STYLES[style]}{shown}{_PLAIN}"
+        print(shown, file=self.out, flush=True)
 
     def output(self, piece: str) -> None:
-        """A piece of a program's output, as it came."""
-        if not self.as_json:
-            print(piece, end="", file=self.out, flush=True)
+        """A piece of a program's output: its text, and on a terminal its colours. It may end anywhere."""
+        if self.as_json:
+            return
+        if self._stream is None:
+            self._stream = plain.Stream(colours=self.colour)
+        print(self._stream.feed(piece), end="", file=self.out, flush=True)
 
     def document(self, document: Any) -> None:
         """The command's one JSON document."""
-        print(json.dumps(document, ensure_ascii=False, indent=2), file=self.out, flush=True)
+        print(plain.document(document), file=self.out, flush=True)
 
     def table(self, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         """Left-aligned columns; the last column is never padded or cut."""
-        lines = [list(header), *[list(row) for row in rows]]
+        lines = [[plain.line(cell) for cell in row] for row in (header, *rows)]
         widths = [max(len(line[i]) for line in lines) for i in range(len(header) - 1)]
         for line in lines:
             cells = [cell.ljust(width) for cell, width in zip(line, [*widths, 0], strict=True)]
@@ -121,7 +136,7 @@ class Console:
         with self._lock:
             row = self._rows.pop(name, None)
             seconds = f" ({time.monotonic() - row.since:.1f} s)" if row else ""
-            line = f"{title}: {outcome}{f', {detail}' if detail else ''}{seconds}"
+            line = plain.plain(f"{title}: {outcome}{f', {detail}' if detail else ''}{seconds}")
             if self._live is None:
                 self._say(line)
                 return
@@ -165,11 +180,13 @@ class Console:
         now = time.monotonic()
         with self._lock:
             lines = [
-                f"  {row.title} {now - row.since:5.1f} s  {row.note}".rstrip() for row in self._rows.values()
+                plain.line(f"  {row.title} {now - row.since:5.1f} s  {row.note}").rstrip()
+                for row in self._rows.values()
             ]
         return Group(*[Text(line, no_wrap=True, overflow="ellipsis") for line in lines])
 
     def _say(self, text: str) -> None:
+        text = plain.plain(text)
         with self._lock:
             if self._live is not None:
                 from rich.text import Text

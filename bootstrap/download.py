@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import os
 import re
 import shutil
 import tarfile
-import zipfile
-import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -42,21 +39,6 @@ def sha256(file: Path) -> str:
     return digest.hexdigest()
 
 
-def go_hash(archive: Path) -> str:
-    """The `h1:` hash of a Go module's zip file, as go.sum and Go's checksum database have it.
-
-    SHA-256 of the sorted lines `<SHA-256 of a file>  <its name>`, in base64
-    (https://pkg.go.dev/golang.org/x/mod/sumdb/dirhash, Hash1).
-    """
-    try:
-        with zipfile.ZipFile(archive) as module:
-            sums = {name: hashlib.sha256(module.read(name)).hexdigest() for name in module.namelist()}
-    except (zipfile.BadZipFile, zlib.error, EOFError):  # a login page, say
-        return "none, as it is no zip file"
-    lines = "".join(f"{sums[name]}  {name}\n" for name in sorted(sums))
-    return "h1:" + base64.b64encode(hashlib.sha256(lines.encode()).digest()).decode()
-
-
 @dataclass(frozen=True)
 class Download:
     """The file at `url`; `setting` is the one that names a mirror of where it is."""
@@ -64,10 +46,8 @@ class Download:
     url: str
     setting: str
 
-    def fetch(
-        self, file: Path, expected: str, report: Report, *, digest: Callable[[Path], str] = sha256
-    ) -> None:
-        """Makes `file`, unless it is there: it only ever is whole, and `digest` of it is `expected`.
+    def fetch(self, file: Path, expected: str, report: Report) -> None:
+        """Makes `file`, unless it is there: it only ever is whole, and its SHA-256 is `expected`.
 
         A transfer that was killed goes on where it stopped if the server says that the file is
         still the same. Proxies and certificates are those that the environment names, as Requests
@@ -78,7 +58,7 @@ class Download:
                 return
             draft = _beside(file, "part")
             self._receive(draft, _beside(file, "validator"), report)
-            found = digest(draft)
+            found = sha256(draft)
             if found != expected:
                 _beside(file, "validator").unlink(missing_ok=True)
                 draft.unlink()
@@ -206,26 +186,6 @@ def extract(archive: Path, member: str, file: Path) -> None:
             )
         with content, file.open("wb") as stream:
             shutil.copyfileobj(content, stream)
-
-
-def unpack(archive: Path, prefix: str, folder: Path) -> None:
-    """Writes the files of a zip below `prefix` into `folder`, under their names without it.
-
-    Raises DownloadFailed where one of them would be written elsewhere.
-    """
-    with zipfile.ZipFile(archive) as module:
-        for name in module.namelist():
-            if not name.startswith(prefix) or name.endswith("/"):
-                continue
-            path = PurePosixPath(name.removeprefix(prefix))
-            if path.is_absolute() or ".." in path.parts:
-                raise DownloadFailed(
-                    f"{archive.name} would write outside its folder: {name}",
-                    hint="report it to whoever made the archive, and use another version",
-                )
-            file = folder / path
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_bytes(module.read(name))
 
 
 def reason(error: Exception) -> str:

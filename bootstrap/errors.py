@@ -18,7 +18,8 @@ code  meaning
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 USAGE, MACHINE, TARGET, JOB, DEBUGGER, INTERRUPTED = 2, 3, 4, 5, 6, 130
 
@@ -113,6 +114,10 @@ class MissingProgram(RaysideError):
     id, exit_code = "missing-program", MACHINE
 
 
+class AptBusy(RaysideError):
+    id, exit_code = "apt-busy", MACHINE
+
+
 class EngineNotRunning(RaysideError):
     id, exit_code = "engine-not-running", MACHINE
 
@@ -154,6 +159,10 @@ class ImageMissing(RaysideError):
 
 class NotRunning(RaysideError):
     id, exit_code = "not-running", TARGET
+
+
+class StrangerListens(NotRunning):
+    id = "stranger-listens"
 
 
 class Drifted(RaysideError):
@@ -218,12 +227,22 @@ class AttachFailed(RaysideError):
     id, exit_code = "attach-failed", DEBUGGER
 
 
+class DebuggerBusy(RaysideError):
+    id, exit_code = "debugger-busy", DEBUGGER
+
+
 class NothingPaused(RaysideError):
     id, exit_code = "nothing-paused", DEBUGGER
 
 
 class RequestFailed(RaysideError):
+    """`ray`: what the relay says of it to programs."""
+
     id, exit_code = "request-failed", DEBUGGER
+
+    def __init__(self, message: str, *, hint: str, ray: Mapping[str, Any] | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.ray = ray or {}
 
 
 # --- interrupted -------------------------------------------------------------------------

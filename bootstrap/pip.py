@@ -48,8 +48,10 @@ def install(
             report(" ".join(line.split()[:2]))
 
     try:
-        # The lock is the whole closure: nothing to resolve.
-        command = [*pip, "--no-deps", "--require-hashes", "--requirement", lock_file, *options]
+        # The lock is the whole closure: nothing to resolve. Wheels alone, as what builds a source
+        # package would be fetched without a hash, and run.
+        exact = ["--no-deps", "--require-hashes", "--only-binary", ":all:"]
+        command = [*pip, *exact, "--requirement", lock_file, *options]
         shell.run(command, env=env, on_line=told)
     except CommandFailed as error:
         if any(sign in error.message for sign in UNREACHABLE):

@@ -17,6 +17,7 @@ from bootstrap.kube.api import Kube, head_selector
 from bootstrap.kube.forwarder import Forward, forwarded
 from bootstrap.kube.rayjob import KubectlRay, standing
 from bootstrap.kube.rayjob import head_selector as rayjob_head
+from bootstrap.own_folder import require_own
 from bootstrap.ray import jobs
 from bootstrap.ray.state import Dashboard
 from bootstrap.settings import Settings
@@ -96,8 +97,17 @@ class Local:
 
     @property
     def folder(self) -> Path:
-        """For the cluster's files."""
-        return self.settings.state_folder
+        """For the cluster's files: the one way to them, which is checked each time. Raises UnsafeFolder."""
+        return require_own(self.settings.state_folder)
+
+    @property
+    def ray_folder(self) -> Path:
+        """For Ray's own files: checked too, as it may lie where others make folders. Raises UnsafeFolder."""
+        return require_own(self.settings.ray_folder)
+
+    def __post_init__(self) -> None:
+        """Nothing is done by a target whose folders may be another's. Raises UnsafeFolder."""
+        _ = self.folder, self.ray_folder
 
     @property
     def log(self) -> str:
@@ -162,7 +172,8 @@ class Local:
 
     @property
     def head(self) -> RayHead:
-        return RayHead(self.shell, self.settings, self.environment.programs, self._token.file)
+        folders = self.folder, self.ray_folder
+        return RayHead(self.shell, self.settings, self.environment.programs, *folders)
 
     @property
     def relay(self) -> LocalRelay:
@@ -210,7 +221,8 @@ class Local:
 
     @property
     def _state_folder(self) -> StateFolder:
-        return StateFolder(self.settings.state_folder)
+        more = (self.ray_folder,) if self.ray_folder != self.folder else ()
+        return StateFolder(self.folder, more)
 
     @property
     def _token(self) -> SecretFile:
@@ -292,8 +304,16 @@ class Kind:
 
     @property
     def folder(self) -> Path:
-        """For the cluster's files; not the one of `local`, which may be up at the same time."""
-        return self.settings.state_folder.with_name(f"{self.settings.state_folder.name}-kind")
+        """For the cluster's files; not the one of `local`, which may be up at the same time.
+
+        The one way to them, which is checked each time. Raises UnsafeFolder.
+        """
+        local = self.settings.state_folder
+        return require_own(local.with_name(f"{local.name}-kind"))
+
+    def __post_init__(self) -> None:
+        """Nothing is done by a target whose folder may be another's. Raises UnsafeFolder."""
+        _ = self.folder
 
     @property
     def lock(self) -> Path:
@@ -376,7 +396,7 @@ class Kind:
         if chosen == "auto":
             chosen = self.made_from or ("packages" if upstream.answers(self.settings) else "upstream")
         if chosen == "upstream":
-            return Upstream(self.settings)
+            return Upstream(self.settings, self.shell)
         return Packages(self.settings, self.shell, cluster_exists=self.present)
 
     @property
@@ -545,10 +565,11 @@ def all_present(settings: Settings, shell: Shell) -> list[Target]:
     if settings.target != "auto":
         return [choose(settings, shell)]
     found: list[Target] = [Local(settings, shell, "auto")]
+    kind = Kind(settings, shell, "auto")
     try:
         made_from = kind_cluster.source_in_use(settings.kind_cluster)
-        if made_from or Kind(settings, shell, "auto").folder.exists():
-            found.append(Kind(settings, shell, "auto", made_from=made_from or "packages"))
+        if made_from or kind.folder.exists():
+            found.append(replace(kind, made_from=made_from or "packages"))
     except (EngineNotRunning, EngineNotPermitted):  # what is in it can't be removed now
         pass
     return found

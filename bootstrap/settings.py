@@ -6,8 +6,13 @@ the environment (`INVOKE_RAYSIDE_<NAME>`), and a verb's own flags.
 
 from __future__ import annotations
 
+import contextlib
 import difflib
+import hashlib
 import os
+import platform
+import pwd
+import sys
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -24,7 +29,7 @@ DEBUGPY_VERSION = "1.8.22"
 OLDEST_PYTHON = (3, 10)
 NEWEST_PYTHON = (3, 14)
 
-# Kubernetes from 1.35 on refuses cgroup v1 unless told; 1.6.2 is the newest KubeRay of which the Go
+# Kubernetes from 1.35 on refuses cgroup v1 by default; 1.6.2 is the newest KubeRay of which the Go
 # module proxy has both modules. image/programs/ has the same versions, as Go modules.
 KUBERNETES_VERSION = "1.34.4"
 KIND_VERSION = "0.33.0"
@@ -59,7 +64,7 @@ SOURCES: tuple[str, ...] = get_args(Source)
 # A Unix socket's path may be 107 bytes long (104 on macOS), and Ray's longest below its temporary
 # folder is /session_<date>_<time>_<microseconds>_<pid>/sockets/plasma_store.
 _LONGEST_SOCKET = len("/ray/session_2026-01-01_00-00-00_000000_4194304/sockets/plasma_store.1")
-_LONGEST_STATE_FOLDER = 103 - _LONGEST_SOCKET
+_LONGEST_RAY_FOLDER = 103 - _LONGEST_SOCKET
 
 
 _BOOLEANS = {
@@ -74,9 +79,38 @@ def _cache_folder() -> Path:
 
 
 def _state_folder() -> Path:
+    """Where nobody else can make it, so below the home folder.
+
+    image/extension/src/state_folder.js has the same. The host's name is in it, for machines that share a
+    home folder each have a cluster of their own. On macOS, where homes are not shared, that name changes
+    with the network.
+    """
+    named = os.environ.get("XDG_STATE_HOME", "")
+    base = Path(named) if named.startswith("/") else _own_state_home()
+    if base is None:
+        return _short_folder() / f"rayside-{os.getuid()}"
+    host = f"-{platform.node().replace('/', '-')}" if sys.platform == "linux" else ""
+    return base / f"rayside{host}"
+
+
+def _own_state_home() -> Path | None:
+    """Of the home folder that is this user's own; None where there is none.
+
+    HOME may be another's: under a `sudo` that keeps it, and in some CI's containers.
+    """
+    homes = [Path.home()]
+    with contextlib.suppress(KeyError):
+        homes.append(Path(pwd.getpwuid(os.getuid()).pw_dir))
+    for home in homes:
+        with contextlib.suppress(OSError):
+            if home.stat().st_uid == os.getuid():
+                return home / ".local" / "state"
+    return None
+
+
+def _short_folder() -> Path:
     # Not the system's long per-user temporary folder (macOS): Ray's socket paths would not fit.
-    base = Path("/tmp") if Path("/tmp").is_dir() else Path(tempfile.gettempdir())
-    return base / f"rayside-{os.getuid()}"
+    return Path("/tmp") if Path("/tmp").is_dir() else Path(tempfile.gettempdir())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,11 +159,22 @@ class Settings:
     kind_releases: str = "https://github.com/kubernetes-sigs/kind/releases/download"
     kubernetes_releases: str = "https://dl.k8s.io/release"
     kuberay_releases: str = "https://github.com/ray-project/kuberay/releases/download"
-    # Where `packages` has Debian from.
-    debian_mirror: str = "http://deb.debian.org/debian"
-    go_proxy: str = "https://proxy.golang.org"
+    # Where `packages` has Debian from, unless from where this machine's apt has it.
+    debian_mirror: str = ""
     cache_folder: Path = field(default_factory=_cache_folder)
     state_folder: Path = field(default_factory=_state_folder)
+
+    @property
+    def ray_folder(self) -> Path:
+        """For Ray's own files, sockets among them: the state folder, or, where that is too long, another."""
+        if _fits(self.state_folder):
+            return self.state_folder
+        key = hashlib.sha256(os.fsencode(self.state_folder)).hexdigest()[:8]
+        return _short_folder() / f"rayside-{os.getuid()}-{key}"
+
+
+def _fits(folder: Path) -> bool:
+    return len(os.fsencode(folder)) <= _LONGEST_RAY_FOLDER
 
 
 def environment_name(key: str) -> str:
@@ -209,8 +254,8 @@ def _validate(settings: Settings) -> None:
         raise InvalidSetting("ray_cpus is 0", hint="choose at least 1")
     if settings.dashboard_port == settings.ray_client_port:
         raise InvalidSetting("dashboard_port and ray_client_port are the same", hint="choose two ports")
-    if len(str(settings.state_folder).encode()) > _LONGEST_STATE_FOLDER:
+    if not _fits(settings.ray_folder):
         raise InvalidSetting(
-            f"state_folder {settings.state_folder} is too long for the sockets that Ray puts below it",
-            hint=f"choose a path of at most {_LONGEST_STATE_FOLDER} bytes",
+            f"state_folder {settings.state_folder} is too long for Ray's sockets, and there is no /tmp",
+            hint=f"choose a path of at most {_LONGEST_RAY_FOLDER} bytes",
         )

@@ -9,7 +9,7 @@ import enum
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
 from typing import Any, Protocol, TypeVar
@@ -25,7 +25,7 @@ class Condition(str, enum.Enum):
     MISSING = "missing"  # it is not there: apply makes it
     PENDING = "pending"  # it is coming: wait
     READY = "ready"
-    DRIFTED = "drifted"  # ours, but other than the settings say: never changed unasked
+    DRIFTED = "drifted"  # ours, but other than would be made now: never changed unasked
 
 
 @dataclass(frozen=True)
@@ -50,6 +50,24 @@ def ready(detail: str = "") -> Status:
 
 def drifted(detail: str) -> Status:
     return Status(Condition.DRIFTED, detail)
+
+
+def difference(
+    made_of: Mapping[str, Any], wanted: Mapping[str, Any], files: Mapping[str, str] | None = None
+) -> str:
+    """How what is there differs from what would be made now, for people.
+
+    `files` has what those keys are that no setting decides but the files of this checkout and of the cache,
+    as in `{"image": "its image"}`.
+    """
+    files = files or {}
+    return "; ".join(
+        f"{files[key]} was {made_of.get(key)}, from the files that are here now it would be {value}"
+        if key in files
+        else f"{key} is {made_of.get(key)}, the settings say {value}"
+        for key, value in wanted.items()
+        if made_of.get(key) != value
+    )
 
 
 class Step(Protocol):
@@ -197,8 +215,8 @@ def _make_ready(step: Step, progress: Progress, stop: threading.Event) -> bool:
         while status.condition is not Condition.READY:
             if status.condition is Condition.DRIFTED:
                 raise Drifted(
-                    f"{step.title} differs from the settings: {status.detail}",
-                    hint="./invokew down, then ./invokew up, makes it anew; or take the setting back",
+                    f"{step.title} is not what up would make now: {status.detail}",
+                    hint="./invokew down, then ./invokew up, makes it anew; or take back what was changed",
                 )
             if status.condition is Condition.PENDING:
                 waited = True

@@ -24,25 +24,26 @@ from bootstrap.errors import (
     RaysideError,
     SubmissionFailed,
 )
+from bootstrap.loopback import require_own_listener, without_proxy
 from bootstrap.ray import jobs
 from bootstrap.ray.state import Dashboard
 
 CLUSTER_FILE = "RAYSIDE_CLUSTER_FILE"
 # Ray's client would go there, whatever address it is given.
 _OTHER_ADDRESSES = ("RAY_ADDRESS", "RAY_API_SERVER_ADDRESS")
-_NO_PROXY, _LOOPBACK = ("NO_PROXY", "no_proxy"), ("127.0.0.1", "localhost")
 
 
 @dataclass(frozen=True)
 class Cluster:
     """Where jobs go: `dashboard` is an address as http://127.0.0.1:8265, `token` Ray's authentication.
 
-    `name` is that of the RayCluster, or the target's.
+    `name` is that of the RayCluster, or the target's. `trusted`: as of `Dashboard`.
     """
 
     dashboard: str
     token: str = field(repr=False)
     name: str
+    trusted: tuple[int, ...] = ()
 
     @classmethod
     def read(cls, environment: Mapping[str, str]) -> Cluster:
@@ -55,6 +56,7 @@ class Cluster:
         try:
             said = json.loads(Path(named).read_text())
             dashboard, token_file, target = (str(said[key]) for key in ("dashboard", "token_file", "target"))
+            trusted = tuple(int(uid) for uid in said.get("trusted_uids", ()))
             token = Path(token_file).read_text().strip()
         except OSError as error:
             raise NotRunning(
@@ -65,11 +67,11 @@ class Cluster:
                 f"{named} is not a cluster file: {error!r}", hint="./invokew up writes it anew"
             ) from None
         # KubeRay's own name for it. A RayJob makes up the name of its cluster, so no file can say it.
-        return cls(dashboard, token, environment.get("RAY_CLUSTER_NAME") or target)
+        return cls(dashboard, token, environment.get("RAY_CLUSTER_NAME") or target, trusted)
 
 
-def parsed(words: Sequence[str]) -> argparse.Namespace:
-    """The options as they were given, none of them checked yet. Raises InvalidArgument."""
+def parser() -> argparse.ArgumentParser:
+    """Of the options, with their help texts."""
     parser = argparse.ArgumentParser(
         prog="submit",
         description="Submit a job: your program and packages.",
@@ -77,7 +79,7 @@ def parsed(words: Sequence[str]) -> argparse.Namespace:
         exit_on_error=False,
     )
     parser.add_argument(
-        "--working-dir", metavar="D", help="folder your program is in; the current one unless told"
+        "--working-dir", metavar="D", help="folder your program is in (default: the current one)"
     )
     parser.add_argument(
         "--py-modules",
@@ -97,17 +99,22 @@ def parsed(words: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--attach-timeout",
         metavar="S",
-        help="with --debug, seconds that they wait; 60 unless told, 0 not at all",
+        help="with --debug, seconds that they wait (default: 60); with 0 they do not wait",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON document on standard output")
+    return parser
+
+
+def parsed(words: Sequence[str]) -> argparse.Namespace:
+    """The options as they were given, none of them checked yet. Raises InvalidArgument."""
     hint = "--help lists the options"
     try:
-        told, unknown = parser.parse_known_args(words)
+        options, unknown = parser().parse_known_args(words)
     except argparse.ArgumentError as error:
         raise InvalidArgument(str(error), hint=hint) from None
     if unknown:
         raise InvalidArgument(f"unknown: {' '.join(unknown)}", hint=hint)
-    return told
+    return options
 
 
 def prepare(told: argparse.Namespace) -> jobs.Submission:
@@ -130,8 +137,8 @@ def send(cluster: Cluster, job: jobs.Submission, submission_id: str) -> None:
     """
     for name in _OTHER_ADDRESSES:
         os.environ.pop(name, None)
-    for name in _NO_PROXY:
-        os.environ[name] = ",".join(filter(None, (os.environ.get(name), *_LOOPBACK)))
+    os.environ.update(without_proxy(os.environ))
+    require_own_listener(cluster.dashboard, cluster.trusted)
     # A second and a half, which no refusal has to wait for.
     from ray.job_submission import JobSubmissionClient
 
@@ -148,7 +155,7 @@ def submit(words: Sequence[str], console: Console) -> None:
     """The whole command. Raises RaysideError."""
     job = prepare(parsed(words))
     cluster = Cluster.read(os.environ)
-    dashboard = Dashboard(cluster.dashboard, cluster.token)
+    dashboard = Dashboard(cluster.dashboard, cluster.token, trusted=cluster.trusted)
     dashboard.version()
     name = jobs.new_submission_id(job.entrypoint)
     send(cluster, job, name)

@@ -8,8 +8,14 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
+import threading
 import time
 from pathlib import Path
+from typing import IO
+
+# Seconds between two lines on how far it is.
+_QUIET = 5.0
 
 
 def main(root: Path, arguments: list[str]) -> int:
@@ -33,12 +39,13 @@ def main(root: Path, arguments: list[str]) -> int:
                 "Debian, Ubuntu: apt-get install python3-venv; or name another Python in RAYSIDE_PYTHON",
             )
         python = venv / "bin" / "python"
-        # The lock is the whole closure, so there is nothing to resolve: --no-deps.
+        # The lock is the whole closure, so there is nothing to resolve: --no-deps. Wheels alone: as pip.py.
         # A pip that is killed leaves what it unpacked in the temporary folder.
         temporary = venv / "tmp"
         temporary.mkdir()
-        pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        installed = _run([*pip, "--no-deps", "--require-hashes", "-r", str(lock)], temporary)
+        pip = [str(python), "-m", "pip", "install", "--disable-pip-version-check", "--progress-bar", "off"]
+        exact = ["--no-deps", "--require-hashes", "--only-binary", ":all:", "-r", str(lock)]
+        installed = _run([*pip, *exact], temporary)
         shutil.rmtree(temporary)
         if installed.returncode != 0:
             return _explain(arguments, installed)
@@ -52,14 +59,44 @@ def main(root: Path, arguments: list[str]) -> int:
 
 
 def _run(command: list[str], temporary: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """Runs it to its end; every few seconds one line says what it does."""
     env = {**os.environ, **({"TMPDIR": str(temporary)} if temporary else {})}
-    return subprocess.run(
-        command, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
-    )
+    said = [""]
+    began = time.monotonic()
+    with tempfile.TemporaryFile("w+") as errors:
+        process = subprocess.Popen(
+            command, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, text=True
+        )
+        with process:
+            reading = threading.Thread(target=_read, args=(process.stdout, said), daemon=True)
+            reading.start()
+            try:
+                while reading.is_alive():
+                    reading.join(_QUIET)
+                    if reading.is_alive():
+                        _tell(said, time.monotonic() - began)
+            except BaseException:  # Ctrl-C
+                process.kill()
+                raise
+        errors.seek(0)
+        return subprocess.CompletedProcess(command, process.returncode, "\n".join(said), errors.read())
+
+
+def _read(stream: IO[str], said: list[str]) -> None:
+    for line in stream:
+        said.append(line.strip())
+
+
+def _tell(said: list[str], seconds: float) -> None:
+    # Without what follows in "Collecting rich==15.0 (from ...)" and in "Installing collected packages: ...".
+    now = said[-1].partition(" (from ")[0].partition(": ")[0]
+    packages = sum(line.startswith("Collecting ") for line in said)
+    count = f"package {packages}, " if packages else ""
+    print(f"  {count}{seconds:.0f} s: {now or 'making the environment'}", file=sys.stderr, flush=True)
 
 
 def _explain(arguments: list[str], pip: subprocess.CompletedProcess[str]) -> int:
-    said = pip.stdout + pip.stderr
+    said = pip.stderr  # pip says there what is wrong
     if "THESE PACKAGES DO NOT MATCH THE HASHES" in said:
         return _fail(
             arguments,
@@ -78,7 +115,7 @@ def _explain(arguments: list[str], pip: subprocess.CompletedProcess[str]) -> int
 
 
 def _last_line(done: subprocess.CompletedProcess[str]) -> str:
-    lines = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
+    lines = [line for line in f"{done.stdout}\n{done.stderr}".splitlines() if line.strip()]
     return lines[-1].removeprefix("ERROR: ").strip() if lines else f"exit code {done.returncode}"
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bootstrap.errors import ClusterUnreachable, NotRunning
+from bootstrap.loopback import is_loopback
 
 if TYPE_CHECKING:
     from kubernetes.client import ApiClient
@@ -104,6 +105,8 @@ class Kube:
             raise ClusterUnreachable(
                 f"{self.kubeconfig} does not lead to a cluster: {error}", hint="./invokew up makes it anew"
             ) from None
+        if is_loopback(str(loaded.host)):
+            loaded.proxy = None
         # What is asked for while a custom resource is being set up is refused for a moment.
         loaded.retries = Retry(
             connect=0, read=0, status=5, status_forcelist=(429, 500, 503), backoff_factor=0.2

@@ -39,6 +39,7 @@ from bootstrap.errors import (
 )
 from bootstrap.kube import trouble
 from bootstrap.kube.api import CORE, RAY, Kube
+from bootstrap.loopback import require_own_listener, without_proxy
 from bootstrap.ray import jobs
 from bootstrap.ray.state import Dashboard
 from bootstrap.settings import ROOT
@@ -56,9 +57,11 @@ _ORIGIN = "ray.io/originated-from-cr-name"
 # An RFC 1035 label that leaves room for what KubeRay adds to it (validation.go, constant.go).
 _NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 _LONGEST_NAME = 47
+# Ray sends what it is used for to its makers, unless this is 0
+# (https://docs.ray.io/en/latest/cluster/usage-stats.html).
+_USAGE_REPORT = "RAY_USAGE_STATS_ENABLED"
 # Marks kubectl-ray and the `ray` that it runs, so that both are found when they have to be ended.
 _MARK = "RAYSIDE_SUBMISSION"
-_NO_PROXY, _LOOPBACK = ("NO_PROXY", "no_proxy"), ("127.0.0.1", "localhost")
 # Seconds between two looks, and how long KubeRay may take to name the cluster; 1 to 2 s were seen.
 _PAUSE, _NAMING = 1.0, 20.0
 # Seconds that a pod's trouble has to last: a container may be started again at once, and be well.
@@ -197,8 +200,9 @@ class KubectlRay:
         ):
             manifest = Path(folder, "rayjob.json")
             # YAML has dates, which Kubernetes reads as the text that they were.
-            manifest.write_text(json.dumps(_labelled(rayjob) if own else rayjob, default=str))
+            manifest.write_text(json.dumps(with_own_cluster(rayjob) if own else rayjob, default=str))
             command = self.command(manifest, whole, submission_id, url, file)
+            require_own_listener(url)
             try:
                 with guard.watching(lambda: self._end(submission_id)):
                     self.shell.run(command, env=env)
@@ -234,9 +238,8 @@ class KubectlRay:
             "PATH": f"{self.ray_programs}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
             "RAY_AUTH_MODE": "token" if token_file else "disabled",
             **token,
-            "RAY_USAGE_STATS_ENABLED": "0",
-            # No proxy may come between Ray's client and a loopback address.
-            **{name: ",".join(filter(None, (os.environ.get(name), *_LOOPBACK))) for name in _NO_PROXY},
+            _USAGE_REPORT: "0",
+            **without_proxy(os.environ),
             _MARK: submission_id,
         }
 
@@ -499,13 +502,24 @@ def _check_cluster(spec: Mapping[str, Any], file: Path) -> None:
         raise NotARayJob(f"the rayClusterSpec of the RayJob in {file} is not a mapping", hint=_EXAMPLE)
 
 
-def _labelled(rayjob: Mapping[str, Any]) -> dict[str, Any]:
-    """With a label by which a forward finds the head pod before its cluster has a name."""
-    labelled = copy.deepcopy(dict(rayjob))
-    template = labelled["spec"]["rayClusterSpec"].setdefault("headGroupSpec", {}).setdefault("template", {})
+def with_own_cluster(rayjob: Mapping[str, Any]) -> dict[str, Any]:
+    """A RayJob that makes its own cluster, as it is submitted.
+
+    With a label by which a forward finds the head pod before its cluster has a name, and without
+    Ray's usage report, unless the RayJob itself says anything of it.
+    """
+    changed = copy.deepcopy(dict(rayjob))
+    cluster = changed["spec"]["rayClusterSpec"]
+    template = cluster.setdefault("headGroupSpec", {}).setdefault("template", {})
     labels = template.setdefault("metadata", {}).setdefault("labels", {})
     labels[_ORIGIN] = rayjob["metadata"]["name"]
-    return labelled
+    for group in (cluster["headGroupSpec"], *(cluster.get("workerGroupSpecs") or [])):
+        containers = ((group.get("template") or {}).get("spec") or {}).get("containers") or []
+        for container in containers[:1]:  # KubeRay takes the first for Ray's
+            variables = container.get("env") or []
+            if not any(variable.get("name") == _USAGE_REPORT for variable in variables):
+                container["env"] = [*variables, {"name": _USAGE_REPORT, "value": "0"}]
+    return changed
 
 
 def _without_folders(environment: Mapping[str, Any]) -> dict[str, Any]:

@@ -15,8 +15,11 @@ from bootstrap.settings import DEBIAN_SUITE
 from bootstrap.shell import Shell
 from bootstrap.sources import engine
 from bootstrap.sources.image_build import LABEL
+from bootstrap.sources.indexes import debian_mirror
 from bootstrap.step import Report, Status, missing, ready
 
+# What Debian's archive is signed with, in Debian's package debian-archive-keyring.
+KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 _PACKAGES = ("ca-certificates", "python3", "python3-venv", "tzdata")
 # What comes back, or differs from one run to the next. A layer above that removed one of these would need a
 # whiteout, which can't be unpacked where the node's images are made (docs/adr/0006).
@@ -28,11 +31,16 @@ _UNWANTED = (
 
 @dataclass(frozen=True)
 class BaseImage:
-    """Debian's minimal system with Python, by debootstrap, which checks Debian's signatures."""
+    """Debian's minimal system with Python, by debootstrap, which insists on Debian's signatures.
+
+    `mirror` is where it comes from. Where it is empty, that is where this machine's apt has Debian from,
+    and without that debootstrap's own default.
+    """
 
     shell: Shell
     cache_folder: Path
-    mirror: str
+    mirror: str = ""
+    keyring: Path = KEYRING
     name: str = "base-image"
     title: str = f"base image, Debian {DEBIAN_SUITE}"
     needs: tuple[str, ...] = ("engine", "machine")
@@ -54,7 +62,7 @@ class BaseImage:
         return ready(self.reference)
 
     def apply(self, report: Report) -> None:
-        program = require_debootstrap()
+        program = require_debootstrap(self.keyring)
         guard = self.cache_folder / f"base-{self._key}.lock"
         with alone(guard, lambda: report("another command is making it: waiting")):
             if self.check() == ready(self.reference):
@@ -66,9 +74,12 @@ class BaseImage:
             with tempfile.TemporaryDirectory(prefix=f".debian-{self._key}-", dir=self.cache_folder) as folder:
                 system, archive = Path(folder, "system"), Path(folder, "system.tar")
                 options = ["--variant=minbase", f"--include={','.join(_PACKAGES)}"]
+                # Without the second it goes on unsigned where it misses the first.
+                options += [f"--keyring={self.keyring}", "--force-check-gpg"]
+                mirror = self.mirror or debian_mirror(self.shell, DEBIAN_SUITE)
                 try:
                     self.shell.run(
-                        [program, *options, DEBIAN_SUITE, system, self.mirror],
+                        [program, *options, DEBIAN_SUITE, system, *filter(None, [mirror])],
                         env=cache.environment(guard),
                         on_line=report,
                     )
@@ -91,8 +102,8 @@ class BaseImage:
         """Images are a cache: they stay."""
 
 
-def require_debootstrap() -> str:
-    """Its path. Raises MissingProgram where it is not there, or we may not run it."""
+def require_debootstrap(keyring: Path = KEYRING) -> str:
+    """Its path. Raises MissingProgram where it, or Debian's keys, are not there, or we may not run it."""
     if os.geteuid() != 0:
         raise MissingProgram(
             "source packages makes a Debian system, which takes root",
@@ -102,5 +113,10 @@ def require_debootstrap() -> str:
     if program is None:
         raise MissingProgram(
             "debootstrap is not on this machine", hint="./invokew doctor --fix --target kind installs it"
+        )
+    if not keyring.exists():
+        raise MissingProgram(
+            f"Debian's keys are not on this machine: there is no {keyring}",
+            hint="./invokew doctor --fix --target kind installs them",
         )
     return program

@@ -99,6 +99,11 @@ def image(client: DockerClient, reference: str) -> dict[str, Any] | None:
         return None
 
 
+def digests(found: dict[str, Any]) -> list[str]:
+    """The digests that registries gave the image which `image` found: `sha256:...`."""
+    return [name.rpartition("@")[2] for name in found.get("RepoDigests") or []]
+
+
 def require_architecture(client: DockerClient, reference: str) -> None:
     """Raises WrongArchitecture where the engine has the image and would have to emulate it."""
     found, wanted = image(client, reference), architecture(client)

@@ -17,6 +17,7 @@ from bootstrap import cache, download
 from bootstrap.download import Download
 from bootstrap.errors import BadChecksum, DownloadFailed, InvalidSetting
 from bootstrap.settings import EXTENSIONS, ROOT, Settings
+from bootstrap.sources.digests import RECORDED, Digests
 from bootstrap.step import Report, Status, missing, ready
 
 # Ray Breakpoints, packed by its `pack`.
@@ -67,12 +68,17 @@ class Extensions:
     title: str = "extensions for the workspace"
     needs: tuple[str, ...] = ("machine",)
     patience: float = 0.0
+    # The digests that the repository records.
+    recorded: Path = RECORDED
 
     def got(self) -> list[Extension]:
         """What there is now, in the order of the settings. Raises InvalidSetting."""
         if self.settings.vsix_folder:
             return self._of_folder()
-        return [one for entry in self._record["got"] if (one := self._kept(entry)).file.exists()]
+        there = [one for entry in self._record["got"] if (one := self._kept(entry)).file.exists()]
+        return [
+            one for one in there if self._digests.of(self._name(one.id, one.version)) in (None, one.sha256)
+        ]
 
     def check(self) -> Status:
         """Raises InvalidSetting, which names the file that is wrong."""
@@ -151,13 +157,9 @@ class Extensions:
 
     def _fetch(self, id: str, version: str, report: Report) -> Extension:
         """Raises DownloadFailed (_NoAnswer where nobody is there), BadChecksum."""
-        files = self._ask(id, version)
+        vsix, checksum = self._files(id, version)
         name = f"{id}-{version}"
-        try:
-            vsix, checksum = str(files["download"]), str(files["sha256"])
-        except (KeyError, TypeError):
-            raise self._at(f"/{id}").failed(f"it names no file, or no SHA-256, of {id} {version}") from None
-        expected = download.published((Download(checksum, "extension_gallery"),), vsix.rsplit("/", 1)[-1])
+        expected = self._digests.of(self._name(id, version)) or checksum()
         got = self._kept({"id": id, "version": version, "sha256": expected, "from": self._gallery})
         report(name)
         got.file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -173,7 +175,34 @@ class Extensions:
                 f"{vsix} is not {id} {version}: it is {said}",
                 hint="correct extension_gallery, or set vsix_folder",
             )
+        self._digests.keep(self._name(id, version), expected, report)
         return got
+
+    def published(self) -> dict[str, Callable[[], str]]:
+        """What asks the gallery for the SHA-256 of each, by its recorded name."""
+
+        def asking(id: str, version: str) -> Callable[[], str]:
+            return lambda: self._files(id, version)[1]()
+
+        return {self._name(id, version): asking(id, version) for id, version in self.wanted}
+
+    def _files(self, id: str, version: str) -> tuple[str, Callable[[], str]]:
+        """Where the VSIX is, and what fetches the SHA-256 that the gallery names. Raises DownloadFailed."""
+        files = self._ask(id, version)
+        try:
+            vsix, checksum = str(files["download"]), str(files["sha256"])
+        except (KeyError, TypeError):
+            raise self._at(f"/{id}").failed(f"it names no file, or no SHA-256, of {id} {version}") from None
+        sums = (Download(checksum, "extension_gallery"),)
+        return vsix, lambda: download.published(sums, vsix.rsplit("/", 1)[-1])
+
+    def _name(self, id: str, version: str) -> str:
+        """Under which its digest is recorded."""
+        return f"{id}-{version}-{self.platform}"
+
+    @property
+    def _digests(self) -> Digests:
+        return Digests(self.settings.cache_folder, self.recorded)
 
     def _ask(self, id: str, version: str) -> dict[str, Any]:
         """The `files` of the version for this platform, or of one that is for all.

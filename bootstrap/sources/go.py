@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import platform
 import re
 import shutil
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bootstrap import cache, pip
-from bootstrap.errors import BuildFailed, CommandFailed, MissingProgram
+from bootstrap.errors import BadChecksum, BuildFailed, CommandFailed, MissingProgram
 from bootstrap.settings import GO_VERSION, OLDEST_GO, ROOT
 from bootstrap.shell import Shell
 from bootstrap.step import Report, Status, missing, ready
@@ -68,7 +69,7 @@ class Go:
 
 @dataclass(frozen=True)
 class GoPrograms:
-    """The programs of one of image/programs/: `builds` are pairs of a file's name and a package."""
+    """Of one of image/programs/: `builds` are pairs of a program's name and its package."""
 
     shell: Shell
     go: Go
@@ -82,7 +83,7 @@ class GoPrograms:
     variables: tuple[str, ...] = ()
     # Other names of what was built, as in `("kubectl", "kubernetes")`.
     links: tuple[tuple[str, str], ...] = ()
-    # A module, and a folder of it, that come along.
+    # A module, and a folder of it, that come along, as they are.
     along: tuple[str, str] | None = None
     needs: tuple[str, ...] = ("go",)
     patience: float = 0.0
@@ -112,14 +113,18 @@ class GoPrograms:
                 (draft / link).symlink_to(file)
             if self.along:
                 module, folder = self.along
-                found = self._go(["list", "-m", "-f", "{{.Dir}}", module], report)
-                shutil.copytree(Path(found, folder), draft / folder, copy_function=shutil.copyfile)
+                module_there = json.loads(self._go(["mod", "download", "-json", module], lambda _: None))
+                source = Path(module_there["Dir"], folder)
+                shutil.copytree(source, draft / folder, copy_function=shutil.copyfile)
 
     def undo(self, report: Report) -> None:
         cache.end_builds(self.folder)
 
     def _go(self, arguments: list[str], report: Report) -> str:
-        """Its output. Raises BuildFailed with what the compiler said."""
+        """Its output. Raises BuildFailed with what Go said, BadChecksum.
+
+        Where modules come from is Go's own configuration (`go env`), and go.sum has what they have to be.
+        """
         env = {
             **cache.environment(self.folder),
             # Of our own, so that `down --purge` removes them.
@@ -136,6 +141,11 @@ class GoPrograms:
                 [self.go.program, *arguments], env=env, cwd=MODULES / self.module, on_line=report
             )
         except CommandFailed as error:
+            if "checksum mismatch" in error.message:
+                raise BadChecksum(
+                    f"a module of {self.title} is not what go.sum names\n{error.message}",
+                    hint="ask who runs the proxy that GOPROXY names (go env GOPROXY)",
+                ) from None
             raise BuildFailed(
                 f"{self.title} could not be built\n{error.message}",
                 hint="if it could not download, set GOPROXY or HTTPS_PROXY (go env); then run it again",

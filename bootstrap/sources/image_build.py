@@ -14,7 +14,9 @@ from typing import IO, Any
 
 from bootstrap.errors import BuildFailed
 from bootstrap.lock import alone
+from bootstrap.shell import Shell
 from bootstrap.sources import engine
+from bootstrap.sources.indexes import package_indexes
 from bootstrap.step import Report, Status, missing, ready
 
 # The label that says what an image was made of.
@@ -22,9 +24,8 @@ LABEL = "rayside.dev/inputs"
 CERTIFICATES = "ca-certificates.crt"
 _SYSTEM_CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
 # Docker's predefined build arguments, which leave no trace in an image
-# (https://docs.docker.com/reference/dockerfile/#predefined-args), and where packages are found.
+# (https://docs.docker.com/reference/dockerfile/#predefined-args).
 _PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy")
-_INDEXES = ("PIP_INDEX_URL", "NPM_CONFIG_REGISTRY")
 # Seconds that a build may be silent: pip and npm tell nothing while they install.
 _SILENCE = 1800
 # Lines of a build's end that its error shows.
@@ -109,7 +110,7 @@ class ImageBuild:
                 custom_context=True,
                 dockerfile=self.dockerfile,
                 tag=self.reference,
-                buildargs={**_from_environment(), **self.arguments},
+                buildargs={**_proxies(), **package_indexes(Shell()), **self.arguments},
                 labels={LABEL: self.inputs},
                 network_mode="host",
                 rm=True,
@@ -174,8 +175,8 @@ def certificates() -> bytes:
     return file.read_bytes() if file.is_file() else b""
 
 
-def _from_environment() -> dict[str, str]:
-    return {name: os.environ[name] for name in (*_PROXIES, *_INDEXES) if name in os.environ}
+def _proxies() -> dict[str, str]:
+    return {name: os.environ[name] for name in _PROXIES if name in os.environ}
 
 
 def _mode(file: Path) -> int:

@@ -23,6 +23,7 @@ from bootstrap.sources.extensions import image_extensions
 from bootstrap.sources.go import Go, GoPrograms
 from bootstrap.sources.image_build import ImageBuild
 from bootstrap.sources.node_image import NodeImage
+from bootstrap.sources.ray_image import ray_image_files
 from bootstrap.sources.source import Images, stable_names
 from bootstrap.sources.workspace_image import workspace_image
 from bootstrap.step import Step
@@ -187,7 +188,7 @@ class Packages:
             repository="rayside/ray",
             context=_IMAGE / "ray",
             arguments={"BASE": self._base.reference},
-            extra={"ray.txt": ROOT / "requirements" / "ray.txt"},
+            extra=ray_image_files(),
             needs=("base-image",),
             cache_folder=self.settings.cache_folder,
         )

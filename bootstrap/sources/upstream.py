@@ -6,8 +6,8 @@ import platform
 import shutil
 import threading
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -25,16 +25,17 @@ from bootstrap.settings import (
     Settings,
     environment_name,
 )
+from bootstrap.shell import Shell
 from bootstrap.sources import engine
+from bootstrap.sources.digests import RECORDED, Digests
 from bootstrap.sources.extensions import image_extensions
+from bootstrap.sources.go import Go, GoPrograms
 from bootstrap.sources.image_build import ImageBuild
+from bootstrap.sources.ray_image import ray_image_files
 from bootstrap.sources.source import Images
 from bootstrap.sources.workspace_image import workspace_image
 from bootstrap.step import Condition, Report, Status, Step, missing, ready
 
-# Of the module's zip, as Go's checksum database has it; image/programs/kuberay/go.sum has it too.
-KUBERAY_MODULE = "github.com/ray-project/kuberay/ray-operator"
-KUBERAY_HASH = "h1:XUckRswLMyk71D00L62d2Vanh0fVkNqu56+IF/rr+O0="
 # Seconds that `answers` takes at most.
 _QUICK = 3.0
 _HUB = "https://registry-1.docker.io"
@@ -44,13 +45,17 @@ _UNPACKING = 600
 
 @dataclass(frozen=True)
 class Program:
-    """A released program in a folder of the cache; `member` is its name where it is in a .tar.gz."""
+    """A released program in a folder of the cache; `member` is its name where it is in a .tar.gz.
+
+    `checksums` are the release's own, which count where no digest is recorded yet.
+    """
 
     name: str
     title: str
     released: Download
     checksums: tuple[Download, ...]
     folder: Path
+    digests: Digests
     member: str | None = None
     needs: tuple[str, ...] = ("machine",)
     patience: float = 0.0
@@ -69,8 +74,9 @@ class Program:
         with cache.making(self.folder, report) as draft:
             if draft is None:
                 return
-            expected = download.published(self.checksums, asset)
+            expected = self.digests.of(self.folder.name) or self.published()
             self.released.fetch(fetched, expected, report)
+            self.digests.keep(self.folder.name, expected, report)
             program = draft / self.name
             if self.member:
                 download.extract(fetched, self.member, program)
@@ -82,57 +88,24 @@ class Program:
     def undo(self, report: Report) -> None:
         """The cache stays."""
 
-
-@dataclass(frozen=True)
-class KubeRayManifests:
-    """KubeRay's kustomization, from the Go module of its operator, held to Go's own hash of it."""
-
-    settings: Settings
-    expected: str = KUBERAY_HASH
-    name: str = "kuberay-manifests"
-    title: str = f"KubeRay {KUBERAY_VERSION}'s manifests"
-    needs: tuple[str, ...] = ("machine",)
-    patience: float = 0.0
-
-    @property
-    def folder(self) -> Path:
-        return self.settings.cache_folder / f"kuberay-manifests-{KUBERAY_VERSION}"
-
-    @property
-    def kustomization(self) -> Path:
-        """The folder to give to `kubectl kustomize`."""
-        return self.folder / "default"
-
-    @property
-    def module(self) -> Download:
-        proxy = self.settings.go_proxy.rstrip("/")
-        return Download(f"{proxy}/{KUBERAY_MODULE}/@v/v{KUBERAY_VERSION}.zip", "go_proxy")
-
-    def check(self) -> Status:
-        return ready(str(self.folder)) if self.folder.exists() else missing("not downloaded yet")
-
-    def apply(self, report: Report) -> None:
-        """Raises DownloadFailed, BadChecksum."""
-        fetched = _downloads(self.folder) / f"{self.folder.name}.zip"
-        with cache.making(self.folder, report) as draft:
-            if draft is None:
-                return
-            self.module.fetch(fetched, self.expected, report, digest=download.go_hash)
-            download.unpack(fetched, f"{KUBERAY_MODULE}@v{KUBERAY_VERSION}/config/", draft)
-            fetched.unlink()
-
-    def undo(self, report: Report) -> None:
-        """The cache stays."""
+    def published(self) -> str:
+        """The SHA-256 that the release itself names. Raises DownloadFailed."""
+        return download.published(self.checksums, self.released.url.rsplit("/", 1)[1])
 
 
 @dataclass(frozen=True)
 class PulledImage:
-    """A public image in the engine, of the engine's architecture; `setting` is what names it."""
+    """A public image in the engine, of the engine's architecture; `setting` is what names it.
+
+    `record` is the name of its digest; empty where the reference itself is a digest.
+    """
 
     name: str
     title: str
     reference: str
     setting: str
+    digests: Digests
+    record: str = ""
     needs: tuple[str, ...] = ("engine", "machine")
     patience: float = 0.0
 
@@ -143,18 +116,46 @@ class PulledImage:
             return missing(f"{self.reference} is not in the Docker engine")
         if engine.normal(found["Architecture"]) != wanted:
             return missing(f"{self.reference} is for {found['Architecture']}, not for {wanted}")
+        there, recorded = engine.digests(found), self._recorded
+        # One that was loaded from a file has none: whoever may do that owns the engine.
+        if recorded and there and recorded not in there:
+            return missing(f"{self.reference} is {there[0]}, not {recorded} as recorded")
         return ready(self.reference)
 
     def apply(self, report: Report) -> None:
         """Raises ImageMissing, DownloadFailed, WrongArchitecture, EngineNotRunning."""
+        recorded = self._recorded
+        repository, _, tag = self.reference.rpartition(":")
+        # By its digest, which the engine checks; the tag may be another image's by now.
+        wanted = f"{repository}@{recorded}" if recorded else self.reference
         with engine.connected(_UNPACKING) as client:
-            report(f"pulling {self.reference}")
-            told = engine.events(lambda: client.api.pull(self.reference, stream=True, decode=True))
+            report(f"pulling {wanted}")
+            told = engine.events(lambda: client.api.pull(wanted, stream=True, decode=True))
             self._follow(told, report)
-            engine.require_architecture(client, self.reference)
+            engine.require_architecture(client, wanted)
+            if recorded:
+                client.api.tag(wanted, repository, tag, force=True)
+            elif self.record:
+                got = engine.digests(engine.image(client, wanted) or {})
+                for digest in got[:1]:
+                    self.digests.keep(self.record, digest, report)
+
+    def published(self) -> str:
+        """The digest that the registry gives for the tag. Raises as apply."""
+        import docker.errors
+
+        with engine.connected() as client:
+            try:
+                return str(client.api.inspect_distribution(self.reference)["Descriptor"]["digest"])
+            except docker.errors.APIError as error:
+                raise self._explained(error.explanation or str(error)) from None
 
     def undo(self, report: Report) -> None:
         """Images are a cache: they stay."""
+
+    @property
+    def _recorded(self) -> str | None:
+        return self.digests.of(self.record) if self.record else None
 
     def _follow(self, events: Iterator[dict[str, Any]], report: Report) -> None:
         layers: dict[str, tuple[int, int]] = {}
@@ -174,7 +175,8 @@ class PulledImage:
     def _explained(self, said: str) -> RaysideError:
         """The error that a registry's words mean, with the one thing to do."""
         words = said.lower()
-        message = f"{self.reference} can't be pulled: {said}"
+        recorded = f" as the image that is recorded, {self._recorded}" if self._recorded else ""
+        message = f"{self.reference} can't be pulled{recorded}: {said}"
         login = f"docker login {_registry(self.reference)}".rstrip()
         other = f"name an image that is there in {environment_name(self.setting)}"
         if "toomanyrequests" in words or "rate limit" in words:
@@ -216,6 +218,9 @@ class Upstream:
     """The source; a `bootstrap.sources.source.Source`."""
 
     settings: Settings
+    shell: Shell = field(default_factory=Shell)
+    # The digests that the repository records.
+    recorded: Path = RECORDED
     # What the programs have to run on, as release pages call it.
     system: str = platform.system().lower()
     architecture: str = engine.normal(platform.machine())
@@ -235,7 +240,7 @@ class Upstream:
 
     @property
     def kuberay(self) -> Path:
-        return KubeRayManifests(self.settings).kustomization
+        return self._manifests.folder / "config" / "default"
 
     @property
     def images(self) -> Images:
@@ -250,7 +255,7 @@ class Upstream:
     def steps(self) -> list[Step]:
         programs: list[Step] = [self._kind, self._kubectl, self._kubectl_ray]
         images: list[Step] = [self._ray, self._workspace, self._operator, self._node]
-        return [*programs, KubeRayManifests(self.settings), *images]
+        return [*programs, self._go, self._manifests, *images]
 
     # --- programs ------------------------------------------------------------------------
 
@@ -279,6 +284,25 @@ class Upstream:
             "kubectl-ray", KUBERAY_VERSION, "kuberay_releases", url, *sums, member="kubectl-ray"
         )
 
+    @property
+    def _go(self) -> Go:
+        return Go(self.shell, self.settings.cache_folder)
+
+    @property
+    def _manifests(self) -> GoPrograms:
+        """KubeRay's kustomization, which is in the Go module of its operator."""
+        return GoPrograms(
+            self.shell,
+            self._go,
+            self.settings.cache_folder,
+            name="kuberay-manifests",
+            title=f"KubeRay {KUBERAY_VERSION}'s manifests",
+            module="kuberay",
+            version=KUBERAY_VERSION,
+            builds=(),
+            along=("github.com/ray-project/kuberay/ray-operator", "config"),
+        )
+
     def _program(
         self, name: str, version: str, setting: str, url: str, *checksums: str, member: str | None = None
     ) -> Program:
@@ -288,6 +312,7 @@ class Upstream:
             released=Download(url, setting),
             checksums=tuple(Download(other, setting) for other in checksums),
             folder=self.settings.cache_folder / f"{name}-{version}-{self.system}-{self.architecture}",
+            digests=self._digests,
             member=member,
         )
 
@@ -297,12 +322,8 @@ class Upstream:
     def _ray(self) -> RayImage:
         # https://hub.docker.com/r/rayproject/ray: a tag without a suffix is for x86-64 alone.
         suffix = "-aarch64" if self.architecture == "arm64" else ""
-        public = PulledImage(
-            "ray-base-image",
-            f"public image of Ray {RAY_VERSION}",
-            _tagged(self.settings.ray_image, f"{RAY_VERSION}{suffix}"),
-            "ray_image",
-        )
+        title = f"public image of Ray {RAY_VERSION}"
+        public = self._public("ray-base-image", title, "ray_image", f"{RAY_VERSION}{suffix}")
         build = ImageBuild(
             name="ray-image",
             title="the Ray image",
@@ -310,7 +331,7 @@ class Upstream:
             context=ROOT / "image" / "ray",
             dockerfile="upstream.Dockerfile",
             arguments={"BASE": public.reference},
-            extra={"ray.txt": ROOT / "requirements" / "ray.txt"},
+            extra=ray_image_files(),
             cache_folder=self.settings.cache_folder,
         )
         return RayImage(public, build)
@@ -322,17 +343,38 @@ class Upstream:
 
     @property
     def _operator(self) -> PulledImage:
-        reference = _tagged(self.settings.operator_image, f"v{KUBERAY_VERSION}")
-        return PulledImage(
-            "operator-image", f"KubeRay {KUBERAY_VERSION}'s operator", reference, "operator_image"
-        )
+        title = f"KubeRay {KUBERAY_VERSION}'s operator"
+        return self._public("operator-image", title, "operator_image", f"v{KUBERAY_VERSION}")
 
     @property
     def _node(self) -> PulledImage:
-        reference = _tagged(self.settings.node_image, f"v{KUBERNETES_VERSION}")
-        return PulledImage(
-            "node-image", f"kind's node with Kubernetes {KUBERNETES_VERSION}", reference, "node_image"
-        )
+        title = f"kind's node with Kubernetes {KUBERNETES_VERSION}"
+        return self._public("node-image", title, "node_image", f"v{KUBERNETES_VERSION}")
+
+    def _public(self, name: str, title: str, setting: str, tag: str) -> PulledImage:
+        """Of our tag, it is the recorded image wherever it comes from; of the user's own tag, the user's."""
+        image = str(getattr(self.settings, setting))
+        reference = _tagged(image, tag)
+        record = f"{name} {tag}" if reference != image else reference
+        return PulledImage(name, title, reference, setting, self._digests, "" if "@" in image else record)
+
+    @property
+    def _digests(self) -> Digests:
+        return Digests(self.settings.cache_folder, self.recorded)
+
+
+def published(settings: Settings) -> dict[str, Callable[[], str]]:
+    """What asks for the digest of each release and image, for every machine, by its recorded name."""
+    found: dict[str, Callable[[], str]] = {}
+    for system in ("linux", "darwin"):
+        for architecture in ("amd64", "arm64"):
+            one = Upstream(settings, system=system, architecture=architecture)
+            for program in (one._kind, one._kubectl, one._kubectl_ray):
+                found[program.folder.name] = program.published
+            for image in (one._ray.base, one._operator, one._node):
+                if image.record:
+                    found[image.record] = image.published
+    return found
 
 
 def answers(settings: Settings) -> str | None:

@@ -30,8 +30,8 @@ class Background:
         patience: seconds that it gets to end by itself.
         without: beginnings of the names that it does not inherit from our environment. Ours never are:
             what is started from the workspace's terminal must not carry the workspace's mark.
-        variables: what it has besides; our code first on Python's path, whatever the user's folder
-            has, unless told.
+        variables: what it has besides; by default our code first on Python's path, whatever the
+            user's folder has.
     """
 
     shell: Shell

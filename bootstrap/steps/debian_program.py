@@ -9,16 +9,19 @@ from pathlib import Path
 
 from bootstrap.errors import MissingProgram
 from bootstrap.shell import Shell
+from bootstrap.sources.base_image import KEYRING
 from bootstrap.step import Report, Status, missing, ready
+from bootstrap.steps import apt
 
 
 @dataclass(frozen=True)
 class DebianProgram:
-    """`name` is on the PATH. `apply` installs `packages` on Debian and Ubuntu."""
+    """`name` is on the PATH, and `files` are there. `apply` installs `packages` on Debian and Ubuntu."""
 
     shell: Shell
     name: str
     packages: tuple[str, ...]
+    files: tuple[Path, ...] = ()
     needs: tuple[str, ...] = ()
     patience: float = 0.0
 
@@ -28,16 +31,19 @@ class DebianProgram:
 
     def check(self) -> Status:
         program = shutil.which(self.name)
-        return ready(program) if program else missing("it is not installed")
+        if not program:
+            return missing("it is not installed")
+        absent = [str(file) for file in self.files if not file.exists()]
+        return missing(f"there is no {', '.join(absent)}") if absent else ready(program)
 
     def apply(self, report: Report) -> None:
         """Raises MissingProgram where we may not install it."""
         if os.geteuid() != 0 or not Path("/etc/debian_version").exists():
             raise MissingProgram(
-                f"{self.name} is not installed, and installing it takes root on Debian or Ubuntu",
-                hint=f"install the package {self.packages[0]}",
+                f"{self.name} is not there as it should be, and installing it takes root on Debian or Ubuntu",
+                hint=f"install {' and '.join(self.packages)}",
             )
-        install(self.shell, report, *self.packages)
+        apt.install(self.shell, report, *self.packages)
 
     def undo(self, report: Report) -> None:
         """It is the machine's."""
@@ -45,7 +51,8 @@ class DebianProgram:
 
 def debootstrap(shell: Shell) -> DebianProgram:
     """With it source `packages` makes a Debian system, whose signatures it checks with Debian's keys."""
-    return DebianProgram(shell, "debootstrap", ("debootstrap", "debian-archive-keyring"))
+    packages = ("debootstrap", "debian-archive-keyring")
+    return DebianProgram(shell, "debootstrap", packages, files=(KEYRING,))
 
 
 def registry(shell: Shell) -> DebianProgram:
@@ -66,12 +73,3 @@ def zsh(shell: Shell) -> DebianProgram:
 def fish(shell: Shell) -> DebianProgram:
     """As zsh."""
     return DebianProgram(shell, "fish", ("fish",))
-
-
-def install(shell: Shell, report: Report, *packages: str) -> None:
-    """Debian's own packages, without asking and without what they recommend."""
-    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    report("apt-get update")
-    shell.run(["apt-get", "update", "-qq"], env=environment)
-    report(f"apt-get install {' '.join(packages)}")
-    shell.run(["apt-get", "install", "-y", "-qq", "--no-install-recommends", *packages], env=environment)

@@ -17,8 +17,7 @@ from bootstrap.codespaces import Codespace
 from bootstrap.errors import EngineNotPermitted, EngineNotRunning
 from bootstrap.shell import Shell
 from bootstrap.step import Report, Status, missing, pending, ready
-from bootstrap.steps import bounded_runtime
-from bootstrap.steps.debian_program import install
+from bootstrap.steps import apt, bounded_runtime
 
 # What a killed dockerd leaves, and what it takes for a running one where the pid was given anew.
 _PID_FILES = {
@@ -77,7 +76,7 @@ class Engine:
             raise EngineNotRunning(f"no Docker engine answers{where}", hint=hint)
         self._require_permission()
         if not Path("/usr/sbin/dockerd").exists() and not Path("/usr/bin/dockerd").exists():
-            install(self.shell, report, "docker.io", "iptables")
+            apt.install(self.shell, report, "docker.io", "iptables")
         report("starting")
         # https://www.freedesktop.org/software/systemd/man/sd_booted.html
         if Path("/run/systemd/system").is_dir():

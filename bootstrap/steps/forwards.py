@@ -12,7 +12,7 @@ import psutil
 import requests
 
 from bootstrap.debug.exchange import ask
-from bootstrap.errors import DebuggerGone, NotRunning
+from bootstrap.errors import DebuggerGone, NotRunning, StrangerListens
 from bootstrap.kube.api import Kube
 from bootstrap.kube.forwarder import Forward, document
 from bootstrap.shell import Shell
@@ -113,7 +113,7 @@ def _no_dap(port: int) -> str:
     """Why a DAP server gives no answer through this port; empty where it gives one."""
     try:
         ask(port, "initialize", {"adapterID": "rayside"}, timeout=_ANSWER)
-    except DebuggerGone as error:
+    except (DebuggerGone, StrangerListens) as error:
         return error.message
     return ""
 

@@ -26,7 +26,7 @@ from bootstrap.errors import (
 from bootstrap.settings import KUBERNETES_VERSION, ROOT, Settings
 from bootstrap.shell import Shell
 from bootstrap.sources import engine
-from bootstrap.step import Report, Status, drifted, missing, pending, ready
+from bootstrap.step import Report, Status, difference, drifted, missing, pending, ready
 from bootstrap.steps.state_folder import write_private
 
 if TYPE_CHECKING:
@@ -103,13 +103,7 @@ class KindCluster:
                 return missing("it was not made to its end")
             wanted = self._spec
             if made != wanted:
-                return drifted(
-                    "; ".join(
-                        f"{key} is {made.get(key)}, the settings say {value}"
-                        for key, value in wanted.items()
-                        if made.get(key) != value
-                    )
-                )
+                return drifted(difference(made, wanted))
         return ready(f"{self.node}, Kubernetes {KUBERNETES_VERSION}, images from {self.source}")
 
     def apply(self, report: Report) -> None:

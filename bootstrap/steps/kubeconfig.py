@@ -62,7 +62,10 @@ class Kubeconfig:
 
 @dataclass(frozen=True)
 class UserContext:
-    """A context in the user's kubeconfig, so that kubectl finds the cluster by name; theirs stays current."""
+    """A context in the user's kubeconfig, so that kubectl finds the cluster by name.
+
+    It becomes the current one where there is none; theirs stays current.
+    """
 
     shell: Shell
     kubectl: Path
@@ -107,6 +110,8 @@ class UserContext:
         self._config(
             "set-context", name, "--cluster", name, "--user", name, "--namespace", self.kube.namespace
         )
+        if not self.current():
+            self.use()
 
     def undo(self, report: Report) -> None:
         found, ours = self._found(), _entries(self.kube.kubeconfig, self.kube.context)
@@ -114,10 +119,14 @@ class UserContext:
         if found is None or ours is None or found["cluster"] != ours["cluster"]:
             return
         report(f"removing the context {self.kube.context}")
-        if _read(_user_file()).get("current-context") == self.kube.context:
+        if self.current() == self.kube.context:
             self._config("unset", "current-context")
         for kind in ("context", "cluster", "user"):
             self._config(f"delete-{kind}", self.kube.context)
+
+    def current(self) -> str:
+        """kubectl's current context, over all files of KUBECONFIG; empty where there is none."""
+        return self._config("view", "--output", "jsonpath={.current-context}").strip()
 
     def use(self) -> None:
         """Makes it the current one."""
@@ -126,12 +135,12 @@ class UserContext:
     def _found(self) -> dict[str, Any] | None:
         return _entries(_user_file(), self.kube.context)
 
-    def _config(self, *arguments: str | Path) -> None:
+    def _config(self, *arguments: str | Path) -> str:
         try:
-            self.shell.run([self.kubectl, "config", *arguments])
+            return self.shell.run([self.kubectl, "config", *arguments]).out
         except CommandFailed as error:
             raise ClusterUnreachable(
-                f"your kubeconfig {_user_file()} can't be changed: {error.message.splitlines()[-1]}",
+                f"your kubeconfig {_user_file()} can't be read or changed: {error.message.splitlines()[-1]}",
                 hint=f"mend it, or set KUBECONFIG to another file; {self.kube.kubeconfig} is Rayside's own",
             ) from None
 

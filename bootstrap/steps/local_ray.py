@@ -12,11 +12,12 @@ from typing import Any
 import psutil
 
 from bootstrap import shell as processes
-from bootstrap.errors import NotRunning, RayDied
+from bootstrap.errors import NotRunning, RayDied, StrangerListens
+from bootstrap.loopback import without_proxy
 from bootstrap.ray.state import Dashboard
-from bootstrap.settings import RAY_VERSION, Settings
+from bootstrap.settings import RAY_VERSION, ROOT, Settings
 from bootstrap.shell import Shell
-from bootstrap.step import Condition, Report, Status, drifted, missing, pending, ready
+from bootstrap.step import Condition, Report, Status, difference, drifted, missing, pending, ready
 from bootstrap.steps.machine import require_port
 from bootstrap.steps.pid_file import PidFile
 
@@ -26,6 +27,7 @@ MARK = "RAYSIDE_STATE"
 # which has no password, listens on the node's address: another loopback address is left alone.
 # macOS has none, but there Ray's nodes are on 127.0.0.1 by themselves.
 NODE_ADDRESS = "127.0.0.2" if sys.platform == "linux" else "127.0.0.1"
+START = ROOT / "bootstrap" / "ray" / "hook" / "start.py"
 # Without these the head is not whole, whatever the dashboard answers.
 _VITAL = ("gcs_server", "raylet")
 # Variables that are another Ray's, or another Python's.
@@ -39,7 +41,9 @@ class RayHead:
     shell: Shell
     settings: Settings
     programs: Path
-    token: Path
+    # For our files, and for Ray's own.
+    folder: Path
+    ray_folder: Path
     name: str = "ray"
     title: str = f"Ray {RAY_VERSION}"
     needs: tuple[str, ...] = ("ray-environment", "ray-token")
@@ -53,16 +57,20 @@ class RayHead:
         return f"http://127.0.0.1:{self.settings.dashboard_port}"
 
     @property
+    def token(self) -> Path:
+        return self.folder / "token"
+
+    @property
     def log(self) -> Path:
-        return self.settings.state_folder / "ray.log"
+        return self.folder / "ray.log"
 
     @property
     def _temporary(self) -> Path:
-        return self.settings.state_folder / "tmp"
+        return self.ray_folder / "tmp"
 
     @property
     def pid_file(self) -> PidFile:
-        return PidFile(self.settings.state_folder / "ray.json")
+        return PidFile(self.folder / "ray.json")
 
     @property
     def _spec(self) -> dict[str, Any]:
@@ -104,13 +112,15 @@ class RayHead:
         if not processes.alive(pid, record["created"]):
             return missing(f"its process {pid} has ended{self._last_words()}")
         if record["spec"] != self._spec:
-            return drifted(_difference(record["spec"], self._spec))
+            return drifted(difference(record["spec"], self._spec))
         # When one of its parts ends, the head closes down the rest within a second or two: pending,
         # until it is gone or whole.
         try:
             dashboard = self.dashboard()
             version = dashboard.version()["ray_version"]
             nodes = dashboard.live_nodes()
+        except StrangerListens:
+            raise
         except NotRunning:
             return pending(f"process {pid} runs, its dashboard does not answer")
         absent = set(_VITAL) - set(processes.children(pid).values())
@@ -139,7 +149,7 @@ class RayHead:
         """Blocking, so that one process watches the others and none is left when it ends."""
         return [
             *[str(self.programs / "ray"), "start", "--head", "--block", "--disable-usage-stats"],
-            *["--node-ip-address", NODE_ADDRESS, "--temp-dir", str(self.settings.state_folder / "ray")],
+            *["--node-ip-address", NODE_ADDRESS, "--temp-dir", str(self.ray_folder / "ray")],
             *["--dashboard-host", "127.0.0.1", "--dashboard-port", str(self.settings.dashboard_port)],
             *["--ray-client-server-port", str(self.settings.ray_client_port)],
             # 0: any free port. Ray's fixed ones may belong to another Ray of this machine.
@@ -162,21 +172,20 @@ class RayHead:
             "RAY_AUTH_TOKEN_PATH": str(self.token),
             "RAY_DEBUG": "1",
             "RAY_USAGE_STATS_ENABLED": "0",
-            # Python 3.12's post-mortem shows the user's frames only without sys.monitoring, and
-            # the validation only prints a warning about frozen modules into the job's log.
-            "PYDEVD_USE_SYS_MONITORING": "0",
-            "PYDEVD_DISABLE_FILE_VALIDATION": "1",
+            # The debugger of a plain `breakpoint()` asks for a proof, too.
+            "RAYSIDE_START": str(START),
             # Ray's processes rename themselves, which would overwrite the mark in their environment
             # (https://github.com/dvarrazzo/py-setproctitle#environment-variables).
             "SPT_NOENV": "1",
             # Ray's dashboard leaves folders of its own (pymp-...) in the temporary folder.
             "TMPDIR": str(self._temporary),
-            MARK: str(self.settings.state_folder),
+            **without_proxy(os.environ),
+            MARK: str(self.folder),
         }
 
     def leftovers(self) -> list[psutil.Process]:
         """Every process of this Ray that runs, whether it is recorded or not."""
-        return processes.marked(MARK, str(self.settings.state_folder))
+        return processes.marked(MARK, str(self.folder))
 
     def _end(self, report: Report) -> None:
         if found := self.leftovers():
@@ -191,11 +200,3 @@ class RayHead:
             if errors:
                 return f"; its log says: {errors[-1]}"
         return ""
-
-
-def _difference(was: dict[str, Any], wanted: dict[str, Any]) -> str:
-    return ", ".join(
-        f"{name} is {was.get(name)}, the settings say {value}"
-        for name, value in wanted.items()
-        if was.get(name) != value
-    )

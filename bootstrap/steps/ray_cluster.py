@@ -19,7 +19,7 @@ from bootstrap.ray.state import Dashboard
 from bootstrap.settings import RAY_VERSION, ROOT, Settings
 from bootstrap.shell import Shell
 from bootstrap.sources.source import Images
-from bootstrap.step import Report, Status, drifted, missing, pending, ready
+from bootstrap.step import Report, Status, difference, drifted, missing, pending, ready
 from bootstrap.steps import kuberay
 from bootstrap.steps.state_folder import write_private
 
@@ -28,6 +28,8 @@ NAME = "rayside"
 DASHBOARD_PORT, WORKSPACE_PORT, RELAY_PORT = 8265, 8443, 5678
 WORKSPACE_SECRET = "rayside-workspace"
 _SPEC = "rayside.dev/spec"
+# Of what it is made of, what no setting decides: the checkout does, and which extensions the cache has.
+_FILES = {"ray": "Ray's image", "workspace": "the workspace's image", "manifest": "the manifest"}
 
 
 @dataclass(frozen=True)
@@ -102,7 +104,7 @@ class RayCluster:
         was = found["metadata"].get("annotations", {}).get(_SPEC)
         wanted = self.manifest()["metadata"]["annotations"][_SPEC]
         if was != wanted:
-            return drifted(_difference(was, wanted))
+            return drifted(difference(json.loads(was or "{}"), json.loads(wanted), _FILES))
         pods = self.kube.pods(self.selector)
         if behind := _left_behind(pods):
             return missing(f"{', '.join(behind)} joined an earlier head")
@@ -224,12 +226,3 @@ def _started(pod: dict[str, Any], container: str) -> str:
                 run = status["lastState"].get("terminated")
             return str((run or {}).get("startedAt") or "")
     return ""
-
-
-def _difference(was: str | None, wanted: str) -> str:
-    before, after = json.loads(was or "{}"), json.loads(wanted)
-    return ", ".join(
-        f"{name} is {before.get(name)}, the settings say {value}"
-        for name, value in after.items()
-        if before.get(name) != value
-    )

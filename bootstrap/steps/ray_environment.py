@@ -14,6 +14,8 @@ from bootstrap.shell import Shell
 from bootstrap.step import Report, Status, missing, ready
 
 LOCK_FILE = ROOT / "requirements" / "ray.txt"
+# Has its Pythons run, at their start, the file that RAYSIDE_START names: bootstrap/ray/hook/start.py.
+START_FILE = ROOT / "image" / "ray" / "rayside.pth"
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,8 @@ class RayEnvironment:
     def folder(self) -> Path:
         version = ".".join(map(str, sys.version_info[:3]))
         # A virtual environment can't be moved, nor outlive its Python: both are inputs.
-        key = cache.key(self.lock_file.read_text(), version, sys.base_prefix, str(self.cache_folder))
+        made_of = (self.lock_file.read_text(), START_FILE.read_text())
+        key = cache.key(*made_of, version, sys.base_prefix, str(self.cache_folder))
         return self.cache_folder / f"ray-{RAY_VERSION}-py{version}-{key}"
 
     @property
@@ -63,6 +66,8 @@ class RayEnvironment:
             report("downloading and installing, about 400 MB")
             pip.install(self.shell, self.programs / "python", self.lock_file, env=env, report=report)
             shutil.rmtree(temporary)
+            packages = next(self.folder.glob("lib/python3*/site-packages"))
+            shutil.copyfile(START_FILE, packages / START_FILE.name)
             self._complete.touch()
 
     def undo(self, report: Report) -> None:

@@ -10,7 +10,7 @@ import psutil
 
 from bootstrap import cache
 from bootstrap.debug.exchange import ask
-from bootstrap.errors import DebuggerGone
+from bootstrap.errors import DebuggerGone, StrangerListens
 from bootstrap.relay import Config
 from bootstrap.settings import ROOT, Settings
 from bootstrap.shell import Shell
@@ -48,12 +48,12 @@ class LocalRelay:
     @property
     def _process(self) -> Background:
         # Patient enough for it to leave in good order what is in the middle of an evaluation.
-        folder, unwanted = self.settings.state_folder, ("RAY_AUTH_TOKEN", "VIRTUAL_ENV", "PYTHONHOME")
+        folder, unwanted = self.head.folder, ("RAY_AUTH_TOKEN", "VIRTUAL_ENV", "PYTHONHOME")
         return Background(self.shell, folder, "relay", MARK, patience=12, without=unwanted)
 
     @property
     def _config_file(self) -> Path:
-        return self.settings.state_folder / "relay.json"
+        return self.head.folder / "relay.json"
 
     @property
     def _config(self) -> Config:
@@ -80,7 +80,7 @@ class LocalRelay:
             return missing(absent)
         try:
             ask(self.settings.relay_port, "initialize", {"adapterID": "rayside"})
-        except DebuggerGone as error:
+        except (DebuggerGone, StrangerListens) as error:
             return pending(f"port {self.settings.relay_port} {error.message}")
         return ready(f"{self.url}, process {self._process.pid}")
 

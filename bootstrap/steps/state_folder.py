@@ -1,49 +1,46 @@
-"""The folder for what a cluster keeps on this machine, and files in it that are its owner's alone."""
+"""The folders for what a cluster keeps on this machine, and files in them that are their owner's alone."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import shutil
-import stat
 from dataclasses import dataclass
 from pathlib import Path
 
-from bootstrap.errors import UnsafeFolder
-from bootstrap.step import Condition, Report, Status, missing, ready
+from bootstrap.own_folder import make_own, require_own
+from bootstrap.step import Report, Status, missing, ready
 
 
 @dataclass(frozen=True)
 class StateFolder:
-    """The folder for what the cluster keeps outside the cache; only its owner may look into it."""
+    """The folder for what the cluster keeps outside the cache, and `more`; only their owner may look in."""
 
     folder: Path
+    more: tuple[Path, ...] = ()
     name: str = "state-folder"
     title: str = "folder for the cluster's files"
     needs: tuple[str, ...] = ("machine",)
     patience: float = 0.0
 
+    @property
+    def _folders(self) -> tuple[Path, ...]:
+        return (self.folder, *self.more)
+
     def check(self) -> Status:
-        try:
-            found = self.folder.lstat()
-        except FileNotFoundError:
-            return missing("not made yet")
-        # It lies in a folder that everybody may write to: what is there must be ours alone.
-        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
-            hint = f"look who made it (ls -ld {self.folder}) and remove it, or set state_folder"
-            if found.st_uid == 0 and (self.folder / "node").is_dir():
-                # Docker makes the source of a mount that is gone, when it starts a node that it kept.
-                hint = f"sudo rm -r {self.folder}, which Docker made when it was gone, then ./invokew up"
-            raise UnsafeFolder(f"{self.folder} is not a folder that only you can read", hint=hint)
-        return ready(str(self.folder))
+        """Raises UnsafeFolder."""
+        absent = [str(folder) for folder in self._folders if not require_own(folder).exists()]
+        return missing(f"{' and '.join(absent)} not made yet") if absent else ready(str(self.folder))
 
     def apply(self, report: Report) -> None:
-        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for folder in self._folders:
+            make_own(folder)
 
     def undo(self, report: Report) -> None:
-        if self.check().condition is Condition.READY:
-            report(f"removing {self.folder}")
-            shutil.rmtree(self.folder)
+        for folder in self._folders:
+            if require_own(folder).exists():
+                report(f"removing {folder}")
+                shutil.rmtree(folder)
 
 
 def write_private(file: Path, text: str) -> None:

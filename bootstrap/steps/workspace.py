@@ -162,14 +162,14 @@ class LocalWorkspace:
 
     @property
     def _process(self) -> Background:
-        folder = self.settings.state_folder
+        folder = self.head.folder
         return Background(
             self.shell, folder, "workspace", MARK, patience=3, without=_UNWANTED, variables=self.environment()
         )
 
     @property
     def _data(self) -> Path:
-        return self.settings.state_folder / "workspace"
+        return self.head.folder / "workspace"
 
     @property
     def _spec(self) -> dict[str, Any]:
@@ -218,6 +218,8 @@ class LocalWorkspace:
             *[*self.files.code_server, "--config", str(SOURCE / "config.yaml")],
             *["--bind-addr", f"127.0.0.1:{self.settings.workspace_port}"],
             *["--user-data-dir", str(self._data), "--extensions-dir", str(self._data / "extensions")],
+            # Here jobs run as the user, on the user's own files: docs/adr/0012.
+            "--disable-workspace-trust",
             *(f"--trusted-origins={origin}" for origin in trusted_origins(self.settings.workspace_port)),
             str(FOLDER),
         ]

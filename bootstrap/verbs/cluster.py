@@ -127,14 +127,24 @@ def prepare(settings: Settings, console: Console) -> None:
         titles = ", ".join(one.title for one in left_out if one.name != "engine")
         console.result(f"Left out, as no Docker engine answers: {titles}.")
         done = done.replace("it is all cached", "the rest is cached")
+    if target.present() and (outdated := _outdated(target)):
+        console.result(f"{done}.\nThe cluster that is up is of before, and stays so: {outdated}.")
+        console.result("Next: ./invokew down, then ./invokew up, makes it anew")
+        return
     console.result(f"{done}. Next: ./invokew up")
 
 
+def _outdated(target: plan.Target) -> str:
+    """How a cluster that is up is other than it would be made now; empty where it is as it would be."""
+    found = step.check(target.cluster()).values()
+    return "; ".join(status.detail for status in found if status.condition is Condition.DRIFTED)
+
+
 def logs(settings: Settings, console: Console, *, job: str | None, follow: bool, ray: bool) -> None:
-    """Prints a job's output (the newest job's, unless told), or the log of Ray's head."""
+    """Prints a job's output (default: the newest job's), or the log of Ray's head."""
     target = plan.choose(settings, Shell())
     if ray:
-        console.result(target.log.rstrip("\n"))
+        console.output(target.log.rstrip("\n") + "\n")
         return
     dashboard = target.require()
     jobs = dashboard.jobs()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -11,6 +12,7 @@ from bootstrap import plan
 from bootstrap.console import Console
 from bootstrap.debug.client import Client
 from bootstrap.debug.commands import Place, option
+from bootstrap.debug.editor import ALWAYS, ASK
 from bootstrap.debug.session import Attachment, JobState
 from bootstrap.errors import InvalidArgument
 from bootstrap.ray.jobs import DEBUG
@@ -76,6 +78,8 @@ def debug(
         job=watch.submission_id,
         breakpoints=places,
         exceptions=exceptions,
+        # Nobody to ask where a program types.
+        take_over=ASK if not scripted and sys.stdin.isatty() else ALWAYS,
     )
     if not scripted:
         from bootstrap.debug import terminal

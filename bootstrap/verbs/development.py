@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -16,19 +17,30 @@ from bootstrap.console import Console
 from bootstrap.errors import InvalidArgument
 from bootstrap.settings import DEBUGPY_VERSION, GO_VERSION, NODE_VERSION, RAY_VERSION, ROOT, Settings
 from bootstrap.shell import Shell
+from bootstrap.sources import digests, upstream
+from bootstrap.sources.extensions import Extensions
 from bootstrap.step import Condition, Step
 from bootstrap.steps.debian_program import chromium, debootstrap, registry
 from bootstrap.steps.engine import Engine
 
 REQUIREMENTS = ROOT / "requirements"
 BENCHMARKS = ROOT / "tests" / "bench"
+# Of an editor, as VS Code calls them.
+EXTENSION_PLATFORMS = ("linux-x64", "linux-arm64", "darwin-x64", "darwin-arm64")
 
 
 @dataclass(frozen=True)
 class Suite:
-    """A folder of tests, and what it needs besides .venv: steps of the machine, and what makes them ready."""
+    """A folder of tests: its lanes, and what it needs besides .venv.
+
+    Attributes:
+        lanes: which of those of tests/lanes.py its tests are in.
+        needs: steps of the machine.
+        enable: the command that makes those ready.
+    """
 
     name: str
+    lanes: tuple[str, ...] = ()
     needs: tuple[Step, ...] = ()
     enable: str = ""
 
@@ -42,11 +54,12 @@ def suites() -> list[Suite]:
     """Every suite, the quickest first."""
     shell, enable = Shell(), "./invokew doctor --fix --tests"
     return [
-        Suite("unit"),
-        Suite("integration"),
-        Suite("browser", needs=(chromium(shell),), enable=enable),
+        Suite("unit", lanes=("rest",)),
+        Suite("integration", lanes=("ray", "rest")),
+        Suite("browser", lanes=("ray",), needs=(chromium(shell),), enable=enable),
         Suite(
             "e2e",
+            lanes=("kind", "ray"),
             needs=(Engine(shell), debootstrap(shell), registry(shell), chromium(shell)),
             enable=enable,
         ),
@@ -54,7 +67,10 @@ def suites() -> list[Suite]:
 
 
 def test(settings: Settings, console: Console, *, suite: str | None, arguments: str) -> int:
-    """Runs the suites; where CI is set, one that can't run here is a failure. pytest's exit code."""
+    """Runs the suites, their lanes side by side; with `arguments` for pytest one test after the other.
+
+    Where CI is set, a suite that can't run here is a failure. pytest's exit code; it has the last word.
+    """
     known = {one.name: one for one in suites()}
     if suite and suite not in known:
         raise InvalidArgument(f"there is no suite {suite!r}", hint=f"the suites are {', '.join(known)}")
@@ -64,9 +80,19 @@ def test(settings: Settings, console: Console, *, suite: str | None, arguments: 
         console.event(f"suite {name} can't run here: {why}; enable it with {known[name].enable}")
     if absent and (suite or os.environ.get("CI")):
         return 1
-    folders = [str(ROOT / "tests" / one.name) for one in chosen if one.name not in absent]
+    here = [one for one in chosen if one.name not in absent]
+    folders = [str(ROOT / "tests" / one.name) for one in here]
     _install(console)
-    return _run([sys.executable, "-m", "pytest", *folders, *shlex.split(arguments)])
+    return foreground(
+        [sys.executable, "-m", "pytest", *folders, *(shlex.split(arguments) or _side_by_side(here))]
+    )
+
+
+def _side_by_side(chosen: Sequence[Suite]) -> list[str]:
+    """The options of pytest-xdist by which each lane has a process of its own; none for a single lane."""
+    count = len({lane for suite in chosen for lane in suite.lanes})
+    slowest = ["--durations=25", "--durations-min=5"]
+    return ["--numprocesses", str(count), "--dist", "loadgroup", *slowest] if count > 1 else slowest
 
 
 def check(console: Console) -> int:
@@ -82,7 +108,7 @@ def check(console: Console) -> int:
     codes = []
     for command in commands:
         console.event(f"== {' '.join([Path(command[0]).name, *command[1:]])}")
-        codes.append(_run(command))
+        codes.append(foreground(command))
     failed = [Path(command[0]).name for command, code in zip(commands, codes, strict=True) if code]
     console.result(f"failed: {', '.join(failed)}" if failed else "all is well")
     return 1 if failed else 0
@@ -94,15 +120,19 @@ def bench(console: Console, name: str) -> int:
     if name not in there:
         raise InvalidArgument(f"there is no benchmark {name!r}", hint=f"there are {', '.join(there)}")
     _install(console)
-    return _run([sys.executable, "-m", f"tests.bench.{name}"])
+    return foreground([sys.executable, "-m", f"tests.bench.{name}"])
 
 
-def lock(console: Console) -> None:
-    """Writes the lock files: hashes of every package for every Python, and no registry's address."""
+def lock(settings: Settings, console: Console) -> None:
+    """Writes the lock files: hashes of every package for every Python, and no registry's address.
+
+    And the digests of releases, extensions and images, of what is there to be asked. Raises BadChecksum
+    where one is recorded and another is published.
+    """
     _install(console)
     shell, uv = Shell(), Path(sys.executable).with_name("uv")
     options = ["--universal", "--python-version", "3.10", "--generate-hashes", "--no-emit-index-url"]
-    options += ["--no-header", "--quiet", "--upgrade"]
+    options += ["--no-header", "--quiet", "--upgrade", "--only-binary", ":all:"]
     pinned = REQUIREMENTS / ".pinned.in"
     try:
         source = REQUIREMENTS / "rayside.in"
@@ -115,6 +145,10 @@ def lock(console: Console) -> None:
         shell.run([uv, "pip", "compile", *development, *options], cwd=REQUIREMENTS)
     finally:
         pinned.unlink(missing_ok=True)
+    published = upstream.published(settings)
+    for platform in EXTENSION_PLATFORMS:
+        published |= Extensions(settings, platform).published()
+    digests.record(digests.RECORDED, published, console.event)
     console.result("The lock files are resolved anew. Next: ./invokew test")
 
 
@@ -137,9 +171,25 @@ def _install(console: Console) -> None:
         shutil.copyfile(wanted, stamp)
 
 
-def _run(command: Sequence[str]) -> int:
-    """Runs a tool of ours in the foreground: it owns the terminal, Ctrl-C included."""
+def foreground(command: Sequence[str], folder: Path = ROOT) -> int:
+    """Runs a tool there, the terminal its own; at Ctrl-C it may end what it began. Its exit code."""
+    interrupted = False
+
+    def by_the_terminal(number: int, frame: object) -> None:
+        """The terminal tells the tool, too."""
+        nonlocal interrupted
+        interrupted = True
+
+    def by_a_signal(number: int, frame: object) -> None:
+        by_the_terminal(number, frame)
+        tool.send_signal(signal.SIGINT)
+
+    tool = subprocess.Popen(command, cwd=folder)
+    answers = {signal.SIGINT: by_the_terminal, signal.SIGTERM: by_a_signal, signal.SIGHUP: by_a_signal}
+    before = {number: signal.signal(number, answer) for number, answer in answers.items()}
     try:
-        return subprocess.run(command, cwd=ROOT, check=False).returncode
-    except KeyboardInterrupt:
-        return 130
+        code = tool.wait()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    return 130 if interrupted else code

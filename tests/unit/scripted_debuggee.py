@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from bootstrap.console import Console
+from bootstrap.console import Console, Style
 from bootstrap.debug.client import Client, OnEvent
 from bootstrap.debug.dap import Decoder, Message, encode
 from bootstrap.debug.session import JobState
@@ -110,6 +110,13 @@ class ScriptedDebuggee:
         self.end()
 
     async def wait_closed(self) -> None: ...
+
+    @property
+    def transport(self) -> ScriptedDebuggee:
+        return self
+
+    def get_write_buffer_size(self) -> int:
+        return 0  # it takes everything at once
 
     # --- the debuggee's side -------------------------------------------------------------
 
@@ -243,7 +250,7 @@ class ScriptedConsole(Console):
         self.lines.append(prompt + answer)
         return answer
 
-    def result(self, text: str = "") -> None:
+    def result(self, text: str = "", style: Style = "") -> None:
         self.lines.append(text)
 
     def event(self, text: str) -> None:

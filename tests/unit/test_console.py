@@ -3,6 +3,8 @@
 import io
 import json
 
+import pytest
+
 from bootstrap.console import Console
 from bootstrap.errors import LowDisk
 
@@ -77,3 +79,57 @@ def test_columns_are_as_wide_as_their_widest_cell() -> None:
     console, out, _ = streams()
     console.table(("step", "detail"), [("a-long-name", "x"), ("b", "")])
     assert out.getvalue().splitlines() == ["step         detail", "a-long-name  x", "b"]
+
+
+COMMAND = "\x1b]52;c;eA==\x07\x9b2J\u202e"
+
+
+def test_nothing_that_is_shown_commands_the_terminal() -> None:
+    """Each way in, one after another, on a terminal and elsewhere, with JSON and without."""
+    for as_json in (False, True):
+        for stream in (io.StringIO, Terminal):
+            out, err = stream(), stream()
+            console = Console(as_json, out=out, err=err)
+            with console.progress():
+                console.started("name", f"title{COMMAND}")
+                console.note("name", f"note{COMMAND}")
+                console.event(f"event{COMMAND}")
+                console.finished("name", f"title{COMMAND}", "failed", f"detail{COMMAND}")
+            console.result(f"result{COMMAND}")
+            console.table((f"head{COMMAND}", "b"), [(f"cell{COMMAND}", f"last{COMMAND}")])
+            console.output(f"output{COMMAND}")
+            console.document({f"name{COMMAND}": [f"value{COMMAND}"]})
+            console.error(LowDisk(f"message{COMMAND}", hint=f"hint{COMMAND}"))
+            shown = out.getvalue() + err.getvalue()
+            for bad in ("\x1b]", "\x07", "\x9b", "\u202e"):
+                assert bad not in shown, (as_json, stream, bad)
+            assert all(word in shown for word in ("event", "title", "value", "message"))
+
+
+def test_a_cell_of_a_table_is_one_line() -> None:
+    console, out, _ = streams()
+    console.table(("task", "job"), [("a\nerror: b", "c")])
+    assert out.getvalue().splitlines() == ["task         job", "a\\nerror: b  c"]
+
+
+def test_a_style_is_drawn_only_where_there_is_colour(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    screen = Terminal()
+    Console(out=screen).result("here \x1b[31m", style="current")
+    assert screen.getvalue() == "\x1b[1;33mhere \\x1b[31m\x1b[0m\n"
+    console, out, _ = streams()
+    console.result("here", style="current")
+    assert out.getvalue() == "here\n"
+
+
+def test_a_programs_colours_show_on_a_terminal_and_its_commands_nowhere(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    screen, pipe = Terminal(), io.StringIO()
+    for stream in (screen, pipe):
+        Console(out=stream).output(f"\x1b[32mgreen{COMMAND}\x1b[0m\n")
+    assert screen.getvalue() == "\x1b[32mgreen\\u202e\x1b[0m\n"
+    assert pipe.getvalue() == "green\\u202e\n"

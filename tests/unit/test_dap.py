@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -63,8 +64,8 @@ def test_a_lone_surrogate_survives() -> None:
         (b"Content-Length: 0\r\n\r\n", "not JSON"),
         (b"Content-Length: 2\r\n\r\n[]", "not a JSON object"),
         (b"Content-Length: 4\r\n\r\nnull", "not a JSON object"),
-        (b"Content-Length: 67108865\r\n\r\n", "longer than 67108864 bytes"),
-        (b"Content-Length: " + b"9" * 5000 + b"\r\n\r\n", "longer than 67108864 bytes"),
+        (b"Content-Length: 16777217\r\n\r\n", "longer than 16777216 bytes"),
+        (b"Content-Length: " + b"9" * 5000 + b"\r\n\r\n", "longer than 16777216 bytes"),
     ],
 )
 def test_what_is_no_frame_is_refused_with_the_reason(frame: bytes, says: str) -> None:
@@ -92,3 +93,25 @@ def test_the_limits_can_be_set_and_hold_exactly() -> None:
 
 def test_leading_zeros_do_not_make_a_length_long() -> None:
     assert Decoder().feed(b"Content-Length: 00000000002\r\n\r\n{}") == [{}]
+
+
+def test_what_is_too_long_is_left_out_and_the_next_message_comes() -> None:
+    long, short = encode({"request_seq": 7, "body": "x" * 10_000}), encode({"seq": 2})
+    stream = short + long + long + short
+    for size in (1, 7, 511, 512, 513, 5_000, len(stream)):
+        skipped: list[tuple[int, bytes]] = []
+        decoder = Decoder(content_limit=1_000, on_skipped=lambda *what, to=skipped: to.append(what))
+        pieces = [stream[at : at + size] for at in range(0, len(stream), size)]
+        assert [found for piece in pieces for found in decoder.feed(piece)] == [{"seq": 2}, {"seq": 2}]
+        assert [length for length, _ in skipped] == [10_027, 10_027]
+        assert all(head.startswith(b'{"request_seq":7,') and len(head) == 512 for _, head in skipped)
+
+
+def test_what_is_left_out_is_not_kept() -> None:
+    decoder = Decoder(content_limit=1_000, on_skipped=lambda length, head: None)
+    decoder.feed(b"Content-Length: 1000000000000\r\n\r\n")
+    tracemalloc.start()
+    for _ in range(1_000):
+        decoder.feed(b"x" * 65_536)
+    assert tracemalloc.get_traced_memory()[1] < 1_000_000
+    tracemalloc.stop()

@@ -109,7 +109,7 @@ def test_the_relay_is_told_the_token_and_the_job() -> None:
     record(job, relay, job="raysubmit_1", exceptions=True)
     arguments = relay.last("attach")
     assert (arguments["token"], arguments["job"]) == ("secret", "raysubmit_1")
-    assert relay.last("setExceptionBreakpoints") == {"filters": ["userUnhandled"]}
+    assert relay.last("setExceptionBreakpoints") == {"filters": ["uncaught", "userUnhandled"]}
 
 
 def test_breakpoints_are_set_before_any_task_moves_and_what_is_off_is_told_once(tmp_path: Path) -> None:
@@ -157,7 +157,7 @@ def test_what_the_relay_has_to_say_is_told() -> None:
     job = ScriptedJob()
     job.end()
     said = [
-        {"event": "output", "body": {"category": "important", "output": "sample.py differs\n"}},
+        {"event": "output", "body": {"category": "console", "output": "sample.py differs\n"}},
         {"event": "output", "body": {"category": "telemetry", "output": "never shown"}},
     ]
     _, events = record(job, ScriptedRelay({}, after_attach=said))
@@ -262,10 +262,16 @@ def test_no_relay_and_a_refused_token_say_what_to_do() -> None:
 
 
 def test_another_debugger_that_takes_over_ends_it() -> None:
-    why = {"event": "output", "body": {"category": "important", "output": "VS Code came\n"}}
-    relay = ScriptedRelay({}, after_attach=[why, {"event": "terminated"}])
-    with pytest.raises(DebuggerGone, match="another debugger has taken over: VS Code came"):
-        record(ScriptedJob(), relay)
+    taken = {"event": "terminated", "body": {"ray": {"reason": "taken-over"}}}
+    with pytest.raises(DebuggerGone, match="another debugger has taken over"):
+        record(ScriptedJob(), ScriptedRelay({}, after_attach=[taken]))
+
+
+def test_what_the_relay_says_before_it_ends_is_no_reason() -> None:
+    words = {"event": "output", "body": {"category": "console", "output": "Another editor has attached\n"}}
+    ending = {"event": "terminated", "body": {"ray": {"reason": "relay-ending"}}}
+    with pytest.raises(NotRunning, match="the debug relay has gone: it was ended"):
+        record(ScriptedJob(), ScriptedRelay({}, after_attach=[words, ending]))
 
 
 def test_the_relays_end_is_an_error() -> None:

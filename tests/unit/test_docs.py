@@ -13,14 +13,15 @@ from invoke.parser.parser import Parser
 from invoke.program import Program
 
 import tasks
-from bootstrap import errors
-from bootstrap.errors import RaysideError
+from bootstrap import errors, submission
 from bootstrap.plan import Kind, Local
 from bootstrap.settings import ROOT, Settings
 from bootstrap.shell import Shell
 from bootstrap.step import Step
+from bootstrap.verbs.development import BENCHMARKS, suites
 from tests import docs_commands
 from tests.docs_commands import NOT_RUN, ON_KIND, SHELLS, page
+from tests.unit.test_errors import catalogue
 
 PAGES = [
     *docs_commands.DOCUMENTS,
@@ -33,6 +34,8 @@ TROUBLESHOOTING = (ROOT / "docs" / "troubleshooting.md").read_text()
 ANY_VERB = "VERB"
 # For those who change Rayside: docs/verbs.md only names them.
 DEVELOPMENT = {"test", "check", "bench", "lock"}
+# Each verb's options. Once: Invoke takes the help texts out of a task as it reads them.
+VERBS = tasks.namespace.to_contexts()
 
 
 # --- links -------------------------------------------------------------------------------
@@ -88,7 +91,7 @@ def refusal(command: str) -> str:
     """What Invoke has against a command, by its own parser and the verbs of tasks.py; empty: nothing."""
     words = [word for word in shlex.split(command, comments=True) if word != ANY_VERB]
     arguments = words[words.index("./invokew") + 1 :]
-    parser = Parser(contexts=tasks.namespace.to_contexts(), initial=Program().initial_context)
+    parser = Parser(contexts=VERBS, initial=Program().initial_context)
     try:
         parser.parse_argv(arguments)
     except ParseError as error:
@@ -141,11 +144,48 @@ def test_the_chinese_page_shows_the_readmes_commands() -> None:
     assert len(chinese) >= 2
 
 
+def test_the_readmes_first_screen_brings_up_and_tests() -> None:
+    before_details = (ROOT / "README.md").read_text().partition("## What just happened")[0]
+    (up, test) = [block.commands for block in page("README.md")[0][:2]]
+    assert up == ["./invokew up", "./invokew open"]
+    assert test == ["./invokew test"]
+    assert all(command in before_details for command in [*up, *test])
+
+
+# --- wording -----------------------------------------------------------------------------
+
+
+def help_texts() -> dict[str, str]:
+    """The help of every option of every verb, and of the submission from inside the workspace."""
+    told = {
+        f"{context.name} {argument.name}": argument.help or ""
+        for context in VERBS
+        for argument in context.args.values()
+    }
+    return {**told, "submit (workspace)": submission.parser().format_help()}
+
+
+def test_every_option_has_a_help_text() -> None:
+    assert [option for option, text in help_texts().items() if not text] == []
+
+
+def test_a_default_is_told_as_a_default() -> None:
+    pages = {document: (ROOT / document).read_text() for document in PAGES}
+    unclear = re.compile(r"unless\s+(?:told|given)")
+    assert [where for where, text in {**help_texts(), **pages}.items() if unclear.search(text)] == []
+
+
+def test_the_suites_and_benchmarks_in_the_help_are_those_that_there_are() -> None:
+    texts = help_texts()
+    assert [one.name for one in suites() if one.name not in texts["test suite"]] == []
+    assert [file.stem for file in BENCHMARKS.glob("[a-z]*.py") if file.stem not in texts["bench name"]] == []
+
+
 def test_the_table_of_verbs_names_every_verb_and_option() -> None:
     verbs: dict[str, set[str]] = {}
     # The other way to say a flag's default is not worth a word.
     needless: dict[str, set[str]] = {}
-    for context in tasks.namespace.to_contexts():
+    for context in VERBS:
         name, inverse = str(context.name), context.inverse_flags
         verbs[name] = {flag for flag in {*context.flags, *inverse} if flag.startswith("--")}
         needless[name] = set(inverse.values())
@@ -173,7 +213,7 @@ def test_troubleshooting_has_every_error_under_its_exit_code() -> None:
             code = int(numbered[1]) if numbered else -1
         else:
             there[title] = code
-    assert there == {error.id: error.exit_code for error in RaysideError.__subclasses__()}
+    assert there == {error.id: error.exit_code for error in catalogue()}
 
 
 def test_an_error_has_more_than_its_name() -> None:

@@ -1,11 +1,16 @@
 """The lock files agree with the settings' pins, name no registry, and carry a hash for everything."""
 
+import json
 import re
 from pathlib import Path
 
 import pytest
 
-from bootstrap.settings import DEBUGPY_VERSION, GO_VERSION, NODE_VERSION, RAY_VERSION, ROOT
+from bootstrap.settings import DEBUGPY_VERSION, GO_VERSION, NODE_VERSION, RAY_VERSION, ROOT, Settings
+from bootstrap.sources import upstream
+from bootstrap.sources.digests import RECORDED
+from bootstrap.sources.extensions import Extensions
+from bootstrap.verbs.development import EXTENSION_PLATFORMS
 
 FILES = [*sorted((ROOT / "requirements").glob("*.txt")), ROOT / "image" / "workspace" / "node.txt"]
 
@@ -36,6 +41,16 @@ def test_the_cluster_has_the_pinned_ray_and_debugpy() -> None:
     found = " ".join(requirements(ROOT / "requirements" / "ray.txt"))
     assert re.search(rf"(^| )ray=={RAY_VERSION} ", found)
     assert f"debugpy=={DEBUGPY_VERSION} " in found
+
+
+def test_recorded_digests_are_of_what_is_pinned_now() -> None:
+    digests = json.loads(RECORDED.read_text())
+    names = {*upstream.published(Settings())}
+    for platform in EXTENSION_PLATFORMS:
+        names |= Extensions(Settings(), platform).published().keys()
+    assert digests.keys() <= names
+    for digest in digests.values():
+        assert re.fullmatch(r"(sha256:)?[0-9a-f]{64}", digest)
 
 
 def test_programs_from_pypi_are_the_pinned_ones() -> None:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from bootstrap.debug import translation
-from bootstrap.debug.desired import Breakpoint, Desired, Result
+from bootstrap.debug import line_table, translation
+from bootstrap.debug.desired import Desired
 from bootstrap.debug.files import own
 from bootstrap.debug.ids import OF_A_STOP, Ids, UnknownId
 from bootstrap.debug.lines import Lines
 from bootstrap.debug.paths import Layout, Paths
+from bootstrap.debug.stop_points import Result
 
 SESSION = "/tmp/ray/session_2026/runtime_resources"
 WORKING_DIR = f"{SESSION}/working_dir_files/_ray_pkg_aa"
@@ -123,6 +126,19 @@ def test_the_editors_own_mapping_works_both_ways(mapping: tuple[str, str], local
     assert Paths([mapping], lambda: ROOTS).local(remote) == local
 
 
+@pytest.mark.parametrize("opened", ["/home/me", "/", "/home/me/project/src"])
+@pytest.mark.parametrize("named", ["src/job.py", "src/a/b.py"])
+def test_a_mapping_of_another_folder_than_the_one_that_was_packed_takes_nothing_away(
+    opened: str, named: str
+) -> None:
+    paths = Paths([(opened, ".")], lambda: ROOTS)
+    local, remote = f"/home/me/project/{named}", f"{WORKING_DIR}/{named}"
+    assert paths.local(remote) == local
+    assert paths.remote(local, LAYOUT) == remote
+    # What was packed from elsewhere still is the mapping's.
+    assert Paths([("/elsewhere", ".")], lambda: ROOTS).local(remote) == f"/elsewhere/{named}"
+
+
 def test_of_shared_files_only_what_is_there_is_mapped(tmp_path: Path) -> None:
     (tmp_path / "project").mkdir()
     (tmp_path / "project" / "there.py").touch()
@@ -133,6 +149,62 @@ def test_of_shared_files_only_what_is_there_is_mapped(tmp_path: Path) -> None:
     assert paths.local(str(tmp_path / "project" / "there.py")) == str(tmp_path / "project" / "there.py")
     assert paths.remote(str(tmp_path / "link" / "there.py"), LAYOUT) == f"{WORKING_DIR}/there.py"
     assert paths.remote("/no/such.py", LAYOUT) == "/no/such.py"
+
+
+@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "{package}/../../key.py",
+        "{package}/a/../../../key.py",
+        "{package}/./../key.py",
+        "{package}//../key.py",
+        "{package}/..",
+        "{package}/job.py\0",
+        "/opt/src/../../key.py",
+        "//{package}/job.py",
+        "../key.py",
+        "",
+    ],
+)
+def test_a_debuggee_names_no_file_above_the_folder_that_is_mapped(
+    tmp_path: Path, path: str, shared: bool
+) -> None:
+    (tmp_path / "key.py").touch()
+    project = tmp_path / "project"
+    (project / "a").mkdir(parents=True)
+    (project / "job.py").touch()
+    paths = Paths(
+        [(str(project), "."), (str(project), "/opt/src")],
+        lambda: {"_ray_pkg_aa": [str(project)], "..": [str(project)]},
+        shared=shared,
+    )
+    assert paths.local(path.format(package=WORKING_DIR)) is None
+    assert paths.local(path.format(package=f"{SESSION}/working_dir_files/..")) is None
+
+
+def test_of_shared_files_a_debuggee_has_only_its_own_and_python_opened(tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+    for name in ("id_rsa", "library.py"):
+        (tmp_path / name).touch()
+    (project / "page.html").touch()
+    (project / "key").symlink_to(tmp_path / "id_rsa")
+    (project / "key.py").symlink_to(tmp_path / "id_rsa")
+    (project / "linked.py").symlink_to(tmp_path / "library.py")
+    paths = Paths(roots=lambda: {"_ray_pkg_aa": [str(project)]}, shared=True)
+    assert paths.local(f"{WORKING_DIR}/page.html") == str(project / "page.html")
+    assert paths.local(f"{WORKING_DIR}/linked.py") == str(project / "linked.py")
+    assert paths.local(f"{WORKING_DIR}/key") is None
+    assert paths.local(f"{WORKING_DIR}/key.py") is None
+    assert paths.local(str(tmp_path / "library.py")) == str(tmp_path / "library.py")
+    assert paths.local(str(tmp_path / "id_rsa")) is None
+    assert paths.local("/etc/passwd") is None
+
+
+@pytest.mark.parametrize("folders", [{1: []}, {"/x": "abc"}, {"/x": [1, None]}, {"/x": None}, {}])
+def test_a_layout_of_nonsense_is_none(folders: Any) -> None:
+    assert Layout.of(folders).modules == {}
 
 
 def test_a_files_hash_is_none_where_it_cannot_be_read(tmp_path: Path) -> None:
@@ -174,6 +246,12 @@ value = 1
 '''
 
 
+def lines_of(folder: Path, text: str) -> Lines | None:
+    (folder / "source.py").write_text(text)
+    document = json.loads(line_table.answer(str(folder / "source.py")))
+    return Lines.read(document["lines"])
+
+
 @pytest.mark.parametrize(
     ("line", "at"),
     [
@@ -191,15 +269,82 @@ value = 1
         (99, None),
     ],
 )
-def test_a_breakpoint_goes_to_the_nearest_line_with_code_of_its_function(line: int, at: int | None) -> None:
-    lines = Lines.of(SOURCE)
+def test_a_breakpoint_goes_to_the_nearest_line_with_code_of_its_function(
+    tmp_path: Path, line: int, at: int | None
+) -> None:
+    lines = lines_of(tmp_path, SOURCE)
     assert lines is not None
     assert lines.nearest(line) == at
 
 
 @pytest.mark.parametrize("text", ["def (", "\0", "(" * 10_000, "x = 1\n  y = 2\n"])
-def test_what_is_not_python_has_no_lines(text: str) -> None:
-    assert Lines.of(text) is None
+def test_what_is_not_python_has_no_lines(tmp_path: Path, text: str) -> None:
+    assert lines_of(tmp_path, text) is None
+
+
+def test_a_source_that_is_long_or_nested_deeply_has_none_and_costs_little(tmp_path: Path) -> None:
+    tracemalloc.start()
+    for text in (f"x = [{'1,' * 500_000}]", "(" * 100_000):
+        assert lines_of(tmp_path, text) is None
+    assert tracemalloc.get_traced_memory()[1] < 32 * 1024 * 1024
+    tracemalloc.stop()
+    assert lines_of(tmp_path, "x = 1\n") is not None
+
+
+def test_which_statements_are_spread_over_lines_and_where_functions_end(tmp_path: Path) -> None:
+    text = """\
+@decorated(
+    1,
+)
+async def outer(
+    a,
+):
+    x = (
+        1
+    )
+
+    def inner(): return [
+        2,
+    ]
+    # a comment
+    if (
+        x
+    ):
+        return x[
+            1:
+        ]
+class A:
+    def method(self): pass
+"""
+    lines = lines_of(tmp_path, text)
+    assert lines is not None
+    assert lines.statements == ((7, 9), (18, 20))
+    assert set(lines.functions) == {(4, 20), (11, 13), (22, 22)}
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        None,
+        [],
+        {},
+        {"code": [1], "statements": [], "functions": []},
+        {"code": ["1"], "statements": [], "functions": [], "indents": []},
+        {"code": [[1]], "statements": [], "functions": [], "indents": []},
+        {"code": [-1], "statements": [], "functions": [], "indents": []},
+        {"code": [10**30], "statements": [], "functions": [], "indents": []},
+        {"code": [True], "statements": [], "functions": [], "indents": []},
+        {"code": {}, "statements": [], "functions": [], "indents": []},
+    ],
+)
+def test_a_table_of_nonsense_is_none(document: Any) -> None:
+    assert Lines.read(document) is None
+
+
+def test_a_table_that_does_not_fit_together_harms_nobody() -> None:
+    lines = Lines.read({"code": [9, 50], "statements": [3, 1, 7], "functions": [5, 2], "indents": []})
+    assert lines is not None
+    assert [lines.nearest(line) for line in (1, 5, 9, 99)] == [9, 9, 9, None]
 
 
 # --- what an editor asked for ------------------------------------------------------------------
@@ -231,28 +376,6 @@ def test_a_debuggee_that_ended_is_no_reason_to_be_verified() -> None:
     breakpoint_.results["w1"] = Result(True, 1)
     desired.forget("w1")
     assert breakpoint_.document()["verified"] is False
-
-
-def test_rays_post_mortem_is_always_on_and_costs_no_tracing() -> None:
-    desired = Desired()
-    assert desired.exceptions == {"filters": ["uncaught"]}
-    desired.except_for({"filters": ["uncaught"]})
-    assert not desired.needs_tracing
-    desired.except_for({"filters": ["raised"], "filterOptions": []})
-    assert desired.exceptions["filters"] == ["raised", "uncaught"]
-    assert desired.needs_tracing
-    desired.except_for({"filters": [], "filterOptions": [{"filterId": "raised"}]})
-    assert desired.needs_tracing
-
-
-@pytest.mark.parametrize("what", ["files", "functions"])
-def test_breakpoints_need_tracing(what: str) -> None:
-    desired = Desired()
-    if what == "files":
-        desired.files["/a.py"] = [Breakpoint(1, "/a.py", {"line": 1})]
-    else:
-        desired.functions = {"breakpoints": [{"name": "work"}]}
-    assert desired.needs_tracing
 
 
 # --- messages ------------------------------------------------------------------------------------

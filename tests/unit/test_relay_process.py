@@ -90,7 +90,7 @@ def test_a_worker_that_ray_can_not_name_is_asked_for_ever_more_seldom() -> None:
         clock.now += 0.2
         dashboard.asked.clear()
         debuggees.look()
-        asked += [round(clock.now - 1000)] * dashboard.asked.count(TASKS)
+        asked += [round(clock.now - 1000)] * dashboard.asked.count(JOBS)
     assert asked == [1, 3, 7, 15, 31, 61, 91]
 
 
@@ -102,6 +102,42 @@ def test_a_worker_gets_its_name_when_the_task_table_has_caught_up() -> None:
     clock.now += 1.0
     (found,) = debuggees.look()
     assert (found.task, found.submission_id) == ("my_task", "j1")
+
+
+def test_a_worker_that_is_used_again_bears_the_name_of_the_task_that_it_runs_now() -> None:
+    clock = Clock()
+    dashboard, debuggees = cluster(clock, workers=[WORKER], tasks=[TASK], jobs=[JOB])
+    debuggees.look()
+    dashboard.answers["tasks"] = [{**TASK, "name": "the_next"}]
+    names = []
+    for _ in range(20):
+        clock.now += 0.2
+        (found,) = debuggees.look()
+        names.append(found.task)
+    assert (names[0], names[-1]) == ("my_task", "the_next")
+    dashboard.answers["tasks"] = []
+    clock.now += 3.1
+    (idle,) = debuggees.look()
+    assert (idle.task, idle.job_id) == ("", "02000000")
+    # Ray's table lags, so that it knows nothing of the last moments.
+    assert idle.as_of == clock.now - 3.0
+
+
+def test_a_task_table_that_takes_long_is_asked_for_the_more_seldom() -> None:
+    clock = Clock()
+
+    class Slow(Recorded):
+        def running_tasks(self) -> Any:
+            clock.now += 1.0
+            return super().running_tasks()
+
+    dashboard = Slow(workers=[WORKER], tasks=[TASK], jobs=[JOB])
+    debuggees = ClusterDebuggees(dashboard, clock=clock)
+    began = clock.now
+    while clock.now < began + 100:
+        clock.now += 0.2
+        debuggees.look()
+    assert dashboard.asked.count(TASKS) == 5
 
 
 def test_a_job_stays_known_when_its_worker_is_idle_and_goes_with_it() -> None:
@@ -175,7 +211,7 @@ def test_no_other_configuration_is_taken(tmp_path: Path, text: str) -> None:
 @pytest.fixture
 def step(tmp_path: Path) -> LocalRelay:
     settings = Settings(state_folder=tmp_path, relay_port=15678, dashboard_port=18265)
-    head = RayHead(Shell(), settings, Path("/venv/bin"), tmp_path / "token")
+    head = RayHead(Shell(), settings, Path("/venv/bin"), tmp_path, tmp_path)
     return LocalRelay(Shell(), settings, head)
 
 
@@ -236,11 +272,8 @@ def test_the_container_has_no_right_that_it_does_not_need(name: str) -> None:
     containers = {one["name"]: one for one in pods()[name]["containers"]}
     container = containers["relay"]
     assert container["image"] == containers["workspace"]["image"]
-    security = container["securityContext"]
-    assert security["runAsUser"] == 1000
-    assert security["runAsNonRoot"] is security["readOnlyRootFilesystem"] is True
-    assert security["allowPrivilegeEscalation"] is False
-    assert security["capabilities"] == {"drop": ["ALL"]}
+    # The rest, which it has in common with every container: test_manifests.py.
+    assert container["securityContext"]["readOnlyRootFilesystem"] is True
     assert not {"ports", "env", "envFrom", "readinessProbe", "livenessProbe", "startupProbe"} & set(container)
     assert container["resources"]["limits"]["memory"] == "256Mi"
 

@@ -1,9 +1,13 @@
 """Settings: where a value comes from, and what is said about one that can't be."""
 
+import os
+import pwd
+import sys
 from pathlib import Path
 
 import pytest
 
+from bootstrap import settings as knobs
 from bootstrap.errors import InvalidSetting, UnknownSetting, UnknownSource, UnknownTarget
 from bootstrap.settings import Settings, as_environment, parse
 
@@ -43,7 +47,6 @@ def test_an_unknown_key_of_the_environment_is_not_ignored() -> None:
         ("ray_cpus", [2]),
         ("min_disk_gib", "-1"),
         ("ray_patience", "nan"),
-        ("state_folder", "/tmp/" + "x" * 60),
         ("workspace", "perhaps"),
         ("workspace", ["false"]),
     ],
@@ -76,3 +79,64 @@ def test_unknown_targets_and_sources_are_refused_with_the_known_ones() -> None:
     assert "auto, local" in target.value.hint
     with pytest.raises(UnknownSource, match="'tape'"):
         parse({"source": "tape"}, {})
+
+
+# --- where a cluster's files lie ---------------------------------------------------------
+
+
+@pytest.fixture
+def home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
+    return tmp_path
+
+
+def test_a_clusters_files_lie_below_the_home_folder_where_no_other_user_can_make_them(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("platform.node", lambda: "a/b")
+    name = "rayside-a-b" if sys.platform == "linux" else "rayside"
+    assert Settings().state_folder == home / ".local" / "state" / name
+    monkeypatch.setenv("XDG_STATE_HOME", "not/absolute")
+    assert Settings().state_folder == home / ".local" / "state" / name
+    monkeypatch.setenv("XDG_STATE_HOME", "/elsewhere")
+    assert Settings().state_folder == Path("/elsewhere") / name
+
+
+def test_a_home_folder_of_somebody_else_is_not_used_as_under_a_sudo_that_keeps_it(
+    home: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    own = tmp_path / "own"
+    own.mkdir()
+    if os.getuid() == 0:
+        os.chown(home, 12345, 12345)
+    else:
+        monkeypatch.setenv("HOME", "/")
+    monkeypatch.setattr(pwd, "getpwuid", lambda uid: pwd.struct_passwd(("me", "", uid, 0, "", str(own), "")))
+    assert Settings().state_folder.parent == own / ".local" / "state"
+    own.rmdir()
+    assert Settings().state_folder == Path(f"/tmp/rayside-{os.getuid()}")
+
+
+@pytest.mark.parametrize("length", [20, 33, 34, 200])
+def test_rays_own_files_lie_where_their_sockets_have_room(length: int) -> None:
+    folder = Path("/" + "x" * (length - 1))
+    settings = parse({"state_folder": str(folder)}, {})
+    longest = settings.ray_folder / "ray/session_2026-01-01_00-00-00_000000_4194304/sockets/plasma_store.1"
+    assert len(str(longest)) <= 103
+    assert (settings.ray_folder == folder) is (length <= 33)
+    if length > 33:
+        assert settings.ray_folder.parent == Path("/tmp")
+        assert settings.ray_folder.name.startswith(f"rayside-{os.getuid()}-")
+        assert settings.ray_folder != parse({"state_folder": f"{folder}y"}, {}).ray_folder
+
+
+def test_without_a_short_temporary_folder_a_long_state_folder_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(
+        knobs, "_short_folder", lambda: Path("/var/folders/zz/zyxvpxvq6csfxvn_n0000000000000/T")
+    )
+    with pytest.raises(InvalidSetting, match="state_folder"):
+        parse({"state_folder": "/home/somebody/.local/state/rayside-host"}, {})
+    assert parse({"state_folder": "/short"}, {}).ray_folder == Path("/short")

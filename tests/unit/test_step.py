@@ -11,7 +11,7 @@ import pytest
 
 from bootstrap import step
 from bootstrap.errors import ClusterUnreachable, Drifted, LowDisk, NotReady, NotRunning, RaysideError
-from bootstrap.step import Condition, Report, Status, Timing, drifted, missing, pending, ready
+from bootstrap.step import Condition, Report, Status, Timing, difference, drifted, missing, pending, ready
 
 
 @dataclass
@@ -147,6 +147,15 @@ def test_a_drifted_step_is_left_alone() -> None:
     with pytest.raises(Drifted, match="cpus is 2, the settings say 4"):
         step.up([one], Diary())
     assert one.log == []
+
+
+def test_a_difference_says_whether_a_setting_or_a_file_makes_it() -> None:
+    made, now = {"cpus": 2, "image": "a:1", "same": 0}, {"cpus": 4, "image": "a:2", "same": 0}
+    told = difference(made, now, {"image": "its image", "same": "the same"})
+    assert told == (
+        "cpus is 2, the settings say 4; its image was a:1, from the files that are here now it would be a:2"
+    )
+    assert difference(made, made) == ""
 
 
 def test_after_a_failure_nothing_that_needs_it_starts() -> None:

@@ -1,11 +1,13 @@
 """Which suites of tests can run here, and what is said of those that can't."""
 
 from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
 
 from bootstrap.errors import EngineNotPermitted
 from bootstrap.settings import ROOT
 from bootstrap.step import Report, Status, missing, ready
 from bootstrap.verbs.development import Suite, suites
+from tests import lanes
 
 
 @dataclass(frozen=True)
@@ -53,3 +55,24 @@ def test_every_suite_is_a_folder_of_tests_and_says_what_enables_it() -> None:
 def test_a_browser_is_among_what_the_suites_with_one_need() -> None:
     with_one = [suite.name for suite in suites() if any(step.name == "chromium" for step in suite.needs)]
     assert with_one == ["browser", "e2e"]
+
+
+def test_a_suite_has_the_lanes_that_its_files_are_in() -> None:
+    for suite in suites():
+        files = [
+            PurePosixPath("tests") / suite.name / file.name for file in folder_of(suite).glob("test_*.py")
+        ]
+        uses = [(), ("kind",), *((fixture,) for fixture in lanes.WITH_RAY)]
+        found = {lanes.lane(file, fixtures) for file in files for fixtures in uses}
+        assert found == set(suite.lanes), suite.name
+
+
+def test_what_the_lanes_name_is_there() -> None:
+    by_name = {suite.name: folder_of(suite) for suite in suites()}
+    code = "".join(file.read_text() for file in by_name["integration"].glob("*.py"))
+    assert all(f"def {fixture}(" in code for fixture in lanes.WITH_RAY)
+    assert f"def {lanes.FIRST}(" in (by_name["e2e"] / f"{lanes.LAST}.py").read_text()
+
+
+def folder_of(suite: Suite) -> Path:
+    return ROOT / "tests" / suite.name

@@ -12,7 +12,7 @@ from bootstrap.debug.breakpoints import path_of
 from bootstrap.debug.dap import Message
 from bootstrap.debug.session import Attachment
 from bootstrap.debug.stops import Frame
-from bootstrap.errors import DebuggerGone, NothingPaused, NotRunning, RayDied
+from bootstrap.errors import DebuggerBusy, DebuggerGone, NothingPaused, NotRunning, RayDied
 from tests.unit.scripted_debuggee import (
     ScriptedConsole,
     ScriptedJob,
@@ -55,9 +55,10 @@ def talk(
     relay: ScriptedRelay,
     *typed: str | type[BaseException],
     timeout: float = 5,
+    take_over: str = "always",
 ) -> tuple[int, ScriptedConsole]:
     console = ScriptedConsole(*typed)
-    attachment = Attachment(partial(relay.connect, "127.0.0.1", 5678), "secret")
+    attachment = Attachment(partial(relay.connect, "127.0.0.1", 5678), "secret", take_over=take_over)
     history = tmp_path / "state" / "history"
     code = terminal.run(attachment, job, console, timeout=timeout, history=history)
     relay.check()
@@ -136,21 +137,16 @@ def test_places_on_the_command_line(text: str, place: tuple[str, int, str | None
 
 def test_the_source_marks_the_current_line_and_breakpoints() -> None:
     text = "\n".join(f"line {number}" for number in range(1, 12))
-    assert listing.source(text, 10, first=9, last=30, colour=False, breakpoints=[9]) == (
-        "B   9  line 9\n-> 10  line 10\n   11  line 11"
-    )
+    assert listing.source(text, 10, first=9, last=30, breakpoints=[9]) == [
+        ("B   9  line 9", False),
+        ("-> 10  line 10", True),
+        ("   11  line 11", False),
+    ]
 
 
-def test_colour_only_where_it_is_wanted() -> None:
-    assert "\x1b" not in listing.source("a", 1, first=1, last=1, colour=False)
-    assert "\x1b" in listing.source("a", 1, first=1, last=1, colour=True)
-    assert listing.header("x", colour=False) == "x"
-
-
-def test_a_tasks_values_do_not_command_the_terminal() -> None:
-    assert listing.plain("a\x1b[2Jb\tc\nd\x07") == "a\\x1b[2Jb\tc\nd\\x07"
-    assert "\x1b" not in listing.variables({"x": "'\x1b[2J'"})
-    assert "\x1b" not in listing.stack([Frame(1, "f", "/a\x1b", 1)], 0)
+def test_a_value_or_a_name_makes_no_line_of_its_own() -> None:
+    assert len(listing.variables({"x": "'a'\nerror: run this"}).splitlines()) == 1
+    assert len(listing.stack([Frame(1, "f\r\n", "/a\n", 1)], 0).splitlines()) == 1
 
 
 def test_a_long_value_is_cut_and_says_how_to_see_it() -> None:
@@ -415,12 +411,44 @@ def test_a_job_that_ended_already_is_told(tmp_path: Path) -> None:
 
 def test_another_debugger_that_takes_over_ends_it_with_the_relays_words(tmp_path: Path) -> None:
     taken: list[Message] = [
-        {"event": "output", "body": {"category": "important", "output": "taken over by VS Code"}},
-        {"event": "terminated"},
+        {"event": "terminated", "body": {"ray": {"reason": "taken-over"}}},
     ]
     relay = ScriptedRelay({1: [*at(5), Turn("evaluate", answer={"result": "1"}, events=taken)], 0: [SOURCE]})
     with pytest.raises(DebuggerGone, match="another debugger has taken over"):
         talk(tmp_path, ScriptedJob(), relay, "p x", "p y")
+
+
+class BusyRelay(ScriptedRelay):
+    """Another debugger is there, whom `takeOver: ask` does not disturb."""
+
+    def _answer(self, request: Message) -> None:
+        if request["command"] == "attach" and request["arguments"]["takeOver"] == "ask":
+            ray = {"reason": "busy", "client": "VS Code", "since": "2026-01-01T00:00:00Z", "job": None}
+            head = {"type": "response", "request_seq": request["seq"], "command": "attach"}
+            self.say({**head, "success": False, "message": "no", "body": {"ray": ray}})
+        else:
+            super()._answer(request)
+
+
+@pytest.mark.parametrize(("typed", "then"), [("y", "always"), ("W", "watch"), (" yes ", "always")])
+def test_whoever_debugs_already_is_taken_over_or_watched_as_the_user_says(
+    tmp_path: Path, typed: str, then: str
+) -> None:
+    job = ScriptedJob()
+    job.end()
+    relay = BusyRelay({}, after_attach=())
+    code, console = talk(tmp_path, job, relay, typed, take_over="ask")
+    assert code == 0
+    assert console.lines[0].startswith(
+        "VS Code has debugged these tasks since 2026-01-01T00:00:00Z. Take over"
+    )
+    assert relay.last("attach")["takeOver"] == then
+
+
+@pytest.mark.parametrize("typed", ["n", "", "later"])
+def test_whoever_debugs_already_keeps_the_tasks_otherwise(tmp_path: Path, typed: str) -> None:
+    with pytest.raises(DebuggerBusy, match="VS Code has debugged these tasks"):
+        talk(tmp_path, ScriptedJob(), BusyRelay({}, after_attach=()), typed, take_over="ask")
 
 
 def test_the_relays_end_is_an_error(tmp_path: Path) -> None:

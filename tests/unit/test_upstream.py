@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import io
 import tarfile
-import zipfile
 from pathlib import Path
 
 import pytest
 
 from bootstrap import download
 from bootstrap.errors import DownloadFailed, ImageMissing
-from bootstrap.settings import KUBERAY_VERSION, RAY_VERSION, ROOT, Settings
+from bootstrap.settings import RAY_VERSION, Settings
 from bootstrap.sources import upstream
+from bootstrap.sources.digests import Digests
 from bootstrap.sources.source import Source
 from bootstrap.sources.upstream import Program, PulledImage, Upstream
 
@@ -64,53 +64,7 @@ def test_a_file_that_does_not_name_it_has_no_checksum_for_it(text: str) -> None:
     assert download.checksum(text, "kind-linux-amd64") is None
 
 
-# --- Go modules --------------------------------------------------------------------------
-
-
-def module(file: Path, files: dict[str, str]) -> Path:
-    with zipfile.ZipFile(file, "w") as archive:
-        for name, content in files.items():
-            archive.writestr(name, content)
-    return file
-
-
-def test_the_hash_of_a_module_is_go_s(tmp_path: Path) -> None:
-    # Computed with sha256sum and base64 from the definition of dirhash.Hash1.
-    expected = "h1:SXy42eQ/QbleX7vtuAPFnaM3tNuQnfeo7rulG/p7iOw="
-    files = {
-        "example.com/m@v1.0.0/go.mod": "module example.com/m\n",
-        "example.com/m@v1.0.0/a.go": "package m\n",
-    }
-    assert download.go_hash(module(tmp_path / "one.zip", files)) == expected
-    backwards = dict(reversed(files.items()))
-    assert download.go_hash(module(tmp_path / "two.zip", backwards)) == expected
-
-
-def test_what_is_no_zip_file_has_no_hash(tmp_path: Path) -> None:
-    page = tmp_path / "module.zip"
-    page.write_text("<html>please log in</html>")
-    assert not download.go_hash(page).startswith("h1:")
-
-
-def test_the_pinned_hash_is_the_one_of_go_s_checksum_database() -> None:
-    sums = (ROOT / "image" / "programs" / "kuberay" / "go.sum").read_text().splitlines()
-    assert f"{upstream.KUBERAY_MODULE} v{KUBERAY_VERSION} {upstream.KUBERAY_HASH}" in sums
-
-
-@pytest.mark.parametrize("name", ["m/config/../../out", "m/config//etc/passwd"])
-def test_an_archive_that_would_write_outside_its_folder_is_refused(tmp_path: Path, name: str) -> None:
-    archive = module(tmp_path / "evil.zip", {"m/config/good": "", name: "evil"})
-    with pytest.raises(DownloadFailed, match="outside its folder"):
-        download.unpack(archive, "m/config/", tmp_path / "folder")
-    assert not (tmp_path / "out").exists()
-
-
-def test_only_what_is_below_the_prefix_is_unpacked(tmp_path: Path) -> None:
-    archive = module(tmp_path / "m.zip", {"m/config/crd/a.yaml": "a", "m/main.go": "b"})
-    download.unpack(archive, "m/config/", tmp_path / "folder")
-    files = [path for path in (tmp_path / "folder").rglob("*") if path.is_file()]
-    assert files == [tmp_path / "folder" / "crd" / "a.yaml"]
-    assert files[0].read_text() == "a"
+# --- archives -----------------------------------------------------------------------------
 
 
 def tarball(file: Path, *entries: tarfile.TarInfo) -> Path:
@@ -142,7 +96,7 @@ def test_a_link_is_not_a_program(tmp_path: Path) -> None:
 def test_it_is_a_source() -> None:
     one: Source = source()
     assert {step.name for step in one.steps} == {
-        *("kind", "kubectl", "kubectl-ray", "kuberay-manifests"),
+        *("kind", "kubectl", "kubectl-ray", "go", "kuberay-manifests"),
         *("ray-image", "workspace-image", "operator-image", "node-image"),
     }
     assert one.kuberay.parts[-1] == "default"
@@ -213,6 +167,36 @@ def test_a_setting_may_name_a_mirror_or_a_tag_or_a_digest(setting: str, referenc
 
 
 @pytest.mark.parametrize(
+    ("setting", "record"),
+    [
+        ("kindest/node", "node-image v1.34.4"),
+        ("mirror.test:5000/kindest/node", "node-image v1.34.4"),
+        ("kindest/node:v1.34.4-mine", "kindest/node:v1.34.4-mine"),
+        ("kindest/node@sha256:" + SUM, ""),
+    ],
+)
+def test_an_image_is_held_to_the_same_digest_wherever_it_comes_from_unless_it_is_the_users_own(
+    setting: str, record: str
+) -> None:
+    assert source(node_image=setting)._node.record == record
+
+
+def test_everything_that_is_released_is_recorded_for_every_machine() -> None:
+    assert sorted(upstream.published(Settings())) == sorted(
+        [
+            *(
+                f"{program}-{system}-{architecture}"
+                for program in ("kind-0.33.0", "kubectl-1.34.4", "kubectl-ray-1.6.2")
+                for system in ("linux", "darwin")
+                for architecture in ("amd64", "arm64")
+            ),
+            *("ray-base-image 2.60.0", "ray-base-image 2.60.0-aarch64"),
+            *("operator-image v1.6.2", "node-image v1.34.4"),
+        ]
+    )
+
+
+@pytest.mark.parametrize(
     ("image", "registry"),
     [
         ("rayproject/ray", "https://registry-1.docker.io/v2/"),
@@ -228,7 +212,9 @@ def test_the_registry_is_read_from_the_image_s_name_as_docker_does(image: str, r
 
 # --- what a refusal means ----------------------------------------------------------------
 
-NODE = PulledImage("node-image", "node", "mirror.test/kindest/node:v1", "node_image")
+NODE = PulledImage(
+    "node-image", "node", "mirror.test/kindest/node:v1", "node_image", Digests(Path("/nowhere"))
+)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,102 @@
+"""Folders that are this user's alone: what lies in one may be believed, and run."""
+
+from __future__ import annotations
+
+import grp
+import os
+import pwd
+import stat
+from pathlib import Path
+
+from bootstrap.errors import UnsafeFolder
+
+# As many symlinks on the way to a folder as Linux follows (path_resolution(7)).
+_MOST_LINKS = 40
+
+
+def require_own(folder: Path) -> Path:
+    """`folder`, found to be a folder of this user's alone, or not there yet. Only reads.
+
+    Nobody else may own it or have any right to it, it may not be a symlink, and nobody else may put
+    another in its place: each folder on the way to it is root's or ours, and writable for nobody else
+    unless it is sticky, as /tmp is (sshd asks the same of a home folder, StrictModes in sshd_config(5)).
+    What is below it then is ours, links included: only we could have made them, so who opens a file in
+    it needs no O_NOFOLLOW, and nothing can change between this look and the use.
+
+    Raises UnsafeFolder.
+    """
+    try:
+        _require_way(folder, _MOST_LINKS)
+        found = folder.lstat()
+    except FileNotFoundError:
+        return folder
+    except OSError as error:
+        raise UnsafeFolder(
+            f"{folder} can't be looked at: {error.strerror}", hint="set state_folder to a folder of yours"
+        ) from None
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
+        hint = f"look who made it (ls -ld {folder}) and remove it, or set state_folder"
+        if found.st_uid == 0 and (folder / "node").is_dir():
+            # Docker makes the source of a mount that is gone, when it starts a node that it kept.
+            hint = f"sudo rm -r {folder}, which Docker made when it was gone, then ./invokew up"
+        raise UnsafeFolder(f"{folder} is not a folder that only you can read", hint=hint)
+    return folder
+
+
+def make_own(folder: Path) -> None:
+    """Makes `folder`, and what is missing on the way to it, for this user alone. Raises UnsafeFolder."""
+    try:
+        for parent in reversed(folder.parents):
+            if not parent.exists():
+                # Not by `parents=True`, which gives them whatever rights the umask leaves.
+                parent.mkdir(mode=0o700, exist_ok=True)
+        folder.mkdir(mode=0o700, exist_ok=True)
+    except OSError as error:
+        raise UnsafeFolder(
+            f"{folder} can't be made: {error.strerror}", hint="set state_folder to a folder of yours"
+        ) from None
+    require_own(folder)
+
+
+def _require_way(path: Path, links: int) -> None:
+    """Raises UnsafeFolder where others may change what a folder on the way to `path` holds.
+
+    Raises FileNotFoundError where the way ends early.
+    """
+    trusted = {0, os.getuid()} | _unmapped()
+    for folder in reversed(path.parents):
+        found = folder.lstat()
+        if stat.S_ISLNK(found.st_mode) and found.st_uid in trusted and links:
+            _require_way(folder.parent / folder.readlink() / "in", links - 1)
+        elif not stat.S_ISDIR(found.st_mode) or found.st_uid not in trusted or _open_to_others(found):
+            raise UnsafeFolder(
+                f"{folder}, on the way to {path}, may be changed by others",
+                hint=f"look who may (ls -ld {folder}), or set state_folder to a path of yours alone",
+            )
+
+
+def _open_to_others(found: os.stat_result) -> bool:
+    if found.st_mode & stat.S_ISVTX:
+        return False
+    writers = found.st_mode & 0o022
+    return bool(writers & 0o002 or (writers and not _private_group(found.st_gid)))
+
+
+def _private_group(gid: int) -> bool:
+    """Whether nobody else is in the group: a user's own one, of the same name (pam_umask(8), usergroups)."""
+    try:
+        user, group = pwd.getpwuid(os.getuid()), grp.getgrgid(gid)
+    except KeyError:
+        return False
+    return gid == user.pw_gid and group.gr_name == user.pw_name and not set(group.gr_mem) - {user.pw_name}
+
+
+def _unmapped() -> set[int]:
+    """The uid as which the machine's root appears where it is not mapped, as in toolbox and distrobox."""
+    try:
+        mapped = Path("/proc/self/uid_map").read_text().split()
+        if mapped[:3] == ["0", "0", "4294967295"]:
+            return set()
+        return {int(Path("/proc/sys/kernel/overflowuid").read_text())}
+    except (OSError, ValueError):
+        return set()

@@ -1,0 +1,89 @@
+"""The digests that fetched files and images are held to: recorded ones, else those of the first fetch."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from bootstrap.errors import BadChecksum, RaysideError
+from bootstrap.lock import alone
+from bootstrap.settings import ROOT
+from bootstrap.step import Report
+
+# Of releases, extensions and images, by `./invokew lock`.
+RECORDED = ROOT / "requirements" / "digests.json"
+
+
+@dataclass(frozen=True)
+class Digests:
+    """By a name that says what, which version and for what, as in `kind-0.33.0-linux-amd64`.
+
+    A digest is a file's SHA-256 in hexadecimal, or an image's as registries write it (`sha256:...`).
+
+    Attributes:
+        cache_folder: where the digests of first fetches are kept, of what the repository does not record.
+        recorded: the repository's file, which wins.
+    """
+
+    cache_folder: Path
+    recorded: Path = RECORDED
+
+    def of(self, name: str) -> str | None:
+        """The digest that it must have; None where it was never fetched."""
+        return _read(self.recorded).get(name) or _read(self._first).get(name)
+
+    def keep(self, name: str, digest: str, report: Report) -> None:
+        """Records what was fetched first, unless it is recorded: another is refused from then on."""
+        self.cache_folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with alone(self._first.with_suffix(".lock"), lambda: None):
+            if self.of(name) is None:
+                _write(self._first, {**_read(self._first), name: digest})
+                report(f"{name} is held to the digest of this first fetch from now on, {digest}")
+
+    @property
+    def _first(self) -> Path:
+        return self.cache_folder / "digests.json"
+
+
+def record(file: Path, published: Mapping[str, Callable[[], str]], report: Report) -> None:
+    """Records in `file` what is published now, and no other names; what can't be reached is said, and stays.
+
+    `published` gives the digest that each name has at its source. Raises BadChecksum where one is recorded
+    and another is published: nothing of that is written.
+    """
+    before = _read(file)
+    after: dict[str, str] = {}
+    differ: list[str] = []
+    for name, ask in published.items():
+        try:
+            digest = ask()
+        except BadChecksum:
+            raise
+        except RaysideError as error:
+            report(f"{name} could not be recorded: {error.message}")
+            digest = before.get(name, "")
+        if before.get(name, digest) != digest:
+            differ.append(f"{name} is recorded as {before[name]}, and {digest} is published")
+        if digest:
+            after[name] = digest
+    if differ:
+        raise BadChecksum(
+            "; ".join(differ),
+            hint=f"find out why: releases do not change. To believe it, remove the line from {file}",
+        )
+    _write(file, after)
+
+
+def _read(file: Path) -> dict[str, str]:
+    try:
+        return dict(json.loads(file.read_text()))
+    except FileNotFoundError:
+        return {}
+
+
+def _write(file: Path, digests: Mapping[str, str]) -> None:
+    draft = file.with_name(f".{file.name}")
+    draft.write_text(json.dumps(dict(sorted(digests.items())), indent=2) + "\n")
+    draft.replace(file)

@@ -1,0 +1,117 @@
+"""What every container of our manifests may do: nothing that it does not need."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import yaml
+
+from bootstrap.kube import rayjob
+from bootstrap.plan import Kind
+from bootstrap.settings import ROOT, Settings
+from bootstrap.shell import Shell
+
+FILES = sorted([*(ROOT / "k8s").rglob("*.y*ml"), *(ROOT / "example").rglob("*.y*ml")])
+
+
+def manifests() -> dict[str, dict[str, Any]]:
+    """By file; and as they are sent, where something is put in."""
+    found = {str(file.relative_to(ROOT)): yaml.safe_load(file.read_text()) for file in FILES}
+    target = Kind(Settings(target="kind", source="upstream"), Shell(), "a test")
+    step = next(step for step in target.cluster() if step.name == "ray-cluster")
+    found["the RayCluster"] = step.manifest()  # type: ignore[attr-defined]
+    found["the example's RayJob"] = rayjob.with_own_cluster(found["example/ray-job.interactive-mode.yaml"])
+    found["a job on the RayCluster"] = rayjob.standing("mine", "rayside")
+    return found
+
+
+def pods(document: Any) -> Iterator[dict[str, Any]]:
+    """Every pod's spec, wherever it is."""
+    if isinstance(document, dict):
+        if "containers" in document:
+            yield document
+        for value in document.values():
+            yield from pods(value)
+    if isinstance(document, list):
+        for value in document:
+            yield from pods(value)
+
+
+POD_SPECS = [
+    pytest.param(pod, id=f"{name}: {pod['containers'][0]['name']}")
+    for name, document in manifests().items()
+    for pod in pods(document)
+]
+CONTAINERS = [
+    pytest.param(pod, container, id=f"{name}: {container['name']}")
+    for name, document in manifests().items()
+    for pod in pods(document)
+    for kind in ("initContainers", "containers", "ephemeralContainers")
+    for container in pod.get(kind, [])
+]
+
+
+def test_the_containers_of_every_manifest_are_looked_at() -> None:
+    found = [parameters.values[1]["name"] for parameters in CONTAINERS]  # type: ignore[index]
+    assert found == ["ray-head", "workspace", "relay", "ray-worker"] * 4
+
+
+@pytest.mark.parametrize("pod", POD_SPECS)
+def test_no_pod_has_a_right_in_kubernetes(pod: dict[str, Any]) -> None:
+    assert pod.get("automountServiceAccountToken") is False
+    assert "serviceAccountName" not in pod
+
+
+@pytest.mark.parametrize("name", manifests())
+def test_no_autoscaler_is_asked_for_which_would_need_such_rights(name: str) -> None:
+    text = yaml.safe_dump(manifests()[name])
+    assert "enableInTreeAutoscaling" not in text
+    assert "autoscalerOptions" not in text
+
+
+@pytest.mark.parametrize("pod", POD_SPECS)
+def test_no_pod_has_a_part_of_its_node(pod: dict[str, Any]) -> None:
+    assert not {"hostNetwork", "hostPID", "hostIPC", "hostUsers"} & pod.keys()
+    assert [volume for volume in pod.get("volumes", []) if "hostPath" in volume] == []
+
+
+@pytest.mark.parametrize(("pod", "container"), CONTAINERS)
+def test_no_container_has_a_capability_or_can_get_one(pod: dict[str, Any], container: dict[str, Any]) -> None:
+    # A container's setting wins over its pod's, key by key
+    # (https://kubernetes.io/docs/tasks/configure-pod-container/security-context/).
+    security = {**pod.get("securityContext", {}), **container.get("securityContext", {})}
+    assert security["runAsNonRoot"] is True
+    assert security["runAsUser"] > 0
+    assert security["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert security["allowPrivilegeEscalation"] is False
+    assert security["capabilities"] == {"drop": ["ALL"]}
+    assert not security.get("privileged")
+
+
+def test_rays_usage_report_is_off_in_a_cluster_that_a_rayjob_makes_unless_it_says_otherwise() -> None:
+    def container(*variables: dict[str, str]) -> dict[str, Any]:
+        return {
+            "template": {"spec": {"containers": [{"name": "ray", "env": list(variables)}, {"name": "x"}]}}
+        }
+
+    theirs, other = {"name": "RAY_USAGE_STATS_ENABLED", "value": "1"}, {"name": "A", "value": "b"}
+    own = {"headGroupSpec": container(other), "workerGroupSpecs": [container(), container(theirs)]}
+    document = {"metadata": {"name": "mine"}, "spec": {"rayClusterSpec": own}}
+    cluster = rayjob.with_own_cluster(document)["spec"]["rayClusterSpec"]
+    groups = [cluster["headGroupSpec"], *cluster["workerGroupSpecs"]]
+    off = {"name": "RAY_USAGE_STATS_ENABLED", "value": "0"}
+    assert [group["template"]["spec"]["containers"][0]["env"] for group in groups] == [
+        [other, off],
+        [off],
+        [theirs],
+    ]
+    assert [group["template"]["spec"]["containers"][1] for group in groups] == [{"name": "x"}] * 3
+    assert own["headGroupSpec"] == container(other)
+
+
+@pytest.mark.parametrize("name", ["Dockerfile", "upstream.Dockerfile"])
+def test_rays_usage_report_is_off_in_every_image_of_ours_that_has_ray(name: str) -> None:
+    final = (ROOT / "image" / "ray" / name).read_text().rpartition("FROM")[2]
+    assert "RAY_USAGE_STATS_ENABLED=0" in final.partition("ENV ")[2]

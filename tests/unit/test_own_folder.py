@@ -1,0 +1,176 @@
+"""A folder that another user could have made, or could change, is refused; one's own is not."""
+
+from __future__ import annotations
+
+import grp
+import os
+import pwd
+import re
+from pathlib import Path
+
+import pytest
+
+from bootstrap.errors import UnsafeFolder
+from bootstrap.own_folder import make_own, require_own
+from bootstrap.plan import Kind, Local
+from bootstrap.settings import ROOT, Settings
+from bootstrap.shell import Shell
+
+STRANGER = 12345
+as_root = pytest.mark.skipif(os.getuid() != 0, reason="gives files to another user, which only root may")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path / "way" / "state"
+    make_own(made)
+    return made
+
+
+def test_ones_own_folder_and_one_that_is_not_there_yet_are_taken(folder: Path, tmp_path: Path) -> None:
+    assert require_own(folder) == folder
+    assert require_own(tmp_path / "not" / "there") == tmp_path / "not" / "there"
+    assert not (tmp_path / "not").exists()
+
+
+def test_what_is_made_is_its_owners_alone_whatever_the_umask(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        make_own(tmp_path / "a" / "b" / "c")
+    finally:
+        os.umask(before)
+    for made in ("a", "a/b", "a/b/c"):
+        assert (tmp_path / made).stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize("mode", [0o701, 0o704, 0o710, 0o740, 0o770, 0o777])
+def test_a_folder_to_which_others_have_any_right_is_refused(folder: Path, mode: int) -> None:
+    folder.chmod(mode)
+    with pytest.raises(UnsafeFolder, match=re.escape(f"{folder} is not a folder that only you can read")):
+        require_own(folder)
+
+
+def test_a_link_in_its_place_is_refused_even_to_a_folder_of_ones_own(folder: Path, tmp_path: Path) -> None:
+    folder.rename(tmp_path / "real")
+    folder.symlink_to(tmp_path / "real")
+    with pytest.raises(UnsafeFolder):
+        require_own(folder)
+
+
+def test_a_file_in_its_place_or_on_the_way_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").touch(mode=0o600)
+    for path in (tmp_path / "file", tmp_path / "file" / "state"):
+        with pytest.raises(UnsafeFolder):
+            require_own(path)
+        with pytest.raises(UnsafeFolder):
+            make_own(path)
+
+
+@as_root
+def test_a_folder_of_somebody_else_is_refused_even_where_only_they_may_look_into_it(folder: Path) -> None:
+    os.chown(folder, STRANGER, STRANGER)
+    with pytest.raises(UnsafeFolder):
+        require_own(folder)
+
+
+@pytest.mark.parametrize("absent", [False, True], ids=["made already", "not there yet"])
+def test_a_way_that_others_may_change_is_refused_unless_it_is_sticky(folder: Path, absent: bool) -> None:
+    if absent:
+        folder.rmdir()
+    folder.parent.chmod(0o777)
+    with pytest.raises(UnsafeFolder, match=re.escape(f"{folder.parent}, on the way to {folder}")):
+        require_own(folder)
+    folder.parent.chmod(0o1777)
+    assert require_own(folder) == folder
+
+
+@as_root
+def test_a_way_through_a_folder_of_somebody_else_is_refused(folder: Path) -> None:
+    os.chown(folder.parent, STRANGER, STRANGER)
+    with pytest.raises(UnsafeFolder, match="on the way"):
+        require_own(folder)
+
+
+def test_a_way_that_a_group_may_change_is_refused_unless_the_group_is_the_users_own(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder.parent.chmod(0o770)
+    gid = folder.parent.stat().st_gid
+    user = pwd.struct_passwd(("me", "", os.getuid(), gid, "", "/", ""))
+    monkeypatch.setattr(pwd, "getpwuid", lambda uid: user)
+    for name, members, own in (
+        ("me", [], True),
+        ("me", ["me"], True),
+        ("me", ["x"], False),
+        ("lab", [], False),
+    ):
+        group = grp.struct_group((name, "", gid, members))
+        monkeypatch.setattr(grp, "getgrgid", lambda _, group=group: group)
+        if own:
+            assert require_own(folder) == folder
+        else:
+            with pytest.raises(UnsafeFolder):
+                require_own(folder)
+
+
+def test_links_on_the_way_are_followed_and_what_they_lead_through_is_looked_at(
+    folder: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "link").symlink_to("hop")
+    (tmp_path / "hop").symlink_to(folder.parent)
+    way = tmp_path / "link" / "state"
+    assert require_own(way) == way
+    folder.parent.chmod(0o777)
+    with pytest.raises(UnsafeFolder):
+        require_own(way)
+    (tmp_path / "round").symlink_to("round")
+    with pytest.raises(UnsafeFolder):
+        require_own(tmp_path / "round" / "state")
+
+
+@as_root
+def test_a_link_of_somebody_else_on_the_way_is_refused(folder: Path, tmp_path: Path) -> None:
+    tmp_path.chmod(0o1777)
+    link = tmp_path / "link"
+    link.symlink_to(folder.parent)
+    os.lchown(link, STRANGER, STRANGER)
+    with pytest.raises(UnsafeFolder):
+        require_own(link / "state")
+
+
+# --- the one way to it -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("target", "name"), [(Local, "state"), (Kind, "state-kind")])
+def test_no_target_is_made_of_a_folder_that_may_be_anothers_nor_leads_to_one_later(
+    target: type[Local | Kind], name: str, tmp_path: Path
+) -> None:
+    settings = Settings(state_folder=tmp_path / "state")
+    made_in_time = target(settings, Shell(), "a test")
+    assert made_in_time.folder == tmp_path / name
+    (tmp_path / name).mkdir(mode=0o755)
+    with pytest.raises(UnsafeFolder):
+        target(settings, Shell(), "a test")
+    with pytest.raises(UnsafeFolder):
+        _ = made_in_time.folder
+
+
+def test_the_folder_of_rays_sockets_is_looked_at_too(tmp_path: Path) -> None:
+    settings = Settings(state_folder=tmp_path / "state")
+    if settings.ray_folder == settings.state_folder:
+        settings = Settings(state_folder=tmp_path / ("long" * 9))
+    settings.ray_folder.mkdir(mode=0o755)
+    try:
+        with pytest.raises(UnsafeFolder, match=re.escape(str(settings.ray_folder))):
+            Local(settings, Shell(), "a test")
+    finally:
+        settings.ray_folder.rmdir()
+
+
+def test_nothing_but_a_target_knows_where_the_folders_are() -> None:
+    users = {
+        str(file.relative_to(ROOT))
+        for file in (ROOT / "bootstrap").rglob("*.py")
+        if re.search(r"settings\.(state|ray)_folder\b", file.read_text())
+    }
+    assert users == {"bootstrap/plan.py", "bootstrap/settings.py"}
