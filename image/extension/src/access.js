@@ -2,7 +2,6 @@
 "use strict";
 
 const os = require("node:os");
-const fs = require("node:fs");
 const vscode = require("vscode");
 const { ClusterError, find, readToken } = require("./cluster");
 
@@ -16,11 +15,11 @@ class Access {
   /** The cluster, null where there is none. Throws ClusterError. */
   cluster() {
     const settings = vscode.workspace.getConfiguration("rayBreakpoints");
-    const text = (name) => String(settings.get(name) ?? "").trim();
+    // The user's or the machine's value: a folder must not say where the token is, or goes.
+    const text = (name) => String(settings.inspect(name)?.globalValue ?? "").trim();
     return find(
       { dashboard: text("dashboard"), relay: text("relay"), tokenFile: homely(text("tokenFile")) },
       process.env,
-      { folder: fs.existsSync("/tmp") ? "/tmp" : os.tmpdir() },
     );
   }
 

@@ -3,6 +3,7 @@
 
 const fs = require("node:fs/promises");
 const path = require("node:path");
+const { stateFolder, strangers } = require("./state_folder");
 
 const FILE = "cluster.json";
 const DEFAULT_RELAY = { host: "127.0.0.1", port: 5678 };
@@ -13,7 +14,8 @@ class ClusterError extends Error {}
 /**
  * @typedef {object} Cluster
  * @property {string} dashboard
- * @property {{host: string, port: number}} relay
+ * @property {{host: string, port: number, trusted: number[]}} relay
+ * @property {number[]} trusted uids whose programs may get the token, besides this user's
  * @property {string} tokenFile "" where none is known
  * @property {string[]} submit the program that submits jobs, empty where there is none
  * @property {Record<string, string>} environment variables for that program
@@ -26,19 +28,19 @@ class ClusterError extends Error {}
  *
  * @param {{dashboard?: string, relay?: string, tokenFile?: string}} settings each wins over the cluster file
  * @param {Record<string, string | undefined>} environment
- * @param {{uid?: number, folder?: string}} whose state folders are looked through, and below what, unless
- *   the environment names one
+ * @param {{uid?: number, state?: string}} whose state folder it is, and which
  * @returns {Promise<Cluster | null>}
  */
-async function find(settings, environment, { uid = process.getuid?.(), folder = "/tmp" } = {}) {
+async function find(settings, environment, { uid = process.getuid?.(), state = stateFolder(environment) } = {}) {
   const given = environment.RAYSIDE_CLUSTER_FILE;
-  const state = environment.INVOKE_RAYSIDE_STATE_FOLDER || path.join(folder, `rayside-${uid}`);
-  const file = given ? await named(given) : await newest(uid, state);
+  const file = given ? await named(given, uid) : await newest(uid, state);
   const written = file ? parse(file.text, file.path) : null;
   if (!written && !settings.dashboard) return null;
+  const trusted = written?.trusted_uids ?? [];
   return {
     dashboard: (settings.dashboard || written.dashboard).replace(/\/+$/, ""),
-    relay: settings.relay ? relayAddress(settings.relay) : (written?.relay ?? DEFAULT_RELAY),
+    relay: { ...(settings.relay ? relayAddress(settings.relay) : (written?.relay ?? DEFAULT_RELAY)), trusted },
+    trusted,
     tokenFile: settings.tokenFile || (written?.token_file ?? ""),
     submit: written?.submit ?? [],
     environment: written?.environment ?? {},
@@ -71,18 +73,23 @@ function relayAddress(text) {
 }
 
 /**
- * The relay of a launch configuration, which any folder may bring along: the token goes to none but this
- * machine's, or the one that the user set. Throws ClusterError.
+ * The relay that a launch configuration may lead to, which any folder may bring along: none but the cluster's
+ * own, at its own address. Where the token is, is not the folder's to say either. Throws ClusterError.
  *
- * @param {string} text
+ * @param {{relay?: string, tokenFile?: string}} config
  * @param {{host: string, port: number} | undefined} known
  */
-function launchRelay(text, known) {
-  const relay = relayAddress(text);
-  const here = ["127.0.0.1", "::1", "localhost"].includes(relay.host);
-  if (here || (known && relay.host === known.host && relay.port === known.port)) return relay;
+function launchRelay(config, known) {
+  if (config.tokenFile) {
+    throw new ClusterError("the launch configuration names a tokenFile: set rayBreakpoints.tokenFile in your own settings instead");
+  }
+  if (!known) throw new ClusterError("no Ray cluster was found: run ./invokew up, or set its address in the settings");
+  const named = config.relay ? relayAddress(config.relay) : known;
+  const alike = (host) => (host === "localhost" ? "127.0.0.1" : host);
+  if (alike(named.host) === alike(known.host) && named.port === known.port) return known;
   throw new ClusterError(
-    `the launch configuration names the relay ${text}, on another machine: set rayBreakpoints.relay in your settings instead`,
+    `the launch configuration names the relay ${config.relay}, which is not the cluster's: ` +
+      "leave it out, or set rayBreakpoints.relay in your own settings",
   );
 }
 
@@ -103,7 +110,7 @@ function fault(written) {
   const isText = (value) => typeof value === "string";
   const isObject = (value) => typeof value === "object" && value !== null && !Array.isArray(value);
   if (!isObject(written)) return "no object";
-  const { dashboard, relay, token_file, submit, environment } = written;
+  const { dashboard, relay, token_file, submit, environment, trusted_uids } = written;
   if (!isText(dashboard) || !dashboard) return "`dashboard` should be an address";
   if (relay !== undefined && !(isObject(relay) && isText(relay.host) && Number.isInteger(relay.port))) {
     return "`relay` should have a host and a port";
@@ -112,33 +119,42 @@ function fault(written) {
   if (submit !== undefined && !(Array.isArray(submit) && submit.every(isText))) {
     return "`submit` should be a list of words";
   }
+  if (trusted_uids !== undefined && !(Array.isArray(trusted_uids) && trusted_uids.every(Number.isInteger))) {
+    return "`trusted_uids` should be a list of numbers";
+  }
   if (environment !== undefined && !(isObject(environment) && Object.values(environment).every(isText))) {
     return "`environment` should hold texts";
   }
   return "";
 }
 
-async function named(file) {
+async function named(file, uid) {
   try {
+    // Its `submit` is run: only this user, or root, as in an image, may have written it.
+    const found = await fs.stat(file);
+    if (uid !== undefined && (![uid, 0].includes(found.uid) || found.mode & 0o022)) {
+      throw new ClusterError(`${file} is not yours alone to write: look who made it (ls -l ${file})`);
+    }
     return { path: file, text: await fs.readFile(file, "utf8") };
   } catch (error) {
     if (error.code === "ENOENT") return null;
+    if (error instanceof ClusterError) throw error;
     throw new ClusterError(`${file} can't be read: ${error.code ?? error.message}`);
   }
 }
 
-/** The newest cluster file of a state folder and kind's beside it, null where there is none. */
+/** The newest cluster file of a state folder and kind's beside it, null where there is none. Throws ClusterError. */
 async function newest(uid, state) {
   if (uid === undefined) return null;
   const found = [];
   for (const folder of [state, `${state}-kind`]) {
     const file = path.join(folder, FILE);
+    // Its `submit` is run, and the token goes where it says: nobody else may have put it there.
+    const wrong = strangers(folder, uid);
+    if (wrong) throw new ClusterError(wrong);
     try {
-      // Its `submit` is run: nobody else may have put it there.
-      const [above, own] = [await fs.lstat(path.dirname(file)), await fs.lstat(file)];
-      if (!above.isDirectory() || !own.isFile()) continue;
-      if ([above, own].some((stat) => stat.uid !== uid || stat.mode & 0o022)) continue;
-      found.push({ path: file, text: await fs.readFile(file, "utf8"), time: own.mtimeMs });
+      const { mtimeMs } = await fs.stat(file);
+      found.push({ path: file, text: await fs.readFile(file, "utf8"), time: mtimeMs });
     } catch {
       // It isn't there, or went meanwhile.
     }

@@ -8,6 +8,7 @@
 
 const http = require("node:http");
 const https = require("node:https");
+const { OwnAgent } = require("./listener");
 
 // The most rows the State API gives in one answer.
 const MOST_ROWS = 10_000;
@@ -27,11 +28,13 @@ class Dashboard {
    * @param {string} url as in http://127.0.0.1:8265
    * @param {string} token Ray's, "" without authentication
    * @param {number} patience milliseconds for one answer
+   * @param {number[]} trusted uids that may listen there, besides this user
    */
-  constructor(url, token, patience = 5000) {
+  constructor(url, token, patience = 5000, trusted = []) {
     this.url = url.replace(/\/+$/, "");
     this.token = token;
     this.patience = patience;
+    this.agent = new OwnAgent(trusted);
   }
 
   /** All jobs, as the Jobs API has them. */
@@ -70,7 +73,7 @@ class Dashboard {
   }
 
   async #get(path) {
-    const { status, text } = await get(this.url + path, this.token, this.patience);
+    const { status, text } = await get(this.url + path, this.token, this.patience, this.agent);
     if (status === 401 || status === 403) {
       if (!this.token) throw new DashboardError("tokenMissing", `Ray at ${this.url} asks for a token`);
       throw new DashboardError("tokenRefused", `Ray at ${this.url} refuses the token`);
@@ -91,7 +94,7 @@ function rows(found, url) {
   throw new DashboardError("down", `what answers at ${url} is not Ray's dashboard`);
 }
 
-function get(address, token, patience) {
+function get(address, token, patience, agent) {
   return new Promise((resolve, reject) => {
     const down = (why) => reject(new DashboardError("down", why));
     let url;
@@ -106,7 +109,9 @@ function get(address, token, patience) {
       return;
     }
     const headers = token ? { Authorization: `Bearer ${token}` } : {};
-    const request = (url.protocol === "https:" ? https : http).get(url, { headers }, (response) => {
+    const encrypted = url.protocol === "https:";
+    const how = encrypted ? { headers } : { headers, agent };
+    const request = (encrypted ? https : http).get(url, how, (response) => {
       const chunks = [];
       let length = 0;
       response.on("data", (chunk) => {

@@ -3,15 +3,14 @@
 
 const vscode = require("vscode");
 const { ClusterError } = require("./access");
-const { launchRelay, readToken, relayAddress } = require("./cluster");
+const { launchRelay } = require("./cluster");
 const { pathMappings } = require("./mappings");
-const { RelayError, pausedTasks } = require("./relay");
+const { RelayError, ask, debuggerOf, pausedTasks } = require("./relay");
 const { Stops } = require("./stops");
 
 const TYPE = "ray";
 // For a task to be attached to and to stop; 0.1 s to 0.5 s is usual.
 const STOPPING = 10_000;
-const TAKEN_OVER = /^Another editor has attached/;
 const CLUSTER = { type: TYPE, request: "attach", name: "Ray cluster" };
 
 class Debugging {
@@ -47,12 +46,15 @@ class Debugging {
     return this.#sessions.size > 0;
   }
 
-  /** Debugs one job, or the whole cluster; true where a session is there. */
-  async start(job = "") {
+  /**
+   * Debugs one job, or the whole cluster; true where a session is there. `more`: arguments of `attach` that
+   * only a session which is started by this has.
+   */
+  async start(job = "", more = {}) {
     if (this.#latest(job)) return true;
     while (this.#starting) await this.#starting;
     if (this.#latest(job)) return true;
-    this.#starting = this.#start(job);
+    this.#starting = this.#start(job, more);
     try {
       return await this.#starting;
     } finally {
@@ -63,7 +65,7 @@ class Debugging {
   /** Stops in a paused task, and shows it. */
   async stopIn(task, job) {
     const ids = [job?.submissionId, task.jobId].filter(Boolean);
-    if (!(await this.start(this.#covering(ids)))) return;
+    if (!(await this.start(this.#covering(ids), { focusWorkerId: task.workerId }))) return;
     const { session, stops } = this.#latest() ?? {};
     const stopped = await stops?.until(task.workerId, STOPPING);
     if (stopped) {
@@ -100,9 +102,12 @@ class Debugging {
     }
   }
 
-  createDebugAdapterDescriptor(session) {
-    const { host, port } = relayAddress(session.configuration.relay);
-    return new vscode.DebugAdapterServer(port, host);
+  /** VS Code sends the token there by itself: only to the cluster's relay, and only where that is known by now. */
+  async createDebugAdapterDescriptor(session) {
+    const cluster = await this.access.cluster();
+    const relay = launchRelay({ relay: session.configuration.relay }, cluster?.relay);
+    await ask(relay, "initialize", { adapterID: TYPE });
+    return new vscode.DebugAdapterServer(relay.port, relay.host);
   }
 
   createDebugAdapterTracker(session) {
@@ -112,18 +117,20 @@ class Debugging {
       onWillReceiveMessage: (message) => stops.asked(message),
       onDidSendMessage: (message) => {
         if (stops.said(message)) this.#changed.fire();
-        if (message.event === "output" && TAKEN_OVER.test(message.body?.output ?? "")) void this.#takenOver(session);
+        if (message.event === "terminated" && message.body?.ray?.reason === "taken-over") void this.#takenOver(session);
       },
     };
   }
 
   // ---------------------------------------------------------------------------------------
 
-  async #start(job) {
-    const config = job ? { ...CLUSTER, name: `Ray job ${job}`, job } : { ...CLUSTER };
+  async #start(job, more) {
+    const config = { ...(job ? { ...CLUSTER, name: `Ray job ${job}`, job } : CLUSTER), ...more };
     const folder = vscode.workspace.workspaceFolders?.[0];
     // Before the view changes to one that would stay empty.
-    if (!(await this.resolveDebugConfigurationWithSubstitutedVariables(folder, config))) return false;
+    const complete = await this.resolveDebugConfigurationWithSubstitutedVariables(folder, config);
+    if (!complete) return false;
+    config.takeOver = complete.takeOver; // asked once
     // First, or its sections start collapsed.
     await vscode.commands.executeCommand("workbench.view.debug");
     const started = await vscode.debug.startDebugging(folder, config);
@@ -146,26 +153,41 @@ class Debugging {
 
   async #complete(config) {
     const cluster = await this.access.cluster();
-    if (!cluster && !(config.relay && config.tokenFile)) {
-      throw new ClusterError("no Ray cluster was found: run ./invokew up, or set its address in the settings");
-    }
-    const relay = config.relay ? launchRelay(config.relay, cluster?.relay) : cluster.relay;
-    const token = config.tokenFile ? await readToken(config.tokenFile) : await this.access.token(cluster);
+    const relay = launchRelay(config, cluster?.relay);
+    const token = await this.access.token(cluster);
     if (!token) throw new ClusterError("the relay asks for Ray's token, and none was found: set it");
     // VS Code itself would say no more than ECONNREFUSED.
     await pausedTasks(relay, token);
+    const known = config.takeOver ?? (this.active ? "always" : undefined); // a restart takes over from itself
+    const takeOver = known ?? (await this.#ask(await debuggerOf(relay, token, config.job)));
+    if (!takeOver) return undefined;
     const folders = (vscode.workspace.workspaceFolders ?? []).filter((folder) => folder.uri.scheme === "file");
     const shared = cluster?.sharedFiles === true;
-    const { tokenFile, ...rest } = config;
     return {
       justMyCode: true,
       pathMappings: await pathMappings(folders.map((folder) => folder.uri.fsPath), shared),
       sharedFiles: shared,
       suppressMultipleSessionWarning: true,
-      ...rest,
+      ...config,
+      takeOver,
       relay: relay.host.includes(":") ? `[${relay.host}]:${relay.port}` : `${relay.host}:${relay.port}`,
       token,
     };
+  }
+
+  /** What is to happen with whom debugs the same already; undefined where the user would rather leave it. */
+  async #ask(busy) {
+    if (!busy) return "always";
+    const who = typeof busy.client === "string" && busy.client ? busy.client : "Another debugger";
+    const since = new Date(busy.since);
+    const when = Number.isNaN(since.getTime()) ? "" : ` since ${since.toLocaleTimeString()}`;
+    const chosen = await vscode.window.showWarningMessage(
+      `${who} debugs ${busy.job ? `job ${busy.job}` : "this cluster"}${when}.`,
+      { modal: true, detail: "Taking over ends that session. Watching shows what stops, and moves nothing." },
+      "Take Over",
+      "Watch",
+    );
+    return { "Take Over": "always", Watch: "watch" }[chosen];
   }
 
   async #explain(error) {
@@ -185,7 +207,7 @@ class Debugging {
       "Another window debugs this cluster now, so the session here has ended.",
       "Debug Here",
     );
-    if (again) await this.start(session.configuration.job);
+    if (again) await this.start(session.configuration.job, { takeOver: "always" });
   }
 
   #ended(session) {

@@ -9,9 +9,9 @@ const { Debugging, sentence } = require("./debugging");
 const { Live, pause } = require("./live");
 const { Look } = require("./look");
 const { runScript, SubmissionError } = require("./run");
+const { FirstSteps } = require("./steps");
 const { Tree } = require("./tree");
 const { View } = require("./view");
-const welcome = require("./welcome");
 
 /** @param {vscode.ExtensionContext} context */
 async function activate(context) {
@@ -21,6 +21,7 @@ async function activate(context) {
   const debugging = new Debugging(access);
   const tree = new Tree();
   const view = new View(tree, log);
+  const steps = new FirstSteps(context);
   const look = new Look();
   const live = new Live(
     () => see(access, look, log),
@@ -35,6 +36,7 @@ async function activate(context) {
     output,
     live,
     view,
+    steps,
     ...debugging.register(),
     debugging.onDidChange(() => live.soon()),
     view.onDidChangeVisibility((visible) => visible && live.soon()),
@@ -51,11 +53,12 @@ async function activate(context) {
       vscode.commands.executeCommand("workbench.action.openSettings", "@ext:rayside.ray-breakpoints"),
     ),
     command("rayside.setToken", async () => (await access.askForToken()) && live.now()),
-    command("rayside.showWelcome", () => welcome.show(context.extensionUri)),
+    command("rayside.showSteps", () => steps.show()),
+    command("rayside.hideSteps", () => steps.hide()),
   );
-  void live.now();
   bringPrograms(context.environmentVariableCollection);
-  await welcome.showOnce(context);
+  await steps.begin();
+  void live.now();
 }
 
 /** Terminals of the workspace have the cluster's `python` and `ray`, whatever the user's .bashrc puts first. */
@@ -102,7 +105,7 @@ async function showOutput(job, access, output) {
   }
   const cluster = await access.cluster();
   if (!cluster) throw new ClusterError("no Ray cluster was found");
-  const text = await new Dashboard(cluster.dashboard, await access.token(cluster)).output(job.submissionId);
+  const text = await new Dashboard(cluster.dashboard, await access.token(cluster), undefined, cluster.trusted).output(job.submissionId);
   output.replace(text || `${job.submissionId} has printed nothing so far.\n`);
   output.show(true);
 }

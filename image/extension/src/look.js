@@ -38,7 +38,7 @@ class Look {
    * @returns {Promise<Seen>}
    */
   async at(cluster, token) {
-    const dashboard = new Dashboard(cluster.dashboard, token);
+    const dashboard = new Dashboard(cluster.dashboard, token, undefined, cluster.trusted);
     try {
       const [workers, jobs, held] = await Promise.all([
         dashboard.pausedWorkers(),

@@ -3,6 +3,7 @@
 
 const net = require("node:net");
 const { Decoder, encode } = require("./dap");
+const { stranger } = require("./listener");
 
 /** `kind`: "down" (nothing answers there) or "refused" (the relay said no, in `message`). */
 class RelayError extends Error {
@@ -17,11 +18,11 @@ class RelayError extends Error {
  *
  * Only for the relay: a debugger of Ray's can be attached to no more once somebody connected and left.
  *
- * @param {{host: string, port: number}} address
+ * @param {{host: string, port: number, trusted?: number[]}} address `trusted`: uids that may listen there
  * @param {number} patience milliseconds for the whole exchange
  * @throws {RelayError}
  */
-function ask({ host, port }, command, args, patience = 2000) {
+function ask({ host, port, trusted }, command, args, patience = 2000) {
   return new Promise((resolve, reject) => {
     const decoder = new Decoder();
     const socket = net.connect({ host, port });
@@ -32,8 +33,10 @@ function ask({ host, port }, command, args, patience = 2000) {
     };
     const down = (why) => end(reject, new RelayError("down", `the debug relay at ${host}:${port} ${why}`));
     const timer = setTimeout(() => down("does not answer"), patience);
-    socket.on("connect", () => {
-      socket.write(encode({ seq: 1, type: "request", command, arguments: args }));
+    socket.on("connect", async () => {
+      const why = await stranger(socket, trusted);
+      if (why) return down(why);
+      return socket.write(encode({ seq: 1, type: "request", command, arguments: args }));
     });
     socket.on("data", (chunk) => {
       let messages;
@@ -59,4 +62,14 @@ async function pausedTasks(address, token, patience) {
   return Array.isArray(tasks) ? tasks : [];
 }
 
-module.exports = { RelayError, ask, pausedTasks };
+/**
+ * Who debugs a job, or without one all of them, now: `{client, since, job}`, or null. Throws RelayError.
+ *
+ * The relay waits 1.5 s for a VS Code whose window may have been closed.
+ */
+async function debuggerOf(address, token, job, patience = 5000) {
+  const { debugger: busy } = await ask(address, "debugger", { token, ...(job ? { job } : {}) }, patience);
+  return busy ?? null;
+}
+
+module.exports = { RelayError, ask, debuggerOf, pausedTasks };

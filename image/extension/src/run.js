@@ -24,7 +24,7 @@ async function runScript(uri, { access, debugging, memory }) {
   const folder = vscode.workspace.getWorkspaceFolder(vscode.Uri.file(file));
   const workingDir = await workingDirOf(file, folder?.uri.fsPath, memory);
   if (!workingDir) return;
-  const modules = await modulesFor(file, folder, workingDir, new Dashboard(cluster.dashboard, token));
+  const modules = await modulesFor(file, folder, workingDir, new Dashboard(cluster.dashboard, token, undefined, cluster.trusted));
   const name = path.basename(file);
   const submission = await vscode.window.withProgress(
     { location: vscode.ProgressLocation.Notification, title: `Submitting ${name} to Ray`, cancellable: true },

@@ -6,6 +6,7 @@ const os = require("node:os");
 const path = require("node:path");
 const test = require("node:test");
 const { ClusterError, find, launchRelay, readToken, relayAddress } = require("../src/cluster");
+const { stateFolder } = require("../src/state_folder");
 
 const uid = process.getuid();
 const WRITTEN = {
@@ -35,15 +36,16 @@ async function write(base, name, document, seconds = 0) {
 }
 
 test("without a file or a setting there is no cluster", async (t) => {
-  assert.equal(await find({}, {}, { uid, folder: await folder(t) }), null);
+  assert.equal(await find({}, {}, { uid, state: path.join(await folder(t), `rayside-${uid}`) }), null);
 });
 
 test("the state folder's file is found", async (t) => {
   const base = await folder(t);
   await write(base, `rayside-${uid}`, WRITTEN);
-  assert.deepEqual(await find({}, {}, { uid, folder: base }), {
+  assert.deepEqual(await find({}, {}, { uid, state: path.join(base, `rayside-${uid}`) }), {
     dashboard: "http://127.0.0.1:8265",
-    relay: { host: "127.0.0.1", port: 5678 },
+    relay: { host: "127.0.0.1", port: 5678, trusted: [] },
+    trusted: [],
     tokenFile: "/state/token",
     submit: ["/rayside/invokew", "submit"],
     environment: { INVOKE_RAYSIDE_TARGET: "local" },
@@ -58,17 +60,16 @@ for (const [newer, target] of [["", "local"], ["-kind", "kind"]]) {
     for (const [suffix, name] of [["", "local"], ["-kind", "kind"]]) {
       await write(base, `rayside-${uid}${suffix}`, { ...WRITTEN, target: name }, suffix === newer ? 200 : 100);
     }
-    assert.equal((await find({}, {}, { uid, folder: base })).target, target);
+    assert.equal((await find({}, {}, { uid, state: path.join(base, `rayside-${uid}`) })).target, target);
   });
 }
 
 for (const [suffix, target] of [["", "local"], ["-kind", "kind"]]) {
-  test(`a state folder of one's own is the one that is looked through: ${target}`, async (t) => {
+  test(`the state folder that the environment names is the one that is looked through: ${target}`, async (t) => {
     const base = await folder(t);
-    await write(base, `rayside-${uid}`, { ...WRITTEN, target: "another" }, 200);
     await write(base, `my state${suffix}`, { ...WRITTEN, target }, 100);
-    const environment = { INVOKE_RAYSIDE_STATE_FOLDER: path.join(base, "my state") };
-    assert.equal((await find({}, environment, { uid, folder: base })).target, target);
+    const environment = { INVOKE_RAYSIDE_STATE_FOLDER: path.join(base, "my state"), XDG_STATE_HOME: "/nowhere" };
+    assert.equal((await find({}, environment, { uid })).target, target);
   });
 }
 
@@ -76,7 +77,7 @@ test("the variable's file wins over both", async (t) => {
   const base = await folder(t);
   await write(base, `rayside-${uid}`, WRITTEN, 200);
   const given = await write(base, "elsewhere", { dashboard: "http://head:8265", target: "kind" }, 100);
-  const found = await find({}, { RAYSIDE_CLUSTER_FILE: given }, { uid, folder: base });
+  const found = await find({}, { RAYSIDE_CLUSTER_FILE: given }, { uid, state: path.join(base, `rayside-${uid}`) });
   assert.equal(found.dashboard, "http://head:8265");
   assert.deepEqual(found.submit, []);
   assert.equal(found.sharedFiles, false);
@@ -85,43 +86,77 @@ test("the variable's file wins over both", async (t) => {
 test("the variable's file is not there yet: none is taken in its place", async (t) => {
   const base = await folder(t);
   await write(base, `rayside-${uid}`, WRITTEN);
-  assert.equal(await find({}, { RAYSIDE_CLUSTER_FILE: path.join(base, "absent") }, { uid, folder: base }), null);
+  assert.equal(await find({}, { RAYSIDE_CLUSTER_FILE: path.join(base, "absent") }, { uid, state: path.join(base, `rayside-${uid}`) }), null);
 });
 
 test("each setting wins over its field alone", async (t) => {
   const base = await folder(t);
   await write(base, `rayside-${uid}`, WRITTEN);
-  const of = (settings) => find(settings, {}, { uid, folder: base });
+  const of = (settings) => find(settings, {}, { uid, state: path.join(base, `rayside-${uid}`) });
   assert.equal((await of({ dashboard: "http://other:1/" })).dashboard, "http://other:1");
-  assert.deepEqual((await of({ relay: "other:2" })).relay, { host: "other", port: 2 });
+  assert.deepEqual((await of({ relay: "other:2" })).relay, { host: "other", port: 2, trusted: [] });
   assert.equal((await of({ tokenFile: "/t" })).tokenFile, "/t");
   assert.deepEqual((await of({ tokenFile: "/t" })).submit, WRITTEN.submit);
 });
 
 test("a dashboard's address is enough", async (t) => {
-  const found = await find({ dashboard: "http://other:1" }, {}, { uid, folder: await folder(t) });
-  assert.deepEqual([found.relay, found.tokenFile], [{ host: "127.0.0.1", port: 5678 }, ""]);
+  const found = await find({ dashboard: "http://other:1" }, {}, { uid, state: path.join(await folder(t), `rayside-${uid}`) });
+  assert.deepEqual([found.relay, found.tokenFile], [{ host: "127.0.0.1", port: 5678, trusted: [] }, ""]);
 });
 
 for (const [what, spoil] of [
-  ["a folder that others may write", (file) => fs.chmod(path.dirname(file), 0o777)],
-  ["a file that others may write", (file) => fs.chmod(file, 0o666)],
-  ["a link", async (file) => {
-    await fs.rename(file, `${file}.real`);
-    await fs.symlink(`${file}.real`, file);
+  ["a folder that others may write", (state) => fs.chmod(state, 0o777)],
+  ["a folder that others may look into", (state) => fs.chmod(state, 0o750)],
+  ["a link to a folder", async (state) => {
+    await fs.rename(state, `${state}.real`);
+    await fs.symlink(`${state}.real`, state);
+  }],
+  ["a file", async (state) => {
+    await fs.rm(state, { recursive: true });
+    await fs.writeFile(state, "", { mode: 0o600 });
   }],
 ]) {
-  test(`not taken, for its program is run: ${what}`, async (t) => {
-    const base = await folder(t);
-    await spoil(await write(base, `rayside-${uid}`, WRITTEN));
-    assert.equal(await find({}, {}, { uid, folder: base }), null);
-  });
+  for (const suffix of ["", "-kind"]) {
+    test(`refused, for its program is run and the token sent: ${what}${suffix}`, async (t) => {
+      const base = await folder(t);
+      await write(base, `mine${suffix}`, WRITTEN);
+      await spoil(path.join(base, `mine${suffix}`));
+      await assert.rejects(find({}, {}, { uid, state: path.join(base, "mine") }), (error) => {
+        assert.ok(error instanceof ClusterError);
+        assert.ok(error.message.startsWith(path.join(base, `mine${suffix}`)), error.message);
+        return true;
+      });
+    });
+  }
 }
 
-test("not taken: a file of somebody else", async (t) => {
+test("refused: a folder of somebody else", async (t) => {
   const base = await folder(t);
-  await write(base, `rayside-${uid + 1}`, WRITTEN);
-  assert.equal(await find({}, {}, { uid: uid + 1, folder: base }), null);
+  await write(base, "theirs", WRITTEN);
+  await assert.rejects(find({}, {}, { uid: uid + 1, state: path.join(base, "theirs") }), ClusterError);
+});
+
+test("refused: the variable's file, where others may write it", async (t) => {
+  const base = await folder(t);
+  const given = await write(base, "elsewhere", WRITTEN);
+  await fs.chmod(given, 0o666);
+  await assert.rejects(find({}, { RAYSIDE_CLUSTER_FILE: given }, { uid }), ClusterError);
+  await fs.chmod(given, 0o644);
+  assert.equal((await find({}, { RAYSIDE_CLUSTER_FILE: given }, { uid })).target, "local");
+  // As in an image, where root has written it.
+  if (uid === 0) assert.equal((await find({}, { RAYSIDE_CLUSTER_FILE: given }, { uid: 1000 })).target, "local");
+  if (uid === 0) await fs.chown(given, 1001, 1001);
+  await assert.rejects(find({}, { RAYSIDE_CLUSTER_FILE: given }, { uid: 1000 }), ClusterError);
+});
+
+test("the state folder is where ./invokew has it", () => {
+  const linux = { home: "/home/me", host: "a/b", platform: "linux" };
+  assert.equal(stateFolder({}, linux), "/home/me/.local/state/rayside-a-b");
+  assert.equal(stateFolder({}, { ...linux, platform: "darwin" }), "/home/me/.local/state/rayside");
+  assert.equal(stateFolder({ XDG_STATE_HOME: "/x" }, linux), "/x/rayside-a-b");
+  assert.equal(stateFolder({ XDG_STATE_HOME: "x" }, linux), "/home/me/.local/state/rayside-a-b");
+  assert.equal(stateFolder({ XDG_STATE_HOME: "/x", INVOKE_RAYSIDE_STATE_FOLDER: "/mine" }, linux), "/mine");
+  assert.equal(stateFolder({}, { ...linux, home: "" }), `/tmp/rayside-${uid}`);
 });
 
 for (const document of [
@@ -132,11 +167,12 @@ for (const document of [
   { ...WRITTEN, submit: "a b" },
   { ...WRITTEN, environment: { A: 1 } },
   { ...WRITTEN, token_file: 1 },
+  { ...WRITTEN, trusted_uids: "1000" },
 ]) {
   test(`refused with the file's name: ${JSON.stringify(document).slice(0, 60)}`, async (t) => {
     const base = await folder(t);
     const file = await write(base, `rayside-${uid}`, document);
-    await assert.rejects(find({}, {}, { uid, folder: base }), (error) => {
+    await assert.rejects(find({}, {}, { uid, state: path.join(base, `rayside-${uid}`) }), (error) => {
       assert.ok(error instanceof ClusterError);
       assert.ok(error.message.startsWith(file), error.message);
       return true;
@@ -152,14 +188,19 @@ test("addresses of a relay", () => {
   }
 });
 
-test("a launch configuration can't send the token to a machine that the user did not set", () => {
-  const known = { host: "ray.example", port: 5678 };
-  assert.deepEqual(launchRelay("ray.example:5678", known), known);
-  for (const here of ["127.0.0.1:9", "localhost:9", "[::1]:9"]) assert.equal(launchRelay(here, known).port, 9);
-  for (const other of ["ray.example:9", "elsewhere.example:5678"]) {
-    assert.throws(() => launchRelay(other, known), /rayBreakpoints\.relay/, other);
+test("a launch configuration can't send the token anywhere but to the cluster's own relay", () => {
+  const known = { host: "127.0.0.1", port: 5678 };
+  assert.equal(launchRelay({}, known), known);
+  for (const same of ["127.0.0.1:5678", "localhost:5678"]) assert.equal(launchRelay({ relay: same }, known), known);
+  for (const other of ["127.0.0.1:9", "localhost:9", "[::1]:5678", "ray.example:5678"]) {
+    assert.throws(() => launchRelay({ relay: other }, known), /not the cluster's/, other);
   }
-  assert.throws(() => launchRelay("ray.example:5678", undefined), ClusterError);
+  assert.throws(() => launchRelay({ relay: "127.0.0.1:5678" }, undefined), ClusterError);
+});
+
+test("a launch configuration can't say where the token is", () => {
+  const known = { host: "127.0.0.1", port: 5678 };
+  assert.throws(() => launchRelay({ tokenFile: "/home/me/.ssh/id" }, known), /rayBreakpoints\.tokenFile/);
 });
 
 test("a token is read without its line end", async (t) => {
