@@ -1,7 +1,110 @@
-"""What holds for every suite."""
+"""What holds for every suite: the lanes that run side by side, and what a run says at its end."""
 
+from __future__ import annotations
+
+import contextlib
+import os
 import signal
+from collections import defaultdict
+from collections.abc import Generator
+from pathlib import PurePosixPath
 
-# Where the tests are a job in the background of a script, they were started with Ctrl-C ignored, and
-# every process that they start would be too.
-signal.signal(signal.SIGINT, signal.default_int_handler)
+import psutil
+import pytest
+
+from tests import lanes
+
+# Seconds that a lane has, once interrupted, to remove what its tests brought up, a kind cluster too.
+PATIENCE = 180.0
+# The reasons of skips that stand with CI set, too: what a machine is, not what it lacks.
+SKIPS = {
+    "makes what only root, as Docker is, can make",
+    "systemd's engine is not ours to kill",
+}
+# The name under which a test records a line for the end of the run, with pytest's `record_property`.
+FIGURE = "figure"
+LANE = "lane"
+
+
+def _ctrl_c(number: int, frame: object) -> None:
+    """Once: what is removed at the end is removed whole, however often pytest-xdist asks."""
+    signal.signal(signal.SIGINT, lambda number, frame: None)
+    raise KeyboardInterrupt
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Has Ctrl-C end the tests.
+
+    Where they are a job in the background of a script, they were started with it ignored, and every process
+    that they start would be too.
+    """
+    lane = hasattr(config, "workerinput")
+    signal.signal(signal.SIGINT, _ctrl_c if lane else signal.default_int_handler)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """Interrupted, it waits for each lane: pytest-xdist by itself would kill one after 15 s."""
+    distributed = session.config.pluginmanager.getplugin("dsession")
+    if distributed is None or exitstatus != pytest.ExitCode.INTERRUPTED:
+        return
+    # A terminal has told them already; whoever told this process alone has not.
+    for lane in psutil.Process().children():
+        lane.send_signal(signal.SIGINT)
+    for gateway in distributed.nodemanager.group:
+        channel = gateway.node.channel
+        with contextlib.suppress(channel.RemoteError, channel.TimeoutError, EOFError):
+            channel.waitclose(PATIENCE)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """With CI set, a skip for want of something is a failure: CI has what tests need."""
+    report = yield
+    if os.environ.get("CI") and report.skipped and not hasattr(report, "wasxfail"):
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+        if reason.removeprefix("Skipped: ") not in SKIPS:
+            report.outcome, report.longrepr = "failed", f"with CI set nothing may be skipped: {reason}"
+    return report
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Puts each test into its lane, before pytest-xdist looks, and each lane into its order."""
+
+    def file(item: pytest.Item) -> PurePosixPath:
+        return PurePosixPath(item.nodeid.partition("::")[0])
+
+    for item in items:
+        fixtures = item.fixturenames if isinstance(item, pytest.Function) else ()
+        lane = lanes.lane(file(item), fixtures)
+        item.add_marker(pytest.mark.xdist_group(lane))
+        item.user_properties.append((LANE, lane))
+    items.sort(key=lambda item: lanes.place(file(item), item.name))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Which figures the tests have measured, and how long each lane and its longest files took."""
+    reports = [
+        report
+        for category in ("passed", "failed", "error", "skipped", "")
+        for report in terminalreporter.stats.get(category, [])
+        if isinstance(report, pytest.TestReport)
+    ]
+    if figures := [text for one in reports if one.when == "call" for text in _recorded(one, FIGURE)]:
+        terminalreporter.section("figures")
+        for text in figures:
+            terminalreporter.write_line(text)
+    taken: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
+    for one in reports:
+        for lane in _recorded(one, LANE):
+            taken[lane][one.nodeid.partition("::")[0].removeprefix("tests/")] += one.duration
+    terminalreporter.section("lanes")
+    for lane, files in sorted(taken.items()):
+        longest = sorted(files.items(), key=lambda file: -file[1])[:8]
+        each = ", ".join(f"{name} {seconds:.0f}" for name, seconds in longest)
+        terminalreporter.write_line(f"{lane}: {sum(files.values()):.0f} s; {each}")
+
+
+def _recorded(report: pytest.TestReport, name: str) -> list[str]:
+    return [str(value) for key, value in report.user_properties if key == name]

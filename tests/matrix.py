@@ -19,6 +19,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -26,6 +27,7 @@ import psutil
 from bootstrap.debug.client import Client
 from bootstrap.errors import NotRunning, RayDied
 from bootstrap.ray import jobs
+from bootstrap.ray.hook.rayside_hook.handshake import proof
 from bootstrap.ray.state import Dashboard
 from bootstrap.settings import DEBUGPY_VERSION
 from bootstrap.shell import Shell
@@ -76,12 +78,14 @@ def running(ray: str, python: str, bare: bool, below: Path, port: int) -> Iterat
         subprocess.run([*install, "--only-binary", "ray", "setuptools<81", *packages], check=True)
         (venv / "complete").touch()
     folder = Path(tempfile.mkdtemp(prefix="m-", dir="/tmp"))
-    token, mark = secrets.token_urlsafe(16), secrets.token_hex(8)
+    mark = secrets.token_hex(8)
+    # Earlier ones know no token, and so do their debuggers.
+    knows = tuple(map(int, ray.split("."))) >= (2, 52)
+    token = secrets.token_urlsafe(16) if knows else ""
     environment = {
         **os.environ,
         "PATH": f"{venv / 'bin'}:{os.environ['PATH']}",
-        "RAY_AUTH_MODE": "token",
-        "RAY_AUTH_TOKEN": token,
+        **({"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": token} if knows else {}),
         "RAY_USAGE_STATS_ENABLED": "0",
         "RAY_DEBUG": "1",
         "SPT_NOENV": "1",
@@ -132,18 +136,18 @@ async def stops(cell: Cell, bare: bool) -> str:
     package = cell.dashboard.job(name).runtime_env["working_dir"].rsplit("/", 1)[1].removesuffix(".zip")
     session = (cell.folder / "r" / "session_latest").resolve()
     program = session / "runtime_resources" / "working_dir_files" / package / "program.py"
+    prove = partial(proof, cell.environment.get("RAY_AUTH_TOKEN", "").encode())
     clients: dict[str, Client] = {}
     seen: set[int] = set()
     deadline = time.monotonic() + 2 * PATIENCE
     while not cell.dashboard.job(name).ended:
         if time.monotonic() > deadline:
             return f"stopped in {sorted(seen)}, then nothing"
-        filters = [("is_alive", "=", "True"), ("debugger_port", "!=", "0")]
-        for worker in cell.dashboard._rows("workers", filters):
-            if worker["worker_id"] not in clients:
-                client = await Client.connect(worker["ip"], worker["debugger_port"])
-                clients[worker["worker_id"]] = client
-                await client.attach(breakpoints={str(program): [{"line": WORK}, {"line": DRIVER}]})
+        for worker in cell.dashboard.debuggable():
+            if worker.worker_id not in clients:
+                client = clients[worker.worker_id] = await Client.connect(worker.node_ip, worker.port)
+                lines = [{"line": WORK}, {"line": DRIVER}]
+                await client.attach(breakpoints={str(program): lines}, prove=prove)
         for client in clients.values():
             while not client.events.empty():
                 event = client.events.get_nowait()

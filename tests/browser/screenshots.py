@@ -10,6 +10,8 @@ import tempfile
 from dataclasses import fields
 from pathlib import Path
 
+from playwright.sync_api import expect
+
 from bootstrap import plan
 from bootstrap import settings as knobs
 from bootstrap.settings import ROOT, Settings
@@ -31,6 +33,7 @@ def main() -> None:
     IMAGES.mkdir(exist_ok=True)
     with chromium() as browser, tempfile.TemporaryDirectory() as folder:
         with one.open(browser, one.link, Path(folder)) as workbench:
+            expect(workbench.row("Paused task").first).to_be_visible()
             _take(workbench, f"{target.target}-first-screen")
             debug_the_example(one, workbench, lambda name: _take(workbench, f"{target.target}-{name}"))
         code = areas(Path(folder) / "areas")

@@ -70,12 +70,17 @@ def paused_example(one: Workspace, folder: Path = EXAMPLE.parent) -> tuple[str, 
     return name, task
 
 
-def stop_in(workbench: Workbench, task: PausedTask) -> int:
-    """Clicks the paused task in the view; the line of the example that the editor then shows."""
+def stop_in(workbench: Workbench, task: PausedTask, *, take_over: bool = False) -> int:
+    """Clicks the paused task in the view; the line of the example that the editor then shows.
+
+    `take_over`: from another window, which the user is asked about.
+    """
     workbench.open_view("Ray")
     row = workbench.row(f"process {task.pid}")
     expect(row).to_have_attribute("aria-label", re.compile(f"Paused task {task.task}.* node {task.node_ip}"))
     row.click()
+    if take_over:
+        workbench.page.get_by_role("dialog").get_by_role("button", name="Take Over").click()
     # Some Pythons stop in the call of breakpoint(), some after it.
     return workbench.expect_stopped(EXAMPLE.name, BREAKPOINT, BREAKPOINT + 1)
 

@@ -18,6 +18,7 @@ from tests.browser.workspace import Workspace
 # What is ours of the page: the view, its icon in the activity bar, and our item of the status bar.
 OURS = [
     ".sidebar .pane:has(.view-rayside-tasks)",
+    '.sidebar .pane:has(.pane-header[aria-label^="First Steps"])',
     '.activitybar .action-item:has(a[aria-label^="Ray"])',
     '[id^="rayside.ray-breakpoints"]',
 ]

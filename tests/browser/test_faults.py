@@ -134,7 +134,7 @@ def test_the_newer_of_two_tabs_debugs_and_the_earlier_is_told_once(local: Worksp
     with opened(address) as earlier:
         stop_in(earlier, task)
         with opened(address) as newer:
-            stop_in(newer, task)
+            stop_in(newer, task, take_over=True)
             expect(earlier.debugging).to_be_hidden()
             expect(earlier.notifications.filter(has_text="Another window debugs this cluster")).to_have_count(
                 1

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
-import pytest
 from playwright.sync_api import Browser, expect
 
 from bootstrap.step import until
 from tests.browser.conftest import Open
 from tests.browser.stories import EXAMPLE, paused_example
-from tests.browser.workbench import PATIENCE, log_in, ready, tab
+from tests.browser.workbench import PATIENCE, log_in, ready, started, tab
 from tests.browser.workspace import Workspace
+from tests.conftest import FIGURE
 
 
 def test_a_wrong_password_shows_nothing_and_the_right_one_all(
@@ -30,27 +30,48 @@ def test_a_wrong_password_shows_nothing_and_the_right_one_all(
 
 
 def test_from_the_link_to_a_usable_editor(
-    local: Workspace, opened: Open, capsys: pytest.CaptureFixture[str]
+    local: Workspace, opened: Open, record_property: Callable[[str, object], None]
 ) -> None:
     paused_example(local)
     began = time.monotonic()
     with opened(local.link) as workbench:
+        expect(workbench.row("Paused task estimate").first).to_be_visible()
+        listed = time.monotonic() - began
         workbench.open_file(EXAMPLE.name)
         expect(workbench.text).to_contain_text("Estimates pi")
         seconds = time.monotonic() - began
-        workbench.open_view("Ray")
-        expect(workbench.row("Paused task estimate").first).to_be_visible()
-        listed = time.monotonic() - began
-    with capsys.disabled():
-        sys.stdout.write(f"\nlink to usable editor {seconds:.1f} s, to the paused task {listed:.1f} s\n")
+    record_property(FIGURE, f"link to the paused task {listed:.1f} s, to a usable editor {seconds:.1f} s")
 
 
-def test_the_first_screen_says_what_to_click(local: Workspace, opened: Open) -> None:
+def test_the_first_screen_shows_the_paused_task_and_says_what_to_click(
+    local: Workspace, opened: Open
+) -> None:
+    _, task = paused_example(local)
     with opened(local.link) as workbench:
-        expect(workbench.welcome_page).to_have_attribute("aria-selected", "true")
-        expect(workbench.welcome_text.locator("ol > li")).to_have_count(5)
-        expect(workbench.welcome_text.locator("h1")).to_contain_text("Debug Ray")
+        expect(workbench.row(f"process {task.pid}")).to_be_visible()
+        expect(workbench.first_steps).to_contain_text("Click a paused task")
+        expect(workbench.first_steps).to_contain_text("F10")
+        expect(workbench.frames).to_have_count(0)
         expect(workbench.notifications).to_have_count(0)
+
+
+def test_whoever_went_elsewhere_is_not_brought_back_and_hidden_steps_stay_hidden(
+    local: Workspace, opened: Open
+) -> None:
+    with opened(local.link) as workbench:
+        workbench.first_steps.get_by_text("Hide these steps").click()
+        expect(workbench.first_steps).to_have_count(0)
+        workbench.open_view("Search")
+        workbench.wait_until_remembered("rayside.ray-breakpoints", '"firstStepsHidden":true')
+        workbench.wait_until_remembered("workbench.sidebar.activeviewletid", "workbench.view.search")
+        workbench.page.reload()
+        started(workbench)
+        expect(workbench.icon("Search")).to_have_attribute("aria-expanded", "true")
+        workbench.open_view("Ray")
+        expect(workbench.view).to_be_visible()
+        expect(workbench.first_steps).to_have_count(0)
+        workbench.command("Ray: Show First Steps")
+        expect(workbench.first_steps).to_contain_text("Click a paused task")
 
 
 def test_the_terminal_has_the_clusters_python_and_ray(local: Workspace, opened: Open, tmp_path: Path) -> None:

@@ -13,7 +13,6 @@ from pathlib import Path
 from playwright.sync_api import (
     Browser,
     ConsoleMessage,
-    FrameLocator,
     Locator,
     Page,
     TimeoutError,
@@ -43,6 +42,26 @@ wanted => {
 }
 """
 
+# What VS Code keeps in the browser under a name: in its databases for the profile and for the folder.
+_REMEMBERED = """
+async name => {
+    const done = request => new Promise((resolve, reject) => {
+        request.onsuccess = () => resolve(request.result);
+        request.onerror = () => reject(request.error);
+    });
+    const values = [];
+    for (const database of await indexedDB.databases()) {
+        if (!database.name.startsWith('vscode-web-state-db-')) continue;
+        const opened = await done(indexedDB.open(database.name));
+        if (opened.objectStoreNames.contains('ItemTable')) {
+            values.push(await done(opened.transaction('ItemTable').objectStore('ItemTable').get(name)));
+        }
+        opened.close();
+    }
+    return values.filter(value => value !== undefined).map(String);
+}
+"""
+
 
 @dataclass(frozen=True)
 class Workbench:
@@ -52,11 +71,15 @@ class Workbench:
 
     # --- views ---------------------------------------------------------------------------
 
-    def open_view(self, title: str) -> None:
-        """Clicks its icon in the activity bar, unless it is open already."""
+    def icon(self, title: str) -> Locator:
+        """That of a view in the activity bar; `aria-expanded` where it is the one that is open."""
         # Not the link in it, which a badge can cover.
         label = f'a.action-label[aria-label^="{title}"]'
-        icon = self.page.locator(".activitybar .action-item", has=self.page.locator(label))
+        return self.page.locator(".activitybar .action-item", has=self.page.locator(label))
+
+    def open_view(self, title: str) -> None:
+        """Clicks its icon in the activity bar, unless it is open already."""
+        icon = self.icon(title)
         expect(icon).to_have_count(1)
         if icon.get_attribute("aria-expanded") != "true":
             icon.click()
@@ -74,8 +97,7 @@ class Workbench:
     @property
     def badge(self) -> Locator:
         """The count at the icon of Ray's view."""
-        label = self.page.locator('a.action-label[aria-label^="Ray"]')
-        return self.page.locator(".activitybar .action-item", has=label).locator(".badge-content")
+        return self.icon("Ray").locator(".badge-content")
 
     @property
     def status_bar_item(self) -> Locator:
@@ -94,7 +116,7 @@ class Workbench:
 
     def command(self, title: str) -> None:
         """Runs a command by its title, as the command palette shows it."""
-        # There, because a page that is shown in a frame gets keys before it can hand them on.
+        # There, because a terminal or an editor may have another use for it.
         self.page.locator('.activitybar .action-item[aria-selected="true"]').press("F1")
         box = self.page.locator(".quick-input-widget input.input")
         expect(box).to_be_focused()
@@ -104,20 +126,35 @@ class Workbench:
         self.page.keyboard.press("Enter")
         expect(box).to_be_hidden()
 
+    def trust_when_asked(self) -> None:
+        """Trusts the folder where VS Code asks, as it does before a debugger starts in Restricted Mode."""
+        question = self.page.locator(".monaco-dialog-box", has_text="Do you trust the authors")
+        answer = question.get_by_role("button", name="Trust Folder & Continue")
+        self.page.add_locator_handler(question, lambda: answer.click())
+
+    def wait_until_remembered(self, name: str, text: str) -> None:
+        """Until a value that VS Code keeps under that name has `text` in it: it writes a moment later."""
+
+        def kept() -> bool:
+            return any(text in value for value in self.page.evaluate(_REMEMBERED, name))
+
+        assert until(kept, bool, PATIENCE), self.page.evaluate(_REMEMBERED, name)
+
     @property
     def notifications(self) -> Locator:
         """What pops up, message by message."""
         return self.page.locator(".notifications-toasts .notification-list-item-message")
 
     @property
-    def welcome_page(self) -> Locator:
-        """The tab of ours, which every browser is shown once."""
-        return self.page.locator(".editor-group-container .tab", has_text="Preview welcome.md")
+    def first_steps(self) -> Locator:
+        """The view below the paused tasks that says what to click."""
+        header = self.page.locator('.pane-header[aria-label^="First Steps"]')
+        return self.page.locator(".sidebar .pane", has=header)
 
     @property
-    def welcome_text(self) -> FrameLocator:
-        """What it says."""
-        return self.page.frame_locator("iframe.webview.ready").frame_locator("#active-frame")
+    def frames(self) -> Locator:
+        """Pages in frames, which need VS Code's service worker: on a busy machine nothing may be in them."""
+        return self.page.locator("iframe.webview")
 
     # --- files and breakpoints -----------------------------------------------------------
 
@@ -293,18 +330,14 @@ def log_in(page: Page, password: str) -> None:
 
 
 def ready(page: Page) -> Workbench:
-    """The workbench, once its extensions have started and the welcome page has taken the focus.
-
-    Without that page where it did not come: on a very busy machine Chromium may give up on the service worker
-    of VS Code's own frames, and then nothing is in them, whatever is tried.
-    """
+    """The workbench of a browser that is here for the first time, once Ray's view has come to the front."""
     workbench = Workbench(page)
-    expect(page.locator(".monaco-workbench .activitybar")).to_be_visible()
-    expect(workbench.status_bar_item).to_be_visible()
-    if until(workbench.welcome_text.locator("h1").count, bool, PATIENCE / 4):
-        expect(page.locator("iframe.webview.ready")).to_be_focused()
-    else:
-        _LOG.warning("the welcome page did not come")
-        workbench.welcome_page.click(button="middle")
-        expect(workbench.welcome_page).to_have_count(0)
+    started(workbench)
+    expect(workbench.icon("Ray")).to_have_attribute("aria-expanded", "true")
     return workbench
+
+
+def started(workbench: Workbench) -> None:
+    """Waits until its extensions have started, and ours has looked at the cluster."""
+    expect(workbench.page.locator(".monaco-workbench .activitybar")).to_be_visible()
+    expect(workbench.status_bar_item).to_be_visible()

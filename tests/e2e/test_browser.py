@@ -34,6 +34,7 @@ def test_a_paused_task_is_debugged_to_the_end_of_its_job(
     kinds: Workspace, browser: Browser, tmp_path: Path
 ) -> None:
     with kinds.open(browser, kinds.link, tmp_path / "evidence") as workbench:
+        workbench.trust_when_asked()
         debug_the_example(kinds, workbench)
 
 
@@ -44,4 +45,5 @@ def test_three_tasks_of_an_unmodified_file_stop_in_one_call_stack(
     link = str(kinds.rayside.json("open")["url"])
     assert "/working_dir_files/_ray_pkg_" in link
     with kinds.open(browser, link, tmp_path / "evidence") as workbench:
+        workbench.trust_when_asked()
         stop_three_by_the_gutter(kinds, workbench, name)

@@ -89,19 +89,105 @@ def test_the_example_is_debugged_in_a_workers_pod(up: Rayside) -> None:
 
 
 def seen_by_kubectl(up: Rayside, rayjob: str) -> bool:
-    """Whether it says SUCCEEDED, by the named context of the user's kubeconfig, that has no current one."""
-    users = up.environment_too["KUBECONFIG"]
-    kubectl = [str(target(up)._from.kubectl), "--kubeconfig", users]
-    command = [*kubectl, "--context", f"kind-{up.settings.kind_cluster}", "get", "rayjob", rayjob]
-    found = subprocess.run([*command, "-o", "json"], capture_output=True, text=True, check=True)
-    assert not (yaml.safe_load(Path(users).read_text()) or {}).get("current-context")
-    return bool(json.loads(found.stdout)["status"].get("jobStatus") == "SUCCEEDED")
+    """Whether it says SUCCEEDED, by the named context of the user's kubeconfig."""
+    found = kubectl(up, "--context", context(up), "get", "rayjob", rayjob, "-o", "json")
+    return bool(json.loads(found)["status"].get("jobStatus") == "SUCCEEDED")
+
+
+def context(up: Rayside) -> str:
+    return f"kind-{up.settings.kind_cluster}"
+
+
+def kubectl(up: Rayside, *arguments: str) -> str:
+    """Its output, with the user's kubeconfig."""
+    command = [str(target(up)._from.kubectl), "--kubeconfig", up.environment_too["KUBECONFIG"], *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def test_the_cluster_is_kubectls_current_one_where_there_was_none(up: Rayside) -> None:
+    assert kubectl(up, "config", "current-context").strip() == context(up)
+    assert "rayside" in kubectl(up, "get", "rayclusters")
+
+
+def test_a_current_context_of_the_users_own_stays_unless_the_cluster_is_asked_for(up: Rayside) -> None:
+    kubectl(up, "config", "set-context", "theirs", "--cluster", "elsewhere")
+    kubectl(up, "config", "use-context", "theirs")
+    # Written again, as after an upgrade.
+    kubectl(up, "config", "delete-context", context(up))
+    assert up.run("up", "--no-example", timeout=300).returncode == 0
+    assert kubectl(up, "config", "current-context").strip() == "theirs"
+    assert context(up) in kubectl(up, "config", "get-contexts", "--output", "name").split()
+    done = up.run("up", "--no-example", "--use-context", timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert kubectl(up, "config", "current-context").strip() == context(up)
+    kubectl(up, "config", "delete-context", "theirs")
 
 
 def test_up_again_changes_nothing(up: Rayside) -> None:
     done = up.run("up", timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Nothing to change" in done.stdout
+
+
+# --- what a container may do -------------------------------------------------------------
+
+STATUS = ["cat", "/proc/1/status"]
+
+
+def containers_of(up: Rayside, selector: str = "") -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    """Every container, initial ones included, of every pod with these labels, with its pod."""
+    pods = kube(up).pods(selector)
+    return [
+        (pod, container)
+        for pod in pods
+        for container in (*pod["spec"].get("initContainers", []), *pod["spec"]["containers"])
+    ]
+
+
+def test_every_container_is_restricted_those_that_kuberay_adds_too(up: Rayside) -> None:
+    names = set()
+    for pod, container in containers_of(up):
+        names.add(container["name"])
+        security = {**pod["spec"]["securityContext"], **container["securityContext"]}
+        assert security["runAsNonRoot"] is True, container["name"]
+        assert security["seccompProfile"] == {"type": "RuntimeDefault"}, container["name"]
+        assert security["allowPrivilegeEscalation"] is False, container["name"]
+        assert security["capabilities"] == {"drop": ["ALL"]}, container["name"]
+    assert names == {"ray-head", "workspace", "relay", "ray-worker", "wait-gcs-ready", "kuberay-operator"}
+
+
+def test_no_process_has_a_capability_or_can_get_one_or_a_token_of_kubernetes(up: Rayside) -> None:
+    """As the kernel says, of the first process of each container that goes on running."""
+    looked_at = []
+    for pod, container in containers_of(up, "ray.io/cluster=rayside"):
+        if container["name"] == "wait-gcs-ready":
+            continue
+        where = [
+            "--context",
+            context(up),
+            "exec",
+            pod["metadata"]["name"],
+            "--container",
+            container["name"],
+            "--",
+        ]
+        status = dict(
+            line.split(":\t", 1) for line in kubectl(up, *where, *STATUS).splitlines() if ":\t" in line
+        )
+        for kind in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"):
+            assert int(status[kind], 16) == 0, (container["name"], kind)
+        assert status["NoNewPrivs"] == "1", container["name"]
+        assert status["Seccomp"].strip() == "2", container["name"]
+        assert status["Uid"].split() == ["1000"] * 4, container["name"]
+        absent = "test ! -e /var/run/secrets/kubernetes.io && echo none"
+        assert kubectl(up, *where, "sh", "-c", absent) == "none\n", container["name"]
+        environment = kubectl(up, *where, "cat", "/proc/1/environ").split("\0")
+        assert "RAY_USAGE_STATS_ENABLED=0" in environment, container["name"]
+        # find fails at folders that it may not read.
+        writable = "find /opt /etc /usr -xdev -perm -0002 ! -type l 2>/dev/null || :"
+        assert kubectl(up, *where, "sh", "-c", writable) == "", container["name"]
+        looked_at.append(container["name"])
+    assert sorted(looked_at) == ["ray-head", "ray-worker", "ray-worker", "relay", "workspace"]
 
 
 # --- the user's own jobs -----------------------------------------------------------------

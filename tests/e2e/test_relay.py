@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 from contextlib import closing
 from pathlib import Path
@@ -14,6 +15,7 @@ from bootstrap.errors import RequestFailed
 from bootstrap.settings import ROOT
 from bootstrap.step import until
 from tests.e2e.conftest import kube, target
+from tests.integration import stranger
 from tests.integration.conftest import Rayside
 from tests.integration.crowd import debug_a_crowd
 from tests.integration.test_relay_process import Editor, answers, initialize
@@ -92,6 +94,26 @@ def test_a_task_in_a_workers_pod_stops_in_an_editor(up: Rayside) -> None:
     # The editor has gone: the task goes on, and the job to its end.
     document = up.json("debug", "--job", name, timeout=300)
     assert document["job"] == {"submission_id": name, "status": "SUCCEEDED"}
+
+
+def test_no_listener_of_a_workers_pod_lets_another_pod_evaluate(up: Rayside) -> None:
+    """With the example's plain `breakpoint()`, and with a job whose every process has a debugger."""
+    paused = up.json("submit", timeout=120)["submission_id"]
+    debugged = up.json("submit", "--debug", "--attach-timeout", "0", timeout=120)["submission_id"]
+    assert until(
+        lambda: {task["task"] for task in up.json("breakpoints")} >= {"estimate"}, lambda seen: seen, 120
+    )
+    dashboard = target(up).require()
+    ports = until(
+        lambda: {(one.node_ip, one.port) for one in dashboard.debuggable()}, lambda seen: len(seen) >= 3, 60
+    )
+    tries = f"print([evaluates(one) for one in {sorted(ports)!r}])"
+    script = f"{Path(stranger.__file__).read_text()}\n{tries}\n"
+    answers = inside(up, f"cd /opt/rayside && python -c {shlex.quote(script)}")
+    assert len(ports) >= 3
+    assert answers.strip() == str([False] * len(ports))
+    for name in (paused, debugged):
+        assert up.json("debug", "--job", name, timeout=300)["job"]["status"] == "SUCCEEDED"
 
 
 def test_eight_tasks_in_workers_pods_are_stopped_at_once_in_one_session(up: Rayside, tmp_path: Path) -> None:

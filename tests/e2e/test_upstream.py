@@ -15,6 +15,7 @@ import sys
 import sysconfig
 import tarfile
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ from bootstrap.settings import (
 )
 from bootstrap.sources import engine as docker_engine
 from bootstrap.sources.image_build import LABEL, ImageBuild
-from bootstrap.sources.upstream import KubeRayManifests, Upstream
+from bootstrap.sources.upstream import Upstream
 from bootstrap.step import Condition, Step, until
 
 PYTHON = Path(sys.executable).resolve()
@@ -149,13 +150,13 @@ def publish(engine: docker.DockerClient, reference: str) -> None:
 
 @pytest.fixture
 def published(engine: docker.DockerClient, registry: str) -> Iterator[Callable[[str, str], None]]:
-    """Puts a small image of an architecture into the registry, under a name and a tag."""
+    """Puts a small image of an architecture into the registry, of a name and a tag; no two are the same."""
     names: list[str] = []
 
     def one(name: str, architecture: str) -> None:
         layer = io.BytesIO()
         with tarfile.open(fileobj=layer, mode="w") as tar:
-            add(tar, "hello", name.encode())
+            add(tar, "hello", f"{name} {len(names)}".encode())
         load(engine, f"{registry}/{name}", layer.getvalue(), {}, architecture)
         publish(engine, f"{registry}/{name}")
         names.append(f"{registry}/{name}")
@@ -168,7 +169,7 @@ def published(engine: docker.DockerClient, registry: str) -> Iterator[Callable[[
 
 def with_python() -> bytes:
     """A layer with a shell and this Python, its pip among it, for a user of number 1000."""
-    programs = ["/bin/sh", "/bin/sed", "/bin/sleep", str(PYTHON)]
+    programs = ["/bin/sh", "/bin/cp", "/bin/sed", "/bin/sleep", str(PYTHON)]
     library = Path(sysconfig.get_path("stdlib"))
     modules = [str(file) for file in (library / "lib-dynload").glob("*.so")]
     told = subprocess.run(["ldd", *programs, *modules], capture_output=True, text=True, check=True).stdout
@@ -189,6 +190,9 @@ def with_python() -> bytes:
         tar.add(Path(pip.origin).parent, arcname="/opt/pip/pip")
         start = f"#!/bin/sh\nPYTHONPATH=/opt/pip exec {PYTHON} -m pip $@\n"
         add(tar, "usr/bin/pip", start.encode(), 0o755)
+        add(tar, "usr/bin/python3", f'#!/bin/sh\nexec {PYTHON} "$@"\n'.encode(), 0o755)
+        for folder in (library / "site-packages", PYTHON.parent):
+            add_folder(tar, str(folder).lstrip("/"), 0o755, owner=1000)
         add(tar, "etc/passwd", b"root:x:0:0::/root:/bin/sh\nray:x:1000:100::/home/ray:/bin/sh\n")
         add_folder(tar, "tmp", 0o1777)
         add_folder(tar, "home/ray", 0o755, owner=1000)
@@ -237,6 +241,69 @@ def test_images_are_pulled_from_the_registry_that_the_settings_name(
     assert one.images.node == f"{registry}/kindest/node:v{KUBERNETES_VERSION}"
 
 
+def layers(engine: docker.DockerClient, reference: str) -> list[str]:
+    return list(engine.images.get(reference).attrs["RootFS"]["Layers"])
+
+
+def test_the_recorded_image_is_had_whatever_its_tag_is_by_now(
+    engine: docker.DockerClient,
+    registry: str,
+    published: Callable[[str, str], None],
+    architecture: str,
+    tmp_path: Path,
+) -> None:
+    name = f"held/node:v{KUBERNETES_VERSION}"
+    published(name, architecture)
+    one = replace(source(tmp_path, node_image=f"{registry}/held/node"), recorded=tmp_path / "digests.json")
+    digest = one._node.published()
+    one.recorded.write_text(json.dumps({f"node-image v{KUBERNETES_VERSION}": digest}))
+    one._node.apply(silent)
+    right = layers(engine, one.images.node)
+    assert one._node.check().condition is Condition.READY
+    # Whoever holds the registry moves the tag, and somebody of this machine pulls it.
+    published(name, architecture)
+    engine.images.pull(f"{registry}/held/node", f"v{KUBERNETES_VERSION}")
+    assert layers(engine, one.images.node) != right
+    status = one._node.check()
+    assert status.condition is Condition.MISSING
+    assert f"not {digest} as recorded" in status.detail
+    one._node.apply(silent)
+    assert layers(engine, one.images.node) == right
+    assert one._node.check().condition is Condition.READY
+    engine.images.remove(f"{registry}/held/node@{digest}", force=True)
+
+
+def test_an_image_that_is_not_the_recorded_one_is_refused(
+    registry: str, published: Callable[[str, str], None], architecture: str, tmp_path: Path
+) -> None:
+    published(f"other/node:v{KUBERNETES_VERSION}", architecture)
+    one = replace(source(tmp_path, node_image=f"{registry}/other/node"), recorded=tmp_path / "digests.json")
+    digest = f"sha256:{'0' * 64}"
+    one.recorded.write_text(json.dumps({f"node-image v{KUBERNETES_VERSION}": digest}))
+    with pytest.raises(ImageMissing, match=f"as the image that is recorded, {digest}"):
+        one._node.apply(silent)
+    assert one._node.check().condition is Condition.MISSING
+
+
+def test_the_first_pull_of_what_is_not_recorded_is_recorded_in_the_cache(
+    engine: docker.DockerClient,
+    registry: str,
+    published: Callable[[str, str], None],
+    architecture: str,
+    tmp_path: Path,
+) -> None:
+    name, said = f"first/node:v{KUBERNETES_VERSION}", list[str]()
+    published(name, architecture)
+    one = source(tmp_path, node_image=f"{registry}/first/node")
+    one._node.apply(said.append)
+    assert any("held to the digest of this first fetch" in line for line in said)
+    right = layers(engine, one.images.node)
+    engine.images.remove(one.images.node, force=True)
+    published(name, architecture)
+    one._node.apply(silent)
+    assert layers(engine, one.images.node) == right
+
+
 def test_an_image_for_another_architecture_is_refused(
     registry: str, published: Callable[[str, str], None], architecture: str, tmp_path: Path
 ) -> None:
@@ -283,19 +350,13 @@ def test_the_ray_image_is_the_public_one_and_debugpy(
     step(one, "ray-image").apply(silent)
     assert step(one, "ray-image").check().condition is Condition.READY
     program = (
-        "import debugpy, os, pathlib; print(debugpy.__version__, os.getuid(),"
-        "os.environ['PYDEVD_USE_SYS_MONITORING'], os.environ['PYDEVD_DISABLE_FILE_VALIDATION'],"
+        "import debugpy, os, pathlib, sys; print(debugpy.__version__, os.getuid(),"
+        # What has a plain `breakpoint()` ask for a proof runs at the start of Python.
+        "[type(finder).__module__ for finder in sys.meta_path].count('rayside_start'),"
         "pathlib.Path('/etc/ssl/certs/machine.crt').exists())"
     )
     said = engine.containers.run(one.images.ray, [str(PYTHON), "-c", program], remove=True)
-    assert said.decode().split() == [DEBUGPY_VERSION, "1000", "0", "1", "False"]
-
-
-def test_the_manifests_come_from_the_real_module_proxy(tmp_path: Path) -> None:
-    one = KubeRayManifests(Settings(cache_folder=tmp_path))
-    one.apply(silent)
-    assert one.check().condition is Condition.READY
-    assert f"v{KUBERAY_VERSION}" in (one.kustomization / "kustomization.yaml").read_text()
+    assert said.decode().split() == [DEBUGPY_VERSION, "1000", "1", "False"]
 
 
 # --- builds ------------------------------------------------------------------------------

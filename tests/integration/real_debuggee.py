@@ -173,6 +173,9 @@ class RealJob:
     async def submission(self, job_id: str) -> str:
         return "raysubmit_1"
 
+    async def why_ended(self, debuggee: Debuggee) -> str:
+        return ""
+
     def local_roots(self) -> Mapping[str, Sequence[str]]:
         return {}
 

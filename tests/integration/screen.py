@@ -56,20 +56,12 @@ class Screen:
                 self._unread += os.read(self._fd, 65536).decode(errors="replace")
         return text in self._unread
 
-    def until(self, text: str, *, press: str = "") -> str:
-        """What was shown before `text`; `press` is typed, and again each second in which nothing is shown.
-
-        Ctrl-C has to be pressed so: one that comes in the moment between the prompt and the wait for a
-        key is noticed by Python's `input` only at the next key.
-        """
+    def until(self, text: str) -> str:
+        """What was shown before `text`."""
         end = time.monotonic() + PATIENCE
-        self.type(press)
         while text not in self._unread:
-            ready, _, _ = select.select([self._fd], [], [], 1.0 if press else PATIENCE)
-            assert time.monotonic() < end, f"no {text!r} in {self._unread!r}"
-            if not ready:
-                self.type(press)
-                continue
+            ready, _, _ = select.select([self._fd], [], [], PATIENCE)
+            assert ready and time.monotonic() < end, f"no {text!r} in {self._unread!r}"
             try:
                 data = os.read(self._fd, 65536)
             except OSError:  # Linux's way to say that the other end is closed

@@ -149,7 +149,8 @@ def test_a_person_leaves_a_task_stopped_and_comes_back_to_it(up: Rayside) -> Non
         assert "400000" in first.until(PROMPT)
         first.type("next\r")
         first.until(PROMPT)
-        first.until("stays stopped", press="\x03")
+        first.type("\x03")
+        first.until("stays stopped")
     finally:
         first.close()
     assert [paused["task"] for paused in up.json("breakpoints")] == ["estimate"]

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import io
+import json
 import os
 import random
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -16,19 +18,18 @@ import threading
 import time
 import zipfile
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from bootstrap import download
 from bootstrap.download import Download
 from bootstrap.errors import BadChecksum, DownloadFailed
 from bootstrap.settings import KUBERAY_VERSION, ROOT, Settings
-from bootstrap.sources import upstream
-from bootstrap.sources.upstream import KubeRayManifests, Upstream
+from bootstrap.sources import digests, upstream
+from bootstrap.sources.upstream import Upstream
 from bootstrap.step import Condition
 
 CONTENT = random.Random(1).randbytes(4_000_000)
@@ -301,6 +302,8 @@ def test_of_two_at_once_the_second_finds_the_work_done(site: Site, file: Path) -
 
 # --- the steps of source `upstream` -------------------------------------------------------
 
+PLUGIN = "/kuberay/v1.6.2/kubectl-ray_v1.6.2_linux_amd64.tar.gz"
+KUBERAY = "github.com/ray-project/kuberay/ray-operator"
 PROGRAM = b"#!/bin/sh\necho I am a program\n"
 
 
@@ -323,7 +326,7 @@ def source(site: Site, tmp_path: Path) -> Upstream:
         "/kind/v0.33.0/kind-linux-amd64.sha256sum": f"{sha256(PROGRAM)}  kind-linux-amd64\n".encode(),
         "/k8s/v1.34.4/bin/linux/amd64/kubectl": PROGRAM,
         "/k8s/v1.34.4/bin/linux/amd64/kubectl.sha256": sha256(PROGRAM).encode(),
-        "/kuberay/v1.6.2/kubectl-ray_v1.6.2_linux_amd64.tar.gz": plugin,
+        PLUGIN: plugin,
         "/kuberay/v1.6.2/kubectl-ray_1.6.2_checksums.txt": (
             f"{sha256(b'')}  kubectl-ray_v1.6.2_darwin_amd64.tar.gz\n"
             f"{sha256(plugin)}  kubectl-ray_v1.6.2_linux_amd64.tar.gz\n"
@@ -334,7 +337,6 @@ def source(site: Site, tmp_path: Path) -> Upstream:
         kind_releases=f"{site.url}/kind",
         kubernetes_releases=f"{site.url}/k8s",
         kuberay_releases=f"{site.url}/kuberay",
-        go_proxy=f"{site.url}/go",
     )
     return Upstream(settings, system="linux", architecture="amd64")
 
@@ -360,6 +362,63 @@ def test_a_program_that_is_not_the_published_one_is_never_there(site: Site, sour
     assert not source.kind.exists()
 
 
+def test_a_recorded_digest_is_what_counts_whatever_the_release_says_of_itself(
+    site: Site, source: Upstream, tmp_path: Path
+) -> None:
+    """A release page that was taken over has another program, and the checksum of that."""
+    recorded = replace(source, recorded=tmp_path / "digests.json")
+    recorded.recorded.write_text(json.dumps({"kind-0.33.0-linux-amd64": sha256(PROGRAM)}))
+    other = PROGRAM + b"# and more\n"
+    site.files["/kind/v0.33.0/kind-linux-amd64"] = other
+    site.files["/kind/v0.33.0/kind-linux-amd64.sha256sum"] = sha256(other).encode()
+    with pytest.raises(BadChecksum, match=sha256(PROGRAM)):
+        recorded.steps[0].apply(silent)
+    assert not recorded.kind.exists()
+    site.files["/kind/v0.33.0/kind-linux-amd64"] = PROGRAM
+    recorded.steps[0].apply(silent)
+    assert recorded.kind.read_bytes() == PROGRAM
+    assert site.gets("/kind/v0.33.0/kind-linux-amd64.sha256sum") == []
+
+
+def test_where_nothing_is_recorded_the_first_fetch_is_and_another_is_refused(
+    site: Site, source: Upstream
+) -> None:
+    said: list[str] = []
+    source.steps[0].apply(said.append)
+    assert any("held to the digest of this first fetch" in line for line in said)
+    shutil.rmtree(source.kind.parent)
+    other = PROGRAM + b"# and more\n"
+    site.files["/kind/v0.33.0/kind-linux-amd64"] = other
+    site.files["/kind/v0.33.0/kind-linux-amd64.sha256sum"] = sha256(other).encode()
+    with pytest.raises(BadChecksum, match=sha256(PROGRAM)):
+        source.steps[0].apply(silent)
+    assert not source.kind.exists()
+
+
+def test_lock_records_what_is_published_keeps_what_is_not_there_and_refuses_another(
+    site: Site, source: Upstream, tmp_path: Path
+) -> None:
+    file, said = tmp_path / "digests.json", list[str]()
+    programs = {
+        name: ask for name, ask in upstream.published(source.settings).items() if name.startswith("k")
+    }
+    file.write_text(json.dumps({"kind-0.33.0-darwin-arm64": "a" * 64, "kind-0.1.0-linux-amd64": "b" * 64}))
+    digests.record(file, programs, said.append)
+    after = json.loads(file.read_text())
+    assert after == {
+        "kind-0.33.0-darwin-arm64": "a" * 64,
+        "kind-0.33.0-linux-amd64": sha256(PROGRAM),
+        "kubectl-1.34.4-linux-amd64": sha256(PROGRAM),
+        "kubectl-ray-1.6.2-darwin-amd64": sha256(b""),
+        "kubectl-ray-1.6.2-linux-amd64": sha256(site.files[PLUGIN]),
+    }
+    assert any(line.startswith("kubectl-1.34.4-darwin-arm64 could not be recorded") for line in said)
+    site.files["/kind/v0.33.0/kind-linux-amd64.sha256sum"] = sha256(b"another").encode()
+    with pytest.raises(BadChecksum, match=r"kind-0\.33\.0-linux-amd64 is recorded as"):
+        digests.record(file, programs, silent)
+    assert json.loads(file.read_text()) == after
+
+
 def test_a_release_without_a_checksum_for_it_is_refused(site: Site, source: Upstream) -> None:
     sums = "/kuberay/v1.6.2/kubectl-ray_1.6.2_checksums.txt"
     site.files[sums] = b"<html>please log in</html>"
@@ -371,28 +430,33 @@ def test_a_release_without_a_checksum_for_it_is_refused(site: Site, source: Upst
     assert not source.kubectl_ray.exists()
 
 
-def test_the_manifests_come_from_the_verified_module_alone(site: Site, source: Upstream) -> None:
-    prefix = f"{upstream.KUBERAY_MODULE}@v{KUBERAY_VERSION}"
+def test_the_manifests_come_from_the_module_that_go_sum_names_alone(
+    site: Site, source: Upstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By Go, from where its own configuration says; once for another module, once for the right one."""
+    steps = {step.name: step for step in source.steps}
+    if steps["go"].check().condition is Condition.MISSING:
+        steps["go"].apply(silent)
+    prefix, where = f"{KUBERAY}@v{KUBERAY_VERSION}", f"/go/{KUBERAY}/@v/v{KUBERAY_VERSION}"
     whole = io.BytesIO()
     with zipfile.ZipFile(whole, "w") as module:
-        module.writestr(f"{prefix}/config/default/kustomization.yaml", "resources: [../crd]\n")
-        module.writestr(f"{prefix}/main.go", "package main\n")
-    path = f"/go/{upstream.KUBERAY_MODULE}/@v/v{KUBERAY_VERSION}.zip"
-    site.files[path] = whole.getvalue()
-    with pytest.raises(BadChecksum, match=re.escape(upstream.KUBERAY_HASH)):
-        KubeRayManifests(source.settings).apply(silent)
+        module.writestr(f"{prefix}/go.mod", f"module {KUBERAY}\n")
+        module.writestr(f"{prefix}/config/default/kustomization.yaml", "resources: [../evil]\n")
+    site.files |= {
+        f"{where}.info": f'{{"Version": "v{KUBERAY_VERSION}"}}'.encode(),
+        f"{where}.mod": f"module {KUBERAY}\n".encode(),
+        f"{where}.zip": whole.getvalue(),
+    }
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setenv("GOPROXY", f"{site.url}/go")
+        with pytest.raises(BadChecksum, match=r"not what go\.sum names"):
+            steps["kuberay-manifests"].apply(silent)
+    assert any(path.startswith("/go/") for path, _ in site.asked)
     assert not source.kuberay.exists()
-    site.files[path] = b"<html>please log in</html>"
-    with pytest.raises(BadChecksum, match="no zip file"):
-        KubeRayManifests(source.settings).apply(silent)
-
-    site.files[path] = whole.getvalue()
-    archive = source.settings.cache_folder / "module.zip"
-    archive.write_bytes(whole.getvalue())
-    KubeRayManifests(source.settings, expected=download.go_hash(archive)).apply(silent)
-    assert KubeRayManifests(source.settings).check().condition is Condition.READY
-    assert (source.kuberay / "kustomization.yaml").read_text() == "resources: [../crd]\n"
-    assert not (source.kuberay.parent / "main.go").exists()
+    steps["kuberay-manifests"].apply(silent)
+    assert steps["kuberay-manifests"].check().condition is Condition.READY
+    assert f"v{KUBERAY_VERSION}" in (source.kuberay / "kustomization.yaml").read_text()
+    assert not (source.kuberay.parent.parent / "main.go").exists()
 
 
 # --- whether it answers ------------------------------------------------------------------

@@ -91,10 +91,20 @@ def test_commands_that_draw_a_button_have_an_icon_of_vs_codes_own(manifest: dict
     assert all(re.fullmatch(r"\$\([a-z-]+\)", icons[command]) for command in drawn)
 
 
+def test_nothing_that_is_shown_is_a_page_in_a_frame(manifest: dict[str, Any]) -> None:
+    # For those VS Code needs a service worker, which a browser may refuse it or give up on.
+    frames = re.compile(r"[wW]ebview|showPreview")
+    assert [source.name for source in SOURCES if frames.search(source.read_text())] == []
+    views = [view for container in manifest["contributes"]["views"].values() for view in container]
+    assert [view["id"] for view in views if view.get("type") == "webview"] == []
+    assert "walkthroughs" not in manifest["contributes"]
+
+
 def test_every_state_without_rows_has_a_text_with_one_thing_to_do(manifest: dict[str, Any]) -> None:
     texts = {
         re.findall(r"rayside\.state == '(\w+)'", text["when"])[0]: text["contents"]
         for text in manifest["contributes"]["viewsWelcome"]
+        if text["view"] == "rayside.tasks"
     }
     states = set(re.findall(r"\"(\w+)\"", _states((EXTENSION / "src" / "look.js").read_text())))
     assert set(texts) == states - {"seen"}
@@ -114,6 +124,17 @@ def test_settings_that_say_where_the_token_goes_are_no_workspaces_to_set(manifes
     settings = manifest["contributes"]["configuration"]["properties"]
     for name in ("dashboard", "relay", "tokenFile"):
         assert settings[f"rayBreakpoints.{name}"]["scope"] == "machine"
+    # The one that a folder may set is what is sent to the cluster: not while the folder is untrusted.
+    folders = [
+        name for name, setting in settings.items() if setting.get("scope") not in ("machine", "application")
+    ]
+    assert manifest["capabilities"]["untrustedWorkspaces"]["restrictedConfigurations"] == folders
+    # Nor does a value of a workspace's count where an editor hands one out, nor one of its launch.json.
+    access = (EXTENSION / "src" / "access.js").read_text()
+    assert "settings.inspect(name)?.globalValue" in access
+    assert "settings.get(" not in access
+    (debugger,) = manifest["contributes"]["debuggers"]
+    assert "tokenFile" not in debugger["configurationAttributes"]["attach"]["properties"]
     used = {
         name
         for source in SOURCES
@@ -167,7 +188,6 @@ def test_it_is_packed_the_same_twice_from_and_to_paths_with_spaces(node: Path, t
         "extension/media/ray.svg",
         "extension/package.json",
         "extension/readme.md",
-        "extension/welcome.md",
     }
 
 

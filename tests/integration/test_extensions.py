@@ -85,6 +85,44 @@ def test_a_file_that_is_not_what_the_gallery_says_is_refused(
     assert one.got() == []
 
 
+def test_a_recorded_digest_is_what_counts_whatever_the_gallery_says(
+    open_vsx: Gallery, tmp_path: Path, said: list[str]
+) -> None:
+    full(open_vsx, tmp_path)
+    right = hashlib.sha256((tmp_path / "a").read_bytes()).hexdigest()
+    recorded = tmp_path / "digests.json"
+    recorded.write_text(json.dumps({f"acme.snake-1.2.3-{PLATFORM}": right}))
+    one = replace(step(tmp_path, extension_gallery=open_vsx.url), recorded=recorded)
+    (tmp_path / "more").mkdir()
+    other = vsix(tmp_path / "more" / "a", *WANTED[0], "linux-x64")
+    with zipfile.ZipFile(other, "a") as archive:
+        archive.writestr("extension/evil.js", "")
+    open_vsx.publish(other, *WANTED[0], PLATFORM)
+    with pytest.raises(BadChecksum, match=right):
+        one.apply(said.append)
+    assert one.got() == []
+    open_vsx.publish(tmp_path / "a", *WANTED[0], PLATFORM)
+    one.apply(said.append)
+    assert [got.id for got in one.got()] == ["acme.snake", "acme.bug"]
+    assert one.published()[f"acme.snake-1.2.3-{PLATFORM}"]() == right
+    # What was got before it was recorded, and is another, is not used.
+    recorded.write_text(json.dumps({f"acme.bug-0.4.0-{PLATFORM}": right}))
+    assert [got.id for got in one.got()] == ["acme.snake"]
+
+
+def test_a_first_fetch_is_recorded_and_another_file_is_refused_from_then_on(
+    open_vsx: Gallery, tmp_path: Path, said: list[str]
+) -> None:
+    full(open_vsx, tmp_path)
+    one = step(tmp_path, extension_gallery=open_vsx.url)
+    one.apply(said.append)
+    for got in one.got():
+        got.file.unlink()
+    open_vsx.publish(vsix(tmp_path / "a", *WANTED[0]), *WANTED[0], PLATFORM)
+    with pytest.raises(BadChecksum, match=r"acme\.snake"):
+        one.apply(said.append)
+
+
 def test_another_extension_under_the_right_name_is_refused(
     open_vsx: Gallery, tmp_path: Path, said: list[str]
 ) -> None:

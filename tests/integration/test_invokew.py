@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -59,6 +60,10 @@ def test_it_sets_up_once_and_runs_from_anywhere(checkout: Path, tmp_path: Path) 
     first = run(checkout, "--list", cwd=tmp_path)
     assert first.returncode == 0, first.stderr
     assert "Setting up .venv" in first.stderr
+    seconds = re.search(r"\.venv is ready \((\d+) s\)", first.stderr)
+    assert seconds
+    # Two pieces of work, and a line after each 5 s of one: none only where both are quicker.
+    assert int(seconds[1]) < 10 or re.search(r"^  (package \d+, )?\d+ s: \w", first.stderr, re.MULTILINE)
     assert "breakpoints" in first.stdout
     link = tmp_path / "rayside"
     link.symlink_to(checkout / "invokew")

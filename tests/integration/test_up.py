@@ -80,7 +80,12 @@ def test_a_setting_that_differs_from_what_runs_is_drift_and_nothing_is_touched(u
     assert done.returncode == 4
     assert "error[drifted]" in done.stderr
     assert "ray_cpus is 2, the settings say 3" in done.stderr
+    prepared = up.run("prepare", env={"INVOKE_RAYSIDE_RAY_CPUS": "3"})
+    assert prepared.returncode == 0
+    assert "stays so: ray_cpus is 2, the settings say 3" in prepared.stdout
+    assert "Next: ./invokew down, then ./invokew up" in prepared.stdout
     assert made(up) == before
+    assert "Next: ./invokew up\n" in up.run("prepare").stdout
 
 
 def test_ray_asks_for_the_token_and_our_listeners_are_loopback(up: Rayside) -> None:

@@ -29,6 +29,7 @@ from bootstrap.shell import Shell
 from bootstrap.sources.extensions import this_platform
 from bootstrap.step import Condition
 from bootstrap.steps.workspace import FOLDER, MARK, WorkspaceFiles
+from tests.integration import wrong_passwords
 from tests.integration.conftest import Rayside, apart, free_ports, of_each
 from tests.integration.vsix import vsix
 
@@ -225,13 +226,7 @@ def test_the_password_opens_it_and_a_wrong_one_does_not(workspace: Workspace) ->
 
 def test_after_some_wrong_passwords_even_the_right_one_has_to_wait(workspace: Workspace) -> None:
     workspace.restart()
-    # code-server allows two tries a minute, and twelve more an hour; here a minute may pass meanwhile.
-    for _ in range(40):
-        if "Login rate limited" in workspace.login("wrong")[1].text:
-            break
-    session, answer = workspace.login(workspace.password)
-    assert "Login rate limited" in answer.text
-    assert not session.cookies
+    wrong_passwords.are_throttled(lambda password: workspace.login(password)[1].text, workspace.password)
     workspace.restart()
     assert workspace.login(workspace.password)[1].status_code == 302
 

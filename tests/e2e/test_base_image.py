@@ -1,0 +1,71 @@
+"""The Debian below every image of source `packages` is signed with Debian's keys, or there is none."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from bootstrap.errors import BuildFailed, MissingProgram
+from bootstrap.settings import DEBIAN_SUITE
+from bootstrap.shell import Shell
+from bootstrap.sources.base_image import KEYRING, BaseImage
+from bootstrap.step import Condition
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def mirror(tmp_path: Path) -> Iterator[str]:
+    """One of somebody who lacks Debian's keys: all that debootstrap asks for but a right signature."""
+    suite = tmp_path / "mirror" / "dists" / DEBIAN_SUITE
+    packages = suite / "main" / "binary-amd64" / "Packages"
+    packages.parent.mkdir(parents=True)
+    packages.write_text("Package: base-files\nVersion: 1\nFilename: pool/evil.deb\n")
+    digest = hashlib.sha256(packages.read_bytes()).hexdigest()
+    (suite / "Release").write_text(
+        f"Origin: Debian\nLabel: Debian\nSuite: stable\nCodename: {DEBIAN_SUITE}\n"
+        "Architectures: amd64 arm64\nComponents: main\nSHA256:\n"
+        f" {digest} {packages.stat().st_size} main/binary-amd64/Packages\n"
+    )
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=tmp_path / "mirror"))
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.mark.parametrize(
+    ("signature", "why"),
+    [(None, "Failed getting release signature file"), ("of nobody\n", "Release signature")],
+)
+def test_a_mirror_without_debians_signature_is_refused(
+    mirror: str, signature: str | None, why: str, tmp_path: Path
+) -> None:
+    if signature:
+        (tmp_path / "mirror" / "dists" / DEBIAN_SUITE / "Release.gpg").write_text(signature)
+    one = BaseImage(Shell(), tmp_path / "cache", mirror)
+    (tmp_path / "cache").mkdir()
+    with pytest.raises(BuildFailed, match=why):
+        one.apply(lambda _: None)
+    assert one.check().condition is Condition.MISSING
+
+
+def test_without_debians_keys_nothing_is_made(mirror: str, tmp_path: Path) -> None:
+    absent = tmp_path / "no-keys.gpg"
+    (tmp_path / "cache").mkdir()
+    one = BaseImage(Shell(), tmp_path / "cache", mirror, keyring=absent)
+    with pytest.raises(MissingProgram, match="no-keys") as caught:
+        one.apply(lambda _: None)
+    assert "doctor --fix" in caught.value.hint
+    assert KEYRING.exists()

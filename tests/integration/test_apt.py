@@ -1,0 +1,209 @@
+"""apt-get waits while another program holds a lock of apt's or dpkg's, says for whom, and goes on by itself.
+
+The apt is the machine's own, on folders of the test's, without any source of packages: it needs neither root
+nor network.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future
+from pathlib import Path
+
+import pytest
+
+from bootstrap.errors import AptBusy, CommandFailed
+from bootstrap.settings import ROOT
+from bootstrap.shell import Shell
+from bootstrap.steps import apt
+
+pytestmark = pytest.mark.skipif(shutil.which("apt-get") is None, reason="no apt-get: not Debian, nor Ubuntu")
+
+PATIENCE = 60.0
+LOCKS = ["lists/lock", "dpkg/lock-frontend", "dpkg/lock", "archives/lock"]
+# Takes a lock as apt and dpkg do, says so, and holds it until a line comes or its input ends.
+HOLD = """
+import fcntl, sys
+with open(sys.argv[1], "w") as lock:
+    fcntl.lockf(lock, fcntl.LOCK_EX)
+    print("held", flush=True)
+    sys.stdin.readline()
+"""
+# `install` as `doctor --fix` runs it: as a step, its progress told.
+INSTALL = """
+from dataclasses import dataclass
+from bootstrap import step
+from bootstrap.console import Console
+from bootstrap.shell import Shell
+from bootstrap.steps import apt
+
+@dataclass(frozen=True)
+class Packages:
+    shell: Shell
+    name: str = "packages"
+    title: str = "packages of the test"
+    needs: tuple[str, ...] = ()
+    patience: float = 0.0
+
+    def check(self) -> step.Status:
+        return step.missing()
+
+    def apply(self, report: step.Report) -> None:
+        apt.install(self.shell, report)
+
+shell = Shell()
+step.up([Packages(shell)], Console(), interrupt=shell.interrupt)
+"""
+
+
+@pytest.fixture
+def system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder that apt and dpkg keep everything in."""
+    for folder in ("lists/partial", "archives/partial", "dpkg"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "dpkg" / "status").touch()
+    configuration = tmp_path / "apt.conf"
+    configuration.write_text(
+        f'Dir::State "{tmp_path}";\n'
+        f'Dir::State::lists "{tmp_path}/lists/";\n'
+        f'Dir::State::status "{tmp_path}/dpkg/status";\n'
+        f'Dir::Cache "{tmp_path}";\n'
+        f'Dir::Cache::archives "{tmp_path}/archives/";\n'
+        'Dir::Etc::sourcelist "/dev/null";\n'
+        'Dir::Etc::sourceparts "/dev/null";\n'
+    )
+    monkeypatch.setenv("APT_CONFIG", str(configuration))
+    return tmp_path
+
+
+@contextlib.contextmanager
+def held(lock: Path) -> Iterator[subprocess.Popen[str]]:
+    """Another program that has the lock; a line to its input, or the end of the block, ends it."""
+    command = [sys.executable, "-c", HOLD, str(lock)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as program:
+        assert program.stdout
+        assert program.stdout.readline() == "held\n"
+        yield program
+        if program.poll() is None:
+            release(program)
+
+
+def release(program: subprocess.Popen[str]) -> None:
+    """Its lock is free when this returns."""
+    program.communicate("\n")
+
+
+def name_of(program: subprocess.Popen[str]) -> str:
+    """As the kernel has it."""
+    return Path(f"/proc/{program.pid}/comm").read_text().strip()
+
+
+class Installing:
+    """`install` of no package, in a thread of its own; what it reports, and its end."""
+
+    def __init__(self) -> None:
+        self.ended: Future[None] = Future()
+        self._told: queue.Queue[str] = queue.Queue()
+        threading.Thread(target=self._install, daemon=True).start()
+
+    def _install(self) -> None:
+        try:
+            apt.install(Shell(), self._told.put, patience=PATIENCE)
+            self.ended.set_result(None)
+        except BaseException as error:  # raised where the end is waited for
+            self.ended.set_exception(error)
+
+    def waits(self) -> str:
+        """What it says while it waits, once it does."""
+        while not (text := self._told.get(timeout=PATIENCE)).startswith("waiting"):
+            pass
+        return text
+
+
+@pytest.mark.parametrize("name", LOCKS)
+def test_it_says_whom_it_waits_for_and_goes_on_when_the_lock_is_free(system: Path, name: str) -> None:
+    lock = system / name
+    with held(lock) as program:
+        assert apt.holder(lock) == f"{name_of(program)} (process {program.pid})"
+        installing = Installing()
+        assert (
+            installing.waits()
+            == f"waiting for {name_of(program)} (process {program.pid}), which holds {lock}"
+        )
+        assert not installing.ended.done()
+        release(program)
+        installing.ended.result(PATIENCE)
+    assert apt.holder(lock) == ""
+
+
+def test_a_lock_that_was_never_taken_holds_nobody_up(system: Path) -> None:
+    assert not (system / "lists" / "lock").exists()
+    assert apt.holder(system / "lists" / "lock") == ""
+    told: list[str] = []
+    apt.install(Shell(), told.append, patience=PATIENCE)
+    assert told == ["apt-get update -qq", "apt-get install -y -qq --no-install-recommends"]
+
+
+def test_whom_it_waited_for_in_vain_is_named(system: Path) -> None:
+    with held(system / "lists" / "lock") as program:
+        began = time.monotonic()
+        with pytest.raises(
+            AptBusy, match=rf"\(process {program.pid}\) has kept apt-get from running for 1 s"
+        ):
+            apt.install(Shell(), lambda _: None, patience=1.0)
+        assert time.monotonic() - began < PATIENCE
+
+
+@pytest.mark.parametrize(("verb", "name"), [("update", "lists/lock"), ("install", "archives/lock")])
+def test_a_lock_that_is_taken_just_before_apt_get_is_waited_for_too(
+    system: Path, monkeypatch: pytest.MonkeyPatch, verb: str, name: str
+) -> None:
+    # The first time that it is run it lets the other program be quicker.
+    wrapper, asked, taken = system / "bin" / "apt-get", system / "asked", system / "taken"
+    for pipe in (asked, taken):
+        os.mkfifo(pipe)
+    wrapper.parent.mkdir()
+    wrapper.write_text(
+        "#!/bin/sh\n"
+        f'case "$* " in *" {verb} "*) if [ ! -e "{system}/once" ]; then touch "{system}/once"\n'
+        f'echo > "{asked}"; read -r _ < "{taken}"; fi;; esac\n'
+        f'exec "{shutil.which("apt-get")}" "$@"\n'
+    )
+    wrapper.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{wrapper.parent}{os.pathsep}{os.environ['PATH']}")
+    installing = Installing()
+    asked.read_text()
+    with held(system / name) as program:
+        taken.write_text("\n")
+        assert f"(process {program.pid})" in installing.waits()
+        release(program)
+        installing.ended.result(PATIENCE)
+
+
+def test_what_apt_get_can_not_do_is_not_tried_again(system: Path) -> None:
+    with pytest.raises(CommandFailed, match="Unable to locate package there-is-no-such-package"):
+        apt.install(Shell(), lambda _: None, "there-is-no-such-package", patience=PATIENCE)
+
+
+def test_ctrl_c_ends_the_wait(system: Path) -> None:
+    with held(system / "lists" / "lock") as program:
+        command = [sys.executable, "-c", INSTALL]
+        with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True) as waiting:
+            assert waiting.stderr
+            line = waiting.stderr.readline()
+            assert line.startswith("packages of the test: waiting for")
+            assert f"(process {program.pid})" in line
+            waiting.send_signal(signal.SIGINT)
+            _, said = waiting.communicate(timeout=PATIENCE)
+        assert waiting.returncode == -signal.SIGINT
+        assert "KeyboardInterrupt" in said
+        assert program.poll() is None

@@ -1,0 +1,173 @@
+"""A state folder that another user made: no verb reads it, runs its programs, or sends to its addresses."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import json
+import os
+import shutil
+import tempfile
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+import yaml
+
+import tasks
+from bootstrap import shell
+from bootstrap.verbs import development
+from tests.integration.conftest import Rayside, apart
+
+STRANGER = 65534
+# What a verb is called with, where the bare verb is not all that it can do with the folder.
+FORMS = {
+    "submit": ([], ["--wait"], ["--job", "{rayjob}"]),
+    "debug": (["--json"], ["--launch-json"]),
+    "logs": ([], ["--follow"], ["--ray"]),
+    "doctor": ([], ["--fix"]),
+    "open": (["--no-browser"],),
+}
+
+
+def verbs() -> list[list[str]]:
+    """Every verb of tasks.py, and its forms, but those that are no business of a cluster."""
+    found = []
+    for name, task in sorted(tasks.namespace.tasks.items()):
+        if "import development" in inspect.getsource(task.body):
+            continue
+        found += [[name, *options] for options in FORMS.get(name, ([],))]
+    return found
+
+
+def test_the_verbs_that_are_left_out_know_no_target() -> None:
+    assert {words[0] for words in verbs()} >= {"up", "down", "status", "submit", "debug", "prepare"}
+    assert not {"plan", "StateFolder", "Dashboard"} & set(vars(development))
+
+
+class Planted:
+    """A folder as a stranger would make it; `seen` is what its dashboard was asked and sent."""
+
+    def __init__(self, rayside: Rayside, folder: Path, seen: list[str]) -> None:
+        self.rayside, self.folder, self.seen = rayside, folder, seen
+        self.marker = folder.with_name(f"{folder.name}-marker")
+
+    def write(self) -> None:
+        """All that verbs look for, so that they would believe it."""
+        self.folder.mkdir()
+        settings = self.rayside.settings
+        plugin = {
+            "apiVersion": "client.authentication.k8s.io/v1",
+            "command": "/bin/sh",
+            "args": ["-c", f"touch {self.marker}"],
+            "interactiveMode": "Never",
+        }
+        url = f"http://127.0.0.1:{settings.dashboard_port}"
+        context = {"cluster": "c", "user": "u"}
+        documents: dict[str, object] = {
+            "kubeconfig": {
+                "clusters": [{"name": "c", "cluster": {"server": url}}],
+                "users": [{"name": "u", "user": {"exec": plugin}}],
+                "contexts": [{"name": f"kind-{settings.kind_cluster}", "context": context}],
+            },
+            "cluster.json": {
+                "dashboard": url,
+                "submit": ["/bin/sh", "-c", f"touch {self.marker}"],
+                "target": "kind",
+            },
+            "up.json": [],
+        }
+        own = {"pid": os.getpid(), "created": shell.created(os.getpid())}
+        for name in ("ray", "relay-process", "workspace-process", "forwards-process"):
+            documents[f"{name}.json"] = {**own, "spec": {}}
+        for name, document in documents.items():
+            (self.folder / name).write_text(
+                yaml.safe_dump(document) if name == "kubeconfig" else json.dumps(document)
+            )
+        (self.folder / "token").write_text("planted")
+
+    def give_away(self) -> None:
+        """To a stranger, where we may; else it is open to everybody, as one that was made for us would be."""
+        for path in (*self.folder.iterdir(), self.folder):
+            if os.getuid() == 0:
+                os.chown(path, STRANGER, STRANGER)
+            else:
+                path.chmod(path.stat().st_mode | 0o066 | (0o011 if path.is_dir() else 0))
+
+
+@contextlib.contextmanager
+def recording(port: int) -> Iterator[list[str]]:
+    """A dashboard that believes everything and keeps what it was sent."""
+    seen: list[str] = []
+
+    class Recorder(BaseHTTPRequestHandler):
+        def record(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            seen.append(f"{self.requestline}\n{self.headers}\n{body!r}")
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b"{}")
+
+        def do_GET(self) -> None:
+            self.record()
+
+        def do_POST(self) -> None:
+            self.record()
+
+        def log_message(self, *arguments: object) -> None:
+            """Not to the terminal."""
+
+    with ThreadingHTTPServer(("127.0.0.1", port), Recorder) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            yield seen
+        finally:
+            server.shutdown()
+
+
+@pytest.fixture(params=[("", "local"), ("", "auto"), ("-kind", "kind"), ("-kind", "auto")], ids="".join)
+def planted(request: pytest.FixtureRequest) -> Iterator[Planted]:
+    base = Path(tempfile.mkdtemp(prefix="rs-", dir="/tmp"))
+    base.rmdir()
+    of, target = request.param
+    rayside = Rayside(apart(base, target=target, kind_cluster=f"rs-{os.getpid()}"))
+    folder = base.with_name(f"{base.name}{of}")
+    with recording(rayside.settings.dashboard_port) as seen:
+        one = Planted(rayside, folder, seen)
+        one.write()
+        one.give_away()
+        try:
+            yield one
+        finally:
+            shutil.rmtree(folder)
+            one.marker.unlink(missing_ok=True)
+
+
+RAYJOB = """\
+apiVersion: ray.io/v1
+kind: RayJob
+metadata: {name: a-job}
+spec:
+  submissionMode: InteractiveMode
+  entrypoint: python sample_code.py
+  clusterSelector: {ray.io/cluster: rayside}
+"""
+
+
+@pytest.mark.parametrize("words", verbs(), ids=" ".join)
+def test_no_verb_believes_a_folder_that_a_stranger_planted(
+    planted: Planted, words: list[str], tmp_path: Path
+) -> None:
+    (tmp_path / "rayjob.yaml").write_text(RAYJOB)
+    words = [word.format(rayjob=tmp_path / "rayjob.yaml") for word in words]
+    before = {path: path.read_bytes() for path in planted.folder.iterdir()}
+    done = planted.rayside.run(*words, cwd=tmp_path if words[0] == "debug" else Path.cwd(), timeout=60)
+    assert done.returncode == 3, done.stdout + done.stderr
+    said = done.stdout + done.stderr
+    assert "error[unsafe-folder]" in said or '"id": "unsafe-folder"' in said
+    assert str(planted.folder) in said
+    assert planted.seen == []
+    assert not planted.marker.exists()
+    assert {path: path.read_bytes() for path in planted.folder.iterdir()} == before

@@ -1,0 +1,363 @@
+"""Ray's token goes to no other user's program, whatever port it holds, and to no proxy."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bootstrap import loopback, shell
+from bootstrap.debug.background import background_loop
+from bootstrap.debug.client import Client
+from bootstrap.debug.exchange import ask
+from bootstrap.errors import ClusterUnreachable, StrangerListens
+from bootstrap.kube.api import Kube
+from bootstrap.plan import Local
+from bootstrap.ray import jobs
+from bootstrap.ray.state import Dashboard
+from bootstrap.settings import Settings
+from bootstrap.shell import Shell
+from tests.integration.conftest import Rayside, apart, free_ports
+
+STRANGER = 65534
+TOKEN = "a-token-that-nobody-else-may-have"
+as_root = pytest.mark.skipif(os.getuid() != 0, reason="becomes another user, which only root may")
+
+# Listens as another user, believes everything, and writes down what it is sent.
+LISTEN = """
+import os, socket, sys, threading
+os.setgid(int(sys.argv[1])); os.setuid(int(sys.argv[1]))
+server = socket.create_server(("127.0.0.1", int(sys.argv[2])), backlog=50)
+print("listening", flush=True)
+def take(connection):
+    while data := connection.recv(65536):
+        sys.stdout.buffer.write(data); sys.stdout.flush()
+        connection.sendall(b"HTTP/1.1 200 OK\\r\\nContent-Length: 2\\r\\n\\r\\n{}")
+while True:
+    threading.Thread(target=take, args=server.accept()[:1], daemon=True).start()
+"""
+
+
+@contextlib.contextmanager
+def stranger(port: int) -> Iterator[Callable[[], str]]:
+    """Another user's program on that port; called after its end, all that it was sent."""
+    with tempfile.TemporaryFile() as kept:
+        command = [sys.executable, "-I", "-c", LISTEN, str(STRANGER), str(port)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"listening\n"
+            copying = threading.Thread(target=lambda: kept.write(process.stdout.read()))  # type: ignore[union-attr]
+            copying.start()
+
+            def sent() -> str:
+                process.kill()
+                copying.join()
+                kept.seek(0)
+                return kept.read().decode(errors="replace")
+
+            try:
+                yield sent
+            finally:
+                process.kill()
+                copying.join()
+
+
+ROWS: dict[str, Any] = {"data": {"result": {"result": []}}}
+
+
+class Recorder(BaseHTTPRequestHandler):
+    """A dashboard, or a proxy: `seen` of its server has what it was asked."""
+
+    def do_GET(self) -> None:
+        self.server.seen.append(f"{self.requestline}\n{self.headers}")  # type: ignore[attr-defined]
+        answers = {"/api/version": {"ray_version": "0"}, "/api/jobs/": []}
+        body = json.dumps(answers.get(self.path, ROWS)).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def do_POST(self) -> None:
+        self.do_GET()
+
+    def do_CONNECT(self) -> None:
+        self.do_GET()
+
+    def log_message(self, *arguments: object) -> None:
+        """Not to the terminal."""
+
+
+@contextlib.contextmanager
+def recording(port: int = 0) -> Iterator[ThreadingHTTPServer]:
+    with ThreadingHTTPServer(("127.0.0.1", port), Recorder) as server:
+        server.seen = []  # type: ignore[attr-defined]
+        threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+        try:
+            yield server
+        finally:
+            server.shutdown()
+
+
+@pytest.fixture
+def folders() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="rs-", dir="/tmp") as folder:
+        yield Path(folder, "s")
+
+
+def cluster(base: Path, target: str) -> Rayside:
+    """What a cluster of that target leaves here, its ports not taken."""
+    rayside = Rayside(apart(base, target=target, workspace=False, kind_cluster=f"rs-{os.getpid()}"))
+    folder = base if target == "local" else base.with_name(f"{base.name}-kind")
+    folder.mkdir(mode=0o700)
+    (folder / "token").write_text(TOKEN)
+    if target == "local":
+        own = {"pid": os.getpid(), "created": shell.created(os.getpid())}
+        record = {**own, "spec": rayside.target.head._spec}
+        (folder / "ray.json").write_text(json.dumps(record))
+    return rayside
+
+
+VERBS = (
+    ["status"],
+    ["submit"],
+    ["breakpoints"],
+    ["debug", "--json", "--timeout", "5"],
+    ["debug"],
+    ["open", "--no-browser"],
+    ["logs"],
+    ["logs", "--follow"],
+    ["doctor"],
+)
+
+
+@as_root
+@pytest.mark.parametrize("target", ["local", "kind"])
+def test_no_verb_sends_a_byte_of_the_token_to_a_stranger_at_the_dashboards_port(
+    folders: Path, target: str
+) -> None:
+    rayside = cluster(folders, target)
+    with stranger(rayside.settings.dashboard_port) as sent:
+        for words in VERBS:
+            done = rayside.run(*words, timeout=60)
+            said = done.stdout + done.stderr
+            assert "Traceback" not in said
+            if words[0] not in ("status", "doctor"):
+                assert done.returncode == 4, said
+                assert (
+                    f"error[stranger-listens]: port {rayside.settings.dashboard_port} is held by" in said
+                    or ('"id": "stranger-listens"' in said)
+                )
+        received = sent()
+    # A probe whether a forward answers, which has no token, is all that there may be.
+    assert TOKEN not in received
+    assert "Bearer" not in received
+
+
+@as_root
+@pytest.mark.parametrize(
+    "words", [["breakpoints"], ["debug", "--json", "--timeout", "5"], ["debug"]], ids=" ".join
+)
+def test_no_verb_sends_a_byte_to_a_stranger_at_the_relays_port(folders: Path, words: list[str]) -> None:
+    rayside = cluster(folders, "kind")
+    settings = rayside.settings
+    with recording(settings.dashboard_port), stranger(settings.relay_port) as sent:
+        done = rayside.run(*words, timeout=60)
+        assert sent() == ""
+    assert done.returncode == 4, done.stdout + done.stderr
+    assert "stranger-listens" in done.stdout + done.stderr
+
+
+@as_root
+def test_programs_that_we_start_are_not_sent_to_a_stranger_either(folders: Path, tmp_path: Path) -> None:
+    """`ray job submit` connects by itself: who listens is looked at right before it is started."""
+    rayside = cluster(folders, "local")
+    target = rayside.target
+    job = jobs.Submission("true", str(tmp_path), (), {})
+    with stranger(rayside.settings.dashboard_port) as sent:
+        with pytest.raises(StrangerListens):
+            target.submit(job, "a-job")
+        assert sent() == ""
+
+
+# --- who is behind a connection, without being root --------------------------------------
+
+
+@pytest.fixture
+def others(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """From when it is called, what this process listens for is another user's than this one."""
+    own = os.geteuid()
+    return lambda: monkeypatch.setattr(os, "geteuid", lambda: own + 1)
+
+
+@pytest.mark.parametrize("family", [socket.AF_INET, socket.AF_INET6])
+@pytest.mark.parametrize("accepted", [False, True])
+def test_the_owner_of_a_connection_is_known_before_it_is_accepted_and_after(
+    others: Callable[[], None], family: socket.AddressFamily, accepted: bool
+) -> None:
+    address = "127.0.0.1" if family == socket.AF_INET else "::1"
+    with (
+        socket.create_server((address, 0), family=family) as server,
+        socket.create_connection((address, server.getsockname()[1])) as connection,
+        server.accept()[0] if accepted else contextlib.nullcontext(),
+    ):
+        loopback.require_own(connection)
+        own = os.geteuid()
+        others()
+        with pytest.raises(StrangerListens, match=f"port {server.getsockname()[1]} "):
+            loopback.require_own(connection)
+        loopback.require_own(connection, trusted=[own])
+
+
+@pytest.mark.parametrize("dual", [False, True], ids=["every IPv4 address", "every address"])
+def test_who_listens_on_every_address_is_known_too(others: Callable[[], None], dual: bool) -> None:
+    server = (
+        socket.create_server(("::", 0), family=socket.AF_INET6, dualstack_ipv6=True)
+        if dual
+        else socket.create_server(("0.0.0.0", 0))
+    )
+    with server, socket.create_connection(("127.0.0.1", server.getsockname()[1])) as connection:
+        loopback.require_own(connection)
+        others()
+        with pytest.raises(StrangerListens):
+            loopback.require_own(connection)
+
+
+def test_a_connection_whose_listener_has_gone_is_known_by_who_took_it() -> None:
+    """Whoever accepted it may have left the port to us meanwhile."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        with socket.create_connection(("127.0.0.1", port)) as connection:
+            taken, _ = server.accept()
+            server.close()
+            with taken:
+                ends = connection.getpeername(), connection.getsockname()
+                owners = loopback._owners(*map(loopback._end, ends))
+                assert owners == {os.geteuid()}
+
+
+def test_where_the_system_does_not_tell_only_what_a_process_of_ours_listens_for_is_ours(
+    others: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def untold() -> list[str]:
+        raise FileNotFoundError
+
+    monkeypatch.setattr(loopback, "_sockets", untold)
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        socket.create_connection(server.getsockname()) as connection,
+    ):
+        loopback.require_own(connection)
+        others()
+        with pytest.raises(StrangerListens):
+            loopback.require_own(connection)
+
+
+def test_every_client_of_ours_asks_who_listens(others: Callable[[], None]) -> None:
+    with recording() as server:
+        port = server.server_address[1]
+        dashboard = Dashboard(f"http://127.0.0.1:{port}", TOKEN)
+        dashboard.version()
+        others()
+        # The one connection that is known already may be used on.
+        for asked in (Dashboard(dashboard.url, TOKEN).version, lambda: list(dashboard.follow("a-job"))):
+            with pytest.raises(StrangerListens):
+                asked()
+        with pytest.raises(StrangerListens):
+            ask(port, "pausedTasks", {"token": TOKEN})
+        with background_loop() as call, pytest.raises(StrangerListens):
+            call(Client.connect("127.0.0.1", port))
+        assert len(server.seen) == 1  # type: ignore[attr-defined]
+
+
+# --- proxies -----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def proxy(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """A proxy that the environment names for everything; what it was asked."""
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    with recording() as server:
+        for name in ("http_proxy", "https_proxy", "all_proxy", "ws_proxy"):
+            address = f"http://127.0.0.1:{server.server_address[1]}"
+            monkeypatch.setenv(name, address)
+            monkeypatch.setenv(name.upper(), address)
+        yield server.seen  # type: ignore[attr-defined]
+
+
+def test_a_jobs_output_does_not_come_through_a_proxy(proxy: list[str]) -> None:
+    from aiohttp import web
+
+    asked: list[str] = []
+
+    async def tail(request: web.Request) -> web.WebSocketResponse:
+        asked.append(request.headers["Authorization"])
+        stream = web.WebSocketResponse()
+        await stream.prepare(request)
+        await stream.send_str("pi is about 3\n")
+        await stream.close()
+        return stream
+
+    (port,) = free_ports(1)
+    with background_loop() as call:
+
+        async def serve() -> web.AppRunner:
+            application = web.Application()
+            application.router.add_get("/api/jobs/a-job/logs/tail", tail)
+            runner = web.AppRunner(application)
+            await runner.setup()
+            await web.TCPSite(runner, "127.0.0.1", port).start()
+            return runner
+
+        runner = call(serve())
+        try:
+            assert list(Dashboard(f"http://127.0.0.1:{port}", TOKEN).follow("a-job")) == ["pi is about 3\n"]
+        finally:
+            call(runner.cleanup())
+    assert asked == [f"Bearer {TOKEN}"]
+    assert proxy == []
+
+
+def test_rays_own_program_uses_no_proxy_for_the_dashboard(
+    proxy: list[str], folders: Path, tmp_path: Path
+) -> None:
+    rayside = cluster(folders, "local")
+    with recording(rayside.settings.dashboard_port) as server:
+        target = rayside.target
+        with contextlib.suppress(Exception):  # what it is answered is no dashboard's answer
+            target.submit(jobs.Submission("true", str(tmp_path), (), {}), "a-job")
+        assert any("/api/" in request for request in server.seen)  # type: ignore[attr-defined]
+    assert proxy == []
+
+
+def test_kubernetes_on_this_machine_is_not_asked_through_a_proxy(proxy: list[str], tmp_path: Path) -> None:
+    (port,) = free_ports(1)
+    kubeconfig = tmp_path / "kubeconfig"
+    document = {
+        "clusters": [{"name": "c", "cluster": {"server": f"https://127.0.0.1:{port}"}}],
+        "users": [{"name": "u", "user": {"token": TOKEN}}],
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+    }
+    kubeconfig.write_text(json.dumps(document))
+    with pytest.raises(ClusterUnreachable):
+        Kube(kubeconfig, "c").get("/api/v1/nodes")
+    assert proxy == []
+
+
+def test_what_the_users_environment_excludes_from_its_proxy_stays_excluded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("no_proxy", "intern.example")
+    head = Local(Settings(target="local"), Shell(), "a test").head
+    assert head.environment()["no_proxy"].split(",") == ["intern.example", "127.0.0.1", "localhost"]

@@ -1,0 +1,34 @@
+"""Which tests run side by side: three lanes, each of them in order, in a process of its own.
+
+What would be in its own way twice has one of them: the kind cluster with the Docker engine below it, and real
+Rays with all the processor that they take.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import PurePosixPath
+
+KIND, RAY, REST = "kind", "ray", "rest"
+
+# The fixtures of tests/integration that bring up a real Ray, or its browser workspace.
+WITH_RAY = {"rayside", "up", "workspace"}
+# What makes the kind cluster in pieces, which all that come after it share.
+FIRST = "test_up_killed_at_each_step_goes_on"
+# The module whose other tests take from the cluster what the rest needs: the engine, the head, the forwards.
+LAST = "test_kind_faults"
+
+
+def lane(file: PurePosixPath, fixtures: Iterable[str] = ()) -> str:
+    """Of a test of that file, as in `tests/unit/test_dap.py`, that uses `fixtures`."""
+    suite = file.parts[1]
+    if suite == "e2e":
+        # It follows the pages on a Ray of this machine, but for the commands that need kind.
+        return RAY if file.stem == "test_readme" and "kind" not in fixtures else KIND
+    with_ray = suite == "browser" or (suite == "integration" and not WITH_RAY.isdisjoint(fixtures))
+    return RAY if with_ray else REST
+
+
+def place(file: PurePosixPath, test: str) -> int:
+    """Where a test is in the order of its lane; those of one place stay as they are."""
+    return -1 if test == FIRST else 1 if file.stem == LAST else 0
