@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -14,8 +15,9 @@ from bootstrap.debug.worker import Configure, NotWanted, Worker
 from bootstrap.errors import RaysideError
 
 # Seconds between two looks for new debuggees, each of which is one request whatever their number. A
-# look that is slow gets more time, so that looking never takes more than a tenth of Ray's dashboard.
-LOOK, LEAST_SHARE = 0.2, 9
+# look that is slow gets more time, so that looking never takes more than a tenth of Ray's dashboard; but a
+# dashboard that was slow once must not keep new tasks from the editor for long.
+LOOK, LEAST_SHARE, LONGEST_PAUSE = 0.2, 9, 5.0
 
 
 class Lookout:
@@ -30,12 +32,14 @@ class Lookout:
         self._discovery, self._work, self._log = discovery, work, log
         self._jobs: dict[str, tuple[str, str]] = {}  # of debuggees that were asked, by worker_id
         self._looking: asyncio.Future[Any] | None = None
+        self._soon = asyncio.Event()  # set where somebody waits for the next look
 
     def begin(self) -> None:
         """A session is configured: it gets what others hold for it, and what is found from now on."""
         for session in self.sessions:
             for worker in session.workers.attached:
                 self._assign(worker, session)
+        self._soon.set()
         if self._looking is None or self._looking.done():
             self._looking = asyncio.ensure_future(self._look())
 
@@ -98,6 +102,7 @@ class Lookout:
         silent = False
         while any(session.editor is not None for session in self.sessions):
             began = loop.time()
+            self._soon.clear()
             try:
                 found = await self._discovery.debuggees()
             except RaysideError as error:
@@ -111,7 +116,9 @@ class Lookout:
                     silent = False
                     self._say("Ray answers again.")
                 self._take(found)
-            await asyncio.sleep(max(LOOK, LEAST_SHARE * (loop.time() - began)))
+            pause = min(max(LOOK, LEAST_SHARE * (loop.time() - began)), LONGEST_PAUSE)
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._soon.wait(), pause)
 
     def _say(self, text: str) -> None:
         for session in self.sessions:

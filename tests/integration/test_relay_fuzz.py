@@ -40,7 +40,8 @@ DEBUGGEES = 48
 BROKEN = 4
 # Seconds without an answer after which an editor takes another connection.
 SILENCE = 0.2
-# Seconds that an editor stays while debuggees are broken.
+# Seconds that an editor stays while debuggees are broken, from the moment when one of them was attached to:
+# leaving them and coming back takes longer than that where some of them no longer answer.
 SESSION = 1.0
 # What the process may grow after a fifth of the messages, and the most that it may ever have, in MB. Its
 # container has 256.
@@ -355,9 +356,17 @@ async def attended(one: Fuzzed, done: asyncio.Event) -> None:
         stream = Stream(*await asyncio.open_connection("127.0.0.1", one.port))
         for seq, message in enumerate(REQUESTS[:2] + REQUESTS[5:6], 1):
             stream.writer.write(frame(seq, message["command"], **message["arguments"]))
-        with contextlib.suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(done.wait(), SESSION)
+        await first_of(done, *(which.attached for which in one.dashboard.debuggees), seconds=PATIENCE)
+        await first_of(done, seconds=SESSION)
         await stream.close()
+
+
+async def first_of(*events: asyncio.Event, seconds: float) -> None:
+    """Waits until one of them is set, or so many seconds have gone by."""
+    waiting = [asyncio.ensure_future(event.wait()) for event in events]
+    await asyncio.wait(waiting, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+    for each in waiting:
+        each.cancel()
 
 
 async def storm(one: Fuzzed, count: int) -> None:

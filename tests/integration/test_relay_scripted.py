@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from bootstrap.debug import lookout
 from bootstrap.debug.client import Client
 from bootstrap.debug.dap import Message
 from bootstrap.debug.debuggee import Debuggee
@@ -384,6 +385,34 @@ def test_looking_takes_a_tenth_of_a_slow_ray_at_most() -> None:
         await setting.looked(3)
         first, second, third = setting.discovery.looks[:3]
         assert min(second - first, third - second) >= 1.0
+
+    play(story)
+
+
+def test_a_ray_that_was_slow_once_keeps_new_tasks_from_nobody_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lookout, "LONGEST_PAUSE", 0.5)
+
+    async def story(setting: Setting) -> None:
+        setting.discovery.takes = 0.3
+        await setting.attach()
+        await setting.looked(2)
+        first, second = setting.discovery.looks[:2]
+        assert second - first < 0.3 * 9
+
+    play(story)
+
+
+def test_an_editor_that_comes_in_the_pause_after_a_slow_look_has_ray_asked_at_once() -> None:
+    async def story(setting: Setting) -> None:
+        setting.discovery.takes = 0.5
+        await setting.attach()
+        await until(lambda: len(setting.discovery.looks) == 1)
+        setting.discovery.takes = 0.0
+        await asyncio.sleep(0.6)  # the look ends, and the pause of 4.5 s begins
+        came = time.monotonic()
+        await setting.attach()
+        await setting.looked(1)
+        assert setting.discovery.looks[1] - came < 2.0
 
     play(story)
 
