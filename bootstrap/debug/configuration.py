@@ -135,6 +135,7 @@ class Configuration:
                     await self._compare(worker, path, self.paths.remote(path, worker.layout))
                 await worker.set_exceptions(self._desired)
                 await worker.set_functions(self._desired)
+                await self._set_by_value(worker, await worker.await_missing())
             if not (self._desired.needs_tracing or worker.ready.is_set()):
                 # Only now: of a task that runs it might come between a `breakpoint()` call and its stop.
                 await worker.sleep()
@@ -159,8 +160,23 @@ class Configuration:
     async def _set_in(self, worker: Worker, path: str) -> None:
         remote = self.paths.remote(path, worker.layout)
         await worker.set_breakpoints(remote, self._by_path(worker).get(remote, []))
+        await self._set_by_value(worker, await worker.await_missing())
         await self._compare(worker, path, remote)
         self.tell_changes()
+
+    async def came(self, worker: Worker, path: str) -> None:
+        """Sets the breakpoints of a file of which a debuggee has only functions, pickled by value."""
+        if await worker.learn(path):
+            await self._set_by_value(worker, [path])
+            self.tell_changes()
+
+    async def _set_by_value(self, worker: Worker, paths: Sequence[str]) -> None:
+        """`paths`: the debuggee's."""
+        for path in paths:
+            breakpoints = self._by_path(worker).get(path, [])
+            for breakpoint_ in breakpoints:
+                self.paths.opens(path, breakpoint_.path)
+            await worker.set_breakpoints(path, breakpoints)
 
     def _by_path(self, worker: Worker) -> dict[str, list[LineBreakpoint]]:
         """All breakpoints by the debuggee's path: two of the editor's may be one of its."""

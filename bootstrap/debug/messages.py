@@ -105,12 +105,12 @@ EVENTS: dict[str, Record] = {
     ),
     "initialized": _record(),
     "terminated": _record(),
-    # Ours (inside/reached.py): what became of a breakpoint. It does not go on to editors as it is.
+    # Ours (of inside/): what became of a breakpoint. It does not go on to editors as it is.
     "raysideReached": _record(
         "key",
         "what",
         key=_NUMBER,
-        what=_choice("hit loaded message error leftOut"),
+        what=_choice("hit loaded message error leftOut file"),
         number=_NUMBER,
         text=_SENTENCE,
         task=_NAME,

@@ -84,6 +84,7 @@ class Paths:
         self.shared = shared
         # The form in which the editor named a package's file, for it may know it by a symlink.
         self._named: dict[tuple[str, str], str] = {}
+        self._opened: dict[str, str] = {}  # the editor's path of a file that no debuggee may have
 
     def remote(self, path: str, layout: Layout) -> str:
         """A debuggee's path for the editor's."""
@@ -97,10 +98,16 @@ class Paths:
             self._named[unpacked["package"], unpacked["rest"]] = named
         return found
 
+    def opens(self, path: str, local: str) -> None:
+        """Notes that the editor has a file, for it has set breakpoints there, whose code came by value."""
+        self._opened[path] = local
+
     def local(self, path: str) -> str | None:
         """The editor's path for a debuggee's; None where the editor can't have the file."""
         if not _is_whole(path):
             return None
+        if path in self._opened:
+            return self._opened[path]
         unpacked = _UNPACKED.match(path)
         named = self._named.get((unpacked["package"], unpacked["rest"])) if unpacked else None
         if named and (not self.shared or os.path.isfile(named)):  # noqa: PTH113 (a string is what is wanted)

@@ -14,7 +14,7 @@ from bootstrap.debug.work import Work
 from bootstrap.debug.worker import Worker
 
 EVENT = "raysideReached"  # as inside/reached.py names it
-# Hits of one debuggee that may be counted at a time: each of its threads waits for its own.
+# Reports of one debuggee that may be answered at a time: each of its threads waits for its own.
 MOST_HITS = 256
 
 
@@ -31,10 +31,10 @@ class Reports:
         """`body`: of the event EVENT, as `messages.EVENTS` has it."""
         breakpoint_ = self._configuration.by_key(body.get("key"))
         what = body.get("what")
-        if what == "hit":
+        if what in ("hit", "file"):
             if self._counting[worker] < MOST_HITS:
                 self._counting[worker] += 1
-                self._work.start(self._count(worker, breakpoint_, body.get("number", 0)))
+                self._work.start(self._answer(worker, breakpoint_, body))
         elif breakpoint_ is None:
             return  # it has been removed meanwhile
         elif what == "loaded" and isinstance(breakpoint_, FunctionBreakpoint):
@@ -52,8 +52,14 @@ class Reports:
                 " it counts as false."
             )
 
-    async def _count(self, worker: Worker, breakpoint_: Breakpoint | None, number: int) -> None:
+    async def _answer(self, worker: Worker, breakpoint_: Breakpoint | None, body: Message) -> None:
+        """What a thread of the debuggee waits for."""
+        number = body.get("number", 0)
         try:
+            if body.get("what") == "file":
+                await self._configuration.came(worker, body.get("text", ""))
+                await worker.set_now(number)
+                return
             # One that was removed, or set anew, stops nothing more.
             stops, settled = _counted(breakpoint_) if breakpoint_ is not None else (False, True)
             await worker.count(number, stops, settled)

@@ -53,6 +53,7 @@ class Sent:
 
 _INSIDE = Path(__file__).parent / "inside"
 REACHED = Sent("_rayside_reached", _INSIDE / "reached.py")
+BY_VALUE = Sent("_rayside_by_value", _INSIDE / "by_value.py")
 EXCEPTIONS = Sent("_rayside_exceptions", _INSIDE / "exceptions.py")
 LINE_TABLE = Sent("_rayside_line_table", Path(__file__).parent / "line_table.py")
 INTERRUPTION = Sent("_rayside_interruption", Path(__file__).parent / "interruption.py")

@@ -18,8 +18,9 @@ from bootstrap.debug.dap import Message
 from bootstrap.debug.debuggee import Debuggee
 from bootstrap.debug.desired import Desired
 from bootstrap.debug.files import File, Files
+from bootstrap.debug.lines import Lines
 from bootstrap.debug.paths import Layout
-from bootstrap.debug.sent import EXCEPTIONS, INTERRUPTION, REACHED, Sent
+from bootstrap.debug.sent import BY_VALUE, EXCEPTIONS, INTERRUPTION, REACHED, Sent
 from bootstrap.debug.stop_points import Breakpoint, FunctionBreakpoint, LineBreakpoint, Result
 from bootstrap.errors import DebuggerGone, RequestFailed
 
@@ -126,6 +127,9 @@ class Worker:
         self._setting = asyncio.Lock()
         self._set: dict[str, list[tuple[int, Breakpoint]]] = {}  # debugpy's ids, by the debuggee's path
         self._set_functions: list[tuple[int, FunctionBreakpoint]] = []  # debugpy's ids
+        self._missing: set[str] = set()  # files that it does not have, and breakpoints are to be set in
+        self._awaited: set[str] = set()  # those of them of which it knows that
+        self._by_value: dict[str, Lines] = {}  # of files that it does not have, the functions that it has
         self._sent: set[Sent] = set()
         self._awake: bool | None = None
         self._evaluations: set[asyncio.Future[Message]] = set()
@@ -254,6 +258,7 @@ class Worker:
         async with self._setting:  # the one that was asked for last is set last
             if not breakpoints and path not in self._set:
                 return
+            self._missing.discard(path)
             wanted = await self._placed(path, [one for one in breakpoints if not one.problem])
             if wanted:
                 await self.wake()
@@ -282,19 +287,55 @@ class Worker:
     ) -> list[tuple[LineBreakpoint, int]]:
         """Those that can be set, and at which line; the others get their result."""
         file = await self.file(path) if breakpoints else None
+        if file is None and breakpoints:
+            self._missing.add(path)
+        lines = file.lines if file is not None else self._by_value.get(path)
         placed: list[tuple[LineBreakpoint, int]] = []
         for breakpoint_ in breakpoints:
             line: int | None = breakpoint_.line
-            if file is None:
-                message = NO_FILE
+            if file is None and lines is None:
+                line, message = None, NO_FILE
             else:
-                line = file.lines.nearest(breakpoint_.line) if file.lines else line
+                line = lines.nearest(breakpoint_.line) if lines is not None else line
                 message = "There is no code at this line, nor below it in its function."
-            if file is None or line is None:
+            if line is None:
                 breakpoint_.results[self] = Result(False, breakpoint_.line, message)
             else:
                 placed.append((breakpoint_, line))
         return placed
+
+    async def await_missing(self) -> list[str]:
+        """Has it tell of functions that come by value from files that it does not have; those there already.
+
+        Returns:
+            The paths of files of which it has functions, and whose breakpoints are to be set once more.
+        """
+        if self._missing == self._awaited:
+            return []
+        await self._send_once(BY_VALUE)
+        paths = sorted(self._missing)
+        tables = await self._literal(BY_VALUE.call("await_files", paths), timeout=self._patience)
+        self._awaited = {*paths}
+        known = tables if isinstance(tables, dict) else {}
+        return [path for path in paths if self._learns(path, known.get(path))]
+
+    async def learn(self, path: str) -> bool:
+        """Reads the lines of what has come by value from that file; whether it may have breakpoints now."""
+        if path not in self._missing:
+            return False
+        return self._learns(path, await self._literal(BY_VALUE.call("table", path), timeout=self._patience))
+
+    def _learns(self, path: str, table: object) -> bool:
+        lines = Lines.read(table)
+        if lines is None or self._by_value.get(path) == lines:
+            return False
+        self._by_value[path] = lines
+        return True
+
+    async def set_now(self, number: int) -> None:
+        """Answers a thread that waits until breakpoints are set in a function that has come by value."""
+        arguments = {"expression": BY_VALUE.call("set_now", number), "context": QUIETLY}
+        await self.client.request("evaluate", arguments, timeout=SOON)
 
     def hit(self, ids: object) -> list[int]:
         """The editor's breakpoints for debugpy's."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,25 @@ total = ray.get(counter.add.remote(2))
 breakpoint()
 print("result", sorted(together), total)
 """
+# A driver whose file no worker has, as if it ran on another machine.
+BY_VALUE = """\
+import os, ray
+
+@ray.remote
+def work(n):
+    def inner(n):
+        return n  # closure
+    return inner(n + 1)  # task
+
+@ray.remote
+class Counter:
+    def add(self, n):
+        return n  # actor
+
+os.unlink(__file__)
+ray.init()
+print("result", ray.get(work.remote(1)), ray.get(Counter.remote().add.remote(3)))
+"""
 MODULE = """\
 def scale(value, factor):
     result = value * factor
@@ -63,8 +83,17 @@ def code(tmp_path: Path) -> Path:
     return folder
 
 
-def submit(up: Rayside, code: Path, *more: str) -> str:
-    arguments = ["--py-modules", "lib/model", "--entrypoint", "python program.py", *more]
+def line(program: str, marker: str) -> int:
+    return program[: program.index(f"# {marker}\n")].count("\n") + 1
+
+
+def submit(up: Rayside, code: Path, *more: str, modules: Sequence[str] = ("lib/model",)) -> str:
+    arguments = [
+        *(f"--py-modules={module}" for module in modules),
+        "--entrypoint",
+        "python program.py",
+        *more,
+    ]
     return str(up.json("submit", *arguments, cwd=code)["submission_id"])
 
 
@@ -125,6 +154,22 @@ def test_unmodified_code_stops_at_breakpoints_in_local_files(up: Rayside, code: 
     assert result["job"] == {"submission_id": job, "status": "SUCCEEDED"}
     assert done.stderr.count(f"breakpoint at {code / 'program.py'}:18") == 1  # it was moved
     assert "was not submitted with --debug" not in done.stderr
+
+
+def test_what_came_by_value_stops_where_no_worker_has_the_drivers_file(up: Rayside, tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(BY_VALUE)
+    job = submit(up, tmp_path, "--debug", modules=())
+    breaks = [f"--break=program.py:{line(BY_VALUE, marker)}" for marker in ("task", "actor", "closure")]
+    done = up.run("debug", "--job", job, *breaks, "--evaluate", "n", "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    stops = json.loads(done.stdout)["stopped"]
+    assert sorted((stop["task"], stop["function"], stop["evaluated"]["n"]) for stop in stops) == [
+        ("Counter.add", "add", "3"),
+        ("work", "inner", "2"),
+        ("work", "work", "1"),
+    ]
+    assert {stop["file"] for stop in stops} == {str(tmp_path / "program.py")}
+    assert "result 2 3" in up.run("logs", "--job", job).stdout
 
 
 def test_eight_tasks_are_stopped_at_once_in_one_session(up: Rayside, tmp_path: Path) -> None:

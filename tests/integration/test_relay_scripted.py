@@ -389,7 +389,9 @@ def test_looking_takes_a_tenth_of_a_slow_ray_at_most() -> None:
     play(story)
 
 
-def test_a_ray_that_was_slow_once_keeps_new_tasks_from_nobody_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_ray_that_was_slow_once_keeps_new_tasks_from_nobody_for_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(lookout, "LONGEST_PAUSE", 0.5)
 
     async def story(setting: Setting) -> None:

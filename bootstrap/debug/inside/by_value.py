@@ -1,0 +1,131 @@
+"""Has breakpoints set in functions whose file this process does not have, before they run.
+
+What a driver defines itself reaches tasks as code, not as a file: pickled by value. Where the driver's file
+lies on another machine (a notebook's, or one that no package brought along), its breakpoints can be set only
+once such a function is there. So the thread that makes it waits a moment for the relay.
+It leans on `_make_function` of Ray's cloudpickle, which makes each of them, and on `exists` of pydevd, which
+sets no breakpoint in a file that is not there.
+"""
+
+from __future__ import annotations
+
+import _thread
+import functools
+import gc
+import itertools
+import sys
+from collections.abc import Iterable
+from types import CodeType, FunctionType
+from typing import Any
+
+EVENT = "raysideReached"
+# Seconds that a thread waits for the relay; without an answer it goes on, past the breakpoints.
+PATIENCE = 5.0
+_CMD_WRITE_TO_CONSOLE = 116  # pydevd_comm_constants.py
+_MAKES = "ray.cloudpickle.cloudpickle"
+_OURS = "_rayside_makes"
+
+_Table = tuple[set[int], set[tuple[int, int]]]  # the lines with code; first and last of each function
+_awaited: set[str] = set()
+_tables: dict[str, _Table] = {}
+_numbers = itertools.count(1)
+_waiting: dict[int, Any] = {}  # a lock each
+
+
+def await_files(paths: Iterable[str]) -> dict[str, dict[str, list[int]]]:
+    """From now on the relay is told of functions of these files; a line table of each that is there already.
+
+    The tables are as in line_table.py, without what only a text can tell.
+    """
+    _awaited.clear()
+    _awaited.update(paths)
+    _watch(sys.modules.get(_MAKES))
+    _have_files_exist()
+    for each in gc.get_objects():
+        if type(each) is FunctionType and each.__code__.co_filename in _awaited:
+            _add(each.__code__)
+    return {path: table(path) for path in _awaited if path in _tables}
+
+
+def table(path: str) -> dict[str, list[int]]:
+    """Of the functions of that file that are there by now."""
+    code, functions = _tables.get(path, (set(), set()))
+    spans = [line for function in sorted(functions) for line in function]
+    return {"code": sorted(code), "statements": [], "functions": spans, "indents": []}
+
+
+def set_now(number: int) -> None:
+    """The relay's answer: what was to be set is set."""
+    lock = _waiting.pop(number, None)
+    if lock is not None:
+        lock.release()
+
+
+def _watch(module: Any) -> None:
+    make = getattr(module, "_make_function", None)
+    if make is None:
+        return
+    make = getattr(make, _OURS, make)  # of an earlier connection
+
+    # With the name of cloudpickle's, for it pickles its own functions by their name.
+    @functools.wraps(make)
+    def make_and_tell(code: CodeType, *args: Any, **kwargs: Any) -> Any:
+        if code.co_filename in _awaited:
+            _tell(code)
+        return make(code, *args, **kwargs)
+
+    setattr(make_and_tell, _OURS, make)
+    module._make_function = make_and_tell
+
+
+def _have_files_exist() -> None:
+    files = sys.modules["pydevd_file_utils"]
+    exists = getattr(files.exists, _OURS, files.exists)
+
+    def exists_or_came(path: str) -> bool:
+        return path in _tables or bool(exists(path))
+
+    setattr(exists_or_came, _OURS, exists)
+    files.exists = exists_or_came  # type: ignore[attr-defined]
+
+
+def _tell(code: CodeType) -> None:
+    if not _add(code):
+        return
+    number, lock = next(_numbers), _thread.allocate_lock()
+    lock.acquire()
+    _waiting[number] = lock
+    if _send({"key": 0, "what": "file", "text": code.co_filename, "number": number}):
+        lock.acquire(timeout=PATIENCE)
+    _waiting.pop(number, None)
+
+
+def _add(code: CodeType) -> bool:
+    """Takes it, and what is defined in it, into the file's table; whether that has more lines now."""
+    lines, functions = _tables.setdefault(code.co_filename, (set(), set()))
+    before = len(lines)
+    todo = [code]
+    while todo:
+        at = todo.pop()
+        own = {line for _, _, line in at.co_lines() if line}
+        if own:
+            functions.add((at.co_firstlineno, max(own)))
+        # At its `def` nothing stops: that was run where the function was defined.
+        lines |= own - {at.co_firstlineno} or own
+        todo += [constant for constant in at.co_consts if isinstance(constant, CodeType)]
+    return len(lines) > before
+
+
+def _send(body: dict[str, Any]) -> bool:
+    """Whether there is somebody to send it to."""
+    try:
+        pydevd = sys.modules["pydevd"]
+        if not pydevd._is_attached():
+            return False
+        writer = pydevd.get_global_debugger().writer
+        command = sys.modules["_pydevd_bundle.pydevd_net_command"].NetCommand
+        event = {"type": "event", "event": EVENT, "body": body}
+        writer.add_command(command(_CMD_WRITE_TO_CONSOLE, 0, event, is_json=True))
+        return True
+    except Exception:  # the debugger has gone
+        return False

@@ -1,0 +1,144 @@
+"""Breakpoints in functions that came by value, from a driver's file that no debuggee has."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bootstrap.debug.inside import by_value
+from bootstrap.debug.worker import NO_FILE
+from tests.integration.relay_debuggees import Process, Session, relay_over
+
+# What cloudpickle does with a function of a driver's own; `make` is looked up anew, as unpickling does.
+RECEIVES = """\
+import os, sys, time, types
+name = "ray.cloudpickle.cloudpickle"
+sys.modules[name] = cloudpickle = types.ModuleType(name)
+def _make_function(code, globals, name, argdefs, closure):
+    return types.FunctionType(code, globals, name, argdefs, closure)
+cloudpickle._make_function = _make_function
+def receive(source):
+    module = compile(source, "DRIVER", "exec")
+    code = next(constant for constant in module.co_consts if hasattr(constant, "co_code"))
+    return sys.modules[name]._make_function(code, {}, code.co_name, None, None)
+"""
+SQUARE = "def square(x):\n    y = x * x\n\n    return y\n"
+WAITS = """\
+print("there", flush=True)
+while not os.path.exists("go"):
+    time.sleep(0.01)
+"""
+COMES = RECEIVES + WAITS + f"print(receive({SQUARE!r})(3), flush=True)\n"
+IS_THERE = RECEIVES + f"square = receive({SQUARE!r})\n" + WAITS + "print(square(3), flush=True)\n"
+OTHER = "def other(x):\n\n\n\n\n    return -x\n"
+COMES_AGAIN = COMES + f"print(receive({OTHER!r})(3), flush=True)\nprint(receive({OTHER!r})(4), flush=True)\n"
+
+
+def play(folder: Path, script: str, story: Callable[[Scene], Coroutine[Any, Any, None]]) -> None:
+    """A process that has come so far that functions can come, and an editor that has set nothing yet."""
+
+    async def whole() -> None:
+        async with relay_over(folder) as setting:
+            driver = str(folder / "laptop" / "driver.py")
+            (process,) = await setting.cluster.start(script.replace("DRIVER", driver))
+            editor = await setting.attach()
+            for _ in ("the cluster's row", "the debuggee's, which takes requests from now on"):
+                await editor.event("thread", reason="started")
+            await process.said()
+            await story(Scene(process, editor, driver))
+
+    asyncio.run(asyncio.wait_for(whole(), 60))
+
+
+@dataclass
+class Scene:
+    process: Process
+    editor: Session
+    driver: str
+
+    async def set(self, *lines: int) -> list[dict[str, Any]]:
+        """The answer for each."""
+        specs = [{"line": line} for line in lines]
+        answer = await self.editor.request("setBreakpoints", source={"path": self.driver}, breakpoints=specs)
+        return list(answer["breakpoints"])
+
+    def go(self) -> None:
+        (Path(f"/proc/{self.process.process.pid}/cwd") / "go").touch()
+
+    async def stop(self) -> dict[str, Any]:
+        return await self.editor.event("stopped", reason="breakpoint")
+
+    async def goes_on(self, stop: dict[str, Any]) -> None:
+        await self.editor.request("continue", threadId=stop["threadId"])
+
+
+def test_a_function_that_comes_by_value_stops_at_its_first_call(tmp_path: Path) -> None:
+    async def story(scene: Scene) -> None:
+        (unset,) = await scene.set(3)
+        assert (unset["verified"], unset["message"]) == (False, NO_FILE)
+        scene.go()
+        stop = await scene.stop()
+        (frame, *_) = await scene.editor.frames(stop)
+        # Line 3 is empty.
+        assert (frame["name"], frame["line"], frame["source"]["path"]) == ("square", 4, scene.driver)
+        assert not frame["source"].get("sourceReference")
+        assert await scene.editor.evaluate(stop, "y") == "9"
+        changed = (await scene.editor.event("breakpoint"))["breakpoint"]
+        assert (changed["id"], changed["verified"], changed["line"]) == (unset["id"], True, 4)
+        await scene.goes_on(stop)
+        assert await scene.process.end() == ["there", "9"]
+
+    play(tmp_path, COMES, story)
+
+
+def test_a_function_that_came_before_gets_its_breakpoint_too(tmp_path: Path) -> None:
+    async def story(scene: Scene) -> None:
+        first, second = await scene.set(2, 40)
+        assert (first["verified"], second["verified"]) == (True, False)
+        scene.go()
+        stop = await scene.stop()
+        assert stop["hitBreakpointIds"] == [first["id"]]
+        await scene.goes_on(stop)
+        assert await scene.process.end() == ["there", "9"]
+
+    play(tmp_path, IS_THERE, story)
+
+
+def test_another_function_of_the_same_file_gets_its_own_when_it_comes(tmp_path: Path) -> None:
+    async def story(scene: Scene) -> None:
+        await scene.set(6)
+        scene.go()
+        for expected in ("3", "4"):
+            stop = await scene.stop()
+            assert await scene.editor.evaluate(stop, "x") == expected
+            await scene.goes_on(stop)
+        assert await scene.process.end() == ["there", "9", "-3", "-4"]
+
+    play(tmp_path, COMES_AGAIN, story)
+
+
+def test_what_is_taken_back_stops_nothing_that_comes_after(tmp_path: Path) -> None:
+    async def story(scene: Scene) -> None:
+        await scene.set(2)
+        await scene.set()
+        scene.go()
+        assert await scene.process.end() == ["there", "9"]
+        await scene.editor.nothing("stopped", 0)
+
+    play(tmp_path, COMES, story)
+
+
+def test_who_unpickles_does_not_wait_once_the_editor_has_gone(tmp_path: Path) -> None:
+    async def story(scene: Scene) -> None:
+        await scene.set(2)
+        await scene.editor.client.disconnect()
+        began = time.monotonic()
+        scene.go()
+        assert await scene.process.end() == ["there", "9"]
+        assert time.monotonic() - began < by_value.PATIENCE
+
+    play(tmp_path, COMES, story)
