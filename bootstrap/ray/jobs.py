@@ -55,6 +55,7 @@ _LONGEST_WAIT = 86_400.0
 _RAISED = {
     "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": f"{_LONGEST_WAIT:g}",
     "RAY_TRAIN_WORKER_HEALTH_CHECK_TIMEOUT_S": f"{_LONGEST_WAIT:g}",
+    "RAY_TRAIN_NCCL_RAS_CONFIRM_DURATION_S": f"{_LONGEST_WAIT:g}",
     "collective_gloo_timeout": f"{_LONGEST_WAIT * 1000:.0f}",
 }
 # A Python that finds the packages that Ray puts on PYTHONPATH: with -E or -I it does not look there.
@@ -174,6 +175,12 @@ class Submission:
         """The whole runtime_env but working_dir."""
         given = {**self.runtime_env, **({"py_modules": list(self.py_modules)} if self.py_modules else {})}
         return self.debug.added_to(given, driver=self.debugs_driver) if self.debug else given
+
+    @property
+    def raised_limits(self) -> list[str]:
+        """The environment variables of time limits that `debug` raises; those that the user has set stay."""
+        given = self.runtime_env.get("env_vars") or {}
+        return [name for name in _RAISED if name not in given] if self.debug else []
 
     @property
     def debugs_driver(self) -> bool:

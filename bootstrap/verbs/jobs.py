@@ -74,6 +74,8 @@ def submit(settings: Settings, console: Console, request: Request, *, wait: bool
     console.result(f"Job {name} {'has ended: ' if wait else 'is '}{job.status}")
     if submission.debug and not submission.debugs_driver:
         console.result("Its tasks and actors are debugged, its driver is not: docs/hook.md says why")
+    if limits := submission.raised_limits:
+        console.result(f"Time limits that a stop would break are a day: {', '.join(limits)}")
     if not wait and submission.debug:
         console.result("Next: ./invokew debug --break FILE:LINE, or attach an editor")
     elif not wait:

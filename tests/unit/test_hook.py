@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ DEBUGPY = "debugpy==1.8.22"
 RAISED = {
     "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": "86400",
     "RAY_TRAIN_WORKER_HEALTH_CHECK_TIMEOUT_S": "86400",
+    "RAY_TRAIN_NCCL_RAS_CONFIRM_DURATION_S": "86400",
     "collective_gloo_timeout": "86400000",
 }
 
@@ -93,6 +95,14 @@ def test_the_driver_is_debugged_where_the_hook_is_sure_to_be_importable(
     assert ("worker_process_setup_hook" in environment) is not driver_too
     told = json.loads(job.options("x-1", None)[-1])[jobs.DEBUG]
     assert json.loads(told) == {"attach_timeout": 60.0, "post_mortem": False, "driver": driver_too}
+
+
+def test_the_limits_that_are_raised_are_named(code: Path) -> None:
+    debug = jobs.Debug()
+    given = {"env_vars": {"collective_gloo_timeout": "7"}}
+    assert submission(code, debug=debug).raised_limits == list(RAISED)
+    assert submission(code, debug=debug, **given).raised_limits == [*RAISED][:-1]
+    assert replace(submission(code), debug=None).raised_limits == []
 
 
 def test_nothing_that_the_user_gave_is_lost(code: Path) -> None:

@@ -1,0 +1,65 @@
+"""A replica of Ray Serve that stands still in the debugger is not taken for dead."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from bootstrap.debug.client import Client
+from bootstrap.settings import RAY_VERSION
+from tests.integration.conftest import Rayside, free_ports
+from tests.integration.relay_debuggees import Session
+
+TIMEOUT = 1.0  # seconds: Serve's, of a health check
+HELD = 6.0
+PROGRAM = """\
+import requests
+from ray import serve
+
+@serve.deployment(health_check_period_s=1, health_check_timeout_s=TIMEOUT)
+class Model:
+    async def __call__(self, request):
+        x = 41
+        return str(x + 1)
+
+serve.start(http_options={"port": PORT})
+serve.run(Model.bind())
+print("answer", requests.get("http://127.0.0.1:PORT/", timeout=60).text)
+(deployment,) = serve.status().applications["default"].deployments.values()
+print("is", deployment.status.value)
+"""
+
+
+@pytest.fixture(scope="module")
+def up(rayside: Rayside) -> Rayside:
+    done = rayside.run("up", "--no-example")
+    assert done.returncode == 0, done.stdout + done.stderr
+    return rayside
+
+
+def test_a_replica_that_stands_still_stays_healthy(up: Rayside, tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM.replace("TIMEOUT", str(TIMEOUT)).replace("PORT", str(free_ports()[0])))
+    environment = tmp_path / "environment.yaml"
+    # As a user has it whose environment lacks Serve: Ray installs it for the job.
+    environment.write_text(f'pip: ["ray[serve]=={RAY_VERSION}"]\n')
+    words = ["--debug", "--runtime-env", str(environment), "--entrypoint", "python program.py"]
+    job = up.json("submit", *words, cwd=tmp_path)["submission_id"]
+
+    async def hold() -> None:
+        client = await Client.connect("127.0.0.1", up.settings.relay_port)
+        token = (up.target.folder / "token").read_text()
+        breakpoints = {str(program): [{"line": 8}]}
+        await client.attach(breakpoints=breakpoints, options={"token": token, "job": job}, no_delay=False)
+        editor = Session(client, patience=300)  # pip's, for the most part
+        stop = await editor.event("stopped")
+        assert await editor.evaluate(stop, "x") == "41"
+        await asyncio.sleep(HELD)
+        await editor.request("continue", threadId=stop["threadId"])
+        await client.disconnect()
+
+    asyncio.run(hold())
+    done = up.run("logs", "--job", job, "--follow")
+    assert "answer 42" in done.stdout and "is HEALTHY" in done.stdout, done.stdout
