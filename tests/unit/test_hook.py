@@ -99,7 +99,7 @@ def test_the_driver_is_debugged_where_the_hook_is_sure_to_be_importable(
 
 def test_the_limits_that_are_raised_are_named(code: Path) -> None:
     debug = jobs.Debug()
-    given = {"env_vars": {"collective_gloo_timeout": "7"}}
+    given: dict[str, Any] = {"env_vars": {"collective_gloo_timeout": "7"}}
     assert submission(code, debug=debug).raised_limits == list(RAISED)
     assert submission(code, debug=debug, **given).raised_limits == [*RAISED][:-1]
     assert replace(submission(code), debug=None).raised_limits == []
