@@ -17,8 +17,7 @@ from bootstrap.debug.work import Work
 from bootstrap.debug.worker import Worker, Workers
 from bootstrap.errors import RequestFailed
 
-# Seconds for which changes of breakpoints are gathered: a look at them costs the more the more debuggees
-# there are, and a thousand that attach at once would each have one.
+# Seconds for which changes of breakpoints are gathered: many debuggees answer at once.
 SOON = 0.05
 
 
@@ -209,9 +208,9 @@ class Configuration:
             self._telling = asyncio.get_running_loop().call_later(SOON, self._tell_what_changed)
 
     def _tell_what_changed(self) -> None:
-        """Tells the editor of the breakpoints whose state is not what it was told."""
+        """Tells the editor of the breakpoints whose state is not what it was told; looks at no others."""
         self._telling = None
-        for breakpoint_ in self._desired.breakpoints:
+        for breakpoint_ in self._desired.take_changed():
             document = breakpoint_.document()
             if breakpoint_.told is not None and breakpoint_.told != document:
                 breakpoint_.told = document

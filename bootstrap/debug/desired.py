@@ -5,10 +5,12 @@ from __future__ import annotations
 import itertools
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from bootstrap.debug.dap import Message
 from bootstrap.debug.exception_filters import ExceptionFilters
+from bootstrap.debug.results import Results
 from bootstrap.debug.stop_points import Breakpoint, FunctionBreakpoint, LineBreakpoint, text_of
 
 
@@ -30,6 +32,9 @@ class Desired:
         default_factory=lambda: ExceptionFilters.of({"filters": ["uncaught"]})
     )
     _ids: Iterator[int] = field(default_factory=lambda: itertools.count(1))
+    _by_id: dict[int, LineBreakpoint | FunctionBreakpoint] = field(default_factory=dict)
+    # A set, in their order: those of which another result decides.
+    _changed: dict[LineBreakpoint | FunctionBreakpoint, None] = field(default_factory=dict)
 
     def replace(self, path: str, specs: Sequence[Message]) -> list[LineBreakpoint]:
         """Makes these the breakpoints of that file; those that were there keep their id, and their hits."""
@@ -41,6 +46,7 @@ class Desired:
             known = before.pop((spec.get("line"), spec.get("column")), None)  # type: ignore[arg-type]
             number = known.id if known else next(self._ids)
             after.append(LineBreakpoint(number, path, dict(spec), **_kept(known, spec)))
+        self._exchange(self.of(path), after)
         if after:
             self.files[path] = after
         else:
@@ -55,15 +61,33 @@ class Desired:
             known = before.pop(text_of(spec, "name"), None)
             number = known.id if known else next(self._ids)
             after.append(FunctionBreakpoint(number, dict(spec), **_kept(known, spec)))
+        self._exchange(self.functions, after)
         self.functions = after
         return after
+
+    def _exchange(
+        self,
+        before: Sequence[LineBreakpoint | FunctionBreakpoint],
+        after: Sequence[LineBreakpoint | FunctionBreakpoint],
+    ) -> None:
+        for breakpoint_ in before:
+            del self._by_id[breakpoint_.id]
+        for breakpoint_ in after:
+            self._by_id[breakpoint_.id] = breakpoint_
+            breakpoint_.results = Results(partial(self._changed.__setitem__, breakpoint_, None))
 
     def of(self, path: str) -> list[LineBreakpoint]:
         return self.files.get(path, [])
 
-    def now(self, breakpoint_: LineBreakpoint) -> LineBreakpoint:
+    def now(self, breakpoint_: LineBreakpoint | FunctionBreakpoint) -> LineBreakpoint | FunctionBreakpoint:
         """The one that has taken its place meanwhile; itself where none has."""
-        return next((other for other in self.of(breakpoint_.path) if other.id == breakpoint_.id), breakpoint_)
+        return self._by_id.get(breakpoint_.id, breakpoint_)
+
+    def take_changed(self) -> list[LineBreakpoint | FunctionBreakpoint]:
+        """Those of which another result decides than when this was called last."""
+        changed = [one for one in self._changed if self._by_id.get(one.id) is one]
+        self._changed.clear()
+        return changed
 
     @property
     def breakpoints(self) -> list[LineBreakpoint | FunctionBreakpoint]:
@@ -83,7 +107,7 @@ class Desired:
 
     def forget(self, debuggee: Hashable) -> None:
         for breakpoint_ in self.breakpoints:
-            breakpoint_.results.pop(debuggee, None)
+            breakpoint_.results.forget(debuggee)
 
 
 def _kept(known: Breakpoint | None, spec: Message) -> dict[str, Any]:

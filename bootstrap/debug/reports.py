@@ -9,7 +9,8 @@ from bootstrap.debug.configuration import Configuration
 from bootstrap.debug.dap import Message
 from bootstrap.debug.editor import CurrentEditor
 from bootstrap.debug.flood import Flood
-from bootstrap.debug.stop_points import Breakpoint, FunctionBreakpoint, LineBreakpoint, Result
+from bootstrap.debug.results import Result
+from bootstrap.debug.stop_points import Breakpoint, FunctionBreakpoint, LineBreakpoint
 from bootstrap.debug.work import Work
 from bootstrap.debug.worker import Worker
 

@@ -3,25 +3,16 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import Any
 
 from bootstrap.debug.dap import Message
 from bootstrap.debug.hit_condition import FORMS, HitCondition
+from bootstrap.debug.results import Results
 from bootstrap.debug.sent import REACHED
 
 # Of a breakpoint, for debuggees: no two have the same, whichever editor set them.
 _keys = itertools.count(1)
-
-
-@dataclass(frozen=True)
-class Result:
-    """One debuggee's answer for one breakpoint; `line` is where it stops, 0 of a function."""
-
-    verified: bool
-    line: int
-    message: str = ""
 
 
 @dataclass(eq=False)
@@ -34,7 +25,7 @@ class Breakpoint:
         key: for debuggees; another one as soon as the spec is another.
         hits: how often it was reached with its condition met, in all debuggees.
         raised: whether the editor was told that its condition raised.
-        results: by debuggee.
+        results: of debuggees.
         told: what the editor was told last; None before it was.
     """
 
@@ -43,7 +34,7 @@ class Breakpoint:
     key: int = field(default_factory=lambda: next(_keys))
     hits: int = 0
     raised: bool = False
-    results: dict[Hashable, Result] = field(default_factory=dict)
+    results: Results = field(default_factory=Results)
     told: Message | None = None
 
     @property
@@ -67,14 +58,13 @@ class Breakpoint:
     def verdict(self) -> Message:
         """DAP's Breakpoint, without what is of a line: verified where any debuggee has it."""
         document: Message = {"id": self.id, "verified": False}
-        verified = next((result for result in self.results.values() if result.verified), None)
         if self.problem:
             return {**document, "message": self.problem}
-        if verified is None:
-            reasons = [result.message for result in self.results.values() if result.message]
-            return {**document, "message": [*reasons, self.unknown][0]}
-        document |= {"verified": True, **({"line": verified.line} if verified.line else {})}
-        return {**document, "message": verified.message} if verified.message else document
+        result = self.results.deciding
+        if result is None or not result.verified:
+            return {**document, "message": result.message if result else self.unknown}
+        document |= {"verified": True, **({"line": result.line} if result.line else {})}
+        return {**document, "message": result.message} if result.message else document
 
     unknown = ""  # what is said of it while no debuggee has an answer
 

@@ -20,8 +20,9 @@ from bootstrap.debug.desired import Desired
 from bootstrap.debug.files import File, Files
 from bootstrap.debug.lines import Lines
 from bootstrap.debug.paths import Layout
+from bootstrap.debug.results import Result
 from bootstrap.debug.sent import BY_VALUE, EXCEPTIONS, INTERRUPTION, REACHED, Sent
-from bootstrap.debug.stop_points import Breakpoint, FunctionBreakpoint, LineBreakpoint, Result
+from bootstrap.debug.stop_points import Breakpoint, FunctionBreakpoint, LineBreakpoint
 from bootstrap.errors import DebuggerGone, RequestFailed
 
 # Seconds for a debuggee's answer to what an editor asks of one, before it counts as frozen.

@@ -15,7 +15,7 @@ from bootstrap.debug.files import own
 from bootstrap.debug.ids import OF_A_STOP, Ids, UnknownId
 from bootstrap.debug.lines import Lines
 from bootstrap.debug.paths import Layout, Paths
-from bootstrap.debug.stop_points import Result
+from bootstrap.debug.results import Result
 
 SESSION = "/tmp/ray/session_2026/runtime_resources"
 WORKING_DIR = f"{SESSION}/working_dir_files/_ray_pkg_aa"

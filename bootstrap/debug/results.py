@@ -1,0 +1,67 @@
+"""What each debuggee made of one breakpoint, and which of these results decides what is told of it."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Result:
+    """One debuggee's answer for one breakpoint; `line` is where it stops, 0 of a function."""
+
+    verified: bool
+    line: int
+    message: str = ""
+
+
+class Results:
+    """By debuggee. Nothing here looks through all of them: a thousand may answer at once.
+
+    `on_change` is called whenever another result decides.
+    """
+
+    def __init__(self, on_change: Callable[[], None] | None = None) -> None:
+        self._on_change = on_change
+        self._all: dict[Hashable, Result] = {}
+        # Not plain dicts, whose first key is slow to find once many before it were removed.
+        self._verified: OrderedDict[Hashable, Result] = OrderedDict()
+        self._explained: OrderedDict[Hashable, Result] = OrderedDict()  # not verified, and it is said why
+
+    @property
+    def deciding(self) -> Result | None:
+        """The first that is verified, else the first that says why not; None where there is neither."""
+        for results in (self._verified, self._explained):
+            if results:
+                return next(iter(results.values()))
+        return None
+
+    def __setitem__(self, debuggee: Hashable, result: Result) -> None:
+        if self._all.get(debuggee) == result:
+            return
+        before = self.deciding
+        self._all[debuggee] = result
+        if result.verified:
+            self._explained.pop(debuggee, None)
+            self._verified[debuggee] = result
+        else:
+            self._verified.pop(debuggee, None)
+            if result.message:
+                self._explained[debuggee] = result
+            else:
+                self._explained.pop(debuggee, None)
+        self._compare(before)
+
+    def get(self, debuggee: Hashable) -> Result | None:
+        return self._all.get(debuggee)
+
+    def forget(self, debuggee: Hashable) -> None:
+        before = self.deciding
+        for results in (self._all, self._verified, self._explained):
+            results.pop(debuggee, None)
+        self._compare(before)
+
+    def _compare(self, before: Result | None) -> None:
+        if self._on_change is not None and self.deciding != before:
+            self._on_change()
