@@ -119,10 +119,16 @@ class Decoder:
         return length
 
 
-def encode(message: Message) -> bytes:
-    """The message as one frame."""
-    body = json.dumps(message, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass")
-    return b"Content-Length: %d\r\n\r\n%b" % (len(body), body)
+def encode(message: Message, body: bytes | None = None) -> bytes:
+    """The message as one frame. `body`: its body, where that is JSON already."""
+    content = as_json(message)
+    if body is not None:
+        content = b'%b,"body":%b}' % (content[:-1], body)
+    return b"Content-Length: %d\r\n\r\n%b" % (len(content), content)
+
+
+def as_json(value: Message) -> bytes:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass")
 
 
 def _message(body: bytes) -> Message:

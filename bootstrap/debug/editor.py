@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import socket
 from collections.abc import AsyncIterator, Callable
@@ -65,6 +66,8 @@ class Editor:
         self._asks_for_threads = False
         self._lines_left_out = 0
         self._heard = asyncio.Event()
+        # Whoever sends it a long answer, until it has taken that.
+        self.turn = asyncio.Lock()
         self._reader, self._writer = reader, writer
         self._seq = itertools.count(1)
         own = writer.get_extra_info("socket")
@@ -93,8 +96,17 @@ class Editor:
         except OSError:
             pass
 
-    def respond(self, request: Message, body: Message | None = None) -> None:
-        self._respond(request, {"success": True, **({} if body is None else {"body": body})})
+    def respond(self, request: Message, body: Message | bytes | None = None) -> None:
+        """`body`: as bytes where it is JSON already."""
+        if isinstance(body, bytes):
+            self._respond(request, {"success": True}, body)
+        else:
+            self._respond(request, {"success": True, **({} if body is None else {"body": body})})
+
+    async def taken(self) -> None:
+        """Waits while it leaves much of what it was sent unread."""
+        with contextlib.suppress(OSError):  # it has gone
+            await self._writer.drain()
 
     def refuse(self, request: Message, reason: str, ray: Message | None = None) -> None:
         """An error response; editors show the body's text, or the short one. `ray`: data for programs."""
@@ -158,19 +170,19 @@ class Editor:
         except (OSError, asyncio.TimeoutError):
             self._writer.transport.abort()
 
-    def _respond(self, request: Message, rest: Message) -> None:
+    def _respond(self, request: Message, rest: Message, body: bytes | None = None) -> None:
         seq, command = request.get("seq"), request.get("command")
         head: dict[str, Any] = {
             "type": "response",
             "request_seq": seq if isinstance(seq, int) else 0,
             "command": command if isinstance(command, str) else "",
         }
-        self._send({**head, **rest})
+        self._send({**head, **rest}, body)
 
-    def _send(self, message: Message) -> None:
+    def _send(self, message: Message, body: bytes | None = None) -> None:
         if self.gone or self._writer.is_closing():
             return
-        self._writer.write(encode({"seq": next(self._seq), **message}))
+        self._writer.write(encode({"seq": next(self._seq), **message}, body))
         if self._unread > (MOST_UNREAD if self.admitted else MOST_UNREAD_BY_STRANGER):
             self.drop()
 

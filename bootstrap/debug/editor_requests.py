@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -10,6 +11,7 @@ from bootstrap.debug.client import reason
 from bootstrap.debug.configuration import Configuration
 from bootstrap.debug.dap import Message
 from bootstrap.debug.editor import CurrentEditor, Editor, Refused
+from bootstrap.debug.gathered import Gathered
 from bootstrap.debug.ids import OF_A_STOP, Ids, Kind, OfAStop
 from bootstrap.debug.rules import NotDap
 from bootstrap.debug.threads import CLUSTER, Threads
@@ -47,6 +49,7 @@ class EditorRequests:
     ) -> None:
         self._workers, self._ids, self._threads = workers, ids, threads
         self._configuration, self._current = configuration, editor
+        self._all_rows = Gathered(lambda: {"threads": threads.rows()})
         self._evaluating: dict[tuple[Editor, object], Worker] = {}  # by editor and number of its request
         self._handlers: dict[str, Handler] = {
             "cancel": self._cancel,
@@ -104,7 +107,11 @@ class EditorRequests:
     # --- threads -------------------------------------------------------------------------
 
     async def _rows(self, editor: Editor, request: Message, arguments: Message) -> None:
-        editor.respond(request, {"threads": self._threads.rows()})
+        asked = asyncio.get_running_loop().time()
+        # In turn: of a thousand debuggees an answer has 300 kB, and an editor that leaves too much unread goes.
+        async with editor.turn:
+            editor.respond(request, await self._all_rows.since(asked))
+            await editor.taken()
 
     async def _stack_trace(self, editor: Editor, request: Message, arguments: Message) -> None:
         if arguments.get("threadId") == self._threads.cluster:

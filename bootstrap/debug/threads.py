@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import Callable, Iterable
 
 from bootstrap.debug.client import reason
@@ -33,6 +34,8 @@ class Threads:
         self.moved: Worker | None = None
         # The worker's id, and the loop's time until which it is waited for.
         self._awaited: tuple[str, float] | None = None
+        # Debuggees that the editor was told of as stopped; some may not be so any more (`_others_stand`).
+        self._stood: OrderedDict[Worker, None] = OrderedDict()
         self._workers, self._ids, self._editor, self._work = workers, ids, editor, work
 
     # --- rows ----------------------------------------------------------------------------
@@ -83,6 +86,7 @@ class Threads:
 
     def forget(self, worker: Worker) -> None:
         self._ids.forget(worker)
+        self._stood.pop(worker, None)
         for thread in [*worker.moves, *worker.stops, *worker.threads, None]:
             self._ids.forget_stop(worker, thread)
         if self.focus is worker:
@@ -140,14 +144,29 @@ class Threads:
         """Also once more; `focus`: where it is to be what the user looks at from now on."""
         if not self._editor.listens:
             return
-        others = [other for other in self._workers.attached if other is not worker and other.told]
+        others = self._others_stand(worker)
         worker.told.add(thread)
+        self._stood[worker] = None
         focus = self._is_awaited(worker) or focus
         # A second stop must not steal the focus from what the user looks at, nor from what is awaited.
-        preserve = bool(others or self._awaited) and not focus and worker is not self.moved
+        preserve = (others or self._awaited is not None) and not focus and worker is not self.moved
         self._editor.event("stopped", {**self._stop(worker, thread), "preserveFocusHint": preserve})
         if focus or not others:
             self.focus = worker
+
+    def _others_stand(self, worker: Worker) -> bool:
+        """Whether the editor knows of another debuggee that stands still.
+
+        Each is put aside once for each of its stops, so a crowd that stops is not looked through each time.
+        """
+        if worker in self._stood:
+            self._stood.move_to_end(worker)
+        while self._stood:
+            first = next(iter(self._stood))
+            if first is worker or (first.told and self._workers.has(first)):
+                return first is not worker
+            del self._stood[first]
+        return False
 
     def _stop(self, worker: Worker, thread: int) -> Message:
         """The body of `stopped`, but for the focus."""
@@ -164,9 +183,9 @@ class Threads:
 
     def in_focus(self) -> Worker | None:
         """The one that is meant where a request names none; None where no task is stopped."""
-        attached = self._workers.attached
-        if self.focus in attached:
+        if self.focus is not None and self._workers.has(self.focus):
             return self.focus
+        attached = self._workers.attached
         stopped = [worker for worker in attached if worker.stops]
         return [*stopped, *attached][0] if stopped or len(attached) == 1 else None
 

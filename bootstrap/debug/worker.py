@@ -496,3 +496,8 @@ class Workers(dict[str, Worker]):
     def attached(self) -> list[Worker]:
         """Those that take requests."""
         return [worker for worker in self.values() if worker.ready.is_set() and not worker.left]
+
+    def has(self, worker: Worker) -> bool:
+        """Whether it is one of `attached`."""
+        there = self.get(worker.debuggee.worker_id) is worker
+        return there and worker.ready.is_set() and not worker.left

@@ -1,0 +1,35 @@
+"""An answer that is long and often asked for, made once for all who wait for it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from bootstrap.debug.dap import Message, as_json
+
+# After each answer is made, so many times what that took passes before the next one is. An editor asks for all
+# threads after each stop: where a thousand stop, it gets answers as they are made, and not one for each stop.
+LEAST_SHARE = 4
+
+
+class Gathered:
+    """`make` gives the body of the answer, of what is now."""
+
+    def __init__(self, make: Callable[[], Message]) -> None:
+        self._make = make
+        self._made = b""
+        self._made_at = self._not_before = 0.0  # of the loop's time
+        self._making = asyncio.Lock()
+
+    async def since(self, asked: float) -> bytes:
+        """The body in JSON, of no earlier moment of the loop's time than `asked`."""
+        loop = asyncio.get_running_loop()
+        async with self._making:
+            if self._made_at < asked:
+                if (pause := self._not_before - loop.time()) > 0:
+                    await asyncio.sleep(pause)
+                self._made_at = loop.time()
+                self._made = as_json(self._make())
+                ended = loop.time()
+                self._not_before = ended + LEAST_SHARE * (ended - self._made_at)
+            return self._made
