@@ -108,7 +108,7 @@ class EditorRequests:
 
     async def _rows(self, editor: Editor, request: Message, arguments: Message) -> None:
         asked = asyncio.get_running_loop().time()
-        # In turn: of a thousand debuggees an answer has 300 kB, and an editor that leaves too much unread goes.
+        # In turn: of a thousand debuggees each has 300 kB, and an editor that leaves too much unread goes.
         async with editor.turn:
             editor.respond(request, await self._all_rows.since(asked))
             await editor.taken()

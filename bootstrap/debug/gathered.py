@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 from bootstrap.debug.dap import Message, as_json
 
-# After each answer is made, so many times what that took passes before the next one is. An editor asks for all
-# threads after each stop: where a thousand stop, it gets answers as they are made, and not one for each stop.
+# After an answer is made, so many times what that took passes before the next one is. An editor asks for all
+# threads after each stop: where a thousand stop, they are listed now and then, and not a thousand times.
 LEAST_SHARE = 4
 
 

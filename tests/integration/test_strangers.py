@@ -200,6 +200,24 @@ def others(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     return lambda: monkeypatch.setattr(os, "geteuid", lambda: own + 1)
 
 
+@pytest.fixture(params=["asked", "by its table"])
+def kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """How Linux tells whose a socket is."""
+    if request.param == "by its table":
+        monkeypatch.setattr(loopback, "_ask_kernel", _untold)
+    else:
+        monkeypatch.setattr(loopback, "_sockets", _unread)
+
+
+def _untold(*_: object) -> tuple[int, int, int]:
+    raise FileNotFoundError
+
+
+def _unread() -> list[str]:
+    pytest.fail("the table of all sockets was read")
+
+
+@pytest.mark.usefixtures("kernel")
 @pytest.mark.parametrize("family", [socket.AF_INET, socket.AF_INET6])
 @pytest.mark.parametrize("accepted", [False, True])
 def test_the_owner_of_a_connection_is_known_before_it_is_accepted_and_after(
@@ -219,6 +237,7 @@ def test_the_owner_of_a_connection_is_known_before_it_is_accepted_and_after(
         loopback.require_own(connection, trusted=[own])
 
 
+@pytest.mark.usefixtures("kernel")
 @pytest.mark.parametrize("dual", [False, True], ids=["every IPv4 address", "every address"])
 def test_who_listens_on_every_address_is_known_too(others: Callable[[], None], dual: bool) -> None:
     server = (
@@ -233,6 +252,7 @@ def test_who_listens_on_every_address_is_known_too(others: Callable[[], None], d
             loopback.require_own(connection)
 
 
+@pytest.mark.usefixtures("kernel")
 def test_a_connection_whose_listener_has_gone_is_known_by_who_took_it() -> None:
     """Whoever accepted it may have left the port to us meanwhile."""
     with socket.create_server(("127.0.0.1", 0)) as server:
@@ -252,6 +272,7 @@ def test_where_the_system_does_not_tell_only_what_a_process_of_ours_listens_for_
     def untold() -> list[str]:
         raise FileNotFoundError
 
+    monkeypatch.setattr(loopback, "_ask_kernel", _untold)
     monkeypatch.setattr(loopback, "_sockets", untold)
     with (
         socket.create_server(("127.0.0.1", 0)) as server,
