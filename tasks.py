@@ -278,7 +278,10 @@ def check(context: Context) -> None:
     raise Exit(code=development.check(Console()))
 
 
-@task(klass=Verb, help={"name": "which benchmark: local, attach, kind, relay or tracing (default: local)"})
+@task(
+    klass=Verb,
+    help={"name": "which benchmark: local, attach, kind, memory, relay or tracing (default: local)"},
+)
 def bench(context: Context, name: str = "local") -> None:
     """Measure, as ratios within one run."""
     from bootstrap.verbs import development

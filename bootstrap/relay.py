@@ -9,10 +9,12 @@ and what Ray itself needs.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import json
 import logging
 import os
+import resource
 import signal
 import sys
 import time
@@ -40,6 +42,9 @@ _UNTIL_TOLD = (0.5, 1.0, 2.0, 4.0)
 # Seconds between two looks at what workers run now: they are used for one task after another. A table that
 # takes long is asked for the more seldom, so that this never takes more than a twentieth of Ray's dashboard.
 _NAMES, _LEAST_SHARE = 3.0, 19
+# Open files: a connection to each debuggee, and room. Many systems start programs with no more than 1,024,
+# and let them have more.
+_FILES = 65_536
 # Seconds between two looks for the token, which Kubernetes may bring later than the container.
 _TOKEN_PAUSE = 0.2
 
@@ -243,7 +248,17 @@ async def _token(file: Path, stop: asyncio.Event) -> str:
     return ""
 
 
+def allow_many_files() -> None:
+    """Has this process have a connection to each of thousands of debuggees, as far as the system lets it."""
+    allowed, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _FILES if most == resource.RLIM_INFINITY else min(_FILES, most)
+    if allowed != resource.RLIM_INFINITY and allowed < wanted:
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
+
+
 def main() -> int:
+    allow_many_files()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     loop = asyncio.new_event_loop()
     try:

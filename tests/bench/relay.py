@@ -1,11 +1,12 @@
-"""The debug relay: `./invokew bench --name relay`. Needs nothing to be up; takes about two minutes.
+"""The debug relay: `./invokew bench --name relay`. Needs nothing to be up; takes about five minutes.
 
 The relay is the process that `up` starts, over a scripted Ray; nothing is asserted.
 
 - An `evaluate` through the relay, over one sent straight to debugpy as it comes, and with our client.
 - From a task's stop to `stopped` in the editor: attached before, and found only when it stops.
-- Many scripted debuggees that all stop within a second: every stop is counted, what a request then takes,
-  what the relay takes of memory and processor, and how often Ray is asked while nothing happens.
+- Many scripted debuggees that are attached to at once, and then all stop within a second: every stop is
+  counted, what a request then takes, what the relay takes of memory and processor, and how often Ray is
+  asked while nothing happens. The editor asks for all threads after each stop, without waiting for answers.
 - What debugpy costs a hot loop (`tracing.py`).
 """
 
@@ -15,6 +16,7 @@ import asyncio
 import cProfile
 import itertools
 import json
+import math
 import pstats
 import statistics
 import subprocess
@@ -23,7 +25,7 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +44,10 @@ from tests.integration.scripted_debuggees import row
 EVALUATIONS = 200
 STOPS = 40
 FOUND = 20
-COUNTS = (1, 16, 64, 128, 256)
+COUNTS = (1, 64, 128, 256, 512, 1000)
+RUNS = 3  # of each of them
+MOST = 120.0  # seconds for one of these runs, which takes about ten
+SETTLING = 1.0  # seconds until all that belongs to attaching is done
 IDLE = 4.0  # seconds that requests to Ray are counted in
 
 TASK = """\
@@ -113,8 +118,12 @@ async def rig(folder: Path, count: int = 0, profile: Path | None = None) -> Asyn
     finally:
         ours.terminate()
         ray.stdin.close()
-        ours.wait(10)
-        ray.wait(10)
+        for process in (ours, ray):
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
         ray.stdout.close()
 
 
@@ -251,30 +260,42 @@ async def stops(folder: Path) -> None:
 
 @dataclass
 class Crowd:
-    """What was seen with so many debuggees; memory in MB, time in seconds."""
+    """What was seen with so many debuggees: memory in MB; of the processor seconds until they were attached
+    to and while they stopped, and its share while nothing happened; requests a second to Ray."""
 
     count: int
     resident: float
-    proportional: float
-    processor: float
+    attaching: float
+    stopping: float
+    idle: float
     asked: float
 
 
 async def crowd(folder: Path, count: int, profile: Path | None = None) -> Crowd:
+    return await asyncio.wait_for(_crowd(folder, count, profile), MOST)
+
+
+async def _crowd(folder: Path, count: int, profile: Path | None) -> Crowd:
     async with rig(folder, count, profile) as one:
-        empty = one.process.memory_info().rss / 2**20
+
+        def spent() -> float:
+            return sum(one.process.cpu_times()[:2])
+
+        empty, at_first = one.process.memory_info().rss / 2**20, spent()
         editor = await Editor.attach(one.port, breakpoints={"/here/job.py": [2]})
         began = time.perf_counter()
         for _ in range(count + 1):  # the cluster's own row is one more
             await editor.event("thread", reason="started")
         attached = time.perf_counter() - began
+        await asyncio.sleep(SETTLING)
+        attaching = spent() - at_first
 
-        before = one.asked()
+        before, idle = one.asked(), spent()
         await asyncio.sleep(IDLE)
-        after = one.asked()
+        after, idle = one.asked(), (spent() - idle) / IDLE
         asked = sum(after.get(name, 0) - before.get(name, 0) for name in ("workers", "tasks", "jobs")) / IDLE
 
-        spent = sum(one.process.cpu_times()[:2])
+        stopping = spent()
         one.stop_all()
         began = time.perf_counter()
         took: dict[str, list[float]] = {"stackTrace": [], "evaluate": [], "threads": []}
@@ -298,17 +319,17 @@ async def crowd(folder: Path, count: int, profile: Path | None = None) -> Crowd:
             looking.append(asyncio.ensure_future(look(stop["threadId"])))
         all_told = time.perf_counter() - began
         await asyncio.gather(*looking)
-        memory = one.process.memory_full_info()
-        spent = sum(one.process.cpu_times()[:2]) - spent
+        resident, stopping = one.process.memory_info().rss / 2**20, spent() - stopping
         surprises = one.asked()["surprises"]
         await editor.client.disconnect()
-    found = Crowd(count, memory.rss / 2**20, memory.pss / 2**20, spent, asked)
+    found = Crowd(count, resident, attaching, stopping, idle, asked)
     print(
         f"{count} debuggees: attached to within {attached:.2f} s; {len(seen)} of {count} stops told within "
-        f"{all_told:.2f} s, that had come within 1 s; {found.processor:.2f} s of processor; "
-        f"resident {empty:.0f} MB before, {found.resident:.1f} MB after "
-        f"(proportional {found.proportional:.1f}); "
-        f"{asked:.2f} requests a second to Ray"
+        f"{all_told:.2f} s, that had come within 1 s; of processor {attaching:.2f} s to attach, "
+        f"{stopping:.2f} s for the stops, {idle:.1%} while nothing happens; "
+        f"resident {empty:.0f} MB before, {resident:.1f} MB after; "
+        f"{asked:.2f} requests a second to Ray",
+        flush=True,
     )
     if count > 1:
         for name, values in took.items():
@@ -318,14 +339,28 @@ async def crowd(folder: Path, count: int, profile: Path | None = None) -> Crowd:
     return found
 
 
-def growth(crowds: Sequence[Crowd]) -> None:
-    for smaller, larger in itertools.pairwise(crowds):
-        if smaller.count >= 64:
-            print(
-                f"{smaller.count} to {larger.count} debuggees: processor x "
-                f"{larger.processor / smaller.processor:.2f}, "
-                f"memory x {larger.resident / smaller.resident:.2f}"
-            )
+def growth(crowds: Sequence[Sequence[Crowd]]) -> None:
+    """Medians of the runs of each count, and by how much they grow for each doubling of the debuggees."""
+    medians = []
+    for runs in crowds:
+        columns = ([getattr(run, field.name) for run in runs] for field in fields(Crowd))
+        medians.append(Crowd(*map(statistics.median, columns)))
+    for one in medians:
+        print(
+            f"{one.count:.0f} debuggees, medians of {RUNS} runs: processor {one.attaching:.2f} s to attach, "
+            f"{one.stopping:.2f} s for the stops, {one.idle:.1%} while nothing happens; "
+            f"resident {one.resident:.1f} MB"
+        )
+    for smaller, larger in itertools.pairwise(medians[1:]):
+        doublings = math.log2(larger.count / smaller.count)
+        attaching, stopping, resident = (
+            (getattr(larger, name) / getattr(smaller, name)) ** (1 / doublings)
+            for name in ("attaching", "stopping", "resident")
+        )
+        print(
+            f"{smaller.count:.0f} to {larger.count:.0f} debuggees, for each doubling: processor "
+            f"x {attaching:.2f} to attach, x {stopping:.2f} for the stops; memory x {resident:.2f}"
+        )
 
 
 async def measure() -> None:
@@ -333,7 +368,7 @@ async def measure() -> None:
         folder = Path(name)
         await evaluations(folder)
         await stops(folder)
-        growth([await crowd(folder, count) for count in COUNTS])
+        growth([[await crowd(folder, count) for _ in range(RUNS)] for count in COUNTS])
         profile = folder / "profile"
         await crowd(folder, COUNTS[-1], profile)
         pstats.Stats(str(profile)).sort_stats("tottime").print_stats(15)

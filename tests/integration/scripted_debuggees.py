@@ -22,6 +22,7 @@ from aiohttp import web
 
 from bootstrap.debug.dap import Decoder, Message, encode
 from bootstrap.debug.debuggee import Debuggee
+from bootstrap.relay import allow_many_files
 
 JOB = "01000000"
 FILE = "/tmp/ray/session/runtime_resources/working_dir_files/_ray_pkg_0123456789abcdef/job.py"
@@ -253,6 +254,7 @@ class ScriptedDashboard:
 
 
 async def main(count: int) -> None:
+    allow_many_files()
     debuggees = [ScriptedDebuggee(number) for number in range(1, count + 1)]
     for debuggee in debuggees:
         await debuggee.listen()

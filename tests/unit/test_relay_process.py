@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import resource
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -40,6 +41,20 @@ class Clock:
 def cluster(clock: Clock | None = None, **answers: Any) -> tuple[Recorded, ClusterDebuggees]:
     dashboard = Recorded(**answers)
     return dashboard, ClusterDebuggees(dashboard, clock=clock or Clock())
+
+
+# --- the process -----------------------------------------------------------------------------
+
+
+def test_it_may_have_more_open_files_than_systems_start_programs_with() -> None:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(1024, before[1]), before[1]))
+    try:
+        relay.allow_many_files()
+        allowed, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    assert allowed == (65_536 if most == resource.RLIM_INFINITY else min(65_536, most))
 
 
 # --- what it asks of Ray -----------------------------------------------------------------
