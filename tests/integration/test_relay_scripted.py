@@ -20,6 +20,7 @@ from bootstrap.debug.client import Client
 from bootstrap.debug.dap import Message
 from bootstrap.debug.debuggee import Debuggee
 from bootstrap.debug.relay import Relay
+from bootstrap.debug.threads import Threads
 from bootstrap.debug.tracing import SLEEP, WAKE
 from bootstrap.errors import RequestFailed
 from tests.integration.relay_debuggees import PATIENCE, TOKEN, Session, Wire
@@ -1046,6 +1047,24 @@ def test_an_editor_is_read_no_further_while_too_much_is_unanswered() -> None:
         await wire.close()
 
     play(story)
+
+
+def test_an_editor_that_asks_for_all_threads_faster_than_it_reads_is_not_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    many = [{"id": number, "name": "x" * 300} for number in range(1, 1001)]  # more in all than may be unread
+    monkeypatch.setattr(Threads, "rows", lambda _: many)
+
+    async def story(setting: Setting) -> None:
+        wire = await setting.configured()
+        asked = [wire.say("threads") for _ in range(100)]
+        await asyncio.sleep(0.5)
+        for seq in asked:
+            answer = await wire.hear(type="response", request_seq=seq)
+            assert len(answer["body"]["threads"]) == len(many)
+        await wire.close()
+
+    play(story, count=0)
 
 
 def test_attaching_and_configuring_twice_changes_nothing() -> None:

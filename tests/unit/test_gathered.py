@@ -1,0 +1,79 @@
+"""An answer that many ask for at once is made once; and none is of a moment before it was asked for."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+
+from bootstrap.debug.dap import Decoder, encode
+from bootstrap.debug.gathered import LEAST_SHARE, Gathered
+
+
+class Rows:
+    """Counts how often they are made."""
+
+    def __init__(self, takes: float = 0.0) -> None:
+        self.made, self.now = 0, 0
+        self._takes = takes
+
+    def make(self) -> dict[str, int]:
+        self.made += 1
+        time.sleep(self._takes)
+        return {"now": self.now}
+
+
+async def ask(gathered: Gathered) -> bytes:
+    return await gathered.since(asyncio.get_running_loop().time())
+
+
+def test_an_answer_is_made_once_for_all_who_wait_for_it() -> None:
+    async def story() -> None:
+        rows = Rows()
+        gathered = Gathered(rows.make)
+        asked = asyncio.get_running_loop().time()
+        answers = await asyncio.gather(*(gathered.since(asked) for _ in range(1000)))
+        assert set(answers) == {b'{"now":0}'}
+        assert rows.made == 1
+
+    asyncio.run(story())
+
+
+def test_an_answer_is_never_older_than_the_question() -> None:
+    async def story() -> None:
+        rows = Rows()
+        gathered = Gathered(rows.make)
+        for rows.now in range(50):
+            first, second = await asyncio.gather(ask(gathered), ask(gathered))
+            assert first == second == b'{"now":%d}' % rows.now
+            await asyncio.sleep(0.001)  # the clock of the next question is another
+
+    asyncio.run(story())
+
+
+def test_making_answers_takes_a_bounded_share_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses: list[float] = []
+    sleep = asyncio.sleep
+
+    async def noted(seconds: float) -> None:
+        pauses.append(seconds)
+        await sleep(0)
+
+    async def story() -> None:
+        rows = Rows(takes=0.05)
+        gathered = Gathered(rows.make)
+        for _ in range(3):
+            await ask(gathered)
+        assert rows.made == 3
+
+    monkeypatch.setattr("bootstrap.debug.gathered.asyncio.sleep", noted)
+    asyncio.run(story())
+    assert len(pauses) == 2
+    assert all(pause > 0.02 * LEAST_SHARE for pause in pauses)
+
+
+def test_a_body_that_is_json_already_is_part_of_its_message() -> None:
+    message = {"seq": 1, "type": "response"}
+    frame = encode(message, b'{"threads":[]}')
+    assert Decoder().feed(frame) == [{**message, "body": {"threads": []}}]

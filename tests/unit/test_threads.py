@@ -1,0 +1,115 @@
+"""Which stop an editor is to look at; and that a crowd that stops is not looked through for each of them."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import Any
+
+import pytest
+
+from bootstrap.debug.dap import Message
+from bootstrap.debug.debuggee import Debuggee
+from bootstrap.debug.editor import CurrentEditor
+from bootstrap.debug.files import Files
+from bootstrap.debug.ids import Ids
+from bootstrap.debug.threads import Threads
+from bootstrap.debug.work import Work
+from bootstrap.debug.worker import Worker, Workers
+
+CROWD = 300
+
+
+class Told(CurrentEditor):
+    """Keeps the bodies of the `stopped` events."""
+
+    listens = True
+
+    def __init__(self) -> None:
+        super().__init__(lambda _: None)
+        self.stops: list[Message] = []
+
+    def event(self, name: str, body: Message) -> None:
+        if name == "stopped":
+            self.stops.append(body)
+
+
+class Counted(Workers):
+    """Counts the questions after one debuggee, and how often all were listed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked = self.listed = 0
+
+    def has(self, worker: Worker) -> bool:
+        self.asked += 1
+        return super().has(worker)
+
+    @property
+    def attached(self) -> list[Worker]:
+        self.listed += 1
+        return super().attached
+
+
+class Setting:
+    """Debuggees that are attached to."""
+
+    def __init__(self, count: int) -> None:
+        self.workers, self.told = Counted(), Told()
+        self.threads = Threads(self.workers, ids=Ids(), editor=self.told, work=Work(lambda _: None))
+        self.all = [self.comes(number) for number in range(count)]
+
+    def comes(self, number: int) -> Worker:
+        nobody: Any = None
+        worker = Worker(Debuggee(f"w{number}", "h", 1, number, "h"), Files(), nobody)
+        worker.ready.set()
+        self.workers[worker.debuggee.worker_id] = worker
+        return worker
+
+    def stop(self, worker: Worker) -> bool:
+        """Whether the editor is to keep looking at what it looks at."""
+        worker.stands(1, {"reason": "breakpoint"})
+        self.threads.tell_stop(worker, 1)
+        return bool(self.told.stops[-1]["preserveFocusHint"])
+
+
+def play(count: int) -> Setting:
+    async def made() -> Setting:
+        return Setting(count)
+
+    return asyncio.run(made())
+
+
+def test_a_stop_costs_the_same_however_many_stand_still() -> None:
+    setting = play(CROWD)
+    assert [setting.stop(worker) for worker in setting.all] == [False, *[True] * (CROWD - 1)]
+    assert setting.workers.listed == 0
+    assert setting.workers.asked <= 2 * CROWD
+    setting.workers.asked = 0
+    for worker in setting.all:
+        worker.goes_on([1])
+    # Those that went on are put aside once, and not once for each stop.
+    assert [setting.stop(worker) for worker in setting.all[::-1]] == [False, *[True] * (CROWD - 1)]
+    assert setting.workers.listed == 0
+    assert setting.workers.asked <= 3 * CROWD
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_stop_does_not_take_the_focus_where_another_debuggee_stands_still(seed: int) -> None:
+    setting, chance = play(5), random.Random(seed)
+    for _ in range(200):
+        number = chance.randrange(5)
+        worker = setting.all[number]
+        others = [each for each in setting.workers.attached if each is not worker and each.told]
+        what = chance.choice(("stops", "stops", "stops", "goes on", "told", "left", "gone"))
+        if what == "stops" and not worker.left:
+            assert setting.stop(worker) is bool(others)
+        elif what == "goes on":
+            worker.goes_on([1])
+        elif what == "told":  # another editor has come
+            worker.told.clear()
+        elif what == "left":
+            worker.left = True
+        elif what == "gone" and worker.left:
+            setting.threads.forget(worker)
+            setting.all[number] = setting.comes(number)
