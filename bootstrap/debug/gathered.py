@@ -8,7 +8,8 @@ from collections.abc import Callable
 from bootstrap.debug.dap import Message, as_json
 
 # After an answer is made, so many times what that took passes before the next one is. An editor asks for all
-# threads after each stop: where a thousand stop, they are listed now and then, and not a thousand times.
+# threads after each stop: where a thousand stop, they are listed now and then, and not a thousand times
+# (docs/adr/0018-threads-are-answered-together.md).
 LEAST_SHARE = 4
 
 
