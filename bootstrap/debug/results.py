@@ -27,15 +27,17 @@ class Results:
         self._all: dict[Hashable, Result] = {}
         # Not plain dicts, whose first key is slow to find once many before it were removed.
         self._verified: OrderedDict[Hashable, Result] = OrderedDict()
-        self._explained: OrderedDict[Hashable, Result] = OrderedDict()  # not verified, and it is said why
+        self._refusals: OrderedDict[Hashable, Result] = OrderedDict()  # those that say why
 
     @property
     def deciding(self) -> Result | None:
-        """The first that is verified, else the first that says why not; None where there is neither."""
-        for results in (self._verified, self._explained):
-            if results:
-                return next(iter(results.values()))
-        return None
+        """The first that is verified, else the first refusal; None where there is neither."""
+        return _first(self._verified) or self.refusal
+
+    @property
+    def refusal(self) -> Result | None:
+        """The first that says why it is not verified, whatever other debuggees say."""
+        return _first(self._refusals)
 
     def __setitem__(self, debuggee: Hashable, result: Result) -> None:
         if self._all.get(debuggee) == result:
@@ -43,14 +45,14 @@ class Results:
         before = self.deciding
         self._all[debuggee] = result
         if result.verified:
-            self._explained.pop(debuggee, None)
+            self._refusals.pop(debuggee, None)
             self._verified[debuggee] = result
         else:
             self._verified.pop(debuggee, None)
             if result.message:
-                self._explained[debuggee] = result
+                self._refusals[debuggee] = result
             else:
-                self._explained.pop(debuggee, None)
+                self._refusals.pop(debuggee, None)
         self._compare(before)
 
     def get(self, debuggee: Hashable) -> Result | None:
@@ -58,10 +60,14 @@ class Results:
 
     def forget(self, debuggee: Hashable) -> None:
         before = self.deciding
-        for results in (self._all, self._verified, self._explained):
+        for results in (self._all, self._verified, self._refusals):
             results.pop(debuggee, None)
         self._compare(before)
 
     def _compare(self, before: Result | None) -> None:
         if self._on_change is not None and self.deciding != before:
             self._on_change()
+
+
+def _first(results: OrderedDict[Hashable, Result]) -> Result | None:
+    return next(iter(results.values())) if results else None

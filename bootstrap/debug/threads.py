@@ -51,7 +51,7 @@ class Threads:
             {"id": self._row(worker, thread), "name": at.title, "ray": _ray(at)}
             for worker in self._workers.attached
             for thread in worker.threads
-            for at in [worker.described_at(thread) if thread in worker.stops else worker.debuggee]
+            for at in [_in_row(worker, thread)]
         ]
         return [*rows, {"id": self.cluster, "name": CLUSTER}]
 
@@ -273,6 +273,13 @@ class Threads:
 
     def _continued(self, worker: Worker, thread: int) -> Message:
         return {"threadId": self._row(worker, thread), "allThreadsContinued": False}
+
+
+def _in_row(worker: Worker, thread: int) -> Debuggee:
+    """Its debuggee as the row of that thread shows it, which is seldom another: making one takes most of the
+    time of a row."""
+    task = worker.tasks.get(thread) if thread in worker.stops else None
+    return worker.debuggee if task in (None, worker.debuggee.task) else worker.described_at(thread)
 
 
 def _ray(debuggee: Debuggee) -> Message:

@@ -21,27 +21,27 @@ from bootstrap.debug.work import Work
 from bootstrap.debug.worker import Workers
 
 YES, MOVED = Result(True, 1), Result(True, 3, "moved to line 3")
-NO, SILENT = Result(False, 1, "no such file"), Result(False, 1)
+NO, OTHER, SILENT = Result(False, 1, "no such file"), Result(False, 1, "no code"), Result(False, 1)
 CROWD = 300
 
 
 @pytest.mark.parametrize(
-    ("put", "deciding"),
+    ("put", "deciding", "refusal"),
     [
-        ([], None),
-        ([SILENT], None),
-        ([SILENT, NO], NO),
-        ([NO, YES, MOVED], YES),
-        ([NO, MOVED, YES], MOVED),
+        ([], None, None),
+        ([SILENT], None, None),
+        ([SILENT, NO, OTHER], NO, NO),
+        ([NO, YES, MOVED], YES, NO),
+        ([MOVED, YES, OTHER, NO], MOVED, OTHER),
     ],
 )
 def test_the_first_that_is_verified_decides_else_the_first_that_says_why(
-    put: list[Result], deciding: Result | None
+    put: list[Result], deciding: Result | None, refusal: Result | None
 ) -> None:
     results = Results()
     for debuggee, result in enumerate(put):
         results[debuggee] = result
-    assert results.deciding == deciding
+    assert (results.deciding, results.refusal) == (deciding, refusal)
 
 
 def test_what_a_debuggee_says_anew_takes_the_place_of_what_it_said() -> None:
