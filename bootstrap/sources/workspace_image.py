@@ -57,6 +57,7 @@ RELAY = (
     "bootstrap/ray/hook/rayside_hook/__init__.py",
     "bootstrap/ray/hook/rayside_hook/handshake.py",
     # Read, not imported: they are sent to workers.
+    "bootstrap/debug/inside/by_value.py",
     "bootstrap/debug/inside/exceptions.py",
     "bootstrap/debug/inside/reached.py",
     "bootstrap/ray/hook/rayside_hook/tracing.py",
