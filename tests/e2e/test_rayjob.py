@@ -57,8 +57,9 @@ def image(cluster: Kube) -> str:
     names: list[str] = [
         name
         for node in cluster.items("/api/v1/nodes")
-        for one in node["status"]["images"]
-        for name in one["names"]
+        for one in node["status"].get("images", [])
+        # Null where a tag has moved on: Kubernetes writes this list even when it has nothing in it.
+        for name in one.get("names") or []
     ]
     return next(name for name in names if "rayside/ray:" in name)
 
