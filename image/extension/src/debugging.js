@@ -5,6 +5,7 @@ const vscode = require("vscode");
 const { ClusterError } = require("./access");
 const { launchRelay } = require("./cluster");
 const { pathMappings } = require("./mappings");
+const { line, sentence } = require("./plain");
 const { RelayError, ask, debuggerOf, pausedTasks } = require("./relay");
 const { Stops } = require("./stops");
 
@@ -71,7 +72,7 @@ class Debugging {
     if (stopped) {
       await session.customRequest("focusTask", { workerId: task.workerId });
     } else if (session && this.#sessions.has(session.id)) {
-      const name = task.name || "The task";
+      const name = line(task.name) || "The task";
       throw new Error(
         `${name} did not stop within ${STOPPING / 1000} s. It may have gone on, or ended: look at the view again. ` +
           "If it is still listed, another debugger may hold it; end that one first.",
@@ -182,7 +183,7 @@ class Debugging {
     const since = new Date(busy.since);
     const when = Number.isNaN(since.getTime()) ? "" : ` since ${since.toLocaleTimeString()}`;
     const chosen = await vscode.window.showWarningMessage(
-      `${who} debugs ${busy.job ? `job ${busy.job}` : "this cluster"}${when}.`,
+      sentence(`${line(who)} debugs ${busy.job ? `job ${line(busy.job)}` : "this cluster"}${when}.`),
       { modal: true, detail: "Taking over ends that session. Watching shows what stops, and moves nothing." },
       "Take Over",
       "Watch",
@@ -219,8 +220,4 @@ class Debugging {
   }
 }
 
-function sentence(text) {
-  return `${text[0].toUpperCase()}${text.slice(1)}${/[.!?]$/.test(text) ? "" : "."}`;
-}
-
-module.exports = { Debugging, sentence };
+module.exports = { Debugging };

@@ -5,9 +5,10 @@ const path = require("node:path");
 const vscode = require("vscode");
 const { Access, ClusterError } = require("./access");
 const { Dashboard, DashboardError } = require("./dashboard");
-const { Debugging, sentence } = require("./debugging");
+const { Debugging } = require("./debugging");
 const { Live, pause } = require("./live");
 const { Look } = require("./look");
+const { line, sentence } = require("./plain");
 const { runScript, SubmissionError } = require("./run");
 const { FirstSteps } = require("./steps");
 const { Tree } = require("./tree");
@@ -92,7 +93,8 @@ async function stopInTask(row, tree, debugging, live) {
   await live.now();
   const task = tree.task(row.key);
   if (!task) {
-    void vscode.window.showInformationMessage(`${row.name || "The task"} is not paused any more: it went on, or has ended.`);
+    const name = line(row.name) || "The task";
+    void vscode.window.showInformationMessage(sentence(`${name} is not paused any more: it went on, or has ended`));
     return;
   }
   await debugging.stopIn(task, tree.jobOf(task));
@@ -106,7 +108,7 @@ async function showOutput(job, access, output) {
   const cluster = await access.cluster();
   if (!cluster) throw new ClusterError("no Ray cluster was found");
   const text = await new Dashboard(cluster.dashboard, await access.token(cluster), undefined, cluster.trusted).output(job.submissionId);
-  output.replace(text || `${job.submissionId} has printed nothing so far.\n`);
+  output.replace(text || `${line(job.submissionId)} has printed nothing so far.\n`);
   output.show(true);
 }
 

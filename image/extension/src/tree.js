@@ -2,6 +2,7 @@
 "use strict";
 
 const vscode = require("vscode");
+const { line } = require("./plain");
 const { ago } = require("./tasks");
 
 const ICONS = {
@@ -53,12 +54,12 @@ class Tree {
 
 function jobItem(job) {
   const { Expanded, None } = vscode.TreeItemCollapsibleState;
-  const item = new vscode.TreeItem(job.entrypoint, job.tasks.length ? Expanded : None);
+  const item = new vscode.TreeItem(line(job.entrypoint), job.tasks.length ? Expanded : None);
   const status = job.status.toLowerCase();
   const number = job.tasks.length ? `${job.tasks.length} paused` : "";
   // With a single id VS Code would keep a row without children as one that can't be opened.
   item.id = `${job.key}${job.tasks.length ? "" : " (empty)"}`;
-  item.description = [status, number, job.submissionId].filter(Boolean).join(" · ");
+  item.description = [status, number, job.submissionId].filter(Boolean).map(line).join(" · ");
   item.contextValue = job.running ? "runningJob" : "endedJob";
   const [icon, color] = ICONS[job.status] ?? ["question"];
   item.iconPath = new vscode.ThemeIcon(icon, color ? new vscode.ThemeColor(color) : undefined);
@@ -69,42 +70,46 @@ function jobItem(job) {
     job.jobId && `Job: ${job.jobId}`,
   ]
     .filter(Boolean)
+    .map(line)
     .join("\n");
   item.accessibilityInformation = {
-    label: ["Ray job", job.entrypoint, status, number].filter(Boolean).join(", "),
+    label: ["Ray job", job.entrypoint, status, number].filter(Boolean).map(line).join(", "),
   };
   return item;
 }
 
 function taskItem(task) {
-  const item = new vscode.TreeItem(task.name || "(name not known yet)");
+  const name = line(task.name);
+  const item = new vscode.TreeItem(name || "(name not known yet)");
   const long = ago(task.since, Date.now());
   item.id = task.key;
-  item.description = [task.nodeIp, long].filter(Boolean).join(" · ");
+  item.description = [task.nodeIp, long].filter(Boolean).map(line).join(" · ");
   item.contextValue = "task";
   item.iconPath = new vscode.ThemeIcon(
     task.held ? "debug-stackframe" : "debug-pause",
     new vscode.ThemeColor(task.held ? "debugIcon.breakpointCurrentStackframeForeground" : "debugIcon.pauseForeground"),
   );
   item.tooltip = [
-    `${task.name || "Task"} ${task.held ? "is stopped in the debugger" : "waits for a debugger"}`,
+    `${name || "Task"} ${task.held ? "is stopped in the debugger" : "waits for a debugger"}`,
     `Node: ${task.nodeIp}`,
     `Process: ${task.pid}`,
     `Worker: ${task.workerId}`,
     task.since && `Began to run: ${task.since}`,
   ]
     .filter(Boolean)
+    .map(line)
     .join("\n");
   item.command = { command: "rayside.stopInTask", title: "Stop in This Task", arguments: [task] };
   item.accessibilityInformation = {
     label: [
-      `Paused task ${task.name || "without a name yet"}`,
+      `Paused task ${name || "without a name yet"}`,
       long && (long === "just now" ? "just begun" : `running for ${long}`),
       `node ${task.nodeIp}`,
       `process ${task.pid}`,
       "press Enter to stop there in the debugger",
     ]
       .filter(Boolean)
+      .map(line)
       .join(", "),
   };
   return item;

@@ -2,7 +2,7 @@
 "use strict";
 
 const vscode = require("vscode");
-const { sentence } = require("./debugging");
+const { sentence } = require("./plain");
 const { count, countText } = require("./tasks");
 
 const NAME = "rayside.tasks";
