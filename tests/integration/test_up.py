@@ -16,6 +16,7 @@ import requests
 from bootstrap.errors import NotRunning
 from bootstrap.settings import ROOT
 from tests.integration.conftest import Rayside, of_each
+from tests.integration.listeners import FREE, listeners
 
 EXAMPLE = ROOT / "example" / "working_dir" / "sample_code.py"
 
@@ -88,19 +89,40 @@ def test_a_setting_that_differs_from_what_runs_is_drift_and_nothing_is_touched(u
     assert "Next: ./invokew up\n" in up.run("prepare").stdout
 
 
-def test_ray_asks_for_the_token_and_our_listeners_are_loopback(up: Rayside) -> None:
-    url = up.target.head.url
-    assert requests.get(f"{url}/api/jobs/", timeout=5).status_code == 401
-    paused = up.target.require().paused()
-    listening = {
-        connection.laddr.ip
-        for _, connections in of_each(up.processes(), lambda process: process.net_connections(kind="tcp"))
-        for connection in connections
-        if connection.status == psutil.CONN_LISTEN
-        and connection.laddr.port in {up.settings.dashboard_port, up.settings.ray_client_port, paused[0].port}
+def test_ray_asks_for_the_token(up: Rayside) -> None:
+    assert requests.get(f"{up.target.head.url}/api/jobs/", timeout=5).status_code == 401
+
+
+# Ray binds these to all interfaces, and does not let one change that.
+EVERYWHERE = ("*", FREE)
+# For Prometheus, at ports that one Ray of a machine has: here, or another Ray's and not here.
+METRICS = {"monitor.py": ("*", "44217"), "dashboard.py": ("*", "44227")}
+
+
+def test_nothing_listens_but_what_the_docs_name_and_where(up: Rayside) -> None:
+    (paused,) = up.target.require().paused()
+    names = {getattr(up.settings, name): name for name in ("dashboard_port", "ray_client_port", "relay_port")}
+    found = listeners(
+        up.settings.state_folder, {**names, paused.port: "debugger", 44217: "44217", 44227: "44227"}
+    )
+    for program, metrics in METRICS.items():
+        alone = {tuple(one for one in at if one != metrics) for at in found.pop(program, set())} - {()}
+        found |= {program: alone} if alone else {}
+    assert found == {
+        # Ours, and what holders of the token or a proof get in at: loopback.
+        "bootstrap.relay": {(("127.0.0.1", "relay_port"),)},
+        "dashboard.py": {(("127.0.0.1", "dashboard_port"),)},
+        "ray.util.client.server": {(("127.0.0.1", "ray_client_port"), ("127.0.0.2", "ray_client_port"))},
+        "ray::estimate": {(EVERYWHERE, ("127.0.0.2", "debugger"))},
+        # Ray's own.
+        "gcs_server": {(EVERYWHERE,)},
+        "raylet": {(EVERYWHERE, EVERYWHERE)},
+        "ray::RuntimeEnvAgent": {(("127.0.0.2", FREE),)},
+        "ray::DashboardAgent": {(*[EVERYWHERE] * 3, ("127.0.0.1", FREE), ("127.0.0.2", FREE))},
+        "ray::JobSupervisor": {(EVERYWHERE,)},
+        "ray::IDLE": {(EVERYWHERE,)},
+        "sample_code.py": {(EVERYWHERE,)},
     }
-    assert listening
-    assert all(address.removeprefix("::ffff:").startswith("127.") for address in listening)
 
 
 def test_no_secret_is_in_an_argument(up: Rayside) -> None:
