@@ -65,6 +65,42 @@ def scale(value, factor):
     breakpoint()
     return result
 """
+# A task that raises in a function which it calls, one that catches, an actor that raises.
+RAISES = """\
+import ray
+
+@ray.remote
+def careful(amount):
+    try:
+        return int("x" * amount)
+    except ValueError:
+        return 0
+
+def part(amount, heads):
+    rest = amount
+    return rest / heads
+
+@ray.remote(max_retries=0)
+def share(amount, heads):
+    return part(amount, heads)
+
+@ray.remote
+class Account:
+    balance = 20
+
+    def draw(self, amount):
+        raise ValueError(f"{self.balance} are left")
+
+def reason(ref):
+    try:
+        ray.get(ref)
+    except Exception as error:
+        return type(error.cause).__name__
+
+account = Account.remote()
+seen = [reason(share.remote(6, 0)), reason(account.draw.remote(50)), ray.get(careful.remote(3))]
+print("ended", *seen)
+"""
 
 
 @pytest.fixture(scope="module")
@@ -170,6 +206,34 @@ def test_what_came_by_value_stops_where_no_worker_has_the_drivers_file(up: Raysi
     ]
     assert {stop["file"] for stop in stops} == {str(tmp_path / "program.py")}
     assert "result 2 3" in up.run("logs", "--job", job).stdout
+
+
+def test_exceptions_that_a_task_does_not_catch_stop_where_they_are_raised(
+    up: Rayside, tmp_path: Path
+) -> None:
+    (tmp_path / "program.py").write_text(RAISES)
+    job = submit(up, tmp_path, "--debug", modules=())
+    result = up.json("debug", "--job", job, "--exceptions", "--evaluate", "amount", cwd=tmp_path)
+    stops = [
+        # pydevd adds " (Current frame)" to the name of a function that raised by itself.
+        (s["task"], s["reason"], s["function"].partition(" ")[0], s["line"], s["evaluated"]["amount"])
+        for s in result["stopped"]
+    ]
+    # Neither the one that is caught in the task, nor what Ray raises of them in the driver.
+    assert sorted(stops) == [
+        ("Account.draw", "exception", "draw", 23, "50"),
+        ("share", "exception", "part", 12, "6"),
+    ]
+    assert {stop["file"] for stop in result["stopped"]} == {str(tmp_path / "program.py")}
+    assert result["job"] == {"submission_id": job, "status": "SUCCEEDED"}
+    assert "ended ZeroDivisionError ValueError 0" in up.run("logs", "--job", job).stdout
+
+
+def test_without_the_option_no_exception_stops(up: Rayside, tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(RAISES)
+    job = submit(up, tmp_path, "--debug", modules=())
+    result = up.json("debug", "--job", job, cwd=tmp_path)
+    assert result == {"stopped": [], "job": {"submission_id": job, "status": "SUCCEEDED"}}
 
 
 def test_eight_tasks_are_stopped_at_once_in_one_session(up: Rayside, tmp_path: Path) -> None:
