@@ -12,6 +12,7 @@ import json
 import os
 import signal
 import sys
+import tempfile
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -214,6 +215,25 @@ class Session:
     async def evaluate(self, stop: Mapping[str, Any], expression: str) -> str:
         frame = (await self.frames(stop))[0]["id"]
         return str((await self.request("evaluate", expression=expression, frameId=frame))["result"])
+
+    async def begin(self, stop: Mapping[str, Any], expression: str) -> asyncio.Future[Message]:
+        """Has that evaluated where a task stands, until it runs; the whole answer, to be awaited or left."""
+        frame = (await self.frames(stop))[0]["id"]
+        with tempfile.TemporaryDirectory() as folder:
+            begun = Path(folder, "begun")
+            telling = f"(open({str(begun)!r}, 'w').close(), {expression})[1]"
+            arguments = {"expression": telling, "frameId": frame}
+            answer = asyncio.ensure_future(self.client.answer("evaluate", arguments))
+            began = time.monotonic()
+            while not begun.exists():
+                assert not answer.done(), answer.result()
+                assert time.monotonic() - began < self.patience, "it did not begin"
+                await asyncio.sleep(0.01)
+        return answer
+
+    def abort(self) -> None:
+        """As when the editor is killed: no good-bye, and nothing that was still to be sent."""
+        self.client._writer.transport.abort()
 
     async def threads(self) -> dict[int, str]:
         return {row["id"]: row["name"] for row in (await self.request("threads"))["threads"]}

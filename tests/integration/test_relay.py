@@ -371,12 +371,8 @@ def test_an_editor_that_closes_with_a_request_in_flight_spoils_no_debuggee(tmp_p
             for _ in range(3):
                 editor = await setting.attach({"job.py": [3]})
                 stop = await editor.event("stopped")
-                frame = (await editor.frames(stop))[0]["id"]
-                # Not awaited: it is in flight when the editor goes.
-                editor.client._send(
-                    "evaluate", {"expression": "__import__('time').sleep(0.3)", "frameId": frame}
-                )
-                await asyncio.sleep(0.05)
+                # It is in flight when the editor goes.
+                await editor.begin(stop, "__import__('time').sleep(0.3)")
                 editor.client.close()
                 before = len(process.lines)
                 while len(process.lines) <= before + 10:
@@ -722,14 +718,15 @@ def test_what_is_stopped_stays_so_where_that_is_asked(tmp_path: Path) -> None:
             editor = await setting.attach({"job.py": [3]})
             await stops_of(editor, 2)
             await editor.request("disconnect", suspendDebuggee=True)
-            await asyncio.sleep(0.5)
-            assert [process.lines for process in processes] == [[], []]
             client = await Client.connect("127.0.0.1", setting.port)
             listed = await client.request("pausedTasks", {"token": "a token"})
             assert {task["task"] for task in listed["tasks"]} == {"task-1", "task-2"}
             client.close()
             editor = await setting.attach()
-            for stop in await stops_of(editor, 2):
+            stops = await stops_of(editor, 2)
+            assert [process.lines for process in processes] == [[], []]
+            for stop in stops:
+                # In the first round still: they have not gone on, and come back.
                 assert await editor.evaluate(stop, "y") == "0"
                 await editor.request("continue", threadId=stop["threadId"])
             assert [await process.end() for process in processes] == [["1", "3", "5"]] * 2

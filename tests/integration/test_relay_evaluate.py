@@ -26,14 +26,6 @@ IN_THREAD = (
 ENDLESS = "[y for y in iter(int, 1)]"
 
 
-async def evaluating(session: Session, stop: dict[str, object], expression: str) -> asyncio.Task[str]:
-    task = asyncio.ensure_future(session.evaluate(stop, expression))
-    await session.threads()
-    await asyncio.sleep(0.2)  # until it runs: nothing tells
-    assert not task.done()
-    return task
-
-
 async def cancels(session: Session, number: int) -> bool:
     """Whether the request of that number could be cancelled."""
     try:
@@ -54,12 +46,12 @@ def test_continue_interrupts_an_evaluation_without_end_and_the_task_ends_well(
             line = script.splitlines().index("    return x") + 1
             session = await setting.attach({"job.py": [line]})
             stop = await session.event("stopped", reason="breakpoint")
-            runaway = await evaluating(session, stop, ENDLESS)
+            runaway = await session.begin(stop, ENDLESS)
             began = time.monotonic()
             await session.request("continue", threadId=stop["threadId"])
             assert await process.end() == ["done"]
             assert time.monotonic() - began < PATIENCE / 2
-            assert "KeyboardInterrupt" in await runaway
+            assert "KeyboardInterrupt" in str(await runaway)
 
     asyncio.run(story())
 
@@ -76,10 +68,7 @@ def test_cancel_ends_an_evaluation_and_the_stop_stays(tmp_path: Path) -> None:
             for nonsense in nonsenses:
                 with pytest.raises(RequestFailed, match="`requestId` has to be a number"):
                     await session.request("cancel", requestId=nonsense)
-            frame = (await session.frames(stop))[0]["id"]
-            arguments = {"expression": "__import__('time').sleep(1000)", "frameId": frame}
-            sleeping = asyncio.ensure_future(session.client.answer("evaluate", arguments))
-            await asyncio.sleep(0.3)  # until it runs: nothing tells
+            sleeping = await session.begin(stop, "__import__('time').sleep(1000)")
             cancelled = [await cancels(session, number) for number in range(1, 50)]
             assert cancelled.count(True) == 1
             assert "KeyboardInterrupt" in str(await asyncio.wait_for(sleeping, PATIENCE))

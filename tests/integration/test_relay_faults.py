@@ -330,7 +330,7 @@ def test_tasks_go_on_within_two_seconds_when_the_editor_is_killed(tmp_path: Path
             session = await setting.attach({"job.py": [LINE[ONCE]]})
             await stopped_in(session, 3)
             assert not any(process.lines for process in processes)
-            session.client._writer.transport.abort()
+            session.abort()
             took = await asyncio.gather(*(process.said() for process in processes))
             assert max(took) <= LET_GO
             assert [await process.end() for process in processes] == [["21"]] * 3
@@ -348,12 +348,8 @@ def test_an_editor_that_leaves_in_the_middle_of_an_evaluation_spoils_nothing(
             for _ in range(2):
                 session = await setting.attach({"job.py": [LINE[AGAIN]]})
                 (stop,) = await stopped_in(session, 1)
-                frame = (await session.frames(stop))[0]["id"]
-                session.client._send(
-                    "evaluate", {"expression": f"__import__('time').sleep({seconds})", "frameId": frame}
-                )
-                await asyncio.sleep(0.1)
-                session.client._writer.transport.abort()
+                await session.begin(stop, f"__import__('time').sleep({seconds})")
+                session.abort()
                 await process.said(len(process.lines) + 2)  # the task goes on
             session = await setting.attach({"job.py": [LINE[AGAIN]]})
             (stop,) = await stopped_in(session, 1)
@@ -375,7 +371,7 @@ def test_what_is_to_stay_paused_waits_for_the_next_editor(tmp_path: Path, how: s
             if how == "suspendDebuggee":
                 await first.request("disconnect", suspendDebuggee=True)
             elif how == "keepPaused and killed":
-                first.client._writer.transport.abort()
+                first.abort()
             else:
                 await first.request("disconnect")
             await other.said(len(other.lines) + 10)  # half a second
@@ -530,11 +526,9 @@ def test_a_debuggee_killed_with_an_evaluation_in_flight_gets_an_answer(tmp_path:
             (process,) = await setting.cluster.start(ONCE)
             session = await setting.attach({"job.py": [LINE[ONCE]]})
             (stop,) = await stopped_in(session, 1)
-            evaluating = asyncio.ensure_future(session.evaluate(stop, "__import__('time').sleep(60)"))
-            await asyncio.sleep(0.3)
+            evaluating = await session.begin(stop, "__import__('time').sleep(60)")
             process.process.kill()
-            with pytest.raises(RequestFailed):
-                await asyncio.wait_for(evaluating, 5)
+            assert (await asyncio.wait_for(evaluating, 5))["success"] is False
 
     play(story())
 
@@ -577,11 +571,7 @@ def test_a_relay_that_ends_lets_tasks_go_on_and_the_next_relay_can_attach(
             session = await setting.attach({"job.py": [LINE[AGAIN]]}, keepPaused=True)
             for stop in await stopped_in(session, 2):
                 if evaluating:
-                    frame = (await session.frames(stop))[0]["id"]
-                    session.client._send(
-                        "evaluate", {"expression": "__import__('time').sleep(0.4)", "frameId": frame}
-                    )
-            await asyncio.sleep(0.1)
+                    await session.begin(stop, "__import__('time').sleep(0.4)")
             began = time.monotonic()
             await setting.relay.close()
             await asyncio.gather(*(process.said(len(process.lines) + 1) for process in processes))

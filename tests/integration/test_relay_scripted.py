@@ -19,6 +19,7 @@ from bootstrap.debug import lookout
 from bootstrap.debug.client import Client
 from bootstrap.debug.dap import Message
 from bootstrap.debug.debuggee import Debuggee
+from bootstrap.debug.lifecycle import SETTLING
 from bootstrap.debug.relay import Relay
 from bootstrap.debug.threads import Threads
 from bootstrap.debug.tracing import SLEEP, WAKE
@@ -184,10 +185,22 @@ class Setting:
         for debuggee in self.debuggees:
             await debuggee.close()
 
+    async def paused(self) -> set[str]:
+        """The workers that the relay says are stopped, to whoever asks."""
+        wire = await Wire.open(self.port)
+        answer = await wire.ask("pausedTasks", token=TOKEN)
+        await wire.close()
+        return {row["worker_id"] for row in answer["body"]["tasks"]}
+
     async def looked(self, count: int) -> None:
         """Until Ray was asked so many times more."""
         until_then = len(self.discovery.looks) + count
         await until(lambda: len(self.discovery.looks) >= until_then)
+
+    async def settled(self) -> None:
+        """Until Ray was asked twice after the time in which nobody that was left is attached to again."""
+        then = time.monotonic() + SETTLING
+        await until(lambda: sum(look > then for look in self.discovery.looks) >= 2)
 
 
 def play(story: Story, count: int = 1, *, defects: bool = False) -> None:
@@ -265,8 +278,7 @@ def test_a_debuggee_that_ended_is_left_alone_while_ray_lists_it_and_tried_for_th
         frame = (await session.frames(await setting.stopped(session)))[0]["id"]
         debuggee.drop()
         await session.event("thread", reason="exited")
-        await asyncio.sleep(0.8)  # longer than it settles
-        await setting.looked(2)
+        await setting.settled()
         assert debuggee.connections == 1
         with pytest.raises(RequestFailed, match="is not known"):
             await session.request("scopes", frameId=frame)
@@ -283,8 +295,7 @@ def test_what_speaks_no_dap_is_tried_three_times() -> None:
         debuggee.rude = True
         await setting.attach()
         await until(lambda: len(debuggee.dialled) == 3)
-        await asyncio.sleep(0.8)
-        await setting.looked(2)
+        await setting.settled()
         assert len(debuggee.dialled) == 3
 
     play(story)
@@ -297,8 +308,7 @@ def test_a_debuggee_that_refuses_is_told_and_not_tried_again() -> None:
         session = await setting.attach()
         told = await session.event("output", category="console")
         assert "refused to attach" in told["output"]
-        await asyncio.sleep(0.8)
-        await setting.looked(2)
+        await setting.settled()
         assert len(debuggee.dialled) == 1
         assert list((await session.threads()).values()) == ["Ray cluster"]
 
@@ -311,8 +321,7 @@ def test_a_debuggee_of_another_job_is_asked_for_it_once() -> None:
         setting.discovery.listed = [replace(debuggee.debuggee, job_id="")]
         await setting.attach(job="another")
         await until(lambda: len(debuggee.left) == 1)
-        await asyncio.sleep(0.8)
-        await setting.looked(2)
+        await setting.settled()
         assert len(debuggee.dialled) == 1
         assert not debuggee.was_asked("configurationDone")  # it waits on
 
@@ -486,8 +495,7 @@ def test_a_debuggee_is_not_dialled_again_before_what_is_in_flight_is_answered() 
         second = await setting.attach()
         await second.request("disconnect")
         await setting.attach()
-        await asyncio.sleep(0.8)  # longer than it settles
-        await setting.looked(2)
+        await setting.settled()
         assert (debuggee.connections, debuggee.left) == (1, [])
         debuggee.answers("scopes")
         await until(lambda: debuggee.connections == 2)
@@ -514,7 +522,11 @@ def test_what_is_to_stay_paused_is_kept_and_nothing_else(continues: bool) -> Non
         late.answers("configurationDone")
         if continues:
             await until(lambda: not late.connected)
-        await asyncio.sleep(0.2)
+        kept = {stopped.debuggee.worker_id} | ({late.debuggee.worker_id} if not continues else set())
+        while await setting.paused() != kept:
+            await asyncio.sleep(0.02)
+        # The relay has read by then what the late one said, and does nothing about it.
+        assert [await setting.paused() for _ in range(3)] == [kept] * 3
         assert (stopped.connected, runs.connected, late.connected) == (True, False, not continues)
         await setting.relay.close()
         assert [len(debuggee.left) for debuggee in setting.debuggees] == [1, 1, 1]
@@ -617,7 +629,7 @@ def test_a_debuggee_watches_its_code_run_only_while_there_is_something_to_stop_a
         assert traced() == ["sleep", "wake"]
         # Never one that stands still: it would not step any more.
         await session.request("setBreakpoints", source=path, breakpoints=[])
-        await asyncio.sleep(0.1)
+        await session.frames(stop)  # which it is asked for after whatever that led to
         assert traced() == ["sleep", "wake"]
         await session.request("continue", threadId=stop["threadId"])
         await session.request("setBreakpoints", source=path, breakpoints=[])
@@ -1038,7 +1050,9 @@ def test_an_editor_is_read_no_further_while_too_much_is_unanswered() -> None:
             wire.say("completions", text="x", column=1)
         threads = wire.say("threads")
         await until(lambda: len(debuggee.was_asked("completions")) == 256)
-        await asyncio.sleep(0.1)
+        # What the relay had of this one it would have read before it answers another, twice.
+        for _ in range(2):
+            await setting.paused()
         assert len(debuggee.was_asked("completions")) == 256
         # The first answer makes room for one, and so on.
         debuggee.says["completions"] = {"targets": []}
