@@ -217,8 +217,8 @@ async def evaluations(folder: Path) -> None:
             print(f"evaluate, {name}: {milliseconds(column)}")
         ours, plain, cured = (statistics.median(column) for column in columns)
         print(
-            f"evaluate: ratio {ours / plain:.3f} over debugpy as it comes, "
-            f"{ours / cured:.2f} over a straight one without delay"
+            f"evaluate: ratio {ours / cured:.2f} over a straight one with the same cure, no delay; "
+            f"{ours / plain:.3f} over debugpy as it comes"
         )
         for editor in editors:
             await editor.client.disconnect()
