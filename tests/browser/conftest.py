@@ -11,9 +11,9 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, StorageState
 
-from tests.browser.workbench import Workbench, chromium
+from tests.browser.workbench import Workbench, chromium, logged_in
 from tests.browser.workspace import Workspace, workspace
 from tests.integration.conftest import Rayside, apart
 
@@ -56,7 +56,13 @@ def browser() -> Iterator[Browser]:
         yield one
 
 
+@pytest.fixture(scope="module")
+def known(local: Workspace, browser: Browser) -> StorageState:
+    """Of one log-in, for all tests of a module."""
+    return logged_in(browser, local.url, local.password)
+
+
 @pytest.fixture
-def opened(local: Workspace, browser: Browser, tmp_path: Path) -> Open:
+def opened(local: Workspace, browser: Browser, known: StorageState, tmp_path: Path) -> Open:
     """Opens the workbench at an address; what fails in it leaves its evidence in the test's folder."""
-    return partial(local.open, browser, evidence=tmp_path / "evidence")
+    return partial(local.open, browser, evidence=tmp_path / "evidence", known=known)

@@ -141,15 +141,6 @@ def stop_three_by_the_gutter(
 
 
 def _go_to(workbench: Workbench, room: str) -> None:
-    """Clicks its thread until its variables are shown: rows may move under a click, as others come and go."""
-
-    def clicked() -> bool:
-        workbench.thread(room).click()
-        product = expect(workbench.variable("product"))
-        try:
-            product.to_have_attribute("aria-label", f"product, value {ROOMS[room]}", timeout=10_000)
-        except AssertionError:
-            return False
-        return True
-
-    assert until(clicked, bool, PATIENCE), f"the variables of {room} are not shown"
+    """Chooses its thread, and waits until its variables are shown."""
+    workbench.choose(workbench.thread(room))
+    expect(workbench.variable("product")).to_have_attribute("aria-label", f"product, value {ROOMS[room]}")

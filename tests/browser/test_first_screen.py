@@ -30,11 +30,11 @@ def test_a_wrong_password_shows_nothing_and_the_right_one_all(
 
 
 def test_from_the_link_to_a_usable_editor(
-    local: Workspace, opened: Open, record_property: Callable[[str, object], None]
+    local: Workspace, browser: Browser, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
     paused_example(local)
     began = time.monotonic()
-    with opened(local.link) as workbench:
+    with local.open(browser, local.link, tmp_path / "evidence") as workbench:
         expect(workbench.row("Paused task estimate").first).to_be_visible()
         listed = time.monotonic() - began
         workbench.open_file(EXAMPLE.name)

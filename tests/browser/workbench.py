@@ -15,6 +15,7 @@ from playwright.sync_api import (
     ConsoleMessage,
     Locator,
     Page,
+    StorageState,
     TimeoutError,
     expect,
     sync_playwright,
@@ -39,6 +40,15 @@ wanted => {
         .find(one => one.classList.contains('active-line-number') && marks.includes(top(one)));
     const line = Number(number?.textContent ?? 0);
     return wanted === null || wanted.includes(line) ? line : null;
+}
+"""
+
+# A click as a mouse does it, which can't hit what has moved to that place meanwhile.
+_CLICK = """
+row => {
+    for (const type of ['mousedown', 'mouseup', 'click']) {
+        row.dispatchEvent(new MouseEvent(type, {bubbles: true, cancelable: true, view: window, detail: 1}));
+    }
 }
 """
 
@@ -235,6 +245,11 @@ class Workbench:
         threads = self.call_stack.filter(has=self.page.locator(".thread .name", has_text=name))
         return threads.filter(has=self.page.locator(".state", has_text=state)) if state else threads
 
+    def choose(self, row: Locator) -> None:
+        """Clicks a row of a list whose other rows come and go: that row, wherever it is by now."""
+        expect(row).to_have_count(1)
+        row.evaluate(_CLICK)
+
     def variable(self, name: str) -> Locator:
         """The row of a variable; `name, value ...` is how it is read out."""
         return self.page.locator(f'.debug-variables .monaco-list-row[aria-label^="{name}, value "]')
@@ -291,13 +306,15 @@ def chromium(*more: str) -> Iterator[Browser]:
 
 
 @contextlib.contextmanager
-def tab(browser: Browser, url: str, evidence: Path) -> Iterator[Page]:
-    """A tab in a fresh profile at `url`. Whatever fails while it is open leaves a screenshot and a trace.
+def tab(browser: Browser, url: str, evidence: Path, known: StorageState | None = None) -> Iterator[Page]:
+    """A tab at `url`, its profile fresh but for what is `known`. A failure leaves a screenshot and a trace.
 
     `evidence` is the folder for those. An error of our extension in the browser's console is a failure.
     """
     said: list[ConsoleMessage] = []
-    context = browser.new_context(viewport={"width": 1280, "height": 800}, reduced_motion="reduce")
+    context = browser.new_context(
+        viewport={"width": 1280, "height": 800}, reduced_motion="reduce", storage_state=known
+    )
     context.set_default_timeout(1000 * PATIENCE)
     expect.set_options(timeout=1000 * PATIENCE)
     context.tracing.start(screenshots=True)
@@ -327,6 +344,16 @@ def log_in(page: Page, password: str) -> None:
     """Types the password into code-server's login page, and Enter."""
     page.locator("input[name=password]").fill(password)
     page.keyboard.press("Enter")
+
+
+def logged_in(browser: Browser, url: str, password: str) -> StorageState:
+    """What a browser is known by that has logged in there, and nothing else of its profile."""
+    with contextlib.closing(browser.new_context()) as context:
+        page = context.new_page()
+        page.goto(url)
+        log_in(page, password)
+        page.wait_for_url(lambda seen: "/login" not in seen, timeout=1000 * PATIENCE, wait_until="commit")
+        return {"cookies": context.storage_state()["cookies"], "origins": []}
 
 
 def ready(page: Page) -> Workbench:

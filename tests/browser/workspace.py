@@ -10,7 +10,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 import requests
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, StorageState
 
 from bootstrap import plan
 from bootstrap.ray.state import Dashboard, Job
@@ -39,10 +39,13 @@ class Workspace:
         return f"{self.url}/?folder={quote(str(folder))}"
 
     @contextlib.contextmanager
-    def open(self, browser: Browser, address: str, evidence: Path) -> Iterator[Workbench]:
-        """A tab of its own, logged in; `evidence` as of `tab`."""
-        with tab(browser, address, evidence) as page:
-            log_in(page, self.password)
+    def open(
+        self, browser: Browser, address: str, evidence: Path, known: StorageState | None = None
+    ) -> Iterator[Workbench]:
+        """A tab of its own, which logs in unless it is known already; the rest as of `tab`."""
+        with tab(browser, address, evidence, known) as page:
+            if known is None:
+                log_in(page, self.password)
             yield ready(page)
 
     def submit(self, folder: Path, program: str, *more: str) -> str:
