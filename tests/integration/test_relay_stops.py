@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -188,13 +189,15 @@ def test_a_logpoints_count_is_of_all_debuggees_too(tmp_path: Path) -> None:
 def test_messages_that_come_too_fast_are_counted(tmp_path: Path) -> None:
     async def story() -> None:
         async with relay_over(tmp_path) as setting:
-            (process,) = await setting.cluster.start(LOOP.replace("range(10)", "range(20000)"))
+            # Without end: how many a busy machine makes in a second is not known.
+            await setting.cluster.start(LOOP.replace("range(10)", "range(10**9)"))
             editor = await setting.attach({"job.py": [{"line": 3, "logMessage": "x is {x}"}]})
-            assert await process.end() == ["done"]
+            began = time.monotonic()
             told = await editor.event("output", category="console")
             assert "left out here, for they came too fast" in told["output"]
             shown = sum(event["event"] == "output" for event in editor.seen)
-            assert 100 <= shown < 5000
+            seconds = time.monotonic() - began + 1  # it began to run a moment before
+            assert 100 <= shown <= 1000 + 200 * seconds
 
     run(story())
 
