@@ -31,6 +31,7 @@ from bootstrap.step import Condition
 from bootstrap.steps.workspace import FOLDER, MARK, WorkspaceFiles
 from tests.integration import wrong_passwords
 from tests.integration.conftest import Rayside, apart, free_ports, of_each
+from tests.integration.listeners import listeners
 from tests.integration.vsix import vsix
 
 # A command that starts a workspace ends before it; here the tests do, and would be told of it.
@@ -129,15 +130,11 @@ def test_the_password_is_in_a_private_file_and_in_no_argument(workspace: Workspa
         assert workspace.password not in log.read_text()
 
 
-def test_it_listens_on_loopback_only(workspace: Workspace) -> None:
-    listening = [
-        connection.laddr
-        for process in workspace.target.workspace.leftovers()
-        for connection in process.net_connections(kind="tcp")
-        if connection.status == psutil.CONN_LISTEN
-    ]
-    assert workspace.settings.workspace_port in {address.port for address in listening}
-    assert {address.ip for address in listening} == {"127.0.0.1"}
+def test_it_listens_at_its_own_port_of_loopback_and_nowhere_else(workspace: Workspace) -> None:
+    names = {workspace.settings.workspace_port: "workspace_port"}
+    seen = listeners(workspace.settings.state_folder, names)
+    # Node calls itself after its thread.
+    assert seen == {"MainThread": {(("127.0.0.1", "workspace_port"),)}}
 
 
 def test_its_terminals_are_at_home_in_the_cluster(workspace: Workspace) -> None:
