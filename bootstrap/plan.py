@@ -257,14 +257,14 @@ class Kind:
             self._machine,
             StateFolder(self.folder),
             *self.first(),
-            *self._from.steps,
+            *self.origin.steps,
             self.environment,
             self._operator_manifest,
             self.kind_cluster,
             Kubeconfig(self.shell, self.kind_cluster, self.kube),
             self.user_context,
             self._node_images,
-            CustomResources(self.shell, self.kube, self._from.kubectl, self._operator_manifest),
+            CustomResources(self.shell, self.kube, self.origin.kubectl, self._operator_manifest),
             KubeRay(self.kube),
             self.password,
             self._ray_cluster,
@@ -286,7 +286,7 @@ class Kind:
         """What can be made ahead without starting anything, after `first`."""
         machine = replace(self._machine, ports=())
         there = Engine(self.shell, installs=False)
-        return [there, machine, *self.first(), *self._from.steps, self.environment, self._operator_manifest]
+        return [there, machine, *self.first(), *self.origin.steps, self.environment, self._operator_manifest]
 
     def cacheable_without_engine(self) -> tuple[list[Step], list[Step]]:
         """Of `cacheable` what needs no Docker engine, and what does. It needs less memory."""
@@ -300,7 +300,7 @@ class Kind:
 
     @property
     def source(self) -> str:
-        return self._from.name
+        return self.origin.name
 
     @property
     def folder(self) -> Path:
@@ -356,7 +356,7 @@ class Kind:
         """On the standing cluster, by a RayJob of the submission's name. Raises as KubectlRay.submit."""
         rayjob = standing(submission_id, ray_cluster.NAME)
         url = str(self.urls()["dashboard"])
-        self._kubectl_ray.submit(rayjob, job, submission_id, url=url, token_file=self._token.file)
+        self.kubectl_ray.submit(rayjob, job, submission_id, url=url, token_file=self._token.file)
 
     def submit_rayjob(
         self, rayjob: dict[str, Any], job: jobs.Submission, submission_id: str, report: Report
@@ -368,13 +368,13 @@ class Kind:
         name = rayjob["metadata"]["name"]
         if "clusterSelector" in rayjob["spec"]:
             url, token = str(self.urls()["dashboard"]), self._token.file
-            self._kubectl_ray.submit(rayjob, job, submission_id, url=url, token_file=token, report=report)
+            self.kubectl_ray.submit(rayjob, job, submission_id, url=url, token_file=token, report=report)
         else:
             # A file of its own: where this fails, the token of the standing cluster is still there.
             token = self.folder / "rayjob-token"
             with forwarded(self.kube, rayjob_head(name), ray_cluster.DASHBOARD_PORT) as port:
                 url = f"http://127.0.0.1:{port}"
-                self._kubectl_ray.submit(rayjob, job, submission_id, url=url, token_file=token, report=report)
+                self.kubectl_ray.submit(rayjob, job, submission_id, url=url, token_file=token, report=report)
             token.replace(self._token.file)
             replace(self.forwards, selector=rayjob_head(name)).retarget()
         made = self.kube.ray("rayjobs", name) or {}
@@ -391,7 +391,8 @@ class Kind:
     # --- the steps -----------------------------------------------------------------------
 
     @cached_property
-    def _from(self) -> Source:
+    def origin(self) -> Source:
+        """Of its images and tools."""
         chosen = self.settings.source
         if chosen == "auto":
             chosen = self.made_from or ("packages" if upstream.answers(self.settings) else "upstream")
@@ -407,12 +408,12 @@ class Kind:
     @property
     def kind_cluster(self) -> KindCluster:
         return KindCluster(
-            self.shell, self.settings, self.folder, self._from.kind, self._from.images.node, self.source
+            self.shell, self.settings, self.folder, self.origin.kind, self.origin.images.node, self.source
         )
 
     @property
     def user_context(self) -> UserContext:
-        return UserContext(self.shell, self._from.kubectl, self.kube)
+        return UserContext(self.shell, self.origin.kubectl, self.kube)
 
     @property
     def cluster_file(self) -> ClusterFile:
@@ -421,7 +422,7 @@ class Kind:
 
     @property
     def password(self) -> WorkspacePassword:
-        return WorkspacePassword(self.shell, self.kube, self._from.kubectl, self.folder)
+        return WorkspacePassword(self.shell, self.kube, self.origin.kubectl, self.folder)
 
     @property
     def environment(self) -> RayEnvironment:
@@ -474,21 +475,21 @@ class Kind:
 
     @property
     def _operator_manifest(self) -> OperatorManifest:
-        images = self._from.images
+        images = self.origin.images
         return OperatorManifest(
-            self.shell, self.settings.cache_folder, self._from.kubectl, self._from.kuberay, images.operator
+            self.shell, self.settings.cache_folder, self.origin.kubectl, self.origin.kuberay, images.operator
         )
 
     @property
     def _node_images(self) -> NodeImages:
-        images = self._from.images
+        images = self.origin.images
         references = (images.ray, images.workspace, images.operator)
         return NodeImages(self.shell, self.kind_cluster.node, references, images.aliases())
 
     @property
     def _ray_cluster(self) -> RayCluster:
         return RayCluster(
-            self.shell, self.settings, self.kube, self._from.kubectl, self._from.images, self.folder
+            self.shell, self.settings, self.kube, self.origin.kubectl, self.origin.images, self.folder
         )
 
     @property
@@ -496,8 +497,8 @@ class Kind:
         return KubeRayToken(self.kube, self.folder)
 
     @property
-    def _kubectl_ray(self) -> KubectlRay:
-        return KubectlRay(self.shell, self.kube, self._from.kubectl_ray, self.environment.programs)
+    def kubectl_ray(self) -> KubectlRay:
+        return KubectlRay(self.shell, self.kube, self.origin.kubectl_ray, self.environment.programs)
 
 
 Target = Local | Kind

@@ -46,10 +46,11 @@ class Forwards:
 
     @property
     def log(self) -> Path:
-        return self._process.log
+        return self.process.log
 
     @property
-    def _process(self) -> Background:
+    def process(self) -> Background:
+        """The forwarder's, in the background."""
         return Background(self.shell, self.folder, "forwards", MARK, patience=2)
 
     @property
@@ -61,27 +62,27 @@ class Forwards:
         return document(self.kube, self.selector, self.ports)
 
     def check(self) -> Status:
-        if absent := self._process.absent():
+        if absent := self.process.absent():
             return missing(absent)
         if self._config_text() != self._wanted:
-            return missing(f"process {self._process.pid} forwards something else than wanted")
+            return missing(f"process {self.process.pid} forwards something else than wanted")
         for port in self.ports:
             if reason := _UNANSWERED[port.speaks](port.local):
                 return pending(f"port {port.local} ({port.name}) {reason}")
         listed = ", ".join(f"{port.name} at {port.url}" for port in self.ports)
-        return ready(f"{listed}, process {self._process.pid}")
+        return ready(f"{listed}, process {self.process.pid}")
 
     def apply(self, report: Report) -> None:
-        self._process.end(report)
+        self.process.end(report)
         for port in self.ports:
             require_port(f"{port.name}_port", port.local)
         write_private(self._config, self._wanted)
         report("starting")
-        self._process.start(self.command())
+        self.process.start(self.command())
 
     def undo(self, report: Report) -> None:
-        self._process.end(report)
-        for file in (self._config, self.log, self._process.earlier_log):
+        self.process.end(report)
+        for file in (self._config, self.log, self.process.earlier_log):
             file.unlink(missing_ok=True)
 
     def retarget(self) -> None:
@@ -89,8 +90,8 @@ class Forwards:
 
         Raises NotRunning.
         """
-        pid = self._process.pid
-        if pid is None or self._process.absent():
+        pid = self.process.pid
+        if pid is None or self.process.absent():
             raise NotRunning("no ports are forwarded", hint="./invokew up starts the forwards")
         write_private(self._config, self._wanted)
         os.kill(pid, signal.SIGHUP)
@@ -100,7 +101,7 @@ class Forwards:
 
     def leftovers(self) -> list[psutil.Process]:
         """Every forwarder of this folder that runs, whether it is recorded or not."""
-        return self._process.leftovers()
+        return self.process.leftovers()
 
     def _config_text(self) -> str:
         try:

@@ -43,10 +43,11 @@ class LocalRelay:
 
     @property
     def log(self) -> Path:
-        return self._process.log
+        return self.process.log
 
     @property
-    def _process(self) -> Background:
+    def process(self) -> Background:
+        """The relay's, in the background."""
         # Patient enough for it to leave in good order what is in the middle of an evaluation.
         folder, unwanted = self.head.folder, ("RAY_AUTH_TOKEN", "VIRTUAL_ENV", "PYTHONHOME")
         return Background(self.shell, folder, "relay", MARK, patience=12, without=unwanted)
@@ -76,28 +77,28 @@ class LocalRelay:
         return bool(self.leftovers())
 
     def check(self) -> Status:
-        if absent := self._process.absent(self._spec):
+        if absent := self.process.absent(self._spec):
             return missing(absent)
         try:
             ask(self.settings.relay_port, "initialize", {"adapterID": "rayside"})
         except (DebuggerGone, StrangerListens) as error:
             return pending(f"port {self.settings.relay_port} {error.message}")
-        return ready(f"{self.url}, process {self._process.pid}")
+        return ready(f"{self.url}, process {self.process.pid}")
 
     def apply(self, report: Report) -> None:
-        self._process.end(report)
+        self.process.end(report)
         require_port("relay_port", self.settings.relay_port)
         spec = self._spec
         write_private(self._config_file, self._config.document())
         report("starting")
-        self._process.start(self.command(), spec=spec)
+        self.process.start(self.command(), spec=spec)
 
     def undo(self, report: Report) -> None:
-        self._process.end(report)
+        self.process.end(report)
 
     def command(self) -> list[str]:
         return [str(self.head.programs / "python"), "-m", "bootstrap.relay", str(self._config_file)]
 
     def leftovers(self) -> list[psutil.Process]:
         """Every relay of this Ray that runs, whether it is recorded or not."""
-        return self._process.leftovers()
+        return self.process.leftovers()

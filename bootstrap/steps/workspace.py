@@ -161,7 +161,8 @@ class LocalWorkspace:
         return f"http://127.0.0.1:{self.settings.workspace_port}"
 
     @property
-    def _process(self) -> Background:
+    def process(self) -> Background:
+        """code-server's, in the background."""
         folder = self.head.folder
         return Background(
             self.shell, folder, "workspace", MARK, patience=3, without=_UNWANTED, variables=self.environment()
@@ -189,14 +190,14 @@ class LocalWorkspace:
         return bool(self.leftovers())
 
     def check(self) -> Status:
-        if absent := self._process.absent(self._spec):
+        if absent := self.process.absent(self._spec):
             return missing(absent)
         if wrong := healthz(self.settings.workspace_port):
             return pending(f"port {self.settings.workspace_port} {wrong}")
-        return ready(f"{self.url}, process {self._process.pid}")
+        return ready(f"{self.url}, process {self.process.pid}")
 
     def apply(self, report: Report) -> None:
-        self._process.end(report)
+        self.process.end(report)
         require_port("workspace_port", self.settings.workspace_port)
         self._write_settings()
         seed = [
@@ -207,10 +208,10 @@ class LocalWorkspace:
         ]
         self.shell.run(seed)
         report("starting")
-        self._process.start(self.command(), spec=self._spec)
+        self.process.start(self.command(), spec=self._spec)
 
     def undo(self, report: Report) -> None:
-        self._process.end(report)
+        self.process.end(report)
 
     def command(self) -> list[str]:
         """Without the password, as everybody can read it."""
@@ -244,7 +245,7 @@ class LocalWorkspace:
 
     def leftovers(self) -> list[psutil.Process]:
         """Every process of this workspace that runs, whether it is recorded or not."""
-        return self._process.leftovers()
+        return self.process.leftovers()
 
     def _write_settings(self) -> None:
         """The user's own, unless there are some, and those of this machine."""

@@ -159,7 +159,7 @@ def test_a_killed_one_is_started_again(running: Forwards) -> None:
 
 def test_one_whose_record_is_lost_is_replaced_and_not_left_behind(running: Forwards) -> None:
     first = pid(running)
-    running._process.record.forget()
+    running.process.record.forget()
     assert running.check().condition is Condition.MISSING
     make(running)
     assert pid(running) != first
@@ -168,7 +168,7 @@ def test_one_whose_record_is_lost_is_replaced_and_not_left_behind(running: Forwa
 def test_another_process_that_has_its_number_is_not_taken_for_it_and_not_ended(step: Forwards) -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as stranger:
         record = {"pid": stranger.pid, "created": processes.created(stranger.pid) - 60}
-        step._process.record.file.write_text(json.dumps(record))
+        step.process.record.file.write_text(json.dumps(record))
         assert step.check().detail.startswith(f"its process {stranger.pid} has ended")
         with pytest.raises(NotRunning):
             step.retarget()
@@ -243,7 +243,7 @@ def test_a_port_that_is_taken_at_the_last_moment_ends_the_process(step: Forwards
     with socket.create_server(("127.0.0.1", port)):
         done = subprocess.run(
             step.command(),
-            env=step._process.environment(),
+            env=step.process.environment(),
             capture_output=True,
             text=True,
             timeout=20,

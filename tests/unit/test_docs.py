@@ -278,7 +278,7 @@ def test_the_steps_of_kind_are_the_plans(source: str) -> None:
     kind = Kind(Settings(target="kind", source=source), Shell(), "a test")
     every = names(kind.with_example())
     # What a source makes is told in its own page; here it has two rows that say "and more".
-    made = names(kind._from.steps)
+    made = names(kind.origin.steps)
     told = [name for row, _ in rows("The steps of `kind`") for name in row]
     assert len(told) == len(set(told))
     assert set(told) - set(every) == set()

@@ -117,13 +117,13 @@ def test_no_other_document_is_taken(text: str) -> None:
 def test_the_step_is_missing_without_a_record_and_with_one_of_a_process_that_ended(tmp_path: Path) -> None:
     step = Forwards(Shell(), KUBE, tmp_path, FORWARDS, "a=b")
     assert step.check().condition is Condition.MISSING
-    step._process.record.file.write_text("{")
+    step.process.record.file.write_text("{")
     assert step.check().detail == "not running"
-    step._process.record.file.write_text(json.dumps({"pid": 2**22 + 1, "created": 1.0}))
+    step.process.record.file.write_text(json.dumps({"pid": 2**22 + 1, "created": 1.0}))
     step.log.write_text("first\nlast words\n")
     assert step.check().detail == f"its process {2**22 + 1} has ended; its log ends: last words"
 
 
 def test_the_process_is_marked_and_takes_no_module_of_the_users_folder(tmp_path: Path) -> None:
-    environment = Forwards(Shell(), KUBE, tmp_path, FORWARDS, "a=b")._process.environment()
+    environment = Forwards(Shell(), KUBE, tmp_path, FORWARDS, "a=b").process.environment()
     assert environment[MARK] == str(tmp_path)

@@ -82,7 +82,7 @@ def test_a_local_workspace_is_made_beside_ray_and_can_be_left_out() -> None:
 def test_the_workspace_image_is_named_by_the_extensions_that_were_got(source: str, tmp_path: Path) -> None:
     def image(**settings: str) -> str:
         one = Settings(target="kind", source=source, cache_folder=tmp_path, **settings)  # type: ignore[arg-type]
-        return Kind(one, Shell(), "a test")._from.images.workspace
+        return Kind(one, Shell(), "a test").origin.images.workspace
 
     (tmp_path / "vsix").mkdir()
     without = image(vsix_folder=str(tmp_path / "vsix"))
@@ -90,7 +90,7 @@ def test_the_workspace_image_is_named_by_the_extensions_that_were_got(source: st
     vsix(tmp_path / "vsix" / "any-name.vsix", id, version)
     assert image() == without != image(vsix_folder=str(tmp_path / "vsix"))
     settings = Settings(target="kind", source=source, vsix_folder=str(tmp_path / "vsix"))
-    steps = {step.name: step for step in Kind(settings, Shell(), "a test")._from.steps}
+    steps = {step.name: step for step in Kind(settings, Shell(), "a test").origin.steps}
     build = steps["workspace-image"]
     assert isinstance(build, ImageBuild)
     assert build.extra[f"extensions/{id}.vsix"] == tmp_path / "vsix" / "any-name.vsix"
@@ -188,7 +188,7 @@ def test_the_ray_cluster_is_what_the_settings_say() -> None:
     spec = document["spec"]
     assert spec["workerGroupSpecs"][0]["replicas"] == 3
     head, workspace, relay = spec["headGroupSpec"]["template"]["spec"]["containers"]
-    images = target._from.images
+    images = target.origin.images
     assert (head["image"], workspace["image"], relay["image"]) == (
         *(images.ray, images.workspace),
         images.workspace,

@@ -231,7 +231,7 @@ def step(tmp_path: Path) -> LocalRelay:
 
 
 def record(step: LocalRelay, pid: int, created: float) -> None:
-    step._process.record.file.write_text(json.dumps({"pid": pid, "created": created, "spec": step._spec}))
+    step.process.record.file.write_text(json.dumps({"pid": pid, "created": created, "spec": step._spec}))
 
 
 def test_the_step_is_missing_without_a_process(step: LocalRelay) -> None:
@@ -259,7 +259,7 @@ def test_the_process_runs_on_rays_python_and_no_secret_is_in_its_arguments_or_en
 ) -> None:
     monkeypatch.setenv("RAY_AUTH_TOKEN", "secret")
     assert step.command() == ["/venv/bin/python", "-m", "bootstrap.relay", str(tmp_path / "relay.json")]
-    environment = step._process.environment()
+    environment = step.process.environment()
     assert (environment[MARK], environment["PYTHONPATH"]) == (str(tmp_path), str(ROOT))
     assert "secret" not in environment.values()
     assert json.loads(step._config.document()) == {

@@ -94,7 +94,7 @@ def test_what_would_change_code_server_is_not_inherited(
     for name, value in unwanted.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("HTTPS_PROXY", "http://proxy")
-    environment = local(tmp_path).workspace._process.environment()
+    environment = local(tmp_path).workspace.process.environment()
     assert not {"VSCODE_IPC_HOOK_CLI", "PORT", "HASHED_PASSWORD", "NODE_OPTIONS", "RAY_ADDRESS"} & set(
         environment
     )
@@ -109,7 +109,7 @@ def test_ray_started_from_its_terminal_does_not_have_its_mark(
     monkeypatch.setenv("RAYSIDE_WORKSPACE_PROCESS", str(tmp_path))
     one = local(tmp_path)
     assert "RAYSIDE_WORKSPACE_PROCESS" not in one.head.environment()
-    assert "RAYSIDE_WORKSPACE_PROCESS" not in one.relay._process.environment()
+    assert "RAYSIDE_WORKSPACE_PROCESS" not in one.relay.process.environment()
 
 
 def test_it_is_started_anew_for_another_port_password_or_interpreter(tmp_path: Path) -> None:
