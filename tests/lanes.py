@@ -11,8 +11,8 @@ from pathlib import PurePosixPath
 
 KIND, RAY, REST = "kind", "ray", "rest"
 
-# The fixtures of tests/integration that bring up a real Ray, or its browser workspace.
-WITH_RAY = {"rayside", "up", "workspace"}
+# The fixtures of tests/integration that bring up a real Ray.
+WITH_RAY = {"rayside", "up"}
 # What makes the kind cluster in pieces, which all that come after it share.
 FIRST = "test_up_killed_at_each_step_goes_on"
 # The module whose other tests take from the cluster what the rest needs: the engine, the head, the forwards.
