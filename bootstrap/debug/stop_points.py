@@ -8,8 +8,8 @@ from typing import Any
 
 from bootstrap.debug.dap import Message
 from bootstrap.debug.hit_condition import FORMS, HitCondition
+from bootstrap.debug.inside.reached import NAME as REACHED
 from bootstrap.debug.results import Results
-from bootstrap.debug.sent import REACHED
 
 # Of a breakpoint, for debuggees: no two have the same, whichever editor set them.
 _keys = itertools.count(1)
@@ -68,21 +68,24 @@ class Breakpoint:
 
     unknown = ""  # what is said of it while no debuggee has an answer
 
-    def condition(self, name: str = "") -> Message:
-        """What debuggees get as its condition: nothing where it stops with each hit.
+    @property
+    def function(self) -> str:
+        """The name of the function, where it is one's."""
+        return ""
 
-        Args:
-            name: of the function, where it is one's.
-        """
+    @property
+    def point(self) -> tuple[str, str, bool, str] | None:
+        """What debuggees have to know of it, as `set_points` in inside/reached.py takes it; None where
+        there is nothing to decide, and it stops with each hit."""
         condition, message = text_of(self.spec, "condition"), text_of(self.spec, "logMessage")
         counted = self.hit_condition is not None
-        if not (condition or message or counted or name):
-            return {}
-        return {
-            "condition": REACHED.call(
-                "reached", self.key, condition or None, message or None, counted and not message, name
-            )
-        }
+        if not (condition or message or counted or self.function):
+            return None
+        return condition, message, counted, self.function
+
+    def condition(self) -> Message:
+        """What debuggees get as its condition, once they know its `point`."""
+        return {} if self.point is None else {"condition": f"{REACHED}({self.key})"}
 
 
 class LineBreakpoint(Breakpoint):
@@ -123,6 +126,10 @@ class FunctionBreakpoint(Breakpoint):
         return text_of(self.spec, "name")
 
     @property
+    def function(self) -> str:
+        return self.name
+
+    @property
     def place(self) -> str:
         return f"the function {self.name}"
 
@@ -132,7 +139,7 @@ class FunctionBreakpoint(Breakpoint):
 
     def inner(self) -> Message:
         """DAP's FunctionBreakpoint for debuggees: pydevd knows no qualified names."""
-        return {"name": self.name.rpartition(".")[2], **self.condition(self.name)}
+        return {"name": self.name.rpartition(".")[2], **self.condition()}
 
 
 class FilterCondition(Breakpoint):

@@ -132,6 +132,10 @@ class Worker:
         self._awaited: set[str] = set()  # those of them of which it knows that
         self._by_value: dict[str, Lines] = {}  # of files that it does not have, the functions that it has
         self._sent: set[Sent] = set()
+        # The keys of what it knows (`Breakpoint.point`), and of what it need not know any more.
+        self._points: set[int] = set()
+        self._stale: set[int] = set()
+        self._filters: list[Breakpoint] = []  # the conditions of exception filters
         self._awake: bool | None = None
         self._evaluations: set[asyncio.Future[Message]] = set()
 
@@ -266,8 +270,9 @@ class Worker:
             elif path not in self._set:
                 return
             specs = [breakpoint_.inner(line) for breakpoint_, line in wanted]
-            await self._send_reached(specs)
+            await self._set_points([breakpoint_ for breakpoint_, _ in wanted])
             body = await self.client.set_breakpoints(path, specs, timeout=self._patience)
+            self._replaced([one for _, one in self._set.get(path, [])], [one for one, _ in wanted])
             if not wanted:
                 del self._set[path]
                 return
@@ -360,8 +365,10 @@ class Worker:
             await self._literal(EXCEPTIONS.call("stop_once"), timeout=self._patience)
         await self.client.request("setExceptionBreakpoints", exceptions.arguments, timeout=self._patience)
         if conditions:
-            await self._send_once(REACHED)
+            await self._set_points(exceptions.conditions.values())
             await self._literal(EXCEPTIONS.call("set_conditions", conditions), timeout=self._patience)
+        self._replaced(self._filters, exceptions.conditions.values())
+        self._filters = list(exceptions.conditions.values())
 
     async def set_functions(self, desired: Desired) -> None:
         """Makes these its function breakpoints, and puts into their results whether it has such a function.
@@ -373,11 +380,12 @@ class Worker:
         if functions:
             await self.wake()
         specs = [breakpoint_.inner() for breakpoint_ in functions]
-        await self._send_reached(specs)
+        await self._set_points(functions)
         body = await self.client.request(
             "setFunctionBreakpoints", {"breakpoints": specs}, timeout=self._patience
         )
         ids = [answer.get("id", -1) for answer in body.get("breakpoints") or []]
+        self._replaced([one for _, one in self._set_functions], functions)
         self._set_functions = list(zip(ids, functions, strict=False))
         if not functions:
             return
@@ -388,9 +396,25 @@ class Worker:
         ):
             breakpoint_.results[self] = Result(is_loaded is True, 0, "" if is_loaded is True else NO_FUNCTION)
 
-    async def _send_reached(self, specs: Sequence[Message]) -> None:
-        if any("condition" in spec for spec in specs):
-            await self._send_once(REACHED)
+    async def _set_points(self, breakpoints: Iterable[Breakpoint]) -> None:
+        """Has it know what these decide by, before it is told to stop at them."""
+        points = {
+            one.key: one.point for one in breakpoints if one.point is not None and one.key not in self._points
+        }
+        if not points:
+            return
+        await self._send_once(REACHED)
+        stale, self._stale = self._stale, set()
+        expression = REACHED.call("set_points", points, sorted(stale))
+        arguments = {"expression": expression, "context": QUIETLY}
+        await self.client.request("evaluate", arguments, timeout=self._patience)
+        self._points |= set(points)
+
+    def _replaced(self, earlier: Iterable[Breakpoint], now: Iterable[Breakpoint]) -> None:
+        """Notes what it need not know any more; it is told with the next that it has to."""
+        stale = self._points & ({one.key for one in earlier} - {one.key for one in now})
+        self._stale |= stale
+        self._points -= stale
 
     async def _send_once(self, module: Sent) -> None:
         """Has the debuggee know a module of ours; anew for each connection."""

@@ -1,8 +1,9 @@
 """Decides inside a debuggee what happens at a breakpoint that its code has reached.
 
-pydevd evaluates the condition of a breakpoint with each hit; the relay gives it a call of `reached` for that.
-So a condition that raises is told, a condition and a hit count both have to hold, hits are counted by the
-relay for the whole cluster, and the message of a logpoint comes with its task. It leans on pydevd:
+pydevd compiles and evaluates the condition of a breakpoint with each hit; the relay gives it a call of
+`reached` for that, with nothing but the breakpoint's number: the rest was `set_points` before. So a condition
+that raises is told, a condition and a hit count both have to hold, hits are counted by the relay for the
+whole cluster, and the message of a logpoint comes with its task. It leans on pydevd:
 `PyDB.handle_breakpoint_condition` in its main module evaluates in a frame of its own, with the globals and
 locals of the one that was reached.
 """
@@ -10,15 +11,21 @@ locals of the one that was reached.
 from __future__ import annotations
 
 import _thread
+import builtins
 import gc
 import itertools
 import sys
 import threading
-from collections.abc import Iterable
+import time
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from types import CodeType, FrameType, FunctionType
 from typing import Any
 
 EVENT = "raysideReached"
+# What conditions call `reached`: a name that is found from everywhere, and short, for it is compiled anew
+# with each hit. The relay writes it, too (stop_points.py).
+NAME = "__rayside__"
 # Seconds that a thread waits for the relay to count a hit; without an answer it goes on.
 PATIENCE = 5.0
 # Characters of a message that are sent.
@@ -26,9 +33,27 @@ LONGEST = 4_000
 # What pydevd may have to send before messages are left out: it keeps all of them in memory, and a loop is
 # faster than any connection.
 MOST_UNSENT = 500
+# Messages a second that are sent for long, and at once: what the relay lets pass of one debuggee (flood.py).
+RATE, AT_ONCE = 200.0, 1_000.0
 _CMD_WRITE_TO_CONSOLE = 116  # pydevd_comm_constants.py
+_MARK = "_rayside_tells_at_exit"
 
-_compiled: dict[tuple[str, bool], CodeType] = {}
+
+class _Point:
+    """A breakpoint: its condition, the message of a logpoint, whether the relay counts hits, its function."""
+
+    __slots__ = ("code", "condition", "counted", "message", "name", "shown")
+
+    def __init__(self, condition: str, message: str, counted: bool, name: str) -> None:
+        self.condition, self.message, self.counted, self.name = condition, message, counted, name
+        self.code: CodeType | None = None
+        self.shown: CodeType | None = None
+        # One that can't be compiled is told when it is reached.
+        with suppress(Exception):
+            self.code = _compiled(condition) if condition else None
+
+
+_points: dict[int, _Point] = {}
 _told: set[int] = set()  # the breakpoints of which it was told that they raised, or are there
 _settled: dict[int, bool] = {}  # whether a breakpoint stops from now on, where that can't change any more
 _numbers = itertools.count(1)
@@ -36,36 +61,52 @@ _waiting: dict[int, tuple[Any, list[bool]]] = {}  # for the relay's word, by num
 _left_out: list[int] = []  # the breakpoint of each message that was not sent
 
 
-def reached(
-    key: int, condition: str | None = None, message: str | None = None, counted: bool = False, name: str = ""
-) -> bool:
-    """Whether the thread stops.
+def set_points(points: Mapping[int, tuple[str, str, bool, str]], forgotten: Iterable[int] = ()) -> None:
+    """Makes breakpoints known by their numbers, before pydevd knows them.
 
     Args:
-        key: the relay's, of the breakpoint.
-        condition: a Python expression.
-        message: of a logpoint, as DAP has it: with expressions in braces.
-        counted: whether the relay has to count the hits.
-        name: of the function, as the user named it, where it is a function breakpoint.
+        points: of each its condition, a Python expression; the message of a logpoint, as DAP has it, with
+            expressions in braces; whether the relay has to count the hits; and the name of the function, as
+            the user wrote it, where it is a function breakpoint. What there is not is empty.
+        forgotten: the numbers of those that pydevd does not have any more.
     """
+    for key in forgotten:
+        _points.pop(key, None)
+        _told.discard(key)
+        _settled.pop(key, None)
+    _points.update({key: _Point(*point) for key, point in points.items()})
+    setattr(builtins, NAME, reached)
+    debugger = _debugger()
+    if not hasattr(debugger, _MARK):
+        setattr(debugger, _MARK, True)
+        with suppress(Exception):  # private; without it the last messages of a process are not counted
+            threading._register_atexit(_at_exit)  # type: ignore[attr-defined]
+
+
+def reached(key: int) -> bool:
+    """Whether the thread stops at the breakpoint of that number."""
+    point = _points.get(key)
+    if point is None:  # it is being removed
+        return False
     frame: FrameType = sys._getframe(1)
-    if name:
-        if not _is_of(frame, name):
+    if point.name:
+        if not _is_of(frame, point.name):
             return False
         if key not in _told:
             _told.add(key)
             _send({"key": key, "what": "loaded"})
-    try:
-        if condition and not _evaluated(condition, frame):
+    if point.condition:
+        try:
+            code = point.code or _compiled(point.condition)
+            if not eval(code, frame.f_globals, frame.f_locals):
+                return False
+        except Exception as error:
+            _tell_error(key, error)
             return False
-    except Exception as error:
-        _tell_error(key, error)
+    if point.message:
+        _log(key, point, frame)
         return False
-    if counted and message is None and not _counts(key):
-        return False
-    if message is not None:
-        _log(key, message, frame)
-    return message is None
+    return not point.counted or _counts(key)
 
 
 def counted(number: int, stops: bool, settled: bool) -> None:
@@ -132,25 +173,41 @@ def _is_users(debugger: Any, function: FunctionType) -> bool:
         return True
 
 
-def _evaluated(expression: str, frame: FrameType) -> Any:
-    code = _compiled.get((expression, False))
-    if code is None:
-        code = _compiled[expression, False] = compile(expression.strip(), "<condition>", "eval")
-    return eval(code, frame.f_globals, frame.f_locals)
+def _compiled(expression: str) -> CodeType:
+    return compile(expression.strip(), "<condition>", "eval")
 
 
-def _log(key: int, message: str, frame: FrameType) -> None:
-    if _unsent() > MOST_UNSENT:
+class _Rate:
+    """Lets as many messages pass as the relay does."""
+
+    def __init__(self) -> None:
+        self._left, self._since = AT_ONCE, time.monotonic()
+
+    def passes(self) -> bool:
+        now = time.monotonic()
+        self._left = min(AT_ONCE, self._left + RATE * (now - self._since))
+        self._since = now
+        if self._left < 1:
+            return False
+        self._left -= 1
+        return True
+
+
+_rate = _Rate()
+
+
+def _log(key: int, point: _Point, frame: FrameType) -> None:
+    # Where the relay counts, it has to hear of each.
+    if not (point.counted or _rate.passes()) or _unsent() > MOST_UNSENT:
         _leave_out(key)
         return
-    code = _compiled.get((message, True))
     try:
-        if code is None:
+        if point.shown is None:
             expression = sys.modules["_pydevd_bundle.pydevd_utils"].convert_dap_log_message_to_expression(
-                message
+                point.message
             )
-            code = _compiled[message, True] = compile(expression, "<logpoint>", "eval")
-        text = str(eval(code, frame.f_globals, frame.f_locals))
+            point.shown = compile(expression, "<logpoint>", "eval")
+        text = str(eval(point.shown, frame.f_globals, frame.f_locals))
     except Exception as error:
         text = _described(error)
     _send({"key": key, "what": "message", "text": text[:LONGEST], "task": task()})
@@ -167,7 +224,15 @@ def _leave_out(key: int) -> None:
         timer.start()
 
 
+def _at_exit() -> None:
+    """Before pydevd ends its threads, which it does as soon as the program's have ended."""
+    # As it is by then: it is made anew for each connection.
+    sys.modules[__name__]._tell_left_out()
+
+
 def _tell_left_out() -> None:
+    if not _left_out:
+        return
     number = len(_left_out)
     key = _left_out[0]
     del _left_out[:number]
