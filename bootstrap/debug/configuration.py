@@ -81,7 +81,8 @@ class Configuration:
         self._desired.exceptions = ExceptionFilters.of(arguments)
         await self._fan_out(lambda worker: worker.set_exceptions(self._desired))
         self._rest()
-        return list(self._desired.exceptions.verdicts)
+        self._note_filters()
+        return self._desired.exceptions.verdicts
 
     async def set_functions(self, specs: Sequence[Message]) -> list[Message]:
         """Makes these the function breakpoints: DAP's FunctionBreakpoint; its Breakpoint for each."""
@@ -133,6 +134,7 @@ class Configuration:
                 for path in list(self._desired.files):
                     await self._compare(worker, path, self.paths.remote(path, worker.layout))
                 await worker.set_exceptions(self._desired)
+                self._tell_filters()
                 await worker.set_functions(self._desired)
                 await self._set_by_value(worker, await worker.await_missing())
             if not (self._desired.needs_tracing or worker.ready.is_set()):
@@ -201,6 +203,18 @@ class Configuration:
             f"{path} was changed after the job was submitted: the tasks run what was submitted, and lines may"
             " differ. Submit the job again to debug what you see."
         )
+
+    def _note_filters(self) -> None:
+        for condition in self._desired.exceptions.conditions.values():
+            condition.told = condition.verdict
+
+    def _tell_filters(self) -> None:
+        """Says which filter's condition does not hold in a debuggee that came later; DAP has no event."""
+        for condition in self._desired.exceptions.conditions.values():
+            verdict = condition.verdict
+            if not verdict["verified"] and verdict != condition.told:
+                condition.told = verdict
+                self._editor.say(f"{condition.place}: {verdict['message']}")
 
     def tell_changes(self) -> None:
         """Has the editor told, once for all debuggees that answer within SOON."""

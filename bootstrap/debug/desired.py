@@ -97,8 +97,12 @@ class Desired:
 
     def by_key(self, key: object) -> Breakpoint | None:
         """The breakpoint, or the condition of a filter, that debuggees know by that key."""
-        all_of_them: list[Breakpoint] = [*self.breakpoints, *self.exceptions.conditions.values()]
-        return next((breakpoint_ for breakpoint_ in all_of_them if breakpoint_.key == key), None)
+        return next((breakpoint_ for breakpoint_ in self._decided_inside if breakpoint_.key == key), None)
+
+    @property
+    def _decided_inside(self) -> list[Breakpoint]:
+        """All that debuggees may have a condition of."""
+        return [*self.breakpoints, *self.exceptions.conditions.values()]
 
     @property
     def needs_tracing(self) -> bool:
@@ -106,7 +110,7 @@ class Desired:
         return bool(self.files or self.functions or self.exceptions.needs_tracing)
 
     def forget(self, debuggee: Hashable) -> None:
-        for breakpoint_ in self.breakpoints:
+        for breakpoint_ in self._decided_inside:
             breakpoint_.results.forget(debuggee)
 
 

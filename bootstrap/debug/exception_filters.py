@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from bootstrap.debug.dap import Message
+from bootstrap.debug.results import Result
 from bootstrap.debug.stop_points import FilterCondition
 
 # The filter that debugpy needs no tracing for: Ray's post-mortem asks pydevd whether it stops at `uncaught`.
@@ -14,6 +15,7 @@ _UNCAUGHT = "uncaught"
 # What pydevd calls each filter among DAP's exceptionOptions.
 _MODES = {"raised": "always", "userUnhandled": "userUnhandled", _UNCAUGHT: "unhandled"}
 _ALL = "Python Exceptions"
+_WITHOUT = "The debugpy of a task can give this filter no condition: there it stops at every exception."
 
 
 @dataclass(frozen=True)
@@ -24,13 +26,13 @@ class ExceptionFilters:
         names: the filters that are on, each once.
         conditions: of the filters that have one, by name.
         options: DAP's exceptionOptions.
-        verdicts: DAP's Breakpoint for each that was asked for.
+        asked: for each that was asked for its verdict, or the condition that has one.
     """
 
     names: tuple[str, ...]
     conditions: Mapping[str, FilterCondition] = field(default_factory=dict)
     options: tuple[Message, ...] = ()
-    verdicts: tuple[Message, ...] = ()
+    asked: tuple[Message | FilterCondition, ...] = ()
 
     @classmethod
     def of(cls, arguments: Message) -> ExceptionFilters:
@@ -38,7 +40,7 @@ class ExceptionFilters:
         names: dict[str, None] = {}
         conditions: dict[str, FilterCondition] = {}
         options: list[Message] = []
-        verdicts: list[Message] = []
+        verdicts: list[Message | FilterCondition] = []
         for name in _list(arguments, "filters"):
             if known := isinstance(name, str) and name in _MODES:
                 names[name] = None
@@ -51,14 +53,27 @@ class ExceptionFilters:
             condition = option.get("condition")
             if isinstance(condition, str) and condition.strip() and name not in names:
                 conditions[name] = FilterCondition(name, condition.strip())
+                verdicts.append(conditions[name])
+            else:
+                verdicts.append(_verdict(""))
             names[name] = None
-            verdicts.append(_verdict(""))
         for option in _list(arguments, "exceptionOptions"):
             problem = _problem(option)
             if not problem:
                 options.append({**option, "path": option.get("path") or [{"names": [_ALL]}]})
             verdicts.append(_verdict(problem))
         return cls(tuple(names), conditions, tuple(options), tuple(verdicts))
+
+    @property
+    def verdicts(self) -> list[Message]:
+        """DAP's Breakpoint for each that was asked for."""
+        return [each.verdict if isinstance(each, FilterCondition) else each for each in self.asked]
+
+    def conditions_set(self, debuggee: Hashable, lacking: object) -> None:
+        """Notes what a debuggee answered: the breakModes to which it could give no condition."""
+        for name, condition in self.conditions.items():
+            known = isinstance(lacking, list) and _MODES[name] not in lacking
+            condition.results[debuggee] = Result(known, 0, "" if known else _WITHOUT)
 
     @property
     def needs_tracing(self) -> bool:

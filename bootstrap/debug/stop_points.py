@@ -153,6 +153,12 @@ class FilterCondition(Breakpoint):
     def place(self) -> str:
         return f"the filter {self.name}"
 
+    @property
+    def verdict(self) -> Message:
+        """DAP's Breakpoint: verified unless some debuggee has said that it can't have a condition."""
+        refusal = self.results.refusal
+        return {"verified": False, "message": refusal.message} if refusal else {"verified": True}
+
 
 def text_of(spec: Message, name: str) -> str:
     """A field of a spec; empty where it is no string, or blank."""

@@ -366,7 +366,8 @@ class Worker:
         await self.client.request("setExceptionBreakpoints", exceptions.arguments, timeout=self._patience)
         if conditions:
             await self._set_points(exceptions.conditions.values())
-            await self._literal(EXCEPTIONS.call("set_conditions", conditions), timeout=self._patience)
+            expression = EXCEPTIONS.call("set_conditions", conditions)
+            exceptions.conditions_set(self, await self._literal(expression, timeout=self._patience))
         self._replaced(self._filters, exceptions.conditions.values())
         self._filters = list(exceptions.conditions.values())
 

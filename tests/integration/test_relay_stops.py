@@ -67,6 +67,15 @@ def run(task, x, failed):
 """
 
 
+# A pydevd that keeps what stops elsewhere than the one we know.
+LACKS = """\
+import pydevd
+pydevd.PyDB.break_on_user_uncaught_exceptions = property(lambda self: {}, lambda self, value: None)
+print("ready", flush=True)
+print("done", flush=True)
+"""
+
+
 def run(story: Any) -> None:
     asyncio.run(asyncio.wait_for(story, 60))
 
@@ -358,6 +367,43 @@ def test_a_filters_condition_that_raises_is_told(tmp_path: Path) -> None:
             told = await editor.event("output", category="console")
             assert "The condition of the filter userUnhandled raised NameError" in told["output"]
             assert await values(editor, process) == []
+
+    run(story())
+
+
+def test_a_filter_that_can_have_no_condition_is_not_verified(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with relay_over(tmp_path) as setting:
+            (process,) = await setting.cluster.start(LACKS)
+            editor = await setting.attach({"job.py": [3]})
+            stop = await editor.event("stopped")
+            options = [{"filterId": name, "condition": "x"} for name in ("raised", "userUnhandled")]
+            answer = await editor.request("setExceptionBreakpoints", filters=[], filterOptions=options)
+            raised, unhandled = answer["breakpoints"]
+            assert raised == {"verified": True}
+            assert unhandled["verified"] is False
+            assert "can give this filter no condition" in unhandled["message"]
+            await goes_on(editor, stop)
+            assert await process.end() == ["ready", "done"]
+
+    run(story())
+
+
+def test_a_later_task_that_can_have_no_condition_is_told(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with relay_over(tmp_path) as setting:
+            options = [{"filterId": "userUnhandled", "condition": "x"}]
+            wanted = {"setExceptionBreakpoints": {"filters": [], "filterOptions": options}}
+            # It listens, and runs before anybody attaches.
+            script = LACKS.replace(
+                'print("done', 'input = sys.stdin.read\nimport time\ntime.sleep(30)\nprint("done'
+            )
+            (process,) = await setting.cluster.start("import sys\n" + script, waits=False)
+            await process.said()
+            editor = await setting.attach(wanted=wanted)
+            told = await editor.event("output", category="console")
+            assert told["output"].startswith("the filter userUnhandled: The debugpy of a task can give")
+            await editor.nothing("output", 0.1, category="console")
 
     run(story())
 

@@ -25,15 +25,16 @@ _KEPT = {
 }
 
 
-def set_conditions(conditions: Mapping[str, str]) -> bool:
-    """Gives the filters of all exceptions a condition each, by DAP's breakMode; whether all were there."""
+def set_conditions(conditions: Mapping[str, str]) -> list[str]:
+    """Gives the filters of all exceptions a condition each, by DAP's breakMode; those that can't have one."""
     db = _debugger()
+    lacking = []
     for mode, condition in conditions.items():
-        breakpoint_ = getattr(db, _KEPT[mode], {}).get("BaseException")
-        if breakpoint_ is None:
-            return False
-        breakpoint_.condition = condition
-    return True
+        try:
+            getattr(db, _KEPT[mode])["BaseException"].condition = condition
+        except Exception:  # another pydevd, which keeps it elsewhere
+            lacking.append(mode)
+    return lacking
 
 
 def stop_once() -> None:
