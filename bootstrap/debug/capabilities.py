@@ -16,6 +16,7 @@ CAPABILITIES: Message = {
     "supportsConditionalBreakpoints": True,
     "supportsHitConditionalBreakpoints": True,
     "supportsLogPoints": True,
+    "supportsBreakpointLocationsRequest": True,
     "supportsEvaluateForHovers": True,
     "supportsSetVariable": True,
     "supportsSetExpression": True,

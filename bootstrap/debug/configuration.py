@@ -11,6 +11,8 @@ from bootstrap.debug.dap import Message
 from bootstrap.debug.desired import Desired
 from bootstrap.debug.editor import CurrentEditor
 from bootstrap.debug.exception_filters import ExceptionFilters
+from bootstrap.debug.lines import Lines
+from bootstrap.debug.locations import lines_of
 from bootstrap.debug.paths import Paths
 from bootstrap.debug.stop_points import Breakpoint, LineBreakpoint
 from bootstrap.debug.work import Work
@@ -92,6 +94,10 @@ class Configuration:
             breakpoint_.told = breakpoint_.document()
         self._rest()
         return [breakpoint_.document() for breakpoint_ in breakpoints]
+
+    async def lines(self, path: str) -> Lines | None:
+        """Of the editor's file, as debuggees have it; None where none of them has."""
+        return await lines_of(path, self._workers.attached, self.paths, self._work)
 
     def by_key(self, key: object) -> Breakpoint | None:
         """What a debuggee has reached."""

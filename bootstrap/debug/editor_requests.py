@@ -13,6 +13,7 @@ from bootstrap.debug.dap import Message
 from bootstrap.debug.editor import CurrentEditor, Editor, Refused
 from bootstrap.debug.gathered import Gathered
 from bootstrap.debug.ids import OF_A_STOP, Ids, Kind, OfAStop
+from bootstrap.debug.locations import locations
 from bootstrap.debug.rules import NotDap
 from bootstrap.debug.threads import CLUSTER, Threads
 from bootstrap.debug.worker import PATIENCE, Worker, Workers
@@ -25,7 +26,19 @@ _RUN_USER_CODE = frozenset({"evaluate", "setVariable", "setExpression", "variabl
 
 # What one that only watches may ask for: nothing that moves a task, sets anything or runs code of its choice.
 _READ = frozenset(
-    {"exceptionInfo", "loadedSources", "modules", "scopes", "source", "stackTrace", "threads", "variables"}
+    {
+        "breakpointLocations",
+        *(
+            "exceptionInfo",
+            "loadedSources",
+            "modules",
+            "scopes",
+            "source",
+            "stackTrace",
+            "threads",
+            "variables",
+        ),
+    }
 )
 _SET = frozenset({"setBreakpoints", "setExceptionBreakpoints", "setFunctionBreakpoints"})
 _WATCHES = (
@@ -52,6 +65,7 @@ class EditorRequests:
         self._all_rows = Gathered(lambda: {"threads": threads.rows()})
         self._evaluating: dict[tuple[Editor, object], Worker] = {}  # by editor and number of its request
         self._handlers: dict[str, Handler] = {
+            "breakpointLocations": self._breakpoint_locations,
             "cancel": self._cancel,
             "focusTask": self._focus_task,
             "pause": self._pause,
@@ -174,6 +188,11 @@ class EditorRequests:
         sha256 = [str(sum_.get("checksum")).lower() for sum_ in sums if sum_.get("algorithm") == "SHA256"]
         breakpoints = await self._configuration.set_breakpoints(path, specs, sha256=[*sha256, None][0])
         editor.respond(request, {"breakpoints": breakpoints})
+
+    async def _breakpoint_locations(self, editor: Editor, request: Message, arguments: Message) -> None:
+        path = arguments["source"].get("path")
+        lines = await self._configuration.lines(path) if path else None
+        editor.respond(request, {"breakpoints": locations(lines, arguments) if lines is not None else []})
 
     async def _set_exception_breakpoints(self, editor: Editor, request: Message, arguments: Message) -> None:
         for name in ("filters", "filterOptions", "exceptionOptions"):

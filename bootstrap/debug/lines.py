@@ -53,6 +53,10 @@ class Lines:
         # A comment at the end of a function is not the next function's.
         return at if self._indent(line) <= self._indent(at) else None
 
+    def column(self, line: int) -> int:
+        """Where the text of a line begins, counted from 1."""
+        return self._indent(line) + 1
+
     def _indent(self, line: int) -> int:
         return self.indents[line - 1] if 0 < line <= len(self.indents) else 0
 

@@ -266,6 +266,12 @@ _CONDITIONS: dict[str, Rule] = {"condition": _CODE, "hitCondition": _GIVEN}
 
 # The arguments of requests, by command. A request that is not here does not get to a debuggee.
 QUESTIONS: dict[str, Record] = {
+    "breakpointLocations": _asked(
+        "source",
+        "line",
+        source=_OF_EDITOR,
+        **dict.fromkeys(("line", "column", "endLine", "endColumn"), _NUMBER),
+    ),
     "cancel": _asked(requestId=_NUMBER),
     "completions": _asked("text", "column", frameId=_NUMBER, text=_CODE, column=_NUMBER, line=_NUMBER),
     "continue": _asked("threadId", **_THREAD),

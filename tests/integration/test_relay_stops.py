@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from bootstrap.errors import RequestFailed
 from tests.integration.relay_debuggees import Session, Wire, relay_over
 
 LOOP = """\
@@ -409,6 +410,41 @@ def test_a_later_task_that_can_have_no_condition_is_told(tmp_path: Path) -> None
 
 
 # --- what editors ask and are told -------------------------------------------------------
+
+
+def test_locations_of_breakpoints_are_the_lines_with_code(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with relay_over(tmp_path) as setting:
+            editor = await setting.attach({"job.py": [7]})
+            source = {"path": str(setting.cluster.here / "job.py")}
+
+            async def asked(**where: Any) -> list[int]:
+                answer = await editor.request("breakpointLocations", source=source, **where)
+                return [each["line"] for each in answer["breakpoints"]]
+
+            assert await asked(line=1, endLine=7) == []  # there is no task yet
+            await setting.cluster.start(LOOP)
+            await editor.event("stopped")
+            assert await asked(line=1, endLine=99) == [1, 2, 3, 5, 6, 7]
+            assert await asked(line=4) == []
+            # Their text begins in column 5.
+            assert await asked(line=2, endLine=3, endColumn=4) == [2]
+            assert await asked(line=2, column=6, endLine=3) == [3]
+            source["path"] = str(setting.cluster.here / "other.py")
+            assert await asked(line=1, endLine=99) == []
+
+    run(story())
+
+
+@pytest.mark.parametrize("where", [{"line": -1}, {"line": 2**31}, {"line": 1, "endLine": "9"}, {}])
+def test_locations_of_no_lines_are_refused(tmp_path: Path, where: dict[str, Any]) -> None:
+    async def story() -> None:
+        async with relay_over(tmp_path) as setting:
+            editor = await setting.attach()
+            with pytest.raises(RequestFailed, match="breakpointLocations: `"):
+                await editor.request("breakpointLocations", source={"path": "/a.py"}, **where)
+
+    run(story())
 
 
 def test_each_of_several_requests_in_flight_is_answered_as_it_turns_out(tmp_path: Path) -> None:

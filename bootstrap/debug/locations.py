@@ -1,0 +1,60 @@
+"""Where in a file breakpoints can be set: DAP's breakpointLocations, by what debuggees say of their files."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+from bootstrap.debug.dap import Message
+from bootstrap.debug.lines import Lines
+from bootstrap.debug.paths import Paths
+from bootstrap.debug.work import FAN_OUT, Work
+from bootstrap.debug.worker import Worker
+
+# Lines of one answer.
+MOST_LINES = 10_000
+# Debuggees that are asked for one file. All of a job have the same, and one answer does for them (`files`).
+MOST_ASKED = 8
+
+
+async def lines_of(path: str, workers: list[Worker], paths: Paths, work: Work) -> Lines | None:
+    """Of the editor's file, as the first debuggee that answers has it; None where none is known to have it.
+
+    Waits for at most FAN_OUT seconds.
+    """
+    # First those that have the file's package, then those that may have a file of the same path.
+    packed: list[tuple[Worker, str]] = []
+    others: list[tuple[Worker, str]] = []
+    for worker in workers:
+        remote = paths.remote(path, worker.layout)
+        (others if remote == path else packed).append((worker, remote))
+        if len(packed) >= MOST_ASKED:
+            break
+    asking = {work.start(worker.file(remote)) for worker, remote in [*packed, *others][:MOST_ASKED]}
+    until = asyncio.get_running_loop().time() + FAN_OUT
+    while asking:
+        left = until - asyncio.get_running_loop().time()
+        done, asking = await asyncio.wait(asking, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+        if not done:
+            break
+        for each in done:
+            file = None if each.cancelled() or each.exception() else each.result()
+            if file is not None and file.lines is not None:
+                return file.lines  # type: ignore[no-any-return]
+    return None
+
+
+def locations(lines: Lines, asked: Message) -> list[Message]:
+    """DAP's BreakpointLocation for each line with code in the range.
+
+    A debugger of Python stops at lines: that of a line is where its text begins.
+
+    Args:
+        asked: the arguments of the request, `line` with `column`, `endLine` and `endColumn`.
+    """
+    first: int = asked["line"]
+    last: int = asked.get("endLine", first)
+    # Without a column, DAP begins with the first, and ends with the last.
+    begin, end = (first, asked.get("column", 1)), (last, asked.get("endColumn", sys.maxsize))
+    there = sorted(line for line in lines.code if begin <= (line, lines.column(line)) <= end)
+    return [{"line": line} for line in there[:MOST_LINES]]

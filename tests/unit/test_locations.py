@@ -1,0 +1,51 @@
+"""Where breakpoints can be set, from what a debuggee says of its file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from bootstrap.debug import line_table
+from bootstrap.debug.lines import Lines
+from bootstrap.debug.locations import MOST_LINES, locations
+
+SOURCE = """\
+def work(x):
+
+    # A comment.
+    return (
+        x +
+        1)
+print(work(1))
+"""
+
+
+@pytest.mark.parametrize(
+    ("asked", "lines"),
+    [
+        ({"line": 1}, [1]),
+        ({"line": 2}, []),
+        ({"line": 1, "endLine": 7}, [1, 4, 5, 6, 7]),
+        ({"line": 7, "endLine": 1}, []),
+        ({"line": 4, "column": 5}, [4]),
+        ({"line": 4, "column": 6, "endLine": 5}, [5]),
+        ({"line": 4, "endLine": 5, "endColumn": 8}, [4]),
+        ({"line": 4, "endLine": 5, "endColumn": 9}, [4, 5]),
+        ({"line": 0, "endLine": 2**31 - 1}, [1, 4, 5, 6, 7]),
+    ],
+)
+def test_locations_are_lines_with_code_in_the_range(
+    asked: dict[str, int], lines: list[int], tmp_path: Path
+) -> None:
+    (tmp_path / "a.py").write_text(SOURCE)
+    table = Lines.read(json.loads(line_table.answer(str(tmp_path / "a.py")))["lines"])
+    assert table is not None
+    assert locations(table, asked) == [{"line": line} for line in lines]
+
+
+def test_an_answer_is_bounded() -> None:
+    table = Lines(frozenset(range(1, 3 * MOST_LINES)), (), (), ())
+    found = locations(table, {"line": 1, "endLine": 10**6})
+    assert found == [{"line": line} for line in range(1, MOST_LINES + 1)]
