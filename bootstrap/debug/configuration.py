@@ -46,9 +46,9 @@ class Configuration:
         self._telling: asyncio.TimerHandle | None = None
         self._told: set[str] = set()  # the files of which it was told that they differ
 
-    def begin(self, paths: Paths) -> None:
-        """Another editor, which has asked for nothing yet."""
-        self._desired, self.paths = Desired(), paths
+    def begin(self, paths: Paths, *, prints: bool = False) -> None:
+        """Another editor, which has asked for nothing yet but, with `prints`, what debuggees print."""
+        self._desired, self.paths = Desired(prints=prints), paths
         self._revision += 1
         self._told.clear()
 
@@ -94,6 +94,11 @@ class Configuration:
             breakpoint_.told = breakpoint_.document()
         self._rest()
         return [breakpoint_.document() for breakpoint_ in breakpoints]
+
+    @property
+    def prints(self) -> bool:
+        """Whether the editor is told what debuggees print."""
+        return self._desired.prints
 
     async def lines(self, path: str) -> Lines | None:
         """Of the editor's file, as debuggees have it; None where none of them has."""
@@ -143,6 +148,7 @@ class Configuration:
                 self._tell_filters()
                 await worker.set_functions(self._desired)
                 await self._set_by_value(worker, await worker.await_missing())
+                await worker.set_prints(self._desired.prints)
             if not (self._desired.needs_tracing or worker.ready.is_set()):
                 # Only now: of a task that runs it might come between a `breakpoint()` call and its stop.
                 await worker.sleep()

@@ -19,7 +19,7 @@ from bootstrap.debug.flood import Bucket, Flood, sentence
 from bootstrap.debug.ids import Ids
 from bootstrap.debug.lifecycle import Lifecycle
 from bootstrap.debug.paths import Paths
-from bootstrap.debug.reports import EVENT, Reports
+from bootstrap.debug.reports import EVENT, PRINTED, Reports
 from bootstrap.debug.threads import Threads
 from bootstrap.debug.work import Work
 from bootstrap.debug.worker import Configure, Worker, Workers
@@ -124,7 +124,7 @@ class DebugSession:
         self._lifecycle.begin(options, keep_paused=arguments.get("keepPaused") is True)
         focus = arguments.get("focusWorkerId")
         self._threads.begin(focus if isinstance(focus, str) else "")
-        self._configuration.begin(paths)
+        self._configuration.begin(paths, prints=arguments.get("redirectOutput") is True)
         editor.attached(arguments)
 
     def watch(self, editor: Editor, arguments: Message) -> None:
@@ -227,6 +227,10 @@ class DebugSession:
                 self._threads.ended(worker, body["threadId"])
         elif name == EVENT:
             self._reports.take(worker, body)
+        elif name == PRINTED:
+            printed = self._reports.printed(worker, body)
+            if printed is not None:
+                self._current.event("output", self.requests.outward(worker, printed))
         elif name == "terminated":
             # The adapter outlives a killed debuggee, and waits for its client to leave.
             self._lifecycle.end(worker)

@@ -23,6 +23,7 @@ class Desired:
         checksums: SHA-256 of the editor's file, in hex, where it gave that.
         functions: the function breakpoints.
         exceptions: the exception filters.
+        prints: whether it is told what debuggees print.
     """
 
     files: dict[str, list[LineBreakpoint]] = field(default_factory=dict)
@@ -31,6 +32,7 @@ class Desired:
     exceptions: ExceptionFilters = field(
         default_factory=lambda: ExceptionFilters.of({"filters": ["uncaught"]})
     )
+    prints: bool = False
     _ids: Iterator[int] = field(default_factory=lambda: itertools.count(1))
     _by_id: dict[int, LineBreakpoint | FunctionBreakpoint] = field(default_factory=dict)
     # A set, in their order: those of which another result decides.

@@ -79,6 +79,8 @@ class Flood(Generic[Debuggee]):
 
     def leave_out(self, debuggee: Debuggee, lines: int) -> None:
         """Counts lines that the debuggee itself has left out, or that do not pass."""
+        if not lines:
+            return
         if not self._left_out:
             later = self._later or asyncio.get_running_loop().call_later
             later(TELLING, self._tell_left_out)

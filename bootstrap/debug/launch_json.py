@@ -56,6 +56,7 @@ def configuration(port: int) -> dict[str, Any]:
         "token": f"${{input:{_TOKEN}}}",
         "pathMappings": [{"localRoot": "${workspaceFolder}", "remoteRoot": "."}],
         "justMyCode": True,
+        "redirectOutput": True,
     }
 
 

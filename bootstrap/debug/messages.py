@@ -115,6 +115,16 @@ EVENTS: dict[str, Record] = {
         text=_SENTENCE,
         task=_NAME,
     ),
+    # Ours (inside/prints.py): a line that was printed, or how many were not sent.
+    "raysidePrinted": _record(
+        "category",
+        category=_choice("stdout stderr"),
+        output=Printed(20_000),
+        path=_PATH,
+        line=_NUMBER,
+        task=_NAME,
+        leftOut=_NUMBER,
+    ),
 }
 
 # The bodies of responses, by the command that was asked.

@@ -1,9 +1,9 @@
-"""What debuggees report of breakpoints that they reach: hits are counted, messages and errors are told."""
+"""What debuggees report: hits of breakpoints are counted; messages, errors and what they print are told."""
 
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
+from dataclasses import replace
 
 from bootstrap.debug.configuration import Configuration
 from bootstrap.debug.dap import Message
@@ -14,7 +14,8 @@ from bootstrap.debug.stop_points import Breakpoint, FunctionBreakpoint, LineBrea
 from bootstrap.debug.work import Work
 from bootstrap.debug.worker import Worker
 
-EVENT = "raysideReached"  # as inside/reached.py names it
+# As inside/reached.py and inside/prints.py name them.
+EVENT, PRINTED = "raysideReached", "raysidePrinted"
 # Reports of one debuggee that may be answered at a time: each of its threads waits for its own.
 MOST_HITS = 256
 
@@ -69,19 +70,39 @@ class Reports:
             if not self._counting[worker]:
                 del self._counting[worker]
 
+    def printed(self, worker: Worker, body: Message) -> Message | None:
+        """DAP's `output` for what was printed, with the debuggee's own path; None where nothing is told.
+
+        `body`: of the event PRINTED, as `messages.EVENTS` has it.
+        """
+        if not self._configuration.prints:
+            return None
+        self._flood.leave_out(worker, body.get("leftOut", 0))
+        lines = body.get("output")
+        if not isinstance(lines, str):
+            return None
+        output = self._output(worker, body.get("task", ""), lines, body["category"])
+        if not self._flood.passes(worker, output["output"]):
+            return None
+        path = body.get("path")
+        if path and path.startswith("/"):
+            output |= {"source": {"path": path, "name": path.rpartition("/")[2]}, "line": body.get("line", 0)}
+        return output
+
+    @staticmethod
+    def _output(worker: Worker, task: str, lines: str, category: str = "stdout") -> Message:
+        """Each of the lines with its task."""
+        debuggee = worker.debuggee if not task else replace(worker.debuggee, task=task)
+        text = "".join(f"{debuggee.title}: {line}\n" for line in lines.split("\n"))
+        data = {"ray": {"task": debuggee.task, "workerId": debuggee.worker_id}}
+        return {"category": category, "output": text, "data": data}
+
     def _tell_message(self, worker: Worker, breakpoint_: Breakpoint, body: Message) -> None:
         if breakpoint_.hit_condition is not None and not _counted(breakpoint_)[0]:
             return
-        debuggee = worker.debuggee
-        task = body.get("task", "") or debuggee.task
-        text = f"{task or 'idle'} · {debuggee.pid}@{debuggee.node_ip}: {body.get('text', '')}\n"
-        if not self._flood.passes(worker, text):
+        output = self._output(worker, body.get("task", ""), body.get("text", ""))
+        if not self._flood.passes(worker, output["output"]):
             return
-        output: dict[str, Any] = {
-            "category": "stdout",
-            "output": text,
-            "data": {"ray": {"task": task, "workerId": debuggee.worker_id}},
-        }
         if isinstance(breakpoint_, LineBreakpoint):
             result = breakpoint_.results.get(worker)
             output |= {

@@ -43,7 +43,8 @@ class Sent:
     def _made(self) -> str:
         return (
             f"    module = sys.modules[{self._name!r}] = types.ModuleType({self._name!r})\n"
-            f"    exec(compile({self._text!r}, '<{self._name}>', 'exec'), module.__dict__)\n"
+            # What is called so, pydevd takes for a part of Python: nobody steps into it.
+            f"    exec(compile({self._text!r}, '<frozen {self._name}>', 'exec'), module.__dict__)\n"
         )
 
     @staticmethod
@@ -54,6 +55,7 @@ class Sent:
 _INSIDE = Path(__file__).parent / "inside"
 REACHED = Sent("_rayside_reached", _INSIDE / "reached.py")
 BY_VALUE = Sent("_rayside_by_value", _INSIDE / "by_value.py")
+PRINTS = Sent("_rayside_prints", _INSIDE / "prints.py")
 EXCEPTIONS = Sent("_rayside_exceptions", _INSIDE / "exceptions.py")
 LINE_TABLE = Sent("_rayside_line_table", Path(__file__).parent / "line_table.py")
 INTERRUPTION = Sent("_rayside_interruption", Path(__file__).parent / "interruption.py")

@@ -247,7 +247,12 @@ class Session:
             self._thread_exited(body.get("threadId", 0))
         elif name == "breakpoint":
             self._tell(self.breakpoints.changed(body.get("breakpoint") or {}))
-        elif name == "output" and body.get("category", "console") in {"important", "console", "stderr"}:
+        # With `data` it is what a task printed, for an editor that has asked for that.
+        elif (
+            name == "output"
+            and body.get("category", "console") in {"important", "console", "stderr"}
+            and "data" not in body
+        ):
             self._tell([str(body.get("output", "")).strip()])
         elif name == "terminated":
             self._terminated((body.get("ray") or {}).get("reason"))

@@ -21,7 +21,7 @@ from bootstrap.debug.files import File, Files
 from bootstrap.debug.lines import Lines
 from bootstrap.debug.paths import Layout
 from bootstrap.debug.results import Result
-from bootstrap.debug.sent import BY_VALUE, EXCEPTIONS, INTERRUPTION, REACHED, Sent
+from bootstrap.debug.sent import BY_VALUE, EXCEPTIONS, INTERRUPTION, PRINTS, REACHED, Sent
 from bootstrap.debug.stop_points import Breakpoint, FunctionBreakpoint, LineBreakpoint
 from bootstrap.errors import DebuggerGone, RequestFailed
 
@@ -136,6 +136,7 @@ class Worker:
         self._points: set[int] = set()
         self._stale: set[int] = set()
         self._filters: list[Breakpoint] = []  # the conditions of exception filters
+        self._prints = False
         self._awake: bool | None = None
         self._evaluations: set[asyncio.Future[Message]] = set()
 
@@ -208,6 +209,7 @@ class Worker:
             with contextlib.suppress(DebuggerGone):
                 if self._evaluations:
                     await self.interrupt()
+                await self._tell_prints(False, LEAVING)
                 if self._awake:
                     await self._trace(False, LEAVING)
             await self._client.disconnect(timeout=LEAVING, drain=DRAINING)
@@ -396,6 +398,20 @@ class Worker:
             functions, loaded if isinstance(loaded, list) else [], strict=False
         ):
             breakpoint_.results[self] = Result(is_loaded is True, 0, "" if is_loaded is True else NO_FUNCTION)
+
+    async def set_prints(self, wanted: bool) -> None:
+        """Has it tell what it prints, or no more."""
+        await self._tell_prints(wanted, self._patience)
+
+    async def _tell_prints(self, wanted: bool, timeout: float) -> None:
+        if self._prints is wanted:
+            return
+        self._prints = wanted
+        if wanted:
+            await self._send_once(REACHED)
+            await self._send_once(PRINTS)
+        expression = PRINTS.call("begin" if wanted else "give_back")
+        await self._literal(expression, timeout=timeout)
 
     async def _set_points(self, breakpoints: Iterable[Breakpoint]) -> None:
         """Has it know what these decide by, before it is told to stop at them."""

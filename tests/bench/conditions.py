@@ -1,4 +1,4 @@
-"""What a condition, and a logpoint, cost each time their line is reached: `python -m tests.bench.conditions`.
+"""What conditions, logpoints and prints cost with each hit: `python -m tests.bench.conditions`.
 
 The same script in processes of their own, at one time: under debugpy alone, and under the relay. As
 microseconds of its thread for each hit, and as a ratio to debugpy alone in the same run.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 
 from bootstrap.debug.client import Client
@@ -30,36 +31,53 @@ print(min(loop() for _ in range({ROUNDS})) / {HITS} * 1e6, flush=True)
 """
 LINE = 4
 NEVER: Message = {"line": LINE, "condition": "x < 0"}
-CASES: dict[str, tuple[bool, Message]] = {
-    "a condition, debugpy alone": (False, NEVER),
-    "a condition, over the relay": (True, NEVER),
-    "a logpoint, over the relay": (True, {"line": LINE, "logMessage": "x is {x}"}),
-}
 
 
-async def measure(over_relay: bool, spec: Message) -> float:
+@dataclass(frozen=True)
+class Case:
+    """What is set, by whom; `prints`: whether the script prints with each hit; `told`: an editor, too."""
+
+    title: str
+    spec: Message | None = None
+    over_relay: bool = True
+    prints: bool = False
+    told: bool = False
+
+
+CASES = [
+    Case("a condition, debugpy alone", NEVER, over_relay=False),
+    Case("a condition, over the relay", NEVER),
+    Case("a logpoint, over the relay", {"line": LINE, "logMessage": "x is {x}"}),
+    Case("a print", prints=True),
+    Case("a print that is told", prints=True, told=True),
+]
+
+
+async def measure(case: Case) -> float:
     """Microseconds a hit, of the best round."""
+    program = PROGRAM.replace("y = x * 2", "y = print(x)") if case.prints else PROGRAM
     with tempfile.TemporaryDirectory() as name:
         async with relay_over(Path(name)) as setting:
-            (process,) = await setting.cluster.start(PROGRAM)
-            client = await _attached(setting, over_relay, spec)
-            await process.said()
+            (process,) = await setting.cluster.start(program)
+            client = await _attached(setting, case)
+            await process.said(HITS * ROUNDS + 1 if case.prints else 1)
             await client.disconnect()
-            return float(process.lines[0])
+            return float(process.lines[-1])
 
 
-async def _attached(setting: Setting, over_relay: bool, spec: Message) -> Client:
-    if over_relay:
-        return (await setting.attach({"job.py": [spec]})).client
+async def _attached(setting: Setting, case: Case) -> Client:
+    specs = [case.spec] if case.spec is not None else []
+    if case.over_relay:
+        return (await setting.attach({"job.py": specs}, redirectOutput=case.told)).client
     client = await Client.connect("127.0.0.1", setting.cluster.processes[0].debuggee.port)
     script = next(setting.cluster.here.parent.glob("session/**/job.py"))
-    await client.attach(breakpoints={str(script): [spec]})
+    await client.attach(breakpoints={str(script): specs})
     return client
 
 
 def main() -> None:
     async def one_after_the_other() -> dict[str, float]:
-        return {title: await measure(*case) for title, case in CASES.items()}
+        return {case.title: await measure(case) for case in CASES}
 
     taken = asyncio.run(one_after_the_other())
     alone = next(iter(taken.values()))

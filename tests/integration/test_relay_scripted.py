@@ -540,16 +540,22 @@ def test_what_is_to_stay_paused_is_kept_and_nothing_else(continues: bool) -> Non
 def test_how_debuggees_are_debugged_is_the_editors_and_nothing_else_of_what_it_attached_with() -> None:
     async def story(setting: Setting) -> None:
         (debuggee,) = setting.debuggees
+        # Prints are told in a way of ours (inside/prints.py).
         rule = {"path": "/lib/**", "include": False}
         session = await setting.attach(
-            justMyCode=False, showReturnValue=True, subProcess=True, job="01000000", rules=[rule]
+            justMyCode=False,
+            showReturnValue=True,
+            subProcess=True,
+            job="01000000",
+            rules=[rule],
+            redirectOutput=True,
         )
         await setting.stopped(session)
         (attached,) = debuggee.was_asked("attach")
         assert (attached["justMyCode"], attached["showReturnValue"]) == (False, True)
         # Ours stay: without them a `breakpoint()` would not stop in the user's frame.
         assert attached["rules"] == [{"module": "ray.util.debugpy", "include": True}, rule]
-        assert not {"token", "job"} & set(attached)
+        assert not {"token", "job", "redirectOutput"} & set(attached)
         assert attached.get("subProcess") is not True
 
     play(story)

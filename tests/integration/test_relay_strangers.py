@@ -169,6 +169,39 @@ def test_a_flood_of_output_is_cut_told_in_one_line_and_drops_no_editor() -> None
     play(story)
 
 
+@pytest.mark.parametrize("asked", [True, False])
+def test_what_debuggees_say_they_printed_is_bounded_and_only_for_who_has_asked(asked: bool) -> None:
+    async def story(setting: Setting) -> None:
+        (debuggee,) = setting.debuggees
+        session = await setting.attach(redirectOutput=asked)
+        await asyncio.wait_for(debuggee.attached.wait(), PATIENCE)
+
+        def prints(**body: Any) -> None:
+            debuggee.say({"event": "raysidePrinted", "body": {"category": "stdout", **body}})
+
+        prints(output="\x1b]0;title\x07" + "x" * 100_000, path="/a/../etc/passwd", line=3, task="t\nu\x1b[2J")
+        prints(output="y", path="relative.py", line="3")
+        prints(output=["z"], leftOut=-1)
+        prints(output="z", category="telemetry")
+        prints(leftOut=2**31 - 1)
+        assert await setting.stopped(session)
+        if not asked:
+            await session.nothing("output", 0.1)
+            return
+        long = await session.event("output", category="stdout")
+        assert len(long["output"]) < 21_000
+        assert "\x1b" not in long["output"]
+        assert long["output"].count("\n") == 2  # it was cut, which is said
+        # Its text, if anything, and no file of the editor's.
+        assert long["source"]["sourceReference"] > 0
+        short = await session.event("output", category="stdout")
+        assert "source" not in short
+        assert "2,147,483,647 more lines" in (await session.event("output", category="console"))["output"]
+        await session.nothing("output", 0)
+
+    play(story)
+
+
 @pytest.mark.parametrize("sends", ["requests", "halves"])
 def test_a_debuggee_that_reads_nothing_costs_no_memory(sends: str) -> None:
     """A reverse request gets an answer, which nobody takes."""

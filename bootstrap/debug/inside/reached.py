@@ -17,7 +17,7 @@ import itertools
 import sys
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from types import CodeType, FrameType, FunctionType
 from typing import Any
@@ -59,6 +59,7 @@ _settled: dict[int, bool] = {}  # whether a breakpoint stops from now on, where 
 _numbers = itertools.count(1)
 _waiting: dict[int, tuple[Any, list[bool]]] = {}  # for the relay's word, by number of the hit
 _left_out: list[int] = []  # the breakpoint of each message that was not sent
+leaving: list[Callable[[], object]] = []  # what is called before pydevd ends
 
 
 def set_points(points: Mapping[int, tuple[str, str, bool, str]], forgotten: Iterable[int] = ()) -> None:
@@ -76,11 +77,22 @@ def set_points(points: Mapping[int, tuple[str, str, bool, str]], forgotten: Iter
         _settled.pop(key, None)
     _points.update({key: _Point(*point) for key, point in points.items()})
     setattr(builtins, NAME, reached)
-    debugger = _debugger()
-    if not hasattr(debugger, _MARK):
-        setattr(debugger, _MARK, True)
+    tell_at_exit()
+
+
+def tell_at_exit() -> None:
+    """Has what is kept for later told before pydevd ends its threads: when the program's have ended."""
+    if not hasattr(debugger(), _MARK):
+        setattr(debugger(), _MARK, True)
         with suppress(Exception):  # private; without it the last messages of a process are not counted
             threading._register_atexit(_at_exit)  # type: ignore[attr-defined]
+
+
+def _at_exit() -> None:
+    # As it is by then: it is made anew for each connection.
+    module = sys.modules[__name__]
+    for leave in [module._tell_left_out, *module.leaving]:
+        leave()
 
 
 def reached(key: int) -> bool:
@@ -150,12 +162,12 @@ def _is_named(qualified: str, module: str, name: str) -> bool:
 
 def are_loaded(names: Iterable[str]) -> list[bool]:
     """Whether this process has a function of each name that the debugger would stop in."""
-    debugger = _debugger()
+    pydevd = debugger()
     functions = [found for found in gc.get_objects() if type(found) is FunctionType]
 
     def has(name: str) -> bool:
         return any(
-            _is_named(function.__qualname__, str(function.__module__), name) and _is_users(debugger, function)
+            _is_named(function.__qualname__, str(function.__module__), name) and _is_users(pydevd, function)
             for function in functions
             if function.__code__.co_name == name.rpartition(".")[2]
         )
@@ -163,11 +175,11 @@ def are_loaded(names: Iterable[str]) -> list[bool]:
     return [has(name) for name in names]
 
 
-def _is_users(debugger: Any, function: FunctionType) -> bool:
+def _is_users(pydevd: Any, function: FunctionType) -> bool:
     """Whether the debugger stops in code of that file: not in libraries, with `justMyCode`."""
     try:
-        return not debugger.get_use_libraries_filter() or bool(
-            debugger.in_project_roots_filename_uncached(function.__code__.co_filename)
+        return not pydevd.get_use_libraries_filter() or bool(
+            pydevd.in_project_roots_filename_uncached(function.__code__.co_filename)
         )
     except Exception:
         return True
@@ -178,27 +190,27 @@ def _compiled(expression: str) -> CodeType:
 
 
 class _Rate:
-    """Lets as many messages pass as the relay does."""
+    """Lets as many lines pass as the relay does."""
 
     def __init__(self) -> None:
         self._left, self._since = AT_ONCE, time.monotonic()
 
-    def passes(self) -> bool:
+    def passes(self, lines: int = 1) -> bool:
         now = time.monotonic()
         self._left = min(AT_ONCE, self._left + RATE * (now - self._since))
         self._since = now
-        if self._left < 1:
+        if self._left < lines:
             return False
-        self._left -= 1
+        self._left -= lines
         return True
 
 
-_rate = _Rate()
+rate = _Rate()
 
 
 def _log(key: int, point: _Point, frame: FrameType) -> None:
     # Where the relay counts, it has to hear of each.
-    if not (point.counted or _rate.passes()) or _unsent() > MOST_UNSENT:
+    if not (point.counted or rate.passes()) or unsent() > MOST_UNSENT:
         _leave_out(key)
         return
     try:
@@ -224,12 +236,6 @@ def _leave_out(key: int) -> None:
         timer.start()
 
 
-def _at_exit() -> None:
-    """Before pydevd ends its threads, which it does as soon as the program's have ended."""
-    # As it is by then: it is made anew for each connection.
-    sys.modules[__name__]._tell_left_out()
-
-
 def _tell_left_out() -> None:
     if not _left_out:
         return
@@ -252,37 +258,48 @@ def _described(error: Exception) -> str:
         return type(error).__name__
 
 
-def task() -> str:
-    """The task that this thread runs; empty where it runs none."""
+def context() -> Any:
+    """Ray's, which knows the task of each thread; None where there is no Ray."""
     try:
-        ray = sys.modules["ray"]
+        return sys.modules["ray"].get_runtime_context()
+    except Exception:
+        return None
+
+
+def task(known: Any = None) -> str:
+    """The task that this thread runs; empty where it runs none. `known`: Ray's context."""
+    try:
         worker = sys.modules.get("ray._private.worker")
-        # Of a driver it isn't asked: Ray would write an error line into the job's output.
+        # A driver isn't asked: Ray would write an error line into the job's output.
         if worker is not None and worker.global_worker.mode == worker.SCRIPT_MODE:
             return ""
-        return str(ray.get_runtime_context().get_task_name() or "")[:LONGEST]
+        return str((known or context()).get_task_name() or "")[:LONGEST]
     except Exception:
         return ""
 
 
-def _unsent() -> int:
+def unsent() -> int:
     try:
-        return int(_debugger().writer._cmd_queue.qsize())
+        return int(debugger().writer._cmd_queue.qsize())
     except Exception:
         return 0
 
 
-def _send(body: dict[str, Any]) -> bool:
+def send(event: str, body: dict[str, Any]) -> bool:
     """Whether there is somebody to send it to."""
     try:
-        writer = _debugger().writer
+        writer = debugger().writer
         command = sys.modules["_pydevd_bundle.pydevd_net_command"].NetCommand
-        event = {"type": "event", "event": EVENT, "body": body}
-        writer.add_command(command(_CMD_WRITE_TO_CONSOLE, 0, event, is_json=True))
+        message = {"type": "event", "event": event, "body": body}
+        writer.add_command(command(_CMD_WRITE_TO_CONSOLE, 0, message, is_json=True))
         return not writer._kill_received
     except Exception:  # the debugger has gone
         return False
 
 
-def _debugger() -> Any:
+def _send(body: dict[str, Any]) -> bool:
+    return send(EVENT, body)
+
+
+def debugger() -> Any:
     return sys.modules["pydevd"].get_global_debugger()

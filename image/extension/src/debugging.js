@@ -166,6 +166,7 @@ class Debugging {
     const shared = cluster?.sharedFiles === true;
     return {
       justMyCode: true,
+      redirectOutput: true,
       pathMappings: await pathMappings(folders.map((folder) => folder.uri.fsPath), shared),
       sharedFiles: shared,
       suppressMultipleSessionWarning: true,

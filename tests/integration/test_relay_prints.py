@@ -1,0 +1,250 @@
+"""What real debuggees print, as an editor of the relay gets it; their own output stays whole."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.relay_debuggees import PATIENCE, Session, relay_over
+
+PRINTS = """\
+import logging, sys
+def work():
+    print("one", 1)
+    print("a" * 3, end="")
+    print("b")
+    print("two\\nlines")
+    logging.error("logged")
+    print("bad", file=sys.stderr)
+work()
+print("done", flush=True)
+"""
+# Where each of them was printed.
+PLACES = [("one 1", 3), ("aaab", 5), ("two", 6), ("lines", 6), ("done", 10)]
+
+
+def run(story: Any) -> None:
+    asyncio.run(asyncio.wait_for(story, 60))
+
+
+async def lines(editor: Session, title: str, count: int, category: str = "stdout") -> list[tuple[str, int]]:
+    """What the next events of that category say without the title, each with its line."""
+    found = []
+    for _ in range(count):
+        said = await editor.event("output", category=category)
+        text = said["output"].replace(f"{title}: ", "")
+        assert said["output"].count(f"{title}: ") == text.count("\n")
+        found.append((text.removesuffix("\n"), said["line"]))
+    return found
+
+
+@pytest.mark.parametrize("in_process", [False, True])
+def test_prints_have_their_task_and_their_place(tmp_path: Path, in_process: bool) -> None:
+    async def story() -> None:
+        async with relay_over(tmp_path) as setting:
+            (process,) = await setting.cluster.start(PRINTS, in_process=in_process)
+            editor = await setting.attach(redirectOutput=True)
+            title = f"task-1 · {process.process.pid}@127.0.0.1"
+            first = await editor.event("output", category="stdout")
+            assert first["source"]["path"] == str(setting.cluster.here / "job.py")
+            assert first["data"]["ray"] == {"task": "task-1", "workerId": "w1"}
+            assert first["output"] == f"{title}: one 1\n"
+            assert await lines(editor, title, 4) == PLACES[1:]
+            # What logs stands in the user's code, not in `logging`.
+            assert await lines(editor, title, 2, "stderr") == [("ERROR:root:logged", 7), ("bad", 8)]
+            assert await process.end() == ["one 1", "aaab", "two", "lines", "done"]
+
+    run(story())
+
+
+def test_without_being_asked_for_prints_stay_in_the_jobs_output(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with relay_over(tmp_path) as setting:
+            (process,) = await setting.cluster.start(PRINTS)
+            editor = await setting.attach()
+            assert await process.end() == ["one 1", "aaab", "two", "lines", "done"]
+            await editor.nothing("output", 0.2)
+
+    run(story())
+
+
+LOOP = """\
+pass
+for i in range(COUNT):
+    print("line", i)
+print("done", flush=True)
+"""
+
+
+def test_prints_that_come_too_fast_are_counted_and_none_is_lost(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with relay_over(tmp_path) as setting:
+            (process,) = await setting.cluster.start(LOOP.replace("COUNT", "5000"))
+            editor = await setting.attach(redirectOutput=True)
+            assert await process.end() == [*(f"line {i}" for i in range(5000)), "done"]
+            left_out = shown = 0
+            while left_out + shown < 5001:
+                told = await editor.event("output", category="console")
+                found = re.search(r": ([\d,]+) more lines? w.* came too fast", told["output"])
+                assert found is not None
+                left_out += int(found[1].replace(",", ""))
+                shown = sum(event["event"] == "output" for event in editor.seen)
+            assert shown + left_out == 5001
+            assert shown >= 100
+
+    run(story())
+
+
+TICKS = """\
+import sys, time
+for i in range(2000):
+    print("tick", "write" in vars(sys.stdout), "write" in vars(sys.stderr), flush=True)
+    time.sleep(0.01)
+"""
+
+
+def test_the_streams_are_given_back_when_the_editor_leaves(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with relay_over(tmp_path) as setting:
+            (process,) = await setting.cluster.start(TICKS)
+            for _ in range(2):  # and it can be had again
+                editor = await setting.attach(redirectOutput=True)
+                said = await editor.event("output", category="stdout")
+                assert said["output"].endswith(": tick True True\n")
+                await editor.client.disconnect()
+                await until(process, "tick False False")
+            # Each once.
+            assert set(process.lines) <= {"tick True True", "tick False False"}
+
+    run(story())
+
+
+def test_the_streams_are_given_back_when_the_relay_dies(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with relay_over(tmp_path) as setting:
+            (process,) = await setting.cluster.start(TICKS, in_process=True)
+            editor = await setting.attach(redirectOutput=True)
+            await editor.event("output", category="stdout")
+            (session,) = setting.relay._sessions
+            (worker,) = session.workers.attached
+            worker.client._writer.transport.abort()
+            await until(process, "tick False False")
+
+    run(story())
+
+
+def test_an_editor_that_takes_over_without_asking_gets_none(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with relay_over(tmp_path) as setting:
+            (process,) = await setting.cluster.start(TICKS)
+            first = await setting.attach(redirectOutput=True)
+            await first.event("output", category="stdout")
+            second = await setting.attach()
+            await until(process, "tick False False")
+            await second.nothing("output", 0.2, category="stdout")
+
+    run(story())
+
+
+async def until(process: Any, line: str) -> None:
+    seen = len(process.lines)
+    began = time.monotonic()
+    while line not in process.lines[seen:]:
+        assert time.monotonic() - began < PATIENCE, process.lines[-1]
+        await asyncio.sleep(0.02)
+
+
+def test_nobody_who_prints_waits_for_a_relay_that_does_not_read(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with relay_over(tmp_path) as setting:
+            script = "import time\ntime.sleep(1)\n" + LOOP.replace("COUNT", "20000").replace(
+                "line", "x" * 200
+            )
+            (process,) = await setting.cluster.start(script, in_process=True)
+            await setting.attach(redirectOutput=True)
+            (session,) = setting.relay._sessions
+            while not session.workers.attached:
+                await asyncio.sleep(0.01)
+            (worker,) = session.workers.attached
+            transport: Any = worker.client._reader._transport  # type: ignore[attr-defined]
+            transport.pause_reading()
+            assert len(await process.end()) == 20_001
+            transport.resume_reading()
+
+    run(story())
+
+
+# A destructor that prints while pydevd's own queue is locked by the same thread.
+DESTRUCTOR = """\
+import pydevd
+class Prints:
+    def __del__(self): print("from a destructor")
+queue = pydevd.get_global_debugger().writer._cmd_queue
+with queue.mutex:
+    Prints()
+print("done", flush=True)
+"""
+
+
+def test_a_destructor_may_print_anywhere(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with relay_over(tmp_path) as setting:
+            (process,) = await setting.cluster.start(DESTRUCTOR)
+            await setting.attach(redirectOutput=True)
+            assert await process.end() == ["from a destructor", "done"]
+
+    run(story())
+
+
+# By debugpy's own, which has the child look for a debugger, that child would hang.
+FORKS = """\
+import os
+pid = os.original_fork()
+for i in range(3000):
+    print("child" if pid == 0 else "parent", flush=True)
+if pid == 0:
+    os._exit(0)
+os.waitpid(pid, 0)
+print("done", flush=True)
+"""
+
+
+def test_a_forked_child_prints_as_before(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with relay_over(tmp_path) as setting:
+            (process,) = await setting.cluster.start(FORKS)
+            editor = await setting.attach(redirectOutput=True)
+            printed = await process.end()
+            text = "".join(printed)  # two that print at a time share lines
+            assert (text.count("child"), text.count("parent")) == (3000, 3000)
+            await editor.event("output", category="stdout")
+            assert not [event for event in editor.seen if "child" in str(event)]
+
+    run(story())
+
+
+def test_a_step_into_a_print_does_not_lead_into_ours(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with relay_over(tmp_path) as setting:
+            (process,) = await setting.cluster.start(PRINTS)
+            editor = await setting.attach({"job.py": [3]}, redirectOutput=True)
+            stop = await editor.event("stopped")
+            await editor.request("stepIn", threadId=stop["threadId"])
+            stop = await editor.event("stopped")
+            (frame, *_) = await editor.frames(stop)
+            assert (frame["name"].split()[0], frame["line"]) == ("work", 4)
+            # What the debug console prints is told by debugpy, and once.
+            where = {"frameId": frame["id"], "context": "repl"}
+            await editor.request("evaluate", expression="print('from the console')", **where)
+            await editor.request("continue", threadId=stop["threadId"])
+            assert (await process.end())[-1] == "done"
+            await editor.nothing("output", 0.2, output="never")
+            said = [str(event["body"]["output"]) for event in editor.seen if event["event"] == "output"]
+            assert len([text for text in said if "from the console" in text]) == 1
+
+    run(story())
