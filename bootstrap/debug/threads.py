@@ -11,6 +11,8 @@ from bootstrap.debug.dap import Message
 from bootstrap.debug.debuggee import Debuggee
 from bootstrap.debug.editor import EXITED, CurrentEditor, Editor
 from bootstrap.debug.ids import Ids
+from bootstrap.debug.others import Others
+from bootstrap.debug.others import document as others_row
 from bootstrap.debug.work import Work
 from bootstrap.debug.worker import PATIENCE, Worker, Workers
 from bootstrap.errors import RequestFailed
@@ -37,6 +39,7 @@ class Threads:
         # Debuggees that the editor was told of as stopped; some may not be so any more (`_others_stand`).
         self._stood: OrderedDict[Worker, None] = OrderedDict()
         self._workers, self._ids, self._editor, self._work = workers, ids, editor, work
+        self._others = Others(workers, self._other_gone)
 
     # --- rows ----------------------------------------------------------------------------
 
@@ -46,13 +49,15 @@ class Threads:
         return self._ids.outer(CLUSTER, "thread", 0)
 
     def rows(self) -> list[Message]:
-        """DAP's Thread for each; no debuggee is asked."""
-        rows: list[Message] = [
-            {"id": self._row(worker, thread), "name": at.title, "ray": _ray(at)}
-            for worker in self._workers.attached
-            for thread in worker.threads
-            for at in [_in_row(worker, thread)]
-        ]
+        """DAP's Thread for each, of each process what has stopped first; no debuggee is asked."""
+        rows: list[Message] = []
+        for worker in self._workers.attached:
+            for thread in worker.threads:
+                at = _in_row(worker, thread)
+                rows.append({"id": self._row(worker, thread), "name": at.title, "ray": _ray(at)})
+            if worker.others:
+                others = self._others.rows(worker)
+                rows += [others_row(worker, self._row(worker, thread), name) for thread, name in others]
         return [*rows, {"id": self.cluster, "name": CLUSTER}]
 
     def show(self, worker: Worker, thread: int) -> None:
@@ -71,7 +76,9 @@ class Threads:
             self._tell_no_more_stopped(worker, thread)
             worker.goes_on([thread])
             worker.threads.remove(thread)
+            worker.others.pop(thread, None)
             self._tell("exited", worker, thread)
+            self._others.went_on(worker)
 
     def came(self, worker: Worker) -> None:
         """The editor gets the rows that another one had."""
@@ -80,6 +87,8 @@ class Threads:
 
     def left(self, worker: Worker) -> None:
         """The editor has none of its rows any more; what is in flight may still be translated."""
+        for thread, _ in self._others.rows(worker):
+            self._tell("exited", worker, thread)
         for thread in worker.threads:
             self._tell_no_more_stopped(worker, thread)
             self._tell("exited", worker, thread)
@@ -87,12 +96,17 @@ class Threads:
     def forget(self, worker: Worker) -> None:
         self._ids.forget(worker)
         self._stood.pop(worker, None)
-        for thread in [*worker.moves, *worker.stops, *worker.threads, None]:
+        for thread in [*worker.moves, *worker.stops, *worker.threads, *worker.others, None]:
             self._ids.forget_stop(worker, thread)
         if self.focus is worker:
             self.focus = None
         if self.moved is worker:
             self.moved = None
+
+    def _other_gone(self, worker: Worker, thread: int) -> None:
+        self._ids.forget_stop(worker, thread)
+        if thread not in worker.threads:
+            self._tell("exited", worker, thread)
 
     def _row(self, worker: Worker, thread: int) -> int:
         return self._ids.outer(worker, "thread", thread)
@@ -114,7 +128,7 @@ class Threads:
         # Only then does the editor know that it moved.
         if thread in worker.moving:
             await asyncio.wait({worker.moving[thread]}, timeout=PATIENCE)
-        await worker.name_task(thread)
+        await asyncio.gather(worker.name_task(thread), self._others.look(worker))
         if worker.stops.get(thread) is body:
             worker.named.add(thread)
             self.show(worker, thread)
@@ -201,6 +215,7 @@ class Threads:
         for each in [*stood, None]:
             self._ids.forget_stop(worker, each)
         self._tell_continued(worker, stood)
+        self._others.went_on(worker)
 
     async def let_go(
         self,
@@ -242,6 +257,7 @@ class Threads:
         finally:
             # Also of one that is frozen: it will go on, as soon as it can.
             self._tell_continued(worker, [each for each in stood if each not in worker.stops])
+            self._others.went_on(worker)
             del worker.moving[thread]
             moving.set_result(None)
 

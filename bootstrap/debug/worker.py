@@ -97,6 +97,7 @@ class Worker:
         named: the threads among them whose task is known.
         told: the threads among them that the editor knows of.
         threads: its threads that an editor has a row for.
+        others: the names of its Python threads when one of them last stopped.
         moving: by thread the request that lets it go, until that is answered.
         layout: where its files lie.
         main_thread: debugpy's number of it.
@@ -118,6 +119,7 @@ class Worker:
         self.named: set[int] = set()
         self.told: set[int] = set()
         self.threads: set[int] = set()
+        self.others: dict[int, str] = {}
         self.moving: dict[int, asyncio.Future[Any]] = {}
         self.layout = Layout()
         self.main_thread = 0

@@ -1,0 +1,79 @@
+"""The other Python threads of a process of which one has stopped: what feeds, beats and waits meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable
+
+from bootstrap.debug.dap import Message
+from bootstrap.debug.worker import SOON, Worker, Workers
+from bootstrap.errors import DebuggerGone, RequestFailed
+
+# Rows: of one process, and of all that are stopped. Editors ask for all rows with each stop.
+MOST, MOST_IN_ALL = 50, 300
+# Seconds for which they stay when their process goes on: a step is a going on and a stop, and rows that go
+# and come with each are worse than rows that are a moment old.
+LINGER = 1.0
+# What pydevd calls threads that Python did not start; on 3.12 also some that have ended, or never were.
+_GHOST = re.compile(r"Dummy-\d+")
+
+
+class Others:
+    """Keeps `Worker.others`.
+
+    Args:
+        gone: is told which thread of a worker has no row any more.
+    """
+
+    def __init__(self, workers: Workers, gone: Callable[[Worker, int], None]) -> None:
+        self._workers, self._gone = workers, gone
+
+    async def look(self, worker: Worker) -> None:
+        """Asks a process that has stopped: one request, whatever it answers."""
+        if self._room(worker) <= 0:
+            return
+        try:
+            body = await worker.client.request("threads", timeout=SOON)
+        except (RequestFailed, DebuggerGone):
+            return
+        found = {
+            row["id"]: str(row.get("name", ""))
+            for row in body.get("threads") or []
+            if isinstance(row.get("id"), int) and not _GHOST.fullmatch(str(row.get("name", "")))
+        }
+        before = worker.others
+        names = [item for item in found.items() if item[0] not in worker.stops]
+        worker.others = dict(names[: max(min(MOST, self._room(worker)), 0)])
+        for thread in before:
+            if thread not in worker.others and thread not in worker.stops:
+                self._gone(worker, thread)
+
+    def _room(self, worker: Worker) -> int:
+        return MOST_IN_ALL - sum(len(other.others) for other in self._workers.attached if other is not worker)
+
+    def rows(self, worker: Worker) -> list[tuple[int, str]]:
+        """Number and name of each that has no row of its own."""
+        at = f"{worker.debuggee.pid}@{worker.debuggee.node_ip}"
+        return [
+            (thread, f"{name or thread} · {at}")
+            for thread, name in worker.others.items()
+            if thread not in worker.threads
+        ]
+
+    def went_on(self, worker: Worker) -> None:
+        """One of its threads has; where it was the last that was stopped, the rows are gone soon."""
+        if worker.others and not worker.stops:
+            asyncio.get_running_loop().call_later(LINGER, self._settle, worker)
+
+    def _settle(self, worker: Worker) -> None:
+        if worker.stops or worker.left or self._workers.get(worker.debuggee.worker_id) is not worker:
+            return
+        others, worker.others = worker.others, {}
+        for thread in others:
+            self._gone(worker, thread)
+
+
+def document(worker: Worker, row: int, name: str) -> Message:
+    """DAP's Thread."""
+    return {"id": row, "name": name, "ray": {"workerId": worker.debuggee.worker_id}}

@@ -1,0 +1,93 @@
+"""The other Python threads of a real debuggee that has stopped."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from bootstrap.debug import others
+from tests.integration.relay_debuggees import Session, relay_over
+from tests.integration.test_relay_scripted import Setting, play
+
+SCRIPT = """\
+import threading
+go = threading.Event()
+def feed():
+    go.wait()
+def work():
+    x = 1
+    y = 2
+    return y
+threads = [threading.Thread(target=feed, name=name) for name in ("feeds", "beats", "Dummy-7")]
+for thread in threads:
+    thread.start()
+work()
+go.set()
+for thread in threads:
+    thread.join()
+import time
+time.sleep(60)
+"""
+
+
+# Of so many processes all rows are shown that may be.
+SHOWN = others.MOST_IN_ALL // others.MOST
+
+
+def run(story: Any) -> None:
+    asyncio.run(asyncio.wait_for(story, 60))
+
+
+async def names(editor: Session) -> list[str]:
+    return [name.partition(" · ")[0] for name in (await editor.threads()).values()]
+
+
+def test_the_other_threads_of_a_stopped_process_have_rows_until_it_goes_on(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with relay_over(tmp_path) as setting:
+            (process,) = await setting.cluster.start(SCRIPT)
+            editor = await setting.attach({"job.py": [6]})
+            stop = await editor.event("stopped")
+            rows = await editor.threads()
+            at = f"{process.process.pid}@127.0.0.1"
+            # What stopped comes first; pydevd's ghosts and the debugger's own threads are not there.
+            task, *others_, cluster = rows.values()
+            assert (task, cluster) == (f"task-1 · {at}", "Ray cluster")
+            assert sorted(others_) == [f"beats · {at}", f"feeds · {at}"]
+            feeds = next(number for number, name in rows.items() if name.startswith("feeds"))
+            frames = (await editor.request("stackTrace", threadId=feeds))["stackFrames"]
+            assert "feed" in [frame["name"].split()[0] for frame in frames]
+            # A step keeps them.
+            await editor.request("next", threadId=stop["threadId"])
+            assert await names(editor) == await names(editor) == ["task-1", "feeds", "beats", "Ray cluster"]
+            stop = await editor.event("stopped")
+            assert set(await editor.threads()) == set(rows)
+            await editor.nothing("thread", 0, reason="exited")
+            await editor.request("continue", threadId=stop["threadId"])
+            gone = {(await editor.event("thread", reason="exited"))["threadId"] for _ in others_}
+            assert gone == {number for number, name in rows.items() if name in others_}
+            assert len(await editor.threads()) == 2
+
+    run(story())
+
+
+def test_what_is_shown_of_many_threads_is_bounded() -> None:
+    async def story(setting: Setting) -> None:
+        for debuggee in setting.debuggees:
+            rows = [{"id": 1, "name": "MainThread"}, *({"id": n, "name": f"t{n}"} for n in range(2, 5_000))]
+            debuggee.says["threads"] = {"threads": rows}
+        session = await setting.attach()
+        for debuggee in setting.debuggees:
+            await debuggee.attached.wait()
+        while len(await session.threads()) <= len(setting.debuggees):
+            await asyncio.sleep(0.01)
+        for debuggee in setting.debuggees:
+            debuggee.stop()
+            await session.event("stopped")
+        assert len(await session.threads()) == len(setting.debuggees) + others.MOST_IN_ALL + 1
+        asked = [len(debuggee.was_asked("threads")) for debuggee in setting.debuggees]
+        # Once when it was attached to, and once for the stop; not where there is no room left.
+        assert asked == [2] * SHOWN + [1, 1]
+
+    play(story, count=SHOWN + 2)
