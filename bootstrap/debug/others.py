@@ -64,9 +64,10 @@ class Others:
     def went_on(self, worker: Worker) -> None:
         """One of its threads has; where it was the last that was stopped, the rows are gone soon."""
         if worker.others and not worker.stops:
-            asyncio.get_running_loop().call_later(LINGER, self._settle, worker)
+            asyncio.get_running_loop().call_later(LINGER, self.settle, worker)
 
-    def _settle(self, worker: Worker) -> None:
+    def settle(self, worker: Worker) -> None:
+        """Has the rows gone, unless a thread of it is stopped."""
         if worker.stops or worker.left or self._workers.get(worker.debuggee.worker_id) is not worker:
             return
         others, worker.others = worker.others, {}

@@ -78,7 +78,7 @@ class Threads:
             worker.threads.remove(thread)
             worker.others.pop(thread, None)
             self._tell("exited", worker, thread)
-            self._others.went_on(worker)
+            self._others.settle(worker)
 
     def came(self, worker: Worker) -> None:
         """The editor gets the rows that another one had."""

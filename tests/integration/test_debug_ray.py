@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from bootstrap.debug.client import Client
 from bootstrap.debug.terminal import PROMPT
 from bootstrap.settings import ROOT
 from tests.integration.conftest import Rayside
@@ -238,6 +241,64 @@ def test_without_the_option_no_exception_stops(up: Rayside, tmp_path: Path) -> N
 
 def test_eight_tasks_are_stopped_at_once_in_one_session(up: Rayside, tmp_path: Path) -> None:
     debug_a_crowd(up, (up.target.folder / "token").read_text(), tmp_path)
+
+
+PRINTS = """\
+import logging, ray, sys
+@ray.remote
+def work(n):
+    print("task", n)
+    print("bad", n, file=sys.stderr)
+@ray.remote
+class Actor:
+    def work(self):
+        print("actor")
+ray.get([work.remote(n) for n in (1, 2)])
+ray.get(Actor.remote().work.remote())
+print("driver")
+"""
+
+
+def test_what_tasks_print_is_told_once_and_stays_in_the_jobs_output(up: Rayside, tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(PRINTS)
+    arguments = ["--debug", "--working-dir", str(tmp_path), "--entrypoint", "python program.py"]
+    job = str(up.json("submit", *arguments, timeout=180)["submission_id"])
+    token = (up.target.folder / "token").read_text()
+
+    async def told() -> list[Any]:
+        client = await Client.connect("127.0.0.1", up.settings.relay_port)
+        options = {"token": token, "job": job, "redirectOutput": True}
+        await client.attach(options=options, no_delay=False)
+        prints: list[dict[str, Any]] = []
+        while not any(body["output"].endswith(": driver\n") for body in prints):
+            event = await asyncio.wait_for(client.events.get(), 120)
+            assert event is not None
+            if event["event"] == "output" and event["body"]["category"] in ("stdout", "stderr"):
+                prints.append(event["body"])
+        await client.disconnect()
+        found = []
+        for body in prints:
+            text, place = body["output"].partition(": ")[2].strip(), body.get("source") or {}
+            task = body["data"]["ray"]["task"]
+            found.append((task, text, body["category"], place.get("path", ""), body.get("line", 0)))
+        return found
+
+    seen = asyncio.run(asyncio.wait_for(told(), 240))
+    mine = [(task, *rest, line) for task, *rest, path, line in seen if path == str(program)]
+    assert sorted(mine) == [
+        ("Actor.work", "actor", "stdout", 9),
+        ("driver", "driver", "stdout", 12),
+        ("work", "bad 1", "stderr", 5),
+        ("work", "bad 2", "stderr", 5),
+        ("work", "task 1", "stdout", 4),
+        ("work", "task 2", "stdout", 4),
+    ]
+    # Nor does Ray's driver repeat what its tasks have printed.
+    assert not [line for _, line, *_ in seen if "pid=" in line or line.startswith(":")]
+    output = up.run("logs", "--job", job).stdout
+    for line in ("task 1", "task 2", "bad 1", "bad 2", "actor", "driver"):
+        assert output.count(line) == 1, output
 
 
 def test_a_breakpoint_in_a_job_without_the_hook_says_what_it_can_reach(up: Rayside, code: Path) -> None:

@@ -940,9 +940,10 @@ def test_a_thread_that_ends_has_no_row_and_is_not_stopped() -> None:
         main = (await session.event("thread", reason="started"))["threadId"]
         debuggee.say({"event": "stopped", "body": {"reason": "breakpoint", "threadId": 7}})
         stop = await session.event("stopped")
-        # What runs tasks is shown, not the thread that waits for it.
+        # What runs tasks is shown as the task, and the thread that waits for it as one of the others.
         await session.event("thread", reason="exited", threadId=main)
-        assert len(await session.threads()) == 2
+        names = [name.partition(" · ")[0] for name in (await session.threads()).values()]
+        assert names == ["task-1", "MainThread", "Ray cluster"]
         debuggee.say({"event": "thread", "body": {"reason": "exited", "threadId": 7}})
         await session.event("thread", reason="exited", threadId=stop["threadId"])
         assert list((await session.threads()).values()) == ["Ray cluster"]
