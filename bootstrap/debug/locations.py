@@ -30,7 +30,7 @@ async def lines_of(path: str, workers: list[Worker], paths: Paths, work: Work) -
         (others if remote == path else packed).append((worker, remote))
         if len(packed) >= MOST_ASKED:
             break
-    asking = {work.start(worker.file(remote)) for worker, remote in [*packed, *others][:MOST_ASKED]}
+    asking = {work.start(worker.lines(remote)) for worker, remote in [*packed, *others][:MOST_ASKED]}
     until = asyncio.get_running_loop().time() + FAN_OUT
     while asking:
         left = until - asyncio.get_running_loop().time()
@@ -38,9 +38,9 @@ async def lines_of(path: str, workers: list[Worker], paths: Paths, work: Work) -
         if not done:
             break
         for each in done:
-            file = None if each.cancelled() or each.exception() else each.result()
-            if file is not None and file.lines is not None:
-                return file.lines  # type: ignore[no-any-return]
+            lines: Lines | None = None if each.cancelled() or each.exception() else each.result()
+            if lines is not None:
+                return lines
     return None
 
 

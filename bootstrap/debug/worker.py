@@ -211,7 +211,8 @@ class Worker:
             with contextlib.suppress(DebuggerGone):
                 if self._evaluations:
                     await self.interrupt()
-                await self._tell_prints(False, LEAVING)
+                with contextlib.suppress(RequestFailed):
+                    await self._tell_prints(False, LEAVING)
                 if self._awake:
                     await self._trace(False, LEAVING)
             await self._client.disconnect(timeout=LEAVING, drain=DRAINING)
@@ -291,6 +292,11 @@ class Worker:
     async def file(self, path: str) -> File | None:
         """Its file; None where it has none. Raises as `Files.read`."""
         return await self._files.read(self.client, self.debuggee.node_ip, path, timeout=self._patience)
+
+    async def lines(self, path: str) -> Lines | None:
+        """Of its file, or of what has come by value from that; None of neither. Raises as `file`."""
+        file = await self.file(path)
+        return file.lines if file is not None else self._by_value.get(path)
 
     async def _placed(
         self, path: str, breakpoints: Sequence[LineBreakpoint]
@@ -402,18 +408,19 @@ class Worker:
             breakpoint_.results[self] = Result(is_loaded is True, 0, "" if is_loaded is True else NO_FUNCTION)
 
     async def set_prints(self, wanted: bool) -> None:
-        """Has it tell what it prints, or no more."""
+        """Has it tell what it prints, or no more. Raises RequestFailed, DebuggerGone: as `Client.request`."""
         await self._tell_prints(wanted, self._patience)
 
     async def _tell_prints(self, wanted: bool, timeout: float) -> None:
         if self._prints is wanted:
             return
-        self._prints = wanted
         if wanted:
             await self._send_once(REACHED)
             await self._send_once(PRINTS)
         expression = PRINTS.call("begin" if wanted else "give_back")
-        await self._literal(expression, timeout=timeout)
+        arguments = {"expression": expression, "context": QUIETLY}
+        await self.client.request("evaluate", arguments, timeout=timeout)
+        self._prints = wanted
 
     async def _set_points(self, breakpoints: Iterable[Breakpoint]) -> None:
         """Has it know what these decide by, before it is told to stop at them."""

@@ -159,10 +159,13 @@ def test_what_the_relay_has_to_say_is_told() -> None:
     said = [
         {"event": "output", "body": {"category": "console", "output": "sample.py differs\n"}},
         {"event": "output", "body": {"category": "telemetry", "output": "never shown"}},
+        # What a task printed, for an editor that has asked for it.
+        {"event": "output", "body": {"category": "stderr", "output": "work: bad\n", "data": {"ray": {}}}},
     ]
     _, events = record(job, ScriptedRelay({}, after_attach=said))
     assert "sample.py differs" in events
     assert "never shown" not in events
+    assert "work: bad" not in events
 
 
 def test_rays_own_frames_are_not_the_users() -> None:

@@ -24,6 +24,8 @@ from typing import Any
 EVENT = "raysidePrinted"
 # Characters that are sent of what is written at once; how much of it may wait for that.
 LONGEST, MOST_UNSENT = 16_000, 500
+# Names of files that are kept: some programs make new ones all the time.
+MOST_FILES = 10_000
 # Seconds from a line that was left out until that is told.
 TELLING = 1.0
 # Frames that are looked at for one of the user's: `logging` has five.
@@ -146,6 +148,8 @@ class _Prints:
 
     def _users_path(self, file: str) -> str | None:
         if file not in self._users:
+            if len(self._users) >= MOST_FILES:
+                self._users.clear()
             is_users = not file.startswith(
                 "<"
             ) and self._reached.debugger().in_project_roots_filename_uncached(file)
@@ -160,9 +164,12 @@ class _Prints:
     # --- in the thread that sends ------------------------------------------------------------------------
 
     def _send_all(self) -> None:
-        while self._on:
-            self._wake.acquire(timeout=TELLING if self._left_out else -1)
-            self.flush()
+        try:
+            while self._on:
+                self._wake.acquire(timeout=TELLING if self._left_out else -1)
+                self.flush()
+        finally:
+            self.give_back()
 
     def flush(self, *, at_once: bool = False) -> None:
         """Sends what there is; `at_once`: also what is told once in a while."""
