@@ -38,8 +38,10 @@ RELAY = (
     "bootstrap/debug/lifecycle.py",
     "bootstrap/debug/line_table.py",
     "bootstrap/debug/lines.py",
+    "bootstrap/debug/locations.py",
     "bootstrap/debug/lookout.py",
     "bootstrap/debug/messages.py",
+    "bootstrap/debug/others.py",
     "bootstrap/debug/paths.py",
     "bootstrap/debug/relay.py",
     "bootstrap/debug/reports.py",
@@ -56,9 +58,11 @@ RELAY = (
     "bootstrap/ray/hook/__init__.py",
     "bootstrap/ray/hook/rayside_hook/__init__.py",
     "bootstrap/ray/hook/rayside_hook/handshake.py",
-    # Read, not imported: they are sent to workers.
+    "bootstrap/debug/inside/__init__.py",
+    # Read: they are sent to workers.
     "bootstrap/debug/inside/by_value.py",
     "bootstrap/debug/inside/exceptions.py",
+    "bootstrap/debug/inside/prints.py",
     "bootstrap/debug/inside/reached.py",
     "bootstrap/ray/hook/rayside_hook/tracing.py",
     "bootstrap/ray/paths.py",

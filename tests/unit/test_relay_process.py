@@ -319,3 +319,8 @@ def test_the_relays_code_is_in_the_images_tag(tmp_path: Path) -> None:
     changed.write_text("# other code\n")
     other = replace(image, extra={**image.extra, "rayside/bootstrap/relay.py": changed})
     assert other.reference != image.reference
+
+
+def test_the_image_has_all_that_the_relay_sends_to_workers() -> None:
+    folder = ROOT / "bootstrap" / "debug" / "inside"
+    assert {file.relative_to(ROOT).as_posix() for file in folder.glob("*.py")} <= set(RELAY)

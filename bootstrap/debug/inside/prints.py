@@ -33,6 +33,8 @@ DEEPEST = 20
 # Who prints what was told already: pydevd while the debug console evaluates, and Ray, which has the driver
 # print what its tasks print.
 _ECHOES = ("/_pydevd_bundle/pydevd_io.py", "/ray/_private/worker.py")
+# Where Ray's progress bars are used, this stands for `print`.
+_PRINT = "/ray/experimental/tqdm_ray.py"
 # Lines for Ray itself, of whose task the following ones are (ray_constants.py).
 _MARKS = (":job_id:", ":actor_name:", ":task_name:")
 
@@ -109,6 +111,8 @@ class _Prints:
     # destructor that came in between anything ----------------------------------------------------------
 
     def hear(self, category: str, lines: str, frame: FrameType) -> None:
+        if frame.f_code.co_filename.endswith(_PRINT) and frame.f_back is not None:
+            frame = frame.f_back
         if frame.f_code.co_filename.endswith(_ECHOES):
             return
         if os.getpid() != self._process:  # a forked child: no thread of ours is there
