@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 import time
 from pathlib import Path
@@ -175,6 +176,10 @@ def test_nobody_who_prints_waits_for_a_relay_that_does_not_read(tmp_path: Path) 
             transport.pause_reading()
             assert len(await process.end()) == 20_001
             transport.resume_reading()
+            await worker.ended.wait()
+            worker.client.close()
+            with contextlib.suppress(OSError):
+                await worker.client._writer.wait_closed()
 
     run(story())
 
