@@ -280,7 +280,9 @@ def check(context: Context) -> None:
 
 @task(
     klass=Verb,
-    help={"name": "which benchmark: local, attach, conditions, kind, memory, relay or tracing (default: local)"},
+    help={
+        "name": "which benchmark: local, attach, conditions, kind, memory, relay or tracing (default: local)"
+    },
 )
 def bench(context: Context, name: str = "local") -> None:
     """Measure, as ratios within one run."""

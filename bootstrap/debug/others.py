@@ -28,6 +28,8 @@ class Others:
 
     def __init__(self, workers: Workers, gone: Callable[[Worker, int], None]) -> None:
         self._workers, self._gone = workers, gone
+        self._shown: dict[Worker, int] = {}
+        self._all = 0  # the sum, for a thousand may stop within a second
 
     async def look(self, worker: Worker) -> None:
         """Asks a process that has stopped: one request, whatever it answers."""
@@ -44,13 +46,24 @@ class Others:
         }
         before = worker.others
         names = [item for item in found.items() if item[0] not in worker.stops]
-        worker.others = dict(names[: max(min(MOST, self._room(worker)), 0)])
+        self._keep(worker, dict(names[: max(min(MOST, self._room(worker)), 0)]))
         for thread in before:
             if thread not in worker.others and thread not in worker.stops:
                 self._gone(worker, thread)
 
     def _room(self, worker: Worker) -> int:
-        return MOST_IN_ALL - sum(len(other.others) for other in self._workers.attached if other is not worker)
+        return MOST_IN_ALL - self._all + self._shown.get(worker, 0)
+
+    def _keep(self, worker: Worker, others: dict[int, str]) -> None:
+        self.forget(worker)
+        worker.others = others
+        if others:
+            self._shown[worker] = len(others)
+            self._all += len(others)
+
+    def forget(self, worker: Worker) -> None:
+        """It has ended, or is another session's."""
+        self._all -= self._shown.pop(worker, 0)
 
     def rows(self, worker: Worker) -> list[tuple[int, str]]:
         """Number and name of each that has no row of its own."""
@@ -70,7 +83,8 @@ class Others:
         """Has the rows gone, unless a thread of it is stopped."""
         if worker.stops or worker.left or self._workers.get(worker.debuggee.worker_id) is not worker:
             return
-        others, worker.others = worker.others, {}
+        others = worker.others
+        self._keep(worker, {})
         for thread in others:
             self._gone(worker, thread)
 

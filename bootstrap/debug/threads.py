@@ -96,6 +96,7 @@ class Threads:
     def forget(self, worker: Worker) -> None:
         self._ids.forget(worker)
         self._stood.pop(worker, None)
+        self._others.forget(worker)
         for thread in [*worker.moves, *worker.stops, *worker.threads, *worker.others, None]:
             self._ids.forget_stop(worker, thread)
         if self.focus is worker:
