@@ -13,6 +13,8 @@ from bootstrap.errors import RequestFailed
 _NOT_THE_USERS = re.compile(
     r"[/\\](?:site|dist)-packages[/\\](?:ray|debugpy)[/\\]|[/\\]_vendored[/\\]pydevd[/\\]"
 )
+# What pydevd adds to the name of the function that raised.
+_RAISED = " (Current frame)"
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,7 @@ async def frames(client: Client, stop: Stop) -> list[Frame]:
     stack = [
         Frame(
             id=frame["id"],
-            function=frame.get("name") or "?",
+            function=(frame.get("name") or "?").removesuffix(_RAISED),
             path=(frame.get("source") or {}).get("path") or "",
             line=frame.get("line") or 0,
             reference=(frame.get("source") or {}).get("sourceReference") or 0,

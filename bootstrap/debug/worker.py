@@ -55,9 +55,8 @@ _FOLDERS = (
     " if ('/working_dir_files/' in p or '/py_modules_files/' in p) and os.path.isdir(p)}"
     ")(__import__('os'), __import__('sys'))"
 )
-# Both ask only a Ray that is loaded already: importing it into a process that isn't Ray's costs seconds.
+# Asks only a Ray that is loaded already: importing it into a process that isn't Ray's costs seconds.
 _JOB = "__import__('sys').modules['ray'].get_runtime_context().get_job_id()"
-_TASK = "__import__('sys').modules['ray'].get_runtime_context().get_task_name()"
 
 
 class NotWanted(Exception):
@@ -328,6 +327,7 @@ class Worker:
         """
         if self._missing == self._awaited:
             return []
+        await self._send_once(REACHED)
         await self._send_once(BY_VALUE)
         paths = sorted(self._missing)
         tables = await self._literal(BY_VALUE.call("await_files", paths), timeout=self._patience)
@@ -482,7 +482,8 @@ class Worker:
         try:
             body = await self.client.request("stackTrace", {"threadId": thread, "levels": 1}, timeout=SOON)
             frame = body["stackFrames"][0]["id"]
-            name = await self._literal(_TASK, frame)
+            await self._send_once(REACHED)
+            name = await self._literal(REACHED.call("task"), frame)
         except (RequestFailed, DebuggerGone, LookupError, TypeError):
             return
         if isinstance(name, str) and name:

@@ -180,7 +180,7 @@ class ScriptedDebuggee:
             return TABLE
         known = {
             "listdir": {FILE.rpartition("/")[0]: []},
-            "get_task_name": self.task,
+            "].task(": self.task,
             "get_job_id": JOB,
         }
         value = next((value for part, value in known.items() if part in expression), None)

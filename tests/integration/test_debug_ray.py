@@ -218,8 +218,7 @@ def test_exceptions_that_a_task_does_not_catch_stop_where_they_are_raised(
     job = submit(up, tmp_path, "--debug", modules=())
     result = up.json("debug", "--job", job, "--exceptions", "--evaluate", "amount", cwd=tmp_path)
     stops = [
-        # pydevd adds " (Current frame)" to the name of a function that raised by itself.
-        (s["task"], s["reason"], s["function"].partition(" ")[0], s["line"], s["evaluated"]["amount"])
+        (s["task"], s["reason"], s["function"], s["line"], s["evaluated"]["amount"])
         for s in result["stopped"]
     ]
     # Neither the one that is caught in the task, nor what Ray raises of them in the driver.

@@ -5,6 +5,8 @@ lies on another machine (a notebook's, or one that no package brought along), it
 once such a function is there. So the thread that makes it waits a moment for the relay.
 It leans on `_make_function` of Ray's cloudpickle, which makes each of them, and on `exists` of pydevd, which
 sets no breakpoint in a file that is not there.
+
+It needs reached.py to be there.
 """
 
 from __future__ import annotations
@@ -18,10 +20,9 @@ from collections.abc import Iterable
 from types import CodeType, FunctionType
 from typing import Any
 
-EVENT = "raysideReached"
 # Seconds that a thread waits for the relay; without an answer it goes on, past the breakpoints.
 PATIENCE = 5.0
-_CMD_WRITE_TO_CONSOLE = 116  # pydevd_comm_constants.py
+_REACHED = "_rayside_reached"  # as sent.py names it
 _MAKES = "ray.cloudpickle.cloudpickle"
 _OURS = "_rayside_makes"
 
@@ -95,7 +96,9 @@ def _tell(code: CodeType) -> None:
     number, lock = next(_numbers), _thread.allocate_lock()
     lock.acquire()
     _waiting[number] = lock
-    if _send({"key": 0, "what": "file", "text": code.co_filename, "number": number}):
+    module = sys.modules[_REACHED]
+    body = {"key": 0, "what": "file", "text": code.co_filename, "number": number}
+    if sys.modules["pydevd"]._is_attached() and module.send(module.EVENT, body):
         lock.acquire(timeout=PATIENCE)
     _waiting.pop(number, None)
 
@@ -114,18 +117,3 @@ def _add(code: CodeType) -> bool:
         lines |= own - {at.co_firstlineno} or own
         todo += [constant for constant in at.co_consts if isinstance(constant, CodeType)]
     return len(lines) > before
-
-
-def _send(body: dict[str, Any]) -> bool:
-    """Whether there is somebody to send it to."""
-    try:
-        pydevd = sys.modules["pydevd"]
-        if not pydevd._is_attached():
-            return False
-        writer = pydevd.get_global_debugger().writer
-        command = sys.modules["_pydevd_bundle.pydevd_net_command"].NetCommand
-        event = {"type": "event", "event": EVENT, "body": body}
-        writer.add_command(command(_CMD_WRITE_TO_CONSOLE, 0, event, is_json=True))
-        return True
-    except Exception:  # the debugger has gone
-        return False

@@ -267,15 +267,33 @@ def context() -> Any:
 
 
 def task(known: Any = None) -> str:
-    """The task that this thread runs; empty where it runs none. `known`: Ray's context."""
+    """The task that this thread runs, or what a thread of Ray's libraries runs; empty where it is neither.
+
+    `known`: Ray's context.
+    """
     try:
         worker = sys.modules.get("ray._private.worker")
         # A driver isn't asked: Ray would write an error line into the job's output.
         if worker is not None and worker.global_worker.mode == worker.SCRIPT_MODE:
             return ""
-        return str((known or context()).get_task_name() or "")[:LONGEST]
+        return str((known or context()).get_task_name() or _trial() or _rank())[:LONGEST]
     except Exception:
         return ""
+
+
+def _trial() -> str:
+    """Of Ray Tune, which runs functions in a thread of its own; empty where this process has none."""
+    module = sys.modules.get("ray.train._internal.session")
+    return str(getattr(module and module.get_session(), "trial_name", "") or "")
+
+
+def _rank() -> str:
+    """Of Ray Train, which runs the training function in a thread of its own; empty as with `_trial`."""
+    module = sys.modules.get("ray.train.v2._internal.execution.context")
+    if module is None:
+        return ""
+    train = module.get_train_context()
+    return f"{train.get_experiment_name() or 'train'} rank {train.get_world_rank()}"
 
 
 def unsent() -> int:
