@@ -19,7 +19,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -27,6 +27,7 @@ from typing import TypeVar
 from bootstrap.debug.debuggee import Debuggee
 from bootstrap.debug.relay import Relay
 from bootstrap.errors import NotRunning, PortTaken, RaysideError
+from bootstrap.ray.announced import Announced, announced, announcing
 from bootstrap.ray.hook.rayside_hook.handshake import proof
 from bootstrap.ray.paths import PathMap
 from bootstrap.ray.state import LAG, Dashboard, DebuggableWorker, Job, RunningTask
@@ -45,6 +46,8 @@ _NAMES, _LEAST_SHARE = 3.0, 19
 # Open files: a connection to each debuggee, and room. Many systems start programs with no more than 1,024,
 # and let them have more.
 _FILES = 65_536
+# Seconds between two looks for drivers that Ray has no worker for yet.
+_JOBS = 1.0
 # Seconds between two looks for the token, which Kubernetes may bring later than the container.
 _TOKEN_PAUSE = 0.2
 
@@ -93,7 +96,8 @@ class ClusterDebuggees:
     """The processes of one Ray cluster that have an open debugger port: a `Discovery`.
 
     A look is one request, and two more only when a worker appears that was not seen before, or, ever
-    more seldom, while the job of one is not known. One more every few seconds says what runs now.
+    more seldom, while the job of one is not known. One more every few seconds says what runs now, and
+    one every second whether a driver waits before its `ray.init`.
     """
 
     def __init__(
@@ -106,6 +110,11 @@ class ClusterDebuggees:
         self._paths = PathMap()
         self._ask_again, self._pause = 0.0, _FIRST_PAUSE
         self._named_at, self._name_again = 0.0, 0.0
+        self._jobs_again = 0.0
+        self._nodes: dict[str, str] = {}
+        self._announced: list[Announced] = []
+        self._early: dict[tuple[str, int], str] = {}  # worker_id of each driver that was found before Ray's
+        self._met: set[tuple[str, int]] = set()  # where those announced listen that Ray knew, or knows
 
     async def debuggees(self) -> list[Debuggee]:
         """Raises NotRunning where Ray does not answer, or not in time."""
@@ -120,7 +129,7 @@ class ClusterDebuggees:
     async def why_ended(self, debuggee: Debuggee) -> str:
         """Ray's reason; its table has it within a second or two. Raises NotRunning."""
         for pause in _UNTIL_TOLD:
-            ended = await _in_time(partial(self._dashboard.end_of, debuggee.worker_id))
+            ended = await _in_time(partial(self._dashboard.end_of, debuggee.shown_id))
             if ended is not None:
                 return ended
             await asyncio.sleep(pause)
@@ -142,13 +151,49 @@ class ClusterDebuggees:
             self._ask_again = now + self._pause
         elif workers and now >= self._name_again:
             self._name(workers, self._running())
-        return [self._debuggee(worker) for worker in workers]
+        if now >= self._jobs_again:
+            self._take(self._dashboard.jobs())
+        return [*map(self._debuggee, workers), *self._before_init(workers)]
 
     def _ask(self, workers: Sequence[DebuggableWorker]) -> None:
         jobs, tasks = self._dashboard.jobs(), self._running()
+        self._take(jobs)
+        self._name(workers, tasks)
+
+    def _take(self, jobs: Sequence[Job]) -> None:
         self._paths = PathMap.of(jobs)
         self._submissions = _submissions(jobs)
-        self._name(workers, tasks)
+        if any(job.node_id not in self._nodes for job in announcing(jobs)):
+            self._nodes = self._dashboard.node_addresses()
+        self._announced = announced(jobs, self._nodes)
+        self._jobs_again = self._clock() + _JOBS
+
+    def _before_init(self, workers: Sequence[DebuggableWorker]) -> list[Debuggee]:
+        """The announced drivers that Ray has no worker for; one that has ended since is none."""
+        known = {(worker.node_ip, worker.port) for worker in workers}
+        # Of two jobs that claim one the older has it.
+        announced = {driver.address: driver for driver in reversed(self._announced)}
+        self._met = (self._met | known) & announced.keys()
+        found = [driver for address, driver in announced.items() if address not in self._met]
+        self._early = {
+            **{address: key for address, key in self._early.items() if address in known | announced.keys()},
+            **{driver.address: driver.key for driver in found},
+        }
+        return [
+            Debuggee(
+                worker_id=driver.key,
+                host=driver.host,
+                port=driver.port,
+                pid=driver.pid,
+                node_ip=driver.host,
+                submission_id=driver.submission_id,
+                task="driver",
+                since=driver.since,
+                driver=True,
+                prove=self._prove,
+            )
+            for driver in found
+        ]
 
     def _running(self) -> dict[str, list[RunningTask]]:
         self._named_at = self._clock()
@@ -174,7 +219,7 @@ class ClusterDebuggees:
 
     def _debuggee(self, worker: DebuggableWorker) -> Debuggee:
         known = self._known[worker.worker_id]
-        return Debuggee(
+        found = Debuggee(
             worker_id=worker.worker_id,
             host=worker.node_ip,
             port=worker.port,
@@ -188,6 +233,9 @@ class ClusterDebuggees:
             as_of=self._named_at - LAG,
             prove=self._prove,
         )
+        early = self._early.get((worker.node_ip, worker.port))
+        # The same debuggee as before its `ray.init`, under the id that it had then.
+        return replace(found, worker_id=early, rays_id=worker.worker_id) if early else found
 
 
 def _submissions(jobs: Sequence[Job]) -> dict[str, str]:

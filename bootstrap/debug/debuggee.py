@@ -33,6 +33,8 @@ class Debuggee:
     driver: bool = False  # runs no task
     # The moment, of `time.monotonic`, up to which Ray's word on the task surely holds.
     as_of: float = float("inf")
+    # Ray's id of it, where that came to be known after `worker_id`, which stays.
+    rays_id: str = ""
     prove: Prove | None = field(default=None, repr=False, compare=False)
 
     @property
@@ -40,10 +42,15 @@ class Debuggee:
         """The name of its row in an editor's list of threads."""
         return f"{self.task or 'idle'} · {self.pid}@{self.node_ip}"
 
+    @property
+    def shown_id(self) -> str:
+        """The id by which others know it, too."""
+        return self.rays_id or self.worker_id
+
     def document(self) -> dict[str, Any]:
         """As `breakpoints --json` lists it."""
-        names = ("worker_id", "node_ip", "pid", "job_id", "task", "since")
-        return {name: getattr(self, name) for name in names}
+        names = ("node_ip", "pid", "job_id", "task", "since")
+        return {"worker_id": self.shown_id, **{name: getattr(self, name) for name in names}}
 
 
 class Discovery(Protocol):

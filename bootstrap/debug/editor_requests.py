@@ -105,7 +105,7 @@ class EditorRequests:
         named = arguments.get("workerId")
         for worker in self._workers.attached:
             thread = next((thread for thread in worker.stops if thread in worker.told), None)
-            if worker.debuggee.worker_id == named and thread is not None:
+            if worker.debuggee.shown_id == named and thread is not None:
                 editor.respond(request)
                 self._threads.tell_stop(worker, thread, focus=True)
                 return

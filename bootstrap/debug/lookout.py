@@ -64,7 +64,7 @@ class Lookout:
         Raises:
             NotWanted: it is of a job that no editor asked for.
         """
-        if not worker.debuggee.job_id:
+        if not (worker.debuggee.job_id or worker.debuggee.submission_id):
             # Not known of a worker that waits before its first task.
             job, submission = await worker.ask_job(), ""
             try:

@@ -94,7 +94,7 @@ class Reports:
         """Each of the lines with its task."""
         debuggee = worker.debuggee if not task else replace(worker.debuggee, task=task)
         text = "".join(f"{debuggee.title}: {line}\n" for line in lines.split("\n"))
-        data = {"ray": {"task": debuggee.task, "workerId": debuggee.worker_id}}
+        data = {"ray": {"task": debuggee.task, "workerId": debuggee.shown_id}}
         return {"category": category, "output": text, "data": data}
 
     def _tell_message(self, worker: Worker, breakpoint_: Breakpoint, body: Message) -> None:

@@ -144,7 +144,7 @@ class Threads:
         if self._awaited is None:
             return False
         name, until = self._awaited
-        arrived = worker.debuggee.worker_id == name
+        arrived = worker.debuggee.shown_id == name
         if arrived or asyncio.get_running_loop().time() > until:
             self._awaited = None
         return arrived
@@ -302,7 +302,7 @@ def _in_row(worker: Worker, thread: int) -> Debuggee:
 def _ray(debuggee: Debuggee) -> Message:
     return {
         "task": debuggee.task,
-        "workerId": debuggee.worker_id,
+        "workerId": debuggee.shown_id,
         "nodeIp": debuggee.node_ip,
         "pid": debuggee.pid,
         "jobId": debuggee.job_id,

@@ -100,6 +100,7 @@ class Job:
     driver_pid: int | None
     metadata: dict[str, str]
     runtime_env: dict[str, Any]
+    node_id: str = ""  # where its driver was started
 
     @property
     def ended(self) -> bool:
@@ -162,6 +163,11 @@ class Dashboard:
     def live_nodes(self) -> int:
         """How many nodes Ray counts as alive."""
         return len(self._rows("nodes", [("state", "=", "ALIVE")]))
+
+    def node_addresses(self) -> dict[str, str]:
+        """The address of each live node, by its id."""
+        rows = self._rows("nodes", [("state", "=", "ALIVE")])
+        return {row["node_id"]: row["node_ip"] for row in rows}
 
     def jobs(self) -> list[Job]:
         """The submitted jobs, oldest first."""
@@ -304,6 +310,7 @@ def _job(row: dict[str, Any]) -> Job:
         driver_pid=int(driver["pid"]) if driver.get("pid") else None,
         metadata=row.get("metadata") or {},
         runtime_env=row.get("runtime_env") or {},
+        node_id=row.get("driver_node_id") or "",
     )
 
 

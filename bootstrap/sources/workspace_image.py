@@ -55,6 +55,7 @@ RELAY = (
     "bootstrap/debug/work.py",
     "bootstrap/debug/worker.py",
     "bootstrap/ray/__init__.py",
+    "bootstrap/ray/announced.py",
     "bootstrap/ray/hook/__init__.py",
     "bootstrap/ray/hook/rayside_hook/__init__.py",
     "bootstrap/ray/hook/rayside_hook/handshake.py",

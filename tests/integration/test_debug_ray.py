@@ -238,6 +238,49 @@ def test_without_the_option_no_exception_stops(up: Rayside, tmp_path: Path) -> N
     assert result == {"stopped": [], "job": {"submission_id": job, "status": "SUCCEEDED"}}
 
 
+EARLY = """\
+import os, subprocess, sys
+first = 1  # first
+subprocess.run([sys.executable, "-c", "print('a child')"], check=True)
+assert "ray" not in sys.modules
+os.environ["RAY_TASK_MAX_RETRIES"] = "0"  # which Ray reads at its import
+import ray
+imported = 1  # imported
+
+@ray.remote
+def work(n):
+    return n + 1  # task
+
+ray.init()
+result = ray.get(work.remote(1))  # after
+print("result", result, [name for name in os.environ if name.startswith("RAYSIDE_A")])
+"""
+
+
+def test_a_driver_stops_in_its_first_lines_and_is_one_debuggee_from_there_on(
+    up: Rayside, tmp_path: Path
+) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(EARLY)
+    job = submit(up, tmp_path, "--debug", modules=())
+    markers = ["first", "imported", "task", "after"]
+    breaks = [f"--break=program.py:{line(EARLY, marker)}" for marker in markers]
+    done = up.run("debug", "--job", job, *breaks, "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    result = json.loads(done.stdout)
+    stops = [(stop["task"], stop["file"], stop["line"]) for stop in result["stopped"]]
+    tasks = ["driver", "driver", "work", "driver"]
+    output = up.run("logs", "--job", job).stdout
+    assert sorted(stops) == sorted(
+        (task, str(program), line(EARLY, marker)) for task, marker in zip(tasks, markers, strict=True)
+    ), output
+    assert result["job"] == {"submission_id": job, "status": "SUCCEEDED"}
+    assert "a child\n" in output and "result 2 []" in output
+    assert output.count("waiting for a debugger") <= 2, output  # the driver, and the task's worker
+    log = (up.settings.state_folder / "relay.log").read_text()
+    assert log.count("attached to driver") == 1, log
+
+
 def test_eight_tasks_are_stopped_at_once_in_one_session(up: Rayside, tmp_path: Path) -> None:
     debug_a_crowd(up, (up.target.folder / "token").read_text(), tmp_path)
 

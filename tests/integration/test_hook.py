@@ -18,6 +18,7 @@ import pytest
 
 from bootstrap.debug.client import Client
 from bootstrap.ray import jobs
+from bootstrap.ray.announced import announced
 from bootstrap.ray.hook.rayside_hook.handshake import proof
 from bootstrap.ray.state import DebuggableWorker, Job
 from tests.integration.conftest import Rayside
@@ -142,7 +143,17 @@ class Debugger:
         return found
 
     def _new(self) -> list[DebuggableWorker]:
-        return [one for one in self._dashboard.debuggable() if one.worker_id not in self._before]
+        workers = [one for one in self._dashboard.debuggable() if one.worker_id not in self._before]
+        addresses = {(one.node_ip, one.port) for one in workers}
+        early = announced([self.job], self._dashboard.node_addresses())
+        return [
+            *workers,
+            *(
+                DebuggableWorker(one.key, one.host, one.port, one.pid, True, "", one.since)
+                for one in early
+                if one.address not in addresses
+            ),
+        ]
 
     async def _look(self) -> None:
         for worker in self._new():
@@ -400,7 +411,8 @@ def test_an_exception_stops_where_it_was_raised(
 TIMED = """\
 import time
 import ray
-began = time.time()
+import psutil
+began = psutil.Process().create_time()
 ray.init()
 print("init took", time.time() - began)
 

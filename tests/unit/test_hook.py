@@ -172,7 +172,7 @@ def test_the_drivers_own_fields_take_the_place_of_what_only_we_have_set(
     started(monkeypatch, job)
     hooked: list[dict[str, Any]] = []
 
-    def hook(env: dict[str, Any], timeout: float) -> dict[str, Any]:
+    def hook(env: dict[str, Any], timeout: float, _: float) -> dict[str, Any]:
         hooked.append(env)
         return {"hooked": timeout}
 
@@ -211,7 +211,7 @@ def test_a_hook_that_fails_says_so_and_leaves_the_job_alone(
     job = {**submission(code).environment(), "py_modules": ["gcs://_ray_pkg_1.zip"], "working_dir": "gcs://x"}
     started(monkeypatch, job)
 
-    def fails(env: dict[str, Any], timeout: float) -> dict[str, Any]:
+    def fails(env: dict[str, Any], timeout: float, _: float) -> dict[str, Any]:
         raise RuntimeError("no such luck")
 
     monkeypatch.setattr(driver, "_hooked", fails)

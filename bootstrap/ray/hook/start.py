@@ -1,4 +1,5 @@
-"""Has plain `breakpoint()` in a Ray task ask debuggers for a proof; run by Python at its start.
+"""Has plain `breakpoint()` in a Ray task ask debuggers for a proof, and opens the driver of a job that was
+submitted with --debug to debuggers; run by Python at its start.
 
 `rayside.pth` in site-packages runs the file that RAYSIDE_START names, in every Python of the environments
 and images that Rayside makes; so this waits for Ray, and imports next to nothing before.
@@ -21,6 +22,9 @@ if TYPE_CHECKING:  # the module `typing` would take longer than all of this
 _RAYS_OWN = "ray.util.debugpy"
 # Another name than `rayside_hook`, which is that of the package that a job brings along.
 _OURS = "_rayside_start"
+# What only the drivers of jobs with --debug have (jobs.py), and what a driver's own children have besides
+# (early.py).
+_DRIVER, _JOB, _STARTED = "rayside_hook.driver.on_init", "RAY_JOB_CONFIG_JSON_ENV_VAR", "RAYSIDE_STARTED"
 
 
 class _Finder:
@@ -59,3 +63,10 @@ def _package(module: str) -> Any:
 # Some Pythons read the files of site-packages twice, by way of lib and of lib64.
 if not any(type(finder).__module__ == __name__ for finder in sys.meta_path):
     sys.meta_path.insert(0, _Finder())
+
+if os.environ.get("RAY_RUNTIME_ENV_HOOK") == _DRIVER and _JOB in os.environ and _STARTED not in os.environ:
+    os.environ[_STARTED] = "inf"
+    try:
+        importlib.import_module("rayside_hook.early").begin()
+    except Exception as error:  # an earlier Rayside's package, or an environment that is not ours
+        sys.stderr.write(f"rayside: the driver is debugged from ray.init on: {error}\n")

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import math
 import os
 import sys
 import threading
 import time
+from collections.abc import Callable
 
 from . import forks, tracing
 from .listener import Listener, in_background, rays_token
@@ -16,7 +18,16 @@ from .listener import Listener, in_background, rays_token
 _NAMESPACE = b"rayside"
 # How long a debugger counts as there after it was last seen, and how often it is looked for; seconds.
 _FRESH, _EVERY = 6.0, 2.0
-_opened: dict[str, int] = {}  # the port, for a second ray.init of the same process
+
+
+class _OfThisProcess(dict[str, int]):
+    """Pickled it is empty: the workers get this module by value, from a driver that may have a port."""
+
+    def __reduce__(self) -> tuple[type[dict[str, int]], tuple[()]]:
+        return dict, ()
+
+
+_opened = _OfThisProcess()  # the port, for a ray.init after it was opened
 
 
 def say(text: str) -> None:
@@ -37,15 +48,22 @@ def open_port() -> bool:
 
     with rays_own.debugger_port_lock:
         if not _opened:
-            _opened["port"] = listen(global_worker.node_ip_address)
-            # pydevd has made `breakpoint()` its own, which does nothing while nobody is attached.
-            rays_own._override_breakpoint_hooks()
+            opened(listen(global_worker.node_ip_address))
+        # pydevd has made `breakpoint()` its own, which does nothing while nobody is attached.
+        rays_own._override_breakpoint_hooks()
         global_worker.set_debugger_port(_opened["port"])
     return True
 
 
-def listen(host: str) -> int:
+def opened(port: int) -> None:
+    """Has `open_port` give that port to Ray, and open none."""
+    _opened["port"] = port
+
+
+def listen(host: str, token: bytes | None = None) -> int:
     """Opens a port on `host` for debuggers that know Ray's token; the port. Once in a process.
+
+    Ray is not imported where `token` is given.
 
     Raises RuntimeError where the process listens for debuggers already, OSError.
     """
@@ -55,7 +73,7 @@ def listen(host: str) -> int:
         os.environ.setdefault("PYDEVD_USE_SYS_MONITORING", "0")
     # It only prints a warning about frozen modules.
     os.environ.setdefault("PYDEVD_DISABLE_FILE_VALIDATION", "1")
-    listener = Listener(rays_token())
+    listener = Listener(rays_token() if token is None else token)
     port = listener.open(host)
     tracing.sleep()
     tracing.wake_by_itself()
@@ -63,22 +81,31 @@ def listen(host: str) -> int:
     return port
 
 
-def wait(job: str, timeout: float) -> None:
+def wait(job: str, timeout: float, waited_until: float = math.inf) -> None:
     """Until a debugger is attached: `timeout` seconds where one is there, else what is left of the job's.
 
     The first process of a job starts its `timeout`; those that come after it has run out don't wait.
+    `waited_until`: where this one has waited in vain before, the time at which it stopped.
     """
     import debugpy
 
     if timeout <= 0 or debugpy.is_client_connected():
         return
     latest = time.time() + timeout
-    announced = min(latest, _first(job, latest))
+    announced = min(latest, _first(job, min(latest, waited_until)))
 
     def over() -> bool:
         now = time.time()
         return now >= latest or (now >= announced and not debugger_there(job))
 
+    until_attached(over, timeout)
+
+
+def until_attached(over: Callable[[], bool], timeout: float) -> None:
+    """Until a debugger is attached, or `over` says so; within `timeout` seconds, which it tells the user."""
+    import debugpy
+
+    latest = time.time() + timeout
     if over():
         return
     say(f"waiting for a debugger, at most {timeout:g} s (--attach-timeout)")

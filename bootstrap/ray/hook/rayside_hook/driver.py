@@ -12,6 +12,7 @@ import uuid
 from typing import Any
 
 from . import attach, packages, worker
+from .scout import STARTED
 
 OURS = (
     "RAY_RUNTIME_ENV_HOOK",
@@ -19,6 +20,7 @@ OURS = (
     "RAYSIDE_ATTACH_TIMEOUT",
     "RAYSIDE_GIVEN",
     "RAYSIDE_PIP",
+    STARTED,
 )
 _JOB = "RAY_JOB_CONFIG_JSON_ENV_VAR"
 
@@ -35,18 +37,19 @@ def on_init(runtime_env: dict[str, Any]) -> dict[str, Any]:
     if given is not None:
         _refuse_contradictions(runtime_env, job, json.loads(given))
     timeout, package = float(os.environ["RAYSIDE_ATTACH_TIMEOUT"]), os.environ.get("RAYSIDE_PIP")
+    waited_until = float(os.environ.get(STARTED, "inf"))
     _forget(ours)
     try:
         cleaned = _without(dict(runtime_env), ours)
         if package:
             cleaned = packages.with_package(cleaned, package)
-        return _hooked(cleaned, timeout)
+        return _hooked(cleaned, timeout, waited_until)
     except Exception as error:
         attach.say(f"no debugger in this job: {type(error).__name__}: {error}")
         return runtime_env
 
 
-def _hooked(runtime_env: dict[str, Any], timeout: float) -> dict[str, Any]:
+def _hooked(runtime_env: dict[str, Any], timeout: float, waited_until: float) -> dict[str, Any]:
     import ray
     import ray._private.worker
 
@@ -55,7 +58,7 @@ def _hooked(runtime_env: dict[str, Any], timeout: float) -> dict[str, Any]:
     theirs = runtime_env.get("worker_process_setup_hook")
 
     def connected() -> None:
-        worker.prepare(name, timeout, announce=True)
+        worker.prepare(name, timeout, announce=True, waited_until=waited_until)
 
     ray._private.worker._post_init_hooks.append(connected)
     hook = worker.hook(name, timeout, theirs, announce=False)

@@ -16,7 +16,16 @@ from collections.abc import Callable
 from typing import Any
 
 _NOT_STEPPING, _SUSPENDED = -1, 2  # pydev_step_cmd and pydev_state, in pydevd_constants.py
-_pending: list[Any] = []  # the calls for the main thread, kept alive
+
+
+class _OfThisProcess(list[Any]):
+    """Pickled it is empty: the workers get this module by value."""
+
+    def __reduce__(self) -> tuple[type[list[Any]], tuple[()]]:
+        return list, ()
+
+
+_pending = _OfThisProcess()  # the calls for the main thread, kept alive
 
 
 def sleep() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import math
 import os
 from collections.abc import Callable
 from typing import Any
@@ -32,14 +33,14 @@ def setup() -> None:
     hook(_job(), timeout, os.environ.get("RAYSIDE_SETUP_HOOK"), announce=True)()
 
 
-def prepare(job: str, timeout: float, announce: bool) -> None:
-    """Opens the debugger and waits; never raises, for the job matters more."""
+def prepare(job: str, timeout: float, announce: bool, waited_until: float = math.inf) -> None:
+    """Opens the debugger and waits, as `attach.wait`; never raises, for the job matters more."""
     try:
         if attach.open_port():
             _trace_rays_own_threads()
             if announce:
                 attach.announce(job)
-            attach.wait(job, timeout)
+            attach.wait(job, timeout, waited_until)
     except Exception as error:
         attach.say(f"no debugger in process {os.getpid()}: {type(error).__name__}: {error}")
 

@@ -1,0 +1,86 @@
+"""Asks and tells Ray on behalf of a driver that has not imported it: `python -m rayside_hook.scout`.
+
+It is the driver's child, and speaks with it over a pipe, in lines of JSON: says `{"host", "token"}` (the
+node's address and Ray's token); is told `{"port", "pid", "latest"}` and puts the first two into the job's
+metadata, where the relay finds them; says `{"deadline"}`, up to which the job's programs wait for a
+debugger; ends with its pipe, or once it is told `{"attached"}`. Where it fails it says `{"error"}`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sys
+from typing import Any
+
+# In a driver, and in what it starts: the time up to which it has waited in vain; `inf` where it has not.
+STARTED = "RAYSIDE_STARTED"
+# Of a job's metadata: {"port", "pid"} of its driver.
+DRIVER = "rayside.driver"
+# What each of its lines begins with.
+SAYS = "rayside: "
+# Seconds for one answer of Ray.
+_PATIENCE = 5
+_NAMESPACE = b"rayside"
+
+
+def main() -> None:
+    try:
+        _serve()
+    except Exception as error:
+        _say({"error": f"{type(error).__name__}: {error}"})
+
+
+def _serve() -> None:
+    from ray._private.ray_constants import KV_NAMESPACE_JOB
+    from ray._raylet import GcsClient
+    from ray.dashboard.modules.job.common import JobInfoStorageClient
+
+    from .listener import rays_token
+
+    job = json.loads(os.environ["RAY_JOB_CONFIG_JSON_ENV_VAR"])["metadata"]["job_submission_id"]
+    key = JobInfoStorageClient.JOB_DATA_KEY.format(job_id=job).encode()
+    gcs = GcsClient(address=os.environ["RAY_ADDRESS"])
+    node = json.loads(gcs.internal_kv_get(key, namespace=KV_NAMESPACE_JOB, timeout=_PATIENCE))[
+        "driver_node_id"
+    ]
+    nodes = gcs.get_all_node_info(timeout=_PATIENCE)
+    hosts = {each.node_id.hex(): each.node_manager_address for each in nodes.values()}
+    _say({"host": hosts[node], "token": rays_token().decode()})
+
+    told = _told()
+    # Read anew: nothing else writes it while the driver, which waits for this, is there.
+    info = json.loads(gcs.internal_kv_get(key, namespace=KV_NAMESPACE_JOB, timeout=_PATIENCE))
+    if info["status"] != "RUNNING":
+        raise RuntimeError(f"the job is {info['status']}")
+    driver = json.dumps({"port": told["port"], "pid": told["pid"]})
+    info["metadata"] = {**(info.get("metadata") or {}), DRIVER: driver}
+    gcs.internal_kv_put(
+        key, json.dumps(info).encode(), overwrite=True, namespace=KV_NAMESPACE_JOB, timeout=_PATIENCE
+    )
+
+    # One for all the programs that an entrypoint runs one after the other: nobody waits for each.
+    ours = f"{job}/early".encode()
+    latest = repr(told["latest"]).encode()
+    gcs.internal_kv_put(ours, latest, overwrite=False, namespace=_NAMESPACE, timeout=_PATIENCE)
+    found = gcs.internal_kv_get(ours, namespace=_NAMESPACE, timeout=_PATIENCE)
+    _say({"deadline": float(found)})
+
+    if _told().get("attached"):
+        forever = repr(math.inf).encode()
+        gcs.internal_kv_put(ours, forever, overwrite=True, namespace=_NAMESPACE, timeout=_PATIENCE)
+
+
+def _told() -> dict[str, Any]:
+    return dict(json.loads(sys.stdin.readline() or "{}"))
+
+
+def _say(what: dict[str, Any]) -> None:
+    sys.stdout.write(f"{SAYS}{json.dumps(what)}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()
+    os._exit(0)  # Ray's threads need not end

@@ -1,0 +1,89 @@
+"""The driver's port before its program, where Ray does not help: the job goes on, with one line at most."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bootstrap.settings import ROOT
+
+HOOK = ROOT / "bootstrap" / "ray" / "hook"
+# As rayside.pth does, before the program.
+PROGRAM = f"""\
+import subprocess, sys
+file = {str(HOOK / "start.py")!r}
+exec(compile(open(file).read(), file, "exec"), {{"__name__": "rayside_start", "__file__": file}})
+print("first line", "debugpy" in sys.modules, flush=True)
+if len(sys.argv) < 2:
+    subprocess.run([sys.executable, __file__, "child"], check=True)
+"""
+JOB = json.dumps({"runtime_env": {}, "metadata": {"job_submission_id": "j1"}})
+
+
+def run(tmp_path: Path, ray: str = "", hook: Path = HOOK, **env: str) -> tuple[str, str]:
+    """What a driver prints whose Ray is that text."""
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM)
+    (tmp_path / "ray.py").write_text(ray)
+    driver = {
+        "RAY_RUNTIME_ENV_HOOK": "rayside_hook.driver.on_init",
+        "RAY_JOB_CONFIG_JSON_ENV_VAR": JOB,
+        "RAY_ADDRESS": "127.0.0.1:1",
+        "RAYSIDE_ATTACH_TIMEOUT": "60",
+        "PYTHONPATH": f"{hook}:{tmp_path}",
+    }
+    done = subprocess.run(
+        [sys.executable, str(program)],
+        env={**os.environ, **driver, **env},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("ray", "why"),
+    [
+        ("", "ModuleNotFoundError: No module named 'ray._private'; 'ray' is not a package"),
+        ("raise ValueError('spoiled')", "ValueError: spoiled"),
+        ("import os; os._exit(3)", "Ray gave no answer"),
+        ("print('a banner', flush=True)", "No module named 'ray._private'"),
+        ("print('rayside: [1]', flush=True)", "TypeError"),
+        ("print('rayside: {', flush=True)", "JSONDecodeError"),
+    ],
+)
+def test_a_scout_that_fails_is_one_line_and_no_wait(tmp_path: Path, ray: str, why: str) -> None:
+    output, errors = run(tmp_path, ray)
+    (line,) = errors.splitlines()
+    assert line.startswith("rayside: the driver is debugged from ray.init on: ") and why in line
+    # Its child, which has the same environment, is left alone.
+    assert output.splitlines() == ["first line True", "first line False"]
+
+
+@pytest.mark.parametrize(
+    "env",
+    [
+        {"RAYSIDE_ATTACH_TIMEOUT": "0"},
+        {"RAY_RUNTIME_ENV_HOOK": "another"},
+        {"RAY_RUNTIME_ENV_HOOK": ""},
+        {"RAYSIDE_STARTED": "inf"},
+    ],
+)
+def test_nothing_happens_where_nothing_may_wait_and_in_other_processes(
+    tmp_path: Path, env: dict[str, str]
+) -> None:
+    output, errors = run(tmp_path, "raise SystemExit('never')", **env)
+    assert (output.splitlines(), errors) == (["first line False", "first line False"], "")
+
+
+def test_without_the_jobs_package_it_says_so(tmp_path: Path) -> None:
+    output, errors = run(tmp_path, hook=tmp_path / "nowhere", RAYSIDE_ATTACH_TIMEOUT="1")
+    assert "first line False" in output
+    assert errors == "rayside: the driver is debugged from ray.init on: No module named 'rayside_hook'\n"
