@@ -91,4 +91,4 @@ class Others:
 
 def document(worker: Worker, row: int, name: str) -> Message:
     """DAP's Thread."""
-    return {"id": row, "name": name, "ray": {"workerId": worker.debuggee.worker_id}}
+    return {"id": row, "name": name, "ray": {"workerId": worker.debuggee.shown_id}}

@@ -25,7 +25,9 @@ if len(sys.argv) < 2:
 JOB = json.dumps({"runtime_env": {}, "metadata": {"job_submission_id": "j1"}})
 
 
-def run(tmp_path: Path, ray: str = "", hook: Path = HOOK, **env: str) -> tuple[str, str]:
+def run(
+    tmp_path: Path, ray: str = "", hook: Path = HOOK, env: dict[str, str] | None = None
+) -> tuple[str, str]:
     """What a driver prints whose Ray is that text."""
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
@@ -39,7 +41,7 @@ def run(tmp_path: Path, ray: str = "", hook: Path = HOOK, **env: str) -> tuple[s
     }
     done = subprocess.run(
         [sys.executable, str(program)],
-        env={**os.environ, **driver, **env},
+        env={**os.environ, **driver, **(env or {})},
         capture_output=True,
         text=True,
         timeout=60,
@@ -79,11 +81,11 @@ def test_a_scout_that_fails_is_one_line_and_no_wait(tmp_path: Path, ray: str, wh
 def test_nothing_happens_where_nothing_may_wait_and_in_other_processes(
     tmp_path: Path, env: dict[str, str]
 ) -> None:
-    output, errors = run(tmp_path, "raise SystemExit('never')", **env)
+    output, errors = run(tmp_path, "raise SystemExit('never')", env=env)
     assert (output.splitlines(), errors) == (["first line False", "first line False"], "")
 
 
 def test_without_the_jobs_package_it_says_so(tmp_path: Path) -> None:
-    output, errors = run(tmp_path, hook=tmp_path / "nowhere", RAYSIDE_ATTACH_TIMEOUT="1")
+    output, errors = run(tmp_path, hook=tmp_path / "nowhere", env={"RAYSIDE_ATTACH_TIMEOUT": "1"})
     assert "first line False" in output
     assert errors == "rayside: the driver is debugged from ray.init on: No module named 'rayside_hook'\n"

@@ -412,9 +412,10 @@ TIMED = """\
 import time
 import ray
 import psutil
-began = psutil.Process().create_time()
+began = time.time()
+waited = began - psutil.Process().create_time()
 ray.init()
-print("init took", time.time() - began)
+print("init took", time.time() - began, "after", waited)
 
 @ray.remote
 def work():
@@ -435,12 +436,45 @@ def test_with_nobody_there_only_the_first_process_waits(up: Rayside, tmp_path: P
 
     output = ended(asyncio.run(run()))
     assert output.count("waiting for a debugger") == (1 if timeout else 0)
-    took = float(re.findall(r"init took (\S+)", output)[0])
-    assert (took >= timeout) if timeout else (took < 3.0)
+    took, before = map(float, re.findall(r"init took (\S+) after (\S+)", output)[0])
+    assert took < 3.0, "nobody waits twice"
+    assert before >= timeout
+
+
+FIRST = """\
+prepared = 1  # first
+print("prepared")
+"""
+
+
+@pytest.mark.parametrize("debugged", [True, False])
+def test_each_program_of_an_entrypoint_is_a_driver_and_nobody_waits_for_each(
+    up: Rayside, tmp_path: Path, debugged: bool
+) -> None:
+    (tmp_path / "first.py").write_text(FIRST)
+
+    async def run() -> Debugger:
+        debug = jobs.Debug(attach_timeout=PATIENCE if debugged else 3.0)
+        entrypoint = "python first.py && python program.py"
+        async with submitted(up, tmp_path, CHAINED, debug=debug, entrypoint=entrypoint) as debugger:
+            if debugged:
+                debugger.lines = [line(CHAINED, "import"), line(CHAINED, "work")]
+                await debugger.to_the_end()
+            while not debugger.job.ended:
+                await asyncio.sleep(0.2)
+            return debugger
+
+    debugger = asyncio.run(run())
+    output = ended(debugger)
+    assert "prepared\n" in output and "result ('ran', None)" in output
+    names = ["<module>", "work"] if debugged else []
+    assert [name for _, name, _ in debugger.stops] == names, output
+    # Two programs and a worker.
+    assert output.count("waiting for a debugger") in ((2, 3) if debugged else (1,)), output
 
 
 CHAINED = """\
-import os
+import os  # import
 import ray
 
 def mine():

@@ -67,18 +67,24 @@ def listen(host: str, token: bytes | None = None) -> int:
 
     Raises RuntimeError where the process listens for debuggers already, OSError.
     """
-    if os.environ.get("RAY_DEBUG_POST_MORTEM") == "1":
-        # Python 3.12's post-mortem shows the user's frames only without sys.monitoring. Read by pydevd
-        # when it is first imported; everything else is quicker with it.
-        os.environ.setdefault("PYDEVD_USE_SYS_MONITORING", "0")
-    # It only prints a warning about frozen modules.
-    os.environ.setdefault("PYDEVD_DISABLE_FILE_VALIDATION", "1")
+    load()
     listener = Listener(rays_token() if token is None else token)
     port = listener.open(host)
     tracing.sleep()
     tracing.wake_by_itself()
     forks.run_on(listener)
     return port
+
+
+def load() -> None:
+    """Imports pydevd, as this process needs it. Raises ImportError."""
+    if os.environ.get("RAY_DEBUG_POST_MORTEM") == "1":
+        # Python 3.12's post-mortem shows the user's frames only without sys.monitoring. Read by pydevd
+        # when it is first imported; everything else is quicker with it.
+        os.environ.setdefault("PYDEVD_USE_SYS_MONITORING", "0")
+    # It only prints a warning about frozen modules.
+    os.environ.setdefault("PYDEVD_DISABLE_FILE_VALIDATION", "1")
+    importlib.import_module("debugpy.server.api")
 
 
 def wait(job: str, timeout: float, waited_until: float = math.inf) -> None:

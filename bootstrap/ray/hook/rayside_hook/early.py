@@ -42,7 +42,8 @@ def begin() -> None:
 
 
 def _open(scout: subprocess.Popen[str], timeout: float) -> None:
-    import debugpy  # while the scout imports Ray
+    attach.load()  # while the scout imports Ray
+    import debugpy
 
     assert scout.stdout is not None and scout.stdin is not None
     ray = _line(scout)
