@@ -19,7 +19,7 @@ from typing import Any
 from . import attach
 from .scout import SAYS, STARTED
 
-# Seconds for all that the scout does, but for its wait; 0.5 s were measured.
+# Seconds for all that the scout does, but for its wait; 0.8 s were measured.
 _PATIENCE = 15.0
 
 
