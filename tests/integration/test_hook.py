@@ -25,6 +25,7 @@ from tests.integration.conftest import Rayside
 from tests.integration.stranger import evaluates
 
 PATIENCE = 90.0  # seconds; only a broken test waits so long
+STANDING = 20.0  # seconds within which a thread that has stopped has frames
 
 KINDS = """\
 import ray
@@ -170,9 +171,13 @@ class Debugger:
 
     async def _stopped(self, pid: int, client: Client, body: dict[str, Any]) -> None:
         trace: dict[str, Any] = {}
-        while not trace.get(
-            "stackFrames"
-        ):  # pydevd gives a thread half a second to stand still, and answers then
+        deadline = time.monotonic() + STANDING
+        # pydevd gives a thread half a second to stand still, and answers then.
+        while not trace.get("stackFrames"):
+            assert time.monotonic() < deadline, (
+                f"{pid} {body} has no frames; {self.stops} before, {client.events} after, of"
+                f" {(await client.request('threads'))['threads']}: {self.output}"
+            )
             trace = await client.request("stackTrace", {"threadId": body["threadId"]})
         frame = trace["stackFrames"][0]
         assert frame["source"]["path"] == self.program, trace
