@@ -58,7 +58,7 @@ class Relay:
         self._work = Work(log)
         self._discovery, self._shared = discovery, shared_files
         self._lookout = Lookout(discovery, work=self._work, log=log)
-        self._sessions = self._lookout.sessions
+        self.sessions = self._lookout.sessions
         self._attaching = asyncio.Lock()  # one after the other, for each looks who is there
         # What is answered on a connection that has not attached.
         self._handlers: dict[str, Handler] = {
@@ -82,7 +82,7 @@ class Relay:
         if self._server is not None:
             self._server.close()
         self._lookout.end()
-        await asyncio.gather(*(session.close() for session in self._sessions))
+        await asyncio.gather(*(session.close() for session in self.sessions))
         self._work.cancel()
         await asyncio.gather(*(editor.close() for editor in self._editors))
 
@@ -185,8 +185,8 @@ class Relay:
                 session.watch(editor, arguments)
             else:
                 session.attach(editor, arguments)
-            if session not in self._sessions:
-                self._sessions.append(session)
+            if session not in self.sessions:
+                self.sessions.append(session)
         editor.event("initialized")
         editor.respond(request, {"ray": {"watching": editor is not session.editor}})
 
@@ -199,11 +199,11 @@ class Relay:
 
     async def _session_for(self, job: str | None) -> DebugSession:
         """The one that is for the same job, by either of its ids; a new one where there is none."""
-        self._sessions[:] = [session for session in self._sessions if session.editor or session.workers]
-        for session in self._sessions:
+        self.sessions[:] = [session for session in self.sessions if session.editor or session.workers]
+        for session in self.sessions:
             if session.job == job:
                 return session
-        for session in self._sessions:
+        for session in self.sessions:
             if job is not None and session.job is not None and await self._are_one(job, session.job):
                 return session
         return DebugSession(
@@ -232,7 +232,7 @@ class Relay:
         return {"reason": BUSY, "job": session.job, "client": editor.name, "since": editor.since}
 
     def _session_of(self, editor: Editor) -> DebugSession | None:
-        return next((session for session in self._sessions if session.has(editor)), None)
+        return next((session for session in self.sessions if session.has(editor)), None)
 
     def _admits(self, editor: Editor, arguments: Message) -> bool:
         token = arguments.get("token")
@@ -255,7 +255,7 @@ class Relay:
     async def _paused_tasks(self, editor: Editor, request: Message, arguments: Message) -> None:
         if self._session_of(editor) is None and not self._admits(editor, arguments):
             raise Refused("`pausedTasks` needs the token")
-        workers = [worker for session in self._sessions for worker in session.workers.attached]
+        workers = [worker for session in self.sessions for worker in session.workers.attached]
         paused = [
             worker.described_at(thread).document() for worker in workers for thread in sorted(worker.stops)
         ]

@@ -148,7 +148,7 @@ class PulledImage:
             try:
                 return str(client.api.inspect_distribution(self.reference)["Descriptor"]["digest"])
             except docker.errors.APIError as error:
-                raise self._explained(error.explanation or str(error)) from None
+                raise self.explained(error.explanation or str(error)) from None
 
     def undo(self, report: Report) -> None:
         """Images are a cache: they stay."""
@@ -162,7 +162,7 @@ class PulledImage:
         told = ""
         for event in events:
             if said := event.get("error"):
-                raise self._explained(said)
+                raise self.explained(said)
             progress = event.get("progressDetail") or {}
             if event.get("status") == "Downloading" and progress.get("total"):
                 layers[event["id"]] = progress["current"], progress["total"]
@@ -172,7 +172,7 @@ class PulledImage:
                 if text != told:
                     report(told := text)
 
-    def _explained(self, said: str) -> RaysideError:
+    def explained(self, said: str) -> RaysideError:
         """The error that a registry's words mean, with the one thing to do."""
         words = said.lower()
         recorded = f" as the image that is recorded, {self._recorded}" if self._recorded else ""
@@ -245,16 +245,16 @@ class Upstream:
     @property
     def images(self) -> Images:
         return Images(
-            ray=self._ray.build.reference,
+            ray=self.ray.build.reference,
             workspace=self._workspace.reference,
-            operator=self._operator.reference,
-            node=self._node.reference,
+            operator=self.operator.reference,
+            node=self.node.reference,
         )
 
     @property
     def steps(self) -> list[Step]:
         programs: list[Step] = [self._kind, self._kubectl, self._kubectl_ray]
-        images: list[Step] = [self._ray, self._workspace, self._operator, self._node]
+        images: list[Step] = [self.ray, self._workspace, self.operator, self.node]
         return [*programs, self._go, self._manifests, *images]
 
     # --- programs ------------------------------------------------------------------------
@@ -319,7 +319,8 @@ class Upstream:
     # --- images --------------------------------------------------------------------------
 
     @property
-    def _ray(self) -> RayImage:
+    def ray(self) -> RayImage:
+        """The image of Ray's head and workers, made from Ray's own."""
         # https://hub.docker.com/r/rayproject/ray: a tag without a suffix is for x86-64 alone.
         suffix = "-aarch64" if self.architecture == "arm64" else ""
         title = f"public image of Ray {RAY_VERSION}"
@@ -339,15 +340,17 @@ class Upstream:
     @property
     def _workspace(self) -> ImageBuild:
         extensions = image_extensions(self.settings).got()
-        return workspace_image(self._ray.build.reference, self.settings.cache_folder, extensions=extensions)
+        return workspace_image(self.ray.build.reference, self.settings.cache_folder, extensions=extensions)
 
     @property
-    def _operator(self) -> PulledImage:
+    def operator(self) -> PulledImage:
+        """The image of KubeRay's operator, as it is published."""
         title = f"KubeRay {KUBERAY_VERSION}'s operator"
         return self._public("operator-image", title, "operator_image", f"v{KUBERAY_VERSION}")
 
     @property
-    def _node(self) -> PulledImage:
+    def node(self) -> PulledImage:
+        """The image of the kind cluster's node, as it is published."""
         title = f"kind's node with Kubernetes {KUBERNETES_VERSION}"
         return self._public("node-image", title, "node_image", f"v{KUBERNETES_VERSION}")
 
@@ -371,7 +374,7 @@ def published(settings: Settings) -> dict[str, Callable[[], str]]:
             one = Upstream(settings, system=system, architecture=architecture)
             for program in (one._kind, one._kubectl, one._kubectl_ray):
                 found[program.folder.name] = program.published
-            for image in (one._ray.base, one._operator, one._node):
+            for image in (one.ray.base, one.operator, one.node):
                 if image.record:
                     found[image.record] = image.published
     return found
@@ -381,7 +384,7 @@ def answers(settings: Settings) -> str | None:
     """Why registry and release pages can't be used from here; None where they can. Takes 3 s at most."""
     import requests
 
-    wanted = {_registry_url(settings.ray_image), _site(settings.kind_releases)}
+    wanted = {registry_url(settings.ray_image), _site(settings.kind_releases)}
     failures: dict[str, str] = {}
     answered: set[str] = set()
 
@@ -424,7 +427,8 @@ def _registry(image: str) -> str:
     return first if slash and ("." in first or ":" in first or first == "localhost") else ""
 
 
-def _registry_url(image: str) -> str:
+def registry_url(image: str) -> str:
+    """Where that image's registry answers, as in https://registry-1.docker.io/v2/."""
     registry = _registry(image)
     # The Docker engine speaks plain HTTP to registries of its own machine.
     plain = registry.startswith(("localhost", "127."))

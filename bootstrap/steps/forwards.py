@@ -54,17 +54,19 @@ class Forwards:
         return Background(self.shell, self.folder, "forwards", MARK, patience=2)
 
     @property
-    def _config(self) -> Path:
+    def config_file(self) -> Path:
+        """What the forwarder reads: bootstrap/kube/forwarder.py."""
         return self.folder / "forwards.json"
 
     @property
-    def _wanted(self) -> str:
+    def config_text(self) -> str:
+        """What it has to say."""
         return document(self.kube, self.selector, self.ports)
 
     def check(self) -> Status:
         if absent := self.process.absent():
             return missing(absent)
-        if self._config_text() != self._wanted:
+        if self._written() != self.config_text:
             return missing(f"process {self.process.pid} forwards something else than wanted")
         for port in self.ports:
             if reason := _UNANSWERED[port.speaks](port.local):
@@ -76,13 +78,13 @@ class Forwards:
         self.process.end(report)
         for port in self.ports:
             require_port(f"{port.name}_port", port.local)
-        write_private(self._config, self._wanted)
+        write_private(self.config_file, self.config_text)
         report("starting")
         self.process.start(self.command())
 
     def undo(self, report: Report) -> None:
         self.process.end(report)
-        for file in (self._config, self.log, self.process.earlier_log):
+        for file in (self.config_file, self.log, self.process.earlier_log):
             file.unlink(missing_ok=True)
 
     def retarget(self) -> None:
@@ -93,19 +95,19 @@ class Forwards:
         pid = self.process.pid
         if pid is None or self.process.absent():
             raise NotRunning("no ports are forwarded", hint="./invokew up starts the forwards")
-        write_private(self._config, self._wanted)
+        write_private(self.config_file, self.config_text)
         os.kill(pid, signal.SIGHUP)
 
     def command(self) -> list[str]:
-        return [sys.executable, "-m", "bootstrap.kube.forwarder", str(self._config)]
+        return [sys.executable, "-m", "bootstrap.kube.forwarder", str(self.config_file)]
 
     def leftovers(self) -> list[psutil.Process]:
         """Every forwarder of this folder that runs, whether it is recorded or not."""
         return self.process.leftovers()
 
-    def _config_text(self) -> str:
+    def _written(self) -> str:
         try:
-            return self._config.read_text()
+            return self.config_file.read_text()
         except FileNotFoundError:
             return ""
 

@@ -101,7 +101,7 @@ class KindCluster:
                 return missing(f"its node {self.node} is {container.status}")
             if container.exec_run(["test", "-e", _COMPLETE]).exit_code != 0:
                 return missing("it was not made to its end")
-            wanted = self._spec
+            wanted = self.spec
             if made != wanted:
                 return drifted(difference(made, wanted))
         return ready(f"{self.node}, Kubernetes {KUBERNETES_VERSION}, images from {self.source}")
@@ -146,7 +146,7 @@ class KindCluster:
     def configuration(self) -> dict[str, Any]:
         """kind's configuration, with the mark in it."""
         document = dict(yaml_file.read(CONFIGURATION))
-        mark = {"hostPath": str(self._marks), "containerPath": self._mount(self._spec), "readOnly": True}
+        mark = {"hostPath": str(self._marks), "containerPath": self._mount(self.spec), "readOnly": True}
         document["nodes"] = [{**node, "extraMounts": [mark]} for node in document["nodes"]]
         return document
 
@@ -173,7 +173,7 @@ class KindCluster:
                 on_line=lambda line: report(line.strip(" •✓")) if line.startswith((" •", " ✓")) else None,
             )
         except CommandFailed as error:
-            raise _explained(error) from None
+            raise explained(error) from None
         self.kubeconfig.chmod(0o600)
         with engine.connected(60) as client:
             client.containers.get(self.node).exec_run(["touch", _COMPLETE])
@@ -192,7 +192,8 @@ class KindCluster:
         return self.folder / "node"
 
     @property
-    def _spec(self) -> dict[str, str]:
+    def spec(self) -> dict[str, str]:
+        """What it was made as; one that was made as something else has drifted."""
         return {"kubernetes": KUBERNETES_VERSION, "source": self.source}
 
     @staticmethod
@@ -247,7 +248,8 @@ def made_as(attributes: Mapping[str, Any], marks: Path | None = None) -> dict[st
     return None
 
 
-def _explained(error: CommandFailed) -> RaysideError:
+def explained(error: CommandFailed) -> RaysideError:
+    """The error that the output of kind means."""
     said = error.message
     if "no space left" in said.lower():
         return LowDisk("the disk filled up while the cluster was made", hint="free some, then ./invokew up")

@@ -73,7 +73,8 @@ class RayHead:
         return PidFile(self.folder / "ray.json")
 
     @property
-    def _spec(self) -> dict[str, Any]:
+    def spec(self) -> dict[str, Any]:
+        """What it was started for; one that was started for something else has drifted."""
         names = ("ray_cpus", "dashboard_port", "ray_client_port")
         return {"programs": str(self.programs), **{name: getattr(self.settings, name) for name in names}}
 
@@ -111,8 +112,8 @@ class RayHead:
         pid = record["pid"]
         if not processes.alive(pid, record["created"]):
             return missing(f"its process {pid} has ended{self._last_words()}")
-        if record["spec"] != self._spec:
-            return drifted(difference(record["spec"], self._spec))
+        if record["spec"] != self.spec:
+            return drifted(difference(record["spec"], self.spec))
         # When one of its parts ends, the head closes down the rest within a second or two: pending,
         # until it is gone or whole.
         try:
@@ -140,7 +141,7 @@ class RayHead:
         self._temporary.mkdir(exist_ok=True)
         report("starting")
         pid = self.shell.spawn(self.command(), env=self.environment(), log=self.log)
-        self.pid_file.write(pid, spec=self._spec)
+        self.pid_file.write(pid, spec=self.spec)
 
     def undo(self, report: Report) -> None:
         self._end(report)

@@ -53,7 +53,7 @@ class NodeImages:
                     hint="./invokew up tries again",
                 ) from None
         for reference, alias in self._absent()[1]:
-            self.shell.run([*self._ctr, "images", "tag", "--force", _full(reference), _full(alias)])
+            self.shell.run([*self._ctr, "images", "tag", "--force", full_name(reference), full_name(alias)])
         absent, unnamed = self._absent()
         if absent or unnamed:
             raise ImageMissing(
@@ -83,17 +83,17 @@ class NodeImages:
                         f"the Docker engine does not have {reference}",
                         hint="./invokew up builds or fetches it",
                     )
-                if image["Id"] not in digests or digests.get(_full(reference)) != digests[image["Id"]]:
+                if image["Id"] not in digests or digests.get(full_name(reference)) != digests[image["Id"]]:
                     absent.append(reference)
         unnamed = [
             (reference, alias)
             for reference, alias in self.aliases
-            if digests.get(_full(reference), "?") != digests.get(_full(alias))
+            if digests.get(full_name(reference), "?") != digests.get(full_name(alias))
         ]
         return absent, unnamed
 
 
-def _full(reference: str) -> str:
+def full_name(reference: str) -> str:
     """As containerd has it (https://github.com/distribution/reference, ParseNormalizedNamed)."""
     first, slash, _ = reference.partition("/")
     if slash and ("." in first or ":" in first or first == "localhost"):

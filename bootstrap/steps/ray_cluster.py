@@ -106,7 +106,7 @@ class RayCluster:
         if was != wanted:
             return drifted(difference(json.loads(was or "{}"), json.loads(wanted), _FILES))
         pods = self.kube.pods(self.selector)
-        if behind := _left_behind(pods):
+        if behind := left_behind(pods):
             return missing(f"{', '.join(behind)} joined an earlier head")
         waits = [f"{pod['metadata']['name']}: {wait}" for pod in pods if (wait := trouble.waiting(pod))]
         wanted_pods = 1 + self.settings.ray_workers
@@ -122,7 +122,7 @@ class RayCluster:
         file = self.folder / "ray-cluster.json"
         write_private(file, json.dumps(self.manifest()))
         kuberay.apply(self.shell, self.kubectl, self.kube, file)
-        for pod in _left_behind(self.kube.pods(self.selector)):
+        for pod in left_behind(self.kube.pods(self.selector)):
             report(f"removing {pod}, KubeRay makes another")
             # Asked to end, it takes all the time that it is given, 30 s (measured): nothing is left to save.
             self.kube.delete(f"{CORE}/namespaces/{self.kube.namespace}/pods/{pod}", gracePeriodSeconds="1")
@@ -203,7 +203,7 @@ def secret(kube: Kube, name: str, key: str) -> str | None:
     return base64.b64decode(value).decode() if value else None
 
 
-def _left_behind(pods: Sequence[dict[str, Any]]) -> list[str]:
+def left_behind(pods: Sequence[dict[str, Any]]) -> list[str]:
     """Names of the worker pods that joined a head before this one.
 
     A new head does not know them. They notice half a minute later (measured), then they end and start

@@ -63,7 +63,7 @@ class LocalRelay:
         )
 
     @property
-    def _spec(self) -> dict[str, Any]:
+    def spec(self) -> dict[str, Any]:
         """What it was started for; one that was started for something else is replaced."""
         ray = self.head.pid_file.read() or {}
         return {
@@ -77,7 +77,7 @@ class LocalRelay:
         return bool(self.leftovers())
 
     def check(self) -> Status:
-        if absent := self.process.absent(self._spec):
+        if absent := self.process.absent(self.spec):
             return missing(absent)
         try:
             ask(self.settings.relay_port, "initialize", {"adapterID": "rayside"})
@@ -88,7 +88,7 @@ class LocalRelay:
     def apply(self, report: Report) -> None:
         self.process.end(report)
         require_port("relay_port", self.settings.relay_port)
-        spec = self._spec
+        spec = self.spec
         write_private(self._config_file, self._config.document())
         report("starting")
         self.process.start(self.command(), spec=spec)

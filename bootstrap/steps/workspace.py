@@ -112,7 +112,7 @@ class WorkspaceFiles:
             try:
                 self.shell.run(command, env=cache.environment(self.folder), on_line=report)
             except CommandFailed as error:
-                raise _explained(error) from None
+                raise explained(error) from None
             # Of Node a second time only what packing an extension needs: npm.
             node = build / "node"
             (node / "bin" / "node").unlink()
@@ -130,7 +130,7 @@ class WorkspaceFiles:
             try:
                 self.shell.run([OWN / "pack", self.folder / "build/node/bin", ours], env=env, on_line=report)
             except CommandFailed as error:
-                raise _explained(error) from None
+                raise explained(error) from None
             report("installing extensions")
             got = self.extensions.got()
             files = [*(one.file for one in got), ours]
@@ -173,7 +173,7 @@ class LocalWorkspace:
         return self.head.folder / "workspace"
 
     @property
-    def _spec(self) -> dict[str, Any]:
+    def spec(self) -> dict[str, Any]:
         """What it was started for; one that was started for something else is replaced."""
         sources = ("config.yaml", "settings.json", "seed-extensions.js")
         return {
@@ -190,7 +190,7 @@ class LocalWorkspace:
         return bool(self.leftovers())
 
     def check(self) -> Status:
-        if absent := self.process.absent(self._spec):
+        if absent := self.process.absent(self.spec):
             return missing(absent)
         if wrong := healthz(self.settings.workspace_port):
             return pending(f"port {self.settings.workspace_port} {wrong}")
@@ -208,7 +208,7 @@ class LocalWorkspace:
         ]
         self.shell.run(seed)
         report("starting")
-        self.process.start(self.command(), spec=self._spec)
+        self.process.start(self.command(), spec=self.spec)
 
     def undo(self, report: Report) -> None:
         self.process.end(report)
@@ -287,7 +287,7 @@ def _files(path: Path) -> list[Path]:
     return [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]
 
 
-def _explained(error: CommandFailed) -> CommandFailed | NoNetwork | BadChecksum:
+def explained(error: CommandFailed) -> CommandFailed | NoNetwork | BadChecksum:
     """The error that the output of pip or npm means."""
     without = f"or do without a workspace: {environment_name('workspace')}=false"
     if "EINTEGRITY" in error.message or "DO NOT MATCH THE HASHES" in error.message:

@@ -255,21 +255,21 @@ def test_the_recorded_image_is_had_whatever_its_tag_is_by_now(
     name = f"held/node:v{KUBERNETES_VERSION}"
     published(name, architecture)
     one = replace(source(tmp_path, node_image=f"{registry}/held/node"), recorded=tmp_path / "digests.json")
-    digest = one._node.published()
+    digest = one.node.published()
     one.recorded.write_text(json.dumps({f"node-image v{KUBERNETES_VERSION}": digest}))
-    one._node.apply(silent)
+    one.node.apply(silent)
     right = layers(engine, one.images.node)
-    assert one._node.check().condition is Condition.READY
+    assert one.node.check().condition is Condition.READY
     # Whoever holds the registry moves the tag, and somebody of this machine pulls it.
     published(name, architecture)
     engine.images.pull(f"{registry}/held/node", f"v{KUBERNETES_VERSION}")
     assert layers(engine, one.images.node) != right
-    status = one._node.check()
+    status = one.node.check()
     assert status.condition is Condition.MISSING
     assert f"not {digest} as recorded" in status.detail
-    one._node.apply(silent)
+    one.node.apply(silent)
     assert layers(engine, one.images.node) == right
-    assert one._node.check().condition is Condition.READY
+    assert one.node.check().condition is Condition.READY
     engine.images.remove(f"{registry}/held/node@{digest}", force=True)
 
 
@@ -281,8 +281,8 @@ def test_an_image_that_is_not_the_recorded_one_is_refused(
     digest = f"sha256:{'0' * 64}"
     one.recorded.write_text(json.dumps({f"node-image v{KUBERNETES_VERSION}": digest}))
     with pytest.raises(ImageMissing, match=f"as the image that is recorded, {digest}"):
-        one._node.apply(silent)
-    assert one._node.check().condition is Condition.MISSING
+        one.node.apply(silent)
+    assert one.node.check().condition is Condition.MISSING
 
 
 def test_the_first_pull_of_what_is_not_recorded_is_recorded_in_the_cache(
@@ -295,12 +295,12 @@ def test_the_first_pull_of_what_is_not_recorded_is_recorded_in_the_cache(
     name, said = f"first/node:v{KUBERNETES_VERSION}", list[str]()
     published(name, architecture)
     one = source(tmp_path, node_image=f"{registry}/first/node")
-    one._node.apply(said.append)
+    one.node.apply(said.append)
     assert any("held to the digest of this first fetch" in line for line in said)
     right = layers(engine, one.images.node)
     engine.images.remove(one.images.node, force=True)
     published(name, architecture)
-    one._node.apply(silent)
+    one.node.apply(silent)
     assert layers(engine, one.images.node) == right
 
 

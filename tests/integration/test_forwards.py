@@ -238,7 +238,7 @@ def test_a_port_that_is_taken_is_named_with_its_holder_and_setting(step: Forward
 
 
 def test_a_port_that_is_taken_at_the_last_moment_ends_the_process(step: Forwards) -> None:
-    step._config.write_text(step._wanted)
+    step.config_file.write_text(step.config_text)
     port = step.ports[1].local
     with socket.create_server(("127.0.0.1", port)):
         done = subprocess.run(
@@ -457,7 +457,7 @@ def test_who_comes_right_after_it_was_pointed_elsewhere_gets_the_new_pod(
 
 
 def test_a_broken_config_is_said_and_the_old_one_kept(running: Forwards) -> None:
-    running._config.write_text("{")
+    running.config_file.write_text("{")
     os.kill(pid(running), signal.SIGHUP)
     deadline = time.monotonic() + 10
     while "is kept as it was" not in running.log.read_text():

@@ -131,7 +131,7 @@ def test_the_streams_are_given_back_when_the_relay_dies(tmp_path: Path) -> None:
             (process,) = await setting.cluster.start(TICKS, in_process=True)
             editor = await setting.attach(redirectOutput=True)
             await editor.event("output", category="stdout")
-            (session,) = setting.relay._sessions
+            (session,) = setting.relay.sessions
             (worker,) = session.workers.attached
             worker.client._writer.transport.abort()
             await until(process, "tick False False")
@@ -168,7 +168,7 @@ def test_nobody_who_prints_waits_for_a_relay_that_does_not_read(tmp_path: Path) 
             )
             (process,) = await setting.cluster.start(script, in_process=True)
             await setting.attach(redirectOutput=True)
-            (session,) = setting.relay._sessions
+            (session,) = setting.relay.sessions
             while not session.workers.attached:
                 await asyncio.sleep(0.01)
             (worker,) = session.workers.attached

@@ -123,7 +123,7 @@ def cluster(base: Path, target: str) -> Rayside:
     (folder / "token").write_text(TOKEN)
     if target == "local":
         own = {"pid": os.getpid(), "created": shell.created(os.getpid())}
-        record = {**own, "spec": rayside.target.head._spec}
+        record = {**own, "spec": rayside.target.head.spec}
         (folder / "ray.json").write_text(json.dumps(record))
     return rayside
 

@@ -11,7 +11,7 @@ from bootstrap.settings import KUBERNETES_VERSION, Settings
 from bootstrap.shell import Shell
 from bootstrap.steps import kind_cluster
 from bootstrap.steps.kind_cluster import KindCluster, made_as
-from bootstrap.steps.node_images import _full
+from bootstrap.steps.node_images import full_name
 
 FOLDER = Path("/tmp/rayside-1000-kind")
 STEP = KindCluster(Shell(), Settings(), FOLDER, Path("/kind"), "rayside/node:1", "packages")
@@ -48,7 +48,7 @@ def test_the_api_is_on_loopback_alone() -> None:
     ],
 )
 def test_what_kind_says_becomes_an_error_with_one_action(said: str, error: type[Exception]) -> None:
-    explained = kind_cluster._explained(
+    explained = kind_cluster.explained(
         CommandFailed(f"kind create cluster\nended with exit code 1\n{said}", hint="")
     )
     assert type(explained) is error
@@ -66,4 +66,4 @@ def test_what_kind_says_becomes_an_error_with_one_action(said: str, error: type[
     ],
 )
 def test_names_are_as_containerd_has_them(reference: str, full: str) -> None:
-    assert _full(reference) == full
+    assert full_name(reference) == full

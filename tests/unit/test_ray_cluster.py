@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bootstrap.steps.ray_cluster import _left_behind
+from bootstrap.steps.ray_cluster import left_behind
 
 EARLIER, HEAD, LATER = "2026-11-22T08:58:15Z", "2026-11-22T08:58:20Z", "2026-11-22T08:58:31Z"
 
@@ -37,9 +37,9 @@ def test_workers_that_started_before_the_head_are_left_behind() -> None:
         removed,
         {"metadata": {"name": "not scheduled"}, "status": {}},
     ]
-    assert _left_behind(pods) == ["stale", "crashing"]
+    assert left_behind(pods) == ["stale", "crashing"]
 
 
 def test_while_no_head_runs_no_worker_is_left_behind() -> None:
     head = pod("head", "ray-head", state={"waiting": {"reason": "PodInitializing"}})
-    assert _left_behind([head, pod("worker", "ray-worker", state=running(EARLIER))]) == []
+    assert left_behind([head, pod("worker", "ray-worker", state=running(EARLIER))]) == []

@@ -235,7 +235,7 @@ def step(tmp_path: Path) -> LocalRelay:
 
 
 def record(step: LocalRelay, pid: int, created: float) -> None:
-    step.process.record.file.write_text(json.dumps({"pid": pid, "created": created, "spec": step._spec}))
+    step.process.record.file.write_text(json.dumps({"pid": pid, "created": created, "spec": step.spec}))
 
 
 def test_the_step_is_missing_without_a_process(step: LocalRelay) -> None:

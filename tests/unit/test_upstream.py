@@ -148,7 +148,7 @@ def test_a_mirror_with_a_slash_at_its_end_is_one_without() -> None:
 
 
 def test_the_ray_image_for_arm_has_a_tag_of_its_own() -> None:
-    intel, arm = source()._ray, source(architecture="arm64")._ray
+    intel, arm = source().ray, source(architecture="arm64").ray
     assert intel.base.reference == f"rayproject/ray:{RAY_VERSION}"
     assert arm.base.reference == f"rayproject/ray:{RAY_VERSION}-aarch64"
     assert intel.build.reference != arm.build.reference
@@ -178,7 +178,7 @@ def test_a_setting_may_name_a_mirror_or_a_tag_or_a_digest(setting: str, referenc
 def test_an_image_is_held_to_the_same_digest_wherever_it_comes_from_unless_it_is_the_users_own(
     setting: str, record: str
 ) -> None:
-    assert source(node_image=setting)._node.record == record
+    assert source(node_image=setting).node.record == record
 
 
 def test_everything_that_is_released_is_recorded_for_every_machine() -> None:
@@ -207,7 +207,7 @@ def test_everything_that_is_released_is_recorded_for_every_machine() -> None:
     ],
 )
 def test_the_registry_is_read_from_the_image_s_name_as_docker_does(image: str, registry: str) -> None:
-    assert upstream._registry_url(image) == registry
+    assert upstream.registry_url(image) == registry
 
 
 # --- what a refusal means ----------------------------------------------------------------
@@ -246,7 +246,7 @@ NODE = PulledImage(
     ],
 )
 def test_a_registry_s_words_are_told_with_the_one_thing_to_do(said: str, error: type, hint: str) -> None:
-    explained = NODE._explained(said)
+    explained = NODE.explained(said)
     assert type(explained) is error
     assert said in explained.message
     assert hint in explained.hint

@@ -75,7 +75,7 @@ def test_the_password_is_in_its_environment_and_nowhere_else(tmp_path: Path) -> 
     assert len(password) >= 20
     assert one.workspace.environment()["PASSWORD"] == password
     assert password not in str(one.workspace.command())
-    assert password not in json.dumps(one.workspace._spec)
+    assert password not in json.dumps(one.workspace.spec)
     assert (tmp_path / "workspace-password").stat().st_mode & 0o777 == 0o600
 
 
@@ -114,13 +114,13 @@ def test_ray_started_from_its_terminal_does_not_have_its_mark(
 
 def test_it_is_started_anew_for_another_port_password_or_interpreter(tmp_path: Path) -> None:
     one = local(tmp_path)
-    before = one.workspace._spec
-    assert one.workspace._spec == before
-    assert local(tmp_path, workspace_port=9000).workspace._spec != before
+    before = one.workspace.spec
+    assert one.workspace.spec == before
+    assert local(tmp_path, workspace_port=9000).workspace.spec != before
     assert replace(one.workspace, head=replace(one.head, programs=Path("/x"))).head != one.head
-    assert replace(one.workspace, head=replace(one.head, programs=Path("/x")))._spec != before
+    assert replace(one.workspace, head=replace(one.head, programs=Path("/x"))).spec != before
     (tmp_path / "workspace-password").write_text("another")
-    assert one.workspace._spec != before
+    assert one.workspace.spec != before
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_it_is_started_anew_for_another_port_password_or_interpreter(tmp_path: P
     ],
 )
 def test_what_npm_and_pip_say_is_explained(said: str, error: type[Exception]) -> None:
-    explained = workspace._explained(CommandFailed(said, hint="x"))
+    explained = workspace.explained(CommandFailed(said, hint="x"))
     assert type(explained) is error
     assert explained.hint.endswith("INVOKE_RAYSIDE_WORKSPACE=false")
 
