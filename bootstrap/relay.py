@@ -152,7 +152,10 @@ class ClusterDebuggees:
         elif workers and now >= self._name_again:
             self._name(workers, self._running())
         if now >= self._jobs_again:
-            self._take(self._dashboard.jobs())
+            self._jobs_again = now + _JOBS
+            # Workers are found also where a Ray has no Jobs API, or a slow one.
+            with contextlib.suppress(RaysideError):
+                self._take(self._dashboard.jobs())
         return [*map(self._debuggee, workers), *self._before_init(workers)]
 
     def _ask(self, workers: Sequence[DebuggableWorker]) -> None:

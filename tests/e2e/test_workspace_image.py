@@ -262,7 +262,8 @@ def test_without_a_password_nothing_starts(start: Start, environment: dict[str, 
 
 
 def test_the_password_is_on_no_command_line(served: Container) -> None:
-    commands = json.dumps(served.top(ps_args="-ef"))
+    # Wide: the engine may have been started from a terminal of 80 columns.
+    commands = json.dumps(served.top(ps_args="-efww"))
     assert "entry.js" in commands
     assert PASSWORD not in commands
 

@@ -181,7 +181,8 @@ class Dashboard(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         self.asked.append((self.path.partition("?")[0], self.headers["Authorization"]))
-        body = json.dumps({"data": {"result": {"result": []}}}).encode()
+        jobs = self.path.startswith("/api/jobs")
+        body = json.dumps([] if jobs else {"data": {"result": {"result": []}}}).encode()
         self.send_response(200)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
@@ -203,7 +204,8 @@ def test_ray_is_asked_only_while_an_editor_is_there_and_is_found_again(process: 
         threading.Thread(target=ray.serve_forever).start()
         try:
             until(lambda: len(Dashboard.asked) >= 5)
-            assert set(Dashboard.asked) == {("/api/v0/workers", "Bearer secret")}
+            asked = {(path, "Bearer secret") for path in ("/api/v0/workers", "/api/jobs/")}
+            assert set(Dashboard.asked) == asked
             editor.request("disconnect", {})
             editor.socket.close()
             until(lambda: quiet(Dashboard.asked))

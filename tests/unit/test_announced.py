@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from bootstrap.errors import NotRunning
 from bootstrap.ray.announced import DRIVER, announced
 from bootstrap.ray.hook.rayside_hook import scout
 from bootstrap.relay import ClusterDebuggees
@@ -160,3 +161,16 @@ def test_jobs_that_name_no_node_of_the_cluster_are_not_asked_for_more_than_once_
         assert debuggees.look() == []
         clock.now += 0.2
     assert dashboard.asked.count("/api/v0/nodes") <= 11
+
+
+def test_workers_are_found_while_the_jobs_can_not_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, dashboard, debuggees = cluster(jobs=[], workers=[WORKER])
+    assert len(debuggees.look()) == 1
+
+    def fails() -> list[Any]:
+        raise NotRunning("the Jobs API does not answer", hint="")
+
+    monkeypatch.setattr(dashboard, "jobs", fails)
+    clock.now += 1.1
+    monkeypatch.setattr(debuggees, "_ask_again", clock.now + 60)
+    assert len(debuggees.look()) == 1
