@@ -185,7 +185,8 @@ class Debugger:
         if self.act:
             await self.act(client, body)
         else:
-            await client.request("continue", {"threadId": body["threadId"]})
+            # By itself: without that, DAP lets all threads go on, and one that has just stopped would too.
+            await client.request("continue", {"threadId": body["threadId"], "singleThread": True})
 
 
 def listening(up: Rayside) -> set[tuple[str, int]]:
