@@ -15,11 +15,13 @@ from bootstrap.debug.dap import Message
 from bootstrap.debug.debuggee import Debuggee, Discovery
 from bootstrap.debug.editor import DEBUGGER_LEFT, RELAY_ENDING, TAKEN_OVER, CurrentEditor, Editor, Refused
 from bootstrap.debug.editor_requests import EditorRequests
-from bootstrap.debug.flood import Bucket, Flood, sentence
+from bootstrap.debug.flood import Flood, sentence
 from bootstrap.debug.ids import Ids
+from bootstrap.debug.inside.prints import EVENT as PRINTED
+from bootstrap.debug.inside.reached import EVENT, Bucket
 from bootstrap.debug.lifecycle import Lifecycle
 from bootstrap.debug.paths import Paths
-from bootstrap.debug.reports import EVENT, PRINTED, Reports
+from bootstrap.debug.reports import Reports
 from bootstrap.debug.threads import Threads
 from bootstrap.debug.work import Work
 from bootstrap.debug.worker import Configure, Worker, Workers
@@ -239,10 +241,7 @@ class DebugSession:
 
     def _stops_too_often(self, worker: Worker) -> bool:
         bucket = self._stops.setdefault(worker, Bucket(STOPS, MOST_STOPS))
-        if max(len(worker.stops), len(worker.threads)) >= MOST_STOPS or not bucket.holds(1):
-            return True
-        bucket.take(1)
-        return False
+        return max(len(worker.stops), len(worker.threads)) >= MOST_STOPS or not bucket.passes(1)
 
     def _tell_left_out(self, left_out: Mapping[Worker, int]) -> None:
         self._current.say(sentence([(worker.debuggee.title, lines) for worker, lines in left_out.items()]))

@@ -13,32 +13,16 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Generic, TypeVar
 from weakref import WeakKeyDictionary
 
+from bootstrap.debug.inside.reached import AT_ONCE, RATE, Bucket
+
 # Lines a second that go on for long, and lines at once: of one debuggee, and of all together. VS Code's debug
 # console keeps the last 10,000 lines, and stays smooth at some hundreds a second.
-EACH, EACH_AT_ONCE = 200.0, 1_000.0
+EACH, EACH_AT_ONCE = RATE, AT_ONCE
 ALL, ALL_AT_ONCE = 1_000.0, 5_000.0
 # Characters that count as one line.
 WIDTH = 200
 # Seconds from the first line that was left out until that is told.
 TELLING = 1.0
-
-
-class Bucket:
-    """Lets so many pass: `at_once` of them at first, `rate` more each second (a token bucket)."""
-
-    def __init__(self, rate: float, at_once: float, clock: Callable[[], float] = time.monotonic) -> None:
-        self._rate, self._at_once, self._clock = rate, at_once, clock
-        self._left, self._since = at_once, clock()
-
-    def holds(self, amount: float) -> bool:
-        """Whether that many may pass now."""
-        now = self._clock()
-        self._left = min(self._at_once, self._left + self._rate * (now - self._since))
-        self._since = now
-        return self._left >= amount
-
-    def take(self, amount: float) -> None:
-        self._left -= amount
 
 
 Debuggee = TypeVar("Debuggee", bound=Hashable)

@@ -11,6 +11,8 @@ Source: https://microsoft.github.io/debug-adapter-protocol/specification
 from __future__ import annotations
 
 from bootstrap.debug.dap import Message
+from bootstrap.debug.inside.prints import EVENT as PRINTED
+from bootstrap.debug.inside.reached import EVENT as REACHED
 from bootstrap.debug.rules import (
     All,
     Choice,
@@ -106,7 +108,7 @@ EVENTS: dict[str, Record] = {
     "initialized": _record(),
     "terminated": _record(),
     # Ours (of inside/): what became of a breakpoint. It does not go on to editors as it is.
-    "raysideReached": _record(
+    REACHED: _record(
         "key",
         "what",
         key=_NUMBER,
@@ -116,7 +118,7 @@ EVENTS: dict[str, Record] = {
         task=_NAME,
     ),
     # Ours (inside/prints.py): a line that was printed, or how many were not sent.
-    "raysidePrinted": _record(
+    PRINTED: _record(
         "category",
         category=_choice("stdout stderr"),
         output=Printed(20_000),

@@ -14,8 +14,6 @@ from bootstrap.debug.stop_points import Breakpoint, FunctionBreakpoint, LineBrea
 from bootstrap.debug.work import Work
 from bootstrap.debug.worker import Worker
 
-# As inside/reached.py and inside/prints.py name them.
-EVENT, PRINTED = "raysideReached", "raysidePrinted"
 # Reports of one debuggee that may be answered at a time: each of its threads waits for its own.
 MOST_HITS = 256
 
@@ -30,7 +28,7 @@ class Reports:
         self._counting: Counter[Worker] = Counter()
 
     def take(self, worker: Worker, body: Message) -> None:
-        """`body`: of the event EVENT, as `messages.EVENTS` has it."""
+        """`body`: of the event EVENT of inside/reached.py, as `messages.EVENTS` has it."""
         breakpoint_ = self._configuration.by_key(body.get("key"))
         what = body.get("what")
         if what in ("hit", "file"):
@@ -60,11 +58,11 @@ class Reports:
         try:
             if body.get("what") == "file":
                 await self._configuration.came(worker, body.get("text", ""))
-                await worker.set_now(number)
+                await worker.answer_thread(number)
                 return
             # One that was removed, or set anew, stops nothing more.
             stops, settled = _counted(breakpoint_) if breakpoint_ is not None else (False, True)
-            await worker.count(number, stops, settled)
+            await worker.answer_thread(number, stops, settled)
         finally:
             self._counting[worker] -= 1
             if not self._counting[worker]:
@@ -73,7 +71,7 @@ class Reports:
     def printed(self, worker: Worker, body: Message) -> Message | None:
         """DAP's `output` for what was printed, with the debuggee's own path; None where nothing is told.
 
-        `body`: of the event PRINTED, as `messages.EVENTS` has it.
+        `body`: of the event of inside/prints.py, as `messages.EVENTS` has it.
         """
         if not self._configuration.prints:
             return None

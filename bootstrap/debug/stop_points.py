@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,7 +17,7 @@ _keys = itertools.count(1)
 
 
 @dataclass(eq=False)
-class Breakpoint:
+class Breakpoint(ABC):
     """What lines and functions have in common.
 
     Attributes:
@@ -38,9 +39,9 @@ class Breakpoint:
     told: Message | None = None
 
     @property
+    @abstractmethod
     def place(self) -> str:
         """What users call it."""
-        raise NotImplementedError
 
     @property
     def hit_condition(self) -> HitCondition | None:

@@ -233,10 +233,7 @@ class Worker:
     async def interrupt(self) -> None:
         """Ends what is evaluated in its threads; what can't be interrupted goes on."""
         with contextlib.suppress(RequestFailed, DebuggerGone):
-            expression = INTERRUPTION.value("interrupt")
-            await self.client.request(
-                "evaluate", {"expression": expression, "context": QUIETLY}, timeout=SOON
-            )
+            await self._run(INTERRUPTION.value("interrupt"), SOON)
 
     async def end_evaluations(self) -> None:
         """Has its threads ready to go on: what does not end by itself soon is interrupted."""
@@ -348,11 +345,6 @@ class Worker:
         self._by_value[path] = lines
         return True
 
-    async def set_now(self, number: int) -> None:
-        """Answers a thread that waits until breakpoints are set in a function that has come by value."""
-        arguments = {"expression": BY_VALUE.call("set_now", number), "context": QUIETLY}
-        await self.client.request("evaluate", arguments, timeout=SOON)
-
     def hit(self, ids: object) -> list[int]:
         """The editor's breakpoints for debugpy's."""
         if not isinstance(ids, list):
@@ -418,8 +410,7 @@ class Worker:
             await self._send_once(REACHED)
             await self._send_once(PRINTS)
         expression = PRINTS.call("begin" if wanted else "give_back")
-        arguments = {"expression": expression, "context": QUIETLY}
-        await self.client.request("evaluate", arguments, timeout=timeout)
+        await self._run(expression, timeout)
         self._prints = wanted
 
     async def _set_points(self, breakpoints: Iterable[Breakpoint]) -> None:
@@ -431,9 +422,7 @@ class Worker:
             return
         await self._send_once(REACHED)
         stale, self._stale = self._stale, set()
-        expression = REACHED.call("set_points", points, sorted(stale))
-        arguments = {"expression": expression, "context": QUIETLY}
-        await self.client.request("evaluate", arguments, timeout=self._patience)
+        await self._run(REACHED.call("set_points", points, sorted(stale)), self._patience)
         self._points |= set(points)
 
     def _replaced(self, earlier: Iterable[Breakpoint], now: Iterable[Breakpoint]) -> None:
@@ -446,13 +435,11 @@ class Worker:
         """Has the debuggee know a module of ours; anew for each connection."""
         if module not in self._sent:
             self._sent.add(module)
-            arguments = {"expression": module.anew(), "context": QUIETLY}
-            await self.client.request("evaluate", arguments, timeout=self._patience)
+            await self._run(module.anew(), self._patience)
 
-    async def count(self, number: int, stops: bool, settled: bool) -> None:
-        """Answers a thread that waits for it whether its hit stops; whether all that follow do the same."""
-        arguments = {"expression": REACHED.call("counted", number, stops, settled), "context": QUIETLY}
-        await self.client.request("evaluate", arguments, timeout=SOON)
+    async def answer_thread(self, number: int, *answer: bool) -> None:
+        """Has a thread go on that asked and waits; `answer`: of `ask` in inside/reached.py."""
+        await self._run(REACHED.call("answered", number, *answer), SOON)
 
     async def wake(self) -> None:
         """Has it watch its code run, so that it stops at what is set."""
@@ -469,9 +456,13 @@ class Worker:
         self._awake = awake
         expression = tracing.WAKE if awake else tracing.SLEEP
         with contextlib.suppress(RequestFailed):  # private interfaces: without them it is just slower
-            await self.client.request(
-                "evaluate", {"expression": expression, "context": QUIETLY}, timeout=timeout
-            )
+            await self._run(expression, timeout)
+
+    async def _run(self, expression: str, timeout: float, frame: int | None = None) -> Message:
+        """Evaluates what is ours; the body of the answer. Raises RequestFailed, DebuggerGone."""
+        arguments: Message = {"expression": expression, "context": QUIETLY}
+        arguments |= {} if frame is None else {"frameId": frame}
+        return await self.client.request("evaluate", arguments, timeout=timeout)
 
     # --- where it stands -----------------------------------------------------------------
 
@@ -525,13 +516,8 @@ class Worker:
     async def _literal(self, expression: str, frame: int | None = None, *, timeout: float = SOON) -> object:
         """The value of an expression that gives a literal; None where it raised."""
         # In a list, for of a string alone debugpy gives the text, and of None nothing.
-        arguments = {"expression": f"[{expression}]", "context": QUIETLY}
         try:
-            body = await self.client.request(
-                "evaluate",
-                arguments if frame is None else {**arguments, "frameId": frame},
-                timeout=timeout,
-            )
+            body = await self._run(f"[{expression}]", timeout, frame)
             return ast.literal_eval(str(body.get("result", "")))[0]
         except (RequestFailed, ValueError, SyntaxError, TypeError, LookupError, RecursionError, MemoryError):
             return None

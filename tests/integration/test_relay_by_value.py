@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bootstrap.debug.inside import by_value
+from bootstrap.debug.inside.reached import PATIENCE
 from bootstrap.debug.worker import NO_FILE
 from tests.integration.relay_debuggees import Process, Session, relay_over
 
@@ -139,6 +139,6 @@ def test_who_unpickles_does_not_wait_once_the_editor_has_gone(tmp_path: Path) ->
         began = time.monotonic()
         scene.go()
         assert await scene.process.end() == ["there", "9"]
-        assert time.monotonic() - began < by_value.PATIENCE
+        assert time.monotonic() - began < PATIENCE
 
     play(tmp_path, COMES, story)

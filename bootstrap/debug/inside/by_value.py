@@ -11,17 +11,13 @@ It needs reached.py to be there.
 
 from __future__ import annotations
 
-import _thread
 import functools
 import gc
-import itertools
 import sys
 from collections.abc import Iterable
 from types import CodeType, FunctionType
 from typing import Any
 
-# Seconds that a thread waits for the relay; without an answer it goes on, past the breakpoints.
-PATIENCE = 5.0
 _REACHED = "_rayside_reached"  # as sent.py names it
 _MAKES = "ray.cloudpickle.cloudpickle"
 _OURS = "_rayside_makes"
@@ -29,8 +25,6 @@ _OURS = "_rayside_makes"
 _Table = tuple[set[int], set[tuple[int, int]]]  # the lines with code; first and last of each function
 _awaited: set[str] = set()
 _tables: dict[str, _Table] = {}
-_numbers = itertools.count(1)
-_waiting: dict[int, Any] = {}  # a lock each
 
 
 def await_files(paths: Iterable[str]) -> dict[str, dict[str, list[int]]]:
@@ -53,13 +47,6 @@ def table(path: str) -> dict[str, list[int]]:
     code, functions = _tables.get(path, (set(), set()))
     spans = [line for function in sorted(functions) for line in function]
     return {"code": sorted(code), "statements": [], "functions": spans, "indents": []}
-
-
-def set_now(number: int) -> None:
-    """The relay's answer: what was to be set is set."""
-    lock = _waiting.pop(number, None)
-    if lock is not None:
-        lock.release()
 
 
 def _watch(module: Any) -> None:
@@ -93,14 +80,8 @@ def _have_files_exist() -> None:
 def _tell(code: CodeType) -> None:
     if not _add(code):
         return
-    number, lock = next(_numbers), _thread.allocate_lock()
-    lock.acquire()
-    _waiting[number] = lock
-    module = sys.modules[_REACHED]
-    body = {"key": 0, "what": "file", "text": code.co_filename, "number": number}
-    if sys.modules["pydevd"]._is_attached() and module.send(module.EVENT, body):
-        lock.acquire(timeout=PATIENCE)
-    _waiting.pop(number, None)
+    if sys.modules["pydevd"]._is_attached():
+        sys.modules[_REACHED].ask({"key": 0, "what": "file", "text": code.co_filename})
 
 
 def _add(code: CodeType) -> bool:

@@ -26,14 +26,14 @@ EVENT = "raysideReached"
 # What conditions call `reached`: a name that is found from everywhere, and short, for it is compiled anew
 # with each hit. The relay writes it, too (stop_points.py).
 NAME = "__rayside__"
-# Seconds that a thread waits for the relay to count a hit; without an answer it goes on.
+# Seconds that a thread waits for the relay; without an answer it goes on.
 PATIENCE = 5.0
 # Characters of a message that are sent.
 LONGEST = 4_000
 # What pydevd may have to send before messages are left out: it keeps all of them in memory, and a loop is
 # faster than any connection.
 MOST_UNSENT = 500
-# Messages a second that are sent for long, and at once: what the relay lets pass of one debuggee (flood.py).
+# Lines a second that are sent for long, and at once; the relay lets as many pass of one debuggee (flood.py).
 RATE, AT_ONCE = 200.0, 1_000.0
 _CMD_WRITE_TO_CONSOLE = 116  # pydevd_comm_constants.py
 _MARK = "_rayside_tells_at_exit"
@@ -57,7 +57,7 @@ _points: dict[int, _Point] = {}
 _told: set[int] = set()  # the breakpoints of which it was told that they raised, or are there
 _settled: dict[int, bool] = {}  # whether a breakpoint stops from now on, where that can't change any more
 _numbers = itertools.count(1)
-_waiting: dict[int, tuple[Any, list[bool]]] = {}  # for the relay's word, by number of the hit
+_waiting: dict[int, tuple[Any, list[bool]]] = {}  # for the relay's answer, by number of the report
 _left_out: list[int] = []  # the breakpoint of each message that was not sent
 leaving: list[Callable[[], object]] = []  # what is called before pydevd ends
 
@@ -121,27 +121,34 @@ def reached(key: int) -> bool:
     return not point.counted or _counts(key)
 
 
-def counted(number: int, stops: bool, settled: bool) -> None:
-    """The relay's answer to a hit: whether it stops, and whether that holds for all that follow."""
+def ask(body: dict[str, Any]) -> list[bool]:
+    """The relay's answer to a report that this thread waits with; empty where none comes in time."""
+    number, lock, answer = next(_numbers), _thread.allocate_lock(), list[bool]()
+    lock.acquire()
+    _waiting[number] = lock, answer
+    if _send({**body, "number": number}):
+        lock.acquire(timeout=PATIENCE)
+    _waiting.pop(number, None)
+    return answer
+
+
+def answered(number: int, *answer: bool) -> None:
+    """The relay's, to `ask`."""
     waiting = _waiting.pop(number, None)
     if waiting is not None:
-        lock, answer = waiting
-        answer[:] = [stops, settled]
+        lock, given = waiting
+        given[:] = answer
         lock.release()
 
 
 def _counts(key: int) -> bool:
     if key in _settled:
         return _settled[key]
-    number, lock, answer = next(_numbers), _thread.allocate_lock(), [False, False]
-    lock.acquire()
-    _waiting[number] = lock, answer
-    if _send({"key": key, "what": "hit", "number": number}):
-        lock.acquire(timeout=PATIENCE)
-    _waiting.pop(number, None)
-    if answer[1]:
-        _settled[key] = answer[0]
-    return answer[0]
+    # Whether it stops, and whether that holds for all that follow.
+    stops, settled = ask({"key": key, "what": "hit"}) or (False, False)
+    if settled:
+        _settled[key] = stops
+    return stops
 
 
 def _is_of(frame: FrameType, name: str) -> bool:
@@ -189,28 +196,37 @@ def _compiled(expression: str) -> CodeType:
     return compile(expression.strip(), "<condition>", "eval")
 
 
-class _Rate:
-    """Lets as many lines pass as the relay does."""
+class Bucket:
+    """Lets so many pass: `at_once` of them at first, `rate` more each second (a token bucket)."""
 
-    def __init__(self) -> None:
-        self._left, self._since = AT_ONCE, time.monotonic()
+    def __init__(self, rate: float, at_once: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._rate, self._at_once, self._clock = rate, at_once, clock
+        self._left, self._since = at_once, clock()
 
-    def passes(self, lines: int = 1) -> bool:
-        now = time.monotonic()
-        self._left = min(AT_ONCE, self._left + RATE * (now - self._since))
+    def holds(self, amount: float) -> bool:
+        """Whether that many may pass now."""
+        now = self._clock()
+        self._left = min(self._at_once, self._left + self._rate * (now - self._since))
         self._since = now
-        if self._left < lines:
+        return self._left >= amount
+
+    def take(self, amount: float) -> None:
+        self._left -= amount
+
+    def passes(self, amount: float) -> bool:
+        """Takes it where it may pass."""
+        if not self.holds(amount):
             return False
-        self._left -= lines
+        self.take(amount)
         return True
 
 
-rate = _Rate()
+rate = Bucket(RATE, AT_ONCE)
 
 
 def _log(key: int, point: _Point, frame: FrameType) -> None:
     # Where the relay counts, it has to hear of each.
-    if not (point.counted or rate.passes()) or unsent() > MOST_UNSENT:
+    if not (point.counted or rate.passes(1)) or unsent() > MOST_UNSENT:
         _leave_out(key)
         return
     try:
