@@ -265,25 +265,26 @@ class Worker:
             if not breakpoints and path not in self._set:
                 return
             self._missing.discard(path)
-            wanted = await self._placed(path, [one for one in breakpoints if not one.problem])
-            if wanted:
+            placed = await self._placed(path, [each for each in breakpoints if not each.problem])
+            if placed:
                 await self.wake()
             elif path not in self._set:
                 return
-            specs = [breakpoint_.inner(line) for breakpoint_, line in wanted]
-            await self._set_points([breakpoint_ for breakpoint_, _ in wanted])
+            now = [breakpoint_ for breakpoint_, _ in placed]
+            specs = [breakpoint_.inner(line) for breakpoint_, line in placed]
+            await self._set_points(now)
             body = await self.client.set_breakpoints(path, specs, timeout=self._patience)
-            self._replaced([one for _, one in self._set.get(path, [])], [one for one, _ in wanted])
-            if not wanted:
+            self._replaced([earlier for _, earlier in self._set.get(path, [])], now)
+            if not placed:
                 del self._set[path]
                 return
             self._set[path] = []
-            for (breakpoint_, line), said in zip(wanted, body.get("breakpoints", []), strict=False):
+            for (breakpoint_, line), answer in zip(placed, body.get("breakpoints", []), strict=False):
                 moved = f"moved to line {line}, the next with code" if line != breakpoint_.line else ""
-                verified = bool(said.get("verified"))
-                message = moved if verified else str(said.get("message") or moved)
-                breakpoint_.results[self] = Result(verified, said.get("line") or line, message)
-                self._set[path].append((said.get("id", -1), breakpoint_))
+                verified = bool(answer.get("verified"))
+                message = moved if verified else str(answer.get("message") or moved)
+                breakpoint_.results[self] = Result(verified, answer.get("line") or line, message)
+                self._set[path].append((answer.get("id", -1), breakpoint_))
 
     async def file(self, path: str) -> File | None:
         """Its file; None where it has none. Raises as `Files.read`."""
@@ -291,7 +292,9 @@ class Worker:
 
     async def lines(self, path: str) -> Lines | None:
         """Of its file, or of what has come by value from that; None of neither. Raises as `file`."""
-        file = await self.file(path)
+        return self._lines_of(await self.file(path), path)
+
+    def _lines_of(self, file: File | None, path: str) -> Lines | None:
         return file.lines if file is not None else self._by_value.get(path)
 
     async def _placed(
@@ -301,7 +304,7 @@ class Worker:
         file = await self.file(path) if breakpoints else None
         if file is None and breakpoints:
             self._missing.add(path)
-        lines = file.lines if file is not None else self._by_value.get(path)
+        lines = self._lines_of(file, path)
         placed: list[tuple[LineBreakpoint, int]] = []
         for breakpoint_ in breakpoints:
             line: int | None = breakpoint_.line
