@@ -19,6 +19,7 @@ from bootstrap import settings as knobs
 from bootstrap.console import Console
 from bootstrap.errors import USAGE, Interrupted, RaysideError
 from bootstrap.settings import Settings
+from bootstrap.signals import signals_noticed
 
 
 class Verb(Task):  # type: ignore[type-arg]
@@ -32,7 +33,8 @@ class Verb(Task):  # type: ignore[type-arg]
         for number in (signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, _as_ctrl_c)
         try:
-            return super().__call__(*args, **kwargs)
+            with signals_noticed():
+                return super().__call__(*args, **kwargs)
         except KeyboardInterrupt:
             error: RaysideError = Interrupted("interrupted", hint="run the command again to go on")
         except RaysideError as caught:

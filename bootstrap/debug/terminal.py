@@ -18,7 +18,6 @@ from bootstrap.debug.background import Call, background_loop
 from bootstrap.debug.editor import ALWAYS, WATCH
 from bootstrap.debug.keyboard import line_editing, typed
 from bootstrap.debug.session import Attachment, Ended, Happening, JobWatch, Said, Session, Stop
-from bootstrap.debug.signals import signals_noticed
 from bootstrap.debug.view import View
 from bootstrap.errors import (
     INTERRUPTED,
@@ -28,6 +27,7 @@ from bootstrap.errors import (
     NothingPaused,
     RequestFailed,
 )
+from bootstrap.signals import signals_noticed
 
 PROMPT = "(rayside) "
 _LOOK = 0.5  # seconds after which a wait looks at the clock again

@@ -291,18 +291,24 @@ def test_eight_tasks_are_stopped_at_once_in_one_session(up: Rayside, tmp_path: P
     debug_a_crowd(up, (up.target.folder / "token").read_text(), tmp_path)
 
 
+# Ray carries what its tasks print to the driver's output a while later, and what is under way when the driver
+# ends is lost: the program waits for it. Of lines that differ in numbers alone, from two workers, Ray shows one.
 PRINTS = """\
-import logging, ray, sys
+import os, ray, sys, time
 @ray.remote
-def work(n):
-    print("task", n)
-    print("bad", n, file=sys.stderr)
+def work(name):
+    print("task", name)
+    print("bad", name, file=sys.stderr)
 @ray.remote
 class Actor:
     def work(self):
         print("actor")
-ray.get([work.remote(n) for n in (1, 2)])
+ray.get([work.remote(name) for name in ("one", "two")])
 ray.get(Actor.remote().work.remote())
+output, end = os.readlink("/proc/self/fd/1"), time.monotonic() + 60
+printed = ("task one", "task two", "bad one", "bad two", "actor")
+while not all(line in open(output).read() for line in printed) and time.monotonic() < end:
+    time.sleep(0.1)
 print("driver")
 """
 
@@ -341,16 +347,16 @@ def test_what_tasks_print_is_told_once_and_stays_in_the_jobs_output(up: Rayside,
     ]
     assert sorted(mine) == [
         ("Actor.work", "actor", "stdout", 9),
-        ("driver", "driver", "stdout", 12),
-        ("work", "bad 1", "stderr", 5),
-        ("work", "bad 2", "stderr", 5),
-        ("work", "task 1", "stdout", 4),
-        ("work", "task 2", "stdout", 4),
+        ("driver", "driver", "stdout", 16),
+        ("work", "bad one", "stderr", 5),
+        ("work", "bad two", "stderr", 5),
+        ("work", "task one", "stdout", 4),
+        ("work", "task two", "stdout", 4),
     ]
     # Nor does Ray's driver repeat what its tasks have printed.
     assert not [line for _, line, *_ in seen if "pid=" in line or line.startswith(":")]
     output = up.run("logs", "--job", job).stdout
-    for line in ("task 1", "task 2", "bad 1", "bad 2", "actor", "driver"):
+    for line in ("task one", "task two", "bad one", "bad two", "actor", "driver"):
         assert output.count(line) == 1, output
 
 

@@ -179,7 +179,7 @@ def test_words_are_completed(screen: Open) -> None:
 # be noticed: this one is not.
 AT_ONCE = """\
 import os, readline, signal, threading
-from bootstrap.debug.signals import signals_noticed
+from bootstrap.signals import signals_noticed
 
 lock = threading.Lock()
 lock.acquire()

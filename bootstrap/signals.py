@@ -17,20 +17,18 @@ _NUDGE = signal.SIGURG
 
 @contextmanager
 def signals_noticed(*ends: signal.Signals) -> Iterator[None]:
-    """While open, Ctrl-C raises KeyboardInterrupt, and each of `ends` SystemExit with 128 and its number.
+    """While open, no wait of the main thread outlasts a signal; each of `ends` raises SystemExit(128 + number).
 
-    Python runs a handler when a signal has interrupted a wait. One that comes in the moment before `input`
-    waits for a key interrupts nothing, and would be noticed only at the next key. So a thread, woken as the
-    signal arrives (`signal.set_wakeup_fd`), interrupts the wait until the handler has run. Main thread only.
+    Python runs a handler when a signal has interrupted a wait. One that comes in the moment before the wait
+    begins (for a key, for a thread's result) interrupts nothing, and would be noticed only when the wait
+    ends. So a thread, woken as the signal arrives (`signal.set_wakeup_fd`), interrupts the wait until the
+    handler has run. Main thread only.
     """
     main = threading.get_ident()
     closing = threading.Event()
     nudged = True
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
-
-    def interrupt(number: int, frame: object) -> None:
-        raise KeyboardInterrupt
 
     def end(number: int, frame: object) -> None:
         raise SystemExit(128 + number)
@@ -47,7 +45,7 @@ def signals_noticed(*ends: signal.Signals) -> Iterator[None]:
             while not nudged and not closing.wait(_PAUSE):
                 signal.pthread_kill(main, _NUDGE)
 
-    handlers = {signal.SIGINT: interrupt, **dict.fromkeys(ends, end), _NUDGE: nudge}
+    handlers = {**dict.fromkeys(ends, end), _NUDGE: nudge}
     before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     watching = threading.Thread(target=watch, daemon=True)
     watching.start()
