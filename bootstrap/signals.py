@@ -17,7 +17,7 @@ _NUDGE = signal.SIGURG
 
 @contextmanager
 def signals_noticed(*ends: signal.Signals) -> Iterator[None]:
-    """While open, no wait of the main thread outlasts a signal; each of `ends` raises SystemExit(128 + number).
+    """While open, no wait of the main thread outlasts a signal; `ends` raise SystemExit(128 + number).
 
     Python runs a handler when a signal has interrupted a wait. One that comes in the moment before the wait
     begins (for a key, for a thread's result) interrupts nothing, and would be noticed only when the wait

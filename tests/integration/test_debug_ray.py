@@ -292,7 +292,8 @@ def test_eight_tasks_are_stopped_at_once_in_one_session(up: Rayside, tmp_path: P
 
 
 # Ray carries what its tasks print to the driver's output a while later, and what is under way when the driver
-# ends is lost: the program waits for it. Of lines that differ in numbers alone, from two workers, Ray shows one.
+# ends is lost: the program waits for it. Of lines from two workers that differ in numbers alone, Ray shows
+# the first.
 PRINTS = """\
 import os, ray, sys, time
 @ray.remote

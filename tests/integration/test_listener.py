@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import socket
 import struct
 import subprocess
@@ -348,14 +349,17 @@ async def test_forks_run_on_past_breakpoints_and_one_line_says_so(process: Proce
 @scene
 async def test_the_port_of_a_process_that_ended_is_not_held_by_its_forks(process: Process) -> None:
     client = await process.attach()
-    await client.request(
+    fork = await client.request(
         "evaluate", {"expression": "__import__('os').fork() or __import__('time').sleep(60)"}
     )
     process.process.kill()
-    await asyncio.wait_for(client.closed.wait(), PATIENCE)
-    await asyncio.to_thread(process.process.wait)
-    with pytest.raises(DebuggerGone):
-        await Client.connect("127.0.0.1", process.port)
+    try:
+        await asyncio.wait_for(client.closed.wait(), PATIENCE)
+        await asyncio.to_thread(process.process.wait)
+        with pytest.raises(DebuggerGone):
+            await Client.connect("127.0.0.1", process.port)
+    finally:
+        os.kill(int(fork["result"]), signal.SIGKILL)
 
 
 OPEN = """\
