@@ -104,6 +104,12 @@ class DebugSession:
         """Whether its editor is one that somebody sits at."""
         return self.editor is not None and await self.editor.is_alive(self._threads.cluster)
 
+    def has_stopped_of(self, session: DebugSession) -> bool:
+        """Whether a task is stopped here that the other session, which is for one job, would take."""
+        return session.job is not None and any(
+            worker.stops and session.is_for(worker.debuggee) for worker in self.workers.attached
+        )
+
     def say(self, text: str) -> None:
         """To its editor, if it has one."""
         if self.editor is not None:

@@ -10,7 +10,7 @@ from typing import Any
 from bootstrap.debug.client import STOP_IN_USER_CODE
 from bootstrap.debug.configuration import Configuration
 from bootstrap.debug.debuggee import Debuggee
-from bootstrap.debug.editor import CurrentEditor
+from bootstrap.debug.editor import TAKEN_OVER, CurrentEditor
 from bootstrap.debug.files import Files
 from bootstrap.debug.threads import Threads
 from bootstrap.debug.work import Work
@@ -155,11 +155,19 @@ class Lifecycle:
 
     def hand_over(self, worker: Worker, to: Lifecycle) -> None:
         """Makes it another session's, as it stands; this one's editor has none of its rows any more."""
-        self._threads.left(worker)
+        for thread in worker.stops:
+            title = worker.described_at(thread).title
+            self._editor.say(f"{title} is stopped in {to.debugger} now, which has asked for its job by name")
+        self._threads.left(worker, TAKEN_OVER)
         self._threads.forget(worker)
         self._configuration.forget(worker)
         del self._workers[worker.debuggee.worker_id]
         to.receive(worker)
+
+    @property
+    def debugger(self) -> str:
+        """The name of the program that debugs here, for people."""
+        return (self._editor.editor.name if self._editor.editor else "") or "another editor"
 
     def receive(self, worker: Worker) -> None:
         worker.holder, worker.revision = self._holder, -1

@@ -176,12 +176,14 @@ class Relay:
             if self._session_of(editor) is not None:
                 raise Refused("attached already")
             session = await self._session_for(job)
-            busy = None if take_over == ALWAYS else await self._debugger(session)
-            if busy is not None and take_over == ASK:
+            debugged = None if take_over == ALWAYS else await self._debugged(session)
+            if debugged is not None and take_over == ASK:
+                busy = _debugger(debugged)
                 raise Refused(
                     f"{busy['client'] or 'another editor'} has debugged this since {busy['since']}", busy
                 )
-            if busy is not None and take_over == WATCH:
+            if debugged is not None:
+                session = debugged
                 session.watch(editor, arguments)
             else:
                 session.attach(editor, arguments)
@@ -194,8 +196,8 @@ class Relay:
         """Whom `attach` with the same `job` would take over from."""
         if not self._admits(editor, arguments):
             raise Refused("`debugger` needs the token")
-        session = await self._session_for(_job(arguments))
-        editor.respond(request, {"debugger": await self._debugger(session)})
+        debugged = await self._debugged(await self._session_for(_job(arguments)))
+        editor.respond(request, {"debugger": None if debugged is None else _debugger(debugged)})
 
     async def _session_for(self, job: str | None) -> DebugSession:
         """The one that is for the same job, by either of its ids; a new one where there is none."""
@@ -225,11 +227,13 @@ class Relay:
             return False
         return submissions[0] == other or submissions[1] == job
 
-    async def _debugger(self, session: DebugSession) -> Message | None:
-        """Who debugs there, as data; None where nobody does."""
-        if not await session.has_debugger() or (editor := session.editor) is None:
-            return None
-        return {"reason": BUSY, "job": session.job, "client": editor.name, "since": editor.since}
+    async def _debugged(self, session: DebugSession) -> DebugSession | None:
+        """That session, or the one that has what is stopped of its job, where somebody debugs there."""
+        others = [other for other in self.sessions if other is not session and other.has_stopped_of(session)]
+        for candidate in (session, *others):
+            if await candidate.has_debugger():
+                return candidate
+        return None
 
     def _session_of(self, editor: Editor) -> DebugSession | None:
         return next((session for session in self.sessions if session.has(editor)), None)
@@ -262,6 +266,13 @@ class Relay:
         editor.respond(
             request, {"tasks": sorted(paused, key=lambda task: (task["since"], task["worker_id"]))}
         )
+
+
+def _debugger(session: DebugSession) -> Message:
+    """Who debugs there, as data."""
+    editor = session.editor
+    names = {"client": editor.name, "since": editor.since} if editor else {"client": "", "since": ""}
+    return {"reason": BUSY, "job": session.job, **names}
 
 
 def _job(arguments: Message) -> str | None:

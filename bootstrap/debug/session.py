@@ -244,7 +244,7 @@ class Session:
             if stopped is not None:
                 self._moved[stopped.thread_id] = stopped
         elif name == "thread" and body.get("reason") == "exited":
-            self._thread_exited(body.get("threadId", 0))
+            self._thread_exited(body.get("threadId", 0), (body.get("ray") or {}).get("reason"))
         elif name == "breakpoint":
             self._tell(self.breakpoints.changed(body.get("breakpoint") or {}))
         # With `data` it is what a task printed, for an editor that has asked for that.
@@ -267,10 +267,12 @@ class Session:
         else:
             self._lose(self._relay_gone("it was ended"))
 
-    def _thread_exited(self, thread_id: int) -> None:
+    def _thread_exited(self, thread_id: int, reason: object) -> None:
         stopped, moved = self.stops.pop(thread_id, None), self._moved.pop(thread_id, None)
         stop = stopped or moved
-        if stop is not None:
+        if reason == TAKEN_OVER:
+            self.look_soon()  # the relay has said in whose debugger it is stopped now
+        elif stop is not None:
             self.happenings.put_nowait(Ended(stop, was_stopped=stopped is not None))
             self.look_soon()
 

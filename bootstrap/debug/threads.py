@@ -85,13 +85,16 @@ class Threads:
         for thread in worker.threads:
             self._tell("started", worker, thread)
 
-    def left(self, worker: Worker) -> None:
-        """The editor has none of its rows any more; what is in flight may still be translated."""
+    def left(self, worker: Worker, why: str = "") -> None:
+        """The editor has none of its rows any more; what is in flight may still be translated.
+
+        `why` is told with each row that goes, as `ray.reason`.
+        """
         for thread, _ in self._others.rows(worker):
-            self._tell("exited", worker, thread)
+            self._tell("exited", worker, thread, why)
         for thread in worker.threads:
             self._tell_no_more_stopped(worker, thread)
-            self._tell("exited", worker, thread)
+            self._tell("exited", worker, thread, why)
 
     def forget(self, worker: Worker) -> None:
         self._ids.forget(worker)
@@ -112,8 +115,9 @@ class Threads:
     def _row(self, worker: Worker, thread: int) -> int:
         return self._ids.outer(worker, "thread", thread)
 
-    def _tell(self, what: str, worker: Worker, thread: int) -> None:
-        self._editor.event("thread", {"reason": what, "threadId": self._row(worker, thread)})
+    def _tell(self, what: str, worker: Worker, thread: int, why: str = "") -> None:
+        ray = {"ray": {"reason": why}} if why else {}
+        self._editor.event("thread", {"reason": what, "threadId": self._row(worker, thread), **ray})
 
     # --- stops ---------------------------------------------------------------------------
 

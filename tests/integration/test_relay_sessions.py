@@ -75,7 +75,11 @@ def test_an_editor_for_one_job_takes_its_stopped_task_from_the_one_for_all_and_g
         stop = await setting.stopped(everything)
         one = await setting.attach(job=ONE)
         await is_told(one, 1)
-        await everything.event("thread", reason="exited", threadId=stop["threadId"])
+        told = await everything.event("output", category="console")
+        assert told["output"].endswith("is stopped in Rayside now, which has asked for its job by name\n")
+        await everything.event(
+            "thread", reason="exited", threadId=stop["threadId"], ray={"reason": "taken-over"}
+        )
         assert len(await everything.threads()) == 1
         assert debuggee.connections == 1  # it stands all the while
         assert not debuggee.was_asked("continue")
@@ -123,6 +127,29 @@ def test_who_debugs_is_told_to_one_that_asks_and_is_not_disturbed() -> None:
         assert len(await other.threads()) == 1
 
     play(story)
+
+
+def test_one_for_a_job_asks_before_it_takes_what_is_stopped_in_the_one_for_all() -> None:
+    async def story(setting: Setting) -> None:
+        of_jobs(setting, ONE, TWO)
+        everything = await setting.attach()
+        # Nothing is stopped of either job: there is nothing to ask for.
+        other = await setting.attach(job=TWO, takeOver="ask")
+        stop = await setting.stopped(everything)
+        whose = await busy(setting, job=ONE)
+        assert (whose["client"], whose["job"]) == ("Rayside", None)
+        watcher = await setting.attach(job=ONE, takeOver="watch")
+        await is_told(watcher, 1)
+        with pytest.raises(RequestFailed, match="only watches"):
+            await watcher.request("continue", threadId=stop["threadId"])
+        await everything.request("continue", threadId=stop["threadId"])
+        # The other way round nothing is taken, so nobody is asked.
+        await setting.stopped(other, 2)
+        await everything.client.disconnect()
+        await setting.attach(takeOver="ask")
+        await other.nothing("thread", 0.05, reason="exited")
+
+    play(story, count=2)
 
 
 @pytest.mark.parametrize("options", [{}, {"takeOver": "always"}])

@@ -45,8 +45,8 @@ def task_stopped(thread: int = 1, task: str = "my_task", reason: str = "breakpoi
     return stopped(reason, threadId=thread, allThreadsStopped=False, ray=ray)
 
 
-def thread_exited(thread: int = 1) -> Message:
-    return {"event": "thread", "body": {"reason": "exited", "threadId": thread}}
+def thread_exited(thread: int = 1, **more: Any) -> Message:
+    return {"event": "thread", "body": {"reason": "exited", "threadId": thread, **more}}
 
 
 def stack(*frames: tuple[str, str, int], thread: int = 1) -> Turn:

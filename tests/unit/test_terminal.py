@@ -319,6 +319,15 @@ def test_a_task_that_dies_while_it_is_stepped_is_told_and_the_next_stop_awaited(
     assert "two · 102@127.0.0.9 stopped (breakpoint)" in console.lines
 
 
+def test_a_task_that_another_debugger_has_taken_is_not_told_as_ended(tmp_path: Path) -> None:
+    taken = thread_exited(ray={"reason": "taken-over"})
+    evaluated = Turn("evaluate", {"expression": "x"}, "the task is another editor's", events=[taken])
+    relay = ScriptedRelay({1: [*at(5), evaluated], 0: [SOURCE]})
+    _, console = talk(tmp_path, ScriptedJob(), relay, "p x", "where", "quit")
+    assert "no task is stopped here" in console.shown
+    assert "has ended" not in console.shown
+
+
 def test_a_thread_that_its_process_took_along_is_not_stopped_any_more(tmp_path: Path) -> None:
     went = {"event": "continued", "body": {"threadId": 1, "allThreadsContinued": False}}
     evaluated = Turn("evaluate", {"expression": "x"}, {"result": "1"}, events=[went])
