@@ -20,6 +20,7 @@ PATIENCE = 180.0
 SKIPS = {
     "makes what only root, as Docker is, can make",
     "systemd's engine is not ours to kill",
+    "this machine has no such Python",
 }
 # The name under which a test records a line for the end of the run, with pytest's `record_property`.
 FIGURE = "figure"

@@ -1,17 +1,22 @@
 """Tracing off and on in real debuggees: what sleeps runs untraced, what is woken stops, whatever the thread.
 
 Runs on every Python that has debugpy and is named in RAYSIDE_TEST_PYTHONS (paths, separated as in PATH);
-on this one otherwise.
+on this one otherwise. What holds of sys.monitoring alone runs on each Python from 3.12 on that is on PATH or
+in pyenv's folder, with this one's debugpy.
 """
 
 from __future__ import annotations
 
 import asyncio
+import importlib.util
+import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Coroutine, Iterator
+import time
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +25,13 @@ import pytest
 from bootstrap.debug.client import Client
 from bootstrap.debug.dap import Message
 from bootstrap.debug.tracing import SLEEP, WAKE
+from bootstrap.ray.hook.rayside_hook.handshake import proof
 from bootstrap.settings import ROOT
 
 PATIENCE = 20.0  # seconds; only a broken test waits so long
+HOOK = ROOT / "bootstrap" / "ray" / "hook"
+TOKEN = "the token of the cluster"
+BY_HAND = {"PYDEVD_USE_SYS_MONITORING": "0", "PYDEVD_DISABLE_FILE_VALIDATION": "1"}
 PYTHONS = os.environ.get("RAYSIDE_TEST_PYTHONS", sys.executable).split(os.pathsep)
 
 PROGRAM = """\
@@ -96,16 +105,17 @@ for line in sys.stdin:
 class Debuggee:
     """A process that does what it is told, line by line."""
 
-    def __init__(self, python: str, script: Path, *, hook: bool) -> None:
-        self.script = script
-        script.write_text(PROGRAM)
-        how = ["hook"] if hook else []
+    def __init__(
+        self, python: str, script: Path, program: str, words: Sequence[str], environment: Mapping[str, str]
+    ) -> None:
+        self.script, self._program = script, program
+        script.write_text(program)
         self.process = subprocess.Popen(
-            [python, script, ROOT / "bootstrap" / "ray" / "hook", *how],
+            [python, script, HOOK, *words],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env={"PYDEVD_USE_SYS_MONITORING": "0", "PYDEVD_DISABLE_FILE_VALIDATION": "1"},
+            env=environment,
         )
         self.port = int(self.hear())
         self.client: Client
@@ -120,7 +130,7 @@ class Debuggee:
         return self.process.stdout.readline().strip()
 
     def line(self, marker: str) -> int:
-        return next(n for n, text in enumerate(PROGRAM.splitlines(), 1) if text.endswith(f"# {marker}"))
+        return next(n for n, text in enumerate(self._program.splitlines(), 1) if text.endswith(f"# {marker}"))
 
     async def attach(self, **how: Any) -> None:
         self.client = await Client.connect("127.0.0.1", self.port)
@@ -134,9 +144,12 @@ class Debuggee:
         lines = [{"line": self.line(marker)} for marker in markers]
         await self.client.set_breakpoints(str(self.script), lines)
 
+    async def ask(self, word: str) -> str:
+        self.say(word)
+        return await asyncio.wait_for(asyncio.to_thread(self.hear), PATIENCE)
+
     async def traced(self) -> bool:
-        self.say("traced")
-        return await asyncio.wait_for(asyncio.to_thread(self.hear), PATIENCE) == "True"
+        return await self.ask("traced") == "True"
 
     async def stopped(self) -> Message:
         async def wait() -> Message:
@@ -158,8 +171,14 @@ class Debuggee:
 
 
 @contextmanager
-def debuggee(python: str, folder: Path, *, hook: bool) -> Iterator[Debuggee]:
-    one = Debuggee(python, folder / "program.py", hook=hook)
+def debuggee(
+    python: str,
+    folder: Path,
+    program: str = PROGRAM,
+    words: Sequence[str] = (),
+    environment: Mapping[str, str] = BY_HAND,
+) -> Iterator[Debuggee]:
+    one = Debuggee(python, folder / "program.py", program, words, environment)
     try:
         yield one
     finally:
@@ -173,7 +192,7 @@ def debuggee(python: str, folder: Path, *, hook: bool) -> Iterator[Debuggee]:
 def play(
     python: str, folder: Path, scene: Callable[[Debuggee], Coroutine[Any, Any, None]], *, hook: bool
 ) -> None:
-    with debuggee(python, folder, hook=hook) as one:
+    with debuggee(python, folder, words=["hook"] if hook else []) as one:
         asyncio.run(scene(one))
 
 
@@ -198,6 +217,26 @@ def test_with_the_hook_nothing_is_traced_until_there_is_a_breakpoint(python: str
         await one.breakpoints("turn")
         await one.client.disconnect()
         assert not await one.traced()
+
+    play(python, tmp_path, scene, hook=True)
+
+
+@pythons
+def test_with_the_hook_a_thread_that_goes_on_as_the_debugger_leaves_is_not_traced(
+    python: str, tmp_path: Path
+) -> None:
+    async def scene(process: Debuggee) -> None:
+        await process.attach()
+        for command in ("", "next", "stepOut"):
+            await process.breakpoints("turn")
+            process.say("main")
+            stop = await process.stopped()
+            if command:
+                await process.go_on(stop, command)
+                await process.stopped()
+            await process.client.disconnect()
+            assert not await process.traced()
+            await process.attach()
 
     play(python, tmp_path, scene, hook=True)
 
@@ -315,3 +354,223 @@ def test_the_expressions_leave_nothing_behind_in_the_users_module(tmp_path: Path
         assert await one.evaluate("sorted(globals())") == before
 
     play(PYTHONS[0], tmp_path, scene, hook=False)
+
+
+# --- sys.monitoring, as the hook itself has it -------------------------------------------------------------
+
+MONITORED = """\
+import json, sys, threading, time
+from concurrent.futures import ThreadPoolExecutor
+earlier = ThreadPoolExecutor(1)
+earlier.submit(int).result()  # it runs before there is a debugger
+sys.path.insert(0, sys.argv[1])
+from rayside_hook import attach
+print(attach.listen("127.0.0.1", sys.argv[2].encode()), flush=True)
+
+def turn():
+    total = 1  # turn
+    total += 1
+    return total
+
+def small(n):
+    return n + 1
+
+def each():
+    for n in range(100):
+        yield n
+
+def hot():
+    for n in each():
+        small(n)
+
+def beat():
+    beats = 0
+    while True:
+        time.sleep(0.01)
+        beats += 1  # beat
+
+HOT = [hot, each, small]
+OTHERS = [turn, beat]
+monitoring, number = sys.monitoring, sys.monitoring.DEBUGGER_ID
+# What pydevd may ask for.
+NAMES = ("PY_START", "PY_RESUME", "PY_RETURN", "LINE", "JUMP", "RAISE", "PY_UNWIND")
+EVENTS = {name: getattr(monitoring.events, name) for name in NAMES}
+
+def names(events):
+    return [name for name, event in EVENTS.items() if event & events]
+
+def local(functions):
+    codes = [function.__code__ for function in functions]
+    return [name for code in codes for name in names(monitoring.get_local_events(number, code))]
+
+def calls_from(function):
+    # How often pydevd would be called: its callbacks are exchanged for a count meanwhile.
+    calls = []
+    callbacks = {event: monitoring.register_callback(number, event, None) for event in EVENTS.values()}
+    for event, callback in callbacks.items():
+        if callback is not None:
+            monitoring.register_callback(number, event, lambda code, *_: calls.append(code))
+    function()
+    for event, callback in callbacks.items():
+        monitoring.register_callback(number, event, callback)
+    codes = {function.__code__, *(other.__code__ for other in HOT)}
+    return sum(code in codes for code in calls)
+
+def state():
+    hot()  # after its first turn pydevd has seen what is in it
+    tool = monitoring.get_tool(number)
+    if tool is None:  # what the number left behind is told to its owner alone
+        monitoring.use_tool_id(number, "the test")
+    told = {
+        "tool": tool,
+        "settrace": any(function() is not None for function in (sys.gettrace, threading.gettrace)),
+        "events": names(monitoring.get_events(number)),
+        "events of hot": local(HOT),
+        "calls from hot": calls_from(hot),
+        "events of others": local(OTHERS),
+        "calls from turn": calls_from(turn),
+    }
+    if tool is None:
+        monitoring.free_tool_id(number)
+    return told
+
+for line in sys.stdin:
+    word = line.strip()
+    if word == "turn":
+        print(turn(), flush=True)
+    elif word == "beat":
+        threading.Thread(target=beat, daemon=True).start()
+    elif word == "state":
+        later = ThreadPoolExecutor(1)
+        print(json.dumps([state(), *(pool.submit(state).result() for pool in (earlier, later))]), flush=True)
+        later.shutdown()
+"""
+
+
+@cache
+def python_of(version: str) -> str:
+    """The path of such a Python; skips the test where the machine has none."""
+    name = f"python{version}"
+    pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
+    candidates = [Path(sys.executable), *(Path(folder, name) for folder in os.get_exec_path())]
+    candidates += sorted(pyenv.glob(f"versions/*/bin/{name}"))
+    probe = "import sys; print(*sys.version_info[:2], sep='.')"
+    for candidate in candidates:
+        if candidate.exists():  # pyenv's own stand-ins for Pythons fail
+            answer = subprocess.run([candidate, "-c", probe], capture_output=True, text=True, check=False)
+            if answer.stdout.strip() == version:
+                return str(candidate)
+    pytest.skip("this machine has no such Python")
+
+
+def monitored(
+    version: str, folder: Path, scene: Callable[[Debuggee], Coroutine[Any, Any, None]], **environment: str
+) -> None:
+    """Plays a scene with a process that the hook itself has opened."""
+    python = python_of(version)
+    packages = folder / "packages"
+    packages.mkdir()
+    # Its compiled parts are for one Python; for others it has the same in Python.
+    found = importlib.util.find_spec("debugpy")
+    assert found is not None
+    assert found.submodule_search_locations is not None
+    (packages / "debugpy").symlink_to(found.submodule_search_locations[0])
+    whole = {"PYTHONPATH": str(packages), "PYTHONDONTWRITEBYTECODE": "1", **environment}
+    with debuggee(python, folder, MONITORED, [TOKEN], whole) as started:
+        asyncio.run(scene(started))
+
+
+async def states(process: Debuggee) -> list[Message]:
+    """In the main thread, in an earlier one, and in a new one."""
+    told: list[Message] = json.loads(await process.ask("state"))
+    return told
+
+
+async def stops_at(process: Debuggee, marker: str, *commands: str) -> None:
+    for command in (*commands, "continue"):
+        stop = await process.stopped()
+        if marker:
+            assert (await process.frame(stop))["line"] == process.line(marker)
+            marker = ""
+        await process.go_on(stop, command)
+
+
+newer = pytest.mark.parametrize("version", ["3.12", "3.13", "3.14"])
+KNOWS = partial(proof, TOKEN.encode())
+OFF: Message = {
+    "tool": None,
+    "settrace": False,
+    "events": [],
+    "events of hot": [],
+    "calls from hot": 0,
+    "events of others": [],
+    "calls from turn": 0,
+}
+
+
+@newer
+def test_with_sys_monitoring_a_breakpoint_elsewhere_costs_nothing(version: str, tmp_path: Path) -> None:
+    async def scene(process: Debuggee) -> None:
+        assert await states(process) == [OFF] * 3
+        await process.attach(prove=KNOWS)
+        assert await states(process) == [OFF] * 3
+        await process.breakpoints("beat")
+        # Where a function begins pydevd is asked once, whether there is something to stop at.
+        asked = {**OFF, "tool": "pydevd", "events": ["PY_START", "PY_RESUME"]}
+        for state in await states(process):
+            assert {**state, "calls from turn": 0} == asked
+        await process.breakpoints()
+        process.say("beat")
+        for _ in range(2):
+            await process.breakpoints("turn")
+            process.say("turn")
+            # From there through its caller, so that pydevd looks at more than the one function.
+            await stops_at(process, "turn", "next", "next", "next")
+            assert await asyncio.to_thread(process.hear) == "2"
+            for state in await states(process):
+                # Its own function is another matter: this would tell calls, too.
+                assert {**state, "events of others": [], "calls from turn": 0} == asked
+                assert "LINE" in state["events of others"]
+                assert state["calls from turn"] > 1
+            await process.breakpoints()
+            assert await states(process) == [OFF] * 3
+        # A frame that never ends has its events again, and loses them.
+        for _ in range(2):
+            await process.breakpoints("beat")
+            stop = await process.stopped()
+            await process.breakpoints()
+            await process.go_on(stop)
+            await process.breakpoints("turn")
+            await process.breakpoints()
+            assert await states(process) == [OFF] * 3
+        for goodbye in (True, False):
+            await process.breakpoints("turn", "beat")
+            await stops_at(process, "beat", "next")
+            await process.stopped()
+            if not goodbye:
+                process.client.close()
+            await process.client.disconnect()
+            began = time.monotonic()
+            while await states(process) != [OFF] * 3:  # its debuggee hears of the end a while later
+                assert time.monotonic() - began < PATIENCE
+            await process.attach(prove=KNOWS)
+
+    monitored(version, tmp_path, scene)
+
+
+@newer
+def test_for_post_mortem_sys_monitoring_is_off(version: str, tmp_path: Path) -> None:
+    async def scene(process: Debuggee) -> None:
+        await process.attach(prove=KNOWS)
+        assert await states(process) == [OFF] * 3
+        await process.breakpoints("turn")
+        process.say("turn")
+        await stops_at(process, "turn")
+        assert await asyncio.to_thread(process.hear) == "2"
+        # Not in `turn`, which is called there: with sys.settrace it would stop.
+        await process.breakpoints("beat")
+        assert await states(process) == [{**OFF, "settrace": True}] * 3
+        await process.breakpoints()
+        assert await states(process) == [OFF] * 3
+
+    monitored(version, tmp_path, scene, RAY_DEBUG_POST_MORTEM="1")
