@@ -93,7 +93,9 @@ class Process:
         )
         assert process.stdout is not None
         port = int(await asyncio.wait_for(process.stdout.readline(), PATIENCE))
-        return cls(process, Debuggee(f"w{number}", "127.0.0.1", port, process.pid, "127.0.0.1", job))
+        # Discovery knows of no task here, at no time: what a stop has told stays.
+        debuggee = Debuggee(f"w{number}", "127.0.0.1", port, process.pid, "127.0.0.1", job, as_of=0.0)
+        return cls(process, debuggee)
 
     async def _read(self) -> None:
         assert self.process.stdout is not None
