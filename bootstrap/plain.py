@@ -61,6 +61,12 @@ def document(value: object) -> str:
     return "".join(c if c == "\n" or _is_shown(c) else json.dumps(c)[1:-1] for c in text)
 
 
+def printed(text: str) -> str:
+    """As `Stream` shows all that a program has printed, without colours."""
+    stream = Stream(colours=False)
+    return stream.feed(text) + stream.end()
+
+
 class Stream:
     """What a program of the user's printed, piece by piece: its text, and its colours where those are wanted.
 

@@ -28,6 +28,7 @@ from bootstrap.errors import (
     SubmissionFailed,
 )
 from bootstrap.loopback import require_own_listener
+from bootstrap.plain import printed
 from bootstrap.ray.hook.rayside_hook.packages import with_package
 from bootstrap.ray.state import Job
 from bootstrap.settings import DEBUGPY_VERSION
@@ -295,9 +296,9 @@ def failure(job: Job) -> RaysideError:
     if job.status == "STOPPED":
         return JobFailed(f"job {job.submission_id} was stopped", hint="./invokew submit starts a new one")
     why = f": {explain_exit(job.exit_code)}" if job.exit_code is not None else ""
-    # Ray's message ends with the last of the program's output, which says most.
-    said = job.message.strip().splitlines()
-    tail = "\n".join(said[-12:] if job.exit_code is not None else said[:12])
+    # Ray's message ends with the last of the program's output, which says most; Ray colours it.
+    lines = printed(job.message).strip().splitlines()
+    tail = "\n".join(lines[-12:] if job.exit_code is not None else lines[:12])
     return JobFailed(
         f"job {job.submission_id} failed{why}\n{tail}".rstrip(),
         hint=f"./invokew logs --job {job.submission_id} shows all of its output",

@@ -133,6 +133,12 @@ def test_a_failed_job_shows_its_last_words() -> None:
     assert "--job t-1" in error.hint
 
 
+def test_the_last_words_of_a_failed_job_have_no_colours() -> None:
+    message = "Traceback\n\x1b[36mray::bad()\x1b[39m (pid=7)\nValueError: no"
+    job = Job("t-1", "01000000", "FAILED", "python t.py", message, 1, 0.0, 7, {}, {})
+    assert jobs.failure(job).message.splitlines()[-2:] == ["ray::bad() (pid=7)", "ValueError: no"]
+
+
 def test_submission_ids_say_what_runs_and_differ() -> None:
     one, other = (jobs.new_submission_id("python src/My_Train.py --x") for _ in range(2))
     assert one.startswith("my-train-")
