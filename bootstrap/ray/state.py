@@ -30,13 +30,14 @@ ENDED = frozenset({"SUCCEEDED", "FAILED", "STOPPED"})
 
 @dataclass(frozen=True)
 class PausedTask:
-    """A task whose worker waits for a debugger.
+    """A task that stands still: its worker waits for a debugger, or has the relay for one (`held`).
 
     `host` and `port` are where that worker's debugger listens. Never connect to it but to debug:
     one connect-and-close and the task can't be attached any more (microsoft/debugpy #974).
     `task` is empty, or what the worker ran before, for about a second after the pause, until Ray's
     task table has caught up (`LAG`).
-    `since` is when the task began to run, ISO 8601 in UTC; Ray does not record when it paused.
+    `since` is, ISO 8601 in UTC and of whole seconds, when the task stopped where it is held, else when it
+    began to run: Ray does not record when it paused.
     """
 
     worker_id: str
@@ -47,6 +48,7 @@ class PausedTask:
     since: str
     host: str
     port: int
+    held: bool = False
 
     def document(self) -> dict[str, Any]:
         """As `breakpoints --json` lists it."""

@@ -13,7 +13,7 @@ from bootstrap.console import Console
 from bootstrap.errors import InvalidArgument
 from bootstrap.kube import rayjob as rayjobs
 from bootstrap.ray import jobs
-from bootstrap.ray.state import LAG
+from bootstrap.ray.state import LAG, PausedTask
 from bootstrap.settings import Settings
 from bootstrap.shell import Shell
 from bootstrap.steps.example_job import example
@@ -93,7 +93,12 @@ def breakpoints(settings: Settings, console: Console) -> None:
         console.result("No task is paused. Next: ./invokew submit runs the example, which pauses")
         return
     console.table(
-        ("task", "job", "node", "pid", "running since"),
-        [(task.task, task.job_id, task.node_ip, str(task.pid), task.since) for task in found],
+        ("task", "job", "node", "pid", "when"),
+        [(task.task, task.job_id, task.node_ip, str(task.pid), _when(task)) for task in found],
     )
     console.result("\nNext: ./invokew debug")
+
+
+def _when(task: PausedTask) -> str:
+    # Of what waits for a debugger, Ray does not record when it stopped.
+    return f"{'stopped' if task.held else 'began to run'} {task.since}"

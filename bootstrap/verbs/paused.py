@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from bootstrap import plan, step
@@ -22,7 +23,8 @@ def paused(target: plan.Target) -> list[PausedTask]:
     # In the moment of attaching a worker may be in both.
     workers = {task.worker_id for task in held}
     found = [*held, *(task for task in waiting if task.worker_id not in workers)]
-    return sorted(found, key=lambda task: (task.since, task.worker_id))
+    # Of one second those first that the relay holds, in the order of their stops, which it knows exactly.
+    return sorted(found, key=lambda task: task.since)
 
 
 def _relay(target: plan.Target) -> list[dict[str, Any]]:
@@ -35,5 +37,6 @@ def _relay(target: plan.Target) -> list[dict[str, Any]]:
 
 def _held(task: dict[str, Any]) -> PausedTask:
     names = ("worker_id", "node_ip", "pid", "job_id", "task", "since")
-    # Its port is the relay's alone.
-    return PausedTask(**{name: task[name] for name in names}, host="", port=0)
+    # Its port is the relay's alone. Ray's times are of whole seconds, too.
+    since = re.sub(r"\.[0-9]+", "", task["since"])
+    return PausedTask(**{**{name: task[name] for name in names}, "since": since}, host="", port=0, held=True)
