@@ -6,6 +6,7 @@ import re
 import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from types import CodeType
 
 import pytest
 from invoke.exceptions import ParseError
@@ -14,6 +15,7 @@ from invoke.program import Program
 
 import tasks
 from bootstrap import errors, submission
+from bootstrap.debug import commands
 from bootstrap.plan import Kind, Local
 from bootstrap.settings import ROOT, Settings
 from bootstrap.shell import Shell
@@ -142,6 +144,32 @@ def test_the_chinese_page_shows_the_readmes_commands() -> None:
     english, chinese = of("README.md"), of("README.zh.md")
     assert chinese == english[: len(chinese)]
     assert len(chinese) >= 2
+
+
+def test_every_condition_in_the_readme_can_be_evaluated_wherever_its_line_runs() -> None:
+    """A generator expression is a frame of its own, which knows but the names that it uses."""
+    options = [
+        option
+        for block in page("README.md")[0]
+        for option in re.findall(r'--break "(.+?)"', "\n".join(block.lines))
+    ]
+    places = [place for option in options if (place := commands.option(option)) and place.condition]
+    assert places
+    for place in places:
+        code = compile((ROOT / str(place.file)).read_text(), str(place.file), "exec")
+        needed = set(compile(str(place.condition), "condition", "eval").co_names)
+        frames = [frame for frame in all_code(code) if place.line in {line for *_, line in frame.co_lines()}]
+        assert frames
+        for frame in frames:
+            assert needed <= {*frame.co_varnames, *frame.co_cellvars, *frame.co_freevars}, (place, frame)
+
+
+def all_code(code: CodeType) -> Iterator[CodeType]:
+    """Of a module or a function, and of all functions in it."""
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from all_code(constant)
 
 
 def test_the_readmes_first_screen_brings_up_and_tests() -> None:
