@@ -99,10 +99,17 @@ class Console:
 
     @property
     def colour(self) -> bool:
-        """Whether `out` shows colour; NO_COLOR and TERM=dumb are respected (by rich)."""
+        """Whether `out` shows colour, and is to; NO_COLOR and TERM=dumb are respected."""
         from rich.console import Console as Rich
 
-        return Rich(file=self.out).color_system is not None
+        screen = Rich(file=self.out)
+        # Of NO_COLOR its colour system knows nothing.
+        return screen.color_system is not None and not screen.no_color
+
+    @property
+    def typed_at(self) -> bool:
+        """Whether somebody types: standard input is a terminal, and neither a file nor a pipe."""
+        return sys.stdin.isatty()
 
     def ask(self, prompt: str) -> str:
         """One line typed by the user; EOFError at the end of input, KeyboardInterrupt on Ctrl-C."""

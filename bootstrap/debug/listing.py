@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from bootstrap.debug.session import Stop
 from bootstrap.debug.stops import Frame
@@ -41,10 +41,10 @@ def variables(values: Mapping[str, str]) -> str:
     return "\n".join(f"  {name:<{width}} = {_cut(line(value))}" for name, value in sorted(values.items()))
 
 
-def tasks(stops: Sequence[Stop], current: Stop | None) -> str:
-    """The numbered list that `task N` chooses from."""
+def tasks(stops: Sequence[Stop], current: Stop | None, title: Callable[[Stop], str]) -> str:
+    """The numbered list that `task N` chooses from; `title` names each."""
     return "\n".join(
-        f"{'->' if stop is current else '  '} {number}  {line(stop.title)}  stopped ({line(stop.reason)})"
+        f"{'->' if stop is current else '  '} {number}  {line(title(stop))}  stopped ({line(stop.reason)})"
         for number, stop in enumerate(stops, 1)
     )
 

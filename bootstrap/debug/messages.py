@@ -43,6 +43,8 @@ _FLAG, _NUMBER = Flag(), Number()
 _ID = Number(most=2**63 - 1)
 _WORD, _NAME, _PATH = Text(40), Text(500), Text(4_096)
 _SENTENCE, _VALUE, _RESULT = Text(4_000, lines=True), Text(70_000, lines=True), Text(4_000_000, lines=True)
+# pydevd adds this, and the name of a function, to the name of an exception.
+_PAUSED_ELSEWHERE = "       (note: full exception trace is shown but execution is paused at: "
 _COUNTS: dict[str, Rule] = {"namedVariables": _NUMBER, "indexedVariables": _NUMBER}
 _PLACE: dict[str, Rule] = dict.fromkeys(("line", "column", "endLine", "endColumn"), _NUMBER)
 
@@ -87,7 +89,7 @@ EVENTS: dict[str, Record] = {
         "threadId",
         reason=_WORD,
         description=_SENTENCE,
-        text=_SENTENCE,
+        text=Text(4_000, lines=True, until=_PAUSED_ELSEWHERE),
         threadId=_ID,
         hitBreakpointIds=Many(_ID, 1_000),
     ),
@@ -155,7 +157,7 @@ ANSWERS: dict[str, Record] = {
     "evaluate": _record("result", result=_RESULT, **_SHOWN),
     "exceptionInfo": _record(
         "exceptionId",
-        exceptionId=_NAME,
+        exceptionId=Text(500, until=_PAUSED_ELSEWHERE),
         description=_SENTENCE,
         breakMode=_choice("never always unhandled userUnhandled"),
         details=_details(3),

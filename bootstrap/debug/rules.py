@@ -60,13 +60,20 @@ class Choice:
 
 @dataclass(frozen=True)
 class Text:
-    """For people: safe to show, cut at `most` characters, and in one line but where it says `lines`."""
+    """For people: safe to show, cut at `most` characters, and in one line but where it says `lines`.
+
+    Attributes:
+        until: from this on it is left out, if it has this.
+    """
 
     most: int
     lines: bool = False
+    until: str = ""
 
     def take(self, value: object, place: str) -> str:
         value = _string(value, place)
+        if self.until:
+            value = value.partition(self.until)[0]
         if not self.lines:
             return plain.line(value, self.most)
         return plain.plain(value if len(value) <= self.most else f"{value[: self.most]}...")
@@ -80,8 +87,7 @@ class Printed:
 
     def take(self, value: object, place: str) -> str:
         value = _string(value, place)
-        stream = plain.Stream(colours=False)
-        return stream.feed(value if len(value) <= self.most else f"{value[: self.most]}...\n") + stream.end()
+        return plain.printed(value if len(value) <= self.most else f"{value[: self.most]}...\n")
 
 
 @dataclass(frozen=True)

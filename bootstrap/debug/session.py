@@ -29,6 +29,10 @@ LOOKS_BEFORE_GONE = 3
 LEAVE_TIMEOUT = 5.0
 # Characters of a task's name: it stands in one line of ours.
 _LONGEST_NAME = 200
+# Characters of an exception's message, in the same line.
+_LONGEST_MESSAGE = 400
+# What pydevd has for a message where an exception has none.
+_NO_MESSAGE = "exception: no description"
 
 
 @dataclass(frozen=True)
@@ -75,16 +79,33 @@ class Attachment:
 
 @dataclass(frozen=True, eq=False)
 class Stop:
-    """One thread of one task standing still."""
+    """One thread of one task standing still.
+
+    Attributes:
+        reason: DAP's: breakpoint, step, exception, pause.
+        text: of an exception its name.
+        message: of an exception what it says, if it says something.
+    """
 
     thread_id: int
-    reason: str  # DAP's: breakpoint, step, exception, pause
+    reason: str
     text: str
     debuggee: Debuggee
+    message: str = ""
 
     @property
     def title(self) -> str:
         return self.debuggee.title
+
+    @property
+    def job(self) -> str:
+        """Its job, by the submission id where it has one; empty where the relay does not know it."""
+        return self.debuggee.submission_id or self.debuggee.job_id
+
+    @property
+    def why(self) -> str:
+        """In one line, such as `exception: KeyError: 'k'`."""
+        return ": ".join(part for part in (self.reason, self.text, self.message) if part)
 
 
 @dataclass(frozen=True)
@@ -137,6 +158,8 @@ class Session:
         self._attachment = attachment
         self._watch = watch
         self._client: Client | None = None
+        # Of the job that is watched, and of every stop until now.
+        self._jobs: set[str] = set()
         self._moved: dict[int, Stop] = {}  # the last stop of each thread that was let go on
         self._wake = asyncio.Event()
         self._closing = False
@@ -188,6 +211,10 @@ class Session:
             raise
         self._watching = [asyncio.ensure_future(work) for work in (self._watch_relay(), self._watch_job())]
 
+    def title(self, stop: Stop) -> str:
+        """A stop's task as the user knows it: with its job, where tasks of more than one are known."""
+        return f"{stop.title} of job {stop.job}" if stop.job and len(self._jobs) > 1 else stop.title
+
     def look_soon(self) -> None:
         """The job is about to change: look at once, and often for a while."""
         self._wake.set()
@@ -237,6 +264,7 @@ class Session:
             stop = _stop(body)
             self._moved.pop(stop.thread_id, None)
             self.stops[stop.thread_id] = stop
+            self._jobs |= {stop.job} - {""}
             self.happenings.put_nowait(stop)
         elif name == "continued" and (body.get("ray") or {}).get("reason") != EXITED:
             # Not only what was let go on here: the threads of one process go on together.
@@ -315,6 +343,8 @@ class Session:
                     return
             else:
                 failures = 0
+                if job is not None:
+                    self._jobs.add(job.submission_id)
                 if job is not None and job.ended:
                     self.ended = job
                     self.happenings.put_nowait(JobEnded(job))
@@ -338,10 +368,12 @@ def _busy(ray: Mapping[str, Any]) -> DebuggerBusy:
 
 def _stop(body: Mapping[str, Any]) -> Stop:
     ray: Mapping[str, Any] = body.get("ray") or {}
+    message = str(body.get("description") or "")
     return Stop(
         thread_id=body.get("threadId", 0),
         reason=line(str(body.get("reason", "")), _LONGEST_NAME),
-        text=str(body.get("text") or ""),
+        text=line(str(body.get("text") or ""), _LONGEST_NAME),
+        message=line(message, _LONGEST_MESSAGE) if message != _NO_MESSAGE else "",
         debuggee=Debuggee(
             worker_id=str(ray.get("workerId", "")),
             host="",  # where it listens is the relay's affair
@@ -349,7 +381,7 @@ def _stop(body: Mapping[str, Any]) -> Stop:
             pid=int(ray.get("pid", 0)),
             node_ip=str(ray.get("nodeIp", "")),
             job_id=str(ray.get("jobId", "")),
-            submission_id=str(ray.get("submissionId", "")),
+            submission_id=line(str(ray.get("submissionId", "")), _LONGEST_NAME),
             task=line(str(ray.get("task", "")), _LONGEST_NAME),
         ),
     )

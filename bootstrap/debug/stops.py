@@ -7,12 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bootstrap.debug.client import Client
+from bootstrap.debug.dap import Message
 from bootstrap.debug.session import Stop
 from bootstrap.errors import RequestFailed
 
 _NOT_THE_USERS = re.compile(
     r"[/\\](?:site|dist)-packages[/\\](?:ray|debugpy)[/\\]|[/\\]_vendored[/\\]pydevd[/\\]"
 )
+# pydevd shows functions and classes in groups of their own, beside one of special names such as `__doc__`.
+_GROUPS = frozenset({"function variables", "class variables"})
 # What pydevd adds to the name of the function that raised.
 _RAISED = " (Current frame)"
 
@@ -63,14 +66,24 @@ async def frames(client: Client, stop: Stop) -> list[Frame]:
 
 
 async def variables(client: Client, frame: Frame) -> dict[str, str]:
-    """The frame's local variables as `repr`, cut by the debugger where one is very long."""
+    """The frame's local variables as `repr`, cut by the debugger where one is very long.
+
+    Functions and classes are variables, too.
+    """
     scopes = (await client.request("scopes", {"frameId": frame.id})).get("scopes", [])
     if not scopes:
         return {}
-    body = await client.request("variables", {"variablesReference": scopes[0]["variablesReference"]})
-    # What pydevd adds are groups ("special variables") and return values ("(return) f"): none of
-    # them is a name.
-    return {v["name"]: v["value"] for v in body.get("variables", []) if v["name"].isidentifier()}
+    listed = await _variables(client, scopes[0])
+    for group in [variable for variable in listed if variable["name"] in _GROUPS]:
+        listed += await _variables(client, group)
+    # Groups and return values ("(return) f") have no name that Python could have.
+    return {v["name"]: v["value"] for v in listed if v["name"].isidentifier()}
+
+
+async def _variables(client: Client, parent: Message) -> list[Message]:
+    """DAP's Variable for each child of a scope or a variable."""
+    body = await client.request("variables", {"variablesReference": parent.get("variablesReference", 0)})
+    return list(body.get("variables", []))
 
 
 async def evaluate(client: Client, frame: Frame, expression: str) -> str:

@@ -46,7 +46,8 @@ def run(
         history: the file of the lines typed; made with mode 0600.
 
     Returns:
-        0, or 130 where the user left with Ctrl-C, upon which what was stopped stays stopped.
+        0, or 130 where the user left with Ctrl-C, or the input that nobody typed ended without `quit`: upon
+        both what was stopped stays stopped.
 
     Raises:
         DebuggerBusy: another debugger has the tasks, and is to keep them.
@@ -115,8 +116,7 @@ class Terminal:
         try:
             line = self._console.ask(PROMPT)
         except EOFError:
-            self._console.result()
-            self._quit()
+            self._input_ended()
             return
         except KeyboardInterrupt:
             self._console.result()
@@ -235,13 +235,14 @@ class Terminal:
         found = self._listed()
         if len(found) > 1:
             self._console.result(f"{len(found)} tasks are stopped:")
-            self._console.result(listing.tasks(found, None))
+            self._console.result(listing.tasks(found, None, self._session.title))
         number = "1"
         while len(found) > 1:
             try:
                 number = self._console.ask("which one? [1] ").strip() or "1"
             except EOFError:
-                number = "q"
+                self._input_ended()
+                return
             if number in {"q", "quit"}:
                 self._console.result()
                 self._quit()
@@ -263,7 +264,8 @@ class Terminal:
 
     def _tasks(self) -> None:
         found = self._listed()
-        self._console.result(listing.tasks(found, self._view.stop) if found else "no task is stopped")
+        listed = listing.tasks(found, self._view.stop, self._session.title)
+        self._console.result(listed or "no task is stopped")
 
     def _task(self, rest: str) -> None:
         found = self._listed()
@@ -313,7 +315,8 @@ class Terminal:
             self._news(happening)
             seen = happening is self._view.stop
             if isinstance(happening, Stop) and self._stands(happening) and not seen:
-                self._say(f"{happening.title} has stopped, too: `tasks` lists what is stopped")
+                title = self._session.title(happening)
+                self._say(f"{title} has stopped, too: `tasks` lists what is stopped")
         self._over()
 
     def _news(self, happening: Happening | None) -> bool:
@@ -332,10 +335,19 @@ class Terminal:
     # --- leaving -------------------------------------------------------------------------
 
     def _interrupt(self) -> None:
-        """Ctrl-C: what is stopped stays so."""
+        """Leaves what is stopped as it is."""
         for stop in self._listed():
             self._say(f"{stop.title} stays stopped; ./invokew debug comes back to it")
         self._exit = INTERRUPTED
+
+    def _input_ended(self) -> None:
+        """Ctrl-D; or the end of a file or a pipe, which asks for nothing: the tasks may be a colleague's."""
+        self._console.result()
+        if self._console.typed_at:
+            self._quit()
+        else:
+            self._say("the input has ended; `quit` in it would let every task go on")
+            self._interrupt()
 
     def _quit(self) -> None:
         for stop in self._listed():

@@ -53,8 +53,7 @@ class View:
         """Makes a stop the one that commands are for, and shows where it stands."""
         self.stop, self.frames = stop, []
         self.frames = self._call(stops.frames(self._session.client, stop))
-        why = f"{stop.reason}: {stop.text}" if stop.text else stop.reason
-        self._console.result(f"{stop.title} stopped ({why})", style="header")
+        self._console.result(f"{self._session.title(stop)} stopped ({stop.why})", style="header")
         if self.frames:
             self.select(0)
 

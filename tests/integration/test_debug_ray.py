@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -235,6 +236,20 @@ def test_exceptions_that_a_task_does_not_catch_stop_where_they_are_raised(
     assert "ended ZeroDivisionError ValueError 0" in up.run("logs", "--job", job).stdout
 
 
+def test_an_exception_is_shown_with_its_name_and_message(up: Rayside, tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(RAISES)
+    job = submit(up, tmp_path, "--debug", modules=())
+    terminal = Screen(str(ROOT / "invokew"), "debug", "--job", job, "--exceptions", env=up.environment)
+    try:
+        assert "stopped (exception: ZeroDivisionError: division by zero)" in terminal.until(PROMPT)
+        terminal.type("continue\r")
+        assert "stopped (exception: ValueError: 20 are left)" in terminal.until(PROMPT)
+        terminal.type("continue\r")
+        terminal.until("ended: SUCCEEDED")
+    finally:
+        terminal.close()
+
+
 def test_without_the_option_no_exception_stops(up: Rayside, tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(RAISES)
     job = submit(up, tmp_path, "--debug", modules=())
@@ -384,6 +399,13 @@ def test_a_person_leaves_a_task_stopped_and_comes_back_to_it(up: Rayside) -> Non
     finally:
         first.close()
     assert [paused["task"] for paused in up.json("breakpoints")] == ["estimate"]
+    nobody_types = up.run("debug")
+    assert nobody_types.returncode == 130, nobody_types.stderr
+    assert "stays stopped" in nobody_types.stderr
+    [paused] = up.json("breakpoints")
+    assert paused["task"] == "estimate"
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", paused["since"])
+    assert f"  stopped {paused['since']}\n" in up.run("breakpoints").stdout
     second = Screen(str(ROOT / "invokew"), "debug", env=up.environment)
     try:
         assert "in estimate" in second.until(PROMPT)

@@ -50,6 +50,7 @@ def test_a_task_is_debugged_to_its_end(screen: Open) -> None:
     shown = terminal.until(PROMPT)
     assert "task-1 · " in shown
     assert "a folder/task0.py" in shown
+    assert "\x1b[1" not in shown  # NO_COLOR is set
     terminal.type("p sum(numbers)\r")
     assert "\n6\r" in terminal.until(PROMPT)
     terminal.type("p nope\r")
@@ -60,6 +61,10 @@ def test_a_task_is_debugged_to_its_end(screen: Open) -> None:
     assert "-> 5" in terminal.until(PROMPT)
     terminal.type("locals\r")
     assert "total   = 6" in terminal.until(PROMPT)
+    terminal.type("up\r")
+    terminal.until(PROMPT)
+    terminal.type("locals\r")
+    assert "= <function my_task at" in terminal.until(PROMPT)
     terminal.type("c\r")
     terminal.until("job raysubmit_1 ended: SUCCEEDED")
     terminal.until("LEFT 0")

@@ -32,7 +32,14 @@ def stopped(reason: str = "breakpoint", **body: Any) -> Message:
     return {"event": "stopped", "body": {"reason": reason, "threadId": 1, **body}}
 
 
-def task_stopped(thread: int = 1, task: str = "my_task", reason: str = "breakpoint") -> Message:
+def task_stopped(
+    thread: int = 1,
+    task: str = "my_task",
+    reason: str = "breakpoint",
+    *,
+    job: str = "raysubmit_1",
+    **body: Any,
+) -> Message:
     """As the relay says it."""
     ray = {
         "task": task,
@@ -40,9 +47,9 @@ def task_stopped(thread: int = 1, task: str = "my_task", reason: str = "breakpoi
         "nodeIp": "127.0.0.9",
         "pid": 100 + thread,
         "jobId": "01000000",
-        "submissionId": "raysubmit_1",
+        "submissionId": job,
     }
-    return stopped(reason, threadId=thread, allThreadsStopped=False, ray=ray)
+    return stopped(reason, threadId=thread, allThreadsStopped=False, ray=ray, **body)
 
 
 def thread_exited(thread: int = 1, **more: Any) -> Message:
@@ -231,7 +238,10 @@ class ScriptedConsole(Console):
 
     Attributes:
         lines: all that was shown, results and events, in order.
+        typed_at: whether they type it at a terminal.
     """
+
+    typed_at = True
 
     def __init__(self, *typed: str | type[BaseException]) -> None:
         super().__init__()

@@ -118,6 +118,10 @@ def test_a_style_is_drawn_only_where_there_is_colour(monkeypatch: pytest.MonkeyP
     screen = Terminal()
     Console(out=screen).result("here \x1b[31m", style="current")
     assert screen.getvalue() == "\x1b[1;33mhere \\x1b[31m\x1b[0m\n"
+    monkeypatch.setenv("NO_COLOR", "1")
+    screen = Terminal()
+    Console(out=screen).result("here", style="current")
+    assert screen.getvalue() == "here\n"
     console, out, _ = streams()
     console.result("here", style="current")
     assert out.getvalue() == "here\n"

@@ -266,3 +266,11 @@ def test_what_has_to_stay_as_it_is_is_not_cut_but_refused() -> None:
         with pytest.raises(NotDap):
             Exact(10).take(value, "")
     assert Exact(10, trusted=True).take("a\x1b", "") == "a\x1b"
+
+
+def test_an_exceptions_name_is_just_that() -> None:
+    noted = "KeyError       (note: full exception trace is shown but execution is paused at: bad)"
+    stop = {"reason": "exception", "threadId": 1, "text": noted, "description": "'k'"}
+    assert taken("event", "stopped", stop)["body"] == {**stop, "text": "KeyError"}
+    information = taken("response", "exceptionInfo", {"exceptionId": noted, "description": "'k'"})
+    assert information["body"] == {"exceptionId": "KeyError", "description": "'k'"}

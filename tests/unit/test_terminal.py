@@ -56,8 +56,10 @@ def talk(
     *typed: str | type[BaseException],
     timeout: float = 5,
     take_over: str = "always",
+    typed_at: bool = True,
 ) -> tuple[int, ScriptedConsole]:
     console = ScriptedConsole(*typed)
+    console.typed_at = typed_at
     attachment = Attachment(partial(relay.connect, "127.0.0.1", 5678), "secret", take_over=take_over)
     history = tmp_path / "state" / "history"
     code = terminal.run(attachment, job, console, timeout=timeout, history=history)
@@ -224,6 +226,68 @@ def test_an_empty_line_repeats_a_step_and_nothing_else(tmp_path: Path) -> None:
     assert "has stopped, too" not in console.shown
 
 
+@pytest.mark.parametrize(
+    ("message", "why"),
+    [
+        ("'k'", "exception: KeyError: 'k'"),
+        ("exception: no description", "exception: KeyError"),
+        ("a\nb\x1b]0;t\x07", r"exception: KeyError: a\nb\x1b]0;t\x07"),
+        ("x" * 5000, f"exception: KeyError: {'x' * 397}..."),
+    ],
+    ids=["message", "no message", "commands", "long"],
+)
+def test_an_exception_is_shown_with_its_name_and_message_in_one_line(
+    tmp_path: Path, message: str, why: str
+) -> None:
+    raised = task_stopped(reason="exception", text="KeyError", description=message)
+    relay = ScriptedRelay({1: at(5), 0: [SOURCE]}, after_attach=[raised])
+    _, console = talk(tmp_path, ScriptedJob(), relay, "q")
+    assert f"my_task · 101@127.0.0.9 stopped ({why})" in console.lines
+
+
+def test_functions_and_classes_are_variables_and_special_names_are_not(tmp_path: Path) -> None:
+    groups = {"special variables": 6, "function variables": 7, "class variables": 8}
+    listed = [{"name": name, "value": "", "variablesReference": number} for name, number in groups.items()]
+    listed += [{"name": "(return) len", "value": "1"}, {"name": "x", "value": "3"}]
+    turns = [
+        *at(5),
+        Turn("scopes", answer={"scopes": [{"variablesReference": 5}]}),
+        Turn("variables", {"variablesReference": 5}, {"variables": listed}),
+        Turn("variables", {"variablesReference": 7}, {"variables": [{"name": "f", "value": "<function f>"}]}),
+        Turn("variables", {"variablesReference": 8}, {"variables": [{"name": "A", "value": "<class A>"}]}),
+    ]
+    _, console = talk(tmp_path, ScriptedJob(), ScriptedRelay({1: turns, 0: [SOURCE]}), "locals", "q")
+    assert "  A = <class A>\n  f = <function f>\n  x = 3" in console.lines
+
+
+def test_tasks_of_several_jobs_are_shown_with_their_jobs(tmp_path: Path) -> None:
+    later = task_stopped(2, "two", job="raysubmit_2")
+    turns = {
+        1: [*at(5), Turn("evaluate", answer={"result": "1"}, events=[later])],
+        2: at(5, 2),
+        0: [SOURCE] * 2,
+    }
+    _, console = talk(tmp_path, ScriptedJob(), ScriptedRelay(turns), "p x", "tasks", "task 2", "q")
+    assert "my_task · 101@127.0.0.9 stopped (breakpoint)" in console.lines
+    assert "two · 102@127.0.0.9 of job raysubmit_2 has stopped, too: `tasks` lists what is stopped" in (
+        console.lines
+    )
+    assert (
+        "-> 1  my_task · 101@127.0.0.9 of job raysubmit_1  stopped (breakpoint)\n"
+        "   2  two · 102@127.0.0.9 of job raysubmit_2  stopped (breakpoint)"
+    ) in console.lines
+    assert "two · 102@127.0.0.9 of job raysubmit_2 stopped (breakpoint)" in console.lines
+
+
+def test_a_stop_of_another_job_than_the_one_that_is_watched_is_shown_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(terminal, "_QUIET", 0.3)  # within which the job is looked at
+    relay = ScriptedRelay({1: at(5), 0: [SOURCE]}, after_attach=[task_stopped(job="raysubmit_2")])
+    _, console = talk(tmp_path, ScriptedJob(), relay, "q")
+    assert "my_task · 101@127.0.0.9 of job raysubmit_2 stopped (breakpoint)" in console.lines
+
+
 TWO = (task_stopped(1, "one"), task_stopped(2, "two"))
 
 
@@ -288,6 +352,33 @@ def test_quit_and_the_end_of_input_let_all_go_on(tmp_path: Path, word: str | typ
     code, console = talk(tmp_path, ScriptedJob(), relay, word)
     assert code == 0
     assert console.lines[-1] == "my_task · 101@127.0.0.9 goes on"
+    assert relay.last("disconnect")["suspendDebuggee"] is False
+
+
+def test_the_end_of_a_file_or_a_pipe_leaves_what_is_stopped_stopped(tmp_path: Path) -> None:
+    relay = ScriptedRelay({1: [*at(5), value(3, "x")], 0: [SOURCE]})
+    code, console = talk(tmp_path, ScriptedJob(), relay, "p x", EOFError, typed_at=False)
+    assert code == 130
+    assert console.lines[-2:] == [
+        "the input has ended; `quit` in it would let every task go on",
+        "my_task · 101@127.0.0.9 stays stopped; ./invokew debug comes back to it",
+    ]
+    assert relay.last("disconnect")["suspendDebuggee"] is True
+
+
+@pytest.mark.parametrize(("typed_at", "code"), [(False, 130), (True, 0)])
+def test_so_does_its_end_where_one_of_several_tasks_is_to_be_chosen(
+    tmp_path: Path, typed_at: bool, code: int
+) -> None:
+    relay = ScriptedRelay({}, after_attach=TWO)
+    assert talk(tmp_path, ScriptedJob(), relay, EOFError, typed_at=typed_at)[0] == code
+    assert relay.last("disconnect")["suspendDebuggee"] is not typed_at
+
+
+def test_quit_in_a_file_or_a_pipe_lets_all_go_on(tmp_path: Path) -> None:
+    relay = ScriptedRelay({1: at(5), 0: [SOURCE]})
+    code, _ = talk(tmp_path, ScriptedJob(), relay, "quit", typed_at=False)
+    assert code == 0
     assert relay.last("disconnect")["suspendDebuggee"] is False
 
 
