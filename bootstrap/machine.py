@@ -45,6 +45,13 @@ def port_holder(port: int) -> Holder | None:
             return _listener(port)
 
 
+def environment(pid: int) -> dict[str, str]:
+    """Of that process; empty where it has ended, or is another user's."""
+    with contextlib.suppress(psutil.Error, OSError):
+        return dict(psutil.Process(pid).environ())
+    return {}
+
+
 def _listener(port: int) -> Holder:
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):

@@ -98,6 +98,8 @@ class Kube:
         from kubernetes.client import ApiClient, Configuration
         from urllib3 import Retry
 
+        if not self.kubeconfig.exists():
+            raise ClusterUnreachable("there is no cluster yet", hint="./invokew up makes one")
         loaded = Configuration()
         try:
             config.load_kube_config(str(self.kubeconfig), self.context, loaded)  # type: ignore[no-untyped-call]

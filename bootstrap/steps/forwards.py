@@ -17,12 +17,13 @@ from bootstrap.kube.api import Kube
 from bootstrap.kube.forwarder import Forward, document
 from bootstrap.shell import Shell
 from bootstrap.step import Report, Status, missing, pending, ready
+from bootstrap.steps import marks
 from bootstrap.steps.background import Background
 from bootstrap.steps.machine import require_port
 from bootstrap.steps.state_folder import write_private
 
 # The process has it in its environment, so that it is found without a record, and no other is ended.
-MARK = "RAYSIDE_FORWARDS"
+MARK = marks.FORWARDS
 # Seconds for an answer from the pod, which takes some milliseconds.
 _ANSWER = 2.0
 

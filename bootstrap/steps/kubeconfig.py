@@ -36,6 +36,8 @@ class Kubeconfig:
         if not self.kube.kubeconfig.exists():
             return missing("no kubeconfig yet")
         entries, address = _entries(self.kube.kubeconfig, self.kube.context), self.cluster.address()
+        if not address:
+            return missing("the cluster's node does not run")
         if entries is None or entries["cluster"]["server"] != address:
             return missing(f"the kubeconfig does not lead to {address}")
         try:

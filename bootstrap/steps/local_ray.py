@@ -18,11 +18,12 @@ from bootstrap.ray.state import Dashboard
 from bootstrap.settings import RAY_VERSION, ROOT, Settings
 from bootstrap.shell import Shell
 from bootstrap.step import Condition, Report, Status, difference, drifted, missing, pending, ready
+from bootstrap.steps import marks
 from bootstrap.steps.machine import require_port
 from bootstrap.steps.pid_file import PidFile
 
 # Every process of this Ray has it in its environment, so that none is ever ended that is not ours.
-MARK = "RAYSIDE_STATE"
+MARK = marks.RAY
 # `ray start` turns 127.0.0.1 into the network card's address, and a paused worker's debugger,
 # which has no password, listens on the node's address: another loopback address is left alone.
 # macOS has none, but there Ray's nodes are on 127.0.0.1 by themselves.

@@ -11,6 +11,7 @@ from bootstrap import machine
 from bootstrap.errors import LowDisk, LowMemory, PortTaken, UnsupportedPython
 from bootstrap.settings import NEWEST_PYTHON, OLDEST_PYTHON, Settings, environment_name
 from bootstrap.step import Report, Status, ready
+from bootstrap.steps import marks
 
 
 @dataclass(frozen=True)
@@ -85,9 +86,15 @@ def require_python() -> str:
 def require_port(setting: str, port: int) -> None:
     """Raises PortTaken, which names who has the port."""
     holder = machine.port_holder(port)
-    if holder:
-        who = f"{holder.program} (pid {holder.pid})" if holder.pid else holder.program
+    if holder is None:
+        return
+    other_port = f"choose another port: {environment_name(setting)}={port + 1}"
+    if owner := marks.owner(machine.environment(holder.pid)) if holder.pid else None:
         raise PortTaken(
-            f"port {port} is taken by {who}",
-            hint=f"end that program, or choose another port: {environment_name(setting)}={port + 1}",
+            f"port {port} is taken by the {owner.part} of Rayside's own {owner.target} cluster, whose files "
+            f"are in {owner.folder}: {holder.program} (pid {holder.pid})",
+            hint=f"{environment_name('target')}={owner.target} ./invokew down removes that cluster; "
+            f"or {other_port}",
         )
+    who = f"{holder.program} (pid {holder.pid})" if holder.pid else holder.program
+    raise PortTaken(f"port {port} is taken by {who}", hint=f"end that program, or {other_port}")

@@ -28,6 +28,8 @@ class NodeImages:
     patience: float = 0.0
 
     def check(self) -> Status:
+        if reason := self._unreadable():
+            return missing(reason)
         absent, unnamed = self._absent()
         if absent or unnamed:
             return missing(f"the node lacks {', '.join([*absent, *(alias for _, alias in unnamed)])}")
@@ -67,6 +69,14 @@ class NodeImages:
     @property
     def _ctr(self) -> list[str]:
         return ["docker", "exec", "--interactive", self.node, "ctr", "--namespace", "k8s.io"]
+
+    def _unreadable(self) -> str:
+        """Why nothing can be read in the node; empty where it can."""
+        with engine.connected() as client:
+            nodes = client.containers.list(all=True, filters={"name": f"^/?{self.node}$"})
+        if not nodes:
+            return "there is no cluster yet"
+        return "" if nodes[0].status == "running" else f"the node {self.node} is {nodes[0].status}"
 
     def _absent(self) -> tuple[list[str], list[tuple[str, str]]]:
         """References that the node lacks or has in another version, and aliases that lead elsewhere."""

@@ -16,13 +16,14 @@ from bootstrap.settings import ROOT, Settings
 from bootstrap.shell import Shell
 from bootstrap.sources.workspace_image import RELAY
 from bootstrap.step import Report, Status, missing, pending, ready
+from bootstrap.steps import marks
 from bootstrap.steps.background import Background
 from bootstrap.steps.local_ray import RayHead
 from bootstrap.steps.machine import require_port
 from bootstrap.steps.state_folder import write_private
 
 # In the environment of its process.
-MARK = "RAYSIDE_RELAY"
+MARK = marks.RELAY
 
 
 @dataclass(frozen=True)

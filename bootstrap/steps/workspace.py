@@ -24,6 +24,7 @@ from bootstrap.settings import CODE_SERVER_VERSION, ROOT, Settings, environment_
 from bootstrap.shell import Shell
 from bootstrap.sources.extensions import OWN, Extensions, own_files
 from bootstrap.step import Report, Status, missing, pending, ready
+from bootstrap.steps import marks
 from bootstrap.steps.background import Background
 from bootstrap.steps.cluster_file import ClusterFile
 from bootstrap.steps.local_ray import FOREIGN, RayHead
@@ -32,7 +33,7 @@ from bootstrap.steps.secret_file import SecretFile
 from bootstrap.steps.state_folder import write_private
 
 # In the environment of its process.
-MARK = "RAYSIDE_WORKSPACE_PROCESS"
+MARK = marks.WORKSPACE
 SOURCE = ROOT / "image" / "workspace"
 # What opens where nothing else is asked for.
 FOLDER = ROOT / "example" / "working_dir"

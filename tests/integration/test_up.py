@@ -6,6 +6,8 @@ import os
 import re
 import signal
 import socket
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -198,6 +200,28 @@ def test_a_taken_port_is_named_with_who_has_it_and_what_to_set(rayside: Rayside)
     assert f"(pid {os.getpid()})" in done.stderr
     assert f"INVOKE_RAYSIDE_DASHBOARD_PORT={rayside.settings.dashboard_port + 1}" in done.stderr
     assert not rayside.settings.state_folder.exists()
+
+
+def test_a_port_that_another_cluster_of_ours_has_is_said_to_be_ours(rayside: Rayside) -> None:
+    assert rayside.run("down").returncode == 0
+    port, folder = rayside.settings.dashboard_port, f"{rayside.settings.state_folder}-kind"
+    listen = "import socket, sys; s = socket.create_server(('127.0.0.1', int(sys.argv[1]))); print(); input()"
+    with subprocess.Popen(
+        [sys.executable, "-c", listen, str(port)],
+        env={**os.environ, "RAYSIDE_FORWARDS": folder},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as forwarder:
+        assert forwarder.stdin
+        assert forwarder.stdout
+        forwarder.stdout.readline()
+        done = rayside.run("up", "--no-example")
+        forwarder.stdin.close()
+    assert done.returncode == 3
+    assert f"port {port} is taken by the port forwards of Rayside's own kind cluster" in done.stderr
+    assert f"files are in {folder}: " in done.stderr
+    assert f"(pid {forwarder.pid})" in done.stderr
+    assert " hint: INVOKE_RAYSIDE_TARGET=kind ./invokew down removes that cluster" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from graphlib import TopologicalSorter
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import yaml
@@ -15,8 +18,9 @@ from bootstrap import settings as pins
 from bootstrap.plan import Kind, Local
 from bootstrap.settings import ROOT, Settings
 from bootstrap.shell import Shell
+from bootstrap.sources import engine
 from bootstrap.sources.image_build import ImageBuild
-from bootstrap.step import Step
+from bootstrap.step import Condition, Step, check
 from tests.integration.vsix import vsix
 
 # What a source may bring in a step of its own, or with another.
@@ -117,6 +121,41 @@ def test_without_an_engine_programs_and_rays_environment_are_prepared(source: st
     assert not any("image" in name for name in names)
     assert {step.name for step in left_out} >= {"engine", "ray-image", "workspace-image", "node-image"}
     assert not {need for step in prepared for need in step.needs} & {step.name for step in left_out}
+
+
+# What is read of a cluster, in the order of `status`.
+ON_A_CLUSTER = (
+    *("cluster", "kubeconfig", "context", "images", "custom-resources", "kuberay", "workspace-password"),
+    *("ray-cluster", "ray-token", "forwards"),
+)
+
+
+@pytest.mark.parametrize("node", [None, "exited"])
+def test_without_a_cluster_each_step_says_so_in_one_short_line(
+    node: str | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    target = Kind(
+        Settings(target="kind", source="packages", state_folder=tmp_path / "state"), Shell(), "a test"
+    )
+    mark = {"Source": str(target.folder / "node"), "Destination": "/etc/rayside/source=packages"}
+    container = SimpleNamespace(status=node, attrs={"Mounts": [mark], "NetworkSettings": {"Ports": {}}})
+
+    @contextmanager
+    def connected(patience: float = 0) -> Iterator[Any]:
+        listed = [container] if node else []
+        yield SimpleNamespace(containers=SimpleNamespace(list=lambda **_: listed))
+
+    monkeypatch.setattr(engine, "connected", connected)
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
+    statuses = check([step for step in target.cluster() if step.name in ON_A_CLUSTER])
+    assert tuple(statuses) == ON_A_CLUSTER
+    for name, status in statuses.items():
+        assert status.condition is Condition.MISSING, name
+        assert len(status.detail) <= 60, name
+        assert "\n" not in status.detail, name
+        assert str(tmp_path) not in status.detail, name
+    in_the_node = "the node rayside-control-plane is exited" if node else "there is no cluster yet"
+    assert statuses["images"].detail == in_the_node
 
 
 def test_the_workspace_of_a_codespace_trusts_its_own_address(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,35 @@
+"""Marks in the environment of processes that outlive the command: by one a process is known as ours."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+FORWARDS = "RAYSIDE_FORWARDS"
+RAY = "RAYSIDE_STATE"
+RELAY = "RAYSIDE_RELAY"
+WORKSPACE = "RAYSIDE_WORKSPACE_PROCESS"
+# The target that each is of, and the part of its cluster.
+_PARTS = {
+    FORWARDS: ("kind", "port forwards"),
+    RAY: ("local", "Ray"),
+    RELAY: ("local", "debug relay"),
+    WORKSPACE: ("local", "workspace"),
+}
+
+
+@dataclass(frozen=True)
+class Owner:
+    """Which part of a cluster of ours a process is, the cluster's target, and the folder of its files."""
+
+    part: str
+    target: str
+    folder: str
+
+
+def owner(environment: Mapping[str, str]) -> Owner | None:
+    """Of a process with this environment; None where it is none of ours."""
+    for mark, (target, part) in _PARTS.items():
+        if folder := environment.get(mark):
+            return Owner(part, target, folder)
+    return None
