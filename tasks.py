@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import shlex
 import signal
 import sys
 from pathlib import Path
@@ -18,6 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from bootstrap import settings as knobs
 from bootstrap.console import Console
 from bootstrap.errors import USAGE, Interrupted, RaysideError
+from bootstrap.options import seconds
 from bootstrap.settings import Settings
 from bootstrap.signals import signals_noticed
 
@@ -44,8 +46,14 @@ class Verb(Task):  # type: ignore[type-arg]
             raise Exit(code=0) from None
         console.error(error)
         if self.name in ("up", "prepare") and error.exit_code > USAGE and "./invokew" not in error.hint:
-            console.event(f" then: ./invokew {self.name}")
+            console.event(f" then: {_as_typed(self.name)}")
         raise Exit(code=error.exit_code)
+
+
+def _as_typed(verb: str) -> str:
+    """The command, with the arguments that the verb was given."""
+    words = sys.argv[sys.argv.index(verb) :] if verb in sys.argv else [verb]
+    return f"./invokew {shlex.join(words)}"
 
 
 def _as_ctrl_c(number: int, frame: object) -> None:
@@ -55,6 +63,12 @@ def _as_ctrl_c(number: int, frame: object) -> None:
 def _settings(context: Context, **flags: object) -> Settings:
     given = {key: value for key, value in flags.items() if value is not None}
     return knobs.parse({**context.config.get("rayside", {}), **given})
+
+
+def _engine_wait(given: str | None) -> float | None:
+    if given is None:
+        return None
+    return seconds("--wait-for-engine", given, hint="give it in seconds; with 0 it does not wait")
 
 
 _TARGET = f"where Ray runs: {', '.join(knobs.TARGETS)} (default: auto)"
@@ -79,12 +93,12 @@ def up(
     source: str | None = None,
     example: bool = True,
     use_context: bool = False,
-    wait_for_engine: float | None = None,
+    wait_for_engine: str | None = None,
 ) -> None:
     """Bring up Ray, and an example paused at its breakpoint. Safe to run again at any time."""
     from bootstrap.verbs import cluster
 
-    settings = _settings(context, target=target, source=source, engine_wait=wait_for_engine)
+    settings = _settings(context, target=target, source=source, engine_wait=_engine_wait(wait_for_engine))
     cluster.up(settings, Console(), example=example, use_context=use_context)
 
 
@@ -145,7 +159,7 @@ def submit(
     job: str | None = None,
     debug: bool = False,
     post_mortem: bool = False,
-    attach_timeout: float | None = None,
+    attach_timeout: str | None = None,
     pip_debugpy: bool = False,
     wait: bool = False,
     json: bool = False,
@@ -186,7 +200,7 @@ def debug(
     break_: list[str] | None = None,
     evaluate: list[str] | None = None,
     exceptions: bool = False,
-    timeout: float = 60.0,
+    timeout: str = "60",
     launch_json: bool = False,
     json: bool = False,
 ) -> None:
@@ -233,7 +247,7 @@ def logs(context: Context, job: str | None = None, follow: bool = False, ray: bo
     """Show what a job printed, or the log of Ray's head."""
     from bootstrap.verbs import cluster
 
-    cluster.logs(_settings(context), Console(), job=job, follow=follow, ray=ray)
+    raise Exit(code=cluster.logs(_settings(context), Console(), job=job, follow=follow, ray=ray))
 
 
 @task(klass=Verb, help={"target": _TARGET, "source": _SOURCE, "wait-for-engine": _WAIT})
@@ -241,12 +255,12 @@ def prepare(
     context: Context,
     target: str | None = None,
     source: str | None = None,
-    wait_for_engine: float | None = None,
+    wait_for_engine: str | None = None,
 ) -> None:
     """Fetch and build all that can be cached; start nothing."""
     from bootstrap.verbs import cluster
 
-    settings = _settings(context, target=target, source=source, engine_wait=wait_for_engine)
+    settings = _settings(context, target=target, source=source, engine_wait=_engine_wait(wait_for_engine))
     cluster.prepare(settings, Console())
 
 

@@ -35,7 +35,7 @@ class RaysideError(Exception):
         self.message = message
         self.hint = hint
 
-    def document(self) -> dict[str, dict[str, str]]:
+    def document(self) -> dict[str, Any]:
         """The JSON form: `{"error": {"id", "message", "hint"}}`."""
         return {"error": {"id": self.id, "message": self.message, "hint": self.hint}}
 
@@ -249,4 +249,14 @@ class RequestFailed(RaysideError):
 
 
 class Interrupted(RaysideError):
+    """`fields`: what stands beside the error in its document, as the `submission_id` of a job."""
+
     id, exit_code = "interrupted", INTERRUPTED
+
+    def __init__(self, message: str, *, hint: str, **fields: str) -> None:
+        super().__init__(message, hint=hint)
+        self.fields = fields
+
+    def document(self) -> dict[str, Any]:
+        """As of every error, and the fields."""
+        return {**super().document(), **self.fields}

@@ -28,6 +28,7 @@ from bootstrap.errors import (
     SubmissionFailed,
 )
 from bootstrap.loopback import require_own_listener
+from bootstrap.options import seconds
 from bootstrap.plain import printed
 from bootstrap.ray.hook.rayside_hook.packages import with_package
 from bootstrap.ray.state import Job
@@ -211,7 +212,11 @@ def debugging(
     if not debug:
         return None
     chosen = Debug(post_mortem=post_mortem, pip_debugpy=pip_debugpy)
-    return chosen if attach_timeout is None else replace(chosen, attach_timeout=_seconds(attach_timeout))
+    if attach_timeout is None:
+        return chosen
+    hint = f"choose seconds, from 0 (don't wait) to {_LONGEST_WAIT:g}"
+    patience = seconds("--attach-timeout", attach_timeout, most=_LONGEST_WAIT, hint=hint)
+    return replace(chosen, attach_timeout=patience)
 
 
 def prepare(
@@ -331,18 +336,6 @@ def explain_exit(code: int) -> str:
         127: "the program was not found",
     }
     return f"exit code {code} ({reasons_by_code.get(code, 'as the program chose')})"
-
-
-def _seconds(text: float | str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = -1.0
-    if not 0 <= seconds <= _LONGEST_WAIT:
-        raise InvalidArgument(
-            f"--attach-timeout is {text!r}", hint=f"choose seconds, from 0 (don't wait) to {_LONGEST_WAIT:g}"
-        )
-    return seconds
 
 
 def _check_entrypoint(entrypoint: str | None, folder: Path) -> None:

@@ -76,6 +76,7 @@ SUBMISSION = (
     "bootstrap/console.py",
     "bootstrap/errors.py",
     "bootstrap/loopback.py",
+    "bootstrap/options.py",
     "bootstrap/plain.py",
     "bootstrap/settings.py",
     "bootstrap/submission.py",

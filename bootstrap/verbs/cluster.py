@@ -11,7 +11,7 @@ from dataclasses import replace
 from bootstrap import plan, step
 from bootstrap.codespaces import addresses
 from bootstrap.console import Console
-from bootstrap.errors import InvalidArgument, JobNotFound
+from bootstrap.errors import INTERRUPTED, InvalidArgument, JobNotFound
 from bootstrap.lock import alone
 from bootstrap.settings import Settings
 from bootstrap.shell import Shell
@@ -140,20 +140,27 @@ def _outdated(target: plan.Target) -> str:
     return "; ".join(status.detail for status in found if status.condition is Condition.DRIFTED)
 
 
-def logs(settings: Settings, console: Console, *, job: str | None, follow: bool, ray: bool) -> None:
-    """Prints a job's output (default: the newest job's), or the log of Ray's head."""
+def logs(settings: Settings, console: Console, *, job: str | None, follow: bool, ray: bool) -> int:
+    """Prints a job's output (default: the newest job's), or the log of Ray's head; the exit code.
+
+    Ctrl-C is how one leaves what is followed, so it ends that without a word.
+    """
     target = plan.choose(settings, Shell())
     if ray:
         console.output(target.log.rstrip("\n") + "\n")
-        return
+        return 0
     dashboard = target.require()
     jobs = dashboard.jobs()
     if not job and not jobs:
         raise JobNotFound("no job was submitted yet", hint="./invokew submit starts the example")
     chosen = dashboard.job(job) if job else jobs[-1]
     pieces = dashboard.follow(chosen.submission_id) if follow else [dashboard.output(chosen.submission_id)]
-    for piece in pieces:
-        console.output(piece)
+    try:
+        for piece in pieces:
+            console.output(piece)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    return 0
 
 
 def _make(

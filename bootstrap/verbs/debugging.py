@@ -14,7 +14,8 @@ from bootstrap.debug.client import Client
 from bootstrap.debug.commands import Place, option
 from bootstrap.debug.editor import ALWAYS, ASK
 from bootstrap.debug.session import Attachment, JobState
-from bootstrap.errors import InvalidArgument
+from bootstrap.errors import Interrupted, InvalidArgument
+from bootstrap.options import seconds
 from bootstrap.ray.jobs import DEBUG
 from bootstrap.ray.state import Dashboard, Job
 from bootstrap.settings import Settings
@@ -47,17 +48,17 @@ def debug(
     *,
     job: str | None,
     evaluate: Sequence[str],
-    timeout: float,
+    timeout: float | str,
     breaks: Sequence[str] = (),
     exceptions: bool = False,
 ) -> int:
     """Debugs the tasks: in the terminal, or scripted, with one document as its result; the exit code.
 
     Args:
+        timeout: seconds, as typed.
         breaks: FILE:LINE[:CONDITION] each, FILE from the current folder.
     """
-    if timeout <= 0:
-        raise InvalidArgument(f"--timeout {timeout:g} leaves no time", hint="give it in seconds, above 0")
+    patience = seconds("--timeout", timeout, may_be_zero=False, hint="give it in seconds, above 0")
     places = [_place(text) for text in breaks]
     target = plan.choose(settings, Shell())
     dashboard = target.require()
@@ -85,10 +86,18 @@ def debug(
         from bootstrap.debug import terminal
 
         history = target.folder / "debug-history"
-        return terminal.run(attachment, watch, console, timeout=timeout, history=history)
+        return terminal.run(attachment, watch, console, timeout=patience, history=history)
     from bootstrap.debug import scripted as script
 
-    document = script.run_sync(attachment, watch, evaluate=evaluate, timeout=timeout, on_event=console.event)
+    try:
+        document = script.run_sync(
+            attachment, watch, evaluate=evaluate, timeout=patience, on_event=console.event
+        )
+    except KeyboardInterrupt:
+        raise Interrupted(
+            "interrupted; what was recorded is lost, the tasks go on",
+            hint="the same command records what stops from then on",
+        ) from None
     console.document(document)
     return 0
 

@@ -10,10 +10,10 @@ from typing import Any
 
 from bootstrap import plan, step
 from bootstrap.console import Console
-from bootstrap.errors import InvalidArgument
+from bootstrap.errors import Interrupted, InvalidArgument
 from bootstrap.kube import rayjob as rayjobs
 from bootstrap.ray import jobs
-from bootstrap.ray.state import LAG, PausedTask
+from bootstrap.ray.state import LAG, Dashboard, Job, PausedTask
 from bootstrap.settings import Settings
 from bootstrap.shell import Shell
 from bootstrap.steps.example_job import example
@@ -47,7 +47,7 @@ class Request:
 
 
 def submit(settings: Settings, console: Console, request: Request, *, wait: bool) -> None:
-    """Submits a job; with `wait`, shows its output until it ends. Raises JobFailed."""
+    """Submits a job; with `wait`, shows its output until it ends. Raises JobFailed, Interrupted."""
     target = plan.choose(settings, Shell())
     rayjob = rayjobs.load(Path(request.job), settings.namespace) if request.job else None
     submission = request.prepare(rayjob)
@@ -61,11 +61,14 @@ def submit(settings: Settings, console: Console, request: Request, *, wait: bool
             dashboard, cluster = target.submit_rayjob(rayjob, submission, name, report)
         else:
             target.submit(submission, name)
-    if wait:
-        for piece in dashboard.follow(name):
-            console.output(piece)
-    # The output ends a moment before the job is recorded as ended.
-    job = step.until(lambda: dashboard.job(name), lambda job: job.ended or not wait, patience=LAG)
+    try:
+        job = _submitted(dashboard, name, console, wait=wait)
+    except KeyboardInterrupt:
+        raise Interrupted(
+            f"interrupted; the job {name} goes on",
+            hint=f"./invokew logs --follow --job {name}",
+            submission_id=name,
+        ) from None
     if wait and job.status != "SUCCEEDED":
         raise jobs.failure(job)
     if console.as_json:
@@ -80,6 +83,15 @@ def submit(settings: Settings, console: Console, request: Request, *, wait: bool
         console.result("Next: ./invokew debug --break FILE:LINE, or attach an editor")
     elif not wait:
         console.result(f"Next: ./invokew debug stops where it pauses; ./invokew logs --job {name} --follow")
+
+
+def _submitted(dashboard: Dashboard, name: str, console: Console, *, wait: bool) -> Job:
+    """The job as it is now; with `wait`, as it is at its end, once its output was shown."""
+    if wait:
+        for piece in dashboard.follow(name):
+            console.output(piece)
+    # The output ends a moment before the job is recorded as ended.
+    return step.until(lambda: dashboard.job(name), lambda job: job.ended or not wait, patience=LAG)
 
 
 def breakpoints(settings: Settings, console: Console) -> None:

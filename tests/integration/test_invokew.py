@@ -95,6 +95,22 @@ def test_every_verb_has_help_that_says_what_it_and_its_options_do(checkout: Path
         assert all("   " in line.strip() for line in options), text
 
 
+def test_alone_it_lists_the_verbs(checkout: Path, tmp_path: Path) -> None:
+    listed, alone = run(checkout, "--list", cwd=tmp_path), run(checkout, cwd=tmp_path)
+    assert (alone.returncode, alone.stderr) == (0, "")
+    assert alone.stdout == listed.stdout
+    assert "breakpoints" in alone.stdout
+
+
+def test_a_verb_and_an_option_that_do_not_exist_are_refused_as_the_docs_say(
+    checkout: Path, tmp_path: Path
+) -> None:
+    for words in (["upp"], ["status", "--nope"], ["status", "--nope", "--json"]):
+        done = run(checkout, *words, cwd=tmp_path)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert re.fullmatch(r"No idea what '.*' is!\n", done.stderr)
+
+
 def test_a_set_up_that_was_killed_is_made_anew(checkout: Path, tmp_path: Path) -> None:
     (checkout / ".venv" / "rayside.txt").unlink()
     done = run(checkout, "--list", cwd=tmp_path)

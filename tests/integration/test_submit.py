@@ -90,9 +90,20 @@ def test_ctrl_c_leaves_the_job_running(up: Rayside, code: Path) -> None:
             if line == "up\n":
                 break
         running.send_signal(signal.SIGINT)
-        assert "error[interrupted]" in running.stdout.read()
+        rest = running.stdout.read()
         assert running.wait(10) == 130
-    assert up.target.require().jobs()[-1].status == "RUNNING"
+    job = up.target.require().jobs()[-1]
+    assert job.status == "RUNNING"
+    assert f"error[interrupted]: interrupted; the job {job.submission_id} goes on" in rest
+    assert f" hint: ./invokew logs --follow --job {job.submission_id}\n" in rest
+    with up.start("logs", "--follow", "--job", job.submission_id) as following:
+        assert following.stdout
+        for line in following.stdout:
+            if line == "up\n":
+                break
+        following.send_signal(signal.SIGINT)
+        assert "error" not in following.stdout.read()
+        assert following.wait(10) == 130
 
 
 @pytest.mark.parametrize(
@@ -136,6 +147,8 @@ def test_a_runtime_env_that_ray_refuses_is_told_in_its_words(up: Rayside, code: 
         (["logs", "--job", "nope"], 5, "job-not-found"),
         (["debug", "--job", "nope"], 5, "job-not-found"),
         (["debug", "--timeout", "0"], 2, "invalid-argument"),
+        (["debug", "--timeout", "abc"], 2, "invalid-argument"),
+        (["up", "--wait-for-engine", "abc"], 2, "invalid-argument"),
         (["up", "--target", "moon"], 2, "unknown-target"),
         (["up", "--source", "tape"], 2, "unknown-source"),
         (["test", "--suite", "none"], 2, "invalid-argument"),

@@ -1,0 +1,223 @@
+"""What was typed: values that can't be, Ctrl-C, and the command that an error says to type next."""
+
+from __future__ import annotations
+
+import json
+import math
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from invoke.context import Context
+from invoke.exceptions import Exit
+from invoke.tasks import task
+
+import tasks
+from bootstrap import plan
+from bootstrap.debug import scripted
+from bootstrap.errors import InvalidArgument, LowMemory
+from bootstrap.options import seconds
+from bootstrap.ray.state import Job
+from tasks import Verb
+
+
+@pytest.fixture(autouse=True)
+def handlers() -> Iterator[None]:
+    """A verb sets handlers of signals for the process that it ends with."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+def exit_code(verb: Any, **options: Any) -> int:
+    with pytest.raises(Exit) as ended:
+        verb(Context(), **options)
+    return int(ended.value.code)
+
+
+# --- numbers -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("value", ["abc", "", "nan", "-1", "-inf", "1e9", "5s"])
+def test_what_is_no_number_of_seconds_names_the_option_and_what_to_do(value: str) -> None:
+    with pytest.raises(InvalidArgument, match=f"--timeout is '{value}'") as caught:
+        seconds("--timeout", value, most=86_400, hint="in seconds")
+    assert caught.value.hint == "in seconds"
+
+
+def test_seconds_may_have_a_fraction_and_zero_is_one_of_them_where_it_may_be() -> None:
+    assert [seconds("--timeout", value, hint="") for value in ("0", "0.5", 60, "inf")] == [
+        0,
+        0.5,
+        60,
+        math.inf,
+    ]
+    with pytest.raises(InvalidArgument):
+        seconds("--timeout", "0", hint="", may_be_zero=False)
+
+
+@pytest.mark.parametrize(
+    ("verb", "options"),
+    [
+        (tasks.debug, {"timeout": "abc"}),
+        (tasks.up, {"wait_for_engine": "abc"}),
+        (tasks.prepare, {"wait_for_engine": "-1"}),
+        (tasks.submit, {"debug": True, "attach_timeout": "abc"}),
+    ],
+)
+def test_a_number_that_is_none_is_an_error_of_the_option(
+    verb: Any, options: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert exit_code(verb, **options) == 2
+    shown = capsys.readouterr().err
+    assert shown.startswith("error[invalid-argument]: --")
+    assert "\n hint: " in shown
+
+
+def test_invoke_itself_converts_no_value() -> None:
+    """Its own conversion ends in a traceback."""
+    kinds = {
+        (context.name, argument.name): argument.kind
+        for context in tasks.namespace.to_contexts()
+        for argument in context.args.values()
+    }
+    assert {option: kind for option, kind in kinds.items() if kind not in (str, bool, list)} == {}
+
+
+# --- Ctrl-C ------------------------------------------------------------------------------
+
+
+class ScriptedDashboard:
+    """One job, whose output is followed until Ctrl-C."""
+
+    def __init__(self) -> None:
+        self.submitted: list[str] = []
+
+    def follow(self, submission_id: str) -> Iterator[str]:
+        yield "up\n"
+        raise KeyboardInterrupt
+
+    def job(self, submission_id: str) -> Job:
+        assert submission_id in self.submitted
+        return Job(
+            submission_id=submission_id,
+            job_id="01000000",
+            status="RUNNING",
+            entrypoint="python x.py",
+            message="",
+            exit_code=None,
+            started=0.0,
+            driver_pid=None,
+            metadata={},
+            runtime_env={},
+        )
+
+    def jobs(self) -> list[Job]:
+        return [self.job(submission_id) for submission_id in self.submitted]
+
+
+@pytest.fixture
+def dashboard(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ScriptedDashboard:
+    """Of a target that takes every job."""
+    scripted_dashboard = ScriptedDashboard()
+    (tmp_path / "token").write_text("secret")
+    target = SimpleNamespace(
+        ray_cluster="local",
+        folder=tmp_path,
+        require=lambda: scripted_dashboard,
+        submit=lambda job, submission_id: scripted_dashboard.submitted.append(submission_id),
+    )
+    monkeypatch.setattr(plan, "choose", lambda settings, shell: target)
+    return scripted_dashboard
+
+
+def test_ctrl_c_while_a_submitted_job_is_waited_for_says_that_it_goes_on(
+    dashboard: ScriptedDashboard, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert exit_code(tasks.submit, wait=True) == 130
+    (submission_id,) = dashboard.submitted
+    shown = capsys.readouterr().err
+    assert f"error[interrupted]: interrupted; the job {submission_id} goes on\n" in shown
+    assert f" hint: ./invokew logs --follow --job {submission_id}\n" in shown
+    assert "run the command again" not in shown
+
+
+def test_its_document_has_the_submission_id_beside_the_error(
+    dashboard: ScriptedDashboard, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert exit_code(tasks.submit, wait=True, json=True) == 130
+    document = json.loads(capsys.readouterr().out)
+    assert document["submission_id"] == dashboard.submitted[0]
+    assert document["error"]["id"] == "interrupted"
+
+
+def test_ctrl_c_before_the_submission_says_to_run_the_command_again(
+    dashboard: ScriptedDashboard, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(plan, "choose", interrupted)
+    assert exit_code(tasks.submit, wait=True, json=True) == 130
+    document = json.loads(capsys.readouterr().out)
+    assert document == {
+        "error": {
+            "id": "interrupted",
+            "message": "interrupted",
+            "hint": "run the command again to go on",
+        }
+    }
+
+
+def test_ctrl_c_just_ends_logs_that_are_followed(
+    dashboard: ScriptedDashboard, capsys: pytest.CaptureFixture[str]
+) -> None:
+    dashboard.submitted.append("mine")
+    assert exit_code(tasks.logs, follow=True) == 130
+    assert capsys.readouterr() == ("up\n", "")
+
+
+def test_ctrl_c_in_a_scripted_debug_says_that_the_tasks_go_on(
+    dashboard: ScriptedDashboard, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(scripted, "run_sync", interrupted)
+    dashboard.submitted.append("mine")
+    assert exit_code(tasks.debug, evaluate=["x"]) == 130
+    shown = capsys.readouterr().err
+    assert "the tasks go on" in shown
+    assert "run the command again to go on" not in shown
+
+
+# --- what to type next -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("typed", "shown"),
+    [
+        (["invoke", "--search-root", "/a b", "up", "--target", "local"], "./invokew up --target local"),
+        (
+            ["invoke", "up", "--source=upstream", "--no-example"],
+            "./invokew up --source=upstream --no-example",
+        ),
+        (["invoke", "up"], "./invokew up"),
+        (["pytest"], "./invokew up"),
+    ],
+)
+def test_the_command_that_goes_on_has_the_arguments_that_were_given(
+    typed: list[str], shown: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    @task(klass=Verb)
+    def up(context: Context) -> None:
+        raise LowMemory("0.1 GiB is free", hint="end something")
+
+    monkeypatch.setattr(sys, "argv", typed)
+    assert exit_code(up) == 3
+    assert capsys.readouterr().err.splitlines()[-1] == f" then: {shown}"
