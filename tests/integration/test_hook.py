@@ -432,7 +432,7 @@ ray.get([work.remote() for _ in range(3)])
 """
 
 
-@pytest.mark.parametrize("timeout", [0.0, 3.0])
+@pytest.mark.parametrize("timeout", [0.0, 5.0])
 def test_with_nobody_there_only_the_first_process_waits(up: Rayside, tmp_path: Path, timeout: float) -> None:
     async def run() -> Debugger:
         async with submitted(up, tmp_path, TIMED, debug=jobs.Debug(attach_timeout=timeout)) as debugger:
@@ -443,7 +443,7 @@ def test_with_nobody_there_only_the_first_process_waits(up: Rayside, tmp_path: P
     output = ended(asyncio.run(run()))
     assert output.count("waiting for a debugger") == (1 if timeout else 0)
     took, before = map(float, re.findall(r"init took (\S+) after (\S+)", output)[0])
-    assert took < 3.0, "nobody waits twice"
+    assert took < 5.0, "nobody waits twice"
     assert before >= timeout
 
 

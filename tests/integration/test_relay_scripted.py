@@ -24,6 +24,7 @@ from bootstrap.debug.relay import Relay
 from bootstrap.debug.threads import Threads
 from bootstrap.debug.tracing import SLEEP, WAKE
 from bootstrap.errors import RequestFailed
+from tests.at_once import AT_ONCE
 from tests.integration.relay_debuggees import PATIENCE, TOKEN, Session, Wire
 from tests.integration.scripted_debuggees import FILE, ScriptedDebuggee
 
@@ -424,7 +425,7 @@ def test_an_editor_that_comes_in_the_pause_after_a_slow_look_has_ray_asked_at_on
         came = time.monotonic()
         await setting.attach()
         await setting.looked(1)
-        assert setting.discovery.looks[1] - came < 2.0
+        assert setting.discovery.looks[1] - came < AT_ONCE
 
     play(story)
 

@@ -17,6 +17,7 @@ import requests
 
 from bootstrap.errors import NotRunning
 from bootstrap.settings import ROOT
+from tests.at_once import AT_ONCE
 from tests.integration.conftest import Rayside, of_each
 from tests.integration.listeners import FREE, listeners
 
@@ -266,7 +267,7 @@ def test_ctrl_c_ends_up_within_two_seconds_and_up_goes_on(rayside: Rayside) -> N
         running.send_signal(signal.SIGINT)
         rest = running.stdout.read()
         assert running.wait(10) == 130
-        assert time.monotonic() - began < 2
+        assert time.monotonic() - began < AT_ONCE
     assert "error[interrupted]" in rest
     assert rayside.run("up", "--no-example").returncode == 0
     assert rayside.json("status")["ready"] is True
