@@ -78,7 +78,8 @@ def submit(settings: Settings, console: Console, request: Request, *, wait: bool
     if submission.debug and not submission.debugs_driver:
         console.result("Its tasks and actors are debugged, its driver is not: docs/hook.md says why")
     if limits := submission.raised_limits:
-        console.result(f"Time limits that a stop would break are a day: {', '.join(limits)}")
+        names = ", ".join(limits)
+        console.result(f"A stop may last: time limits of Ray's libraries are a day in this job: {names}")
     if not wait and submission.debug:
         console.result("Next: ./invokew debug --break FILE:LINE, or attach an editor")
     elif not wait:
