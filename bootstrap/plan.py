@@ -15,8 +15,8 @@ from bootstrap.codespaces import larger_machine
 from bootstrap.errors import EngineNotPermitted, EngineNotRunning, NotRunning
 from bootstrap.kube.api import Kube, head_selector
 from bootstrap.kube.forwarder import Forward, forwarded
-from bootstrap.kube.rayjob import KubectlRay, standing
-from bootstrap.kube.rayjob import head_selector as rayjob_head
+from bootstrap.kube.rayjob.document import for_standing_cluster, own_head_selector
+from bootstrap.kube.rayjob.submission import KubectlRay
 from bootstrap.own_folder import require_own
 from bootstrap.ray import jobs
 from bootstrap.ray.state import Dashboard
@@ -354,7 +354,7 @@ class Kind:
 
     def submit(self, job: jobs.Submission, submission_id: str) -> None:
         """On the standing cluster, by a RayJob of the submission's name. Raises as KubectlRay.submit."""
-        rayjob = standing(submission_id, ray_cluster.NAME)
+        rayjob = for_standing_cluster(submission_id, ray_cluster.NAME)
         url = str(self.urls()["dashboard"])
         self.kubectl_ray.submit(rayjob, job, submission_id, url=url, token_file=self._token.file)
 
@@ -372,11 +372,11 @@ class Kind:
         else:
             # A file of its own: where this fails, the token of the standing cluster is still there.
             token = self.folder / "rayjob-token"
-            with forwarded(self.kube, rayjob_head(name), ray_cluster.DASHBOARD_PORT) as port:
+            with forwarded(self.kube, own_head_selector(name), ray_cluster.DASHBOARD_PORT) as port:
                 url = f"http://127.0.0.1:{port}"
                 self.kubectl_ray.submit(rayjob, job, submission_id, url=url, token_file=token, report=report)
             token.replace(self._token.file)
-            replace(self.forwards, selector=rayjob_head(name)).retarget()
+            replace(self.forwards, selector=own_head_selector(name)).retarget()
         made = self.kube.ray("rayjobs", name) or {}
         return self.require(), made.get("status", {}).get("rayClusterName", "")
 

@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bootstrap.errors import ClusterUnreachable, NotRunning
+from bootstrap.errors import ClusterUnreachable, NamespaceTerminating, NotRunning
 from bootstrap.loopback import is_loopback
 
 if TYPE_CHECKING:
@@ -148,3 +148,13 @@ class Kube:
 def head_selector(ray_cluster: str) -> str:
     """Labels of a RayCluster's head pod (KubeRay, ray-operator/controllers/ray/utils/constant.go)."""
     return f"ray.io/cluster={ray_cluster},ray.io/node-type=head"
+
+
+def require_namespace(kube: Kube) -> None:
+    """Raises NamespaceTerminating where the namespace is being deleted; nothing can be made in it."""
+    namespace = kube.get(f"{CORE}/namespaces/{kube.namespace}")
+    if namespace and namespace["status"]["phase"] == "Terminating":
+        raise NamespaceTerminating(
+            f"the namespace {kube.namespace} is being deleted",
+            hint="wait until it is gone and run ./invokew up, or set another namespace",
+        )

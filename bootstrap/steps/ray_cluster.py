@@ -13,8 +13,7 @@ from typing import Any
 from bootstrap import cache, codespaces, yaml_file
 from bootstrap.errors import NotRunning
 from bootstrap.kube import trouble
-from bootstrap.kube.api import CORE, Kube
-from bootstrap.kube.rayjob import require_namespace
+from bootstrap.kube.api import CORE, Kube, require_namespace
 from bootstrap.ray.state import Dashboard
 from bootstrap.settings import RAY_VERSION, ROOT, Settings
 from bootstrap.shell import Shell

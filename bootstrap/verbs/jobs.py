@@ -11,7 +11,7 @@ from typing import Any
 from bootstrap import plan, step
 from bootstrap.console import Console
 from bootstrap.errors import Interrupted, InvalidArgument
-from bootstrap.kube import rayjob as rayjobs
+from bootstrap.kube.rayjob.document import load as load_rayjob
 from bootstrap.ray import jobs
 from bootstrap.ray.state import LAG, Dashboard, Job, PausedTask
 from bootstrap.settings import Settings
@@ -49,7 +49,7 @@ class Request:
 def submit(settings: Settings, console: Console, request: Request, *, wait: bool) -> None:
     """Submits a job; with `wait`, shows its output until it ends. Raises JobFailed, Interrupted."""
     target = plan.choose(settings, Shell())
-    rayjob = rayjobs.load(Path(request.job), settings.namespace) if request.job else None
+    rayjob = load_rayjob(Path(request.job), settings.namespace) if request.job else None
     submission = request.prepare(rayjob)
     if rayjob and not isinstance(target, plan.Kind):
         raise InvalidArgument("--job needs a Kubernetes cluster", hint="./invokew up --target kind makes one")

@@ -10,7 +10,7 @@ from typing import Any
 import requests
 import yaml
 
-from bootstrap.kube.rayjob import object_name
+from bootstrap.kube.rayjob.document import object_name
 from bootstrap.settings import ROOT
 from bootstrap.step import until
 from bootstrap.steps.kind_cluster import containers

@@ -21,9 +21,11 @@ from bootstrap.errors import (
     SubmissionFailed,
     WrongArchitecture,
 )
-from bootstrap.kube import rayjob, trouble
+from bootstrap.kube import trouble
 from bootstrap.kube.api import Kube
 from bootstrap.kube.forwarder import forwarded
+from bootstrap.kube.rayjob.document import for_standing_cluster, own_head_selector, problem
+from bootstrap.kube.rayjob.submission import KubectlRay
 from bootstrap.ray import jobs
 from bootstrap.ray.state import Dashboard
 from bootstrap.settings import ROOT
@@ -155,7 +157,7 @@ def test_a_pod_that_fails_is_explained(
 
 
 @pytest.fixture(scope="module")
-def kubectl(up: Rayside, kube: Kube) -> rayjob.KubectlRay:
+def kubectl(up: Rayside, kube: Kube) -> KubectlRay:
     return replace(target(up).kubectl_ray, kube=kube)
 
 
@@ -182,7 +184,7 @@ def own_cluster(name: str, image: str, **container: Any) -> dict[str, Any]:
     }
 
 
-def submit(kubectl: rayjob.KubectlRay, document: dict[str, Any], folder: Path, name: str = "test-1") -> float:
+def submit(kubectl: KubectlRay, document: dict[str, Any], folder: Path, name: str = "test-1") -> float:
     """Submits where nothing listens: it has to fail before that. How long it took, in seconds."""
     job = jobs.prepare(
         working_dir=str(ROOT / "example" / "working_dir"), py_modules=[], entrypoint="python sample_code.py"
@@ -196,7 +198,7 @@ def gone(kube: Kube, name: str) -> bool:
     return until(lambda: kube.ray("rayjobs", name), lambda seen: seen is None, 30) is None
 
 
-def test_a_cluster_whose_image_is_missing(kubectl: rayjob.KubectlRay, tmp_path: Path) -> None:
+def test_a_cluster_whose_image_is_missing(kubectl: KubectlRay, tmp_path: Path) -> None:
     began = time.monotonic()
     with pytest.raises(ImageMissing, match=ABSENT):
         submit(kubectl, own_cluster("absent", ABSENT), tmp_path)
@@ -207,14 +209,14 @@ def test_a_cluster_whose_image_is_missing(kubectl: rayjob.KubectlRay, tmp_path: 
     assert (tmp_path / "token").stat().st_mode & 0o777 == 0o600
 
 
-def test_a_cluster_that_no_node_has_room_for(kubectl: rayjob.KubectlRay, tmp_path: Path, image: str) -> None:
+def test_a_cluster_that_no_node_has_room_for(kubectl: KubectlRay, tmp_path: Path, image: str) -> None:
     huge = own_cluster("huge", image, resources={"requests": {"cpu": "1000"}})
     with pytest.raises(PodFailed, match="Insufficient cpu"):
         submit(kubectl, huge, tmp_path)
     assert gone(kubectl.kube, "huge")
 
 
-def test_a_rayjob_that_no_operator_takes_up(kubectl: rayjob.KubectlRay, tmp_path: Path, image: str) -> None:
+def test_a_rayjob_that_no_operator_takes_up(kubectl: KubectlRay, tmp_path: Path, image: str) -> None:
     """kubectl-ray by itself would wait for ever."""
     document = own_cluster("ignored", image)
     document["spec"]["managedBy"] = "kueue.x-k8s.io/multikueue"
@@ -223,7 +225,7 @@ def test_a_rayjob_that_no_operator_takes_up(kubectl: rayjob.KubectlRay, tmp_path
     assert gone(kubectl.kube, "ignored")
 
 
-def test_a_rayjob_that_kuberay_refuses(kubectl: rayjob.KubectlRay, tmp_path: Path, image: str) -> None:
+def test_a_rayjob_that_kuberay_refuses(kubectl: KubectlRay, tmp_path: Path, image: str) -> None:
     document = own_cluster("refused", image)
     document["spec"]["activeDeadlineSeconds"] = -1
     with pytest.raises(SubmissionFailed, match="activeDeadlineSeconds must be a positive integer"):
@@ -231,15 +233,15 @@ def test_a_rayjob_that_kuberay_refuses(kubectl: rayjob.KubectlRay, tmp_path: Pat
     assert gone(kubectl.kube, "refused")
 
 
-def test_a_standing_cluster_that_is_not_there(kubectl: rayjob.KubectlRay, tmp_path: Path) -> None:
+def test_a_standing_cluster_that_is_not_there(kubectl: KubectlRay, tmp_path: Path) -> None:
     with pytest.raises(NotReady, match="RayCluster of this RayJob is gone"):
-        submit(kubectl, rayjob.standing("lost-1", "nowhere"), tmp_path, "lost-1")
+        submit(kubectl, for_standing_cluster("lost-1", "nowhere"), tmp_path, "lost-1")
     assert gone(kubectl.kube, "lost-1")
 
 
-def test_a_rayjob_of_that_name_is_left_alone(kubectl: rayjob.KubectlRay, tmp_path: Path) -> None:
+def test_a_rayjob_of_that_name_is_left_alone(kubectl: KubectlRay, tmp_path: Path) -> None:
     kube = kubectl.kube
-    document = rayjob.standing("taken", "nowhere")
+    document = for_standing_cluster("taken", "nowhere")
     rayjobs = CustomObjectsApi(kube.client)
     rayjobs.create_namespaced_custom_object("ray.io", "v1", kube.namespace, "rayjobs", document)
     with pytest.raises(SubmissionFailed, match="there is a RayJob taken already"):
@@ -247,7 +249,7 @@ def test_a_rayjob_of_that_name_is_left_alone(kubectl: rayjob.KubectlRay, tmp_pat
     assert kube.ray("rayjobs", "taken") is not None
 
 
-def test_a_namespace_that_is_being_deleted(cluster: Kube, kubectl: rayjob.KubectlRay, tmp_path: Path) -> None:
+def test_a_namespace_that_is_being_deleted(cluster: Kube, kubectl: KubectlRay, tmp_path: Path) -> None:
     core: Any = CoreV1Api(cluster.client)
     name = f"rayside-test-{secrets.token_hex(3)}"
     core.create_namespace({"metadata": {"name": name}})
@@ -259,7 +261,7 @@ def test_a_namespace_that_is_being_deleted(cluster: Kube, kubectl: rayjob.Kubect
     try:
         with pytest.raises(NamespaceTerminating, match=name):
             other = replace(kubectl, kube=replace(cluster, namespace=name))
-            submit(other, rayjob.standing("late-1", "nowhere"), tmp_path)
+            submit(other, for_standing_cluster("late-1", "nowhere"), tmp_path)
     finally:
         core.patch_namespaced_config_map("held", name, {"metadata": {"finalizers": None}})
 
@@ -267,12 +269,12 @@ def test_a_namespace_that_is_being_deleted(cluster: Kube, kubectl: rayjob.Kubect
 @pytest.fixture
 def forward(kube: Kube) -> Iterator[str]:
     """The address of a forward to the dashboard of the cluster that the RayJob `whole` makes."""
-    with forwarded(kube, rayjob.head_selector("whole"), 8265) as port:
+    with forwarded(kube, own_head_selector("whole"), 8265) as port:
         yield f"http://127.0.0.1:{port}"
 
 
 def test_a_job_on_its_own_cluster_runs_and_is_submitted_once(
-    kubectl: rayjob.KubectlRay, tmp_path: Path, image: str, forward: str
+    kubectl: KubectlRay, tmp_path: Path, image: str, forward: str
 ) -> None:
     (tmp_path / "code" / "words").mkdir(parents=True)
     (tmp_path / "code" / "words" / "__init__.py").write_text("HELLO = 'hello'\n")
@@ -306,7 +308,7 @@ def test_a_job_on_its_own_cluster_runs_and_is_submitted_once(
         30,
     )
     assert agreed["status"]["jobDeploymentStatus"] == "Complete"
-    assert rayjob.problem(agreed) is None
+    assert problem(agreed) is None
     # A try that was thought to have failed finds the job, and changes nothing.
     kubectl.submit(document, job, "whole-1", url=url, token_file=token)
     assert len(dashboard.jobs()) == 1
@@ -314,7 +316,7 @@ def test_a_job_on_its_own_cluster_runs_and_is_submitted_once(
     assert there is not None
     assert there["metadata"]["uid"] == agreed["metadata"]["uid"]
     # On that cluster, a standing one now: what a submission that was killed left is taken up again.
-    again = rayjob.standing("again-1", agreed["status"]["rayClusterName"])
+    again = for_standing_cluster("again-1", agreed["status"]["rayClusterName"])
     left = {**again, "spec": {**again["spec"], "jobId": "again-1"}}
     rayjobs = CustomObjectsApi(kubectl.kube.client)
     rayjobs.create_namespaced_custom_object("ray.io", "v1", kubectl.kube.namespace, "rayjobs", left)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from bootstrap.kube import rayjob
+from bootstrap.kube.rayjob.document import for_standing_cluster, with_own_cluster
 from bootstrap.plan import Kind
 from bootstrap.settings import ROOT, Settings
 from bootstrap.shell import Shell
@@ -22,8 +22,8 @@ def manifests() -> dict[str, dict[str, Any]]:
     target = Kind(Settings(target="kind", source="upstream"), Shell(), "a test")
     step = next(step for step in target.cluster() if step.name == "ray-cluster")
     found["the RayCluster"] = step.manifest()  # type: ignore[attr-defined]
-    found["the example's RayJob"] = rayjob.with_own_cluster(found["example/ray-job.interactive-mode.yaml"])
-    found["a job on the RayCluster"] = rayjob.standing("mine", "rayside")
+    found["the example's RayJob"] = with_own_cluster(found["example/ray-job.interactive-mode.yaml"])
+    found["a job on the RayCluster"] = for_standing_cluster("mine", "rayside")
     return found
 
 
@@ -99,7 +99,7 @@ def test_rays_usage_report_is_off_in_a_cluster_that_a_rayjob_makes_unless_it_say
     theirs, other = {"name": "RAY_USAGE_STATS_ENABLED", "value": "1"}, {"name": "A", "value": "b"}
     own = {"headGroupSpec": container(other), "workerGroupSpecs": [container(), container(theirs)]}
     document = {"metadata": {"name": "mine"}, "spec": {"rayClusterSpec": own}}
-    cluster = rayjob.with_own_cluster(document)["spec"]["rayClusterSpec"]
+    cluster = with_own_cluster(document)["spec"]["rayClusterSpec"]
     groups = [cluster["headGroupSpec"], *cluster["workerGroupSpecs"]]
     off = {"name": "RAY_USAGE_STATS_ENABLED", "value": "0"}
     assert [group["template"]["spec"]["containers"][0]["env"] for group in groups] == [

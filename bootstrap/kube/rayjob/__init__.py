@@ -1,0 +1,1 @@
+"""RayJobs: the documents, their submission by kubectl-ray, and what is watched while it waits."""

@@ -1,0 +1,208 @@
+"""The submission of RayJobs by kubectl-ray, with an end to its waits.
+
+What kubectl-ray does is in KubeRay's kubectl-plugin/pkg/cmd/job/job_submit.go (1.6.2).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from bootstrap import shell as processes
+from bootstrap.errors import (
+    ClusterUnreachable,
+    CommandFailed,
+    JobNotFound,
+    NotReady,
+    RaysideError,
+    SubmissionFailed,
+)
+from bootstrap.kube.api import RAY, Kube, require_namespace
+from bootstrap.kube.rayjob import document
+from bootstrap.kube.rayjob.watcher import Watcher
+from bootstrap.loopback import require_own_listener, without_proxy
+from bootstrap.ray import jobs
+from bootstrap.ray.state import Dashboard
+from bootstrap.shell import Shell
+from bootstrap.step import until
+
+# Marks kubectl-ray and the `ray` that it runs, so that both are found when they have to be ended.
+_MARK = "RAYSIDE_SUBMISSION"
+# Seconds until a RayJob that was deleted is gone: KubeRay stops its job first.
+_REMOVAL = 30.0
+
+
+@dataclass(frozen=True)
+class KubectlRay:
+    """`kubectl ray job submit`, with an end to its waits.
+
+    `ray_programs` is the folder of the `ray` that kubectl-ray runs.
+    """
+
+    shell: Shell
+    kube: Kube
+    program: Path
+    ray_programs: Path
+
+    def submit(
+        self,
+        rayjob: Mapping[str, Any],
+        job: jobs.Submission,
+        submission_id: str,
+        *,
+        url: str,
+        token_file: Path,
+        report: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """Makes the RayJob, waits for its cluster, and submits `job` to the dashboard at `url`.
+
+        `token_file` holds the token of the standing cluster; for a RayJob that makes its own
+        cluster it is written, readable by its owner alone, as soon as there is a token. An earlier
+        try of the same submission id that was cut off is taken up again. What fails takes the
+        RayJob that it made with it. Raises SubmissionFailed, NotReady, PodFailed and its kin,
+        OperatorNotRunning, NamespaceTerminating, ClusterUnreachable, MissingProgram, Interrupted.
+        """
+        name = rayjob["metadata"]["name"]
+        require_namespace(self.kube)
+        if self._submitted_before(name, submission_id, url, token_file):
+            return
+        makes_cluster = "rayClusterSpec" in rayjob["spec"]
+        watcher = Watcher(self.kube, name, submission_id, token_file if makes_cluster else None, report)
+        of_rayjob = _without_folders(document.runtime_env(rayjob))
+        job = replace(job, runtime_env={**of_rayjob, **job.runtime_env})
+        env = self.environment(submission_id, token_file if document.asks_for_token(rayjob) else None)
+        with (
+            tempfile.TemporaryDirectory(prefix="rayside-") as folder,
+            jobs.private_environment(job) as runtime_env,
+        ):
+            manifest = Path(folder, "rayjob.json")
+            # YAML has dates, which Kubernetes reads as the text that they were.
+            sent = document.with_own_cluster(rayjob) if makes_cluster else rayjob
+            manifest.write_text(json.dumps(sent, default=str))
+            command = self.command(manifest, job, submission_id, url, runtime_env)
+            require_own_listener(url)
+            try:
+                with watcher.watching(lambda: self._end(submission_id)):
+                    self.shell.run(command, env=env)
+                if watcher.problem:  # kubectl-ray ends with 0 where it is told to end
+                    raise watcher.problem
+            except CommandFailed as error:
+                problem = watcher.problem or self._why_it_failed(watcher, error)
+                self._remove(watcher)
+                raise problem from None
+            except BaseException:
+                self._remove(watcher)
+                raise
+
+    def command(
+        self, manifest: Path, job: jobs.Submission, submission_id: str, url: str, runtime_env: Path | None
+    ) -> list[str]:
+        """`manifest` is the RayJob's file, `runtime_env` that of `jobs.private_environment`."""
+        return [
+            *[str(self.program), "job", "submit", "--filename", str(manifest)],
+            *["--kubeconfig", str(self.kube.kubeconfig), "--context", self.kube.context],
+            *["--namespace", self.kube.namespace, "--address", url],
+            *job.options(submission_id, runtime_env),
+            # It joins the words with spaces and splits them again: quoted once more, as one.
+            *["--", processes.printable(job.words())],
+        ]
+
+    def environment(self, submission_id: str, token_file: Path | None) -> dict[str, str]:
+        """For kubectl-ray and the `ray` that it runs; the token only as a file's name."""
+        unwanted = ("RAY_ADDRESS", "RAY_API_SERVER_ADDRESS", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")
+        token = {"RAY_AUTH_TOKEN_PATH": str(token_file)} if token_file else {}
+        return {
+            **{name: value for name, value in os.environ.items() if name not in (*unwanted, "KUBECONFIG")},
+            "PATH": f"{self.ray_programs}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
+            "RAY_AUTH_MODE": "token" if token_file else "disabled",
+            **token,
+            document.USAGE_REPORT: "0",
+            **without_proxy(os.environ),
+            _MARK: submission_id,
+        }
+
+    def _submitted_before(self, name: str, submission_id: str, url: str, token_file: Path) -> bool:
+        """Whether Ray has the job already; removes what an earlier try of it left.
+
+        Raises SubmissionFailed where the RayJob is another job's.
+        """
+        earlier = self.kube.ray("rayjobs", name)
+        if earlier is None:
+            return False
+        if "deletionTimestamp" not in earlier["metadata"]:
+            if earlier["spec"].get("jobId") != submission_id:
+                status = earlier.get("status") or {}
+                state = status.get("jobStatus") or status.get("jobDeploymentStatus") or "new"
+                raise SubmissionFailed(
+                    f"there is a RayJob {name} already; it is {state}",
+                    hint=f"give yours another metadata.name, or: {self._removal(name)}",
+                )
+            if _known(url, token_file, submission_id):
+                return True
+            self.kube.delete(_path(self.kube, name))
+        if until(lambda: self.kube.ray("rayjobs", name), lambda seen: seen is None, _REMOVAL) is not None:
+            raise NotReady(
+                f"the earlier RayJob {name} is still being removed after {_REMOVAL:g} s",
+                hint="./invokew up mends the operator, which has to let it go",
+            )
+        return False
+
+    def _removal(self, name: str) -> str:
+        """The command to paste that removes the RayJob of that name."""
+        words: list[str | Path] = ["kubectl", "--kubeconfig", self.kube.kubeconfig]
+        words += ["--context", self.kube.context, "-n", self.kube.namespace, "delete", "rayjob", name]
+        return processes.printable(words)
+
+    def _end(self, submission_id: str) -> None:
+        processes.end(lambda: processes.marked(_MARK, submission_id), patience=2)
+
+    def _remove(self, watcher: Watcher) -> None:
+        # kubectl-ray may have made it a moment before it was ended, unseen.
+        with contextlib.suppress(ClusterUnreachable):
+            there = self.kube.ray("rayjobs", watcher.name)
+            if there and there["spec"].get("jobId") == watcher.submission_id:
+                self.kube.delete(_path(self.kube, watcher.name))
+
+    def _why_it_failed(self, watcher: Watcher, error: CommandFailed) -> RaysideError:
+        with contextlib.suppress(ClusterUnreachable):
+            require_namespace(self.kube)
+            if "Timed out waiting for cluster" in error.message:
+                return watcher.not_ready()
+        if "rayclusters.ray.io" in error.message and "not found" in error.message:
+            return NotReady("the RayCluster of this RayJob is gone", hint="./invokew up makes it again")
+        return SubmissionFailed(
+            f"the job was not submitted: {_reason(error.message)}", hint="./invokew status shows what is left"
+        )
+
+
+def _without_folders(environment: Mapping[str, Any]) -> dict[str, Any]:
+    """The submission decides on folders."""
+    return {name: value for name, value in environment.items() if name not in ("working_dir", "py_modules")}
+
+
+def _known(url: str, token_file: Path, submission_id: str) -> bool:
+    try:
+        Dashboard(url, token_file.read_text().strip()).job(submission_id)
+    except (JobNotFound, FileNotFoundError):
+        return False
+    return True
+
+
+def _path(kube: Kube, name: str) -> str:
+    return f"{RAY}/namespaces/{kube.namespace}/rayjobs/{name}"
+
+
+def _reason(output: str) -> str:
+    # The first lines are the command itself; the last one is kubectl-ray's, which knows Ray's exit
+    # code only, where Ray's traceback ends with the reason.
+    lines = [line.strip() for line in output.splitlines()[1:] if line.strip()]
+    telling = [line for line in lines if re.match(r"(\w+\.)*\w*(Error|Exception)\b", line)]
+    from_ray = [line for line in telling if "Error occurred with Ray job submit" not in line]
+    return (from_ray or telling or lines or ["it gave no reason"])[-1].removeprefix("Error: ")

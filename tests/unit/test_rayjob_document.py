@@ -1,0 +1,204 @@
+"""The documents of RayJobs: what is refused before anything is sent, and what Rayside makes itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from bootstrap.errors import (
+    InvalidYaml,
+    JobFailed,
+    NotARayJob,
+    NotInteractive,
+    RaysideError,
+    SubmissionFailed,
+)
+from bootstrap.kube.rayjob import document
+from bootstrap.settings import RAY_VERSION, ROOT
+from tests.unit.scripted_rayjob import rayjob
+
+EXAMPLE = ROOT / "example" / "ray-job.interactive-mode.yaml"
+
+
+# --- a user's file -----------------------------------------------------------------------
+
+
+def load(folder: Path, content: Any) -> dict[str, Any]:
+    file = folder / "job.yaml"
+    file.write_text(content if isinstance(content, str) else yaml.safe_dump(content))
+    return document.load(file, "default")
+
+
+def test_a_good_file_is_taken_as_it_is(tmp_path: Path) -> None:
+    assert load(tmp_path, rayjob(backoffLimit=0)) == rayjob(backoffLimit=0)
+    named = {**rayjob(), "metadata": {"name": "mine", "namespace": "default"}}
+    assert load(tmp_path, named) == named
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("kind: RayJob\nspec: [a\nb: c\n", r"job\.yaml, line 3, column \d+: .*expected"),
+        ("kind: RayJob\n---\nkind: RayJob\n", "line 2, column 1: expected a single document"),
+        ("# nothing\n", "is empty"),
+        ("\xff", "is not text"),
+    ],
+)
+def test_a_file_that_is_no_single_yaml_document_is_refused_with_its_place(
+    tmp_path: Path, text: str, says: str
+) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text(text, encoding="latin-1")
+    with pytest.raises(InvalidYaml, match=says):
+        document.load(file, "default")
+
+
+def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidYaml, match="can't be read: No such file"):
+        document.load(tmp_path / "absent.yaml", "default")
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        ({"kind": "RayCluster"}, r"is a RayCluster of ray\.io/v1, not a RayJob"),
+        ({"apiVersion": "ray.io/v1alpha1"}, r"is a RayJob of ray\.io/v1alpha1"),
+        ({"kind": None}, "is a document without a kind"),
+        ({"metadata": None}, "has no metadata"),
+        ({"spec": "InteractiveMode"}, "has no spec"),
+        ({"metadata": {}}, "has no name"),
+        ({"metadata": {"generateName": "mine-"}}, "has no name, only a generateName"),
+        ({"metadata": {"name": "Mine"}}, "the name 'Mine', which KubeRay refuses"),
+        ({"metadata": {"name": "m" * 48}}, "which KubeRay refuses"),
+        ({"metadata": {"name": "mine", "namespace": "team"}}, "for the namespace team, and .* default"),
+    ],
+)
+def test_what_is_no_rayjob_of_ours_is_refused(tmp_path: Path, changed: dict[str, Any], says: str) -> None:
+    with pytest.raises(NotARayJob, match=says):
+        load(tmp_path, {**rayjob(), **changed})
+
+
+def test_a_list_is_no_rayjob(tmp_path: Path) -> None:
+    with pytest.raises(NotARayJob, match="is not a RayJob but a list"):
+        load(tmp_path, [rayjob()])
+
+
+@pytest.mark.parametrize(
+    ("spec", "says"),
+    [
+        ({"clusterSelector": None}, "neither a rayClusterSpec nor a clusterSelector"),
+        ({"rayClusterSpec": {"headGroupSpec": {}}}, "both"),
+        ({"clusterSelector": {"app": "ray"}}, "names no cluster"),
+        ({"clusterSelector": None, "rayClusterSpec": "big"}, "not a mapping"),
+    ],
+)
+def test_a_rayjob_needs_one_cluster(tmp_path: Path, spec: dict[str, Any], says: str) -> None:
+    with pytest.raises(NotARayJob, match=says):
+        load(tmp_path, rayjob(**spec))
+
+
+def test_a_rayjob_that_does_not_wait_for_a_submission_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(NotInteractive, match="submissionMode HTTPMode") as caught:
+        load(tmp_path, rayjob(submissionMode="HTTPMode"))
+    assert "submissionMode: InteractiveMode" in caught.value.hint
+    absent = rayjob()
+    del absent["spec"]["submissionMode"]
+    with pytest.raises(NotInteractive, match="K8sJobMode"):  # KubeRay's default
+        load(tmp_path, absent)
+    with pytest.raises(NotInteractive, match="backoffLimit 2"):
+        load(tmp_path, rayjob(backoffLimit=2))
+
+
+def test_a_broken_runtime_env_inside_is_refused_with_its_place(tmp_path: Path) -> None:
+    with pytest.raises(InvalidYaml, match="runtimeEnvYAML of the RayJob mine, line 2"):
+        load(tmp_path, rayjob(runtimeEnvYAML="pip: [a\nenv: b\n"))
+    with pytest.raises(InvalidYaml, match="not a mapping"):
+        load(tmp_path, rayjob(runtimeEnvYAML="- a"))
+
+
+# --- our own -----------------------------------------------------------------------------
+
+
+def test_the_example_brings_its_own_cluster_with_the_workspace() -> None:
+    spec = document.load(EXAMPLE, "default")["spec"]["rayClusterSpec"]
+    assert spec["rayVersion"] == RAY_VERSION
+    assert spec["authOptions"] == {"mode": "token"}
+    pod = spec["headGroupSpec"]["template"]["spec"]
+    ray, workspace, relay = pod["containers"]
+    assert [container["name"] for container in (ray, workspace, relay)] == ["ray-head", "workspace", "relay"]
+    assert workspace["ports"] == [{"name": "workspace", "containerPort": 8443}]
+    # The same folder, in both, on the one volume.
+    shared, token = {"name": "ray", "mountPath": "/tmp/ray"}, {"name": "token", "mountPath": "/run/ray"}
+    read_only = {**token, "readOnly": True}
+    assert (ray["volumeMounts"], workspace["volumeMounts"]) == ([shared, token], [shared, read_only])
+    assert relay["volumeMounts"] == [{**shared, "readOnly": True}, read_only]
+    memory = {"name": "token", "emptyDir": {"medium": "Memory"}}
+    assert pod["volumes"] == [{"name": "ray", "emptyDir": {}}, memory]
+    # An image that is only in the node must not be pulled.
+    groups = [pod, spec["workerGroupSpecs"][0]["template"]["spec"]]
+    policies = {container["imagePullPolicy"] for group in groups for container in group["containers"]}
+    assert policies == {"IfNotPresent"}
+
+
+def test_the_rayjob_of_a_standing_cluster_is_the_template_with_both_names() -> None:
+    made = document.for_standing_cluster("train-1a2b3c", "mine")
+    template = yaml.safe_load(document.TEMPLATE.read_text())
+    assert made["metadata"]["name"] == "train-1a2b3c"
+    assert made["spec"].pop("clusterSelector") == {"ray.io/cluster": "mine"}
+    template["spec"].pop("clusterSelector")
+    assert made["spec"] == template["spec"]
+    assert made["metadata"]["labels"] == template["metadata"]["labels"]
+
+
+def test_our_own_rayjobs_pass_our_own_checks(tmp_path: Path) -> None:
+    load(tmp_path, document.for_standing_cluster("01_Intro.x-1a2b3c", "rayside"))
+    document.load(document.TEMPLATE, "default")
+
+
+@pytest.mark.parametrize(
+    ("submission_id", "name"),
+    [
+        ("train-1a2b3c", "train-1a2b3c"),
+        ("01-intro-1a2b3c", "job-01-intro-1a2b3c"),
+        ("My_Job", "my-job"),
+        ("x" * 60 + "-1a2b3c", "x" * 40 + "-1a2b3c"),
+        ("9" * 60, "job-" + "9" * 43),
+        ("___", "job"),
+    ],
+)
+def test_a_submission_id_gives_a_name_that_kuberay_takes(submission_id: str, name: str) -> None:
+    assert document.object_name(submission_id) == name
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "says"),
+    [
+        ({"jobDeploymentStatus": "Waiting"}, None, ""),
+        ({"jobDeploymentStatus": "Complete", "jobStatus": "SUCCEEDED"}, None, ""),
+        ({}, None, ""),
+        (
+            {
+                "jobDeploymentStatus": "ValidationFailed",
+                "reason": "ValidationFailed",
+                "message": "The RayJob spec is invalid",
+            },
+            SubmissionFailed,
+            "KubeRay gave RayJob mine up: ValidationFailed: The RayJob spec is invalid",
+        ),
+        (
+            {"jobDeploymentStatus": "Failed", "reason": "AppFailed", "message": "exit 1", "jobId": "m-1"},
+            JobFailed,
+            "RayJob mine failed: AppFailed: exit 1",
+        ),
+        ({"jobDeploymentStatus": "Failed"}, SubmissionFailed, "it gave no reason"),
+    ],
+)
+def test_what_kuberay_gave_up_is_told(
+    status: dict[str, str], kind: type[RaysideError] | None, says: str
+) -> None:
+    problem = document.problem({**rayjob(), "status": status})
+    assert type(problem) is (kind or type(None))
+    assert problem is None or says in problem.message

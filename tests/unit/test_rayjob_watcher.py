@@ -1,0 +1,180 @@
+"""While kubectl-ray waits: when that is in vain, and the token of a RayJob's own cluster."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+from typing import Any
+
+from bootstrap.errors import (
+    ImageMissing,
+    NamespaceTerminating,
+    NotReady,
+    OperatorNotRunning,
+    PodFailed,
+    SubmissionFailed,
+)
+from bootstrap.kube.rayjob.watcher import OPERATOR, Watcher
+from tests.unit.scripted_rayjob import JOB, NAMESPACE, scripted, there
+
+
+def watcher(script: dict[str, Any], token_file: Path | None = None) -> Watcher:
+    return Watcher(scripted(script), "mine", "m-1", token_file)
+
+
+OPERATORS = f"/apis/apps/v1/deployments?{OPERATOR}"
+PODS = f"{NAMESPACE}/pods?ray.io/cluster=mine-x"
+CLUSTER_EVENTS = f"{NAMESPACE}/events?involvedObject.kind=RayCluster,involvedObject.name=mine-x"
+
+
+def pod(state: dict[str, Any], **metadata: Any) -> dict[str, Any]:
+    status = {"name": "ray-head", "image": "rayside/ray:current", "ready": False, "state": state}
+    conditions = [{"type": "PodScheduled", "status": "True"}, {"type": "Ready", "status": "False"}]
+    return {
+        "metadata": {"name": "head", "uid": "u", **metadata},
+        "spec": {"containers": [{"name": "ray-head"}]},
+        "status": {"phase": "Pending", "conditions": conditions, "containerStatuses": [status]},
+    }
+
+
+def no_events(kind: str, name: str, namespace: str = "default") -> str:
+    path = f"/api/v1/namespaces/{namespace}/events"
+    return f"{path}?involvedObject.kind={kind},involvedObject.name={name}"
+
+
+def test_a_rayjob_that_is_not_made_yet_or_anothers_is_left_alone() -> None:
+    assert watcher({JOB: None}).look(100) is None
+    assert watcher({JOB: there("other-1", jobDeploymentStatus="Failed")}).look(100) is None
+
+
+def test_a_rayjob_that_gets_no_cluster_is_given_some_time() -> None:
+    watching = watcher({JOB: there()})
+    assert watching.look(100) is None
+    assert watching.look(119.9) is None
+
+
+def test_an_operator_that_is_not_there() -> None:
+    watching = watcher({JOB: there(), OPERATORS: []})
+    watching.look(100)
+    problem = watching.look(120)
+    assert isinstance(problem, OperatorNotRunning)
+    assert "has no KubeRay operator" in problem.message
+    assert "./invokew up" in problem.hint
+
+
+def test_an_operator_that_does_not_run_is_explained_by_its_pod() -> None:
+    operator = {"metadata": {"namespace": "kuberay-system"}, "status": {"replicas": 1}}
+    waits = pod({"waiting": {"reason": "ImagePullBackOff", "message": "Back-off pulling"}})
+    watching = watcher(
+        {
+            JOB: there(),
+            OPERATORS: [operator],
+            f"/api/v1/namespaces/kuberay-system/pods?{OPERATOR}": [waits],
+            no_events("Pod", "head", "kuberay-system"): [],
+        }
+    )
+    watching.look(100)
+    problem = watching.look(120)
+    assert isinstance(problem, OperatorNotRunning)
+    assert "nothing becomes of RayJob mine" in problem.message
+    assert "Back-off pulling" in problem.message
+
+
+def test_an_operator_that_runs_and_does_nothing_is_told_with_the_last_event() -> None:
+    operator = {"metadata": {"namespace": "default"}, "status": {"readyReplicas": 1}}
+    event = {"message": "the webhook timed out", "lastTimestamp": "2026-01-01T00:00:00Z"}
+    watching = watcher({JOB: there(), OPERATORS: [operator], no_events("RayJob", "mine"): [event]})
+    watching.look(100)
+    problem = watching.look(120)
+    assert isinstance(problem, NotReady)
+    assert "within 20 s: the webhook timed out" in problem.message
+
+
+def test_a_rayjob_that_kuberay_refuses_is_seen_at_once() -> None:
+    refused = there(jobDeploymentStatus="ValidationFailed", message="name too long")
+    assert isinstance(watcher({JOB: refused}).look(100), SubmissionFailed)
+
+
+def test_a_job_that_ray_has_is_no_more_the_watchers_concern() -> None:
+    failed = there(jobDeploymentStatus="Failed", jobStatus="FAILED", reason="AppFailed")
+    assert watcher({JOB: failed}).look(100) is None
+
+
+def test_a_namespace_that_goes_is_seen_at_once() -> None:
+    watching = watcher({JOB: there(), NAMESPACE: {"status": {"phase": "Terminating"}}})
+    assert isinstance(watching.look(100), NamespaceTerminating)
+
+
+def test_a_pod_that_can_not_run_is_told_once_that_lasts() -> None:
+    sick = pod({"waiting": {"reason": "ErrImagePull", "message": "not found"}})
+    script = {JOB: there(rayClusterName="mine-x"), PODS: [sick], no_events("Pod", "head"): []}
+    watching = watcher(script)
+    assert watching.look(100) is None
+    assert watching.look(104) is None
+    assert isinstance(watching.look(105), ImageMissing)
+    # A container that was started again, and runs, starts the count anew.
+    other = watcher(script)
+    other.look(100)
+    other.kube.script[PODS] = [pod({"running": {}})]  # type: ignore[attr-defined]
+    other.look(104)
+    other.kube.script[PODS] = [sick]  # type: ignore[attr-defined]
+    assert other.look(105) is None
+
+
+def test_a_cluster_without_pods_is_explained_by_its_events() -> None:
+    event = {
+        "type": "Warning",
+        "reason": "FailedToCreateHeadPod",
+        "message": "Failed to create head Pod default/, pods is forbidden: exceeded quota",
+        "lastTimestamp": "2026-01-01T00:00:00Z",
+    }
+    watching = watcher({JOB: there(rayClusterName="mine-x"), PODS: [], CLUSTER_EVENTS: [event]})
+    watching.look(100)
+    problem = watching.look(105)
+    assert isinstance(problem, PodFailed)
+    assert "exceeded quota" in problem.message
+
+
+def test_what_the_pods_wait_for_is_told_once() -> None:
+    watching = watcher(
+        {JOB: there(rayClusterName="mine-x"), PODS: [pod({"running": {}})], no_events("Pod", "head"): []}
+    )
+    reports: list[str] = []
+    watching.report = reports.append
+    watching.look(100)
+    watching.look(101)
+    assert reports == ["pod head: ray-head is starting"]
+    assert "pod head: ray-head is starting" in watching.not_ready().message
+
+
+def secret(name: str) -> dict[str, Any]:
+    return {"metadata": {"name": name}, "data": {"auth_token": base64.b64encode(b"s3cret").decode()}}
+
+
+def test_the_token_of_the_jobs_own_cluster_is_kept_for_its_owner_alone(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text("stale")
+    by_label = f"{NAMESPACE}/secrets?ray.io/cluster=mine-x"
+    running = {PODS: [pod({"running": {}})], no_events("Pod", "head"): []}
+    watching = watcher({JOB: there(rayClusterName="mine-x"), by_label: [], **running}, file)
+    watching.look(100)
+    assert file.read_text() == "stale"
+    watching.kube.script[by_label] = [{"metadata": {"name": "other"}}, secret("mine-x")]  # type: ignore[attr-defined]
+    watching.look(101)
+    assert file.read_text() == "s3cret"
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert [path.name for path in tmp_path.iterdir()] == ["token"]
+    # Kept once: what is not scripted any more is not asked for.
+    del watching.kube.script[by_label]  # type: ignore[attr-defined]
+    watching.look(102)
+
+
+def test_a_token_secret_that_the_file_names_is_read_by_its_name(tmp_path: Path) -> None:
+    own = there(rayClusterName="mine-x")
+    own["spec"]["rayClusterSpec"] = {"authOptions": {"mode": "token", "secretName": "given"}}
+    script = {JOB: own, f"{NAMESPACE}/secrets/given": secret("given")}
+    watching = watcher(
+        {**script, PODS: [pod({"running": {}})], no_events("Pod", "head"): []}, tmp_path / "token"
+    )
+    watching.look(100)
+    assert (tmp_path / "token").read_text() == "s3cret"
