@@ -190,7 +190,7 @@ def breakpoints(context: Context, json: bool = False) -> None:
         "exceptions": "stop where a task raises what it does not catch",
         "evaluate": "expression to evaluate at each stop (with --json); may be given several times",
         "timeout": "seconds to wait for the next stop (default: 60)",
-        "launch-json": "only have VS Code know the cluster: writes or merges .vscode/launch.json here",
+        "launch-json": "only have VS Code know the cluster: makes .vscode/launch.json here, or adds to it",
         "json": "scripted: record each stop, let it go on, print one document when the job has ended",
     },
 )
