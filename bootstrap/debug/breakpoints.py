@@ -23,7 +23,7 @@ class Breakpoints:
     def __init__(self, places: Iterable[Place] = ()) -> None:
         self._set: dict[str, Lines] = {}
         self._ids: dict[int, tuple[str, int]] = {}  # by the relay's id
-        self._told: dict[tuple[str, int], set[str]] = {}
+        self._reported: dict[tuple[str, int], set[str]] = {}
         for place in places:
             assert place.file is not None, "only the terminal has a file that is shown"
             self._set.setdefault(place.file, {})[place.line] = place.condition
@@ -92,12 +92,12 @@ class Breakpoints:
 
     def _news(self, path: str, line: int, answer: Mapping[str, Any]) -> str:
         """Each text once a breakpoint; that it is where it was asked to be only after it was not."""
-        told = self._told.setdefault((path, line), set())
+        reported = self._reported.setdefault((path, line), set())
         text = _description(path, line, answer)
         as_asked = answer.get("verified") and answer.get("line", line) == line and not answer.get("message")
-        if text in told or (as_asked and not told):
+        if text in reported or (as_asked and not reported):
             return ""
-        told.add(text)
+        reported.add(text)
         return text
 
     async def _send(self, client: Client, path: str) -> dict[int, Mapping[str, Any]]:

@@ -123,10 +123,10 @@ class Client:
                 f"no debugger answers at {name}: {str(error) or 'no answer in time'}",
                 hint="The task has probably ended; see which tasks are paused with ./invokew breakpoints.",
             ) from error
-        own = writer.get_extra_info("socket")
+        socket_ = writer.get_extra_info("socket")
         try:
-            own.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            require_own(own)
+            socket_.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            require_own(socket_)
         except OSError as error:
             writer.close()
             raise DebuggerGone(
@@ -450,5 +450,5 @@ def reason(response: Message) -> str:
     """Why a request was refused."""
     body = response.get("body")
     error = body.get("error") if isinstance(body, dict) else None
-    said = error.get("format") if isinstance(error, dict) else None
-    return str(said or response.get("message") or "no reason was given")
+    text = error.get("format") if isinstance(error, dict) else None
+    return str(text or response.get("message") or "no reason was given")

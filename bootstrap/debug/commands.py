@@ -67,10 +67,10 @@ class Place:
 
 def place(text: str) -> Place | None:
     """Parses `[FILE:]LINE[ if COND]`, None where it isn't that; FILE may hold spaces and colons."""
-    found = _PLACE.fullmatch(text.strip())
-    if found is None or int(found["line"]) < 1:
+    match = _PLACE.fullmatch(text.strip())
+    if match is None or int(match["line"]) < 1:
         return None
-    return Place(found["file"], int(found["line"]), found["cond"])
+    return Place(match["file"], int(match["line"]), match["cond"])
 
 
 _OPTION = re.compile(r"(?P<file>.+?):(?P<line>[0-9]{1,9})(?::(?P<cond>.*\S.*))?", re.DOTALL)
@@ -78,10 +78,10 @@ _OPTION = re.compile(r"(?P<file>.+?):(?P<line>[0-9]{1,9})(?::(?P<cond>.*\S.*))?"
 
 def option(text: str) -> Place | None:
     """Parses `FILE:LINE[:CONDITION]`, None where it isn't that; CONDITION may hold colons, FILE too."""
-    found = _OPTION.fullmatch(text)
-    if found is None or int(found["line"]) < 1:
+    match = _OPTION.fullmatch(text)
+    if match is None or int(match["line"]) < 1:
         return None
-    return Place(found["file"], int(found["line"]), found["cond"].strip() if found["cond"] else None)
+    return Place(match["file"], int(match["line"]), match["cond"].strip() if match["cond"] else None)
 
 
 def usage() -> str:

@@ -44,13 +44,13 @@ class Configuration:
         self._desired = Desired()
         self._revision = 0  # of what is desired
         self._telling: asyncio.TimerHandle | None = None
-        self._told: set[str] = set()  # the files of which it was told that they differ
+        self._differing: set[str] = set()  # the files of which it was told that they differ
 
     def begin(self, paths: Paths, *, prints: bool = False) -> None:
         """Another editor, which has asked for nothing yet but, with `prints`, what debuggees print."""
         self._desired, self.paths = Desired(prints=prints), paths
         self._revision += 1
-        self._told.clear()
+        self._differing.clear()
 
     # --- what the editor asks for --------------------------------------------------------
 
@@ -73,8 +73,8 @@ class Configuration:
         documents = []
         # What was set meanwhile counts: debuggees have been asked for that.
         for breakpoint_ in map(self._desired.now, breakpoints):
-            breakpoint_.told = breakpoint_.document()
-            documents.append(breakpoint_.told)
+            breakpoint_.reported = breakpoint_.document()
+            documents.append(breakpoint_.reported)
         self._rest()
         return documents
 
@@ -91,7 +91,7 @@ class Configuration:
         breakpoints = self._desired.replace_functions(specs)
         await self._fan_out(lambda worker: worker.set_functions(self._desired))
         for breakpoint_ in breakpoints:
-            breakpoint_.told = breakpoint_.document()
+            breakpoint_.reported = breakpoint_.document()
         self._rest()
         return [breakpoint_.document() for breakpoint_ in breakpoints]
 
@@ -112,7 +112,7 @@ class Configuration:
         """Puts what has changed into every debuggee; as `Work.side_by_side`."""
         before, self._revision = self._revision, self._revision + 1
 
-        async def one(worker: Worker) -> Any:
+        async def put_into_worker(worker: Worker) -> Any:
             if worker.revision == before:  # otherwise it is behind, and gets this with the rest
                 worker.revision = self._revision
             try:
@@ -121,7 +121,7 @@ class Configuration:
                 self._work.start(self._catch_up(worker))
                 raise
 
-        return await self._work.side_by_side([one(worker) for worker in self._workers.attached])
+        return await self._work.side_by_side([put_into_worker(worker) for worker in self._workers.attached])
 
     def _rest(self) -> None:
         """Debuggees that have nothing to stop at run at full speed."""
@@ -167,7 +167,7 @@ class Configuration:
         worker.late = True
         await worker.answers()
         worker.late, worker.revision = False, -1
-        if not worker.left:
+        if not worker.detached:
             await self.put_into(worker)
 
     async def _set_in(self, worker: Worker, path: str) -> None:
@@ -177,7 +177,7 @@ class Configuration:
         await self._compare(worker, path, remote)
         self.tell_changes()
 
-    async def came(self, worker: Worker, path: str) -> None:
+    async def file_loaded(self, worker: Worker, path: str) -> None:
         """Sets the breakpoints of a file of which a debuggee has only functions, pickled by value."""
         if await worker.learn(path):
             await self._set_by_value(worker, [path])
@@ -193,24 +193,24 @@ class Configuration:
 
     def _by_path(self, worker: Worker) -> dict[str, list[LineBreakpoint]]:
         """All breakpoints by the debuggee's path: two of the editor's may be one of its."""
-        found: dict[str, list[LineBreakpoint]] = {}
+        by_path: dict[str, list[LineBreakpoint]] = {}
         for path, breakpoints in self._desired.files.items():
-            found.setdefault(self.paths.remote(path, worker.layout), []).extend(breakpoints)
-        return found
+            by_path.setdefault(self.paths.remote(path, worker.layout), []).extend(breakpoints)
+        return by_path
 
     # --- what the editor is told ---------------------------------------------------------
 
     async def _compare(self, worker: Worker, path: str, remote: str) -> None:
         """Says it once where the editor's file is not the one that the debuggee runs."""
-        if path in self._told:
+        if path in self._differing:
             return
-        ours = self._desired.checksums.get(path)
-        if ours is None and self.paths.shared:
-            ours = files.own(path)
-        theirs = await worker.file(remote) if ours else None
-        if theirs is None or theirs.sha256 == ours or path in self._told:  # by another one meanwhile
+        checksum = self._desired.checksums.get(path)
+        if checksum is None and self.paths.shared:
+            checksum = files.own(path)
+        file = await worker.file(remote) if checksum else None
+        if file is None or file.sha256 == checksum or path in self._differing:  # by another one meanwhile
             return
-        self._told.add(path)
+        self._differing.add(path)
         self._editor.say(
             f"{path} was changed after the job was submitted: the tasks run what was submitted, and lines may"
             " differ. Submit the job again to debug what you see."
@@ -218,14 +218,14 @@ class Configuration:
 
     def _note_filters(self) -> None:
         for condition in self._desired.exceptions.conditions.values():
-            condition.told = condition.verdict
+            condition.reported = condition.verdict
 
     def _tell_filters(self) -> None:
         """Says which filter's condition does not hold in a debuggee that came later; DAP has no event."""
         for condition in self._desired.exceptions.conditions.values():
             verdict = condition.verdict
-            if not verdict["verified"] and verdict != condition.told:
-                condition.told = verdict
+            if not verdict["verified"] and verdict != condition.reported:
+                condition.reported = verdict
                 self._editor.say(f"{condition.place}: {verdict['message']}")
 
     def tell_changes(self) -> None:
@@ -238,6 +238,6 @@ class Configuration:
         self._telling = None
         for breakpoint_ in self._desired.take_changed():
             document = breakpoint_.document()
-            if breakpoint_.told is not None and breakpoint_.told != document:
-                breakpoint_.told = document
+            if breakpoint_.reported is not None and breakpoint_.reported != document:
+                breakpoint_.reported = document
                 self._editor.event("breakpoint", {"reason": "changed", "breakpoint": document})

@@ -195,9 +195,9 @@ class DebugSession:
         """Attaches to it."""
         self._lifecycle.take(debuggee)
 
-    def miss(self, there: Set[str]) -> None:
+    def miss(self, worker_ids: Set[str]) -> None:
         """`there`: the worker_id of each debuggee that a look has found."""
-        self._lifecycle.miss(there)
+        self._lifecycle.miss(worker_ids)
 
     def hand_over(self, worker: Worker, to: DebugSession) -> None:
         """Makes it another session's, as it stands."""
@@ -229,7 +229,7 @@ class DebugSession:
             else:
                 self._threads.stopped(worker, body["threadId"], body)
         elif name == "continued":
-            self._threads.went_on(worker, body)
+            self._threads.continued(worker, body)
         elif name == "thread":
             if body.get("reason") == "exited":
                 self._threads.ended(worker, body["threadId"])
@@ -255,25 +255,29 @@ class DebugSession:
 
 def _options(arguments: Message) -> Message:
     """How debuggees are debugged. Raises Refused."""
-    given = {name: arguments[name] for name in _OPTIONS if name in arguments}
+    options = {name: arguments[name] for name in _OPTIONS if name in arguments}
     rules = arguments.get("rules") or []
     if not isinstance(rules, list) or not all(isinstance(rule, dict) for rule in rules):
         raise Refused("`rules` has to be a list of objects")
     # Without ours, which are first, nothing would stop at a `breakpoint()`.
-    ours = STOP_IN_USER_CODE["rules"]
-    return {**STOP_IN_USER_CODE, **given, "rules": [*ours, *(rule for rule in rules if rule not in ours)]}
+    own_rules = STOP_IN_USER_CODE["rules"]
+    return {
+        **STOP_IN_USER_CODE,
+        **options,
+        "rules": [*own_rules, *(rule for rule in rules if rule not in own_rules)],
+    }
 
 
-def _mappings(given: object) -> list[tuple[str, str]]:
-    if given is None:
+def _mappings(path_mappings: object) -> list[tuple[str, str]]:
+    if path_mappings is None:
         return []
-    if not isinstance(given, list):
+    if not isinstance(path_mappings, list):
         raise Refused("`pathMappings` has to be a list")
-    found = []
-    for mapping in given:
+    mappings = []
+    for mapping in path_mappings:
         local = mapping.get("localRoot") if isinstance(mapping, dict) else None
         remote = mapping.get("remoteRoot") if isinstance(mapping, dict) else None
         if not isinstance(local, str) or not isinstance(remote, str) or not local.startswith("/"):
             raise Refused("each of `pathMappings` has an absolute localRoot and a remoteRoot")
-        found.append((local, remote))
-    return found
+        mappings.append((local, remote))
+    return mappings

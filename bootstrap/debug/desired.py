@@ -87,7 +87,9 @@ class Desired:
 
     def take_changed(self) -> list[LineBreakpoint | FunctionBreakpoint]:
         """Those of which another result decides than when this was called last."""
-        changed = [one for one in self._changed if self._by_id.get(one.id) is one]
+        changed = [
+            breakpoint_ for breakpoint_ in self._changed if self._by_id.get(breakpoint_.id) is breakpoint_
+        ]
         self._changed.clear()
         return changed
 

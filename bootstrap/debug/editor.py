@@ -70,12 +70,12 @@ class Editor:
         self.turn = asyncio.Lock()
         self._reader, self._writer = reader, writer
         self._seq = itertools.count(1)
-        own = writer.get_extra_info("socket")
-        own.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        own.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        socket_ = writer.get_extra_info("socket")
+        socket_.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        socket_.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         for name, value in _KEEPALIVE.items():
             if hasattr(socket, name):  # macOS lacks two of them
-                own.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+                socket_.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
     async def requests(self) -> AsyncIterator[Message]:
         """Each request, well formed, until the editor has gone; what is malformed gets an error response."""

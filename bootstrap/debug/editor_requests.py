@@ -21,7 +21,7 @@ from bootstrap.debug.worker import PATIENCE, Worker, Workers
 # Seconds for a debuggee's answer where user code runs.
 EVALUATION = 60.0
 
-_MOVES = frozenset({"continue", "next", "stepIn", "stepOut", "goto"})
+_RESUMING = frozenset({"continue", "next", "stepIn", "stepOut", "goto"})
 _RUN_USER_CODE = frozenset({"evaluate", "setVariable", "setExpression", "variables", "completions"})
 
 # What one that only watches may ask for: nothing that moves a task, sets anything or runs code of its choice.
@@ -74,7 +74,7 @@ class EditorRequests:
             "setFunctionBreakpoints": self._set_function_breakpoints,
             "stackTrace": self._stack_trace,
             "threads": self._rows,
-            **dict.fromkeys(_MOVES, self._move),
+            **dict.fromkeys(_RESUMING, self._resume),
         }
 
     async def answer(self, editor: Editor, request: Message, arguments: Message) -> None:
@@ -84,7 +84,7 @@ class EditorRequests:
             self._refuse_watcher(editor, request, arguments)
             return
         try:
-            known = messages.question(command, arguments)
+            known = messages.arguments_of(command, arguments)
         except NotDap as error:
             raise Refused(f"{command}: {error}") from None
         handler = self._handlers.get(command, self._forward if known is not None else None)
@@ -104,7 +104,7 @@ class EditorRequests:
     async def _focus_task(self, editor: Editor, request: Message, arguments: Message) -> None:
         named = arguments.get("workerId")
         for worker in self._workers.attached:
-            thread = next((thread for thread in worker.stops if thread in worker.told), None)
+            thread = next((thread for thread in worker.stops if thread in worker.reported), None)
             if worker.debuggee.shown_id == named and thread is not None:
                 editor.respond(request)
                 self._threads.tell_stop(worker, thread, focus=True)
@@ -133,7 +133,7 @@ class EditorRequests:
             return
         await self._forward(editor, request, arguments)
 
-    async def _move(self, editor: Editor, request: Message, arguments: Message) -> None:
+    async def _resume(self, editor: Editor, request: Message, arguments: Message) -> None:
         command = request["command"]
         if arguments.get("threadId") == self._threads.cluster:
             if command != "continue":
@@ -153,8 +153,8 @@ class EditorRequests:
             # Without the false, VS Code takes every thread for running.
             editor.respond(request, {**body, "allThreadsContinued": False} if command == "continue" else body)
 
-        self._threads.moved = worker
-        await self._threads.let_go(worker, command, inner, answered)
+        self._threads.resumed = worker
+        await self._threads.resume(worker, command, inner, answered)
 
     async def _pause(self, editor: Editor, request: Message, arguments: Message) -> None:
         if arguments.get("threadId") == self._threads.cluster:
@@ -216,7 +216,7 @@ class EditorRequests:
         self, worker: Worker, thread: int | None, editor: Editor, request: Message, inner: Message
     ) -> None:
         command = request["command"]
-        moves = worker.moves[thread]
+        resumes = worker.resumes[thread]
         asked = (editor, request["seq"])
         if command == "evaluate":
             self._evaluating[asked] = worker
@@ -230,7 +230,7 @@ class EditorRequests:
             editor.refuse(request, reason(response))
             return
         body = response.get("body")
-        if isinstance(body, dict) and worker.moves[thread] == moves:
+        if isinstance(body, dict) and worker.resumes[thread] == resumes:
             body = self.outward(worker, body, thread)
         editor.respond(request, body if isinstance(body, dict) else None)
 
@@ -246,13 +246,13 @@ class EditorRequests:
             raise Refused("the request names things of two tasks")
         if CLUSTER in owners:
             raise Refused("choose a task: the row of the cluster has no frames")
-        found = next((owner for owner in owners if isinstance(owner, Worker)), None) or self._focused()
+        worker = next((owner for owner in owners if isinstance(owner, Worker)), None) or self._focused()
         if editor is self._current.editor:
-            self._threads.focus = found
+            self._threads.focus = worker
         source = inner.get("source")
         if isinstance(source, dict) and isinstance(source.get("path"), str):
-            source["path"] = self._configuration.paths.remote(source["path"], found.layout)
-        return found, next(iter(threads), None), inner
+            source["path"] = self._configuration.paths.remote(source["path"], worker.layout)
+        return worker, next(iter(threads), None), inner
 
     def _focused(self) -> Worker:
         worker = self._threads.in_focus()
@@ -266,22 +266,22 @@ class EditorRequests:
         def number(kind: Kind, inner: int) -> int:
             return self._ids.outer(OfAStop(worker, thread) if kind in OF_A_STOP else worker, kind, inner)
 
-        def source(found: Message) -> None:
-            path = found.get("path")
+        def source(document: Message) -> None:
+            path = document.get("path")
             local = self._configuration.paths.local(path) if path else None
             if local is not None:
                 # Its own file, which it can edit, rather than the text that the debuggee has.
-                found["path"] = local
-                found["sourceReference"] = 0
-            elif path and not found.get("sourceReference"):
+                document["path"] = local
+                document["sourceReference"] = 0
+            elif path and not document.get("sourceReference"):
                 # Without a number the editor would open a file of its own that has this path.
-                found["sourceReference"] = number("source", 0)
+                document["sourceReference"] = number("source", 0)
 
         return translation.outward(body, number, source)
 
 
 def _list(arguments: Message, name: str) -> list[Any]:
-    found = arguments.get(name)
-    if not isinstance(found, list | None):
+    value = arguments.get(name)
+    if not isinstance(value, list | None):
         raise Refused(f"`{name}` has to be a list")
-    return found or []
+    return value or []

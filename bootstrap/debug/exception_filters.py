@@ -127,5 +127,5 @@ def _verdict(problem: str) -> Message:
 
 
 def _list(arguments: Message, name: str) -> list[Any]:
-    found = arguments.get(name)
-    return found if isinstance(found, list) else []
+    value = arguments.get(name)
+    return value if isinstance(value, list) else []

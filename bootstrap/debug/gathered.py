@@ -18,19 +18,19 @@ class Gathered:
 
     def __init__(self, make: Callable[[], Message]) -> None:
         self._make = make
-        self._made = b""
-        self._made_at = self._not_before = 0.0  # of the loop's time
+        self._body = b""
+        self._body_at = self._not_before = 0.0  # of the loop's time
         self._making = asyncio.Lock()
 
     async def since(self, asked: float) -> bytes:
         """The body in JSON, of no earlier moment of the loop's time than `asked`."""
         loop = asyncio.get_running_loop()
         async with self._making:
-            if self._made_at < asked:
+            if self._body_at < asked:
                 if (pause := self._not_before - loop.time()) > 0:
                     await asyncio.sleep(pause)
-                self._made_at = loop.time()
-                self._made = as_json(self._make())
+                self._body_at = loop.time()
+                self._body = as_json(self._make())
                 ended = loop.time()
-                self._not_before = ended + LEAST_SHARE * (ended - self._made_at)
-            return self._made
+                self._not_before = ended + LEAST_SHARE * (ended - self._body_at)
+            return self._body

@@ -47,10 +47,10 @@ class Ids:
 
     def inner(self, outer: object, kind: Kind) -> tuple[Hashable, int]:
         """The owner and its own number. Raises UnknownId."""
-        found = self._inner.get(outer) if isinstance(outer, int) else None
-        if found is None or found[1] != kind:
+        entry = self._inner.get(outer) if isinstance(outer, int) else None
+        if entry is None or entry[1] != kind:
             raise UnknownId(outer)
-        return found[0], found[2]
+        return entry[0], entry[2]
 
     def forget(self, owner: Hashable, kinds: tuple[Kind, ...] = (*OF_A_STOP, "thread", "source")) -> None:
         """The owner has ended, or moved on (`OF_A_STOP`)."""

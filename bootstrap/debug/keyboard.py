@@ -54,5 +54,5 @@ def typed() -> str:
 def _complete(text: str, state: int) -> str | None:
     if readline is not None and readline.get_begidx() > 0:
         return None
-    found = [f"{name} " for name in names() if name.startswith(text)]
-    return found[state] if state < len(found) else None
+    matches = [f"{name} " for name in names() if name.startswith(text)]
+    return matches[state] if state < len(matches) else None

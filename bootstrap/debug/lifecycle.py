@@ -24,7 +24,7 @@ SETTLING = 0.5
 # Tries to attach to a debuggee that does not answer.
 MOST_TRIES = 3
 # Looks without a debuggee before it counts as ended, for Ray's tables may lag.
-LOOKS_MISSED = 5
+POLLS_MISSED = 5
 # Seconds for debuggees to be left in good order when the relay ends.
 CLOSING = 10.0
 # Characters of Ray's reason for the end of a process.
@@ -65,7 +65,7 @@ class Lifecycle:
         self._files = Files()
         self._missed: dict[str, int] = {}
         self._tries = Tries()
-        self._leaving: set[asyncio.Future[Any]] = set()
+        self._detaching: set[asyncio.Future[Any]] = set()
 
     # --- for an editor -------------------------------------------------------------------
 
@@ -81,18 +81,18 @@ class Lifecycle:
     def watch(self) -> None:
         """It is configured, and gets what is attached already."""
         for worker in self._workers.attached:  # held, or of the editor before
-            worker.told.clear()
+            worker.reported.clear()
             self._work.start(self._adopt(worker))
 
     def editor_left(self) -> None:
         """It has gone: the cluster goes on, but what is to be kept paused."""
-        self._leave([w for w in self._workers.values() if not (self.keep_paused and w.stops)])
+        self._detach([w for w in self._workers.values() if not (self.keep_paused and w.stops)])
 
     async def close(self) -> None:
         """Leaves all of them; what waits for an answer gets it first."""
-        self._leave(self._workers.values())
-        if self._leaving:  # earlier ones, too
-            await asyncio.wait(self._leaving, timeout=CLOSING)
+        self._detach(self._workers.values())
+        if self._detaching:  # earlier ones, too
+            await asyncio.wait(self._detaching, timeout=CLOSING)
 
     # --- found ---------------------------------------------------------------------------
 
@@ -104,11 +104,13 @@ class Lifecycle:
         self._workers[debuggee.worker_id] = new = Worker(debuggee, self._files, self._holder)
         self._work.start(self._attach(new))
 
-    def miss(self, there: Set[str]) -> None:
+    def miss(self, worker_ids: Set[str]) -> None:
         """`there`: the worker_id of each debuggee that was found; the others may have ended."""
-        self._missed = {name: self._missed.get(name, 0) + 1 for name in self._workers if name not in there}
+        self._missed = {
+            name: self._missed.get(name, 0) + 1 for name in self._workers if name not in worker_ids
+        }
         for name, missed in self._missed.items():
-            if missed > LOOKS_MISSED and self._workers[name].ready.is_set():
+            if missed > POLLS_MISSED and self._workers[name].ready.is_set():
                 self.end(self._workers[name])
 
     # --- attached ------------------------------------------------------------------------
@@ -138,11 +140,11 @@ class Lifecycle:
                 self._editor.say(
                     f"{worker.debuggee.title} can't be attached to, in {tries}: {line(str(error))}"
                 )
-        self._leave([worker])
+        self._detach([worker])
 
     def attached_to(self, worker: Worker) -> None:
         """It takes requests now."""
-        if worker.left:  # its editor went meanwhile, and the next one is not to see it
+        if worker.detached:  # its editor went meanwhile, and the next one is not to see it
             return
         self._log(f"attached to {worker.debuggee.title}")
         worker.ready.set()
@@ -151,14 +153,14 @@ class Lifecycle:
         if not self._configuration.is_in(worker):
             self._work.start(self._configuration.put_into(worker))
         if self._editor.editor is None and not (self.keep_paused and worker.stops):
-            self._leave([worker])
+            self._detach([worker])
 
     def hand_over(self, worker: Worker, to: Lifecycle) -> None:
         """Makes it another session's, as it stands; this one's editor has none of its rows any more."""
         for thread in worker.stops:
             title = worker.described_at(thread).title
             self._editor.say(f"{title} is stopped in {to.debugger} now, which has asked for its job by name")
-        self._threads.left(worker, TAKEN_OVER)
+        self._threads.remove_rows(worker, TAKEN_OVER)
         self._threads.forget(worker)
         self._configuration.forget(worker)
         del self._workers[worker.debuggee.worker_id]
@@ -171,10 +173,10 @@ class Lifecycle:
 
     def receive(self, worker: Worker) -> None:
         worker.holder, worker.revision = self._holder, -1
-        worker.told.clear()
+        worker.reported.clear()
         self._workers[worker.debuggee.worker_id] = worker
         if worker.ready.is_set():
-            self._threads.came(worker)
+            self._threads.add_rows(worker)
             self._work.start(self._adopt(worker))
 
     async def _adopt(self, worker: Worker) -> None:
@@ -190,7 +192,7 @@ class Lifecycle:
 
     def end(self, worker: Worker) -> None:
         """A debuggee has ended by itself, or says so."""
-        if worker.left:
+        if worker.detached:
             return
         if not worker.ready.is_set():
             # `_attach` gets the error, and counts it for the editor that it is for; another may have come
@@ -201,32 +203,32 @@ class Lifecycle:
         if worker.stops and not self._editor.is_empty:
             self._work.start(self._tell_why(worker))
         _give_up(self._tries, worker)  # Ray lists it for some more seconds
-        self._leave([worker])
+        self._detach([worker])
 
     async def _tell_why(self, worker: Worker) -> None:
         """A task that dies while somebody looks at it has a reason, which only Ray knows."""
-        stood = [worker.described_at(thread).title for thread in worker.stops]
+        titles = [worker.described_at(thread).title for thread in worker.stops]
         try:
             why = await self._why_ended(worker.debuggee)
         except RaysideError as error:
             why = f"why is not known: {error.message}"
         reason = line(why or "Ray does not say why", MOST_OF_A_REASON)
-        self._editor.say(f"{stood[0]} has ended while it was stopped: {reason}")
+        self._editor.say(f"{titles[0]} has ended while it was stopped: {reason}")
 
-    def _leave(self, workers: Iterable[Worker]) -> None:
+    def _detach(self, workers: Iterable[Worker]) -> None:
         """Lets them go on without us; they are gone from the editor's list at once."""
-        for worker in [worker for worker in workers if not worker.left]:
-            self._threads.left(worker)
-            worker.left = True
+        for worker in [worker for worker in workers if not worker.detached]:
+            self._threads.remove_rows(worker)
+            worker.detached = True
             worker.ready.set()  # nobody has to wait for that any more
             # Each by itself: one that is frozen must not keep the others from a new editor.
-            self._leaving.add(leave := self._work.start(worker.leave()))
-            leave.add_done_callback(self._leaving.discard)
-            self._work.start(self._settle_down(worker, leave))
+            self._detaching.add(detaching := self._work.start(worker.detach()))
+            detaching.add_done_callback(self._detaching.discard)
+            self._work.start(self._settle_down(worker, detaching))
 
-    async def _settle_down(self, worker: Worker, leave: asyncio.Future[Any]) -> None:
+    async def _settle_down(self, worker: Worker, detaching: asyncio.Future[Any]) -> None:
         """Makes it one that may be attached to again."""
-        await asyncio.wait({leave})
+        await asyncio.wait({detaching})
         self._threads.forget(worker)
         self._configuration.forget(worker)
         await asyncio.sleep(SETTLING)

@@ -64,11 +64,11 @@ def _lines(content: bytes) -> dict[str, list[int]] | None:
 
 def _code(code: CodeType) -> set[int]:
     # Line 0 is what Python 3.11 gives a module's first instruction.
-    found = {line for _, _, line in code.co_lines() if line}
+    numbers = {line for _, _, line in code.co_lines() if line}
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
-            found |= _code(constant)
-    return found
+            numbers |= _code(constant)
+    return numbers
 
 
 def _spans(text: str) -> tuple[list[int], list[int]]:

@@ -56,5 +56,5 @@ def locations(lines: Lines, asked: Message) -> list[Message]:
     last: int = asked.get("endLine", first)
     # Without a column, DAP begins with the first, and ends with the last.
     begin, end = (first, asked.get("column", 1)), (last, asked.get("endColumn", sys.maxsize))
-    there = sorted(line for line in lines.code if begin <= (line, lines.column(line)) <= end)
-    return [{"line": line} for line in there[:MOST_LINES]]
+    code_lines = sorted(line for line in lines.code if begin <= (line, lines.column(line)) <= end)
+    return [{"line": line} for line in code_lines[:MOST_LINES]]

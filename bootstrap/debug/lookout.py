@@ -17,7 +17,7 @@ from bootstrap.errors import RaysideError
 # Seconds between two looks for new debuggees, each of which is one request whatever their number. A
 # look that is slow gets more time, so that looking never takes more than a tenth of Ray's dashboard; but a
 # dashboard that was slow once must not keep new tasks from the editor for long.
-LOOK, LEAST_SHARE, LONGEST_PAUSE = 0.2, 9, 5.0
+POLL, LEAST_SHARE, LONGEST_PAUSE = 0.2, 9, 5.0
 
 
 class Lookout:
@@ -31,7 +31,7 @@ class Lookout:
         self.sessions: list[DebugSession] = []
         self._discovery, self._work, self._log = discovery, work, log
         self._jobs: dict[str, tuple[str, str]] = {}  # of debuggees that were asked, by worker_id
-        self._looking: asyncio.Future[Any] | None = None
+        self._polling: asyncio.Future[Any] | None = None
         self._soon = asyncio.Event()  # set where somebody waits for the next look
 
     def begin(self) -> None:
@@ -40,22 +40,22 @@ class Lookout:
             for worker in session.workers.attached:
                 self._assign(worker, session)
         self._soon.set()
-        if self._looking is None or self._looking.done():
-            self._looking = asyncio.ensure_future(self._look())
+        if self._polling is None or self._polling.done():
+            self._polling = asyncio.ensure_future(self._poll())
 
     def end(self) -> None:
-        if self._looking is not None:
-            self._looking.cancel()
+        if self._polling is not None:
+            self._polling.cancel()
 
     # --- whose is it ---------------------------------------------------------------------
 
     def owner(self, debuggee: Debuggee) -> DebugSession | None:
         """The session with an editor that it is for; of one whose job nobody knows the one to ask it."""
-        there = [session for session in self.sessions if session.editor is not None]
-        for_all = [session for session in there if session.job is None]
+        sessions = [session for session in self.sessions if session.editor is not None]
+        for_all = [session for session in sessions if session.job is None]
         if not (debuggee.job_id or debuggee.submission_id):
-            return next((session for session in [*for_all, *there] if session.may_try(debuggee)), None)
-        by_name = [session for session in there if session.job is not None and session.is_for(debuggee)]
+            return next((session for session in [*for_all, *sessions] if session.may_try(debuggee)), None)
+        by_name = [session for session in sessions if session.job is not None and session.is_for(debuggee)]
         return next(iter([*by_name, *for_all]), None)
 
     async def claim(self, worker: Worker) -> Configure:
@@ -77,7 +77,7 @@ class Lookout:
         holder = self._holder(worker.debuggee)
         assert holder is not None, "it is attached to for somebody"
         owner = self.owner(worker.debuggee)
-        if worker.left or owner is None:
+        if worker.detached or owner is None:
             # Its editor has gone meanwhile: attached to and left it goes on, and is found again.
             owner = holder if holder.is_for(worker.debuggee) else None
         if owner is None:
@@ -97,14 +97,14 @@ class Lookout:
 
     # --- looking -------------------------------------------------------------------------
 
-    async def _look(self) -> None:
+    async def _poll(self) -> None:
         loop = asyncio.get_running_loop()
         silent = False
         while any(session.editor is not None for session in self.sessions):
             began = loop.time()
             self._soon.clear()
             try:
-                found = await self._discovery.debuggees()
+                debuggees = await self._discovery.debuggees()
             except RaysideError as error:
                 if not silent:
                     silent = True
@@ -115,8 +115,8 @@ class Lookout:
                 if silent:
                     silent = False
                     self._say("Ray answers again.")
-                self._take(found)
-            pause = min(max(LOOK, LEAST_SHARE * (loop.time() - began)), LONGEST_PAUSE)
+                self._take(debuggees)
+            pause = min(max(POLL, LEAST_SHARE * (loop.time() - began)), LONGEST_PAUSE)
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self._soon.wait(), pause)
 
@@ -124,11 +124,11 @@ class Lookout:
         for session in self.sessions:
             session.say(text)
 
-    def _take(self, found: Sequence[Debuggee]) -> None:
-        there = {debuggee.worker_id for debuggee in found}
-        self._jobs = {worker_id: job for worker_id, job in self._jobs.items() if worker_id in there}
+    def _take(self, debuggees: Sequence[Debuggee]) -> None:
+        worker_ids = {debuggee.worker_id for debuggee in debuggees}
+        self._jobs = {worker_id: job for worker_id, job in self._jobs.items() if worker_id in worker_ids}
         holders = {worker_id: session for session in self.sessions for worker_id in session.workers}
-        for debuggee in found:
+        for debuggee in debuggees:
             if not debuggee.job_id and debuggee.worker_id in self._jobs:
                 job, submission = self._jobs[debuggee.worker_id]
                 debuggee = replace(debuggee, job_id=job, submission_id=submission)
@@ -140,7 +140,7 @@ class Lookout:
             else:
                 worker = holder.workers[debuggee.worker_id]
                 worker.described(debuggee)
-                if worker.ready.is_set() and not worker.left:
+                if worker.ready.is_set() and not worker.detached:
                     self._assign(worker, holder)
         for session in self.sessions:
-            session.miss(there)
+            session.miss(worker_ids)

@@ -132,7 +132,7 @@ EVENTS: dict[str, Record] = {
 }
 
 # The bodies of responses, by the command that was asked.
-ANSWERS: dict[str, Record] = {
+RESPONSES: dict[str, Record] = {
     "completions": _record(
         targets=Many(
             _record(
@@ -247,7 +247,7 @@ def response(command: str, message: Message) -> Message:
         reason = next((text for text in reasons if isinstance(text, str) and text), "no reason was given")
         return {"success": False, "message": _SENTENCE.take(reason, "message")}
     try:
-        rule = ANSWERS.get(command, _NOTHING)
+        rule = RESPONSES.get(command, _NOTHING)
         return {"success": True, "body": rule.take({} if body is None else body, "")}
     except NotDap as error:
         return {"success": False, "message": f"what the debuggee answered to `{command}` is not DAP: {error}"}
@@ -256,50 +256,50 @@ def response(command: str, message: Message) -> Message:
 # --- what editors ask for ----------------------------------------------------------------
 
 
-def _asked(*needs: str, **fields: Rule) -> Record:
+def _arguments(*needs: str, **fields: Rule) -> Record:
     return Record(fields, frozenset(needs), strict=True)
 
 
-_GIVEN, _CODE = Exact(4_096, trusted=True), Exact(1_000_000, trusted=True)
-_FORMAT = _asked(
+_TEXT, _CODE = Exact(4_096, trusted=True), Exact(1_000_000, trusted=True)
+_FORMAT = _arguments(
     hex=_FLAG,
     **dict.fromkeys(
         ("parameters", "parameterTypes", "parameterNames", "parameterValues", "line", "module", "includeAll"),
         _FLAG,
     ),
 )
-_OF_EDITOR = _asked(
-    name=_GIVEN,
-    path=_GIVEN,
+_OF_EDITOR = _arguments(
+    name=_TEXT,
+    path=_TEXT,
     sourceReference=_NUMBER,
-    checksums=All(_asked(algorithm=_GIVEN, checksum=_GIVEN), 10),
+    checksums=All(_arguments(algorithm=_TEXT, checksum=_TEXT), 10),
 )
 _THREAD: dict[str, Rule] = {"threadId": _NUMBER, "singleThread": _FLAG}
 _STEP: dict[str, Rule] = {**_THREAD, "granularity": _choice("statement line instruction")}
-_CONDITIONS: dict[str, Rule] = {"condition": _CODE, "hitCondition": _GIVEN}
+_CONDITIONS: dict[str, Rule] = {"condition": _CODE, "hitCondition": _TEXT}
 
 # The arguments of requests, by command. A request that is not here does not get to a debuggee.
-QUESTIONS: dict[str, Record] = {
-    "breakpointLocations": _asked(
+REQUESTS: dict[str, Record] = {
+    "breakpointLocations": _arguments(
         "source",
         "line",
         source=_OF_EDITOR,
         **dict.fromkeys(("line", "column", "endLine", "endColumn"), _NUMBER),
     ),
-    "cancel": _asked(requestId=_NUMBER),
-    "completions": _asked("text", "column", frameId=_NUMBER, text=_CODE, column=_NUMBER, line=_NUMBER),
-    "continue": _asked("threadId", **_THREAD),
-    "evaluate": _asked("expression", expression=_CODE, frameId=_NUMBER, context=_GIVEN, format=_FORMAT),
-    "exceptionInfo": _asked("threadId", threadId=_NUMBER),
-    "goto": _asked("threadId", "targetId", threadId=_NUMBER, targetId=_NUMBER),
-    "gotoTargets": _asked("source", "line", source=_OF_EDITOR, line=_NUMBER, column=_NUMBER),
-    "next": _asked("threadId", **_STEP),
-    "pause": _asked("threadId", threadId=_NUMBER),
-    "scopes": _asked("frameId", frameId=_NUMBER),
-    "setExpression": _asked(
+    "cancel": _arguments(requestId=_NUMBER),
+    "completions": _arguments("text", "column", frameId=_NUMBER, text=_CODE, column=_NUMBER, line=_NUMBER),
+    "continue": _arguments("threadId", **_THREAD),
+    "evaluate": _arguments("expression", expression=_CODE, frameId=_NUMBER, context=_TEXT, format=_FORMAT),
+    "exceptionInfo": _arguments("threadId", threadId=_NUMBER),
+    "goto": _arguments("threadId", "targetId", threadId=_NUMBER, targetId=_NUMBER),
+    "gotoTargets": _arguments("source", "line", source=_OF_EDITOR, line=_NUMBER, column=_NUMBER),
+    "next": _arguments("threadId", **_STEP),
+    "pause": _arguments("threadId", threadId=_NUMBER),
+    "scopes": _arguments("frameId", frameId=_NUMBER),
+    "setExpression": _arguments(
         "expression", "value", expression=_CODE, value=_CODE, frameId=_NUMBER, format=_FORMAT
     ),
-    "setVariable": _asked(
+    "setVariable": _arguments(
         "variablesReference",
         "name",
         "value",
@@ -308,12 +308,14 @@ QUESTIONS: dict[str, Record] = {
         value=_CODE,
         format=_FORMAT,
     ),
-    "source": _asked(source=_OF_EDITOR, sourceReference=_NUMBER),
-    "stackTrace": _asked("threadId", threadId=_NUMBER, startFrame=_NUMBER, levels=_NUMBER, format=_FORMAT),
-    "stepIn": _asked("threadId", targetId=_NUMBER, **_STEP),
-    "stepInTargets": _asked("frameId", frameId=_NUMBER),
-    "stepOut": _asked("threadId", **_STEP),
-    "variables": _asked(
+    "source": _arguments(source=_OF_EDITOR, sourceReference=_NUMBER),
+    "stackTrace": _arguments(
+        "threadId", threadId=_NUMBER, startFrame=_NUMBER, levels=_NUMBER, format=_FORMAT
+    ),
+    "stepIn": _arguments("threadId", targetId=_NUMBER, **_STEP),
+    "stepInTargets": _arguments("frameId", frameId=_NUMBER),
+    "stepOut": _arguments("threadId", **_STEP),
+    "variables": _arguments(
         "variablesReference",
         variablesReference=_NUMBER,
         filter=_choice("indexed named"),
@@ -322,35 +324,37 @@ QUESTIONS: dict[str, Record] = {
         format=_FORMAT,
     ),
     # What debuggees are to stop at: kept by the relay, and put into each of them.
-    "setBreakpoints": _asked(
+    "setBreakpoints": _arguments(
         "source",
         source=_OF_EDITOR,
         breakpoints=All(
-            _asked("line", line=_NUMBER, column=_NUMBER, logMessage=_CODE, **_CONDITIONS), 10_000
+            _arguments("line", line=_NUMBER, column=_NUMBER, logMessage=_CODE, **_CONDITIONS), 10_000
         ),
         lines=All(_NUMBER, 10_000),
         sourceModified=_FLAG,
     ),
-    "setExceptionBreakpoints": _asked(
-        filters=All(_GIVEN, 100),
-        filterOptions=All(_asked("filterId", filterId=_GIVEN, condition=_CODE), 100),
+    "setExceptionBreakpoints": _arguments(
+        filters=All(_TEXT, 100),
+        filterOptions=All(_arguments("filterId", filterId=_TEXT, condition=_CODE), 100),
         exceptionOptions=All(
-            _asked(
-                path=All(_asked(negate=_FLAG, names=All(_GIVEN, 1_000)), 100),
+            _arguments(
+                path=All(_arguments(negate=_FLAG, names=All(_TEXT, 1_000)), 100),
                 breakMode=_choice("never always unhandled userUnhandled"),
             ),
             100,
         ),
     ),
-    "setFunctionBreakpoints": _asked(breakpoints=All(_asked("name", name=_GIVEN, **_CONDITIONS), 10_000)),
+    "setFunctionBreakpoints": _arguments(
+        breakpoints=All(_arguments("name", name=_TEXT, **_CONDITIONS), 10_000)
+    ),
 }
 
 
-def question(command: str, arguments: Message) -> Message | None:
+def arguments_of(command: str, arguments: Message) -> Message | None:
     """An editor's arguments for a debuggee; None where the request is not one for debuggees.
 
     Raises:
         NotDap: an argument is not what DAP has there.
     """
-    rule = QUESTIONS.get(command)
+    rule = REQUESTS.get(command)
     return rule.take(arguments, "") if rule is not None else None

@@ -31,7 +31,7 @@ class Others:
         self._shown: dict[Worker, int] = {}
         self._all = 0  # the sum, for a thousand may stop within a second
 
-    async def look(self, worker: Worker) -> None:
+    async def ask(self, worker: Worker) -> None:
         """Asks a process that has stopped: one request, whatever it answers."""
         if self._room(worker) <= 0:
             return
@@ -39,14 +39,14 @@ class Others:
             body = await worker.client.request("threads", timeout=SOON)
         except (RequestFailed, DebuggerGone):
             return
-        found = {
+        names = {
             row["id"]: str(row.get("name", ""))
             for row in body.get("threads") or []
             if isinstance(row.get("id"), int) and not _GHOST.fullmatch(str(row.get("name", "")))
         }
         before = worker.others
-        names = [item for item in found.items() if item[0] not in worker.stops]
-        self._keep(worker, dict(names[: max(min(MOST, self._room(worker)), 0)]))
+        rows = [item for item in names.items() if item[0] not in worker.stops]
+        self._keep(worker, dict(rows[: max(min(MOST, self._room(worker)), 0)]))
         for thread in before:
             if thread not in worker.others and thread not in worker.stops:
                 self._gone(worker, thread)
@@ -74,14 +74,14 @@ class Others:
             if thread not in worker.threads
         ]
 
-    def went_on(self, worker: Worker) -> None:
+    def continued(self, worker: Worker) -> None:
         """One of its threads has; where it was the last that was stopped, the rows are gone soon."""
         if worker.others and not worker.stops:
             asyncio.get_running_loop().call_later(LINGER, self.settle, worker)
 
     def settle(self, worker: Worker) -> None:
         """Has the rows gone, unless a thread of it is stopped."""
-        if worker.stops or worker.left or self._workers.get(worker.debuggee.worker_id) is not worker:
+        if worker.stops or worker.detached or self._workers.get(worker.debuggee.worker_id) is not worker:
             return
         others = worker.others
         self._keep(worker, {})

@@ -89,14 +89,14 @@ class Paths:
     def remote(self, path: str, layout: Layout) -> str:
         """A debuggee's path for the editor's."""
         named, path = path, os.path.normpath(path)
-        found = self._remote(path, layout)
-        if found == path and self.shared:
+        remote = self._remote(path, layout)
+        if remote == path and self.shared:
             # As the job knows it, where the editor came by way of a symlink.
-            found = self._remote(os.path.realpath(path), layout)
-            found = path if found == os.path.realpath(path) else found
-        if unpacked := _UNPACKED.match(found):
+            remote = self._remote(os.path.realpath(path), layout)
+            remote = path if remote == os.path.realpath(path) else remote
+        if unpacked := _UNPACKED.match(remote):
             self._named[unpacked["package"], unpacked["rest"]] = named
-        return found
+        return remote
 
     def opens(self, path: str, local: str) -> None:
         """Notes that the editor has a file, for it has set breakpoints there, whose code came by value."""
@@ -104,7 +104,7 @@ class Paths:
 
     def local(self, path: str) -> str | None:
         """The editor's path for a debuggee's; None where the editor can't have the file."""
-        if not _is_whole(path):
+        if not _is_canonical(path):
             return None
         if path in self._opened:
             return self._opened[path]
@@ -140,7 +140,7 @@ class Paths:
 
     def _candidates(self, path: str, unpacked: re.Match[str] | None) -> list[tuple[str, str]]:
         """Folders of the editor's side, and where the file would be below each."""
-        found: list[tuple[str, str]] = []
+        candidates: list[tuple[str, str]] = []
         if unpacked:
             package, rest = unpacked["package"], unpacked["rest"]
             roots = self._roots().get(package, ())
@@ -148,19 +148,19 @@ class Paths:
                 if any(_is_one_in_the_other(local, root) for root in roots):
                     continue
                 if remote == "." and _WORKING_DIR.search(unpacked["folder"]):
-                    found.append((local, rest))
+                    candidates.append((local, rest))
                 elif (below := _below(rest, remote)) is not None and not _WORKING_DIR.search(
                     unpacked["folder"]
                 ):
-                    found.append((local, below))
-            found += [(root, rest) for root in roots[:1]]
+                    candidates.append((local, below))
+            candidates += [(root, rest) for root in roots[:1]]
         for local, remote in self._mappings:
             if remote.startswith("/") and (below := _below(path, remote)) is not None:
-                found.append((local, below))
-        return found
+                candidates.append((local, below))
+        return candidates
 
 
-def _is_whole(path: str) -> bool:
+def _is_canonical(path: str) -> bool:
     """Whether a debuggee's path leads where it seems to: absolute, without `..`."""
     return path.startswith("/") and "\0" not in path and os.path.normpath(path) == path and path[:2] != "//"
 

@@ -104,7 +104,7 @@ class Relay:
                 if editor.gone:
                     break
         finally:
-            # Whatever is in flight is drained by `Worker.leave`, not given up here: see `Client`.
+            # Whatever is in flight is drained by `Worker.detach`, not given up here: see `Client`.
             waiting.cancel()
             self._editors.pop(editor, None)
             if (session := self._session_of(editor)) is not None:

@@ -30,21 +30,21 @@ class Reports:
     def take(self, worker: Worker, body: Message) -> None:
         """`body`: of the event EVENT of inside/reached.py, as `messages.EVENTS` has it."""
         breakpoint_ = self._configuration.by_key(body.get("key"))
-        what = body.get("what")
-        if what in ("hit", "file"):
+        kind = body.get("what")
+        if kind in ("hit", "file"):
             if self._counting[worker] < MOST_HITS:
                 self._counting[worker] += 1
                 self._work.start(self._answer(worker, breakpoint_, body))
         elif breakpoint_ is None:
             return  # it has been removed meanwhile
-        elif what == "loaded" and isinstance(breakpoint_, FunctionBreakpoint):
+        elif kind == "loaded" and isinstance(breakpoint_, FunctionBreakpoint):
             breakpoint_.results[worker] = Result(True, 0)
             self._configuration.tell_changes()
-        elif what == "message":
+        elif kind == "message":
             self._tell_message(worker, breakpoint_, body)
-        elif what == "leftOut":
+        elif kind == "leftOut":
             self._flood.leave_out(worker, body.get("number", 0))
-        elif what == "error" and not breakpoint_.raised:
+        elif kind == "error" and not breakpoint_.raised:
             breakpoint_.raised = True
             where = body.get("task", "") or worker.debuggee.title
             self._editor.say(
@@ -57,7 +57,7 @@ class Reports:
         number = body.get("number", 0)
         try:
             if body.get("what") == "file":
-                await self._configuration.came(worker, body.get("text", ""))
+                await self._configuration.file_loaded(worker, body.get("text", ""))
                 await worker.answer_thread(number)
                 return
             # One that was removed, or set anew, stops nothing more.

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from bootstrap.debug import stops
-from bootstrap.debug.session import Attachment, Ended, JobEnded, JobWatch, Lost, Said, Session, Stop
+from bootstrap.debug.session import AttachOptions, Ended, JobEnded, JobWatch, Lost, Notice, Session, Stop
 from bootstrap.errors import DebuggerGone, RequestFailed
 
 OnEvent = Callable[[str], None]
@@ -17,7 +17,7 @@ _FINISHING = 15.0  # seconds for the stops that are being read when everything e
 
 
 async def run(
-    attachment: Attachment,
+    options: AttachOptions,
     watch: JobWatch,
     *,
     evaluate: Sequence[str] = (),
@@ -40,7 +40,7 @@ async def run(
     Raises:
         RaysideError: the relay or Ray is gone, or another debugger took over.
     """
-    session = Session(attachment, watch)
+    session = Session(options, watch)
     recorder = _Recorder(session, list(evaluate), on_event)
     await session.start()
     try:
@@ -59,7 +59,7 @@ async def run(
 
 
 def run_sync(
-    attachment: Attachment,
+    options: AttachOptions,
     watch: JobWatch,
     *,
     evaluate: Sequence[str] = (),
@@ -67,7 +67,7 @@ def run_sync(
     on_event: OnEvent,
 ) -> dict[str, Any]:
     """`run`, for a caller without an event loop."""
-    return asyncio.run(run(attachment, watch, evaluate=evaluate, timeout=timeout, on_event=on_event))
+    return asyncio.run(run(options, watch, evaluate=evaluate, timeout=timeout, on_event=on_event))
 
 
 class _Recorder:
@@ -84,25 +84,25 @@ class _Recorder:
         while True:
             left = last + timeout - time.monotonic()
             try:
-                happening = await asyncio.wait_for(self.session.happenings.get(), max(0.0, left))
+                event = await asyncio.wait_for(self.session.events.get(), max(0.0, left))
             except asyncio.TimeoutError:
                 self._on_event(f"nothing stopped for {timeout:g} s; the tasks go on")
                 return
-            if isinstance(happening, Stop):
+            if isinstance(event, Stop):
                 last = time.monotonic()
                 record: dict[str, Any] = {}
                 self.records.append(record)
-                self._work(self._record(happening, record))
-            elif isinstance(happening, Said):
-                self._on_event(happening.text)
-            elif isinstance(happening, Ended):
-                if happening.was_stopped:
-                    self._on_event(f"{happening.stop.title} ended while it was stopped")
-            elif isinstance(happening, JobEnded):
-                self._on_event(f"job {happening.job.submission_id} ended: {happening.job.status}")
+                self._work(self._record(event, record))
+            elif isinstance(event, Notice):
+                self._on_event(event.text)
+            elif isinstance(event, Ended):
+                if event.was_stopped:
+                    self._on_event(f"{event.stop.title} ended while it was stopped")
+            elif isinstance(event, JobEnded):
+                self._on_event(f"job {event.job.submission_id} ended: {event.job.status}")
                 return
-            elif isinstance(happening, Lost):
-                raise happening.error
+            elif isinstance(event, Lost):
+                raise event.error
 
     async def finish(self) -> None:
         if self._working:
@@ -119,7 +119,7 @@ class _Recorder:
         self._working.discard(future)
         if not future.cancelled() and (error := future.exception()) is not None:
             # A defect: without this, everything would wait for a stop that is never let go.
-            self.session.happenings.put_nowait(
+            self.session.events.put_nowait(
                 Lost(error if isinstance(error, Exception) else RuntimeError(repr(error)))
             )
 
@@ -131,16 +131,16 @@ class _Recorder:
                 self._on_event(f"{read['task'] or stop.title} stopped at {read['file']}:{read['line']}")
             finally:
                 if self.session.stops.get(stop.thread_id) is stop:
-                    await self.session.move("continue", stop)
+                    await self.session.resume("continue", stop)
         except (DebuggerGone, RequestFailed) as error:
             self._on_event(f"{stop.title}: {error.message}")
 
     async def _read(self, stop: Stop) -> dict[str, Any]:
         client = self.session.client
-        found = await stops.frames(client, stop)
-        if not found:
+        frames = await stops.frames(client, stop)
+        if not frames:
             raise RequestFailed("it stopped without a frame", hint="Try again.")
-        frame = found[0]
+        frame = frames[0]
         evaluated: dict[str, str] = {}
         variables = await stops.variables(client, frame)
         for expression in self._expressions:

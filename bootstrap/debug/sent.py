@@ -21,13 +21,13 @@ class Sent:
         """Calls a function without arguments, and makes the module before, where it is not there yet."""
         return self._expression(
             f"module = sys.modules.get({self._name!r})\n"
-            f"if module is None:\n{self._made()}"
+            f"if module is None:\n{self._module_code()}"
             f"module.{function}()\n"
         )
 
     def anew(self) -> str:
         """Makes the module, also where it is there already: nothing is left of what it knew."""
-        return self._expression(f"if True:\n{self._made()}")
+        return self._expression(f"if True:\n{self._module_code()}")
 
     def call(self, function: str, *arguments: object) -> str:
         """A call, with literals; the module has to be there."""
@@ -37,10 +37,10 @@ class Sent:
     def value(self, function: str, *arguments: object) -> str:
         """Gives what a call with literals gives, and leaves nothing there."""
         literals = ", ".join(map(repr, arguments))
-        made = f"exec(compile({self._text!r}, '<{self._name}>', 'exec'), names)"
-        return f"(lambda names: ({made}, names[{function!r}]({literals}))[1])({{}})"
+        execution = f"exec(compile({self._text!r}, '<{self._name}>', 'exec'), names)"
+        return f"(lambda names: ({execution}, names[{function!r}]({literals}))[1])({{}})"
 
-    def _made(self) -> str:
+    def _module_code(self) -> str:
         return (
             f"    module = sys.modules[{self._name!r}] = types.ModuleType({self._name!r})\n"
             # What is called so, pydevd takes for a part of Python: nobody steps into it.

@@ -24,8 +24,8 @@ from bootstrap.plain import line
 # Seconds between two looks at the job: soon after something happened, then ever more seldom. A look
 # is one request to Ray's dashboard, of 4 to 50 ms.
 SOON, SELDOM, SLOWING = 0.25, 2.0, 1.5
-LOOK_TIMEOUT = 20.0
-LOOKS_BEFORE_GONE = 3
+POLL_TIMEOUT = 20.0
+FAILURES_BEFORE_GONE = 3
 LEAVE_TIMEOUT = 5.0
 # Characters of a task's name: it stands in one line of ours.
 _LONGEST_NAME = 200
@@ -56,7 +56,7 @@ Connect = Callable[..., Awaitable[Client]]
 
 
 @dataclass(frozen=True)
-class Attachment:
+class AttachOptions:
     """What is asked of the relay.
 
     Attributes:
@@ -122,7 +122,7 @@ class JobEnded:
 
 
 @dataclass(frozen=True)
-class Said:
+class Notice:
     """Something the user has to know, from the relay or about a breakpoint."""
 
     text: str
@@ -135,32 +135,32 @@ class Lost:
     error: Exception
 
 
-Happening = Stop | Ended | JobEnded | Said | Lost
+SessionEvent = Stop | Ended | JobEnded | Notice | Lost
 
 
 class Session:
-    """Attached from `start` until `close`; says in `happenings` what came to pass.
+    """Attached from `start` until `close`; puts into `events` what came to pass.
 
     Attributes:
-        happenings: in order, for one consumer.
+        events: in order, for one consumer.
         stops: what stands still now, by thread, in the order of the stops.
         breakpoints: of all tasks.
         ended: the state of the watched job once it has ended.
         lost: why nothing more will come.
     """
 
-    def __init__(self, attachment: Attachment, watch: JobWatch) -> None:
-        self.happenings: asyncio.Queue[Happening] = asyncio.Queue()
+    def __init__(self, options: AttachOptions, watch: JobWatch) -> None:
+        self.events: asyncio.Queue[SessionEvent] = asyncio.Queue()
         self.stops: dict[int, Stop] = {}
-        self.breakpoints = Breakpoints(attachment.breakpoints)
+        self.breakpoints = Breakpoints(options.breakpoints)
         self.ended: JobState | None = None
         self.lost: Exception | None = None
-        self._attachment = attachment
+        self._options = options
         self._watch = watch
         self._client: Client | None = None
         # Of the job that is watched, and of every stop until now.
         self._jobs: set[str] = set()
-        self._moved: dict[int, Stop] = {}  # the last stop of each thread that was let go on
+        self._resumed: dict[int, Stop] = {}  # the last stop of each thread that was let go on
         self._wake = asyncio.Event()
         self._closing = False
         self._watching: list[asyncio.Future[None]] = []
@@ -178,22 +178,22 @@ class Session:
             DebuggerBusy: another debugger has these tasks, and `take_over` is `ask`.
             AttachFailed: it refuses, most often because the token is another cluster's.
         """
-        wanted = self._attachment
+        options = self._options
         try:
-            self._client = await wanted.connect(on_event=self._event)
+            self._client = await options.connect(on_event=self._event)
         except DebuggerGone as error:
             raise NotRunning(
                 f"the debug relay does not answer: {error.message}", hint="./invokew up brings it up"
             ) from error
-        options: dict[str, Any] = {"token": wanted.token, "takeOver": wanted.take_over}
-        if wanted.job is not None:
-            options["job"] = wanted.job
-        filters = ["uncaught", *(["userUnhandled"] if wanted.exceptions else [])]
+        arguments: dict[str, Any] = {"token": options.token, "takeOver": options.take_over}
+        if options.job is not None:
+            arguments["job"] = options.job
+        filters = ["uncaught", *(["userUnhandled"] if options.exceptions else [])]
         try:
             # The relay has cured every debuggee of Nagle's algorithm.
             await self._client.attach(
                 exception_filters=filters,
-                options=options,
+                options=arguments,
                 no_delay=False,
                 configure=self._set_breakpoints,
             )
@@ -215,26 +215,26 @@ class Session:
         """A stop's task as the user knows it: with its job, where tasks of more than one are known."""
         return f"{stop.title} of job {stop.job}" if stop.job and len(self._jobs) > 1 else stop.title
 
-    def look_soon(self) -> None:
+    def poll_soon(self) -> None:
         """The job is about to change: look at once, and often for a while."""
         self._wake.set()
 
-    async def move(self, command: str, stop: Stop) -> None:
+    async def resume(self, command: str, stop: Stop) -> None:
         """Lets a task go on: `continue`, `next`, `stepIn` or `stepOut`; the others stay as they are."""
         self.stops.pop(stop.thread_id, None)
-        self._moved[stop.thread_id] = stop
-        self.look_soon()
+        self._resumed[stop.thread_id] = stop
+        self.poll_soon()
         try:
             await self.client.request(command, {"threadId": stop.thread_id})
         except RequestFailed:
             # It may have stopped again, or ended, meanwhile.
-            if self._moved.pop(stop.thread_id, None) is stop:
+            if self._resumed.pop(stop.thread_id, None) is stop:
                 self.stops[stop.thread_id] = stop
             raise
 
     async def job(self) -> JobState | None:
         """The job's state now, with a deadline."""
-        return await asyncio.wait_for(asyncio.to_thread(self._watch.job), LOOK_TIMEOUT)
+        return await asyncio.wait_for(asyncio.to_thread(self._watch.job), POLL_TIMEOUT)
 
     async def close(self, *, keep_stopped: bool = False) -> None:
         """Leaves; what stands still goes on, or stays for the next debugger."""
@@ -244,7 +244,7 @@ class Session:
         for watching in self._watching:
             watching.cancel()
         if self._watching:
-            await asyncio.wait(self._watching, timeout=LOOK_TIMEOUT)
+            await asyncio.wait(self._watching, timeout=POLL_TIMEOUT)
         client = self._client
         if client is None:
             return
@@ -262,15 +262,15 @@ class Session:
         name, body = event.get("event"), event.get("body") or {}
         if name == "stopped":
             stop = _stop(body)
-            self._moved.pop(stop.thread_id, None)
+            self._resumed.pop(stop.thread_id, None)
             self.stops[stop.thread_id] = stop
             self._jobs |= {stop.job} - {""}
-            self.happenings.put_nowait(stop)
+            self.events.put_nowait(stop)
         elif name == "continued" and (body.get("ray") or {}).get("reason") != EXITED:
             # Not only what was let go on here: the threads of one process go on together.
             stopped = self.stops.pop(body.get("threadId", 0), None)
             if stopped is not None:
-                self._moved[stopped.thread_id] = stopped
+                self._resumed[stopped.thread_id] = stopped
         elif name == "thread" and body.get("reason") == "exited":
             self._thread_exited(body.get("threadId", 0), (body.get("ray") or {}).get("reason"))
         elif name == "breakpoint":
@@ -296,24 +296,24 @@ class Session:
             self._lose(self._relay_gone("it was ended"))
 
     def _thread_exited(self, thread_id: int, reason: object) -> None:
-        stopped, moved = self.stops.pop(thread_id, None), self._moved.pop(thread_id, None)
-        stop = stopped or moved
+        stopped, resumed = self.stops.pop(thread_id, None), self._resumed.pop(thread_id, None)
+        stop = stopped or resumed
         if reason == TAKEN_OVER:
-            self.look_soon()  # the relay has said in whose debugger it is stopped now
+            self.poll_soon()  # the relay has said in whose debugger it is stopped now
         elif stop is not None:
-            self.happenings.put_nowait(Ended(stop, was_stopped=stopped is not None))
-            self.look_soon()
+            self.events.put_nowait(Ended(stop, was_stopped=stopped is not None))
+            self.poll_soon()
 
     def _tell(self, texts: Sequence[str]) -> None:
         for text in texts:
             if text:
-                self.happenings.put_nowait(Said(text))
+                self.events.put_nowait(Notice(text))
 
     def _lose(self, error: Exception) -> None:
         if self.lost is None and not self._closing:
             self.lost = error
             self.stops.clear()
-            self.happenings.put_nowait(Lost(error))
+            self.events.put_nowait(Lost(error))
 
     async def _set_breakpoints(self) -> None:
         for path in self.breakpoints.files():
@@ -338,7 +338,7 @@ class Session:
             except Exception as error:
                 failures += 1
                 passing = isinstance(error, RaysideError | asyncio.TimeoutError)
-                if not passing or failures >= LOOKS_BEFORE_GONE:
+                if not passing or failures >= FAILURES_BEFORE_GONE:
                     self._lose(error)
                     return
             else:
@@ -347,7 +347,7 @@ class Session:
                     self._jobs.add(job.submission_id)
                 if job is not None and job.ended:
                     self.ended = job
-                    self.happenings.put_nowait(JobEnded(job))
+                    self.events.put_nowait(JobEnded(job))
                     return
             try:
                 await asyncio.wait_for(self._wake.wait(), pace)

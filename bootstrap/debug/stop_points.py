@@ -27,7 +27,7 @@ class Breakpoint(ABC):
         hits: how often it was reached with its condition met, in all debuggees.
         raised: whether the editor was told that its condition raised.
         results: of debuggees.
-        told: what the editor was told last; None before it was.
+        reported: what the editor was told last; None before it was.
     """
 
     id: int
@@ -36,7 +36,7 @@ class Breakpoint(ABC):
     hits: int = 0
     raised: bool = False
     results: Results = field(default_factory=Results)
-    told: Message | None = None
+    reported: Message | None = None
 
     @property
     @abstractmethod

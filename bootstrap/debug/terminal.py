@@ -17,7 +17,7 @@ from bootstrap.debug import commands, listing
 from bootstrap.debug.background import Call, background_loop
 from bootstrap.debug.editor import ALWAYS, WATCH
 from bootstrap.debug.keyboard import line_editing, typed
-from bootstrap.debug.session import Attachment, Ended, Happening, JobWatch, Said, Session, Stop
+from bootstrap.debug.session import AttachOptions, Ended, JobWatch, Notice, Session, SessionEvent, Stop
 from bootstrap.debug.view import View
 from bootstrap.errors import (
     INTERRUPTED,
@@ -30,14 +30,14 @@ from bootstrap.errors import (
 from bootstrap.signals import signals_noticed
 
 PROMPT = "(rayside) "
-_LOOK = 0.5  # seconds after which a wait looks at the clock again
+_POLL = 0.5  # seconds after which a wait looks at the clock again
 # Seconds in which tasks that are stopped already are all told by the relay; it takes milliseconds.
 _QUIET = 0.3
 _STEP = 2.0  # seconds after which a step counts as running on; one takes milliseconds
 
 
 def run(
-    attachment: Attachment, watch: JobWatch, console: Console, *, timeout: float = 60, history: Path
+    options: AttachOptions, watch: JobWatch, console: Console, *, timeout: float = 60, history: Path
 ) -> int:
     """Debugs until the user leaves or the job has ended; the exit code.
 
@@ -55,7 +55,7 @@ def run(
         RaysideError: the relay or Ray is gone, or another debugger took over.
     """
     with background_loop() as call, line_editing(history), signals_noticed(signal.SIGHUP, signal.SIGTERM):
-        session = _attached(attachment, watch, console, call)
+        session = _attached(options, watch, console, call)
         code: int | None = None
         try:
             code = Terminal(session, console, call).talk(timeout)
@@ -64,9 +64,9 @@ def run(
         return code
 
 
-def _attached(attachment: Attachment, watch: JobWatch, console: Console, call: Call) -> Session:
+def _attached(options: AttachOptions, watch: JobWatch, console: Console, call: Call) -> Session:
     """Asks the user where another debugger has the tasks. Raises DebuggerBusy where it keeps them."""
-    session = Session(attachment, watch)
+    session = Session(options, watch)
     try:
         call(session.start())
     except DebuggerBusy as busy:
@@ -74,8 +74,8 @@ def _attached(attachment: Attachment, watch: JobWatch, console: Console, call: C
         choices = {"y": ALWAYS, "w": WATCH}
         if answer.strip().lower()[:1] not in choices:
             raise
-        chosen = replace(attachment, take_over=choices[answer.strip().lower()[:1]])
-        session = Session(chosen, watch)
+        options = replace(options, take_over=choices[answer.strip().lower()[:1]])
+        session = Session(options, watch)
         call(session.start())
     return session
 
@@ -163,14 +163,14 @@ class Terminal:
     # --- moving --------------------------------------------------------------------------
 
     def _step(self, request: str) -> None:
-        stop = self._view.standing()
-        self._call(self._session.move(request, stop))
+        stop = self._view.current_stop()
+        self._call(self._session.resume(request, stop))
         self._wait(stop)
 
     def _continue(self) -> None:
         stop = self._view.stop
-        if stop is not None and self._stands(stop):
-            self._call(self._session.move("continue", stop))
+        if stop is not None and self._is_stopped(stop):
+            self._call(self._session.resume("continue", stop))
             self._say(f"{stop.title} goes on; waiting for the next stop (Ctrl-C: back to the prompt)")
         self._view.stop = None
         self._wait(None)
@@ -180,7 +180,7 @@ class Terminal:
         until = time.monotonic() + timeout
         while not self._over():
             if self._session.stops:
-                while self._news(self._call(self._happening(_QUIET))):
+                while self._news(self._call(self._next_event(_QUIET))):
                     pass
                 self._choose()
                 return
@@ -189,7 +189,7 @@ class Terminal:
                     f"no task stopped within {timeout:g} s",
                     hint="./invokew submit --debug, and stop it by --break FILE:LINE; --timeout waits longer",
                 )
-            self._news(self._call(self._happening(min(_LOOK, timeout))))
+            self._news(self._call(self._next_event(min(_POLL, timeout))))
 
     def _wait(self, stepped: Stop | None) -> None:
         """Until the task that was stepped stops, or any where there is none; shows it.
@@ -209,10 +209,10 @@ class Terminal:
             elif self._session.stops:
                 self._view.arrive(next(iter(self._session.stops.values())))
                 return
-            happening = self._call(self._happening(_LOOK))
-            self._news(happening)
-            if isinstance(happening, Ended) and happening.stop is stepped:
-                if not happening.was_stopped:
+            event = self._call(self._next_event(_POLL))
+            self._news(event)
+            if isinstance(event, Ended) and event.stop is stepped:
+                if not event.was_stopped:
                     self._say(f"{stepped.title} has ended")
                 stepped = None
 
@@ -232,12 +232,12 @@ class Terminal:
         return True
 
     def _choose(self) -> None:
-        found = self._listed()
-        if len(found) > 1:
-            self._console.result(f"{len(found)} tasks are stopped:")
-            self._console.result(listing.tasks(found, None, self._session.title))
+        stops = self._listed()
+        if len(stops) > 1:
+            self._console.result(f"{len(stops)} tasks are stopped:")
+            self._console.result(listing.tasks(stops, None, self._session.title))
         number = "1"
-        while len(found) > 1:
+        while len(stops) > 1:
             try:
                 number = self._console.ask("which one? [1] ").strip() or "1"
             except EOFError:
@@ -247,11 +247,11 @@ class Terminal:
                 self._console.result()
                 self._quit()
                 return
-            if number.isdecimal() and 1 <= int(number) <= len(found):
+            if number.isdecimal() and 1 <= int(number) <= len(stops):
                 break
-            self._say(f"a number from 1 to {len(found)}, or `q`")
-        if found:
-            self._view.arrive(found[int(number) - 1])
+            self._say(f"a number from 1 to {len(stops)}, or `q`")
+        if stops:
+            self._view.arrive(stops[int(number) - 1])
 
     # --- tasks ---------------------------------------------------------------------------
 
@@ -259,19 +259,19 @@ class Terminal:
         """What is stopped, in an order that a step does not change."""
         return sorted(self._session.stops.values(), key=lambda stop: (stop.title, stop.thread_id))
 
-    def _stands(self, stop: Stop) -> bool:
+    def _is_stopped(self, stop: Stop) -> bool:
         return self._session.stops.get(stop.thread_id) is stop
 
     def _tasks(self) -> None:
-        found = self._listed()
-        listed = listing.tasks(found, self._view.stop, self._session.title)
+        stops = self._listed()
+        listed = listing.tasks(stops, self._view.stop, self._session.title)
         self._console.result(listed or "no task is stopped")
 
     def _task(self, rest: str) -> None:
-        found = self._listed()
-        if not rest.isdecimal() or not 1 <= int(rest) <= len(found):
+        stops = self._listed()
+        if not rest.isdecimal() or not 1 <= int(rest) <= len(stops):
             raise InvalidArgument(f"no task {rest}".rstrip(), hint="`tasks` lists them; `task N` switches")
-        self._view.arrive(found[int(rest) - 1])
+        self._view.arrive(stops[int(rest) - 1])
 
     # --- breakpoints ---------------------------------------------------------------------
 
@@ -294,38 +294,42 @@ class Terminal:
     def _shown(self) -> str:
         """The file that is looked at, or a name in the current folder where there is none."""
         stop = self._view.stop
-        return self._view.frame.path if stop is not None and self._stands(stop) else str(Path("_").absolute())
+        return (
+            self._view.frame.path
+            if stop is not None and self._is_stopped(stop)
+            else str(Path("_").absolute())
+        )
 
     # --- news ----------------------------------------------------------------------------
 
-    async def _happening(self, timeout: float) -> Happening | None:
+    async def _next_event(self, timeout: float) -> SessionEvent | None:
         try:
-            return await asyncio.wait_for(self._session.happenings.get(), timeout)
+            return await asyncio.wait_for(self._session.events.get(), timeout)
         except asyncio.TimeoutError:
             return None
 
-    async def _happened(self) -> list[Happening]:
-        found = []
-        while not self._session.happenings.empty():
-            found.append(self._session.happenings.get_nowait())
-        return found
+    async def _pending_events(self) -> list[SessionEvent]:
+        events = []
+        while not self._session.events.empty():
+            events.append(self._session.events.get_nowait())
+        return events
 
     def _tell_news(self) -> None:
-        for happening in self._call(self._happened()):
-            self._news(happening)
-            seen = happening is self._view.stop
-            if isinstance(happening, Stop) and self._stands(happening) and not seen:
-                title = self._session.title(happening)
+        for event in self._call(self._pending_events()):
+            self._news(event)
+            is_current = event is self._view.stop
+            if isinstance(event, Stop) and self._is_stopped(event) and not is_current:
+                title = self._session.title(event)
                 self._say(f"{title} has stopped, too: `tasks` lists what is stopped")
         self._over()
 
-    def _news(self, happening: Happening | None) -> bool:
+    def _news(self, event: SessionEvent | None) -> bool:
         """Tells what has to be told; whether there was a happening at all."""
-        if isinstance(happening, Ended) and happening.was_stopped:
-            self._say(f"{happening.stop.title} has ended while it was stopped")
-        elif isinstance(happening, Said):
-            self._say(happening.text)
-        return happening is not None
+        if isinstance(event, Ended) and event.was_stopped:
+            self._say(f"{event.stop.title} has ended while it was stopped")
+        elif isinstance(event, Notice):
+            self._say(event.text)
+        return event is not None
 
     def _failed(self, error: DebuggerGone | RequestFailed | InvalidArgument) -> None:
         if error is self._session.lost:

@@ -28,16 +28,16 @@ class Threads:
 
     Attributes:
         focus: the debuggee that the editor dealt with last.
-        moved: the one that it let go last.
+        resumed: the one that it let go last.
     """
 
     def __init__(self, workers: Workers, *, ids: Ids, editor: CurrentEditor, work: Work) -> None:
         self.focus: Worker | None = None
-        self.moved: Worker | None = None
+        self.resumed: Worker | None = None
         # The worker's id, and the loop's time until which it is waited for.
         self._awaited: tuple[str, float] | None = None
-        # Debuggees that the editor was told of as stopped; some may not be so any more (`_others_stand`).
-        self._stood: OrderedDict[Worker, None] = OrderedDict()
+        # Debuggees that the editor was told of as stopped; some may not be so any more (`_others_stopped`).
+        self._stopped: OrderedDict[Worker, None] = OrderedDict()
         self._workers, self._ids, self._editor, self._work = workers, ids, editor, work
         self._others = Others(workers, self._other_gone)
 
@@ -74,18 +74,18 @@ class Threads:
         if thread in worker.threads:
             # Some editors show a thread that exits while it is stopped as stopped for ever.
             self._tell_no_more_stopped(worker, thread)
-            worker.goes_on([thread])
+            worker.resumed([thread])
             worker.threads.remove(thread)
             worker.others.pop(thread, None)
             self._tell("exited", worker, thread)
             self._others.settle(worker)
 
-    def came(self, worker: Worker) -> None:
+    def add_rows(self, worker: Worker) -> None:
         """The editor gets the rows that another one had."""
         for thread in worker.threads:
             self._tell("started", worker, thread)
 
-    def left(self, worker: Worker, why: str = "") -> None:
+    def remove_rows(self, worker: Worker, why: str = "") -> None:
         """The editor has none of its rows any more; what is in flight may still be translated.
 
         `why` is told with each row that goes, as `ray.reason`.
@@ -98,14 +98,14 @@ class Threads:
 
     def forget(self, worker: Worker) -> None:
         self._ids.forget(worker)
-        self._stood.pop(worker, None)
+        self._stopped.pop(worker, None)
         self._others.forget(worker)
-        for thread in [*worker.moves, *worker.stops, *worker.threads, *worker.others, None]:
+        for thread in [*worker.resumes, *worker.stops, *worker.threads, *worker.others, None]:
             self._ids.forget_stop(worker, thread)
         if self.focus is worker:
             self.focus = None
-        if self.moved is worker:
-            self.moved = None
+        if self.resumed is worker:
+            self.resumed = None
 
     def _other_gone(self, worker: Worker, thread: int) -> None:
         self._ids.forget_stop(worker, thread)
@@ -115,25 +115,25 @@ class Threads:
     def _row(self, worker: Worker, thread: int) -> int:
         return self._ids.outer(worker, "thread", thread)
 
-    def _tell(self, what: str, worker: Worker, thread: int, why: str = "") -> None:
+    def _tell(self, change: str, worker: Worker, thread: int, why: str = "") -> None:
         ray = {"ray": {"reason": why}} if why else {}
-        self._editor.event("thread", {"reason": what, "threadId": self._row(worker, thread), **ray})
+        self._editor.event("thread", {"reason": change, "threadId": self._row(worker, thread), **ray})
 
     # --- stops ---------------------------------------------------------------------------
 
     def stopped(self, worker: Worker, thread: int, body: Message) -> None:
         """`body`: of debugpy's `stopped` event."""
-        worker.stands(thread, body)
+        worker.stopped(thread, body)
         self._work.start(self._name_and_tell(worker, thread, body))
 
     async def _name_and_tell(self, worker: Worker, thread: int, body: Message) -> None:
         await worker.ready.wait()
-        if worker.left:
+        if worker.detached:
             return
         # Only then does the editor know that it moved.
-        if thread in worker.moving:
-            await asyncio.wait({worker.moving[thread]}, timeout=PATIENCE)
-        await asyncio.gather(worker.name_task(thread), self._others.look(worker))
+        if thread in worker.resuming:
+            await asyncio.wait({worker.resuming[thread]}, timeout=PATIENCE)
+        await asyncio.gather(worker.name_task(thread), self._others.ask(worker))
         if worker.stops.get(thread) is body:
             worker.named.add(thread)
             self.show(worker, thread)
@@ -156,35 +156,35 @@ class Threads:
     def show_all(self, editor: Editor) -> None:
         """Tells one editor of all that stands still."""
         for worker in self._workers.attached:
-            for thread in sorted(worker.told & set(worker.stops)):
+            for thread in sorted(worker.reported & set(worker.stops)):
                 editor.event("stopped", {**self._stop(worker, thread), "preserveFocusHint": False})
 
     def tell_stop(self, worker: Worker, thread: int, *, focus: bool = False) -> None:
         """Also once more; `focus`: where it is to be what the user looks at from now on."""
         if not self._editor.listens:
             return
-        others = self._others_stand(worker)
-        worker.told.add(thread)
-        self._stood[worker] = None
+        others = self._others_stopped(worker)
+        worker.reported.add(thread)
+        self._stopped[worker] = None
         focus = self._is_awaited(worker) or focus
         # A second stop must not steal the focus from what the user looks at, nor from what is awaited.
-        preserve = (others or self._awaited is not None) and not focus and worker is not self.moved
+        preserve = (others or self._awaited is not None) and not focus and worker is not self.resumed
         self._editor.event("stopped", {**self._stop(worker, thread), "preserveFocusHint": preserve})
         if focus or not others:
             self.focus = worker
 
-    def _others_stand(self, worker: Worker) -> bool:
+    def _others_stopped(self, worker: Worker) -> bool:
         """Whether the editor knows of another debuggee that stands still.
 
         Each is put aside once for each of its stops, so a crowd that stops is not looked through each time.
         """
-        if worker in self._stood:
-            self._stood.move_to_end(worker)
-        while self._stood:
-            first = next(iter(self._stood))
-            if first is worker or (first.told and self._workers.has(first)):
+        if worker in self._stopped:
+            self._stopped.move_to_end(worker)
+        while self._stopped:
+            first = next(iter(self._stopped))
+            if first is worker or (first.reported and self._workers.has(first)):
                 return first is not worker
-            del self._stood[first]
+            del self._stopped[first]
         return False
 
     def _stop(self, worker: Worker, thread: int) -> Message:
@@ -210,19 +210,19 @@ class Threads:
 
     # --- moving --------------------------------------------------------------------------
 
-    def went_on(self, worker: Worker, body: Message) -> None:
+    def continued(self, worker: Worker, body: Message) -> None:
         """By itself, or with another; `body`: of debugpy's `continued` event."""
         thread = body.get("threadId")
         if not isinstance(thread, int) or body.get("allThreadsContinued") is True:
-            stood = worker.goes_on([*worker.stops])
+            stops = worker.resumed([*worker.stops])
         else:
-            stood = worker.goes_on([thread])
-        for each in [*stood, None]:
+            stops = worker.resumed([thread])
+        for each in [*stops, None]:
             self._ids.forget_stop(worker, each)
-        self._tell_continued(worker, stood)
-        self._others.went_on(worker)
+        self._tell_continued(worker, stops)
+        self._others.continued(worker)
 
-    async def let_go(
+    async def resume(
         self,
         worker: Worker,
         command: str,
@@ -246,14 +246,14 @@ class Threads:
             arguments = {**arguments, "singleThread": True}
         await worker.end_evaluations()
         # Before it is asked to, for its next stop may come together with the answer.
-        stood = worker.goes_on([thread])
-        worker.moving[thread] = moving = asyncio.get_running_loop().create_future()
+        stops = worker.resumed([thread])
+        worker.resuming[thread] = resuming = asyncio.get_running_loop().create_future()
         try:
             response = await worker.answer(command, arguments)
             if not response.get("success"):
-                worker.stops = {**stood, **worker.stops}
+                worker.stops = {**stops, **worker.stops}
                 raise RequestFailed(reason(response), hint="Try again.")
-            if not unasked and stood.pop(thread, None) is not None:
+            if not unasked and stops.pop(thread, None) is not None:
                 self._editor.tell_watchers("continued", self._continued(worker, thread))
             for each in (thread, None):
                 self._ids.forget_stop(worker, each)
@@ -261,34 +261,38 @@ class Threads:
             answered(body if isinstance(body, dict) else {})
         finally:
             # Also of one that is frozen: it will go on, as soon as it can.
-            self._tell_continued(worker, [each for each in stood if each not in worker.stops])
-            self._others.went_on(worker)
-            del worker.moving[thread]
-            moving.set_result(None)
+            self._tell_continued(worker, [each for each in stops if each not in worker.stops])
+            self._others.continued(worker)
+            del worker.resuming[thread]
+            resuming.set_result(None)
 
     async def continue_all(self) -> None:
-        async def one(worker: Worker) -> None:
+        async def continue_worker(worker: Worker) -> None:
             for thread in [*worker.stops]:
                 if thread in worker.stops:
-                    await self.let_go(worker, "continue", {"threadId": thread}, lambda _: None, unasked=True)
+                    await self.resume(worker, "continue", {"threadId": thread}, lambda _: None, unasked=True)
 
-        await self._work.side_by_side([one(worker) for worker in self._workers.attached if worker.stops])
+        await self._work.side_by_side(
+            [continue_worker(worker) for worker in self._workers.attached if worker.stops]
+        )
 
     async def pause_all(self) -> None:
-        async def one(worker: Worker) -> None:
+        async def pause_worker(worker: Worker) -> None:
             await worker.wake()
             await worker.answer("pause", {"threadId": "*"})
 
-        await self._work.side_by_side([one(worker) for worker in self._workers.attached if not worker.stops])
+        await self._work.side_by_side(
+            [pause_worker(worker) for worker in self._workers.attached if not worker.stops]
+        )
 
     def _tell_no_more_stopped(self, worker: Worker, thread: int) -> None:
         """Before its exit, which did not come by going on: `ray` says so."""
-        if thread in worker.told:
+        if thread in worker.reported:
             self._editor.event("continued", {**self._continued(worker, thread), "ray": {"reason": EXITED}})
 
     def _tell_continued(self, worker: Worker, threads: Iterable[int]) -> None:
         for thread in threads:
-            if worker.left or thread not in worker.threads:
+            if worker.detached or thread not in worker.threads:
                 continue  # the editor was told that it has exited
             self._editor.event("continued", self._continued(worker, thread))
 

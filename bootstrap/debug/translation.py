@@ -76,13 +76,13 @@ def outward(body: Message, number: Callable[[Kind, int], int], source: Callable[
                 for member in value:
                     if isinstance(member, dict) and isinstance(member.get("id"), int):
                         member["id"] = number(kind, member["id"])
-    for found in _sources(body):
-        source(found)
+    for document in _sources(body):
+        source(document)
     return body
 
 
 def _sources(body: Message) -> list[Message]:
-    found: list[Message] = []
+    sources: list[Message] = []
     todo: list[Any] = [body]
     while todo:
         at = todo.pop()
@@ -90,6 +90,6 @@ def _sources(body: Message) -> list[Message]:
             todo += at
         elif isinstance(at, dict):
             if isinstance(at.get("source"), dict):
-                found.append(at["source"])
+                sources.append(at["source"])
             todo += at.values()
-    return found
+    return sources

@@ -30,7 +30,7 @@ class View:
         self._text = ""  # of the selected frame's file
         self._listed = 0  # the last line that `list` showed
 
-    def standing(self) -> Stop:
+    def current_stop(self) -> Stop:
         """The stop that commands are for.
 
         Raises:
@@ -44,7 +44,7 @@ class View:
 
     @property
     def frame(self) -> Frame:
-        self.standing()
+        self.current_stop()
         if not self.frames:
             raise InvalidArgument("there is no frame here", hint="`continue` goes on")
         return self.frames[self._selected]

@@ -32,7 +32,7 @@ SOON = 2.0
 # Seconds that an evaluation has to end by itself before its thread goes on.
 GRACE = 0.5
 # The same where the cluster is to go on.
-LEAVING = 0.6
+DETACHING = 0.6
 # Seconds for what is in flight when it is left: whoever leaves earlier spoils it (see `client`), and while
 # a thread evaluates, it can't go on anyway.
 DRAINING = 60.0
@@ -88,16 +88,16 @@ class Worker:
     Attributes:
         debuggee: as discovery last described it, with its task's name as the last stop gave it.
         ready: set once it takes requests.
-        left: whether it has ended, or is being left.
+        detached: whether it has ended, or is being detached from.
         stops: the body of the `stopped` event of each thread that stands still.
-        moves: how often each thread was let go; what is known of its stop holds only for the same number.
+        resumes: how often each thread was let go; what is known of its stop holds only for the same number.
         tasks: of each thread that stopped, the task's name as the thread itself gave it.
         since: the moment of each thread's stop, ISO 8601 in UTC.
         named: the threads among them whose task is known.
-        told: the threads among them that the editor knows of.
+        reported: the threads among them that the editor knows of.
         threads: its threads that an editor has a row for.
         others: the names of its Python threads when one of them last stopped.
-        moving: by thread the request that lets it go, until that is answered.
+        resuming: by thread the request that lets it go, until that is answered.
         layout: where its files lie.
         main_thread: debugpy's number of it.
         holder: whom it belongs to now.
@@ -109,17 +109,17 @@ class Worker:
         self.debuggee = debuggee
         self.holder = holder
         self.ready = asyncio.Event()
-        self.left = False
+        self.detached = False
         self.stops: dict[int, Message] = {}
-        self.moves: Counter[int | None] = Counter()
+        self.resumes: Counter[int | None] = Counter()
         self.tasks: dict[int, str] = {}
         self.since: dict[int, str] = {}
-        self._stood_at = 0.0  # of `time.monotonic`, the moment in which it was let go last
+        self._resumed_at = 0.0  # of `time.monotonic`, the moment in which it was let go last
         self.named: set[int] = set()
-        self.told: set[int] = set()
+        self.reported: set[int] = set()
         self.threads: set[int] = set()
         self.others: dict[int, str] = {}
-        self.moving: dict[int, asyncio.Future[Any]] = {}
+        self.resuming: dict[int, asyncio.Future[Any]] = {}
         self.layout = Layout()
         self.main_thread = 0
         self.revision = 0
@@ -167,7 +167,7 @@ class Worker:
             debuggee.host, debuggee.port, on_event=self._event, of_stranger=True
         )
 
-        async def before_it_moves() -> None:
+        async def configure_debuggee() -> None:
             configure = await claim(self)
             folders = await self._literal(_FOLDERS, timeout=ATTACHING)
             self.layout = Layout.of(folders) if isinstance(folders, dict) else Layout()
@@ -178,13 +178,13 @@ class Worker:
             await client.attach(
                 path_mappings=[_NOWHERE],
                 options=options,
-                configure=before_it_moves,
+                configure=configure_debuggee,
                 exception_filters=None,
                 prove=debuggee.prove,
                 timeout=ATTACHING,
             )
         except BaseException:
-            await client.disconnect(timeout=LEAVING)
+            await client.disconnect(timeout=DETACHING)
             raise
 
     async def ask_job(self) -> str:
@@ -203,18 +203,18 @@ class Worker:
         """Set once the connection has ended."""
         return self.client.closed
 
-    async def leave(self) -> None:
+    async def detach(self) -> None:
         """Lets it go on without us."""
-        self.left = True
+        self.detached = True
         if self._client is not None:
             with contextlib.suppress(DebuggerGone):
                 if self._evaluations:
                     await self.interrupt()
                 with contextlib.suppress(RequestFailed):
-                    await self._tell_prints(False, LEAVING)
+                    await self._tell_prints(False, DETACHING)
                 if self._awake:
-                    await self._trace(False, LEAVING)
-            await self._client.disconnect(timeout=LEAVING, drain=DRAINING)
+                    await self._trace(False, DETACHING)
+            await self._client.disconnect(timeout=DETACHING, drain=DRAINING)
 
     async def answer(self, command: str, arguments: Message, timeout: float = PATIENCE) -> Message:
         """The debuggee's whole response. Raises as `Client.answer`."""
@@ -250,7 +250,7 @@ class Worker:
 
     async def answers(self) -> None:
         """Waits until nothing is in flight, however long."""
-        while not self.left and not await self.client.drain(timeout=ATTACHING):
+        while not self.detached and not await self.client.drain(timeout=ATTACHING):
             pass
 
     # --- what it stops at ----------------------------------------------------------------
@@ -382,7 +382,7 @@ class Worker:
         Raises:
             RequestFailed, DebuggerGone: as `Client.request`.
         """
-        functions = [one for one in desired.functions if not one.problem]
+        functions = [breakpoint_ for breakpoint_ in desired.functions if not breakpoint_.problem]
         if functions:
             await self.wake()
         specs = [breakpoint_.inner() for breakpoint_ in functions]
@@ -391,7 +391,7 @@ class Worker:
             "setFunctionBreakpoints", {"breakpoints": specs}, timeout=self._patience
         )
         ids = [answer.get("id", -1) for answer in body.get("breakpoints") or []]
-        self._replaced([one for _, one in self._set_functions], functions)
+        self._replaced([breakpoint_ for _, breakpoint_ in self._set_functions], functions)
         self._set_functions = list(zip(ids, functions, strict=False))
         if not functions:
             return
@@ -402,24 +402,26 @@ class Worker:
         ):
             breakpoint_.results[self] = Result(is_loaded is True, 0, "" if is_loaded is True else NO_FUNCTION)
 
-    async def set_prints(self, wanted: bool) -> None:
+    async def set_prints(self, prints: bool) -> None:
         """Has it tell what it prints, or no more. Raises RequestFailed, DebuggerGone: as `Client.request`."""
-        await self._tell_prints(wanted, self._patience)
+        await self._tell_prints(prints, self._patience)
 
-    async def _tell_prints(self, wanted: bool, timeout: float) -> None:
-        if self._prints is wanted:
+    async def _tell_prints(self, prints: bool, timeout: float) -> None:
+        if self._prints is prints:
             return
-        if wanted:
+        if prints:
             await self._send_once(REACHED)
             await self._send_once(PRINTS)
-        expression = PRINTS.call("begin" if wanted else "give_back")
+        expression = PRINTS.call("begin" if prints else "give_back")
         await self._run(expression, timeout)
-        self._prints = wanted
+        self._prints = prints
 
     async def _set_points(self, breakpoints: Iterable[Breakpoint]) -> None:
         """Has it know what these decide by, before it is told to stop at them."""
         points = {
-            one.key: one.point for one in breakpoints if one.point is not None and one.key not in self._points
+            breakpoint_.key: breakpoint_.point
+            for breakpoint_ in breakpoints
+            if breakpoint_.point is not None and breakpoint_.key not in self._points
         }
         if not points:
             return
@@ -430,7 +432,9 @@ class Worker:
 
     def _replaced(self, earlier: Iterable[Breakpoint], now: Iterable[Breakpoint]) -> None:
         """Notes what it need not know any more; it is told with the next that it has to."""
-        stale = self._points & ({one.key for one in earlier} - {one.key for one in now})
+        stale = self._points & (
+            {breakpoint_.key for breakpoint_ in earlier} - {breakpoint_.key for breakpoint_ in now}
+        )
         self._stale |= stale
         self._points -= stale
 
@@ -491,30 +495,30 @@ class Worker:
 
     def described(self, debuggee: Debuggee) -> None:
         """Takes what discovery says of it now; what a stop told is surer."""
-        task = self.debuggee.task if self.stops or debuggee.as_of < self._stood_at else debuggee.task
+        task = self.debuggee.task if self.stops or debuggee.as_of < self._resumed_at else debuggee.task
         job_id = debuggee.job_id or self.debuggee.job_id
         submission_id = debuggee.submission_id or self.debuggee.submission_id
         self.debuggee = replace(debuggee, task=task, job_id=job_id, submission_id=submission_id)
 
-    def stands(self, thread: int, stop: Message) -> None:
+    def stopped(self, thread: int, stop: Message) -> None:
         """Notes that a thread has stopped; `stop`: the body of debugpy's event."""
         self.stops[thread] = stop
         now = datetime.now(timezone.utc)
         self.since[thread] = now.isoformat(timespec="microseconds").replace("+00:00", "Z")
 
-    def goes_on(self, threads: Iterable[int]) -> dict[int, Message]:
+    def resumed(self, threads: Iterable[int]) -> dict[int, Message]:
         """Notes that these threads move; the stops that there were of them."""
-        was = {thread: self.stops.pop(thread) for thread in [*threads] if thread in self.stops}
+        stops = {thread: self.stops.pop(thread) for thread in [*threads] if thread in self.stops}
         # A `breakpoint()` call, or a step, has it watch its code, too.
         self._awake = self._awake or None
-        self.named -= set(was)
-        self.told -= set(was)
-        self.moves.update([*was, None])
-        for thread in was:
+        self.named -= set(stops)
+        self.reported -= set(stops)
+        self.resumes.update([*stops, None])
+        for thread in stops:
             self.tasks.pop(thread, None)
-        if was:
-            self._stood_at = time.monotonic()
-        return was
+        if stops:
+            self._resumed_at = time.monotonic()
+        return stops
 
     async def _literal(self, expression: str, frame: int | None = None, *, timeout: float = SOON) -> object:
         """The value of an expression that gives a literal; None where it raised."""
@@ -535,9 +539,9 @@ class Workers(dict[str, Worker]):
     @property
     def attached(self) -> list[Worker]:
         """Those that take requests."""
-        return [worker for worker in self.values() if worker.ready.is_set() and not worker.left]
+        return [worker for worker in self.values() if worker.ready.is_set() and not worker.detached]
 
     def has(self, worker: Worker) -> bool:
         """Whether it is one of `attached`."""
-        there = self.get(worker.debuggee.worker_id) is worker
-        return there and worker.ready.is_set() and not worker.left
+        is_current = self.get(worker.debuggee.worker_id) is worker
+        return is_current and worker.ready.is_set() and not worker.detached

@@ -13,7 +13,7 @@ from bootstrap.console import Console
 from bootstrap.debug.client import Client
 from bootstrap.debug.commands import Place, option
 from bootstrap.debug.editor import ALWAYS, ASK
-from bootstrap.debug.session import Attachment, JobState
+from bootstrap.debug.session import AttachOptions, JobState
 from bootstrap.errors import Interrupted, InvalidArgument
 from bootstrap.options import seconds
 from bootstrap.ray.jobs import DEBUG
@@ -73,7 +73,7 @@ def debug(
             f"job {watched.submission_id} was not submitted with --debug: of its tasks only those that pause "
             "by themselves can be reached (./invokew submit --debug makes all reachable)"
         )
-    attachment = Attachment(
+    options = AttachOptions(
         connect=partial(Client.connect, "127.0.0.1", settings.relay_port),
         token=token_file(target).read_text().strip(),
         job=watch.submission_id,
@@ -86,12 +86,12 @@ def debug(
         from bootstrap.debug import terminal
 
         history = target.folder / "debug-history"
-        return terminal.run(attachment, watch, console, timeout=patience, history=history)
+        return terminal.run(options, watch, console, timeout=patience, history=history)
     from bootstrap.debug import scripted as script
 
     try:
         document = script.run_sync(
-            attachment, watch, evaluate=evaluate, timeout=patience, on_event=console.event
+            options, watch, evaluate=evaluate, timeout=patience, on_event=console.event
         )
     except KeyboardInterrupt:
         raise Interrupted(

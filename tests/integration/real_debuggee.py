@@ -23,7 +23,7 @@ from typing import Any
 from bootstrap.debug.client import Client
 from bootstrap.debug.debuggee import Debuggee
 from bootstrap.debug.relay import Relay
-from bootstrap.debug.session import Attachment, JobState
+from bootstrap.debug.session import AttachOptions, JobState
 
 PATIENCE = 30.0  # seconds; only a broken test waits so long
 TOKEN = "a token"
@@ -186,9 +186,9 @@ class RealJob:
         return JobState("raysubmit_1", "FAILED" if any(codes) else "SUCCEEDED", ended=True)
 
 
-def attachment(port: int, **wanted: Any) -> Attachment:
+def attachment(port: int, **wanted: Any) -> AttachOptions:
     """To a relay at that port."""
-    return Attachment(partial(Client.connect, "127.0.0.1", port), **{"token": TOKEN, **wanted})
+    return AttachOptions(partial(Client.connect, "127.0.0.1", port), **{"token": TOKEN, **wanted})
 
 
 @asynccontextmanager

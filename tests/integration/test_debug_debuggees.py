@@ -11,7 +11,7 @@ import pytest
 
 from bootstrap.debug import scripted, stops
 from bootstrap.debug.commands import Place
-from bootstrap.debug.session import Ended, Lost, Said, Session, Stop
+from bootstrap.debug.session import Ended, Lost, Notice, Session, Stop
 from bootstrap.errors import AttachFailed, DebuggerGone, NotRunning, RequestFailed
 from tests.integration.real_debuggee import PATIENCE, TASK, RealJob, attachment, relay_over
 
@@ -57,7 +57,7 @@ async def attached(job: RealJob, port: int, **wanted: Any) -> Session:
 
 async def stop_of(session: Session) -> Stop:
     """The next stop; what else happens before is passed over."""
-    while not isinstance(happening := await session.happenings.get(), Stop):
+    while not isinstance(happening := await session.events.get(), Stop):
         assert not isinstance(happening, Lost), happening
     return happening
 
@@ -83,7 +83,7 @@ def test_a_stop_is_in_the_users_frame_and_can_be_read(start: Start) -> None:
             assert raised.value.message == "ZeroDivisionError: division by zero"
             assert await stops.source(client, frame) == TASK
             assert stop.title == f"task-1 · {job.processes[0].process.pid}@127.0.0.1"
-            await session.move("continue", stop)
+            await session.resume("continue", stop)
             await asyncio.to_thread(job.all_ended)
             await session.close()
 
@@ -123,13 +123,13 @@ def test_a_process_killed_while_stopped_is_told_and_the_other_goes_on(start: Sta
             session = await attached(job, port)
             both = {stop.debuggee.worker_id: stop for stop in [await stop_of(session) for _ in range(2)]}
             job.processes[0].process.kill()
-            while not isinstance(happening := await session.happenings.get(), Ended):
+            while not isinstance(happening := await session.events.get(), Ended):
                 pass
             assert (happening.stop, happening.was_stopped) == (both["w1"], True)
             assert list(session.stops.values()) == [both["w2"]]
             with pytest.raises(RequestFailed):
                 await stops.frames(session.client, both["w1"])
-            await session.move("continue", both["w2"])
+            await session.resume("continue", both["w2"])
             await asyncio.to_thread(job.all_ended)
             await session.close()
 
@@ -148,15 +148,15 @@ def test_a_breakpoint_of_a_condition_stops_where_it_holds_and_a_moved_one_says_s
             seen: list[tuple[int, str]] = []
             said: list[str] = []
             while len(seen) < 3:
-                happening = await session.happenings.get()
-                if isinstance(happening, Said):
+                happening = await session.events.get()
+                if isinstance(happening, Notice):
                     said.append(happening.text)
                 if not isinstance(happening, Stop):
                     continue
                 frame = (await stops.frames(session.client, happening))[0]
                 i = await stops.evaluate(session.client, frame, "globals().get('i')")
                 seen.append((frame.line, i))
-                await session.move("continue", happening)
+                await session.resume("continue", happening)
             await asyncio.to_thread(job.all_ended)
             await session.close()
             assert seen[0][0] in {1, 2}
@@ -220,7 +220,7 @@ def test_a_second_debugger_takes_over_and_the_first_is_told(start: Start) -> Non
             first = await attached(job, port)
             await stop_of(first)
             second = await attached(job, port)
-            while not isinstance(happening := await first.happenings.get(), Lost):
+            while not isinstance(happening := await first.events.get(), Lost):
                 pass
             assert isinstance(happening.error, DebuggerGone)
             await first.close()
@@ -252,7 +252,7 @@ def test_a_relay_that_goes_is_an_error_and_what_was_stopped_goes_on(start: Start
         async with relay_over(job) as port:
             session = await attached(job, port)
             await stop_of(session)
-        while not isinstance(happening := await session.happenings.get(), Lost):
+        while not isinstance(happening := await session.events.get(), Lost):
             pass
         assert session.stops == {}
         assert isinstance(happening.error, NotRunning)

@@ -12,7 +12,7 @@ import pytest
 
 from bootstrap.debug import scripted, session
 from bootstrap.debug.commands import Place
-from bootstrap.debug.session import Attachment, JobState
+from bootstrap.debug.session import AttachOptions, JobState
 from bootstrap.errors import AttachFailed, DebuggerGone, NotRunning, RayDied
 from tests.unit.scripted_debuggee import (
     ScriptedJob,
@@ -60,7 +60,7 @@ def record(
     **wanted: Any,
 ) -> tuple[dict[str, Any], list[str]]:
     events: list[str] = []
-    attachment = Attachment(partial(relay.connect, "127.0.0.1", 5678), "secret", **wanted)
+    attachment = AttachOptions(partial(relay.connect, "127.0.0.1", 5678), "secret", **wanted)
 
     async def run() -> dict[str, Any]:
         return await asyncio.wait_for(
@@ -246,11 +246,11 @@ def test_no_relay_and_a_refused_token_say_what_to_do() -> None:
     async def nobody(**options: Any) -> Any:
         raise DebuggerGone("no debugger answers at 127.0.0.1:5678", hint="not this one")
 
-    async def run(attachment: Attachment) -> None:
+    async def run(attachment: AttachOptions) -> None:
         await asyncio.wait_for(scripted.run(attachment, ScriptedJob(), on_event=print), 5)
 
     with pytest.raises(NotRunning) as gone:
-        asyncio.run(run(Attachment(nobody, "secret")))
+        asyncio.run(run(AttachOptions(nobody, "secret")))
     assert "./invokew up" in gone.value.hint
 
     class Refusing(ScriptedRelay):
@@ -261,7 +261,7 @@ def test_no_relay_and_a_refused_token_say_what_to_do() -> None:
                 super().say(message)
 
     with pytest.raises(AttachFailed, match="the token is wrong"):
-        asyncio.run(run(Attachment(partial(Refusing({}).connect, "h", 1), "wrong")))
+        asyncio.run(run(AttachOptions(partial(Refusing({}).connect, "h", 1), "wrong")))
 
 
 def test_another_debugger_that_takes_over_ends_it() -> None:

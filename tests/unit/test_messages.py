@@ -106,7 +106,7 @@ def with_one(value: Any, path: tuple[Any, ...], other: Any) -> Any:
     return copy
 
 
-SAYINGS = [("event", name) for name in messages.EVENTS] + [("response", name) for name in messages.ANSWERS]
+SAYINGS = [("event", name) for name in messages.EVENTS] + [("response", name) for name in messages.RESPONSES]
 
 
 def taken(kind: str, name: str, body: Any) -> Any:
@@ -117,7 +117,7 @@ def taken(kind: str, name: str, body: Any) -> Any:
 
 
 def rule_of(kind: str, name: str) -> Record:
-    return (messages.EVENTS if kind == "event" else messages.ANSWERS)[name]
+    return (messages.EVENTS if kind == "event" else messages.RESPONSES)[name]
 
 
 # --- debuggees -----------------------------------------------------------------------------------
@@ -213,13 +213,13 @@ def test_the_body_of_an_answer_to_what_is_not_known_is_empty() -> None:
 
 def test_only_requests_that_the_relay_knows_are_questions() -> None:
     for command in ("pydevdAuthorize", "setDebuggerProperty", "modules", "runInTerminal", "readMemory", ""):
-        assert messages.question(command, {}) is None
+        assert messages.arguments_of(command, {}) is None
 
 
-@pytest.mark.parametrize("command", messages.QUESTIONS)
+@pytest.mark.parametrize("command", messages.REQUESTS)
 def test_an_argument_that_dap_does_not_have_is_left_out(command: str) -> None:
-    asked = full(messages.QUESTIONS[command])
-    assert names(messages.question(command, asked)) <= names(asked) - set(ACTED_UPON) | {"checksums"}
+    asked = full(messages.REQUESTS[command])
+    assert names(messages.arguments_of(command, asked)) <= names(asked) - set(ACTED_UPON) | {"checksums"}
 
 
 @pytest.mark.parametrize(
@@ -240,16 +240,16 @@ def test_an_argument_that_dap_does_not_have_is_left_out(command: str) -> None:
 )
 def test_what_dap_does_not_have_is_refused_with_a_sentence(command: str, arguments: Any, reason: str) -> None:
     with pytest.raises(NotDap, match=reason):
-        messages.question(command, arguments)
+        messages.arguments_of(command, arguments)
 
 
 def test_an_editors_code_is_not_touched() -> None:
     asked = {"expression": f"print('{BAD}\n')", "context": "repl"}
-    assert messages.question("evaluate", asked) == asked
+    assert messages.arguments_of("evaluate", asked) == asked
 
 
 def test_null_is_as_if_it_were_not_there() -> None:
-    assert messages.question("next", {"threadId": 1, "granularity": None}) == {"threadId": 1}
+    assert messages.arguments_of("next", {"threadId": 1, "granularity": None}) == {"threadId": 1}
 
 
 # --- rules ---------------------------------------------------------------------------------------

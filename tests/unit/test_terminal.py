@@ -10,7 +10,7 @@ import pytest
 from bootstrap.debug import commands, keyboard, listing, session, terminal
 from bootstrap.debug.breakpoints import path_of
 from bootstrap.debug.dap import Message
-from bootstrap.debug.session import Attachment
+from bootstrap.debug.session import AttachOptions
 from bootstrap.debug.stops import Frame
 from bootstrap.errors import DebuggerBusy, DebuggerGone, NothingPaused, NotRunning, RayDied
 from tests.unit.scripted_debuggee import (
@@ -60,7 +60,7 @@ def talk(
 ) -> tuple[int, ScriptedConsole]:
     console = ScriptedConsole(*typed)
     console.typed_at = typed_at
-    attachment = Attachment(partial(relay.connect, "127.0.0.1", 5678), "secret", take_over=take_over)
+    attachment = AttachOptions(partial(relay.connect, "127.0.0.1", 5678), "secret", take_over=take_over)
     history = tmp_path / "state" / "history"
     code = terminal.run(attachment, job, console, timeout=timeout, history=history)
     relay.check()
@@ -483,7 +483,7 @@ def test_a_step_that_ends_the_task_goes_on_to_the_next_stop_of_any(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(terminal, "_STEP", 0.05)
-    monkeypatch.setattr(terminal, "_LOOK", 0.01)
+    monkeypatch.setattr(terminal, "_POLL", 0.01)
     job = ScriptedJob()
     turns = {1: [*at(6), Turn("next")], 2: [*at(6, 2), Turn("continue", then=job.end)], 0: [SOURCE] * 2}
     relay = ScriptedRelay(turns, after_attach=TWO)

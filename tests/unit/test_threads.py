@@ -68,7 +68,7 @@ class Setting:
 
     def stop(self, worker: Worker) -> bool:
         """Whether the editor is to keep looking at what it looks at."""
-        worker.stands(1, {"reason": "breakpoint"})
+        worker.stopped(1, {"reason": "breakpoint"})
         self.threads.tell_stop(worker, 1)
         return bool(self.told.stops[-1]["preserveFocusHint"])
 
@@ -87,7 +87,7 @@ def test_a_stop_costs_the_same_however_many_stand_still() -> None:
     assert setting.workers.asked <= 2 * CROWD
     setting.workers.asked = 0
     for worker in setting.all:
-        worker.goes_on([1])
+        worker.resumed([1])
     # Those that went on are put aside once, and not once for each stop.
     assert [setting.stop(worker) for worker in setting.all[::-1]] == [False, *[True] * (CROWD - 1)]
     assert setting.workers.listed == 0
@@ -100,16 +100,16 @@ def test_a_stop_does_not_take_the_focus_where_another_debuggee_stands_still(seed
     for _ in range(200):
         number = chance.randrange(5)
         worker = setting.all[number]
-        others = [each for each in setting.workers.attached if each is not worker and each.told]
+        others = [each for each in setting.workers.attached if each is not worker and each.reported]
         what = chance.choice(("stops", "stops", "stops", "goes on", "told", "left", "gone"))
-        if what == "stops" and not worker.left:
+        if what == "stops" and not worker.detached:
             assert setting.stop(worker) is bool(others)
         elif what == "goes on":
-            worker.goes_on([1])
+            worker.resumed([1])
         elif what == "told":  # another editor has come
-            worker.told.clear()
+            worker.reported.clear()
         elif what == "left":
-            worker.left = True
-        elif what == "gone" and worker.left:
+            worker.detached = True
+        elif what == "gone" and worker.detached:
             setting.threads.forget(worker)
             setting.all[number] = setting.comes(number)

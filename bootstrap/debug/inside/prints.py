@@ -95,7 +95,7 @@ class _Prints:
         ] = {}  # paths of the user's files by the name that code has for them
         self._lines: deque[_Line] = deque()
         self._left_out: deque[int] = deque()
-        self._told = 0.0
+        self._reported_at = 0.0
         self._wake = _thread.allocate_lock()
         self._on = True
         self._tees: list[_Tee] = []
@@ -185,8 +185,8 @@ class _Prints:
                 else:
                     self._reached.send(EVENT, line)
         now = time.monotonic()
-        if self._left_out and (at_once or now - self._told >= TELLING) and self._is_heard():
-            self._told, total = now, 0
+        if self._left_out and (at_once or now - self._reported_at >= TELLING) and self._is_heard():
+            self._reported_at, total = now, 0
             with suppress(IndexError):
                 while self._left_out:
                     total += self._left_out.popleft()

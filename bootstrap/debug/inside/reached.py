@@ -54,7 +54,7 @@ class _Point:
 
 
 _points: dict[int, _Point] = {}
-_told: set[int] = set()  # the breakpoints of which it was told that they raised, or are there
+_reported: set[int] = set()  # the breakpoints of which it was told that they raised, or are there
 _settled: dict[int, bool] = {}  # whether a breakpoint stops from now on, where that can't change any more
 _numbers = itertools.count(1)
 _waiting: dict[int, tuple[Any, list[bool]]] = {}  # for the relay's answer, by number of the report
@@ -73,7 +73,7 @@ def set_points(points: Mapping[int, tuple[str, str, bool, str]], forgotten: Iter
     """
     for key in forgotten:
         _points.pop(key, None)
-        _told.discard(key)
+        _reported.discard(key)
         _settled.pop(key, None)
     _points.update({key: _Point(*point) for key, point in points.items()})
     setattr(builtins, NAME, reached)
@@ -104,8 +104,8 @@ def reached(key: int) -> bool:
     if point.name:
         if not _is_of(frame, point.name):
             return False
-        if key not in _told:
-            _told.add(key)
+        if key not in _reported:
+            _reported.add(key)
             _send({"key": key, "what": "loaded"})
     if point.condition:
         try:
@@ -136,8 +136,8 @@ def answered(number: int, *answer: bool) -> None:
     """The relay's, to `ask`."""
     waiting = _waiting.pop(number, None)
     if waiting is not None:
-        lock, given = waiting
-        given[:] = answer
+        lock, result = waiting
+        result[:] = answer
         lock.release()
 
 
@@ -170,7 +170,7 @@ def _is_named(qualified: str, module: str, name: str) -> bool:
 def are_loaded(names: Iterable[str]) -> list[bool]:
     """Whether this process has a function of each name that the debugger would stop in."""
     pydevd = debugger()
-    functions = [found for found in gc.get_objects() if type(found) is FunctionType]
+    functions = [function for function in gc.get_objects() if type(function) is FunctionType]
 
     def has(name: str) -> bool:
         return any(
@@ -262,8 +262,8 @@ def _tell_left_out() -> None:
 
 
 def _tell_error(key: int, error: Exception) -> None:
-    if key not in _told:
-        _told.add(key)
+    if key not in _reported:
+        _reported.add(key)
         _send({"key": key, "what": "error", "text": _described(error)[:LONGEST], "task": task()})
 
 
