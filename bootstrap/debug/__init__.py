@@ -1,1 +1,1 @@
-"""The debugger: DAP framing, a client for one debuggee, the terminal and the scripted debugger."""
+"""Has the debugger: DAP framing, a client for one debuggee, the relay, the terminal and the scripted one."""

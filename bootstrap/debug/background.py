@@ -19,7 +19,7 @@ class Call(Protocol):
 
 @contextmanager
 def background_loop() -> Iterator[Call]:
-    """The loop, open while in the context; Ctrl-C cancels what is being waited for, and nothing else."""
+    """Runs a loop while in the context; Ctrl-C cancels what is being waited for, and nothing else."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, name="debugger", daemon=True)
     thread.start()

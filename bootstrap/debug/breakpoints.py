@@ -1,4 +1,4 @@
-"""The line breakpoints that the user has set: one set for all tasks, by the path that the relay knows."""
+"""Keeps the line breakpoints that the user has set: the same for all tasks, by the path for the relay."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ Lines = dict[int, str | None]  # conditions by line
 
 
 class Breakpoints:
-    """What is set, and what the user has been told of it.
+    """Keeps what is set, and what the user has been told of it.
 
     Args:
-        places: set from the start, once `send` is called for each of `files`; each has a `file`.
+        places: the first breakpoints, set once `send` is called for each of `files`; each has a `file`.
     """
 
     def __init__(self, places: Iterable[Place] = ()) -> None:
         self._set: dict[str, Lines] = {}
-        self._ids: dict[int, tuple[str, int]] = {}  # by the relay's id
+        self._ids: dict[int, tuple[str, int]] = {}  # path and line by the relay's id
         self._reported: dict[tuple[str, int], set[str]] = {}
         for place in places:
             assert place.file is not None, "only the terminal has a file that is shown"
             self._set.setdefault(place.file, {})[place.line] = place.condition
 
     def files(self) -> list[str]:
-        """The paths that have any."""
+        """Returns the paths of files that have breakpoints."""
         return list(self._set)
 
     def lines(self, path: str) -> Lines:
         return dict(self._set.get(path, {}))
 
     def rows(self) -> list[str]:
-        """One line of text a breakpoint."""
+        """Returns one line of text for each breakpoint."""
         return [
             f"{path}:{line}" + (f" if {condition}" if condition else "")
             for path, lines in self._set.items()
@@ -44,13 +44,13 @@ class Breakpoints:
         ]
 
     async def send(self, client: Client, path: str) -> list[str]:
-        """Makes those of that file the relay's; what the user has not been told yet."""
+        """Sets the breakpoints of that file in the relay; returns what the user has not been told yet."""
         answers = await self._send(client, path)
         texts = [self._news(path, line, answer) for line, answer in answers.items()]
         return [text for text in texts if text]
 
     async def add(self, client: Client, place: Place, current: str) -> str:
-        """Sets one more; what to tell the user.
+        """Sets one more breakpoint; returns what to tell the user.
 
         Args:
             current: the file that is shown, which `place` may be relative to.
@@ -68,7 +68,7 @@ class Breakpoints:
         return _description(path, place.line, answer)
 
     async def remove(self, client: Client, place: Place | None, current: str) -> int:
-        """Removes that one, or all of them; how many they were."""
+        """Removes that breakpoint, or all of them; returns how many there were."""
         removed = 0
         for path, before in list(self._set.items()):
             if place is None:
@@ -83,7 +83,7 @@ class Breakpoints:
         return removed
 
     def changed(self, breakpoint_: Mapping[str, Any]) -> list[str]:
-        """What a `breakpoint` event has of news for the user."""
+        """Returns what a `breakpoint` event has of news for the user."""
         key = self._ids.get(breakpoint_.get("id", 0))
         if key is None or key[1] not in self._set.get(key[0], {}):
             return []
@@ -91,7 +91,8 @@ class Breakpoints:
         return [text] if text else []
 
     def _news(self, path: str, line: int, answer: Mapping[str, Any]) -> str:
-        """Each text once a breakpoint; that it is where it was asked to be only after it was not."""
+        """Returns a text once for each breakpoint, else ""; that it is where it was asked to be only after it
+        was not."""
         reported = self._reported.setdefault((path, line), set())
         text = _description(path, line, answer)
         as_asked = answer.get("verified") and answer.get("line", line) == line and not answer.get("message")
@@ -101,7 +102,7 @@ class Breakpoints:
         return text
 
     async def _send(self, client: Client, path: str) -> dict[int, Mapping[str, Any]]:
-        """The relay's answers by line as it was asked for."""
+        """Sends the breakpoints of a file; returns the relay's answers by the line that was asked for."""
         lines = sorted(self._set[path].items())
         body = await client.set_breakpoints(
             path,
@@ -119,7 +120,7 @@ class Breakpoints:
 
 
 def path_of(file: str | None, current: str) -> str:
-    """The path of a file that the user names: a local one, or relative to the file that is shown."""
+    """Returns the path of a file that the user names: a local one, or relative to the file that is shown."""
     if file is None:
         return current
     local = Path(file).expanduser().absolute()
@@ -138,7 +139,7 @@ def _description(path: str, line: int, answer: Mapping[str, Any]) -> str:
 
 
 def _checksums(path: str) -> dict[str, Any]:
-    # With it the relay can tell that the file was edited since the job was submitted, wherever it runs.
+    # By a checksum the relay can tell that the file was edited since the job was submitted, wherever it runs.
     try:
         digest = hashlib.sha256(Path(path).read_bytes()).hexdigest()
     except OSError:

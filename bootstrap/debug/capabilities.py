@@ -1,4 +1,4 @@
-"""What the relay can do for an editor, and what it refuses, with the reason."""
+"""Lists what the relay can do for an editor, and what it refuses, with the reason."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _CONDITION = {
     "conditionDescription": "a Python expression, in the function where it is raised",
 }
 
-# debugpy's, but what would end debuggees or needs one process.
+# These are debugpy's capabilities, without what would end debuggees or needs one process.
 CAPABILITIES: Message = {
     "supportsConfigurationDoneRequest": True,
     "supportsFunctionBreakpoints": True,

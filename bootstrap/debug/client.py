@@ -1,4 +1,4 @@
-"""One DAP connection to one debuggee: pydevd behind our own listener, or debugpy's adapter.
+"""Holds one DAP connection to one debuggee: to pydevd behind our own listener, or to debugpy's adapter.
 
 Our listener (bootstrap/ray/hook/rayside_hook/handshake.py) asks for a proof that the client knows the
 cluster's token; debugpy's adapter, in processes that we did not prepare, asks nobody for anything.
@@ -32,12 +32,12 @@ REQUEST_TIMEOUT = 10.0  # seconds
 ATTACH_TIMEOUT = 20.0
 DRAIN_TIMEOUT = 5.0
 
-# Stops in the user's own frame, on Python 3.11 as on 3.12. Plain `justMyCode: true` never stops in a
-# Ray task on 3.11, because the call that stops is made from a file that isn't the user's; `false`
+# These options stop in the user's own frame, on Python 3.11 as on 3.12. Plain `justMyCode: true` never stops
+# in a Ray task on 3.11, because the call that stops is made from a file that isn't the user's; `false`
 # stops inside Ray on 3.12.
 STOP_IN_USER_CODE: dict[str, Any] = {
     "justMyCode": True,
-    # One thread stands, the others run on: what answers Serve's health checks, beats, feeds a queue.
+    # One thread stops, the others run on: what answers Serve's health checks, beats, feeds a queue.
     "stopAllThreadsOnSuspend": False,
     "steppingResumesAllThreads": False,
     "rules": [{"module": "ray.util.debugpy", "include": True}],
@@ -47,15 +47,15 @@ STOP_IN_USER_CODE: dict[str, Any] = {
 # answer back for 40 ms. The attribute is private: where it is missing, requests are just slower.
 _NO_DELAY = "__import__('pydevd').get_global_debugger().writer.sock.setsockopt(6, 1, 1)"
 
-# DAP's context for what we evaluate in a debuggee that runs. In `repl`, debugpy exchanges the process's
+# We evaluate in this context of DAP's while a debuggee runs. In `repl`, debugpy exchanges the process's
 # standard output meanwhile, and a thread that prints in that moment may crash the process (1.8.22:
 # endless recursion in pydevd_io). The values of `clipboard` are never cut either.
 QUIETLY = "clipboard"
 
-# The longest message of a debuggee that is taken, in bytes: a value that is copied whole. A list of a hundred
-# million would be copied, too, and the relay has 256 MiB for everything.
+# The longest message of a debuggee that is taken, in bytes: it may hold a value that is copied whole. A list
+# of a hundred million would be copied, too, and the relay has 256 MiB for everything.
 LONGEST_OF_DEBUGGEE = 4 * 1024 * 1024
-# What a debuggee may leave unread before it counts as gone.
+# The bytes that a debuggee may leave unread before it counts as gone.
 MOST_UNREAD = 8 * 1024 * 1024
 _REQUEST_SEQ = re.compile(rb'"request_seq"\s*:\s*(\d{1,9})\b')
 
@@ -65,7 +65,7 @@ Configure = Callable[[], Awaitable[None]]
 
 
 class Client:
-    """A connection, made by `Client.connect`.
+    """Represents a connection, made by `Client.connect`.
 
     Attributes:
         events: DAP events in the order they came; `None` once the connection has ended. Unused when
@@ -107,9 +107,9 @@ class Client:
         on_event: OnEvent | None = None,
         of_stranger: bool = False,
     ) -> Client:
-        """Dials a debuggee; go on with `attach`, for a connection that only closes spoils the debuggee.
+        """Dials a debuggee; `attach` has to follow, for a connection that only closes spoils the debuggee.
 
-        `of_stranger`: whether what comes from there is taken only as far as `messages` knows it.
+        `of_stranger` says whether what comes from there is taken only as far as `messages` knows it.
 
         Raises:
             DebuggerGone: nothing listens there, or it did not answer in time.
@@ -141,7 +141,7 @@ class Client:
     async def request(
         self, command: str, arguments: Mapping[str, Any] | None = None, *, timeout: float = REQUEST_TIMEOUT
     ) -> Message:
-        """The body of the adapter's response; `{}` where the response has none.
+        """Sends a request; returns the body of the adapter's response, `{}` where the response has none.
 
         Raises:
             RequestFailed: the adapter said no (its own message), or did not answer within `timeout` seconds.
@@ -152,14 +152,14 @@ class Client:
     async def answer(
         self, command: str, arguments: Mapping[str, Any] | None = None, *, timeout: float = REQUEST_TIMEOUT
     ) -> Message:
-        """The adapter's whole response, which may say no.
+        """Sends a request; returns the adapter's whole response, which may say no.
 
         Raises:
             RequestFailed: it did not answer within `timeout` seconds.
             DebuggerGone: the connection ended before the answer came.
         """
         answer = self._send(command, arguments)
-        # Shielded: an answer that is late still comes, and `disconnect` still has to wait for it.
+        # The future is not cancelled: an answer that is late still comes, and `disconnect` waits for it.
         done, _ = await asyncio.wait({answer}, timeout=timeout)
         if not done:
             raise RequestFailed(
@@ -183,16 +183,16 @@ class Client:
         """Attaches and lets the debuggee reach its `breakpoint()`; `stopped` comes as an event.
 
         Args:
-            breakpoints: DAP SourceBreakpoints by path, set before the debuggee moves.
-            exception_filters: of debugpy, such as `userUnhandled`; None leaves them to `configure`.
-            path_mappings: of debugpy, `{"localRoot", "remoteRoot"}` each.
+            breakpoints: DAP SourceBreakpoints by path, set before the debuggee runs.
+            exception_filters: debugpy's filters, such as `userUnhandled`; None leaves them to `configure`.
+            path_mappings: debugpy's mappings, `{"localRoot", "remoteRoot"}` each.
             options: further `attach` arguments of debugpy; they win over `STOP_IN_USER_CODE`.
             no_delay: whether to turn Nagle's algorithm off inside the debuggee, which makes each
                 request 40 ms faster.
-            configure: awaited when the debuggee takes requests and has not moved yet. What it raises
+            configure: awaited when the debuggee takes requests and does not run yet. What it raises
                 ends the attaching: the debuggee then waits on, for the next client.
-            prove: for a debuggee that asks for a proof; without, such a one refuses.
-            timeout: seconds for the whole of it.
+            prove: makes the proof for a debuggee that asks for one; without it, such a debuggee refuses.
+            timeout: seconds for everything together.
 
         Returns:
             The bodies of the `setBreakpoints` answers by path.
@@ -236,8 +236,8 @@ class Client:
             await self._authorize(str(challenge.get("nonce")), prove)
             # Only now is it pydevd that answers, which has TCP_NODELAY set.
             self.capabilities, no_delay = await self._initialize(), False
-        # Never with empty arguments: debugpy takes them for a request to launch. And never with
-        # `subProcess` left on: children of a Ray worker would wait for a debugger of their own.
+        # The arguments are never empty: debugpy takes that for a request to launch. And `subProcess` is never
+        # left on: children of a Ray worker would wait for a debugger of their own.
         arguments: dict[str, Any] = {**STOP_IN_USER_CODE, "subProcess": False, **options}
         if path_mappings:
             arguments["pathMappings"] = [dict(mapping) for mapping in path_mappings]
@@ -278,7 +278,7 @@ class Client:
         return await self.request("initialize", arguments, timeout=ATTACH_TIMEOUT)
 
     async def _authorize(self, nonce: str, prove: Prove) -> None:
-        """Each side proves that it knows the token. Raises RequestFailed, DebuggerGone."""
+        """Has each side prove that it knows the token. Raises RequestFailed, DebuggerGone."""
         host, port, *_ = self._writer.get_extra_info("peername")
         nonces = nonce, secrets.token_hex(32)
         proof = prove("client", nonces, (host, port))
@@ -298,9 +298,9 @@ class Client:
         source: Mapping[str, Any] | None = None,
         timeout: float = REQUEST_TIMEOUT,
     ) -> Message:
-        """Makes these the breakpoints of that file; the body of the answer.
+        """Makes these the breakpoints of that file; returns the body of the answer.
 
-        `source`: more of DAP's Source, such as checksums.
+        `source` has more of DAP's Source, such as checksums.
         """
         name = os.path.basename(path)  # noqa: PTH119 (a remote path)
         return await self.request(
@@ -313,14 +313,14 @@ class Client:
         )
 
     async def drain(self, timeout: float = DRAIN_TIMEOUT) -> bool:
-        """Waits until no request is in flight; False where some still is after `timeout` seconds."""
+        """Waits until no request is in flight; returns False where some still is after `timeout` seconds."""
         waiting = [future for _, future in self._pending.values() if not future.done()]
         if waiting:
             await asyncio.wait(waiting, timeout=timeout)
         return not self._pending
 
     async def disconnect(self, *, timeout: float = DRAIN_TIMEOUT, drain: float | None = None) -> None:
-        """Leaves, and lets the debuggee run on; harmless when the connection has ended already.
+        """Disconnects, and lets the debuggee run on; harmless when the connection has ended already.
 
         Args:
             timeout: seconds for the debuggee's answer.
@@ -369,7 +369,7 @@ class Client:
             self._end(why)
 
     def _skipped(self, length: int, head: bytes) -> None:
-        """A message was too long to be taken: its request fails, and nothing else is lost."""
+        """Answers for a message that was too long to be taken: its request fails; nothing else is lost."""
         seq = _REQUEST_SEQ.search(head)
         why = f"it has {length:,} bytes, and {LONGEST_OF_DEBUGGEE:,} are taken: ask for a part of it"
         if seq is not None:
@@ -397,7 +397,7 @@ class Client:
                 self._initialized.set()
             self._on_event(known)
         elif kind == "request":
-            # A reverse request, such as runInTerminal: the adapter waits for an answer, so it gets one.
+            # It is a reverse request, such as runInTerminal: the adapter waits for an answer, so it gets one.
             self._seq += 1
             refusal = {
                 "seq": self._seq,
@@ -447,7 +447,7 @@ def _of_the_relay(response: Message) -> Message:
 
 
 def reason(response: Message) -> str:
-    """Why a request was refused."""
+    """Returns why a request was refused."""
     body = response.get("body")
     error = body.get("error") if isinstance(body, dict) else None
     text = error.get("format") if isinstance(error, dict) else None

@@ -1,4 +1,4 @@
-"""The words of the terminal debugger: their names, their abbreviations (pdb's), their help."""
+"""Lists the words of the terminal debugger: their names, their abbreviations (pdb's), their help."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ _NAMES = {name: word.name for word in WORDS for name in (word.name, *word.short)
 
 
 def names() -> list[str]:
-    """What can be typed as the first word, for completion."""
+    """Returns what can be typed as the first word, for completion."""
     return sorted(name for name in _NAMES if name.isalpha())
 
 
 def parse(line: str) -> tuple[str, str]:
-    """The command's full name and the rest of the line; an unknown name is given as it was typed."""
+    """Returns the command's full name and the rest of the line; an unknown name as it was typed."""
     line = line.strip()
     if line[:1] in {"!", "?"}:
         return _NAMES[line[0]], line[1:].strip()
@@ -58,7 +58,7 @@ _PLACE = re.compile(r"(?:(?P<file>.+):)?(?P<line>[0-9]{1,9})(?:\s*,?\s+if\s+(?P<
 
 @dataclass(frozen=True)
 class Place:
-    """Where a breakpoint goes; `file` is None for the file that is shown."""
+    """Says where a breakpoint goes; `file` is None for the file that is shown."""
 
     file: str | None
     line: int
@@ -85,7 +85,7 @@ def option(text: str) -> Place | None:
 
 
 def usage() -> str:
-    """The help text: a line a command."""
+    """Returns the help text: a line a command."""
     rows = [(f"{', '.join((word.name, *word.short))} {word.takes}".rstrip(), word.does) for word in WORDS]
     width = max(len(left) for left, _ in rows)
     lines = [f"  {left:<{width}}  {right}" for left, right in rows]

@@ -24,7 +24,7 @@ SOON = 0.05
 
 
 class Configuration:
-    """One editor's, until the next one attaches.
+    """Keeps what one editor has set, until the next one attaches.
 
     Attributes:
         paths: how the editor's paths are mapped.
@@ -42,12 +42,12 @@ class Configuration:
         self.paths = paths
         self._workers, self._editor, self._work, self._log = workers, editor, work, log
         self._desired = Desired()
-        self._revision = 0  # of what is desired
+        self._revision = 0  # the revision of `_desired`
         self._telling: asyncio.TimerHandle | None = None
-        self._differing: set[str] = set()  # the files of which it was told that they differ
+        self._differing: set[str] = set()  # the files of which the editor was told that they differ
 
     def begin(self, paths: Paths, *, prints: bool = False) -> None:
-        """Another editor, which has asked for nothing yet but, with `prints`, what debuggees print."""
+        """Begins with another editor, which has set nothing; `prints`: whether it gets debuggees' output."""
         self._desired, self.paths = Desired(prints=prints), paths
         self._revision += 1
         self._differing.clear()
@@ -71,7 +71,7 @@ class Configuration:
         breakpoints = self._desired.replace(path, specs)
         await self._fan_out(lambda worker: self._set_in(worker, path))
         documents = []
-        # What was set meanwhile counts: debuggees have been asked for that.
+        # What was set meanwhile counts, for debuggees have been asked for that.
         for breakpoint_ in map(self._desired.now, breakpoints):
             breakpoint_.reported = breakpoint_.document()
             documents.append(breakpoint_.reported)
@@ -79,7 +79,7 @@ class Configuration:
         return documents
 
     async def set_exceptions(self, arguments: Message) -> list[Message]:
-        """`arguments`: of `setExceptionBreakpoints`; DAP's Breakpoint for each that it names."""
+        """Takes the arguments of `setExceptionBreakpoints`; returns DAP's Breakpoint for each filter."""
         self._desired.exceptions = ExceptionFilters.of(arguments)
         await self._fan_out(lambda worker: worker.set_exceptions(self._desired))
         self._rest()
@@ -87,7 +87,14 @@ class Configuration:
         return self._desired.exceptions.verdicts
 
     async def set_functions(self, specs: Sequence[Message]) -> list[Message]:
-        """Makes these the function breakpoints: DAP's FunctionBreakpoint; its Breakpoint for each."""
+        """Makes these the function breakpoints.
+
+        Args:
+            specs: DAP's FunctionBreakpoint, each with a name.
+
+        Returns:
+            DAP's Breakpoint for each.
+        """
         breakpoints = self._desired.replace_functions(specs)
         await self._fan_out(lambda worker: worker.set_functions(self._desired))
         for breakpoint_ in breakpoints:
@@ -97,19 +104,19 @@ class Configuration:
 
     @property
     def prints(self) -> bool:
-        """Whether the editor is told what debuggees print."""
+        """Returns whether the editor is told what debuggees print."""
         return self._desired.prints
 
     async def lines(self, path: str) -> Lines | None:
-        """Of the editor's file, as debuggees have it; None where none of them has."""
+        """Returns the lines of the editor's file, as debuggees have it; None where none of them has it."""
         return await lines_of(path, self._workers.attached, self.paths, self._work)
 
     def by_key(self, key: object) -> Breakpoint | None:
-        """What a debuggee has reached."""
+        """Returns the breakpoint that debuggees know by that key; None where it is no more."""
         return self._desired.by_key(key)
 
     async def _fan_out(self, put: Callable[[Worker], Coroutine[Any, Any, Any]]) -> list[Any]:
-        """Puts what has changed into every debuggee; as `Work.side_by_side`."""
+        """Puts what has changed into every debuggee; waits and returns as `Work.side_by_side`."""
         before, self._revision = self._revision, self._revision + 1
 
         async def put_into_worker(worker: Worker) -> Any:
@@ -124,7 +131,7 @@ class Configuration:
         return await self._work.side_by_side([put_into_worker(worker) for worker in self._workers.attached])
 
     def _rest(self) -> None:
-        """Debuggees that have nothing to stop at run at full speed."""
+        """Lets debuggees run at full speed while they have nothing to stop at."""
         if not self._desired.needs_tracing:
             for worker in self._workers.attached:
                 self._work.start(worker.sleep())
@@ -137,7 +144,7 @@ class Configuration:
     async def put_into(self, worker: Worker) -> None:
         """Puts all that the editor asked for into a debuggee, and takes back what an earlier one did."""
         try:
-            while not self.is_in(worker):  # which may go on while this is done
+            while not self.is_in(worker):  # the editor may change it while this is done
                 worker.revision = self._revision
                 by_path = self._by_path(worker)
                 for path in {*by_path, *worker.paths}:
@@ -150,7 +157,7 @@ class Configuration:
                 await self._set_by_value(worker, await worker.await_missing())
                 await worker.set_prints(self._desired.prints)
             if not (self._desired.needs_tracing or worker.ready.is_set()):
-                # Only now: of a task that runs it might come between a `breakpoint()` call and its stop.
+                # It sleeps only now: earlier, that might come between a `breakpoint()` call and its stop.
                 await worker.sleep()
         except RequestFailed as error:
             self._log(f"{worker.debuggee.title}: {error.message}")
@@ -161,7 +168,7 @@ class Configuration:
         self._desired.forget(worker)
 
     async def _catch_up(self, worker: Worker) -> None:
-        """A debuggee that did not answer in time gets what it missed once it answers again."""
+        """Gives a debuggee that did not answer in time what it missed, once it answers again."""
         if worker.late:
             return
         worker.late = True
@@ -184,7 +191,7 @@ class Configuration:
             self.tell_changes()
 
     async def _set_by_value(self, worker: Worker, paths: Sequence[str]) -> None:
-        """`paths`: the debuggee's."""
+        """Sets the breakpoints of functions that came by value; `paths` are the debuggee's."""
         for path in paths:
             breakpoints = self._by_path(worker).get(path, [])
             for breakpoint_ in breakpoints:
@@ -192,7 +199,7 @@ class Configuration:
             await worker.set_breakpoints(path, breakpoints)
 
     def _by_path(self, worker: Worker) -> dict[str, list[LineBreakpoint]]:
-        """All breakpoints by the debuggee's path: two of the editor's may be one of its."""
+        """Returns all breakpoints by the debuggee's path: two paths of the editor's may be the same there."""
         by_path: dict[str, list[LineBreakpoint]] = {}
         for path, breakpoints in self._desired.files.items():
             by_path.setdefault(self.paths.remote(path, worker.layout), []).extend(breakpoints)
@@ -201,14 +208,15 @@ class Configuration:
     # --- what the editor is told ---------------------------------------------------------
 
     async def _compare(self, worker: Worker, path: str, remote: str) -> None:
-        """Says it once where the editor's file is not the one that the debuggee runs."""
+        """Tells the editor once where its file is not the one that the debuggee runs."""
         if path in self._differing:
             return
         checksum = self._desired.checksums.get(path)
         if checksum is None and self.paths.shared:
             checksum = files.own(path)
         file = await worker.file(remote) if checksum else None
-        if file is None or file.sha256 == checksum or path in self._differing:  # by another one meanwhile
+        # Another debuggee may have said so meanwhile.
+        if file is None or file.sha256 == checksum or path in self._differing:
             return
         self._differing.add(path)
         self._editor.say(
@@ -221,7 +229,7 @@ class Configuration:
             condition.reported = condition.verdict
 
     def _tell_filters(self) -> None:
-        """Says which filter's condition does not hold in a debuggee that came later; DAP has no event."""
+        """Says which filter can have no condition in a debuggee that came later; DAP has no event for it."""
         for condition in self._desired.exceptions.conditions.values():
             verdict = condition.verdict
             if not verdict["verified"] and verdict != condition.reported:
@@ -229,12 +237,12 @@ class Configuration:
                 self._editor.say(f"{condition.place}: {verdict['message']}")
 
     def tell_changes(self) -> None:
-        """Has the editor told, once for all debuggees that answer within SOON."""
+        """Sends changes to the editor, once for all debuggees that answer within SOON."""
         if self._telling is None:
             self._telling = asyncio.get_running_loop().call_later(SOON, self._tell_what_changed)
 
     def _tell_what_changed(self) -> None:
-        """Tells the editor of the breakpoints whose state is not what it was told; looks at no others."""
+        """Tells the editor of the breakpoints whose state is not what it knows; looks at no others."""
         self._telling = None
         for breakpoint_ in self._desired.take_changed():
             document = breakpoint_.document()

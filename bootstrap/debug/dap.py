@@ -1,4 +1,4 @@
-"""The Debug Adapter Protocol's framing, with no input or output of its own.
+"""Implements the Debug Adapter Protocol's framing, with no input or output of its own.
 
 A frame is an ASCII header section, one blank line, and a JSON object of `Content-Length` bytes.
 Source: https://microsoft.github.io/debug-adapter-protocol/overview#base-protocol
@@ -14,16 +14,16 @@ Message = dict[str, Any]
 
 HEADER_LIMIT = 8 * 1024
 CONTENT_LIMIT = 16 * 1024 * 1024
-# The longest message that is left out, where such are; a length beyond is not one of a message.
+# The longest message that a decoder may leave out; a length beyond is not one of a message.
 SKIPPED_LIMIT = 2**40
-# Bytes of the beginning of a message that is left out.
+# The bytes that are kept of the beginning of a message that is left out.
 HEAD = 512
 
 _END = b"\r\n\r\n"
 
 
 class FramingError(ValueError):
-    """The bytes are not DAP; the connection they came from can't be read any further."""
+    """Says that bytes are not DAP; the connection they came from can't be read any further."""
 
 
 class Decoder:
@@ -32,11 +32,11 @@ class Decoder:
     Args:
         header_limit: most bytes a header section may have, its blank line included.
         content_limit: most bytes the body of a message may have.
-        on_skipped: is called for a longer one, with its length and its first HEAD bytes. It is not kept
-            while it comes in. Where this is not given, a longer one is an error.
+        on_skipped: is called for a longer message, with its length and its first HEAD bytes. The message is
+            not kept while it comes in. Without `on_skipped`, a longer message is an error.
 
     Attributes:
-        content_limit: as above; a change holds from the next message on.
+        content_limit: the current limit; a change holds from the next message on.
     """
 
     def __init__(
@@ -49,13 +49,13 @@ class Decoder:
         self.content_limit = content_limit
         self._header_limit = header_limit
         self._on_skipped = on_skipped
-        self._head = b""  # of the message that is being left out
-        self._skipped = 0  # bytes of it that have come
+        self._head = b""  # the beginning of the message that is being left out
+        self._skipped = 0  # the bytes of that message that have come
         self._buffer = bytearray()
-        self._length: int | None = None  # of the body being waited for; None while in a header section
+        self._length: int | None = None  # the length of the awaited body; None in a header section
 
     def feed(self, data: bytes) -> list[Message]:
-        """The messages that `data` completes, in order; what is left over waits for more.
+        """Returns the messages that `data` completes, in order; what is left over waits for more.
 
         Raises:
             FramingError: a malformed or oversized header section, or a body that isn't a JSON object.
@@ -83,7 +83,7 @@ class Decoder:
             messages.append(_message(body))
 
     def _skip(self, length: int, on_skipped: Callable[[int, bytes], None]) -> bool:
-        """Leaves out what has come of a message that is too long; whether all of it has."""
+        """Leaves out what has come of a message that is too long; returns whether all of it has come."""
         part = min(length - self._skipped, len(self._buffer))
         self._head += bytes(self._buffer[: min(part, HEAD - len(self._head))])
         del self._buffer[:part]
@@ -109,7 +109,7 @@ class Decoder:
                 raise FramingError(f"Content-Length is not a number: {_excerpt(digits)}")
             if length is not None:
                 raise FramingError("Content-Length is given twice")
-            # Compared as text first: int() of thousands of digits is slow, and refused by Python.
+            # The texts are compared first: int() of thousands of digits is slow, and refused by Python.
             significant = digits.lstrip(b"0") or b"0"
             if len(significant) > len(str(limit)) or int(significant) > limit:
                 raise FramingError(f"a message is longer than {limit} bytes")
@@ -120,7 +120,7 @@ class Decoder:
 
 
 def encode(message: Message, body: bytes | None = None) -> bytes:
-    """The message as one frame. `body`: its body, where that is JSON already."""
+    """Returns the message as one frame. `body` is the message's body, where that is JSON already."""
     content = as_json(message)
     if body is not None:
         content = b'%b,"body":%b}' % (content[:-1], body)

@@ -1,7 +1,8 @@
-"""One debug session: an editor's attachment to debuggees, with all that is kept for it.
+"""Holds one debug session: an editor's attachment to debuggees, with all that is kept for it.
 
-What it asks for is answered by `EditorRequests`, and done by `Lifecycle`, which attaches to debuggees and
-leaves them, by `Threads`, in which they stop and go on, and by `Configuration`, which is what they stop at.
+What the editor asks for is answered by `EditorRequests`, and done by `Lifecycle`, which attaches to debuggees
+and detaches from them, by `Threads`, which stop and resume, and by `Configuration`, which has what they stop
+at.
 """
 
 from __future__ import annotations
@@ -26,20 +27,21 @@ from bootstrap.debug.threads import Threads
 from bootstrap.debug.work import Work
 from bootstrap.debug.worker import Configure, Worker, Workers
 
-# What an editor may say of how debuggees are debugged. Nothing else of what it says gets there.
+# These arguments of `attach` say how debuggees are debugged. No others get to debuggees.
 _OPTIONS = ("justMyCode", "showReturnValue")
-# Stops a second of one debuggee, and stops at once, and threads: more than any program has; each costs the
-# relay requests and memory. One that says more is left alone.
+# Limits of one debuggee's stops a second, and of its stops at once and threads: more than any program has;
+# each costs the relay requests and memory. A debuggee that exceeds them is left alone.
 STOPS, MOST_STOPS = 50.0, 1_000
 
 
 class DebugSession:
-    """Goes on from one editor to the next that takes over, and while none is there.
+    """Lasts from one editor to the next that takes over, and while no editor is attached.
 
     Attributes:
-        job: the only job that it is for, by its submission id or by Ray's id; None: all that no other is for.
+        job: the only job that it is for, by its submission id or by Ray's id; None: all that no other session
+            is for.
         workers: the debuggees that are its own.
-        requests: answers the editor's.
+        requests: answers the editor's requests.
     """
 
     def __init__(
@@ -88,35 +90,35 @@ class DebugSession:
 
     @property
     def editor(self) -> Editor | None:
-        """Whose it is now."""
+        """Returns the editor whose session it is now."""
         return self._current.editor
 
     @property
     def listens(self) -> bool:
-        """Whether its editor is configured."""
+        """Returns whether its editor is configured."""
         return self._current.listens
 
     def has(self, editor: Editor) -> bool:
-        """Whether it is attached here, to debug or to watch."""
+        """Returns whether the editor is attached here, to debug or to watch."""
         return editor is self._current.editor or editor in self._current.watchers
 
     async def has_debugger(self) -> bool:
-        """Whether its editor is one that somebody sits at."""
+        """Returns whether somebody sits at its editor."""
         return self.editor is not None and await self.editor.is_alive(self._threads.cluster)
 
     def has_stopped_of(self, session: DebugSession) -> bool:
-        """Whether a task is stopped here that the other session, which is for one job, would take."""
+        """Returns whether a task is stopped here that the other session, which is for one job, would take."""
         return session.job is not None and any(
             worker.stops and session.is_for(worker.debuggee) for worker in self.workers.attached
         )
 
     def say(self, text: str) -> None:
-        """To its editor, if it has one."""
+        """Shows a text in its editor, if it has one."""
         if self.editor is not None:
             self._current.say(text)
 
     def attach(self, editor: Editor, arguments: Message) -> None:
-        """Makes it the editor's; the one before is told that it is taken over. Raises Refused."""
+        """Makes it this editor's session; the one before is told that it is taken over. Raises Refused."""
         shared = arguments.get("sharedFiles")
         paths = Paths(
             _mappings(arguments.get("pathMappings")),
@@ -136,12 +138,12 @@ class DebugSession:
         editor.attached(arguments)
 
     def watch(self, editor: Editor, arguments: Message) -> None:
-        """Has it see what the session's editor sees, without a hand in it."""
+        """Shows another editor what the session's editor sees, without a hand in it."""
         self._current.watchers.append(editor)
         editor.attached(arguments)
 
     def configured(self, editor: Editor) -> None:
-        """From now on it is told what happens."""
+        """Tells the editor what happens from now on."""
         if editor.configured:
             return
         editor.configured = True
@@ -155,7 +157,8 @@ class DebugSession:
             self._threads.show_all(editor)
 
     def left(self, editor: Editor, *, keep_paused: bool = False) -> None:
-        """It has gone. With the one that debugs the cluster goes on, but what is to stay paused."""
+        """Notes that an editor has gone. Without the one that debugs, the cluster runs on, but what is to be
+        kept paused."""
         if editor in self._current.watchers:
             self._current.watchers.remove(editor)
             return
@@ -175,7 +178,7 @@ class DebugSession:
         self._work.start(editor.close())
 
     async def close(self) -> None:
-        """Tells its editors, and lets every debuggee go on; what waits for an answer gets it first."""
+        """Tells its editors, and detaches from every debuggee; what waits for an answer gets it first."""
         for editor in [*self._current.watchers, *([self.editor] if self.editor else [])]:
             editor.terminated(RELAY_ENDING)
         self._current.editor = None
@@ -188,37 +191,37 @@ class DebugSession:
         return self.job is None or self.job in (debuggee.job_id, debuggee.submission_id)
 
     def may_try(self, debuggee: Debuggee) -> bool:
-        """Whether attaching to it has not failed too often for this editor."""
+        """Returns whether attaching to it has not failed too often for this editor."""
         return self._lifecycle.may_try(debuggee)
 
     def take(self, debuggee: Debuggee) -> None:
-        """Attaches to it."""
+        """Attaches to a debuggee."""
         self._lifecycle.take(debuggee)
 
     def miss(self, worker_ids: Set[str]) -> None:
-        """`there`: the worker_id of each debuggee that a look has found."""
+        """Notes which debuggees a poll has found; `worker_ids` has the worker_id of each."""
         self._lifecycle.miss(worker_ids)
 
     def hand_over(self, worker: Worker, to: DebugSession) -> None:
-        """Makes it another session's, as it stands."""
+        """Gives a debuggee to another session, with its stops."""
         self._lifecycle.hand_over(worker, to._lifecycle)
 
     def attached_to(self, worker: Worker) -> None:
-        """As `Holder`."""
+        """Notes that a debuggee takes requests now, as `Holder` says."""
         self._lifecycle.attached_to(worker)
 
     def refused(self, worker: Worker, error: Exception) -> None:
-        """As `Holder`."""
+        """Notes that attaching failed, as `Holder` says."""
         self._lifecycle.refused(worker, error)
 
     def end(self, worker: Worker) -> None:
-        """As `Holder`."""
+        """Notes that a connection has ended, as `Holder` says."""
         self._lifecycle.end(worker)
 
     # --- what debuggees say --------------------------------------------------------------
 
     def event(self, worker: Worker, message: Message) -> None:
-        """As `Holder`; `message` is as `messages.event` made it."""
+        """Handles an event as `Holder` says; `message` is as `messages.event` made it."""
         name, body = message["event"], message["body"]
         if name == "stopped":
             if self._stops_too_often(worker):
@@ -254,12 +257,12 @@ class DebugSession:
 
 
 def _options(arguments: Message) -> Message:
-    """How debuggees are debugged. Raises Refused."""
+    """Returns how debuggees are debugged: debugpy's `attach` arguments. Raises Refused."""
     options = {name: arguments[name] for name in _OPTIONS if name in arguments}
     rules = arguments.get("rules") or []
     if not isinstance(rules, list) or not all(isinstance(rule, dict) for rule in rules):
         raise Refused("`rules` has to be a list of objects")
-    # Without ours, which are first, nothing would stop at a `breakpoint()`.
+    # Without our rules, which are first, nothing would stop at a `breakpoint()`.
     own_rules = STOP_IN_USER_CODE["rules"]
     return {
         **STOP_IN_USER_CODE,

@@ -1,4 +1,4 @@
-"""What can be debugged, and who finds it; knows nothing of Ray or Kubernetes."""
+"""Describes what can be debugged, and who finds it; knows nothing of Ray or Kubernetes."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-# The proof, in hex, that "client" or "debuggee" knows the secret of debuggees: by the role, the debuggee's
-# nonce and the client's, and the host and port that were dialled.
+# Makes the proof, in hex, that "client" or "debuggee" knows the secret of debuggees: by the role, the
+# debuggee's nonce and the client's, and the host and port that were dialled.
 Prove = Callable[[str, tuple[str, str], tuple[str, int]], str]
 
 
 @dataclass(frozen=True)
 class Debuggee:
-    """A process whose debugpy listens on `host`:`port`; connect there only to debug (see `client`).
+    """Describes a process whose debugpy listens on `host`:`port`; connect there only to debug (see `client`).
 
-    `prove` is for one that asks for a proof.
+    `prove` is for a debuggee that asks for a proof.
 
     What discovery doesn't know is empty: Ray's task rows lag behind its worker rows by about a second,
     and a worker has no job until its first task.
@@ -33,47 +33,47 @@ class Debuggee:
     driver: bool = False  # runs no task
     # The moment, of `time.monotonic`, up to which Ray's word on the task surely holds.
     as_of: float = float("inf")
-    # Ray's id of it, where that came to be known after `worker_id`, which stays.
+    # Ray's id of the worker, where that came to be known after `worker_id`, which stays.
     rays_id: str = ""
     prove: Prove | None = field(default=None, repr=False, compare=False)
 
     @property
     def title(self) -> str:
-        """The name of its row in an editor's list of threads."""
+        """Returns the name of its row in an editor's list of threads."""
         return f"{self.task or 'idle'} · {self.pid}@{self.node_ip}"
 
     @property
     def shown_id(self) -> str:
-        """The id by which others know it, too."""
+        """Returns the id by which others know it, too."""
         return self.rays_id or self.worker_id
 
     def document(self) -> dict[str, Any]:
-        """As `breakpoints --json` lists it."""
+        """Returns it as `breakpoints --json` lists it."""
         names = ("node_ip", "pid", "job_id", "task", "since")
         return {"worker_id": self.shown_id, **{name: getattr(self, name) for name in names}}
 
 
 class Discovery(Protocol):
-    """Where debuggees come from."""
+    """Finds debuggees."""
 
     async def debuggees(self) -> list[Debuggee]:
-        """The live processes with an open debugger port, attached or not.
+        """Returns the live processes with an open debugger port, attached or not.
 
         Raises:
             RaysideError: the cluster does not answer now; it is asked again.
         """
 
     async def submission(self, job_id: str) -> str:
-        """The submission id of Ray's job id; "" where it has none. Raises as `debuggees`."""
+        """Returns the submission id of Ray's job id; "" where it has none. Raises as `debuggees`."""
 
     async def why_ended(self, debuggee: Debuggee) -> str:
-        """What is known of the end of a process that has ended: one sentence, "" where nothing is.
+        """Returns what is known of the end of a process that has ended: one sentence, "" where nothing is.
 
         May wait some seconds for it. Raises as `debuggees`.
         """
 
     def local_roots(self) -> Mapping[str, Sequence[str]]:
-        """The folders that a package was packed from, by its name, as in `_ray_pkg_9e9d6e2076c1b321`.
+        """Returns the folders that a package was packed from, by its name, as in `_ray_pkg_9e9d6e2076c1b321`.
 
-        Of the submitter's machine, absolute; the first is the one to show. As of the last `debuggees`.
+        They are of the submitter's machine, absolute, and as of the last `debuggees`; the first is shown.
         """

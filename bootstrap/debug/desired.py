@@ -1,4 +1,4 @@
-"""What the editor wants debuggees to stop at."""
+"""Keeps what the editor wants debuggees to stop at."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from bootstrap.debug.stop_points import Breakpoint, FunctionBreakpoint, LineBrea
 
 @dataclass
 class Desired:
-    """Everything an editor has asked for, for debuggees that are there and for those that come later.
+    """Keeps all that an editor has asked for, for current debuggees and for those that come later.
 
     Attributes:
         files: the breakpoints of each file, by the editor's path.
-        checksums: SHA-256 of the editor's file, in hex, where it gave that.
+        checksums: the SHA-256 of the editor's file, in hex, where it sent that.
         functions: the function breakpoints.
         exceptions: the exception filters.
-        prints: whether it is told what debuggees print.
+        prints: whether the editor is told what debuggees print.
     """
 
     files: dict[str, list[LineBreakpoint]] = field(default_factory=dict)
@@ -35,11 +35,11 @@ class Desired:
     prints: bool = False
     _ids: Iterator[int] = field(default_factory=lambda: itertools.count(1))
     _by_id: dict[int, LineBreakpoint | FunctionBreakpoint] = field(default_factory=dict)
-    # A set, in their order: those of which another result decides.
+    # An ordered set of the breakpoints of which another result decides now.
     _changed: dict[LineBreakpoint | FunctionBreakpoint, None] = field(default_factory=dict)
 
     def replace(self, path: str, specs: Sequence[Message]) -> list[LineBreakpoint]:
-        """Makes these the breakpoints of that file; those that were there keep their id, and their hits."""
+        """Makes these the breakpoints of that file; those that it had keep their id, and their hits."""
         before = {
             (breakpoint_.line, breakpoint_.spec.get("column")): breakpoint_ for breakpoint_ in self.of(path)
         }
@@ -56,7 +56,7 @@ class Desired:
         return after
 
     def replace_functions(self, specs: Sequence[Message]) -> list[FunctionBreakpoint]:
-        """Makes these the function breakpoints; as `replace`."""
+        """Makes these the function breakpoints; as `replace` does with a file's."""
         before = {breakpoint_.name: breakpoint_ for breakpoint_ in self.functions}
         after = []
         for spec in specs:
@@ -82,11 +82,11 @@ class Desired:
         return self.files.get(path, [])
 
     def now(self, breakpoint_: LineBreakpoint | FunctionBreakpoint) -> LineBreakpoint | FunctionBreakpoint:
-        """The one that has taken its place meanwhile; itself where none has."""
+        """Returns the breakpoint that has taken its place meanwhile; itself where none has."""
         return self._by_id.get(breakpoint_.id, breakpoint_)
 
     def take_changed(self) -> list[LineBreakpoint | FunctionBreakpoint]:
-        """Those of which another result decides than when this was called last."""
+        """Returns the breakpoints of which another result decides than when this was called last."""
         changed = [
             breakpoint_ for breakpoint_ in self._changed if self._by_id.get(breakpoint_.id) is breakpoint_
         ]
@@ -95,22 +95,22 @@ class Desired:
 
     @property
     def breakpoints(self) -> list[LineBreakpoint | FunctionBreakpoint]:
-        """All of them."""
+        """Returns all breakpoints of lines and functions."""
         lines = [breakpoint_ for breakpoints in self.files.values() for breakpoint_ in breakpoints]
         return [*lines, *self.functions]
 
     def by_key(self, key: object) -> Breakpoint | None:
-        """The breakpoint, or the condition of a filter, that debuggees know by that key."""
+        """Returns the breakpoint, or the condition of a filter, that debuggees know by that key."""
         return next((breakpoint_ for breakpoint_ in self._decided_inside if breakpoint_.key == key), None)
 
     @property
     def _decided_inside(self) -> list[Breakpoint]:
-        """All that debuggees may have a condition of."""
+        """Returns all breakpoints and filters of which debuggees may have a condition."""
         return [*self.breakpoints, *self.exceptions.conditions.values()]
 
     @property
     def needs_tracing(self) -> bool:
-        """Whether a debuggee has to watch its own code run, which costs it time."""
+        """Returns whether a debuggee has to trace its code, which costs it time."""
         return bool(self.files or self.functions or self.exceptions.needs_tracing)
 
     def forget(self, debuggee: Hashable) -> None:
@@ -119,7 +119,7 @@ class Desired:
 
 
 def _kept(known: Breakpoint | None, spec: Message) -> dict[str, Any]:
-    """What a breakpoint keeps when its file's breakpoints are set once more."""
+    """Returns what a breakpoint keeps when its file's breakpoints are set once more."""
     if known is None or known.spec != spec:
         return {}
     return {"key": known.key, "hits": known.hits, "raised": known.raised}

@@ -1,4 +1,4 @@
-"""One editor's connection to the relay: requests come in, responses and events go out."""
+"""Holds one editor's connection to the relay: requests come in, responses and events go out."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from typing import Any
 from bootstrap.debug.dap import Decoder, FramingError, Message, encode
 from bootstrap.plain import line
 
-# An editor sends no source text; the longest is a condition or an expression.
+# The longest request, in bytes. An editor sends no source text; the longest is a condition or an expression.
 LONGEST_REQUEST = 8 * 1024 * 1024
-# What an editor may leave unread before it counts as gone, and before output is left out for it.
+# The bytes that an editor may leave unread before it counts as gone, and before output is left out for it.
 MOST_UNREAD, MOST_OUTPUT_UNREAD = 16 * 1024 * 1024, 1024 * 1024
-# Both of a connection that has not shown the token.
+# Both limits for a connection that has not shown the token.
 LONGEST_OF_STRANGER = MOST_UNREAD_BY_STRANGER = 64 * 1024
 
-# What `takeOver` of `attach` says is to happen where another editor debugs the same already.
+# `takeOver` of `attach` says with these what is to happen where another editor debugs the same already.
 ALWAYS, ASK, WATCH = "always", "ask", "watch"
-# Why that was refused: the response says it as body.ray.reason.
+# Why an `attach` was refused with ASK: the response says it as body.ray.reason.
 BUSY = "busy"
 # Why a session ended for an editor: `terminated` says it as body.ray.reason.
 TAKEN_OVER, DEBUGGER_LEFT, RELAY_ENDING = "taken-over", "debugger-left", "relay-ending"
-# Why a `continued` comes that nobody's going on has caused: body.ray.reason.
+# Why a `continued` comes though no thread resumed: the event says it as body.ray.reason.
 EXITED = "exited"
 # Seconds without a sign of the other side until its connection counts as dead: of a machine that went
 # to sleep or a tunnel that broke nothing else is ever heard.
@@ -35,7 +35,7 @@ _KEEPALIVE = {
     "TCP_KEEPIDLE": _QUIET,
     "TCP_KEEPCNT": _PROBES,
     "TCP_KEEPINTVL": _APART,
-    "TCP_USER_TIMEOUT": 1000 * (_QUIET + _PROBES * _APART),  # milliseconds; for what is sent and not taken
+    "TCP_USER_TIMEOUT": 1000 * (_QUIET + _PROBES * _APART),  # milliseconds for what is sent and not taken
 }
 _LONGEST_NAME = 60
 # Seconds for a VS Code that has a window to ask for the threads; it does within 0.2 s.
@@ -43,7 +43,7 @@ ANSWERING = 1.5
 
 
 class Refused(Exception):
-    """The request gets an error response with this reason, and `ray` as data for programs."""
+    """Says that a request gets an error response with this reason, and `ray` as data for programs."""
 
     def __init__(self, reason: str, ray: Message | None = None) -> None:
         super().__init__(reason)
@@ -51,22 +51,22 @@ class Refused(Exception):
 
 
 class Editor:
-    """A connection that a client of the relay opened."""
+    """Represents a connection that a client of the relay opened."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.gone = False
         # Whether it has shown the token.
         self.admitted = False
-        # What it attached with; None before that.
+        # The arguments that it attached with; None before that.
         self.arguments: Message | None = None
-        # From then on it is told what happens.
+        # From `configurationDone` on it is told what happens.
         self.configured = False
-        # As it calls itself, and the moment of its `attach`, ISO 8601 in UTC.
+        # Its own name for itself, and the moment of its `attach`, ISO 8601 in UTC.
         self.name = self.since = ""
         self._asks_for_threads = False
         self._lines_left_out = 0
         self._heard = asyncio.Event()
-        # Whoever sends it a long answer, until it has taken that.
+        # Whoever sends a long answer holds this until the editor has taken it.
         self.turn = asyncio.Lock()
         self._reader, self._writer = reader, writer
         self._seq = itertools.count(1)
@@ -78,7 +78,7 @@ class Editor:
                 socket_.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
     async def requests(self) -> AsyncIterator[Message]:
-        """Each request, well formed, until the editor has gone; what is malformed gets an error response."""
+        """Yields each well-formed request until the editor has gone; others get an error response."""
         decoder = Decoder(content_limit=LONGEST_OF_STRANGER)
         try:
             while data := await self._reader.read(64 * 1024):
@@ -97,19 +97,19 @@ class Editor:
             pass
 
     def respond(self, request: Message, body: Message | bytes | None = None) -> None:
-        """`body`: as bytes where it is JSON already."""
+        """Answers a request; `body` is bytes where it is JSON already."""
         if isinstance(body, bytes):
             self._respond(request, {"success": True}, body)
         else:
             self._respond(request, {"success": True, **({} if body is None else {"body": body})})
 
     async def taken(self) -> None:
-        """Waits while it leaves much of what it was sent unread."""
+        """Waits while the editor leaves much of what it was sent unread."""
         with contextlib.suppress(OSError):  # it has gone
             await self._writer.drain()
 
     def refuse(self, request: Message, reason: str, ray: Message | None = None) -> None:
-        """An error response; editors show the body's text, or the short one. `ray`: data for programs."""
+        """Sends an error response; editors show the body's text, or the short one. `ray` is for programs."""
         body: Message = {"error": {"id": 1, "format": reason, "showUser": True}}
         if ray is not None:
             body["ray"] = ray
@@ -123,14 +123,14 @@ class Editor:
         self.name = line(name, _LONGEST_NAME) if isinstance(name, str) else ""
 
     def attached(self, arguments: Message) -> None:
-        """Notes that it is, and with which arguments."""
+        """Notes that the editor is attached, and with which arguments."""
         self.arguments = arguments
         self.since = datetime.now(timezone.utc).isoformat(timespec="seconds").replace("+00:00", "Z")
 
     async def is_alive(self, thread: int) -> bool:
-        """Whether somebody is there still: a browser's tab that was closed leaves its connection open.
+        """Returns whether somebody still uses it: a browser's tab that was closed leaves its connection open.
 
-        `thread`: of the row that is always there.
+        `thread` is the number of the row that is always listed.
         """
         if self.gone or not (self._asks_for_threads and self.configured):
             return not self.gone
@@ -143,7 +143,7 @@ class Editor:
         return True
 
     def terminated(self, reason: str) -> None:
-        """Its session has ended."""
+        """Tells the editor that its session has ended."""
         self.event("terminated", {"ray": {"reason": reason}})
 
     def event(self, name: str, body: Message | None = None) -> None:
@@ -152,12 +152,12 @@ class Editor:
         self._send({"type": "event", "event": name, **({} if body is None else {"body": body})})
 
     def say(self, text: str) -> None:
-        """A line that editors show, in their debug console."""
-        # Not `important`: Emacs' dape shows nothing of that category.
+        """Sends a line that editors show in their debug console."""
+        # The category is not `important`: Emacs' dape shows nothing of that one.
         self.event("output", {"category": "console", "output": f"{text}\n"})
 
     def drop(self) -> None:
-        """Closes at once."""
+        """Closes the connection at once."""
         self.gone = True
         self._writer.transport.abort()
 
@@ -188,11 +188,11 @@ class Editor:
 
     @property
     def _unread(self) -> int:
-        """Bytes."""
+        """Returns the bytes that are sent and not taken."""
         return self._writer.transport.get_write_buffer_size()
 
     def _has_room(self, output: Message) -> bool:
-        """Whether an `output` event can go to it, which is what a slow editor does best without."""
+        """Returns whether an `output` event can be sent, which is what a slow editor does best without."""
         if self._unread > MOST_OUTPUT_UNREAD:
             self._lines_left_out += str(output.get("output", "")).count("\n")
             return False
@@ -203,11 +203,11 @@ class Editor:
 
 
 class CurrentEditor:
-    """The one whose session it is, and those that only watch: who is told what happens.
+    """Keeps the editor whose session it is, and those that only watch: all are told what happens.
 
     Attributes:
-        editor: the one that has attached last, None where it has gone.
-        watchers: the others.
+        editor: the editor that has attached last to debug, None where it has gone.
+        watchers: the editors that only watch.
     """
 
     def __init__(self, log: Callable[[str], None]) -> None:
@@ -221,7 +221,7 @@ class CurrentEditor:
 
     @property
     def listens(self) -> bool:
-        """DAP wants no event about debuggees before `configurationDone`."""
+        """Returns whether the editor takes events: DAP wants none on debuggees before `configurationDone`."""
         return self.editor is not None and self.editor.configured
 
     def event(self, name: str, body: Message) -> None:
@@ -229,7 +229,7 @@ class CurrentEditor:
             editor.event(name, body)
 
     def tell_watchers(self, name: str, body: Message) -> None:
-        """What the editor itself knows by the answer to its request."""
+        """Tells the watchers what the editor itself knows by the answer to its request."""
         for editor in self.watchers:
             if editor.configured:
                 editor.event(name, body)

@@ -1,4 +1,4 @@
-"""What an attached editor asks for, answered here or by the debuggee that it is about."""
+"""Answers an attached editor's requests, here or by the debuggee that they are about."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ EVALUATION = 60.0
 _RESUMING = frozenset({"continue", "next", "stepIn", "stepOut", "goto"})
 _RUN_USER_CODE = frozenset({"evaluate", "setVariable", "setExpression", "variables", "completions"})
 
-# What one that only watches may ask for: nothing that moves a task, sets anything or runs code of its choice.
+# An editor that only watches may send these: none resumes a task, sets anything or runs code of its choice.
 _READ = frozenset(
     {
         "breakpointLocations",
@@ -49,7 +49,7 @@ Handler = Callable[[Editor, Message, Message], Awaitable[None]]
 
 
 class EditorRequests:
-    """Of one debug session: what is not answered here goes to a debuggee, if `messages` knows it."""
+    """Answers for one debug session: what is not answered here goes to a debuggee, if `messages` knows it."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class EditorRequests:
         self._workers, self._ids, self._threads = workers, ids, threads
         self._configuration, self._current = configuration, editor
         self._all_rows = Gathered(lambda: {"threads": threads.rows()})
-        self._evaluating: dict[tuple[Editor, object], Worker] = {}  # by editor and number of its request
+        self._evaluating: dict[tuple[Editor, object], Worker] = {}  # by editor and number of the request
         self._handlers: dict[str, Handler] = {
             "breakpointLocations": self._breakpoint_locations,
             "cancel": self._cancel,
@@ -78,7 +78,7 @@ class EditorRequests:
         }
 
     async def answer(self, editor: Editor, request: Message, arguments: Message) -> None:
-        """Raises Refused, UnknownId, DebuggerGone, RequestFailed: what the editor is to be told."""
+        """Answers a request. Raises Refused, UnknownId, DebuggerGone, RequestFailed."""
         command = request["command"]
         if editor is not self._current.editor and command not in _READ:
             self._refuse_watcher(editor, request, arguments)
@@ -93,7 +93,7 @@ class EditorRequests:
         await handler(editor, request, arguments if known is None else known)
 
     def _refuse_watcher(self, editor: Editor, request: Message, arguments: Message) -> None:
-        """As breakpoints that are not there, where editors send them unasked."""
+        """Refuses an editor that watches. Breakpoints, which editors send unasked, become unverified ones."""
         listed = arguments.get(
             "filters" if request["command"] == "setExceptionBreakpoints" else "breakpoints"
         )
@@ -122,7 +122,8 @@ class EditorRequests:
 
     async def _rows(self, editor: Editor, request: Message, arguments: Message) -> None:
         asked = asyncio.get_running_loop().time()
-        # In turn: of a thousand debuggees each has 300 kB, and an editor that leaves too much unread goes.
+        # Answers go out in turn: with a thousand debuggees each has 300 kB, and an editor that leaves too
+        # much unread is dropped.
         async with editor.turn:
             editor.respond(request, await self._all_rows.since(asked))
             await editor.taken()
@@ -143,14 +144,14 @@ class EditorRequests:
             return
         worker, thread, inner = self._inward(editor, arguments)
         if thread not in worker.stops and command == "continue":
-            # It went on with another thread of its process, which the editor has been told since.
+            # It resumed with another thread of its process, which the editor has been told since.
             editor.respond(request, {"allThreadsContinued": False})
             return
         if thread not in worker.stops:
             raise Refused(f"{worker.debuggee.title} is not stopped")
 
         def answered(body: Message) -> None:
-            # Without the false, VS Code takes every thread for running.
+            # Without `allThreadsContinued: false`, VS Code takes every thread for running.
             editor.respond(request, {**body, "allThreadsContinued": False} if command == "continue" else body)
 
         self._threads.resumed = worker
@@ -162,7 +163,7 @@ class EditorRequests:
             editor.respond(request)
             return
         worker, thread, inner = self._inward(editor, arguments)
-        # Only what watches its own code run notices.
+        # Only a debuggee that traces its code notices a pause.
         await worker.wake()
         # The row of the main thread stands for all of them until one of them has stopped.
         everything = thread == worker.main_thread and not worker.stops
@@ -208,7 +209,7 @@ class EditorRequests:
     # --- forwarding ----------------------------------------------------------------------
 
     async def _forward(self, editor: Editor, request: Message, arguments: Message) -> None:
-        """The default: to the debuggee that the numbers in the request are of, else to the one in focus."""
+        """Forwards a request to the debuggee that the numbers in it are of, else to the one in focus."""
         worker, thread, inner = self._inward(editor, arguments)
         await self._forward_to(worker, thread, editor, request, inner)
 
@@ -235,10 +236,13 @@ class EditorRequests:
         editor.respond(request, body if isinstance(body, dict) else None)
 
     def _inward(self, editor: Editor, arguments: Message) -> tuple[Worker, int | None, Message]:
-        """Who is meant, its thread, and the arguments as it knows them. Raises UnknownId, Refused."""
+        """Returns the debuggee that is meant, its thread, and the arguments as it knows them.
+
+        Raises UnknownId, Refused.
+        """
         named, inner = translation.inward(arguments, self._ids.inner)
         owners = {each.owner if isinstance(each, OfAStop) else each for each in named}
-        # Targets of a goto are of no thread.
+        # Targets of a goto belong to no thread.
         threads = {each.thread for each in named if isinstance(each, OfAStop) and each.thread is not None}
         if isinstance(inner.get("threadId"), int):
             threads.add(inner["threadId"])
@@ -261,7 +265,7 @@ class EditorRequests:
         return worker
 
     def outward(self, worker: Worker, body: Message, thread: int | None = None) -> Message:
-        """A debuggee's response or event, with the editor's numbers and paths; changes it in place."""
+        """Gives a debuggee's response or event the editor's numbers and paths, in place; returns it."""
 
         def number(kind: Kind, inner: int) -> int:
             return self._ids.outer(OfAStop(worker, thread) if kind in OF_A_STOP else worker, kind, inner)
@@ -270,7 +274,7 @@ class EditorRequests:
             path = document.get("path")
             local = self._configuration.paths.local(path) if path else None
             if local is not None:
-                # Its own file, which it can edit, rather than the text that the debuggee has.
+                # The editor gets its own file, which it can edit, rather than the text that the debuggee has.
                 document["path"] = local
                 document["sourceReference"] = 0
             elif path and not document.get("sourceReference"):

@@ -1,4 +1,4 @@
-"""Which exceptions debuggees stop at: DAP's setExceptionBreakpoints, understood and answered."""
+"""Reads and answers DAP's setExceptionBreakpoints: which exceptions debuggees stop at."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from bootstrap.debug.dap import Message
 from bootstrap.debug.results import Result
 from bootstrap.debug.stop_points import FilterCondition
 
-# The filter that debugpy needs no tracing for: Ray's post-mortem asks pydevd whether it stops at `uncaught`.
+# debugpy needs no tracing for this filter: Ray's post-mortem asks pydevd whether it stops at `uncaught`.
 _UNCAUGHT = "uncaught"
-# What pydevd calls each filter among DAP's exceptionOptions.
+# pydevd has these names for the filters among DAP's exceptionOptions.
 _MODES = {"raised": "always", "userUnhandled": "userUnhandled", _UNCAUGHT: "unhandled"}
 _ALL = "Python Exceptions"
 _WITHOUT = "The debugpy of a task can give this filter no condition: there it stops at every exception."
@@ -20,13 +20,13 @@ _WITHOUT = "The debugpy of a task can give this filter no condition: there it st
 
 @dataclass(frozen=True)
 class ExceptionFilters:
-    """One editor's.
+    """Holds one editor's exception filters.
 
     Attributes:
         names: the filters that are on, each once.
-        conditions: of the filters that have one, by name.
+        conditions: the conditions of the filters that have one, by name.
         options: DAP's exceptionOptions.
-        asked: for each that was asked for its verdict, or the condition that has one.
+        asked: for each filter that was asked for, its verdict, or the condition that has one.
     """
 
     names: tuple[str, ...]
@@ -36,7 +36,7 @@ class ExceptionFilters:
 
     @classmethod
     def of(cls, arguments: Message) -> ExceptionFilters:
-        """From the arguments of `setExceptionBreakpoints`; what is not understood has that as its verdict."""
+        """Reads the arguments of `setExceptionBreakpoints`; the verdict says what is not understood."""
         names: dict[str, None] = {}
         conditions: dict[str, FilterCondition] = {}
         options: list[Message] = []
@@ -66,11 +66,11 @@ class ExceptionFilters:
 
     @property
     def verdicts(self) -> list[Message]:
-        """DAP's Breakpoint for each that was asked for."""
+        """Returns DAP's Breakpoint for each filter that was asked for."""
         return [each.verdict if isinstance(each, FilterCondition) else each for each in self.asked]
 
     def conditions_set(self, debuggee: Hashable, lacking: object) -> None:
-        """Notes what a debuggee answered: the breakModes to which it could give no condition."""
+        """Notes a debuggee's answer: `lacking` has the breakModes to which it could give no condition."""
         for name, condition in self.conditions.items():
             known = isinstance(lacking, list) and _MODES[name] not in lacking
             condition.results[debuggee] = Result(known, 0, "" if known else _WITHOUT)
@@ -82,13 +82,13 @@ class ExceptionFilters:
 
     @property
     def several(self) -> bool:
-        """Whether an exception may be a reason to stop more than once."""
+        """Returns whether an exception may be a reason to stop more than once."""
         return len({*(_MODES[name] for name in self.names), *(o["breakMode"] for o in self.options)}) > 1
 
     @property
     def arguments(self) -> Message:
-        """Of `setExceptionBreakpoints`, for debuggees: pydevd ignores filterOptions, and beside
-        exceptionOptions the filters, too."""
+        """Returns the arguments of `setExceptionBreakpoints` for debuggees: pydevd ignores filterOptions, and
+        beside exceptionOptions the filters, too."""
         if not self.options and not self.conditions:
             return {"filters": list(self.names)}
         filters = [{"path": [{"names": [_ALL]}], "breakMode": _MODES[name]} for name in self.names]
@@ -96,7 +96,7 @@ class ExceptionFilters:
 
     @property
     def inner_conditions(self) -> Message:
-        """What debuggees evaluate for each filter that has a condition, by DAP's breakMode."""
+        """Returns what debuggees evaluate for each filter that has a condition, by DAP's breakMode."""
         return {
             _MODES[name]: condition.condition()["condition"] for name, condition in self.conditions.items()
         }

@@ -1,4 +1,4 @@
-"""One request to a DAP server of this machine, and its answer, without an event loop."""
+"""Sends one request to a DAP server of this machine, and reads its answer, without an event loop."""
 
 from __future__ import annotations
 
@@ -18,9 +18,11 @@ _CHUNK = 65536
 def ask(
     port: int, command: str, arguments: Mapping[str, Any], *, host: str = "127.0.0.1", timeout: float = 2.0
 ) -> Message:
-    """The body of the response; `{}` where it has none. Never for a debuggee: it connects and leaves.
+    """Returns the body of the response; `{}` where it has none.
 
-    `timeout` is in seconds, for the whole exchange.
+    It must not be used with a debuggee, which a connection that only comes and goes would spoil.
+
+    `timeout` is in seconds, for all of the exchange.
 
     Raises:
         RequestFailed: the server said no (its own message).

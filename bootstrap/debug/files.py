@@ -1,4 +1,4 @@
-"""Reads debuggees' source files through their own debuggers: the relay may stand elsewhere."""
+"""Reads debuggees' source files through their own debuggers: the relay may run elsewhere."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ from bootstrap.debug.lines import Lines
 from bootstrap.debug.sent import LINE_TABLE
 from bootstrap.errors import RequestFailed
 
-# Named by the hash of what is in them, so that their files never change.
+# Packages are named by the hash of what is in them, so their files never change.
 _PACKAGE = re.compile(r"/(?:working_dir|py_modules)_files/(_ray_pkg_[^/]+/.+)$")
-# Seconds that another file is taken as unchanged: many debuggees are asked for it at once.
+# Seconds for which any other file is taken as unchanged: many debuggees are asked for it at once.
 _FRESH = 5.0
-# Seconds for what another debuggee was asked for; each answers within milliseconds.
+# Seconds to wait for what another debuggee was asked for already; each answers within milliseconds.
 _PATIENCE = 0.2
 
 
 @dataclass(frozen=True)
 class File:
-    """`lines` is None where it is not a Python source."""
+    """Describes a file; `lines` is None where it is not a Python source."""
 
     sha256: str
     lines: Lines | None
 
 
 class Files:
-    """What was read; every debuggee that unpacked the same package has the same files."""
+    """Keeps what was read; every debuggee that unpacked the same package has the same files."""
 
     def __init__(self) -> None:
         self._read: dict[Hashable, tuple[float, asyncio.Future[File | None]]] = {}
 
     async def read(self, client: Client, node: str, path: str, *, timeout: float) -> File | None:
-        """The file, None where there is none; `timeout` in seconds.
+        """Returns the file, None where there is none; `timeout` is in seconds.
 
         Raises:
             RequestFailed, DebuggerGone: as `Client.request`.
@@ -48,7 +48,7 @@ class Files:
         key: Hashable = package[1] if package else (node, path)
         since, reading = self._read.get(key, (0.0, None))
         if reading is not None and (package or time.monotonic() - since < _FRESH):
-            # The one that was asked may be frozen, or have ended.
+            # The debuggee that was asked may be frozen, or have ended.
             await asyncio.wait({reading}, timeout=_PATIENCE)
             if reading.done() and not reading.cancelled() and reading.exception() is None:
                 return reading.result()
@@ -67,7 +67,7 @@ class Files:
 
 
 def own(path: str) -> str | None:
-    """SHA-256 in hex of a file of this machine; None where it can't be read."""
+    """Returns the SHA-256, in hex, of a file of this machine; None where it can't be read."""
     try:
         with open(path, "rb") as file:  # noqa: PTH123 (the path is the editor's string)
             return hashlib.sha256(file.read()).hexdigest()

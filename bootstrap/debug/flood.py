@@ -1,4 +1,4 @@
-"""Bounds how much output debuggees may send on to editors; what is left out is counted, and told in one line.
+"""Bounds how much output of debuggees reaches editors; what is left out is counted, and told in one line.
 
 A `print` in a hot loop, or a logpoint there, gives thousands of lines a second: more than any debug console
 draws, and enough to fill the connection of an editor until it is dropped.
@@ -15,11 +15,11 @@ from weakref import WeakKeyDictionary
 
 from bootstrap.debug.inside.reached import AT_ONCE, RATE, Bucket
 
-# Lines a second that go on for long, and lines at once: of one debuggee, and of all together. VS Code's debug
-# console keeps the last 10,000 lines, and stays smooth at some hundreds a second.
+# The most lines a second in the long run, and at once: of one debuggee, and of all together. VS Code's
+# debug console keeps the last 10,000 lines, and stays smooth at some hundreds a second.
 EACH, EACH_AT_ONCE = RATE, AT_ONCE
 ALL, ALL_AT_ONCE = 1_000.0, 5_000.0
-# Characters that count as one line.
+# So many characters count as one line.
 WIDTH = 200
 # Seconds from the first line that was left out until that is told.
 TELLING = 1.0
@@ -29,12 +29,12 @@ Debuggee = TypeVar("Debuggee", bound=Hashable)
 
 
 class Flood(Generic[Debuggee]):
-    """Decides what of debuggees' output goes on.
+    """Decides what of debuggees' output is sent on.
 
     Args:
-        tell: called at most once in TELLING seconds, with the number of lines left out, by debuggee.
-        clock: seconds, as `time.monotonic`.
-        later: calls something after so many seconds; the running event loop's `call_later` by default.
+        tell: is called at most once in TELLING seconds, with the number of lines left out, by debuggee.
+        clock: returns seconds (default: `time.monotonic`).
+        later: calls something after so many seconds (default: the running event loop's `call_later`).
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Flood(Generic[Debuggee]):
         self._left_out: Counter[Debuggee] = Counter()
 
     def passes(self, debuggee: Debuggee, text: str) -> bool:
-        """Whether this output of the debuggee goes on; where it does not, its lines are counted."""
+        """Returns whether this output of the debuggee is sent on; where it is not, its lines are counted."""
         bucket = self._each.setdefault(debuggee, Bucket(EACH, EACH_AT_ONCE, self._clock))
         lines = text.count("\n")
         amount = max(lines, len(text) / WIDTH, 1)
@@ -76,7 +76,7 @@ class Flood(Generic[Debuggee]):
 
 
 def sentence(left_out: Sequence[tuple[str, int]]) -> str:
-    """What users read of it: of each debuggee its title, and the number of lines."""
+    """Returns what users read; `left_out` has the title of each debuggee, and its number of lines."""
     total = sum(lines for _, lines in left_out)
     lines = f"{total:,} more lines were" if total != 1 else "1 more line was"
     by = left_out[0][0] if len(left_out) == 1 else f"{len(left_out)} tasks"

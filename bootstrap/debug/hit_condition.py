@@ -1,4 +1,4 @@
-"""How often a breakpoint has to be reached, over the whole cluster, before it stops: DAP's hitCondition."""
+"""Reads DAP's hitCondition: how often a breakpoint has to be reached, in all of the cluster, to stop."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ FORMS = "a number, or one after ==, >=, >, <=, < or %"
 
 @dataclass(frozen=True)
 class HitCondition:
-    """As debugpy has it: `5` is the fifth hit, `>= 5` that one and all that follow, `% 5` each fifth."""
+    """Compares as debugpy does: `5` is the fifth hit, `>= 5` that and all that follow, `% 5` each fifth."""
 
     operator: str
     number: int
 
     @classmethod
     def of(cls, text: str) -> HitCondition | None:
-        """None where it is of another form than FORMS."""
+        """Reads a hitCondition; returns None where it is of another form than FORMS."""
         form = _FORM.fullmatch(text)
         if form is None or (form[1] == "%" and not int(form[2])):
             return None
         return cls(form[1] or "==", int(form[2]))
 
     def holds(self, hits: int) -> bool:
-        """Whether it stops with that hit, counted from 1."""
+        """Returns whether it stops with that hit, counted from 1."""
         return {
             "==": hits == self.number,
             ">=": hits >= self.number,
@@ -36,5 +36,5 @@ class HitCondition:
         }[self.operator]
 
     def is_settled(self, hits: int) -> bool:
-        """Whether all later hits do what that one did, so that they need not be counted any more."""
+        """Returns whether all later hits do what that one did, so that they need not be counted any more."""
         return self.operator != "%" and hits >= self.number and self.holds(hits) == self.holds(hits + 1)

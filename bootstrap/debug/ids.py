@@ -9,24 +9,24 @@ from typing import Literal
 
 Kind = Literal["thread", "frame", "variables", "source", "target"]
 
-# They mean something only while the debuggee stands still.
+# Numbers of these kinds mean something only while the debuggee is stopped.
 OF_A_STOP: tuple[Kind, ...] = ("frame", "variables", "target")
 
 
 class UnknownId(KeyError):
-    """The editor named a number that it was never given, or that has ended with its stop."""
+    """Says that the editor named a number that it was never given, or that has ended with its stop."""
 
 
 @dataclass(frozen=True)
 class OfAStop:
-    """Whose the numbers of a stop are: a thread's of a debuggee; None where no thread was named."""
+    """Owns the numbers of a stop: a debuggee and its thread, None where no thread was named."""
 
     owner: Hashable
     thread: int | None
 
 
 class Ids:
-    """A bijection of `(owner, kind, inner)` and `outer`, a number from 1 on that is given once.
+    """Maps `(owner, kind, inner)` to `outer`, a number from 1 on that is given once, and back.
 
     An owner is a debuggee, `inner` its own number; `outer` is what the editor sees. DAP wants
     references below 2**31: https://microsoft.github.io/debug-adapter-protocol/specification#Types_Variable
@@ -38,7 +38,7 @@ class Ids:
         self._outer: dict[tuple[Hashable, Kind], dict[int, int]] = {}
 
     def outer(self, owner: Hashable, kind: Kind, inner: int) -> int:
-        """The editor's number, a new one the first time."""
+        """Returns the editor's number, a new one the first time."""
         known = self._outer.setdefault((owner, kind), {})
         if inner not in known:
             known[inner] = next(self._next)
@@ -46,20 +46,20 @@ class Ids:
         return known[inner]
 
     def inner(self, outer: object, kind: Kind) -> tuple[Hashable, int]:
-        """The owner and its own number. Raises UnknownId."""
+        """Returns the owner and its own number. Raises UnknownId."""
         entry = self._inner.get(outer) if isinstance(outer, int) else None
         if entry is None or entry[1] != kind:
             raise UnknownId(outer)
         return entry[0], entry[2]
 
     def forget(self, owner: Hashable, kinds: tuple[Kind, ...] = (*OF_A_STOP, "thread", "source")) -> None:
-        """The owner has ended, or moved on (`OF_A_STOP`)."""
+        """Forgets the numbers of an owner that has ended, or has resumed (`OF_A_STOP`)."""
         for kind in kinds:
             for outer in self._outer.pop((owner, kind), {}).values():
                 del self._inner[outer]
 
     def forget_stop(self, owner: Hashable, thread: int | None) -> None:
-        """That thread of the owner has moved on."""
+        """Forgets the numbers of a stop once that thread of the owner has resumed."""
         self.forget(OfAStop(owner, thread), OF_A_STOP)
 
     def __len__(self) -> int:

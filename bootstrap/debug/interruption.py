@@ -1,6 +1,6 @@
-"""Ends what an editor has a stopped thread evaluate: runs inside a debuggee, which is sent this text.
+"""Ends what an editor has a stopped thread evaluate: runs in a debuggee, which is sent this text.
 
-pydevd evaluates in the thread that stands still, so an evaluation without end holds up that thread for good.
+pydevd evaluates in the thread that is stopped, so an evaluation without end holds up that thread for good.
 A thread is interrupted only while it is in pydevd's own evaluation: anywhere else the exception would be the
 user's. It is a KeyboardInterrupt, for which pydevd is prepared there.
 """
@@ -13,15 +13,15 @@ import sys
 import threading
 from types import FrameType
 
-# pydevd's function that evaluates for `evaluate` (debugpy 1.8.22, pydevd_vars.py); private: where it is named
-# otherwise, nothing is interrupted.
+# This function of pydevd's evaluates for `evaluate` (debugpy 1.8.22, pydevd_vars.py). It is private: where it
+# is named otherwise, nothing is interrupted.
 _EVALUATION = ("pydevd_vars.py", "evaluate_expression")
 
 
 def interrupt() -> int:
-    """How many threads were interrupted."""
+    """Interrupts evaluations; returns in how many threads."""
     interval = sys.getswitchinterval()
-    # No other thread runs between the look and the exception.
+    # No other thread runs between the reading of the frames and the exception.
     sys.setswitchinterval(10.0)
     try:
         own = threading.get_ident()
@@ -31,7 +31,7 @@ def interrupt() -> int:
         for ident in evaluating:
             main = ident == threading.main_thread().ident
             if main and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-                # Also ends a sleep, or a wait for input.
+                # The signal also ends a sleep, or a wait for input.
                 signal.pthread_kill(ident, signal.SIGINT)
             else:
                 ctypes.pythonapi.PyThreadState_SetAsyncExc(
@@ -43,7 +43,7 @@ def interrupt() -> int:
 
 
 def _evaluates(frame: FrameType | None) -> bool:
-    """Whether code of the user's runs in an evaluation."""
+    """Returns whether code of the user's runs in an evaluation."""
     while frame is not None:
         code = frame.f_code
         if code.co_name == _EVALUATION[1] and code.co_filename.endswith(_EVALUATION[0]):

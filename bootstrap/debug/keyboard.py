@@ -1,4 +1,4 @@
-"""The keyboard's side of the terminal debugger: history, completion, what was typed when Ctrl-C came."""
+"""Has the keyboard's side of the terminal debugger: history, completion, what was typed before Ctrl-C."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _KEPT = 1000  # lines of history
 
 @contextmanager
 def line_editing(history: Path) -> Iterator[None]:
-    """While open, `input` has the debugger's history and completion; the history file is private (0600)."""
+    """Gives `input` the debugger's history and completion; the history file is private (0600)."""
     if readline is None:
         yield
         return
@@ -39,7 +39,7 @@ def line_editing(history: Path) -> Iterator[None]:
         readline.set_completer(earlier)
         with suppress(OSError):
             history.parent.mkdir(parents=True, exist_ok=True)
-            # Made before it is written, for expressions may hold secrets.
+            # The file is made private before it is written, for expressions may hold secrets.
             os.close(os.open(history, os.O_WRONLY | os.O_CREAT, 0o600))
             readline.set_history_length(_KEPT)
             readline.write_history_file(history)
@@ -47,7 +47,7 @@ def line_editing(history: Path) -> Iterator[None]:
 
 
 def typed() -> str:
-    """What stands in the line that Ctrl-C interrupted."""
+    """Returns what was typed in the line that Ctrl-C interrupted."""
     return str(readline.get_line_buffer()) if readline is not None else ""
 
 

@@ -1,4 +1,4 @@
-"""One session's debuggees from the moment they are found: attached to, handed over, left, ended."""
+"""Keeps one session's debuggees from the moment they are found: attached, handed over, detached, ended."""
 
 from __future__ import annotations
 
@@ -18,25 +18,26 @@ from bootstrap.debug.worker import Configure, Holder, NotWanted, Worker, Workers
 from bootstrap.errors import AttachFailed, RaysideError
 from bootstrap.plain import line
 
-# Seconds before a debuggee that was left is attached to again: one that is dialled within milliseconds of
-# its `disconnect` may never answer (1 of 7 to 80 times, with debugpy 1.8.22; never of 120 after 0.5 s).
+# Seconds before a debuggee is attached to again after it was detached from: one that is dialled within
+# milliseconds of its `disconnect` may never answer (1 of 7 to 80 times, with debugpy 1.8.22; never of 120
+# after 0.5 s).
 SETTLING = 0.5
-# Tries to attach to a debuggee that does not answer.
+# The most tries to attach to a debuggee that does not answer.
 MOST_TRIES = 3
-# Looks without a debuggee before it counts as ended, for Ray's tables may lag.
+# Polls that miss a debuggee before it counts as ended, for Ray's tables may lag.
 POLLS_MISSED = 5
-# Seconds for debuggees to be left in good order when the relay ends.
+# Seconds to detach from debuggees in good order when the relay ends.
 CLOSING = 10.0
-# Characters of Ray's reason for the end of a process.
+# The most characters of Ray's reason for the end of a process.
 MOST_OF_A_REASON = 600
 
 
-# How often attaching failed for the same editor, by worker and port.
+# Counts how often attaching failed for the same editor, by worker and port.
 Tries = Counter[tuple[str, int]]
 
 
 class Lifecycle:
-    """Without an editor nothing is attached, but what is to stay paused, and nobody is asked.
+    """Attaches to debuggees and detaches; without an editor only what is to stay paused is attached.
 
     Attributes:
         keep_paused: whether what is stopped stays so when the editor goes.
@@ -70,28 +71,28 @@ class Lifecycle:
     # --- for an editor -------------------------------------------------------------------
 
     def begin(self, options: Mapping[str, Any], *, keep_paused: bool) -> None:
-        """Another editor attaches; what was read or given up for the one before is tried again.
+        """Begins with another editor; what was read or given up for the one before is tried again.
 
-        `options`: debugpy's `attach` arguments.
+        `options` are debugpy's `attach` arguments.
         """
         self._options, self.keep_paused = options, keep_paused
         self._files.clear()
-        self._tries = Tries()  # a new one: what is attached to for the one before counts for that one
+        self._tries = Tries()  # a new one: attaching that began for the editor before counts for that editor
 
     def watch(self) -> None:
-        """It is configured, and gets what is attached already."""
-        for worker in self._workers.attached:  # held, or of the editor before
+        """Gives an editor that is configured what is attached already."""
+        for worker in self._workers.attached:  # these were kept paused, or are of the editor before
             worker.reported.clear()
             self._work.start(self._adopt(worker))
 
     def editor_left(self) -> None:
-        """It has gone: the cluster goes on, but what is to be kept paused."""
+        """Notes that the editor has gone: the cluster runs on, but what is to be kept paused."""
         self._detach([w for w in self._workers.values() if not (self.keep_paused and w.stops)])
 
     async def close(self) -> None:
-        """Leaves all of them; what waits for an answer gets it first."""
+        """Detaches from all debuggees; what waits for an answer gets it first."""
         self._detach(self._workers.values())
-        if self._detaching:  # earlier ones, too
+        if self._detaching:  # these include earlier ones
             await asyncio.wait(self._detaching, timeout=CLOSING)
 
     # --- found ---------------------------------------------------------------------------
@@ -100,12 +101,12 @@ class Lifecycle:
         return self._tries[debuggee.worker_id, debuggee.port] < MOST_TRIES
 
     def take(self, debuggee: Debuggee) -> None:
-        """Attaches to it, for the editor that is there."""
+        """Attaches to a debuggee, for the current editor."""
         self._workers[debuggee.worker_id] = new = Worker(debuggee, self._files, self._holder)
         self._work.start(self._attach(new))
 
     def miss(self, worker_ids: Set[str]) -> None:
-        """`there`: the worker_id of each debuggee that was found; the others may have ended."""
+        """Notes which debuggees a poll found, by the `worker_ids` of all; the others may have ended."""
         self._missed = {
             name: self._missed.get(name, 0) + 1 for name in self._workers if name not in worker_ids
         }
@@ -116,11 +117,11 @@ class Lifecycle:
     # --- attached ------------------------------------------------------------------------
 
     async def _attach(self, worker: Worker) -> None:
-        tries = self._tries  # of the editor that it is for, which may not be the same at the end
+        tries = self._tries  # those of the editor that it is for, which may not be the same at the end
         try:
             await worker.attach(self._options, self._claim)
         except (AttachFailed, NotWanted) as error:
-            # Every try may spoil it for whoever debugs it: one is enough for each editor.
+            # Every try may spoil it for whoever debugs it, so each editor has only one.
             _give_up(tries, worker)
             worker.holder.refused(worker, error)
         except Exception as error:  # it has ended, or speaks no DAP
@@ -130,7 +131,7 @@ class Lifecycle:
             worker.holder.attached_to(worker)
 
     def refused(self, worker: Worker, error: Exception) -> None:
-        """It could not be attached to, or is not wanted."""
+        """Tells of a debuggee that could not be attached to, or whose job no editor asked for."""
         if isinstance(error, AttachFailed):
             self._editor.say(f"{worker.debuggee.title}: {error.message}")
         elif not isinstance(error, NotWanted):
@@ -143,7 +144,7 @@ class Lifecycle:
         self._detach([worker])
 
     def attached_to(self, worker: Worker) -> None:
-        """It takes requests now."""
+        """Notes that a debuggee takes requests now."""
         if worker.detached:  # its editor went meanwhile, and the next one is not to see it
             return
         self._log(f"attached to {worker.debuggee.title}")
@@ -156,7 +157,7 @@ class Lifecycle:
             self._detach([worker])
 
     def hand_over(self, worker: Worker, to: Lifecycle) -> None:
-        """Makes it another session's, as it stands; this one's editor has none of its rows any more."""
+        """Gives a debuggee with its stops to another session; this one's editor loses its rows."""
         for thread in worker.stops:
             title = worker.described_at(thread).title
             self._editor.say(f"{title} is stopped in {to.debugger} now, which has asked for its job by name")
@@ -168,7 +169,7 @@ class Lifecycle:
 
     @property
     def debugger(self) -> str:
-        """The name of the program that debugs here, for people."""
+        """Returns the name of the program that debugs here, for people."""
         return (self._editor.editor.name if self._editor.editor else "") or "another editor"
 
     def receive(self, worker: Worker) -> None:
@@ -184,19 +185,19 @@ class Lifecycle:
         for thread in worker.named:
             self._threads.tell_stop(worker, thread)
 
-    # --- ended, or left ------------------------------------------------------------------
+    # --- ended, or detached --------------------------------------------------------------
 
     async def _until_ended(self, worker: Worker) -> None:
         await worker.ended.wait()
         worker.holder.end(worker)
 
     def end(self, worker: Worker) -> None:
-        """A debuggee has ended by itself, or says so."""
+        """Notes that a debuggee has ended by itself, or says so."""
         if worker.detached:
             return
         if not worker.ready.is_set():
             # `_attach` gets the error, and counts it for the editor that it is for; another may have come
-            # since. One that is not wanted says it, too, when it is left.
+            # since. A debuggee that no editor asked for says so, too, when it is detached from.
             worker.client.close()
             return
         self._log(f"{worker.debuggee.title} has ended")
@@ -206,7 +207,7 @@ class Lifecycle:
         self._detach([worker])
 
     async def _tell_why(self, worker: Worker) -> None:
-        """A task that dies while somebody looks at it has a reason, which only Ray knows."""
+        """Tells why a task died while somebody looked at it, which only Ray knows."""
         titles = [worker.described_at(thread).title for thread in worker.stops]
         try:
             why = await self._why_ended(worker.debuggee)
@@ -216,18 +217,18 @@ class Lifecycle:
         self._editor.say(f"{titles[0]} has ended while it was stopped: {reason}")
 
     def _detach(self, workers: Iterable[Worker]) -> None:
-        """Lets them go on without us; they are gone from the editor's list at once."""
+        """Detaches: the debuggees run on without us; they are gone from the editor's list at once."""
         for worker in [worker for worker in workers if not worker.detached]:
             self._threads.remove_rows(worker)
             worker.detached = True
             worker.ready.set()  # nobody has to wait for that any more
-            # Each by itself: one that is frozen must not keep the others from a new editor.
+            # Each is detached by itself: one that is frozen must not keep the others from a new editor.
             self._detaching.add(detaching := self._work.start(worker.detach()))
             detaching.add_done_callback(self._detaching.discard)
             self._work.start(self._settle_down(worker, detaching))
 
     async def _settle_down(self, worker: Worker, detaching: asyncio.Future[Any]) -> None:
-        """Makes it one that may be attached to again."""
+        """Has a debuggee that was detached from be one that may be attached to again."""
         await asyncio.wait({detaching})
         self._threads.forget(worker)
         self._configuration.forget(worker)
@@ -237,5 +238,5 @@ class Lifecycle:
 
 
 def _give_up(tries: Tries, worker: Worker) -> None:
-    """Until the next editor."""
+    """Notes that a debuggee is not attached to any more until the next editor."""
     tries[worker.debuggee.worker_id, worker.debuggee.port] = MOST_TRIES

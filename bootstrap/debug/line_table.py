@@ -1,8 +1,9 @@
-"""Which lines of a Python source have code: runs inside a debuggee, which is sent this text; answers in JSON.
+"""Finds the lines of a Python source that have code: runs in a debuggee, which is sent this text.
 
-There, for its Python is the one that runs the source, and because compiling costs memory: the relay has
-little, and would pay for what strangers wrote. `ast` is left alone: its objects take 500 times the memory of
-the text, and on Python 3.11 one source that is nested too deeply spoils it for the rest of the process.
+It answers in JSON. It runs there, for the debuggee's Python is the one that runs the source, and because
+compiling costs memory: the relay has little, and would pay for what strangers wrote. `ast` is left alone:
+its objects take 500 times the memory of the text, and on Python 3.11 one source that is nested too deeply
+spoils it for the rest of the process.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from pathlib import Path
 from types import CodeType
 from typing import Any
 
-# Bytes of a file: above the one there is no file, above the other no table of it.
+# Bytes of a file: a longer one counts as none (LONGEST), or has no table of lines (LONGEST_SOURCE).
 LONGEST, LONGEST_SOURCE = 64 * 1024 * 1024, 256 * 1024
-# Characters of an answer.
+# The most characters of an answer.
 LONGEST_ANSWER = 1024 * 1024
 _COMPOUND = frozenset(
     ["async", "class", "def", "elif", "else", "except", "finally", "for", "if", "try", "while", "with"]
@@ -28,7 +29,7 @@ _LAYOUT = {tokenize.NL, tokenize.COMMENT, tokenize.INDENT, tokenize.DEDENT, toke
 
 
 def answer(path: str) -> str:
-    """JSON: null where there is no such file, else its `sha256` and, of a Python source, `lines`.
+    """Returns JSON: null where there is no such file, else its `sha256` and, of a Python source, `lines`.
 
     `lines` has lists of numbers, of lines from 1: `code`, those that have code; `statements` and `functions`,
     the first and the last of each, one after the other; `indents`, how far each line is indented, 0 for an
@@ -49,7 +50,7 @@ def answer(path: str) -> str:
 
 
 def _lines(content: bytes) -> dict[str, list[int]] | None:
-    """As `answer` describes it; None where it isn't Python, or another Python's."""
+    """Returns `lines` as `answer` describes it; None where the text isn't Python, or is another Python's."""
     try:
         text = importlib.util.decode_source(content)
         with warnings.catch_warnings():
@@ -72,7 +73,8 @@ def _code(code: CodeType) -> set[int]:
 
 
 def _spans(text: str) -> tuple[list[int], list[int]]:
-    """First and last line of each statement over several lines that has none in it, and of each function."""
+    """Returns the first and last line of each function, and of each statement over several lines that has
+    none in it; the statements first."""
     statements: list[int] = []
     functions: list[int] = []
     opened: list[tuple[int, int]] = []  # functions: depth and first line

@@ -1,4 +1,4 @@
-"""Which lines of a Python source a debugger can stop at."""
+"""Knows which lines of a Python source a debugger can stop at."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ _MOST_LINES = 10**6
 
 @dataclass(frozen=True)
 class Lines:
-    """Of one source, counted from 1.
+    """Describes the lines of one source, counted from 1.
 
     Attributes:
-        code: those that have code of their own.
+        code: the lines that have code of their own.
         statements: first and last of each statement that is spread over several, and has none in it.
         functions: first and last of each function.
-        indents: how far each is indented; 0 for an empty one.
+        indents: how far each line is indented; 0 for an empty one.
     """
 
     code: frozenset[int]
@@ -25,7 +25,7 @@ class Lines:
 
     @classmethod
     def read(cls, document: object) -> Lines | None:
-        """From what a debuggee answered (`line_table`); None where it is nothing of the kind."""
+        """Reads what a debuggee answered (`line_table`); None where it is nothing of the kind."""
         if not isinstance(document, dict):
             return None
         lists: list[list[int]] = []
@@ -38,8 +38,8 @@ class Lines:
         return cls(frozenset(code), _pairs(statements), _pairs(functions), tuple(indents))
 
     def nearest(self, line: int) -> int | None:
-        """Where a breakpoint on `line` stops: there, at the statement it is in, or at the next line with
-        code of the same function; None where there is none."""
+        """Returns the line where a breakpoint on `line` stops: that one, one of its statement, or the next
+        with code of the same function; None where there is none."""
         if line in self.code:
             return line
         for first, last in self.statements:
@@ -54,14 +54,14 @@ class Lines:
         return at if self._indent(line) <= self._indent(at) else None
 
     def column(self, line: int) -> int:
-        """Where the text of a line begins, counted from 1."""
+        """Returns the column at which the text of a line begins, counted from 1."""
         return self._indent(line) + 1
 
     def _indent(self, line: int) -> int:
         return self.indents[line - 1] if 0 < line <= len(self.indents) else 0
 
     def _function(self, line: int) -> tuple[int, int] | None:
-        """The innermost function whose body the line is in."""
+        """Returns the innermost function whose body the line is in."""
         return max((span for span in self.functions if span[0] < line <= span[1]), default=None)
 
 

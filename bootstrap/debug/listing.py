@@ -1,4 +1,4 @@
-"""Draws what the terminal debugger shows: source, stack, variables, tasks. Gives text, prints nothing."""
+"""Draws what the terminal debugger shows: source, stack, variables, tasks. Returns text, prints nothing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _WIDEST = 400  # characters of one variable's value
 def source(
     text: str, current: int, *, first: int, last: int, breakpoints: Collection[int] = ()
 ) -> list[tuple[str, bool]]:
-    """Lines `first` to `last` (from 1, both included), with `->` at `current` and `B` at breakpoints.
+    """Draws lines `first` to `last` (from 1, both included), with `->` at `current` and `B` at breakpoints.
 
     Returns:
         Each line, and whether it is the current one.
@@ -29,7 +29,7 @@ def source(
 
 
 def stack(frames: Sequence[Frame], selected: int) -> str:
-    """One line a frame, innermost first."""
+    """Draws one line for each frame, the innermost first."""
     rows = [line(f"{n}  {frame.function}  {frame.path}:{frame.line}") for n, frame in enumerate(frames)]
     return "\n".join(f"{'->' if index == selected else '  '} {row}" for index, row in enumerate(rows))
 
@@ -42,7 +42,7 @@ def variables(values: Mapping[str, str]) -> str:
 
 
 def tasks(stops: Sequence[Stop], current: Stop | None, title: Callable[[Stop], str]) -> str:
-    """The numbered list that `task N` chooses from; `title` names each."""
+    """Draws the numbered list that `task N` chooses from; `title` names each."""
     return "\n".join(
         f"{'->' if stop is current else '  '} {number}  {line(title(stop))}  stopped ({line(stop.reason)})"
         for number, stop in enumerate(stops, 1)

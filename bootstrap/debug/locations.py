@@ -1,4 +1,4 @@
-"""Where in a file breakpoints can be set: DAP's breakpointLocations, by what debuggees say of their files."""
+"""Answers DAP's breakpointLocations, where in a file breakpoints can be set, by debuggees' files."""
 
 from __future__ import annotations
 
@@ -11,18 +11,19 @@ from bootstrap.debug.paths import Paths
 from bootstrap.debug.work import FAN_OUT, Work
 from bootstrap.debug.worker import Worker
 
-# Lines of one answer.
+# The most lines of one answer.
 MOST_LINES = 10_000
-# Debuggees that are asked for one file. All of a job have the same, and one answer does for them (`files`).
+# The most debuggees that are asked for one file. All of a job have the same, and one answer does for them
+# (`files`).
 MOST_ASKED = 8
 
 
 async def lines_of(path: str, workers: list[Worker], paths: Paths, work: Work) -> Lines | None:
-    """Of the editor's file, as the first debuggee that answers has it; None where none is known to have it.
+    """Returns the lines of the editor's file, as the first debuggee that answers has it.
 
-    Waits for at most FAN_OUT seconds.
+    It is None where no debuggee is known to have it. Waits for at most FAN_OUT seconds.
     """
-    # First those that have the file's package, then those that may have a file of the same path.
+    # Debuggees that have the file's package come first, then those that may have a file of the same path.
     packed: list[tuple[Worker, str]] = []
     others: list[tuple[Worker, str]] = []
     for worker in workers:
@@ -45,16 +46,16 @@ async def lines_of(path: str, workers: list[Worker], paths: Paths, work: Work) -
 
 
 def locations(lines: Lines, asked: Message) -> list[Message]:
-    """DAP's BreakpointLocation for each line with code in the range.
+    """Returns DAP's BreakpointLocation for each line with code in the range.
 
-    A debugger of Python stops at lines: that of a line is where its text begins.
+    A debugger of Python stops at lines: the location of a line is where its text begins.
 
     Args:
         asked: the arguments of the request, `line` with `column`, `endLine` and `endColumn`.
     """
     first: int = asked["line"]
     last: int = asked.get("endLine", first)
-    # Without a column, DAP begins with the first, and ends with the last.
+    # Without a column, DAP's range begins with the first, and ends with the last.
     begin, end = (first, asked.get("column", 1)), (last, asked.get("endColumn", sys.maxsize))
     code_lines = sorted(line for line in lines.code if begin <= (line, lines.column(line)) <= end)
     return [{"line": line} for line in code_lines[:MOST_LINES]]

@@ -1,4 +1,4 @@
-"""Looks for debuggees, once a look for all editors together, and says which debug session each belongs to."""
+"""Polls Ray for debuggees, once for all editors together, and says which debug session each belongs to."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from bootstrap.debug.work import Work
 from bootstrap.debug.worker import Configure, NotWanted, Worker
 from bootstrap.errors import RaysideError
 
-# Seconds between two looks for new debuggees, each of which is one request whatever their number. A
-# look that is slow gets more time, so that looking never takes more than a tenth of Ray's dashboard; but a
-# dashboard that was slow once must not keep new tasks from the editor for long.
+# Seconds between two polls for new debuggees, each of which is one request whatever their number. A poll
+# that is slow is followed by a longer pause, so that polling never takes more than a tenth of Ray's
+# dashboard; but a dashboard that was slow once must not keep new tasks from the editor for long.
 POLL, LEAST_SHARE, LONGEST_PAUSE = 0.2, 9, 5.0
 
 
 class Lookout:
-    """Each debuggee is of one session at a time: that for its job, else that for all jobs.
+    """Gives each debuggee to one session at a time: that for its job, else that for all jobs.
 
     Attributes:
-        sessions: those that there are; whoever has them adds and removes.
+        sessions: all debug sessions; their owner adds and removes them.
     """
 
     def __init__(self, discovery: Discovery, *, work: Work, log: Callable[[str], None]) -> None:
         self.sessions: list[DebugSession] = []
         self._discovery, self._work, self._log = discovery, work, log
-        self._jobs: dict[str, tuple[str, str]] = {}  # of debuggees that were asked, by worker_id
+        self._jobs: dict[str, tuple[str, str]] = {}  # the jobs of debuggees that were asked, by worker_id
         self._polling: asyncio.Future[Any] | None = None
-        self._soon = asyncio.Event()  # set where somebody waits for the next look
+        self._soon = asyncio.Event()  # set where somebody waits for the next poll
 
     def begin(self) -> None:
-        """A session is configured: it gets what others hold for it, and what is found from now on."""
+        """Gives a session that is configured what others hold for it, and what is found from now on."""
         for session in self.sessions:
             for worker in session.workers.attached:
                 self._assign(worker, session)
@@ -50,7 +50,7 @@ class Lookout:
     # --- whose is it ---------------------------------------------------------------------
 
     def owner(self, debuggee: Debuggee) -> DebugSession | None:
-        """The session with an editor that it is for; of one whose job nobody knows the one to ask it."""
+        """Returns a debuggee's session, of those with an editor; where its job is unknown, one to ask it."""
         sessions = [session for session in self.sessions if session.editor is not None]
         for_all = [session for session in sessions if session.job is None]
         if not (debuggee.job_id or debuggee.submission_id):
@@ -59,26 +59,26 @@ class Lookout:
         return next(iter([*by_name, *for_all]), None)
 
     async def claim(self, worker: Worker) -> Configure:
-        """What configures a debuggee before it moves: of the session that it belongs to from now on.
+        """Returns what configures a debuggee before it runs: its session's, to which it belongs from now on.
 
         Raises:
-            NotWanted: it is of a job that no editor asked for.
+            NotWanted: the debuggee is of a job that no editor asked for.
         """
         if not (worker.debuggee.job_id or worker.debuggee.submission_id):
-            # Not known of a worker that waits before its first task.
+            # The job of a worker that waits before its first task is not known.
             job, submission = await worker.ask_job(), ""
             try:
                 submission = await self._discovery.submission(job)
             except RaysideError:
                 if any(session.job is not None for session in self.sessions):
-                    raise  # it can't be told whose it is
+                    raise  # nobody can tell whose it is
             self._jobs[worker.debuggee.worker_id] = (job, submission)
             worker.debuggee = replace(worker.debuggee, job_id=job, submission_id=submission)
         holder = self._holder(worker.debuggee)
         assert holder is not None, "it is attached to for somebody"
         owner = self.owner(worker.debuggee)
         if worker.detached or owner is None:
-            # Its editor has gone meanwhile: attached to and left it goes on, and is found again.
+            # Its editor has gone meanwhile: once attached to and detached it runs on, and is found again.
             owner = holder if holder.is_for(worker.debuggee) else None
         if owner is None:
             raise NotWanted
@@ -88,14 +88,14 @@ class Lookout:
 
     def _assign(self, worker: Worker, holder: DebugSession) -> None:
         owner = self.owner(worker.debuggee)
-        # What only waits for its editor to come back is anybody's who asks for all.
+        # A debuggee that only waits for its editor to come back goes to anybody who asks for all.
         if owner is not None and owner is not holder and owner.listens:
             holder.hand_over(worker, owner)
 
     def _holder(self, debuggee: Debuggee) -> DebugSession | None:
         return next((session for session in self.sessions if debuggee.worker_id in session.workers), None)
 
-    # --- looking -------------------------------------------------------------------------
+    # --- polling -------------------------------------------------------------------------
 
     async def _poll(self) -> None:
         loop = asyncio.get_running_loop()
@@ -110,7 +110,7 @@ class Lookout:
                     silent = True
                     self._say(f"Ray does not answer: {error.message}. What is attached stays so.")
             except Exception as error:
-                self._log(f"a defect: {error!r}")  # and no reason to look no more
+                self._log(f"a defect: {error!r}")  # it is no reason to stop polling
             else:
                 if silent:
                     silent = False

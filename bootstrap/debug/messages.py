@@ -1,6 +1,6 @@
-"""What editors and debuggees may say to each other, as tables: each field, with its type and its bound.
+"""Has tables of what editors and debuggees may say to each other: each field, with its type and its bound.
 
-A debuggee is a stranger: it runs whatever somebody submitted. Nothing that it sends goes on as it came.
+A debuggee is a stranger: it runs whatever somebody submitted. Nothing that it sends is passed on as it came.
 Events and the bodies of responses are built anew from these tables, and so are the arguments of editors'
 requests; what is not in them is left out. On purpose that leaves out what an editor would act upon: names of
 programs and commands (`Source.origin`, `adapterData`, VS Code's `__vscodeVariableMenuContext`), links
@@ -39,7 +39,7 @@ def _record(*needs: str, **fields: Rule) -> Record:
 # --- what debuggees say ------------------------------------------------------------------
 
 _FLAG, _NUMBER = Flag(), Number()
-# pydevd takes the addresses of objects.
+# pydevd takes the addresses of objects for ids.
 _ID = Number(most=2**63 - 1)
 _WORD, _NAME, _PATH = Text(40), Text(500), Text(4_096)
 _SENTENCE, _VALUE, _RESULT = Text(4_000, lines=True), Text(70_000, lines=True), Text(4_000_000, lines=True)
@@ -81,8 +81,8 @@ def _details(depth: int) -> Record:
     return Record({**_DETAILS_FIELDS, **inner})
 
 
-# An event that is not here is one of a debuggee's own, or of one process: an editor would take it for the
-# whole cluster's.
+# An event that is not listed here is a debuggee's own, or concerns one process: an editor would take it for
+# the whole cluster's.
 EVENTS: dict[str, Record] = {
     "stopped": _record(
         "reason",
@@ -95,7 +95,7 @@ EVENTS: dict[str, Record] = {
     ),
     "continued": _record(threadId=_ID, allThreadsContinued=_FLAG),
     "thread": _record("threadId", reason=_WORD, threadId=_ID),
-    # Strict, for a category that is not here (`telemetry`) must not pass as none.
+    # `output` is strict, for a category that is not listed (`telemetry`) must not pass as none.
     "output": Record(
         {
             "category": _choice("console stdout stderr important"),
@@ -109,7 +109,7 @@ EVENTS: dict[str, Record] = {
     ),
     "initialized": _record(),
     "terminated": _record(),
-    # Ours (of inside/): what became of a breakpoint. It does not go on to editors as it is.
+    # Our event (of inside/) says what became of a breakpoint. It is not sent on to editors as it is.
     REACHED: _record(
         "key",
         "what",
@@ -119,7 +119,7 @@ EVENTS: dict[str, Record] = {
         text=_SENTENCE,
         task=_NAME,
     ),
-    # Ours (inside/prints.py): a line that was printed, or how many were not sent.
+    # Our event (of inside/prints.py) has a line that was printed, or how many were not sent.
     PRINTED: _record(
         "category",
         category=_choice("stdout stderr"),
@@ -131,7 +131,7 @@ EVENTS: dict[str, Record] = {
     ),
 }
 
-# The bodies of responses, by the command that was asked.
+# The bodies of responses, by the command of the request.
 RESPONSES: dict[str, Record] = {
     "completions": _record(
         targets=Many(
@@ -163,7 +163,7 @@ RESPONSES: dict[str, Record] = {
         details=_details(3),
     ),
     "goto": _record(),
-    # Of our listener, before it is pydevd that answers (bootstrap/ray/hook/rayside_hook/handshake.py).
+    # Our listener answers this, before pydevd does (bootstrap/ray/hook/rayside_hook/handshake.py).
     "initialize": _record(rayside=_record("nonce", nonce=Exact(64))),
     "gotoTargets": _record(targets=Many(_record("id", id=_ID, label=_NAME, **_PLACE), 1_000)),
     "next": _record(),
@@ -227,7 +227,7 @@ _NOTHING = _record()
 
 
 def event(message: Message) -> Message | None:
-    """A debuggee's event with its `event` and `body`; None of one that is not known, or is not DAP's."""
+    """Rebuilds a debuggee's event: its `event` and `body`; None where it is not known, or is not DAP's."""
     name, body = message.get("event"), message.get("body")
     rule = EVENTS.get(name) if isinstance(name, str) else None
     if rule is None:
@@ -239,7 +239,7 @@ def event(message: Message) -> Message | None:
 
 
 def response(command: str, message: Message) -> Message:
-    """A debuggee's response to that command: `success`, and `body` or, where it says no, `message`."""
+    """Rebuilds a debuggee's response to a command: `success`, and `body` or, where it says no, `message`."""
     body = message.get("body")
     if message.get("success") is not True:
         error = body.get("error") if isinstance(body, dict) else None
@@ -278,7 +278,7 @@ _THREAD: dict[str, Rule] = {"threadId": _NUMBER, "singleThread": _FLAG}
 _STEP: dict[str, Rule] = {**_THREAD, "granularity": _choice("statement line instruction")}
 _CONDITIONS: dict[str, Rule] = {"condition": _CODE, "hitCondition": _TEXT}
 
-# The arguments of requests, by command. A request that is not here does not get to a debuggee.
+# The arguments of requests, by command. A request that is not listed here does not get to a debuggee.
 REQUESTS: dict[str, Record] = {
     "breakpointLocations": _arguments(
         "source",
@@ -323,7 +323,7 @@ REQUESTS: dict[str, Record] = {
         count=_NUMBER,
         format=_FORMAT,
     ),
-    # What debuggees are to stop at: kept by the relay, and put into each of them.
+    # These say what debuggees are to stop at: the relay keeps that, and puts it into each of them.
     "setBreakpoints": _arguments(
         "source",
         source=_OF_EDITOR,
@@ -351,7 +351,7 @@ REQUESTS: dict[str, Record] = {
 
 
 def arguments_of(command: str, arguments: Message) -> Message | None:
-    """An editor's arguments for a debuggee; None where the request is not one for debuggees.
+    """Rebuilds an editor's arguments for a debuggee; None where the request is not one for debuggees.
 
     Raises:
         NotDap: an argument is not what DAP has there.

@@ -1,4 +1,4 @@
-"""The other Python threads of a process of which one has stopped: what feeds, beats and waits meanwhile."""
+"""Lists the other Python threads of a process in which one has stopped: they feed, beat or wait."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from bootstrap.debug.dap import Message
 from bootstrap.debug.worker import SOON, Worker, Workers
 from bootstrap.errors import DebuggerGone, RequestFailed
 
-# Rows: of one process, and of all that are stopped. Editors ask for all rows with each stop.
+# The most rows for one process, and for all that are stopped. Editors ask for all rows with each stop.
 MOST, MOST_IN_ALL = 50, 300
-# Seconds for which they stay when their process goes on: a step is a going on and a stop, and rows that go
+# Seconds for which the rows stay when their process resumes: a step resumes and stops it, and rows that go
 # and come with each are worse than rows that are a moment old.
 LINGER = 1.0
-# What pydevd calls threads that Python did not start; on 3.12 also some that have ended, or never were.
+# pydevd gives this name to threads that Python did not start; on 3.12 also to some that have ended, or
+# never were.
 _GHOST = re.compile(r"Dummy-\d+")
 
 
@@ -23,16 +24,16 @@ class Others:
     """Keeps `Worker.others`.
 
     Args:
-        gone: is told which thread of a worker has no row any more.
+        gone: is called with each thread of a worker that has no row any more.
     """
 
     def __init__(self, workers: Workers, gone: Callable[[Worker, int], None]) -> None:
         self._workers, self._gone = workers, gone
         self._shown: dict[Worker, int] = {}
-        self._all = 0  # the sum, for a thousand may stop within a second
+        self._all = 0  # the sum of `_shown`: a thousand may stop within a second
 
     async def ask(self, worker: Worker) -> None:
-        """Asks a process that has stopped: one request, whatever it answers."""
+        """Asks a process that has stopped for its threads: in one request, whatever it answers."""
         if self._room(worker) <= 0:
             return
         try:
@@ -62,11 +63,11 @@ class Others:
             self._all += len(others)
 
     def forget(self, worker: Worker) -> None:
-        """It has ended, or is another session's."""
+        """Forgets a worker that has ended, or is another session's now."""
         self._all -= self._shown.pop(worker, 0)
 
     def rows(self, worker: Worker) -> list[tuple[int, str]]:
-        """Number and name of each that has no row of its own."""
+        """Returns the number and the name of each other thread that has no row of its own."""
         at = f"{worker.debuggee.pid}@{worker.debuggee.node_ip}"
         return [
             (thread, f"{name or thread} · {at}")
@@ -75,12 +76,12 @@ class Others:
         ]
 
     def continued(self, worker: Worker) -> None:
-        """One of its threads has; where it was the last that was stopped, the rows are gone soon."""
+        """Notes that a thread has resumed; where it was the last that was stopped, the rows are gone soon."""
         if worker.others and not worker.stops:
             asyncio.get_running_loop().call_later(LINGER, self.settle, worker)
 
     def settle(self, worker: Worker) -> None:
-        """Has the rows gone, unless a thread of it is stopped."""
+        """Removes the rows of a worker, unless a thread of it is stopped."""
         if worker.stops or worker.detached or self._workers.get(worker.debuggee.worker_id) is not worker:
             return
         others = worker.others
@@ -90,5 +91,5 @@ class Others:
 
 
 def document(worker: Worker, row: int, name: str) -> Message:
-    """DAP's Thread."""
+    """Returns DAP's Thread for a row."""
     return {"id": row, "name": name, "ray": {"workerId": worker.debuggee.shown_id}}

@@ -15,13 +15,13 @@ from typing import Any
 
 _UNPACKED = re.compile(r"^(?P<folder>.*/(?:working_dir|py_modules)_files/(?P<package>[^/]+))/(?P<rest>.+)$")
 _WORKING_DIR = re.compile(r"/working_dir_files/[^/]+$")
-# Of shared files, a debuggee may have an editor open these wherever they lie: the libraries that it runs.
+# A debuggee may have an editor open shared files of these kinds wherever they lie: the libraries it runs.
 _PYTHON = (".py", ".pyi", ".pyw", ".pyx")
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Where one debuggee has its files.
+    """Describes where one debuggee has its files.
 
     Attributes:
         packages: the folder of each unpacked package, by the package's name.
@@ -33,7 +33,7 @@ class Layout:
 
     @classmethod
     def of(cls, listing: Mapping[Any, object]) -> Layout:
-        """From what a debuggee says: the unpacked packages' folders, and the names in each."""
+        """Reads what a debuggee says: the unpacked packages' folders, and the names in each."""
         folders = {
             path: [name for name in names if isinstance(name, str)]
             for path, names in listing.items()
@@ -49,8 +49,8 @@ class Layout:
         return cls(packages, modules)
 
     def has(self, folder: str, rest: str) -> bool:
-        """Whether a path below a package's folder is of what is packed in it: two of py_modules may be
-        from the same folder."""
+        """Returns whether a path below a package's folder is of what is packed in it: two of py_modules may
+        be from the same folder."""
         first = rest.partition("/")[0]
         return bool(_WORKING_DIR.search(folder)) or self.modules.get(first) == f"{folder}/{first}"
 
@@ -60,10 +60,10 @@ class Layout:
 
 
 class Paths:
-    """What is known of the editor's side.
+    """Maps paths by what is known of the editor's side.
 
     Args:
-        mappings: of the editor itself, pairs of its folder and what that is on the workers: `.` for
+        mappings: the editor's own, pairs of its folder and what that is on the workers: `.` for
             working_dir, the name of one of py_modules, or an absolute path. They win, but for files of a
             package that is known to have been packed from a folder above or below: an editor may have been
             started in another folder than the one that was submitted.
@@ -87,11 +87,11 @@ class Paths:
         self._opened: dict[str, str] = {}  # the editor's path of a file that no debuggee may have
 
     def remote(self, path: str, layout: Layout) -> str:
-        """A debuggee's path for the editor's."""
+        """Returns a debuggee's path for the editor's."""
         named, path = path, os.path.normpath(path)
         remote = self._remote(path, layout)
         if remote == path and self.shared:
-            # As the job knows it, where the editor came by way of a symlink.
+            # The job knows the file by its real path, where the editor came by way of a symlink.
             remote = self._remote(os.path.realpath(path), layout)
             remote = path if remote == os.path.realpath(path) else remote
         if unpacked := _UNPACKED.match(remote):
@@ -99,11 +99,11 @@ class Paths:
         return remote
 
     def opens(self, path: str, local: str) -> None:
-        """Notes that the editor has a file, for it has set breakpoints there, whose code came by value."""
+        """Notes that the editor has a file whose code came by value, for it has set breakpoints there."""
         self._opened[path] = local
 
     def local(self, path: str) -> str | None:
-        """The editor's path for a debuggee's; None where the editor can't have the file."""
+        """Returns the editor's path for a debuggee's; None where the editor can't have the file."""
         if not _is_canonical(path):
             return None
         if path in self._opened:
@@ -133,13 +133,13 @@ class Paths:
             mapped = layout.working_dir if remote == "." else layout.modules.get(remote)
             if rest is not None and mapped is not None:
                 return _join(mapped, rest)
-        # A path of another node, or by way of `session_latest`.
+        # The path may be of another node, or go by way of `session_latest`.
         if (unpacked := _UNPACKED.match(path)) and unpacked["package"] in layout.packages:
             return _join(layout.packages[unpacked["package"]], unpacked["rest"])
         return path
 
     def _candidates(self, path: str, unpacked: re.Match[str] | None) -> list[tuple[str, str]]:
-        """Folders of the editor's side, and where the file would be below each."""
+        """Returns folders of the editor's side, and where the file would be below each."""
         candidates: list[tuple[str, str]] = []
         if unpacked:
             package, rest = unpacked["package"], unpacked["rest"]
@@ -161,12 +161,12 @@ class Paths:
 
 
 def _is_canonical(path: str) -> bool:
-    """Whether a debuggee's path leads where it seems to: absolute, without `..`."""
+    """Returns whether a debuggee's path leads where it seems to: absolute, without `..`."""
     return path.startswith("/") and "\0" not in path and os.path.normpath(path) == path and path[:2] != "//"
 
 
 def _may_be_opened(path: str, root: str | None) -> bool:
-    """Whether a debuggee may have the editor open this file of a machine that both see.
+    """Returns whether a debuggee may have the editor open this file of a machine that both see.
 
     It chooses the path: a private key is not to be shown as "its source", also not by way of a symlink.
     """
@@ -177,7 +177,7 @@ def _may_be_opened(path: str, root: str | None) -> bool:
 
 
 def _below(path: str, folder: str) -> str | None:
-    """What follows the folder in the path, empty for the folder itself; None outside of it."""
+    """Returns what follows the folder in the path, empty for the folder itself; None outside of it."""
     folder = folder.rstrip("/")
     if path == folder:
         return ""
@@ -185,7 +185,7 @@ def _below(path: str, folder: str) -> str | None:
 
 
 def _is_one_in_the_other(folder: str, other: str) -> bool:
-    """Whether one of two folders lies somewhere in the other; false where they are the same."""
+    """Returns whether one of two folders lies somewhere in the other; false where they are the same."""
     return bool(_below(folder, other) or _below(other, folder))
 
 

@@ -1,7 +1,8 @@
-"""The debug relay: one DAP server that shows many debuggees to an editor as one process.
+"""Runs the debug relay: one DAP server that shows many debuggees to an editor as one process.
 
-Downstream the editors; upstream a `Worker` for each debuggee that `Discovery` finds. Here are the server, its
-connections, and which `DebugSession` an editor attaches to; which debuggees that has, `Lookout` says.
+Downstream are the editors; upstream is a `Worker` for each debuggee that `Discovery` finds. This module has
+the server, its connections, and which `DebugSession` an editor attaches to; which debuggees that has,
+`Lookout` says.
 Source: https://microsoft.github.io/debug-adapter-protocol/specification
 """
 
@@ -25,20 +26,20 @@ from bootstrap.errors import DebuggerGone, RaysideError, RequestFailed
 
 # Seconds for Ray's answer while an editor waits.
 _SOON = 2.0
-# Requests of one editor that may be in flight; it is not read any further until one is answered.
+# So many requests of one editor may be in flight; it is not read any further until one is answered.
 MOST_REQUESTS = 256
-# Connections in all, and those of them that have not shown the token; the oldest of these makes room.
+# The most connections, and the most of those that have not shown the token; the oldest of these makes room.
 MOST_CONNECTIONS, MOST_STRANGERS = 256, 32
-# Seconds that a connection has to show it; an editor does in its second message.
+# Seconds that a connection has to show the token; an editor does in its second message.
 SHOWING = 10.0
 
 
 class Relay:
-    """The server.
+    """Serves editors.
 
     Args:
         discovery: finds the debuggees.
-        token: what `attach` has to bring.
+        token: Ray's token, which `attach` has to bring.
         log: takes a line for each thing that happens; none has a secret in it.
         shared_files: whether editors see the debuggees' files under their own paths.
     """
@@ -59,8 +60,9 @@ class Relay:
         self._discovery, self._shared = discovery, shared_files
         self._lookout = Lookout(discovery, work=self._work, log=log)
         self.sessions = self._lookout.sessions
-        self._attaching = asyncio.Lock()  # one after the other, for each looks who is there
-        # What is answered on a connection that has not attached.
+        # Editors attach one after the other, for each checks who is attached.
+        self._attaching = asyncio.Lock()
+        # These requests are answered on a connection that has not attached.
         self._handlers: dict[str, Handler] = {
             "attach": self._attach,
             "debugger": self._who_debugs,
@@ -78,7 +80,7 @@ class Relay:
         return self._server
 
     async def close(self) -> None:
-        """Tells the editors, and lets every debuggee go on; what waits for an answer gets it first."""
+        """Tells the editors, and detaches from every debuggee; what waits for an answer gets it first."""
         if self._server is not None:
             self._server.close()
         self._lookout.end()
@@ -112,7 +114,7 @@ class Relay:
             await editor.close()
 
     def _has_room(self) -> bool:
-        """Whether one more connection may come; among strangers the oldest has to go for it."""
+        """Returns whether one more connection may come; among strangers the oldest is dropped for it."""
         strangers = [editor for editor in self._editors if not editor.admitted]
         if len(strangers) >= MOST_STRANGERS:
             self._editors.pop(strangers[0])
@@ -145,7 +147,7 @@ class Relay:
         except RecursionError:
             editor.refuse(request, "nested too deeply")
         except Exception as error:
-            # A defect, but no reason to leave the editor without an answer.
+            # It is a defect, but no reason to leave the editor without an answer.
             self._log(f"{command}: {error!r}")
             editor.refuse(request, f"the relay failed: {error!r}")
 
@@ -193,14 +195,14 @@ class Relay:
         editor.respond(request, {"ray": {"watching": editor is not session.editor}})
 
     async def _who_debugs(self, editor: Editor, request: Message, arguments: Message) -> None:
-        """Whom `attach` with the same `job` would take over from."""
+        """Answers whom `attach` with the same `job` would take over from."""
         if not self._admits(editor, arguments):
             raise Refused("`debugger` needs the token")
         debugged = await self._debugged(await self._session_for(_job(arguments)))
         editor.respond(request, {"debugger": None if debugged is None else _debugger(debugged)})
 
     async def _session_for(self, job: str | None) -> DebugSession:
-        """The one that is for the same job, by either of its ids; a new one where there is none."""
+        """Returns the session that is for that job, by either of its ids; a new one where there is none."""
         self.sessions[:] = [session for session in self.sessions if session.editor or session.workers]
         for session in self.sessions:
             if session.job == job:
@@ -218,17 +220,17 @@ class Relay:
         )
 
     async def _are_one(self, job: str, other: str) -> bool:
-        """Whether one is the submission id of the other."""
+        """Returns whether one is the submission id of the other."""
         try:
             submissions = await asyncio.wait_for(
                 asyncio.gather(self._discovery.submission(job), self._discovery.submission(other)), _SOON
             )
-        except (RaysideError, asyncio.TimeoutError):  # two sessions, then: the newer gets what comes
+        except (RaysideError, asyncio.TimeoutError):  # there are two sessions then: the newer gets what comes
             return False
         return submissions[0] == other or submissions[1] == job
 
     async def _debugged(self, session: DebugSession) -> DebugSession | None:
-        """That session, or the one that has what is stopped of its job, where somebody debugs there."""
+        """Returns that session, or the one that has stopped tasks of its job, where somebody debugs there."""
         others = [other for other in self.sessions if other is not session and other.has_stopped_of(session)]
         for candidate in (session, *others):
             if await candidate.has_debugger():
@@ -247,7 +249,7 @@ class Relay:
         return right
 
     async def _disconnect(self, editor: Editor, request: Message, arguments: Message) -> None:
-        # Whatever `terminateDebuggee` says: a worker that is killed has its task run again.
+        # This ignores `terminateDebuggee`: a worker that is killed has its task run again.
         if (session := self._session_of(editor)) is not None:
             session.left(editor, keep_paused=arguments.get("suspendDebuggee") is True)
         editor.respond(request)
@@ -269,7 +271,7 @@ class Relay:
 
 
 def _debugger(session: DebugSession) -> Message:
-    """Who debugs there, as data."""
+    """Returns who debugs in a session, as data."""
     editor = session.editor
     names = {"client": editor.name, "since": editor.since} if editor else {"client": "", "since": ""}
     return {"reason": BUSY, "job": session.job, **names}

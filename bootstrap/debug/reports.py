@@ -1,4 +1,4 @@
-"""What debuggees report: hits of breakpoints are counted; messages, errors and what they print are told."""
+"""Takes what debuggees report: counts hits of breakpoints; tells messages, errors and what they print."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from bootstrap.debug.stop_points import Breakpoint, FunctionBreakpoint, LineBrea
 from bootstrap.debug.work import Work
 from bootstrap.debug.worker import Worker
 
-# Reports of one debuggee that may be answered at a time: each of its threads waits for its own.
+# So many reports of one debuggee may be answered at a time: each of its threads waits for its own.
 MOST_HITS = 256
 
 
 class Reports:
-    """Of one debug session."""
+    """Takes the reports of one debug session's debuggees."""
 
     def __init__(
         self, configuration: Configuration, *, editor: CurrentEditor, work: Work, flood: Flood[Worker]
@@ -28,7 +28,7 @@ class Reports:
         self._counting: Counter[Worker] = Counter()
 
     def take(self, worker: Worker, body: Message) -> None:
-        """`body`: of the event EVENT of inside/reached.py, as `messages.EVENTS` has it."""
+        """Takes a report; `body` is that of EVENT of inside/reached.py, as `messages.EVENTS` has it."""
         breakpoint_ = self._configuration.by_key(body.get("key"))
         kind = body.get("what")
         if kind in ("hit", "file"):
@@ -53,14 +53,14 @@ class Reports:
             )
 
     async def _answer(self, worker: Worker, breakpoint_: Breakpoint | None, body: Message) -> None:
-        """What a thread of the debuggee waits for."""
+        """Sends the answer that a thread of the debuggee waits for."""
         number = body.get("number", 0)
         try:
             if body.get("what") == "file":
                 await self._configuration.file_loaded(worker, body.get("text", ""))
                 await worker.answer_thread(number)
                 return
-            # One that was removed, or set anew, stops nothing more.
+            # A breakpoint that was removed, or set anew, stops nothing more.
             stops, settled = _counted(breakpoint_) if breakpoint_ is not None else (False, True)
             await worker.answer_thread(number, stops, settled)
         finally:
@@ -69,9 +69,9 @@ class Reports:
                 del self._counting[worker]
 
     def printed(self, worker: Worker, body: Message) -> Message | None:
-        """DAP's `output` for what was printed, with the debuggee's own path; None where nothing is told.
+        """Returns DAP's `output` for what was printed, with the debuggee's path; None where nothing is told.
 
-        `body`: of the event of inside/prints.py, as `messages.EVENTS` has it.
+        `body` is that of EVENT of inside/prints.py, as `messages.EVENTS` has it.
         """
         if not self._configuration.prints:
             return None
@@ -89,7 +89,7 @@ class Reports:
 
     @staticmethod
     def _output(worker: Worker, task: str, lines: str, category: str = "stdout") -> Message:
-        """Each of the lines with its task."""
+        """Returns the body of `output` with each of the lines after its task."""
         debuggee = worker.debuggee if not task else replace(worker.debuggee, task=task)
         text = "".join(f"{debuggee.title}: {line}\n" for line in lines.split("\n"))
         data = {"ray": {"task": debuggee.task, "workerId": debuggee.shown_id}}
@@ -111,7 +111,7 @@ class Reports:
 
 
 def _counted(breakpoint_: Breakpoint) -> tuple[bool, bool]:
-    """Counts a hit: whether it stops, and whether all that follow do the same."""
+    """Counts a hit; returns whether it stops, and whether all that follow do the same."""
     breakpoint_.hits += 1
     condition = breakpoint_.hit_condition
     if condition is None:

@@ -1,4 +1,4 @@
-"""What each debuggee made of one breakpoint, and which of these results decides what is told of it."""
+"""Keeps what each debuggee made of one breakpoint, and which of these results the editor is told."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Result:
-    """One debuggee's answer for one breakpoint; `line` is where it stops, 0 of a function."""
+    """Holds one debuggee's answer for one breakpoint; `line` is where it stops, 0 for a function."""
 
     verified: bool
     line: int
@@ -17,7 +17,7 @@ class Result:
 
 
 class Results:
-    """By debuggee. Nothing here looks through all of them: a thousand may answer at once.
+    """Keeps results by debuggee. Nothing here looks through all of them: a thousand may answer at once.
 
     `on_change` is called whenever another result decides.
     """
@@ -25,18 +25,18 @@ class Results:
     def __init__(self, on_change: Callable[[], None] | None = None) -> None:
         self._on_change = on_change
         self._all: dict[Hashable, Result] = {}
-        # Not plain dicts, whose first key is slow to find once many before it were removed.
+        # These are no plain dicts, whose first key is slow to find once many before it were removed.
         self._verified: OrderedDict[Hashable, Result] = OrderedDict()
         self._refusals: OrderedDict[Hashable, Result] = OrderedDict()  # those that say why
 
     @property
     def deciding(self) -> Result | None:
-        """The first that is verified, else the first refusal; None where there is neither."""
+        """Returns the first result that is verified, else the first refusal; None where there is neither."""
         return _first(self._verified) or self.refusal
 
     @property
     def refusal(self) -> Result | None:
-        """The first that says why it is not verified, whatever other debuggees say."""
+        """Returns the first result that says why it is not verified, whatever other debuggees say."""
         return _first(self._refusals)
 
     def __setitem__(self, debuggee: Hashable, result: Result) -> None:

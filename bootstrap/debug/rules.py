@@ -1,4 +1,4 @@
-"""What may stand in one place of a DAP message: checked, and built anew with a bound.
+"""Checks what is in one place of a DAP message, and builds it anew with a bound.
 
 Texts of debuggees are made safe to show (`bootstrap.plain`), and cut at their bound.
 """
@@ -17,14 +17,14 @@ LARGEST = 2**31 - 1
 
 
 class NotDap(ValueError):
-    """A value that DAP does not have in this place; the text says where and what it has to be."""
+    """Says that DAP does not have such a value in this place: where, and what it has to be."""
 
 
 class Rule(Protocol):
-    """What may stand in one place."""
+    """Says what may be in one place."""
 
     def take(self, value: object, place: str) -> Any:
-        """The value, built anew. Raises NotDap."""
+        """Returns the value, built anew. Raises NotDap."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Number:
 
 @dataclass(frozen=True)
 class Choice:
-    """One of DAP's own words."""
+    """Takes one of DAP's own words."""
 
     words: frozenset[str]
 
@@ -60,10 +60,10 @@ class Choice:
 
 @dataclass(frozen=True)
 class Text:
-    """For people: safe to show, cut at `most` characters, and in one line but where it says `lines`.
+    """Makes a text for people: safe to show, cut at `most` characters, in one line but with `lines`.
 
     Attributes:
-        until: from this on it is left out, if it has this.
+        until: a mark; from there on the text is left out.
     """
 
     most: int
@@ -81,7 +81,7 @@ class Text:
 
 @dataclass(frozen=True)
 class Printed:
-    """What a program printed: without any escape sequence."""
+    """Takes what a program printed: without any escape sequence."""
 
     most: int
 
@@ -92,7 +92,7 @@ class Printed:
 
 @dataclass(frozen=True)
 class Exact:
-    """For programs: never changed, so it has to be within its bound and, of a debuggee, safe to show."""
+    """Takes a text for programs as it is: within its bound and, where a debuggee sent it, safe to show."""
 
     most: int
     trusted: bool = False
@@ -106,7 +106,7 @@ class Exact:
 
 @dataclass(frozen=True)
 class Many:
-    """A list, cut at `most`; what is wrong in it is left out, or stands as `gap` where the place counts."""
+    """Takes a list, cut at `most`; a wrong member is left out, or becomes `gap` where the place counts."""
 
     rule: Rule
     most: int
@@ -127,7 +127,7 @@ class Many:
 
 @dataclass(frozen=True)
 class All(Many):
-    """A list of an editor's: one that is too long, or has something wrong in it, is refused."""
+    """Takes an editor's list: one that is too long, or has something wrong in it, is refused."""
 
     def take(self, value: object, place: str) -> list[Any]:
         if not isinstance(value, list) or len(value) > self.most:
@@ -137,10 +137,10 @@ class All(Many):
 
 @dataclass(frozen=True)
 class Record:
-    """An object; those of `needs` have to be there.
+    """Takes an object, which has to have the fields of `needs`.
 
     Attributes:
-        strict: whether one wrong field refuses the whole, instead of being left out.
+        strict: whether one wrong field refuses the object, instead of being left out.
     """
 
     fields: Mapping[str, Rule] = field(default_factory=dict)

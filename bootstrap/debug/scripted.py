@@ -1,4 +1,4 @@
-"""The debugger for scripts: records every stop, lets it go on, and ends when the job has ended."""
+"""Debugs for scripts: records every stop, resumes it, and ends when the job has ended."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ async def run(
     timeout: float = 60,
     on_event: OnEvent,
 ) -> dict[str, Any]:
-    """Records each stop of every task, side by side, and lets it go on.
+    """Records each stop of every task, side by side, and resumes it.
 
     Args:
         evaluate: expressions to evaluate in the user's innermost frame at each stop. One that
             raises has the value `<NameError: name 'y' is not defined>`.
-        timeout: seconds without a stop after which it leaves; the tasks go on.
-        on_event: told what happens on the way, a line each.
+        timeout: seconds without a stop after which it detaches; the tasks run on (default: 60).
+        on_event: is called with what happens on the way, a line each.
 
     Returns:
         `{"stopped": [{"task", "worker_id", "reason", "file", "line", "function", "locals": {name: repr},
@@ -66,7 +66,7 @@ def run_sync(
     timeout: float = 60,
     on_event: OnEvent,
 ) -> dict[str, Any]:
-    """`run`, for a caller without an event loop."""
+    """Calls `run`, for a caller without an event loop."""
     return asyncio.run(run(options, watch, evaluate=evaluate, timeout=timeout, on_event=on_event))
 
 
@@ -79,7 +79,7 @@ class _Recorder:
         self._working: set[asyncio.Future[None]] = set()
 
     async def watch(self, timeout: float) -> None:
-        """Until the job has ended, or nothing has stopped for `timeout` seconds."""
+        """Records until the job has ended, or nothing has stopped for `timeout` seconds."""
         last = time.monotonic()
         while True:
             left = last + timeout - time.monotonic()
@@ -118,7 +118,7 @@ class _Recorder:
     def _worked(self, future: asyncio.Future[None]) -> None:
         self._working.discard(future)
         if not future.cancelled() and (error := future.exception()) is not None:
-            # A defect: without this, everything would wait for a stop that is never let go.
+            # It is a defect: without this, everything would wait for a stop that is never resumed.
             self.session.events.put_nowait(
                 Lost(error if isinstance(error, Exception) else RuntimeError(repr(error)))
             )

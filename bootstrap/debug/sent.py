@@ -1,4 +1,4 @@
-"""Expressions that run functions of ours inside a debuggee, in DAP's `evaluate` or as a condition."""
+"""Makes expressions that run our functions inside a debuggee, in DAP's `evaluate` or as a condition."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from pathlib import Path
 
 
 class Sent:
-    """A module of ours whose text the relay sends to debuggees.
+    """Holds one of our modules, whose text the relay sends to debuggees.
 
     Args:
-        name: what it is called there, in `sys.modules`: `evaluate` would otherwise leave the names in the
-            user's __main__.
+        name: the module's name in the debuggee's `sys.modules`: without a module, `evaluate` would leave the
+            names in the user's __main__.
         file: has its text.
     """
 
@@ -18,7 +18,7 @@ class Sent:
         self._name, self._text = name, file.read_text()
 
     def first_call(self, function: str) -> str:
-        """Calls a function without arguments, and makes the module before, where it is not there yet."""
+        """Calls a function without arguments; makes the module first where the debuggee does not have it."""
         return self._expression(
             f"module = sys.modules.get({self._name!r})\n"
             f"if module is None:\n{self._module_code()}"
@@ -26,16 +26,16 @@ class Sent:
         )
 
     def anew(self) -> str:
-        """Makes the module, also where it is there already: nothing is left of what it knew."""
+        """Makes the module anew, also where the debuggee has it: nothing is left of what it knew."""
         return self._expression(f"if True:\n{self._module_code()}")
 
     def call(self, function: str, *arguments: object) -> str:
-        """A call, with literals; the module has to be there."""
+        """Calls a function with literals; the debuggee has to have the module."""
         literals = ", ".join(map(repr, arguments))
         return f"__import__('sys').modules[{self._name!r}].{function}({literals})"
 
     def value(self, function: str, *arguments: object) -> str:
-        """Gives what a call with literals gives, and leaves nothing there."""
+        """Evaluates to what a call with literals returns, and leaves nothing in the debuggee."""
         literals = ", ".join(map(repr, arguments))
         execution = f"exec(compile({self._text!r}, '<{self._name}>', 'exec'), names)"
         return f"(lambda names: ({execution}, names[{function!r}]({literals}))[1])({{}})"
@@ -43,7 +43,7 @@ class Sent:
     def _module_code(self) -> str:
         return (
             f"    module = sys.modules[{self._name!r}] = types.ModuleType({self._name!r})\n"
-            # What is called so, pydevd takes for a part of Python: nobody steps into it.
+            # pydevd takes code with such a file name for a part of Python: nobody steps into it.
             f"    exec(compile({self._text!r}, '<frozen {self._name}>', 'exec'), module.__dict__)\n"
         )
 

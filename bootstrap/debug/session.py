@@ -1,7 +1,7 @@
-"""One connection to the debug relay: which tasks stand still, how they go on, and how the job is.
+"""Holds one connection to the debug relay: which tasks are stopped, how they resume, and how the job is.
 
-Knows nothing of Ray or Kubernetes. The relay makes the whole cluster look like one process, in which
-each thread that stopped is a task; a `JobWatch` says when the job has ended, which no debugger can.
+It knows nothing of Ray or Kubernetes. The relay makes the cluster look like one process, in which each
+thread that stopped is a task; a `JobWatch` says when the job has ended, which no debugger can.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from bootstrap.debug.editor import ALWAYS, BUSY, DEBUGGER_LEFT, EXITED, TAKEN_OV
 from bootstrap.errors import AttachFailed, DebuggerBusy, DebuggerGone, NotRunning, RaysideError, RequestFailed
 from bootstrap.plain import line
 
-# Seconds between two looks at the job: soon after something happened, then ever more seldom. A look
-# is one request to Ray's dashboard, of 4 to 50 ms.
+# Seconds between two polls of the job: soon after something happened, then ever more seldom. A poll is one
+# request to Ray's dashboard, of 4 to 50 ms.
 SOON, SELDOM, SLOWING = 0.25, 2.0, 1.5
 POLL_TIMEOUT = 20.0
 FAILURES_BEFORE_GONE = 3
 LEAVE_TIMEOUT = 5.0
-# Characters of a task's name: it stands in one line of ours.
+# The most characters of a task's name, which is part of one line.
 _LONGEST_NAME = 200
-# Characters of an exception's message, in the same line.
+# The most characters of an exception's message, in the same line.
 _LONGEST_MESSAGE = 400
-# What pydevd has for a message where an exception has none.
+# pydevd has this message where an exception has none.
 _NO_MESSAGE = "exception: no description"
 
 
 @dataclass(frozen=True)
 class JobState:
-    """The job that is watched."""
+    """Describes the job that is watched."""
 
     submission_id: str
     status: str
@@ -45,25 +45,25 @@ class JobState:
 
 
 class JobWatch(Protocol):
-    """Who knows the job."""
+    """Knows the job."""
 
     def job(self) -> JobState | None:
-        """The job that is watched, if one is; may block for a short, bounded time."""
+        """Returns the job that is watched, if one is; may block for a short, bounded time."""
 
 
-# As `Client.connect`.
+# Connects to the relay, as `Client.connect` does.
 Connect = Callable[..., Awaitable[Client]]
 
 
 @dataclass(frozen=True)
 class AttachOptions:
-    """What is asked of the relay.
+    """Says how to attach to the relay, and what is asked of it.
 
     Attributes:
-        connect: connects to it; called with `on_event`.
+        connect: connects to the relay; called with `on_event`.
         token: Ray's own; the relay refuses who doesn't know it.
-        job: a submission id, or Ray's job id: only that job's tasks; None for those of all.
-        breakpoints: set before any task moves; each has an absolute `file`.
+        job: a submission id, or Ray's job id, for only that job's tasks; None for those of all jobs.
+        breakpoints: the breakpoints to set before any task runs; each has an absolute `file`.
         exceptions: whether to stop where a task raises what it does not catch.
         take_over: what happens where another debugger has the same tasks: `always`, `ask`
             (`DebuggerBusy` is raised) or `watch`.
@@ -79,12 +79,12 @@ class AttachOptions:
 
 @dataclass(frozen=True, eq=False)
 class Stop:
-    """One thread of one task standing still.
+    """Describes one stopped thread of one task.
 
     Attributes:
-        reason: DAP's: breakpoint, step, exception, pause.
-        text: of an exception its name.
-        message: of an exception what it says, if it says something.
+        reason: DAP's reason: breakpoint, step, exception, pause.
+        text: the name of an exception.
+        message: the message of an exception, if it has one.
     """
 
     thread_id: int
@@ -99,18 +99,18 @@ class Stop:
 
     @property
     def job(self) -> str:
-        """Its job, by the submission id where it has one; empty where the relay does not know it."""
+        """Returns its job, by the submission id where it has one; empty where the relay does not know it."""
         return self.debuggee.submission_id or self.debuggee.job_id
 
     @property
     def why(self) -> str:
-        """In one line, such as `exception: KeyError: 'k'`."""
+        """Returns the reason in one line, such as `exception: KeyError: 'k'`."""
         return ": ".join(part for part in (self.reason, self.text, self.message) if part)
 
 
 @dataclass(frozen=True)
 class Ended:
-    """A thread that had stopped here is gone: with its worker, unless it was not stopped any more."""
+    """Says that a thread which had stopped is gone: with its worker, unless it was not stopped any more."""
 
     stop: Stop
     was_stopped: bool
@@ -123,14 +123,14 @@ class JobEnded:
 
 @dataclass(frozen=True)
 class Notice:
-    """Something the user has to know, from the relay or about a breakpoint."""
+    """Says something that the user has to know, from the relay or about a breakpoint."""
 
     text: str
 
 
 @dataclass(frozen=True)
 class Lost:
-    """Nothing more will come: the relay or Ray is gone, another editor took over, or there is a defect."""
+    """Says that no event will follow: the relay or Ray is gone, another editor took over, or a defect."""
 
     error: Exception
 
@@ -139,14 +139,14 @@ SessionEvent = Stop | Ended | JobEnded | Notice | Lost
 
 
 class Session:
-    """Attached from `start` until `close`; puts into `events` what came to pass.
+    """Is attached from `start` until `close`; puts into `events` what happens.
 
     Attributes:
-        events: in order, for one consumer.
-        stops: what stands still now, by thread, in the order of the stops.
-        breakpoints: of all tasks.
+        events: what has happened, in order, for one consumer.
+        stops: the current stops, by thread, in the order in which they came.
+        breakpoints: the breakpoints of all tasks.
         ended: the state of the watched job once it has ended.
-        lost: why nothing more will come.
+        lost: why no event will follow; None while one may.
     """
 
     def __init__(self, options: AttachOptions, watch: JobWatch) -> None:
@@ -158,9 +158,9 @@ class Session:
         self._options = options
         self._watch = watch
         self._client: Client | None = None
-        # Of the job that is watched, and of every stop until now.
+        # The ids of the job that is watched, and of the job of every stop until now.
         self._jobs: set[str] = set()
-        self._resumed: dict[int, Stop] = {}  # the last stop of each thread that was let go on
+        self._resumed: dict[int, Stop] = {}  # the last stop of each thread that was resumed
         self._wake = asyncio.Event()
         self._closing = False
         self._watching: list[asyncio.Future[None]] = []
@@ -176,7 +176,7 @@ class Session:
         Raises:
             NotRunning: no relay answers.
             DebuggerBusy: another debugger has these tasks, and `take_over` is `ask`.
-            AttachFailed: it refuses, most often because the token is another cluster's.
+            AttachFailed: the relay refuses, most often because the token is another cluster's.
         """
         options = self._options
         try:
@@ -212,15 +212,15 @@ class Session:
         self._watching = [asyncio.ensure_future(work) for work in (self._watch_relay(), self._watch_job())]
 
     def title(self, stop: Stop) -> str:
-        """A stop's task as the user knows it: with its job, where tasks of more than one are known."""
+        """Returns a stop's task as the user knows it: with its job where tasks of several are known."""
         return f"{stop.title} of job {stop.job}" if stop.job and len(self._jobs) > 1 else stop.title
 
     def poll_soon(self) -> None:
-        """The job is about to change: look at once, and often for a while."""
+        """Polls the job at once, and often for a while, for it is about to change."""
         self._wake.set()
 
     async def resume(self, command: str, stop: Stop) -> None:
-        """Lets a task go on: `continue`, `next`, `stepIn` or `stepOut`; the others stay as they are."""
+        """Resumes a task by `continue`, `next`, `stepIn` or `stepOut`; the others stay as they are."""
         self.stops.pop(stop.thread_id, None)
         self._resumed[stop.thread_id] = stop
         self.poll_soon()
@@ -233,11 +233,11 @@ class Session:
             raise
 
     async def job(self) -> JobState | None:
-        """The job's state now, with a deadline."""
+        """Returns the job's state now, with a deadline."""
         return await asyncio.wait_for(asyncio.to_thread(self._watch.job), POLL_TIMEOUT)
 
     async def close(self, *, keep_stopped: bool = False) -> None:
-        """Leaves; what stands still goes on, or stays for the next debugger."""
+        """Detaches; what is stopped resumes, or stays so for the next debugger (`keep_stopped`)."""
         # A flag beside the cancellation, which `wait_for` swallows when it comes together with what is
         # waited for (Python before 3.12).
         self._closing = True
@@ -251,7 +251,7 @@ class Session:
         if not client.closed.is_set():
             await client.drain(LEAVE_TIMEOUT)
             arguments = {"terminateDebuggee": False, "suspendDebuggee": keep_stopped}
-            # Where the relay doesn't answer, closing has to do: it then lets everything go on.
+            # Where the relay doesn't answer, closing has to do: it then resumes everything.
             with suppress(RequestFailed, DebuggerGone):
                 await client.request("disconnect", arguments, timeout=LEAVE_TIMEOUT)
         client.close()
@@ -267,7 +267,7 @@ class Session:
             self._jobs |= {stop.job} - {""}
             self.events.put_nowait(stop)
         elif name == "continued" and (body.get("ray") or {}).get("reason") != EXITED:
-            # Not only what was let go on here: the threads of one process go on together.
+            # It may not have been resumed here: the threads of one process resume together.
             stopped = self.stops.pop(body.get("threadId", 0), None)
             if stopped is not None:
                 self._resumed[stopped.thread_id] = stopped
@@ -275,7 +275,7 @@ class Session:
             self._thread_exited(body.get("threadId", 0), (body.get("ray") or {}).get("reason"))
         elif name == "breakpoint":
             self._tell(self.breakpoints.changed(body.get("breakpoint") or {}))
-        # With `data` it is what a task printed, for an editor that has asked for that.
+        # An `output` with `data` is what a task printed, for an editor that has asked for that.
         elif (
             name == "output"
             and body.get("category", "console") in {"important", "console", "stderr"}

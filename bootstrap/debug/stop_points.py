@@ -1,4 +1,4 @@
-"""One thing that debuggees stop or log at: what the editor asked for, and what each made of it."""
+"""Describes what debuggees stop or log at: what the editor asked for, and what each debuggee made of it."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from bootstrap.debug.hit_condition import FORMS, HitCondition
 from bootstrap.debug.inside.reached import NAME as REACHED
 from bootstrap.debug.results import Results
 
-# Of a breakpoint, for debuggees: no two have the same, whichever editor set them.
+# Debuggees know a breakpoint by its key: no two have the same, whichever editor set them.
 _keys = itertools.count(1)
 
 
 @dataclass(eq=False)
 class Breakpoint(ABC):
-    """What lines and functions have in common.
+    """Has what breakpoints of lines and functions, and filters' conditions, have in common.
 
     Attributes:
-        id: for the editor.
+        id: the editor's id of it.
         spec: DAP's SourceBreakpoint or FunctionBreakpoint.
-        key: for debuggees; another one as soon as the spec is another.
+        key: debuggees' id of it; another one as soon as the spec is another.
         hits: how often it was reached with its condition met, in all debuggees.
         raised: whether the editor was told that its condition raised.
-        results: of debuggees.
-        reported: what the editor was told last; None before it was.
+        results: the debuggees' results.
+        reported: DAP's Breakpoint as the editor was told last; None before it was.
     """
 
     id: int
@@ -41,7 +41,7 @@ class Breakpoint(ABC):
     @property
     @abstractmethod
     def place(self) -> str:
-        """What users call it."""
+        """Returns what users call it."""
 
     @property
     def hit_condition(self) -> HitCondition | None:
@@ -49,7 +49,7 @@ class Breakpoint(ABC):
 
     @property
     def problem(self) -> str:
-        """Why it can't be set at all; empty where it can."""
+        """Returns why it can't be set at all; empty where it can."""
         hit_condition = text_of(self.spec, "hitCondition")
         if hit_condition and self.hit_condition is None:
             return f"The hit condition {hit_condition[:80]!r} is not understood: it is {FORMS}."
@@ -57,7 +57,7 @@ class Breakpoint(ABC):
 
     @property
     def verdict(self) -> Message:
-        """DAP's Breakpoint, without what is of a line: verified where any debuggee has it."""
+        """Returns DAP's Breakpoint, without what is of a line: verified where any debuggee has it."""
         document: Message = {"id": self.id, "verified": False}
         if self.problem:
             return {**document, "message": self.problem}
@@ -67,17 +67,17 @@ class Breakpoint(ABC):
         document |= {"verified": True, **({"line": result.line} if result.line else {})}
         return {**document, "message": result.message} if result.message else document
 
-    unknown = ""  # what is said of it while no debuggee has an answer
+    unknown = ""  # the message while no debuggee has answered
 
     @property
     def function(self) -> str:
-        """The name of the function, where it is one's."""
+        """Returns the name of the function, where it is a function's."""
         return ""
 
     @property
     def point(self) -> tuple[str, str, bool, str] | None:
-        """What debuggees have to know of it, as `set_points` in inside/reached.py takes it; None where
-        there is nothing to decide, and it stops with each hit."""
+        """Returns what debuggees have to know of it, as `set_points` in inside/reached.py takes it; None
+        where there is nothing to decide, and it stops with each hit."""
         condition, message = text_of(self.spec, "condition"), text_of(self.spec, "logMessage")
         counted = self.hit_condition is not None
         if not (condition or message or counted or self.function):
@@ -85,12 +85,12 @@ class Breakpoint(ABC):
         return condition, message, counted, self.function
 
     def condition(self) -> Message:
-        """What debuggees get as its condition, once they know its `point`."""
+        """Returns what debuggees get as its condition, once they know its `point`."""
         return {} if self.point is None else {"condition": f"{REACHED}({self.key})"}
 
 
 class LineBreakpoint(Breakpoint):
-    """Of the editor's file `path`."""
+    """Represents a breakpoint at a line of the editor's file `path`."""
 
     unknown = "It is set in each task that loads this file, once one is there."
 
@@ -108,17 +108,17 @@ class LineBreakpoint(Breakpoint):
         return f"{self.path}:{self.line}"
 
     def document(self) -> Message:
-        """DAP's Breakpoint."""
+        """Returns DAP's Breakpoint."""
         return {"line": self.line, "source": {"path": self.path}, **self.verdict}
 
     def inner(self, line: int) -> Message:
-        """DAP's SourceBreakpoint for debuggees."""
+        """Returns DAP's SourceBreakpoint for debuggees."""
         column = {"column": self.spec["column"]} if isinstance(self.spec.get("column"), int) else {}
         return {"line": line, **column, **self.condition()}
 
 
 class FunctionBreakpoint(Breakpoint):
-    """Of all functions of a name: `work`, `Actor.work` or `module.work`."""
+    """Represents a breakpoint in all functions of a name: `work`, `Actor.work` or `module.work`."""
 
     unknown = "It is set in each task that loads a function of this name."
 
@@ -135,16 +135,16 @@ class FunctionBreakpoint(Breakpoint):
         return f"the function {self.name}"
 
     def document(self) -> Message:
-        """DAP's Breakpoint."""
+        """Returns DAP's Breakpoint."""
         return self.verdict
 
     def inner(self) -> Message:
-        """DAP's FunctionBreakpoint for debuggees: pydevd knows no qualified names."""
+        """Returns DAP's FunctionBreakpoint for debuggees: pydevd knows no qualified names."""
         return {"name": self.name.rpartition(".")[2], **self.condition()}
 
 
 class FilterCondition(Breakpoint):
-    """The condition of an exception filter."""
+    """Represents the condition of an exception filter."""
 
     def __init__(self, name: str, condition: str) -> None:
         super().__init__(0, {"condition": condition})
@@ -156,12 +156,12 @@ class FilterCondition(Breakpoint):
 
     @property
     def verdict(self) -> Message:
-        """DAP's Breakpoint: verified unless some debuggee has said that it can't have a condition."""
+        """Returns DAP's Breakpoint: not verified where a debuggee has said that it can't have a condition."""
         refusal = self.results.refusal
         return {"verified": False, "message": refusal.message} if refusal else {"verified": True}
 
 
 def text_of(spec: Message, name: str) -> str:
-    """A field of a spec; empty where it is no string, or blank."""
+    """Returns a field of a spec; empty where it is no string, or blank."""
     text = spec.get(name)
     return text.strip() if isinstance(text, str) else ""

@@ -16,16 +16,16 @@ _NOT_THE_USERS = re.compile(
 )
 # pydevd shows functions and classes in groups of their own, beside one of special names such as `__doc__`.
 _GROUPS = frozenset({"function variables", "class variables"})
-# What pydevd adds to the name of the function that raised.
+# pydevd adds this to the name of the function that raised.
 _RAISED = " (Current frame)"
 
 
 @dataclass(frozen=True)
 class Frame:
-    """One frame of a stopped thread.
+    """Holds one frame of a stopped thread.
 
-    `path` is the local file, or the worker's own where it maps to none; only the relay has that one's
-    text then, by `reference`.
+    `path` is the local file, or the worker's own where it maps to none; only the relay has that file's text
+    then, by `reference`.
     """
 
     id: int
@@ -36,14 +36,14 @@ class Frame:
 
     @property
     def is_users(self) -> bool:
-        """Whether it is neither Ray's nor the debugger's own."""
+        """Returns whether the frame is neither Ray's nor the debugger's own."""
         return not _NOT_THE_USERS.search(self.path)
 
 
 async def frames(client: Client, stop: Stop) -> list[Frame]:
-    """The stack, innermost frame first, from the first frame that is the user's.
+    """Returns the stack, innermost frame first, from the first frame that is the user's.
 
-    All of it where none is the user's.
+    It is the whole stack where no frame is the user's.
 
     Raises:
         RequestFailed, DebuggerGone: as `Client.request`.
@@ -66,7 +66,7 @@ async def frames(client: Client, stop: Stop) -> list[Frame]:
 
 
 async def variables(client: Client, frame: Frame) -> dict[str, str]:
-    """The frame's local variables as `repr`, cut by the debugger where one is very long.
+    """Returns the frame's local variables as `repr`, cut by the debugger where one is very long.
 
     Functions and classes are variables, too.
     """
@@ -81,13 +81,13 @@ async def variables(client: Client, frame: Frame) -> dict[str, str]:
 
 
 async def _variables(client: Client, parent: Message) -> list[Message]:
-    """DAP's Variable for each child of a scope or a variable."""
+    """Returns DAP's Variable for each child of a scope or a variable."""
     body = await client.request("variables", {"variablesReference": parent.get("variablesReference", 0)})
     return list(body.get("variables", []))
 
 
 async def evaluate(client: Client, frame: Frame, expression: str) -> str:
-    """The expression's `repr` in that frame.
+    """Returns the `repr` of the expression's value in that frame.
 
     Raises:
         RequestFailed: it raised; the message is as in `NameError: name 'y' is not defined`.
@@ -100,7 +100,7 @@ async def evaluate(client: Client, frame: Frame, expression: str) -> str:
 
 
 async def execute(client: Client, frame: Frame, statement: str) -> str:
-    """Runs a statement in that frame; the `repr` of its value where it has one.
+    """Runs a statement in that frame; returns the `repr` of its value where it has one.
 
     Raises:
         RequestFailed: it raised; the message is the last line of the traceback.
@@ -115,7 +115,7 @@ async def execute(client: Client, frame: Frame, statement: str) -> str:
 
 
 async def source(client: Client, frame: Frame) -> str:
-    """The text of the frame's file; empty where it is nowhere to be had."""
+    """Returns the text of the frame's file; empty where it is nowhere to be had."""
     if frame.reference:
         body = await client.request(
             "source",

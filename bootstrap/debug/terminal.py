@@ -1,4 +1,4 @@
-"""The debugger in a terminal: one prompt for all the tasks that are stopped.
+"""Debugs in a terminal: one prompt for all the tasks that are stopped.
 
 The event loop runs in a thread of its own and the prompt in the main thread, so that Ctrl-C is the
 prompt's and never ends the connection in the middle of a request.
@@ -30,8 +30,8 @@ from bootstrap.errors import (
 from bootstrap.signals import signals_noticed
 
 PROMPT = "(rayside) "
-_POLL = 0.5  # seconds after which a wait looks at the clock again
-# Seconds in which tasks that are stopped already are all told by the relay; it takes milliseconds.
+_POLL = 0.5  # seconds after which a wait checks the clock again
+# Seconds in which the relay tells of all tasks that are stopped already; it takes milliseconds.
 _QUIET = 0.3
 _STEP = 2.0  # seconds after which a step counts as running on; one takes milliseconds
 
@@ -39,10 +39,10 @@ _STEP = 2.0  # seconds after which a step counts as running on; one takes millis
 def run(
     options: AttachOptions, watch: JobWatch, console: Console, *, timeout: float = 60, history: Path
 ) -> int:
-    """Debugs until the user leaves or the job has ended; the exit code.
+    """Debugs until the user leaves or the job has ended; returns the exit code.
 
     Args:
-        timeout: seconds to wait for the first stop.
+        timeout: seconds to wait for the first stop (default: 60).
         history: the file of the lines typed; made with mode 0600.
 
     Returns:
@@ -81,7 +81,7 @@ def _attached(options: AttachOptions, watch: JobWatch, console: Console, call: C
 
 
 class Terminal:
-    """The conversation; `talk` holds it."""
+    """Holds the conversation with the user, in `talk`."""
 
     def __init__(self, session: Session, console: Console, call: Call) -> None:
         self._session = session
@@ -160,7 +160,7 @@ class Terminal:
         else:
             self._say(f"`{name}` is no command; `p {line.strip()}` evaluates it, `help` lists the commands")
 
-    # --- moving --------------------------------------------------------------------------
+    # --- resuming ------------------------------------------------------------------------
 
     def _step(self, request: str) -> None:
         stop = self._view.current_stop()
@@ -176,7 +176,7 @@ class Terminal:
         self._wait(None)
 
     def _first_stop(self, timeout: float) -> None:
-        """Until a task stops; where several do at once, the user chooses."""
+        """Waits until a task stops; where several do at once, the user chooses."""
         until = time.monotonic() + timeout
         while not self._over():
             if self._session.stops:
@@ -192,7 +192,7 @@ class Terminal:
             self._news(self._call(self._next_event(min(_POLL, timeout))))
 
     def _wait(self, stepped: Stop | None) -> None:
-        """Until the task that was stepped stops, or any where there is none; shows it.
+        """Waits until the task that was stepped stops, or any task where `stepped` is None; shows the stop.
 
         A step runs on where its function returned to Ray, or waits: then any task's stop will do.
         """
@@ -217,7 +217,7 @@ class Terminal:
                 stepped = None
 
     def _over(self) -> bool:
-        """Whether nothing more will stop; it then is the end, unless something is stopped still."""
+        """Returns whether nothing more will stop; it then is the end, unless something is stopped still."""
         if self._session.lost is not None:
             raise self._session.lost
         job = self._session.ended
@@ -256,7 +256,7 @@ class Terminal:
     # --- tasks ---------------------------------------------------------------------------
 
     def _listed(self) -> list[Stop]:
-        """What is stopped, in an order that a step does not change."""
+        """Returns the current stops, in an order that a step does not change."""
         return sorted(self._session.stops.values(), key=lambda stop: (stop.title, stop.thread_id))
 
     def _is_stopped(self, stop: Stop) -> bool:
@@ -292,7 +292,7 @@ class Terminal:
         self._say(f"{removed} breakpoint{'' if removed == 1 else 's'} removed")
 
     def _shown(self) -> str:
-        """The file that is looked at, or a name in the current folder where there is none."""
+        """Returns the file that is looked at, or a name in the current folder where there is none."""
         stop = self._view.stop
         return (
             self._view.frame.path
@@ -324,7 +324,7 @@ class Terminal:
         self._over()
 
     def _news(self, event: SessionEvent | None) -> bool:
-        """Tells what has to be told; whether there was a happening at all."""
+        """Tells the user what an event has to tell; returns whether there was an event at all."""
         if isinstance(event, Ended) and event.was_stopped:
             self._say(f"{event.stop.title} has ended while it was stopped")
         elif isinstance(event, Notice):
@@ -345,7 +345,7 @@ class Terminal:
         self._exit = INTERRUPTED
 
     def _input_ended(self) -> None:
-        """Ctrl-D; or the end of a file or a pipe, which asks for nothing: the tasks may be a colleague's."""
+        """Quits at Ctrl-D. The end of a file or a pipe asks for nothing: the tasks may be a colleague's."""
         self._console.result()
         if self._console.typed_at:
             self._quit()

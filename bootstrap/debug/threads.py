@@ -1,4 +1,4 @@
-"""Debuggees' threads: how they stop and go on, and the rows that the editor has of them."""
+"""Keeps debuggees' threads: how they stop and resume, and the rows that the editor has of them."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from bootstrap.debug.work import Work
 from bootstrap.debug.worker import PATIENCE, Worker, Workers
 from bootstrap.errors import RequestFailed
 
-# The row that is always there: with a single row, VS Code hides it, and so the task's name.
+# This row is always listed: VS Code hides a single row, and so the task's name.
 CLUSTER = "Ray cluster"
-# Seconds that the debuggee which an editor attached for may take to stop; after them another is shown first.
+# Seconds in which the debuggee that an editor attached for has to stop; later, another is shown first.
 AWAITED = 10.0
 
 
 class Threads:
-    """Of all debuggees that are attached; each stops and goes on by itself.
+    """Keeps the threads of all debuggees that are attached; each stops and resumes by itself.
 
     Attributes:
         focus: the debuggee that the editor dealt with last.
-        resumed: the one that it let go last.
+        resumed: the debuggee that the editor resumed last.
     """
 
     def __init__(self, workers: Workers, *, ids: Ids, editor: CurrentEditor, work: Work) -> None:
         self.focus: Worker | None = None
         self.resumed: Worker | None = None
-        # The worker's id, and the loop's time until which it is waited for.
+        # The id of a worker, and the loop's time until which its stop is waited for.
         self._awaited: tuple[str, float] | None = None
         # Debuggees that the editor was told of as stopped; some may not be so any more (`_others_stopped`).
         self._stopped: OrderedDict[Worker, None] = OrderedDict()
@@ -45,11 +45,11 @@ class Threads:
 
     @property
     def cluster(self) -> int:
-        """The editor's number of the row that is always there."""
+        """Returns the editor's number of the row that is always listed."""
         return self._ids.outer(CLUSTER, "thread", 0)
 
     def rows(self) -> list[Message]:
-        """DAP's Thread for each, of each process what has stopped first; no debuggee is asked."""
+        """Returns DAP's Thread for each, of each process the stopped ones first; no debuggee is asked."""
         rows: list[Message] = []
         for worker in self._workers.attached:
             for thread in worker.threads:
@@ -81,14 +81,14 @@ class Threads:
             self._others.settle(worker)
 
     def add_rows(self, worker: Worker) -> None:
-        """The editor gets the rows that another one had."""
+        """Gives the editor the rows that another one had."""
         for thread in worker.threads:
             self._tell("started", worker, thread)
 
     def remove_rows(self, worker: Worker, why: str = "") -> None:
-        """The editor has none of its rows any more; what is in flight may still be translated.
+        """Removes a debuggee's rows from the editor; what is in flight may still be translated.
 
-        `why` is told with each row that goes, as `ray.reason`.
+        `why` is sent with each row that goes, as `ray.reason`.
         """
         for thread, _ in self._others.rows(worker):
             self._tell("exited", worker, thread, why)
@@ -122,7 +122,7 @@ class Threads:
     # --- stops ---------------------------------------------------------------------------
 
     def stopped(self, worker: Worker, thread: int, body: Message) -> None:
-        """`body`: of debugpy's `stopped` event."""
+        """Takes a stop of a thread; `body` is that of debugpy's `stopped` event."""
         worker.stopped(thread, body)
         self._work.start(self._name_and_tell(worker, thread, body))
 
@@ -130,7 +130,7 @@ class Threads:
         await worker.ready.wait()
         if worker.detached:
             return
-        # Only then does the editor know that it moved.
+        # Only with that answer does the editor know that the thread has resumed.
         if thread in worker.resuming:
             await asyncio.wait({worker.resuming[thread]}, timeout=PATIENCE)
         await asyncio.gather(worker.name_task(thread), self._others.ask(worker))
@@ -140,11 +140,11 @@ class Threads:
             self.tell_stop(worker, thread)
 
     def begin(self, focus: str) -> None:
-        """Another editor attaches; `focus`: id of the worker that it wants to see first, empty: any."""
+        """Begins with another editor; `focus` is the id of the worker to show first, empty: any."""
         self._awaited = (focus, asyncio.get_running_loop().time() + AWAITED) if focus else None
 
     def _is_awaited(self, worker: Worker) -> bool:
-        """Whether it is the one that the editor wants to see first; from then on none is."""
+        """Returns whether it is the one that the editor wants to see first; from then on none is."""
         if self._awaited is None:
             return False
         name, until = self._awaited
@@ -154,13 +154,13 @@ class Threads:
         return arrived
 
     def show_all(self, editor: Editor) -> None:
-        """Tells one editor of all that stands still."""
+        """Tells one editor of all stopped threads."""
         for worker in self._workers.attached:
             for thread in sorted(worker.reported & set(worker.stops)):
                 editor.event("stopped", {**self._stop(worker, thread), "preserveFocusHint": False})
 
     def tell_stop(self, worker: Worker, thread: int, *, focus: bool = False) -> None:
-        """Also once more; `focus`: where it is to be what the user looks at from now on."""
+        """Tells the editor of a stop, also once more; `focus`: whether to show it to the user from now on."""
         if not self._editor.listens:
             return
         others = self._others_stopped(worker)
@@ -174,9 +174,9 @@ class Threads:
             self.focus = worker
 
     def _others_stopped(self, worker: Worker) -> bool:
-        """Whether the editor knows of another debuggee that stands still.
+        """Returns whether the editor knows of another debuggee that is stopped.
 
-        Each is put aside once for each of its stops, so a crowd that stops is not looked through each time.
+        Each is put aside once for each of its stops, so a crowd that stops is not searched each time.
         """
         if worker in self._stopped:
             self._stopped.move_to_end(worker)
@@ -188,7 +188,7 @@ class Threads:
         return False
 
     def _stop(self, worker: Worker, thread: int) -> Message:
-        """The body of `stopped`, but for the focus."""
+        """Returns the body of `stopped`, but for the focus."""
         stop = worker.stops[thread]
         body = {name: value for name, value in stop.items() if name != "hitBreakpointIds"}
         if hit := worker.hit(stop.get("hitBreakpointIds")):
@@ -201,17 +201,17 @@ class Threads:
         }
 
     def in_focus(self) -> Worker | None:
-        """The one that is meant where a request names none; None where no task is stopped."""
+        """Returns the debuggee that is meant where a request names none; None where no task is stopped."""
         if self.focus is not None and self._workers.has(self.focus):
             return self.focus
         attached = self._workers.attached
         stopped = [worker for worker in attached if worker.stops]
         return [*stopped, *attached][0] if stopped or len(attached) == 1 else None
 
-    # --- moving --------------------------------------------------------------------------
+    # --- resuming ------------------------------------------------------------------------
 
     def continued(self, worker: Worker, body: Message) -> None:
-        """By itself, or with another; `body`: of debugpy's `continued` event."""
+        """Notes that a thread has resumed by itself or with another; `body` is of debugpy's `continued`."""
         thread = body.get("threadId")
         if not isinstance(thread, int) or body.get("allThreadsContinued") is True:
             stops = worker.resumed([*worker.stops])
@@ -231,12 +231,13 @@ class Threads:
         *,
         unasked: bool = False,
     ) -> None:
-        """Moves one thread. Where debugpy's adapter lets others go with it, their `continued` events say so.
+        """Resumes one thread. Where debugpy's adapter resumes others, too, their `continued` events say so.
 
         Args:
-            arguments: with the debuggee's own numbers.
+            command: DAP's request: `continue`, `goto` or a step.
+            arguments: the arguments of `command`, with the debuggee's own numbers.
             answered: is called with the body of its answer, before the editor is told.
-            unasked: whether the editor has to be told, too.
+            unasked: whether the editor has to be told, too: it did not ask for this thread.
 
         Raises:
             RequestFailed, DebuggerGone: as `Client.request`.
@@ -245,7 +246,7 @@ class Threads:
         if command == "continue":
             arguments = {**arguments, "singleThread": True}
         await worker.end_evaluations()
-        # Before it is asked to, for its next stop may come together with the answer.
+        # This is noted before the request, for the next stop may come together with its answer.
         stops = worker.resumed([thread])
         worker.resuming[thread] = resuming = asyncio.get_running_loop().create_future()
         try:
@@ -260,7 +261,7 @@ class Threads:
             body = response.get("body")
             answered(body if isinstance(body, dict) else {})
         finally:
-            # Also of one that is frozen: it will go on, as soon as it can.
+            # A debuggee that is frozen counts as well: it will resume as soon as it can.
             self._tell_continued(worker, [each for each in stops if each not in worker.stops])
             self._others.continued(worker)
             del worker.resuming[thread]
@@ -286,7 +287,7 @@ class Threads:
         )
 
     def _tell_no_more_stopped(self, worker: Worker, thread: int) -> None:
-        """Before its exit, which did not come by going on: `ray` says so."""
+        """Tells of a `continued` before an exit, where the thread did not resume: `ray` says so."""
         if thread in worker.reported:
             self._editor.event("continued", {**self._continued(worker, thread), "ray": {"reason": EXITED}})
 
@@ -301,8 +302,8 @@ class Threads:
 
 
 def _in_row(worker: Worker, thread: int) -> Debuggee:
-    """Its debuggee as the row of that thread shows it, which is seldom another: making one takes most of the
-    time of a row."""
+    """Returns a debuggee as the row of that thread shows it. That is seldom another: making one takes most of
+    the time of a row."""
     task = worker.tasks.get(thread) if thread in worker.stops else None
     return worker.debuggee if task in (None, worker.debuggee.task) else worker.described_at(thread)
 

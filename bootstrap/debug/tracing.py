@@ -1,7 +1,7 @@
 """Turns a debuggee's tracing off and on: expressions for DAP's `evaluate`, with Ray's hook or without.
 
 The functions are the hook's own (bootstrap/ray/hook/rayside_hook/tracing.py), whose text is sent along.
-Harmless in every process that debugpy is in, on every Python, however often they are sent.
+They are harmless in every process that debugpy is in, on every Python, however often they are sent.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _TRACING = Sent(
     "_rayside_tracing", Path(__file__).parent.parent / "ray" / "hook" / "rayside_hook" / "tracing.py"
 )
 
-# To be evaluated without a frame, in the context QUIETLY. SLEEP lets all code run at full speed that is not
-# stopped or being stepped; `breakpoint()` still stops. WAKE has to come before breakpoints, the exception
+# Both are evaluated without a frame, in the context QUIETLY. SLEEP lets all code run at full speed that is
+# not stopped or being stepped; `breakpoint()` still stops. WAKE has to come before breakpoints, the exception
 # filters `raised` and `userUnhandled`, and `pause`, where the process has no hook.
 SLEEP, WAKE = _TRACING.first_call("sleep"), _TRACING.first_call("wake")

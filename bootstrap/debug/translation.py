@@ -1,7 +1,7 @@
-"""Where in DAP's messages there are numbers and paths that the relay has to translate.
+"""Translates the numbers and paths in DAP's messages.
 
-By the name of the field, wherever it stands, so that requests and events unknown here are translated as
-well. Source: https://microsoft.github.io/debug-adapter-protocol/specification
+It finds them by the name of the field, wherever that is, so that requests and events unknown here are
+translated as well. Source: https://microsoft.github.io/debug-adapter-protocol/specification
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ _LISTS: dict[str, Kind] = {"stackFrames": "frame", "targets": "target"}
 def inward(
     arguments: Message, number: Callable[[object, Kind], tuple[Hashable, int]]
 ) -> tuple[set[Hashable], Message]:
-    """The owners of what an editor's request names, and a copy of the arguments with the owners' numbers.
+    """Returns the owners of what an editor's request names, and the arguments with the owners' numbers.
 
     Args:
-        number: gives the owner of an editor's number, and its own number. What it raises passes.
+        number: returns the owner of an editor's number, and its own number. What it raises passes.
     """
     inner, owners = dict(arguments), set()
     places = [inner]
@@ -53,10 +53,10 @@ def inward(
 
 
 def outward(body: Message, number: Callable[[Kind, int], int], source: Callable[[Message], None]) -> Message:
-    """Makes a debuggee's response or event body, in place, the editor's; gives it back.
+    """Makes a debuggee's response or event body the editor's, in place; returns it.
 
     Args:
-        number: gives the editor's number. A reference of 0 means "none" and stays.
+        number: returns the editor's number. A reference of 0 means "none" and stays.
         source: changes a DAP Source in place, after its reference was translated.
     """
     todo: list[Any] = [body]

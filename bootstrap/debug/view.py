@@ -1,4 +1,4 @@
-"""What the user of the terminal debugger looks at: one stopped task, its frames, one of them selected."""
+"""Shows what the user of the terminal debugger looks at: a stopped task, its frames, one of them selected."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _AROUND = 5  # lines of source above and below the current one
 
 
 class View:
-    """Shows, and answers what commands are for.
+    """Shows a stopped task, and says which stop commands are for.
 
     Attributes:
-        stop: where the task that commands are for stands, or last stood; None where there is none.
-        frames: of that stop, innermost first.
+        stop: the last stop of the task that commands are for; None where there is none.
+        frames: the frames of that stop, innermost first.
     """
 
     def __init__(self, session: Session, console: Console, call: Call) -> None:
@@ -27,14 +27,14 @@ class View:
         self._console = console
         self._call = call
         self._selected = 0
-        self._text = ""  # of the selected frame's file
+        self._text = ""  # the text of the selected frame's file
         self._listed = 0  # the last line that `list` showed
 
     def current_stop(self) -> Stop:
-        """The stop that commands are for.
+        """Returns the stop that commands are for.
 
         Raises:
-            InvalidArgument: there is none, or it has gone on.
+            InvalidArgument: there is none, or its task has resumed.
         """
         if self.stop is None or self._session.stops.get(self.stop.thread_id) is not self.stop:
             raise InvalidArgument(
@@ -50,7 +50,7 @@ class View:
         return self.frames[self._selected]
 
     def arrive(self, stop: Stop) -> None:
-        """Makes a stop the one that commands are for, and shows where it stands."""
+        """Makes a stop the one that commands are for, and shows where it is."""
         self.stop, self.frames = stop, []
         self.frames = self._call(stops.frames(self._session.client, stop))
         self._console.result(f"{self._session.title(stop)} stopped ({stop.why})", style="header")
@@ -58,7 +58,7 @@ class View:
             self.select(0)
 
     def move(self, by: int) -> None:
-        """`up` and `down`."""
+        """Selects another frame, for `up` and `down`."""
         _ = self.frame
         index = self._selected + by
         if 0 <= index < len(self.frames):
@@ -75,7 +75,7 @@ class View:
         self.list("")
 
     def list(self, rest: str, *, more: bool = False) -> None:
-        """`list [LINE]`; `more` goes on after the lines that were shown last."""
+        """Shows source, for `list [LINE]`; `more` continues after the lines that were shown last."""
         frame = self.frame
         if rest and not (rest.isascii() and rest.isdecimal()):
             raise InvalidArgument(f"not a line: {rest}", hint="`list` or `list LINE`")
@@ -104,7 +104,7 @@ class View:
         self._console.result(listing.variables(self._call(stops.variables(self._session.client, self.frame))))
 
     def evaluate(self, text: str, *, statement: bool) -> None:
-        """`p EXPR`, or `! STATEMENT`; what it raises is shown."""
+        """Evaluates for `p EXPR`, or `! STATEMENT`; what that raises is shown."""
         frame = self.frame
         if not text:
             raise InvalidArgument("nothing to evaluate", hint="`p EXPR`, such as `p len(rows)`")

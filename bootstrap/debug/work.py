@@ -1,4 +1,4 @@
-"""What the relay does on the side, and how long anybody waits for that."""
+"""Runs what the relay does on the side, and bounds how long anybody waits for that."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FAN_OUT = 0.7
 
 
 class Work:
-    """Everything that is under way. An error other than a debuggee's is a defect, and logged."""
+    """Keeps everything that is under way. An error other than a debuggee's is a defect, and is logged."""
 
     def __init__(self, log: Callable[[str], None]) -> None:
         self._log = log
@@ -26,7 +26,7 @@ class Work:
         return future
 
     async def side_by_side(self, work: list[Coroutine[Any, Any, Any]]) -> list[Any]:
-        """Waits for at most FAN_OUT seconds; what takes longer goes on.
+        """Starts all of it, and waits for at most FAN_OUT seconds; what takes longer runs on.
 
         Returns:
             The results of what was done without an error.

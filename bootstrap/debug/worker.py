@@ -1,4 +1,4 @@
-"""The relay's side of one debuggee: its connection, what is set in it, and where it stands."""
+"""Keeps the relay's side of one debuggee: its connection, what is set in it, and where it is stopped."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ from bootstrap.debug.sent import BY_VALUE, EXCEPTIONS, INTERRUPTION, PRINTS, REA
 from bootstrap.debug.stop_points import Breakpoint, FunctionBreakpoint, LineBreakpoint
 from bootstrap.errors import DebuggerGone, RequestFailed
 
-# Seconds for a debuggee's answer to what an editor asks of one, before it counts as frozen.
+# Seconds for a debuggee's answer to an editor's request, before the debuggee counts as frozen.
 PATIENCE = 15.0
 # Seconds for what a debuggee answers within milliseconds unless it is frozen.
 SOON = 2.0
-# Seconds that an evaluation has to end by itself before its thread goes on.
+# Seconds that an evaluation has to end by itself before its thread resumes.
 GRACE = 0.5
-# The same where the cluster is to go on.
+# Seconds for each answer while the relay detaches: the cluster is to run on.
 DETACHING = 0.6
-# Seconds for what is in flight when it is left: whoever leaves earlier spoils it (see `client`), and while
-# a thread evaluates, it can't go on anyway.
+# Seconds for what is in flight when the relay detaches: whoever leaves earlier spoils the debuggee (see
+# `client`), and while a thread evaluates, it can't resume anyway.
 DRAINING = 60.0
-# Seconds for one that does not answer while it is attached to. It costs nobody anything, and leaving it
-# in haste would spoil it.
+# Seconds for a debuggee that does not answer while it is attached to. Waiting costs nobody anything, and
+# detaching in haste would spoil it.
 ATTACHING = 600.0
 
 NO_FILE = (
@@ -55,53 +55,53 @@ _FOLDERS = (
     " if ('/working_dir_files/' in p or '/py_modules_files/' in p) and os.path.isdir(p)}"
     ")(__import__('os'), __import__('sys'))"
 )
-# Asks only a Ray that is loaded already: importing it into a process that isn't Ray's costs seconds.
+# This asks only a Ray that is loaded already: importing it into a process that isn't Ray's costs seconds.
 _JOB = "__import__('sys').modules['ray'].get_runtime_context().get_job_id()"
 
 
 class NotWanted(Exception):
-    """The debuggee is of another job than any editor asked for."""
+    """Says that the debuggee is of another job than any editor asked for."""
 
 
 Configure = Callable[["Worker"], Awaitable[None]]
 
 
 class Holder(Protocol):
-    """Whom a debuggee belongs to."""
+    """Owns a debuggee: a debug session."""
 
     def event(self, worker: Worker, message: Message) -> None:
-        """It has said something."""
+        """Takes an event of the debuggee."""
 
     def attached_to(self, worker: Worker) -> None:
-        """It takes requests now."""
+        """Notes that the debuggee takes requests now."""
 
     def refused(self, worker: Worker, error: Exception) -> None:
-        """It could not be attached to, or is not wanted."""
+        """Notes that the debuggee could not be attached to, or that no editor asked for its job."""
 
     def end(self, worker: Worker) -> None:
-        """Its connection has ended."""
+        """Notes that the debuggee's connection has ended."""
 
 
 class Worker:
-    """A debuggee, from the moment it was found until it has ended or was left.
+    """Represents a debuggee, from the moment it was found until it has ended or the relay has detached.
 
     Attributes:
-        debuggee: as discovery last described it, with its task's name as the last stop gave it.
+        debuggee: its description, as discovery last gave it, with its task's name as the last stop gave it.
         ready: set once it takes requests.
         detached: whether it has ended, or is being detached from.
-        stops: the body of the `stopped` event of each thread that stands still.
-        resumes: how often each thread was let go; what is known of its stop holds only for the same number.
-        tasks: of each thread that stopped, the task's name as the thread itself gave it.
+        stops: the body of the `stopped` event of each stopped thread.
+        resumes: how often each thread was resumed; what is known of its stop holds only for the same number.
+        tasks: the name of each stopped thread's task, as the thread itself gave it.
         since: the moment of each thread's stop, ISO 8601 in UTC.
-        named: the threads among them whose task is known.
-        reported: the threads among them that the editor knows of.
-        threads: its threads that an editor has a row for.
+        named: the stopped threads whose task is known.
+        reported: the stopped threads that the editor knows of.
+        threads: the threads that an editor has a row for.
         others: the names of its Python threads when one of them last stopped.
-        resuming: by thread the request that lets it go, until that is answered.
-        layout: where its files lie.
-        main_thread: debugpy's number of it.
-        holder: whom it belongs to now.
-        revision: of what the editor wants, as far as it was set.
+        resuming: the request that resumes a thread, by thread, until it is answered.
+        layout: where the debuggee's files lie.
+        main_thread: debugpy's number of the main thread.
+        holder: the session that the debuggee belongs to now.
+        revision: the revision of the editor's breakpoints that was set last.
         late: whether something is to be set once it answers again.
     """
 
@@ -114,7 +114,7 @@ class Worker:
         self.resumes: Counter[int | None] = Counter()
         self.tasks: dict[int, str] = {}
         self.since: dict[int, str] = {}
-        self._resumed_at = 0.0  # of `time.monotonic`, the moment in which it was let go last
+        self._resumed_at = 0.0  # the moment, of `time.monotonic`, in which it was resumed last
         self.named: set[int] = set()
         self.reported: set[int] = set()
         self.threads: set[int] = set()
@@ -130,10 +130,10 @@ class Worker:
         self._set: dict[str, list[tuple[int, Breakpoint]]] = {}  # debugpy's ids, by the debuggee's path
         self._set_functions: list[tuple[int, FunctionBreakpoint]] = []  # debugpy's ids
         self._missing: set[str] = set()  # files that it does not have, and breakpoints are to be set in
-        self._awaited: set[str] = set()  # those of them of which it knows that
-        self._by_value: dict[str, Lines] = {}  # of files that it does not have, the functions that it has
+        self._awaited: set[str] = set()  # the missing files that it was told to await
+        self._by_value: dict[str, Lines] = {}  # the lines of its functions whose files it does not have
         self._sent: set[Sent] = set()
-        # The keys of what it knows (`Breakpoint.point`), and of what it need not know any more.
+        # The keys of the breakpoints that it knows (`Breakpoint.point`), and of those to be forgotten.
         self._points: set[int] = set()
         self._stale: set[int] = set()
         self._filters: list[Breakpoint] = []  # the conditions of exception filters
@@ -143,7 +143,7 @@ class Worker:
 
     @property
     def client(self) -> Client:
-        """Raises DebuggerGone before it is attached."""
+        """Returns the connection. Raises DebuggerGone before it is attached."""
         if self._client is None:
             raise DebuggerGone(f"{self.debuggee.title} is not attached", hint="Wait for it to be listed.")
         return self._client
@@ -155,12 +155,12 @@ class Worker:
 
         Args:
             options: debugpy's `attach` arguments.
-            claim: says, once it answers, what sets breakpoints in it before it moves.
+            claim: returns, once the debuggee answers, what sets breakpoints in it before it runs.
 
         Raises:
-            AttachFailed: it has another client.
+            AttachFailed: the debuggee has another client.
             DebuggerGone: it has ended, or did not answer in time.
-            NotWanted: it waits on, for somebody else.
+            NotWanted: no editor asked for its job; it waits on, for somebody else.
         """
         debuggee = self.debuggee
         client = self._client = await Client.connect(
@@ -188,7 +188,7 @@ class Worker:
             raise
 
     async def ask_job(self) -> str:
-        """Ray's id of the job that it works for; empty where it knows none."""
+        """Returns Ray's id of the job that it works for; empty where it knows none."""
         job = await self._literal(_JOB, timeout=ATTACHING)
         return job if isinstance(job, str) else ""
 
@@ -200,11 +200,11 @@ class Worker:
 
     @property
     def ended(self) -> asyncio.Event:
-        """Set once the connection has ended."""
+        """Returns an event that is set once the connection has ended."""
         return self.client.closed
 
     async def detach(self) -> None:
-        """Lets it go on without us."""
+        """Detaches: the debuggee runs on without us."""
         self.detached = True
         if self._client is not None:
             with contextlib.suppress(DebuggerGone):
@@ -217,7 +217,7 @@ class Worker:
             await self._client.disconnect(timeout=DETACHING, drain=DRAINING)
 
     async def answer(self, command: str, arguments: Message, timeout: float = PATIENCE) -> Message:
-        """The debuggee's whole response. Raises as `Client.answer`."""
+        """Sends a request; returns the debuggee's whole response. Raises as `Client.answer`."""
         if command != "evaluate":
             return await self.client.answer(command, arguments, timeout=timeout)
         evaluation = asyncio.ensure_future(self.client.answer(command, arguments, timeout=timeout))
@@ -231,12 +231,12 @@ class Worker:
             self._evaluations.discard(evaluation)
 
     async def interrupt(self) -> None:
-        """Ends what is evaluated in its threads; what can't be interrupted goes on."""
+        """Ends what is evaluated in its threads; what can't be interrupted runs on."""
         with contextlib.suppress(RequestFailed, DebuggerGone):
             await self._run(INTERRUPTION.value("interrupt"), SOON)
 
     async def end_evaluations(self) -> None:
-        """Has its threads ready to go on: what does not end by itself soon is interrupted."""
+        """Makes its threads ready to resume: what does not end by itself soon is interrupted."""
         if self._evaluations:
             await asyncio.wait(self._evaluations, timeout=GRACE)
         if self._evaluations:
@@ -245,23 +245,23 @@ class Worker:
 
     @property
     def _patience(self) -> float:
-        """Seconds. It must not move before all is set."""
+        """Returns the seconds for an answer: many before the debuggee runs, for all has to be set by then."""
         return SOON if self.ready.is_set() else ATTACHING
 
     async def answers(self) -> None:
-        """Waits until nothing is in flight, however long."""
+        """Waits until nothing is in flight, however long that takes."""
         while not self.detached and not await self.client.drain(timeout=ATTACHING):
             pass
 
     # --- what it stops at ----------------------------------------------------------------
 
     async def set_breakpoints(self, path: str, breakpoints: Sequence[LineBreakpoint]) -> None:
-        """Makes these the breakpoints of its file `path`, and puts what it says of each in the results.
+        """Makes these the breakpoints of its file `path`, and puts its answer for each in the results.
 
         Raises:
             RequestFailed, DebuggerGone: as `Client.request`.
         """
-        async with self._setting:  # the one that was asked for last is set last
+        async with self._setting:  # what was asked for last is set last
             if not breakpoints and path not in self._set:
                 return
             self._missing.discard(path)
@@ -287,11 +287,14 @@ class Worker:
                 self._set[path].append((answer.get("id", -1), breakpoint_))
 
     async def file(self, path: str) -> File | None:
-        """Its file; None where it has none. Raises as `Files.read`."""
+        """Returns its file; None where it has none. Raises as `Files.read`."""
         return await self._files.read(self.client, self.debuggee.node_ip, path, timeout=self._patience)
 
     async def lines(self, path: str) -> Lines | None:
-        """Of its file, or of what has come by value from that; None of neither. Raises as `file`."""
+        """Returns the lines of its file, or of its functions that came by value; None where it has neither.
+
+        Raises as `file`.
+        """
         return self._lines_of(await self.file(path), path)
 
     def _lines_of(self, file: File | None, path: str) -> Lines | None:
@@ -300,7 +303,7 @@ class Worker:
     async def _placed(
         self, path: str, breakpoints: Sequence[LineBreakpoint]
     ) -> list[tuple[LineBreakpoint, int]]:
-        """Those that can be set, and at which line; the others get their result."""
+        """Returns those that can be set, each with its line; the others get their result."""
         file = await self.file(path) if breakpoints else None
         if file is None and breakpoints:
             self._missing.add(path)
@@ -320,7 +323,7 @@ class Worker:
         return placed
 
     async def await_missing(self) -> list[str]:
-        """Has it tell of functions that come by value from files that it does not have; those there already.
+        """Has it report functions that come by value from files that it does not have.
 
         Returns:
             The paths of files of which it has functions, and whose breakpoints are to be set once more.
@@ -336,7 +339,7 @@ class Worker:
         return [path for path in paths if self._learns(path, known.get(path))]
 
     async def learn(self, path: str) -> bool:
-        """Reads the lines of what has come by value from that file; whether it may have breakpoints now."""
+        """Reads the lines of what came by value from that file; returns whether it may have breakpoints."""
         if path not in self._missing:
             return False
         return self._learns(path, await self._literal(BY_VALUE.call("table", path), timeout=self._patience))
@@ -349,7 +352,7 @@ class Worker:
         return True
 
     def hit(self, ids: object) -> list[int]:
-        """The editor's breakpoints for debugpy's."""
+        """Returns the ids of the editor's breakpoints for debugpy's."""
         if not isinstance(ids, list):
             return []
         known = [*self._set_functions, *(pair for pairs in self._set.values() for pair in pairs)]
@@ -357,7 +360,7 @@ class Worker:
 
     @property
     def paths(self) -> list[str]:
-        """Its files that breakpoints are set in."""
+        """Returns the debuggee's files that breakpoints are set in."""
         return list(self._set)
 
     async def set_exceptions(self, desired: Desired) -> None:
@@ -377,7 +380,7 @@ class Worker:
         self._filters = list(exceptions.conditions.values())
 
     async def set_functions(self, desired: Desired) -> None:
-        """Makes these its function breakpoints, and puts into their results whether it has such a function.
+        """Sets the function breakpoints, and puts into their results whether it has such a function.
 
         Raises:
             RequestFailed, DebuggerGone: as `Client.request`.
@@ -403,7 +406,7 @@ class Worker:
             breakpoint_.results[self] = Result(is_loaded is True, 0, "" if is_loaded is True else NO_FUNCTION)
 
     async def set_prints(self, prints: bool) -> None:
-        """Has it tell what it prints, or no more. Raises RequestFailed, DebuggerGone: as `Client.request`."""
+        """Turns reports of what it prints on or off. Raises RequestFailed, DebuggerGone."""
         await self._tell_prints(prints, self._patience)
 
     async def _tell_prints(self, prints: bool, timeout: float) -> None:
@@ -417,7 +420,7 @@ class Worker:
         self._prints = prints
 
     async def _set_points(self, breakpoints: Iterable[Breakpoint]) -> None:
-        """Has it know what these decide by, before it is told to stop at them."""
+        """Sends what these breakpoints decide by, before the debuggee is told to stop at them."""
         points = {
             breakpoint_.key: breakpoint_.point
             for breakpoint_ in breakpoints
@@ -431,7 +434,7 @@ class Worker:
         self._points |= set(points)
 
     def _replaced(self, earlier: Iterable[Breakpoint], now: Iterable[Breakpoint]) -> None:
-        """Notes what it need not know any more; it is told with the next that it has to."""
+        """Notes which breakpoints it need not know any more; it is told that with the next ones to know."""
         stale = self._points & (
             {breakpoint_.key for breakpoint_ in earlier} - {breakpoint_.key for breakpoint_ in now}
         )
@@ -439,17 +442,17 @@ class Worker:
         self._points -= stale
 
     async def _send_once(self, module: Sent) -> None:
-        """Has the debuggee know a module of ours; anew for each connection."""
+        """Sends one of our modules to the debuggee; anew for each connection."""
         if module not in self._sent:
             self._sent.add(module)
             await self._run(module.anew(), self._patience)
 
     async def answer_thread(self, number: int, *answer: bool) -> None:
-        """Has a thread go on that asked and waits; `answer`: of `ask` in inside/reached.py."""
+        """Resumes a thread that asked and waits; `answer` is for `ask` in inside/reached.py."""
         await self._run(REACHED.call("answered", number, *answer), SOON)
 
     async def wake(self) -> None:
-        """Has it watch its code run, so that it stops at what is set."""
+        """Has it trace its code, so that it stops at what is set."""
         await self._trace(True, self._patience)
 
     async def sleep(self) -> None:
@@ -466,15 +469,15 @@ class Worker:
             await self._run(expression, timeout)
 
     async def _run(self, expression: str, timeout: float, frame: int | None = None) -> Message:
-        """Evaluates what is ours; the body of the answer. Raises RequestFailed, DebuggerGone."""
+        """Evaluates an expression of ours; returns the answer's body. Raises RequestFailed, DebuggerGone."""
         arguments: Message = {"expression": expression, "context": QUIETLY}
         arguments |= {} if frame is None else {"frameId": frame}
         return await self.client.request("evaluate", arguments, timeout=timeout)
 
-    # --- where it stands -----------------------------------------------------------------
+    # --- where it is stopped -------------------------------------------------------------
 
     async def name_task(self, thread: int) -> None:
-        """Asks a thread that stands still for its task, which Ray's tables tell late, or not exactly."""
+        """Asks a stopped thread for its task, which Ray's tables have late, or not exactly."""
         if self.debuggee.driver:  # Ray would write an error into the job's log
             return
         try:
@@ -489,27 +492,27 @@ class Worker:
             self.debuggee = replace(self.debuggee, task=name)
 
     def described_at(self, thread: int) -> Debuggee:
-        """Its debuggee as that thread knows it: threads of one actor run tasks of their own."""
+        """Returns its debuggee as that thread knows it: threads of one actor run tasks of their own."""
         task = self.tasks.get(thread, self.debuggee.task)
         return replace(self.debuggee, task=task, since=self.since.get(thread, self.debuggee.since))
 
     def described(self, debuggee: Debuggee) -> None:
-        """Takes what discovery says of it now; what a stop told is surer."""
+        """Takes what discovery says of it now; what a stop said is surer."""
         task = self.debuggee.task if self.stops or debuggee.as_of < self._resumed_at else debuggee.task
         job_id = debuggee.job_id or self.debuggee.job_id
         submission_id = debuggee.submission_id or self.debuggee.submission_id
         self.debuggee = replace(debuggee, task=task, job_id=job_id, submission_id=submission_id)
 
     def stopped(self, thread: int, stop: Message) -> None:
-        """Notes that a thread has stopped; `stop`: the body of debugpy's event."""
+        """Notes that a thread has stopped; `stop` is the body of debugpy's event."""
         self.stops[thread] = stop
         now = datetime.now(timezone.utc)
         self.since[thread] = now.isoformat(timespec="microseconds").replace("+00:00", "Z")
 
     def resumed(self, threads: Iterable[int]) -> dict[int, Message]:
-        """Notes that these threads move; the stops that there were of them."""
+        """Notes that these threads resume; returns the stops that they had."""
         stops = {thread: self.stops.pop(thread) for thread in [*threads] if thread in self.stops}
-        # A `breakpoint()` call, or a step, has it watch its code, too.
+        # A `breakpoint()` call, or a step, has it trace its code, too.
         self._awake = self._awake or None
         self.named -= set(stops)
         self.reported -= set(stops)
@@ -521,8 +524,8 @@ class Worker:
         return stops
 
     async def _literal(self, expression: str, frame: int | None = None, *, timeout: float = SOON) -> object:
-        """The value of an expression that gives a literal; None where it raised."""
-        # In a list, for of a string alone debugpy gives the text, and of None nothing.
+        """Returns the value of an expression that gives a literal; None where it raised."""
+        # The expression is put into a list: of a string alone debugpy gives the text, and of None nothing.
         try:
             body = await self._run(f"[{expression}]", timeout, frame)
             return ast.literal_eval(str(body.get("result", "")))[0]
@@ -534,14 +537,14 @@ class Worker:
 
 
 class Workers(dict[str, Worker]):
-    """Those that there are, by their debuggee's worker_id."""
+    """Maps each debuggee's worker_id to its worker."""
 
     @property
     def attached(self) -> list[Worker]:
-        """Those that take requests."""
+        """Returns the workers that take requests."""
         return [worker for worker in self.values() if worker.ready.is_set() and not worker.detached]
 
     def has(self, worker: Worker) -> bool:
-        """Whether it is one of `attached`."""
+        """Returns whether a worker is one of `attached`."""
         is_current = self.get(worker.debuggee.worker_id) is worker
         return is_current and worker.ready.is_set() and not worker.detached

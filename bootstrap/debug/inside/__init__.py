@@ -1,1 +1,1 @@
-"""What the relay has run inside debuggees: each module's text is sent there, and imports nothing of ours."""
+"""Runs inside debuggees: the relay sends them the text of each module, which imports nothing of ours."""

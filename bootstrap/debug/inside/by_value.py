@@ -6,7 +6,7 @@ once such a function is there. So the thread that makes it waits a moment for th
 It leans on `_make_function` of Ray's cloudpickle, which makes each of them, and on `exists` of pydevd, which
 sets no breakpoint in a file that is not there.
 
-It needs reached.py to be there.
+It needs the debuggee to have reached.py.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from types import CodeType, FunctionType
 from typing import Any
 
-_REACHED = "_rayside_reached"  # as sent.py names it
+_REACHED = "_rayside_reached"  # the name that sent.py gives it
 _MAKES = "ray.cloudpickle.cloudpickle"
 _OURS = "_rayside_makes"
 
@@ -28,7 +28,7 @@ _tables: dict[str, _Table] = {}
 
 
 def await_files(paths: Iterable[str]) -> dict[str, dict[str, list[int]]]:
-    """From now on the relay is told of functions of these files; a line table of each that is there already.
+    """Tells the relay of functions of these files from now on; returns a line table of each that has any.
 
     The tables are as in line_table.py, without what only a text can tell.
     """
@@ -43,7 +43,7 @@ def await_files(paths: Iterable[str]) -> dict[str, dict[str, list[int]]]:
 
 
 def table(path: str) -> dict[str, list[int]]:
-    """Of the functions of that file that are there by now."""
+    """Returns the line table of the functions of that file that this process has by now."""
     code, functions = _tables.get(path, (set(), set()))
     spans = [line for function in sorted(functions) for line in function]
     return {"code": sorted(code), "statements": [], "functions": spans, "indents": []}
@@ -53,9 +53,9 @@ def _watch(module: Any) -> None:
     make = getattr(module, "_make_function", None)
     if make is None:
         return
-    make = getattr(make, _OURS, make)  # of an earlier connection
+    make = getattr(make, _OURS, make)  # the original, where an earlier connection replaced it
 
-    # With the name of cloudpickle's, for it pickles its own functions by their name.
+    # It has the name of cloudpickle's, which pickles its own functions by their name.
     @functools.wraps(make)
     def make_and_tell(code: CodeType, *args: Any, **kwargs: Any) -> Any:
         if code.co_filename in _awaited:
@@ -85,7 +85,7 @@ def _tell(code: CodeType) -> None:
 
 
 def _add(code: CodeType) -> bool:
-    """Takes it, and what is defined in it, into the file's table; whether that has more lines now."""
+    """Adds code, and what is defined in it, to its file's table; returns whether that has more lines now."""
     lines, functions = _tables.setdefault(code.co_filename, (set(), set()))
     before = len(lines)
     todo = [code]

@@ -14,10 +14,10 @@ from typing import Any
 # pydevd_comm_constants.py, pydevd_constants.py
 _CMD_STEP_CAUGHT_EXCEPTION, _CMD_ADD_EXCEPTION_BREAK = 137, 122
 _HANDLED, _USER_UNHANDLED, _UNHANDLED = "HANDLED", "USER_UNHANDLED", "UNHANDLED"
-# How an exception comes that was stopped for already, and how that came.
+# How an exception comes that the thread has stopped for already, and how it came before.
 _AGAIN = {(_USER_UNHANDLED, _HANDLED), (_UNHANDLED, _HANDLED), (_UNHANDLED, _USER_UNHANDLED)}
 _MARK = "_rayside_stops_once"
-# Where pydevd keeps what stops, by DAP's breakMode.
+# pydevd keeps what stops in these, by DAP's breakMode.
 _KEPT = {
     "always": "break_on_caught_exceptions",
     "unhandled": "break_on_uncaught_exceptions",
@@ -26,7 +26,7 @@ _KEPT = {
 
 
 def set_conditions(conditions: Mapping[str, str]) -> list[str]:
-    """Gives the filters of all exceptions a condition each, by DAP's breakMode; those that can't have one."""
+    """Gives filters a condition each, by DAP's breakMode; returns those that can't have one."""
     db = _debugger()
     lacking = []
     for mode, condition in conditions.items():
@@ -38,7 +38,7 @@ def set_conditions(conditions: Mapping[str, str]) -> list[str]:
 
 
 def stop_once() -> None:
-    """From now on an exception that a thread has stopped for stops it again only where it is raised anew."""
+    """Has an exception that a thread has stopped for stop it again only where it is raised anew."""
     db = _debugger()
     if hasattr(db, _MARK):
         return
@@ -60,7 +60,7 @@ def stop_once() -> None:
         if suspension is not None:
             exception = _identity(arg)
             earlier, by = stopped_for.get(thread.ident, (None, None))
-            # The next exception may lie where this one lay: each way that it can come counts once.
+            # The next exception may have this one's address: each way that it can come counts once.
             if exception_type == _UNHANDLED:
                 stopped_for.pop(thread.ident, None)
             if earlier == exception and (exception_type, by) in _AGAIN:
@@ -75,7 +75,7 @@ def stop_once() -> None:
 
 
 def _identity(arg: Any) -> tuple[Any, ...]:
-    """Of an exception, without keeping it and its frames alive: where it was raised is part of it."""
+    """Identifies an exception, also by where it was raised, without keeping it and its frames alive."""
     kind, value, trace = arg
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next

@@ -6,7 +6,7 @@ while it writes, and leaves the streams exchanged behind. So `write` of the stre
 long as an editor listens: all who hold a stream are heard, and nobody who prints waits, for another thread
 sends. Not heard is what writes to the file descriptor: programs, and libraries in C.
 
-It needs reached.py to be there.
+It needs the debuggee to have reached.py.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ from types import FrameType
 from typing import Any
 
 EVENT = "raysidePrinted"
-# Characters that are sent of what is written at once; how much of it may wait for that.
+# The most characters that are sent of what is written at once, and the most lines that may wait for that.
 LONGEST, MOST_UNSENT = 16_000, 500
-# Names of files that are kept: some programs make new ones all the time.
+# The most names of files that are kept: some programs make new ones all the time.
 MOST_FILES = 10_000
 # Seconds from a line that was left out until that is told.
 TELLING = 1.0
-# Frames that are looked at for one of the user's: `logging` has five.
+# The most frames that are searched for one of the user's: `logging` has five.
 DEEPEST = 20
-# Who prints what was told already: pydevd while the debug console evaluates, and Ray, which has the driver
+# These print what was told already: pydevd while the debug console evaluates, and Ray, which has the driver
 # print what its tasks print.
 _ECHOES = ("/_pydevd_bundle/pydevd_io.py", "/ray/_private/worker.py")
-# Where Ray's progress bars are used, this stands for `print`.
+# Where Ray's progress bars are used, a function of this file replaces `print`.
 _PRINT = "/ray/experimental/tqdm_ray.py"
-# Lines for Ray itself, of whose task the following ones are (ray_constants.py).
+# Such lines tell Ray itself of whose task the following ones are (ray_constants.py).
 _MARKS = (":job_id:", ":actor_name:", ":task_name:")
 
 _Line = dict[str, Any]
 
 
 class _Tee:
-    """One stream's `write`."""
+    """Replaces one stream's `write`."""
 
     def __init__(self, stream: Any, category: str, prints: _Prints) -> None:
         self.prints: _Prints | None = prints
@@ -54,13 +54,13 @@ class _Tee:
     def write(self, text: str) -> Any:
         written = self._original(text)
         of_thread = self._of_thread
-        # What is asked for a line may print itself: a warning of Ray's.
+        # What is called for a line may print itself, as a warning of Ray's.
         if self.prints is not None and not getattr(of_thread, "hears", False):
             of_thread.hears = True
             try:
                 self._hear(text, sys._getframe(1))
             except Exception:
-                self.prints = None  # whoever prints has no part in it
+                self.prints = None  # whoever prints is not to blame
             finally:
                 of_thread.hears = False
         return written
@@ -83,7 +83,7 @@ class _Tee:
 
 
 class _Prints:
-    """Of this process, from `begin` until `give_back`."""
+    """Reports what this process prints, from `begin` until `give_back`."""
 
     def __init__(self, reached: Any) -> None:
         self._reached = reached
@@ -139,7 +139,7 @@ class _Prints:
         self._rouse()
 
     def _place(self, frame: FrameType) -> tuple[str, int]:
-        """The user's that is nearest; where there is none, what has printed."""
+        """Returns the user's place that is nearest; where there is none, the place that has printed."""
         at: FrameType | None = frame
         for _ in range(DEEPEST):
             if at is None:
@@ -176,7 +176,7 @@ class _Prints:
             self.give_back()
 
     def flush(self, *, at_once: bool = False) -> None:
-        """Sends what there is; `at_once`: also what is told once in a while."""
+        """Sends what waits; with `at_once` also what is told once in a while."""
         while self._lines and self._is_heard():
             with suppress(IndexError):  # another thread does it, too
                 line = self._lines.popleft()
@@ -193,7 +193,7 @@ class _Prints:
             self._reached.send(EVENT, {"category": "stdout", "leftOut": total})
 
     def _is_heard(self) -> bool:
-        """Whether the relay is there still that asked for it; without it, the streams are given back."""
+        """Returns whether the relay that asked for lines is connected; if not, gives the streams back."""
         debugger, writer = self._reached.debugger(), self._writer
         heard = debugger is not None and debugger.writer is writer and writer.is_alive()
         heard = heard and not writer._kill_received
@@ -212,7 +212,7 @@ _begun: list[_Prints] = []
 
 
 def begin() -> None:
-    """From now on lines are told."""
+    """Reports lines from now on."""
     if not _begun:
         reached = sys.modules["_rayside_reached"]
         _begun.append(_Prints(reached))
@@ -234,8 +234,8 @@ def give_back() -> None:
 
 
 def _own(stream: Any) -> Any:
-    """The stream itself, behind what pydevd puts in its place while the debug console evaluates; and
-    without what a relay has left that broke down."""
+    """Returns the stream itself, behind what pydevd puts in its place while the debug console evaluates, and
+    without what a relay that broke down has left."""
     while type(stream).__name__ == "IORedirector":
         stream = stream._redirect_to[0]
     tee = getattr(vars(stream).get("write"), "__self__", None)

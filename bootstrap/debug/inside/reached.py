@@ -23,15 +23,15 @@ from types import CodeType, FrameType, FunctionType
 from typing import Any
 
 EVENT = "raysideReached"
-# What conditions call `reached`: a name that is found from everywhere, and short, for it is compiled anew
+# Conditions call `reached` by this name, which is found from everywhere, and short, for it is compiled anew
 # with each hit. The relay writes it, too (stop_points.py).
 NAME = "__rayside__"
-# Seconds that a thread waits for the relay; without an answer it goes on.
+# Seconds that a thread waits for the relay; without an answer it runs on.
 PATIENCE = 5.0
-# Characters of a message that are sent.
+# The most characters of a message that are sent.
 LONGEST = 4_000
-# What pydevd may have to send before messages are left out: it keeps all of them in memory, and a loop is
-# faster than any connection.
+# The most messages that pydevd may have to send before more are left out: it keeps all of them in memory,
+# and a loop is faster than any connection.
 MOST_UNSENT = 500
 # Lines a second that are sent for long, and at once; the relay lets as many pass of one debuggee (flood.py).
 RATE, AT_ONCE = 200.0, 1_000.0
@@ -40,7 +40,7 @@ _MARK = "_rayside_tells_at_exit"
 
 
 class _Point:
-    """A breakpoint: its condition, the message of a logpoint, whether the relay counts hits, its function."""
+    """Keeps a breakpoint: condition, message of a logpoint, whether the relay counts hits, function."""
 
     __slots__ = ("code", "condition", "counted", "message", "name", "shown")
 
@@ -48,16 +48,16 @@ class _Point:
         self.condition, self.message, self.counted, self.name = condition, message, counted, name
         self.code: CodeType | None = None
         self.shown: CodeType | None = None
-        # One that can't be compiled is told when it is reached.
+        # A condition that can't be compiled is reported when it is reached.
         with suppress(Exception):
             self.code = _compiled(condition) if condition else None
 
 
 _points: dict[int, _Point] = {}
-_reported: set[int] = set()  # the breakpoints of which it was told that they raised, or are there
+_reported: set[int] = set()  # the breakpoints that were reported to have raised, or to be loaded
 _settled: dict[int, bool] = {}  # whether a breakpoint stops from now on, where that can't change any more
 _numbers = itertools.count(1)
-_waiting: dict[int, tuple[Any, list[bool]]] = {}  # for the relay's answer, by number of the report
+_waiting: dict[int, tuple[Any, list[bool]]] = {}  # threads that wait for an answer, by number of the report
 _left_out: list[int] = []  # the breakpoint of each message that was not sent
 leaving: list[Callable[[], object]] = []  # what is called before pydevd ends
 
@@ -66,9 +66,9 @@ def set_points(points: Mapping[int, tuple[str, str, bool, str]], forgotten: Iter
     """Makes breakpoints known by their numbers, before pydevd knows them.
 
     Args:
-        points: of each its condition, a Python expression; the message of a logpoint, as DAP has it, with
+        points: the condition of each, a Python expression; the message of a logpoint, as DAP has it, with
             expressions in braces; whether the relay has to count the hits; and the name of the function, as
-            the user wrote it, where it is a function breakpoint. What there is not is empty.
+            the user wrote it, where it is a function breakpoint. What a breakpoint does not have is empty.
         forgotten: the numbers of those that pydevd does not have any more.
     """
     for key in forgotten:
@@ -81,7 +81,7 @@ def set_points(points: Mapping[int, tuple[str, str, bool, str]], forgotten: Iter
 
 
 def tell_at_exit() -> None:
-    """Has what is kept for later told before pydevd ends its threads: when the program's have ended."""
+    """Has what is kept for later sent before pydevd ends its threads: when the program's have ended."""
     if not hasattr(debugger(), _MARK):
         setattr(debugger(), _MARK, True)
         with suppress(Exception):  # private; without it the last messages of a process are not counted
@@ -89,14 +89,14 @@ def tell_at_exit() -> None:
 
 
 def _at_exit() -> None:
-    # As it is by then: it is made anew for each connection.
+    # The module is looked up as it is by then: it is made anew for each connection.
     module = sys.modules[__name__]
     for leave in [module._tell_left_out, *module.leaving]:
         leave()
 
 
 def reached(key: int) -> bool:
-    """Whether the thread stops at the breakpoint of that number."""
+    """Returns whether the thread stops at the breakpoint of that number."""
     point = _points.get(key)
     if point is None:  # it is being removed
         return False
@@ -122,7 +122,7 @@ def reached(key: int) -> bool:
 
 
 def ask(body: dict[str, Any]) -> list[bool]:
-    """The relay's answer to a report that this thread waits with; empty where none comes in time."""
+    """Sends a report, and returns the relay's answer, for which this thread waits; empty where none comes."""
     number, lock, answer = next(_numbers), _thread.allocate_lock(), list[bool]()
     lock.acquire()
     _waiting[number] = lock, answer
@@ -133,7 +133,7 @@ def ask(body: dict[str, Any]) -> list[bool]:
 
 
 def answered(number: int, *answer: bool) -> None:
-    """The relay's, to `ask`."""
+    """Takes the relay's answer to `ask`."""
     waiting = _waiting.pop(number, None)
     if waiting is not None:
         lock, result = waiting
@@ -144,7 +144,7 @@ def answered(number: int, *answer: bool) -> None:
 def _counts(key: int) -> bool:
     if key in _settled:
         return _settled[key]
-    # Whether it stops, and whether that holds for all that follow.
+    # The answer says whether it stops, and whether that holds for all that follow.
     stops, settled = ask({"key": key, "what": "hit"}) or (False, False)
     if settled:
         _settled[key] = stops
@@ -152,23 +152,23 @@ def _counts(key: int) -> bool:
 
 
 def _is_of(frame: FrameType, name: str) -> bool:
-    """Whether the frame is of the function of that name: a plain, a qualified, or a module's."""
+    """Returns whether the frame is of the function of that name: a plain, a qualified, or a module's."""
     if "." not in name:
         return True
     # The condition's frame has only the variables of the one that was reached; pydevd's has that frame.
     own = frame.f_back.f_locals.get("new_frame") if frame.f_back is not None else None
     qualified = getattr(own.f_code, "co_qualname", "") if own is not None else ""
-    # Without it (Python 3.10), the last part of the name has to do.
+    # Without a qualified name (Python 3.10), the last part of the name has to do.
     return own is None or not qualified or _is_named(qualified, str(own.f_globals.get("__name__")), name)
 
 
 def _is_named(qualified: str, module: str, name: str) -> bool:
-    """Whether the user's name is that of the function: as much of its end as the user has written."""
+    """Returns whether the user's name is the function's: as much of its end as the user has written."""
     return f".{module}.{qualified}".replace(".<locals>", "").endswith(f".{name}")
 
 
 def are_loaded(names: Iterable[str]) -> list[bool]:
-    """Whether this process has a function of each name that the debugger would stop in."""
+    """Returns, for each name, whether this process has such a function that the debugger would stop in."""
     pydevd = debugger()
     functions = [function for function in gc.get_objects() if type(function) is FunctionType]
 
@@ -183,7 +183,7 @@ def are_loaded(names: Iterable[str]) -> list[bool]:
 
 
 def _is_users(pydevd: Any, function: FunctionType) -> bool:
-    """Whether the debugger stops in code of that file: not in libraries, with `justMyCode`."""
+    """Returns whether the debugger stops in a function's file: not in libraries, with `justMyCode`."""
     try:
         return not pydevd.get_use_libraries_filter() or bool(
             pydevd.in_project_roots_filename_uncached(function.__code__.co_filename)
@@ -197,14 +197,14 @@ def _compiled(expression: str) -> CodeType:
 
 
 class Bucket:
-    """Lets so many pass: `at_once` of them at first, `rate` more each second (a token bucket)."""
+    """Lets a number pass: `at_once` at first, `rate` more each second (a token bucket)."""
 
     def __init__(self, rate: float, at_once: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._rate, self._at_once, self._clock = rate, at_once, clock
         self._left, self._since = at_once, clock()
 
     def holds(self, amount: float) -> bool:
-        """Whether that many may pass now."""
+        """Returns whether that many may pass now."""
         now = self._clock()
         self._left = min(self._at_once, self._left + self._rate * (now - self._since))
         self._since = now
@@ -214,7 +214,7 @@ class Bucket:
         self._left -= amount
 
     def passes(self, amount: float) -> bool:
-        """Takes it where it may pass."""
+        """Takes the amount where it may pass; returns whether it does."""
         if not self.holds(amount):
             return False
         self.take(amount)
@@ -225,7 +225,7 @@ rate = Bucket(RATE, AT_ONCE)
 
 
 def _log(key: int, point: _Point, frame: FrameType) -> None:
-    # Where the relay counts, it has to hear of each.
+    # Where the relay counts hits, it has to hear of each.
     if not (point.counted or rate.passes(1)) or unsent() > MOST_UNSENT:
         _leave_out(key)
         return
@@ -275,7 +275,7 @@ def _described(error: Exception) -> str:
 
 
 def context() -> Any:
-    """Ray's, which knows the task of each thread; None where there is no Ray."""
+    """Returns Ray's context, which knows the task of each thread; None where there is no Ray."""
     try:
         return sys.modules["ray"].get_runtime_context()
     except Exception:
@@ -283,9 +283,9 @@ def context() -> Any:
 
 
 def task(known: Any = None) -> str:
-    """The task that this thread runs, or what a thread of Ray's libraries runs; empty where it is neither.
+    """Returns the task that this thread runs, or what a thread of Ray's libraries runs; empty for others.
 
-    `known`: Ray's context.
+    `known` is Ray's context, where the caller has it.
     """
     try:
         worker = sys.modules.get("ray._private.worker")
@@ -298,13 +298,13 @@ def task(known: Any = None) -> str:
 
 
 def _trial() -> str:
-    """Of Ray Tune, which runs functions in a thread of its own; empty where this process has none."""
+    """Returns the trial of Ray Tune, which runs functions in a thread of its own; empty without one."""
     module = sys.modules.get("ray.train._internal.session")
     return str(getattr(module and module.get_session(), "trial_name", "") or "")
 
 
 def _rank() -> str:
-    """Of Ray Train, which runs the training function in a thread of its own; empty as with `_trial`."""
+    """Returns the rank of Ray Train, which trains in a thread of its own; empty where there is none."""
     module = sys.modules.get("ray.train.v2._internal.execution.context")
     if module is None:
         return ""
@@ -320,7 +320,7 @@ def unsent() -> int:
 
 
 def send(event: str, body: dict[str, Any]) -> bool:
-    """Whether there is somebody to send it to."""
+    """Sends an event; returns whether there is a relay to send it to."""
     try:
         writer = debugger().writer
         command = sys.modules["_pydevd_bundle.pydevd_net_command"].NetCommand
