@@ -58,12 +58,13 @@ class Download:
                 return
             draft = _beside(file, "part")
             self._receive(draft, _beside(file, "validator"), report)
-            found = sha256(draft)
-            if found != expected:
+            digest = sha256(draft)
+            if digest != expected:
                 _beside(file, "validator").unlink(missing_ok=True)
                 draft.unlink()
                 raise BadChecksum(
-                    f"{self.url} is not what was published: its checksum is {found}, it should be {expected}",
+                    f"{self.url} is not what was published: its checksum is {digest}, "
+                    f"it should be {expected}",
                     hint=f"run the command again; if it stays so, correct {environment_name(self.setting)}",
                 )
             draft.replace(file)
@@ -133,14 +134,14 @@ class Download:
     def _append(draft: Path, answer: Response, have: int, report: Report) -> None:
         length = answer.headers.get("Content-Length")
         total = f" of {(have + int(length)) / _MB:.0f}" if length else ""
-        told = -1
+        reported = -1
         with draft.open("ab") as stream:
             for piece in answer.iter_content(_PIECE):
                 stream.write(piece)
                 have += len(piece)
-                if have // _MB != told:
-                    told = have // _MB
-                    report(f"{told}{total} MB")
+                if have // _MB != reported:
+                    reported = have // _MB
+                    report(f"{reported}{total} MB")
             stream.flush()
             os.fsync(stream.fileno())
 
@@ -152,8 +153,8 @@ def published(files: Sequence[Download], name: str) -> str:
     """
     for file in files:
         if (text := file.text()) is not None:
-            if found := checksum(text, name):
-                return found
+            if digest := checksum(text, name):
+                return digest
             raise file.failed(f"it has no SHA-256 of {name}")
     raise files[0].failed("HTTP 404, it is not there")
 
@@ -177,8 +178,8 @@ def checksum(text: str, name: str) -> str | None:
 def extract(archive: Path, member: str, file: Path) -> None:
     """Makes `file` from the regular file `member` of a .tar.gz. Raises DownloadFailed where it has none."""
     with tarfile.open(archive) as tar:
-        found = next((entry for entry in tar if entry.name.removeprefix("./") == member), None)
-        content = tar.extractfile(found) if found and found.isreg() else None
+        found_entry = next((entry for entry in tar if entry.name.removeprefix("./") == member), None)
+        content = tar.extractfile(found_entry) if found_entry and found_entry.isreg() else None
         if content is None:
             raise DownloadFailed(
                 f"{archive.name} has no program {member} in it",
@@ -200,8 +201,8 @@ def reason(error: Exception) -> str:
         error = inner
 
 
-def _beside(file: Path, what: str) -> Path:
-    return file.with_name(f".{file.name}.{what}")
+def _beside(file: Path, suffix: str) -> Path:
+    return file.with_name(f".{file.name}.{suffix}")
 
 
 def _validator(answer: Response) -> str:

@@ -105,17 +105,17 @@ _NETLINK_SOCK_DIAG, _SOCK_DIAG_BY_FAMILY, _NLM_F_REQUEST = 4, 20, 1
 _LISTENS = 10
 _HEADER = struct.Struct("=IHHII")  # nlmsghdr
 _WHICH = struct.Struct("=BBBBI")  # inet_diag_req_v2, without the ends
-_FOUND = struct.Struct("=4x48x12xII")  # inet_diag_msg: its uid and inode
+_ANSWER = struct.Struct("=4x48x12xII")  # inet_diag_msg: its uid and inode
 
 
-def _ask_kernel(here: tuple[Address, int], there: tuple[Address, int]) -> tuple[int, int, int]:
+def _ask_kernel(near: tuple[Address, int], far: tuple[Address, int]) -> tuple[int, int, int]:
     """State, uid and inode of the TCP socket that has these ends; of who listens here, where none has.
 
     Raises OSError where there is no such socket, or Linux has no sock_diag.
     """
-    family = socket.AF_INET if here[0].version == 4 else socket.AF_INET6
-    ports = struct.pack("!HH", here[1], there[1])
-    ends = b"".join(address.packed.ljust(16, b"\0") for address, _ in (here, there))
+    family = socket.AF_INET if near[0].version == 4 else socket.AF_INET6
+    ports = struct.pack("!HH", near[1], far[1])
+    ends = b"".join(address.packed.ljust(16, b"\0") for address, _ in (near, far))
     ends += struct.pack("=III", 0, 0xFFFFFFFF, 0xFFFFFFFF)  # any interface, no cookie
     which = _WHICH.pack(family, socket.IPPROTO_TCP, 0, 0, 0xFFFFFFFF) + ports + ends
     head = _HEADER.pack(_HEADER.size + len(which), _SOCK_DIAG_BY_FAMILY, _NLM_F_REQUEST, 1, 0)
@@ -125,7 +125,7 @@ def _ask_kernel(here: tuple[Address, int], there: tuple[Address, int]) -> tuple[
         answer, sender = kernel.recvfrom(8192)
     if sender[0] != 0 or _HEADER.unpack_from(answer)[1] != _SOCK_DIAG_BY_FAMILY:
         raise FileNotFoundError
-    uid, inode = _FOUND.unpack_from(answer, _HEADER.size)
+    uid, inode = _ANSWER.unpack_from(answer, _HEADER.size)
     return answer[_HEADER.size + 1], uid, inode
 
 

@@ -27,16 +27,16 @@ def require_own(folder: Path) -> Path:
     """
     try:
         _require_way(folder, _MOST_LINKS)
-        found = folder.lstat()
+        status = folder.lstat()
     except FileNotFoundError:
         return folder
     except OSError as error:
         raise UnsafeFolder(
             f"{folder} can't be looked at: {error.strerror}", hint="set state_folder to a folder of yours"
         ) from None
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o077:
         hint = f"look who made it (ls -ld {folder}) and remove it, or set state_folder"
-        if found.st_uid == 0 and (folder / "node").is_dir():
+        if status.st_uid == 0 and (folder / "node").is_dir():
             # Docker makes the source of a mount that is gone, when it starts a node that it kept.
             hint = f"sudo rm -r {folder}, which Docker made when it was gone, then ./invokew up"
         raise UnsafeFolder(f"{folder} is not a folder that only you can read", hint=hint)
@@ -65,21 +65,21 @@ def _require_way(path: Path, links: int) -> None:
     """
     trusted = {0, os.getuid()} | _unmapped()
     for folder in reversed(path.parents):
-        found = folder.lstat()
-        if stat.S_ISLNK(found.st_mode) and found.st_uid in trusted and links:
+        status = folder.lstat()
+        if stat.S_ISLNK(status.st_mode) and status.st_uid in trusted and links:
             _require_way(folder.parent / folder.readlink() / "in", links - 1)
-        elif not stat.S_ISDIR(found.st_mode) or found.st_uid not in trusted or _open_to_others(found):
+        elif not stat.S_ISDIR(status.st_mode) or status.st_uid not in trusted or _open_to_others(status):
             raise UnsafeFolder(
                 f"{folder}, on the way to {path}, may be changed by others",
                 hint=f"look who may (ls -ld {folder}), or set state_folder to a path of yours alone",
             )
 
 
-def _open_to_others(found: os.stat_result) -> bool:
-    if found.st_mode & stat.S_ISVTX:
+def _open_to_others(status: os.stat_result) -> bool:
+    if status.st_mode & stat.S_ISVTX:
         return False
-    writers = found.st_mode & 0o022
-    return bool(writers & 0o002 or (writers and not _private_group(found.st_gid)))
+    writers = status.st_mode & 0o022
+    return bool(writers & 0o002 or (writers and not _private_group(status.st_gid)))
 
 
 def _private_group(gid: int) -> bool:

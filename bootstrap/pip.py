@@ -43,7 +43,7 @@ def install(
         "off",
     ]
 
-    def told(line: str) -> None:
+    def report_package(line: str) -> None:
         if line.startswith(("Collecting ", "Installing ")):
             report(" ".join(line.split()[:2]))
 
@@ -52,7 +52,7 @@ def install(
         # package would be fetched without a hash, and run.
         exact = ["--no-deps", "--require-hashes", "--only-binary", ":all:"]
         command = [*pip, *exact, "--requirement", lock_file, *options]
-        shell.run(command, env=env, on_line=told)
+        shell.run(command, env=env, on_line=report_package)
     except CommandFailed as error:
         if any(sign in error.message for sign in UNREACHABLE):
             raise NoNetwork(

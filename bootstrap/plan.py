@@ -285,17 +285,24 @@ class Kind:
     def cacheable(self) -> list[Step]:
         """What can be made ahead without starting anything, after `first`."""
         machine = replace(self._machine, ports=())
-        there = Engine(self.shell, installs=False)
-        return [there, machine, *self.first(), *self.origin.steps, self.environment, self._operator_manifest]
+        engine_step = Engine(self.shell, installs=False)
+        return [
+            engine_step,
+            machine,
+            *self.first(),
+            *self.origin.steps,
+            self.environment,
+            self._operator_manifest,
+        ]
 
     def cacheable_without_engine(self) -> tuple[list[Step], list[Step]]:
         """Of `cacheable` what needs no Docker engine, and what does. It needs less memory."""
         room = replace(self.settings, min_disk_gib=self.settings.kind_min_disk_gib)
         machine = Machine(room, self.present, ports=(), too_small=self.too_small)
-        steps = [machine if one.name == "machine" else one for one in self.cacheable()]
+        steps = [machine if step.name == "machine" else step for step in self.cacheable()]
         left_out = dependants(steps, "engine")
-        return [one for one in steps if one.name not in left_out], [
-            one for one in steps if one.name in left_out
+        return [step for step in steps if step.name not in left_out], [
+            step for step in steps if step.name in left_out
         ]
 
     @property
@@ -377,8 +384,8 @@ class Kind:
                 self.kubectl_ray.submit(rayjob, job, submission_id, url=url, token_file=token, report=report)
             token.replace(self._token.file)
             replace(self.forwards, selector=own_head_selector(name)).retarget()
-        made = self.kube.ray("rayjobs", name) or {}
-        return self.require(), made.get("status", {}).get("rayClusterName", "")
+        created = self.kube.ray("rayjobs", name) or {}
+        return self.require(), created.get("status", {}).get("rayClusterName", "")
 
     def remember(self, timings: Sequence[Timing]) -> None:
         """Keeps the timing of the last `up` that changed something, for `status`."""
@@ -517,15 +524,15 @@ def choose(settings: Settings, shell: Shell) -> Target:
         return local
     try:
         made_from = kind_cluster.source_in_use(settings.kind_cluster)
-        there = made_from is not None
+        exists = made_from is not None
     except (EngineNotRunning, EngineNotPermitted) as error:
         if settings.target == "auto":
             kind = Kind(settings, shell, "auto: it was made, and its Docker engine does not answer")
             return kind if kind.folder.exists() else Local(settings, shell, f"auto: {error.message}")
-        made_from, there = None, False
+        made_from, exists = None, False
     if settings.target == "kind":
         return Kind(settings, shell, "as asked", made_from=made_from)
-    reason = "auto: it is up" if there else "auto: a Docker engine answers"
+    reason = "auto: it is up" if exists else "auto: a Docker engine answers"
     return Kind(settings, shell, reason, made_from=made_from)
 
 
@@ -553,10 +560,10 @@ def preparation(settings: Settings, shell: Shell) -> tuple[Target, Callable[[], 
     later, local = Kind(settings, shell, "for later"), Local(settings, shell, "for now")
 
     def steps() -> list[Step]:
-        found = later.cacheable_without_engine()[0]
-        names = {one.name for one in found}
+        kind_steps = later.cacheable_without_engine()[0]
+        names = {step.name for step in kind_steps}
         others = local.cacheable() if settings.target == "auto" else []
-        return [*found, *(one for one in others if one.name not in names)]
+        return [*kind_steps, *(step for step in others if step.name not in names)]
 
     return later, steps, later.cacheable_without_engine()[1]
 
@@ -565,15 +572,15 @@ def all_present(settings: Settings, shell: Shell) -> list[Target]:
     """Every target that the settings mean and that may have something to remove."""
     if settings.target != "auto":
         return [choose(settings, shell)]
-    found: list[Target] = [Local(settings, shell, "auto")]
+    targets: list[Target] = [Local(settings, shell, "auto")]
     kind = Kind(settings, shell, "auto")
     try:
         made_from = kind_cluster.source_in_use(settings.kind_cluster)
         if made_from or kind.folder.exists():
-            found.append(replace(kind, made_from=made_from or "packages"))
+            targets.append(replace(kind, made_from=made_from or "packages"))
     except (EngineNotRunning, EngineNotPermitted):  # what is in it can't be removed now
         pass
-    return found
+    return targets
 
 
 def _remember(folder: Path, timings: Sequence[Timing]) -> None:

@@ -69,13 +69,13 @@ class Config:
     @classmethod
     def read(cls, file: Path) -> Config:
         """Raises OSError, ValueError, KeyError or TypeError for anything but a whole configuration."""
-        said = json.loads(file.read_text())
+        document = json.loads(file.read_text())
         return cls(
-            host=str(said["host"]),
-            port=int(said["port"]),
-            dashboard=str(said["dashboard"]),
-            token_file=Path(said["token_file"]),
-            shared_files=said["shared_files"] is True,
+            host=str(document["host"]),
+            port=int(document["port"]),
+            dashboard=str(document["dashboard"]),
+            token_file=Path(document["token_file"]),
+            shared_files=document["shared_files"] is True,
         )
 
     def document(self) -> str:
@@ -177,10 +177,10 @@ class ClusterDebuggees:
         # Of two jobs that claim one the older has it.
         announced = {driver.address: driver for driver in reversed(self._announced)}
         self._met = (self._met | known) & announced.keys()
-        found = [driver for address, driver in announced.items() if address not in self._met]
+        drivers = [driver for address, driver in announced.items() if address not in self._met]
         self._early = {
             **{address: key for address, key in self._early.items() if address in known | announced.keys()},
-            **{driver.address: driver.key for driver in found},
+            **{driver.address: driver.key for driver in drivers},
         }
         return [
             Debuggee(
@@ -195,7 +195,7 @@ class ClusterDebuggees:
                 driver=True,
                 prove=self._prove,
             )
-            for driver in found
+            for driver in drivers
         ]
 
     def _running(self) -> dict[str, list[RunningTask]]:
@@ -222,7 +222,7 @@ class ClusterDebuggees:
 
     def _debuggee(self, worker: DebuggableWorker) -> Debuggee:
         known = self._known[worker.worker_id]
-        found = Debuggee(
+        debuggee = Debuggee(
             worker_id=worker.worker_id,
             host=worker.node_ip,
             port=worker.port,
@@ -238,7 +238,7 @@ class ClusterDebuggees:
         )
         early = self._early.get((worker.node_ip, worker.port))
         # The same debuggee as before its `ray.init`, under the id that it had then.
-        return replace(found, worker_id=early, rays_id=worker.worker_id) if early else found
+        return replace(debuggee, worker_id=early, rays_id=worker.worker_id) if early else debuggee
 
 
 def _submissions(jobs: Sequence[Job]) -> dict[str, str]:
@@ -285,16 +285,16 @@ async def serve(config: Config) -> None:
 
 async def _token(file: Path, stop: asyncio.Event) -> str:
     """Ray's token, once it is there; empty where the process has to end before."""
-    told = False
+    reported = False
     while not stop.is_set():
         try:
             if token := file.read_text().strip():
                 return token
         except FileNotFoundError:
             pass
-        if not told:
+        if not reported:
             _log.info("waiting for the token in %s", file)
-            told = True
+            reported = True
         await asyncio.sleep(_TOKEN_PAUSE)
     return ""
 
@@ -302,10 +302,10 @@ async def _token(file: Path, stop: asyncio.Event) -> str:
 def allow_many_files() -> None:
     """Has this process have a connection to each of thousands of debuggees, as far as the system lets it."""
     allowed, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = _FILES if most == resource.RLIM_INFINITY else min(_FILES, most)
-    if allowed != resource.RLIM_INFINITY and allowed < wanted:
+    limit = _FILES if most == resource.RLIM_INFINITY else min(_FILES, most)
+    if allowed != resource.RLIM_INFINITY and allowed < limit:
         with contextlib.suppress(OSError, ValueError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
+            resource.setrlimit(resource.RLIMIT_NOFILE, (limit, most))
 
 
 def main() -> int:

@@ -206,8 +206,8 @@ def parse(values: Mapping[str, Any], environment: Mapping[str, str] = os.environ
     for name in environment:
         if name.startswith(ENVIRONMENT_PREFIX):
             _known(name.removeprefix(ENVIRONMENT_PREFIX).lower(), kinds, f"from {name} in the environment")
-    given = {key: _convert(key, value, kinds[key]) for key, value in values.items() if value is not None}
-    settings = Settings(**given)
+    converted = {key: _convert(key, value, kinds[key]) for key, value in values.items() if value is not None}
+    settings = Settings(**converted)
     _validate(settings)
     return settings
 
@@ -231,8 +231,8 @@ def _convert(key: str, value: Any, kind: type) -> Any:
         return kind(value)
     except (KeyError, ValueError):
         names = {int: "a whole number", float: "a number", bool: "true or false"}
-        wanted = names.get(kind, "a single value")
-        raise InvalidSetting(f"{key} is {value!r}, not {wanted}", hint=f"correct {key}") from None
+        kind_name = names.get(kind, "a single value")
+        raise InvalidSetting(f"{key} is {value!r}, not {kind_name}", hint=f"correct {key}") from None
 
 
 def _validate(settings: Settings) -> None:

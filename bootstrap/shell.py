@@ -57,11 +57,12 @@ class Shell:
         """
         if feed:
             with self._start(feed, env=env, cwd=cwd) as source:
-                said: list[str] = []
+                errors: list[str] = []
                 stream = source.stderr
                 assert stream is not None
                 listening = threading.Thread(
-                    target=lambda: said.extend(line.decode(errors="replace") for line in stream), daemon=True
+                    target=lambda: errors.extend(line.decode(errors="replace") for line in stream),
+                    daemon=True,
                 )
                 try:
                     listening.start()
@@ -74,7 +75,7 @@ class Shell:
                         self._running.discard(source)
             # When the consumer fails the producer does too, of a broken pipe: the consumer says why.
             if outcome.code == 0 and failed:
-                raise _failed(feed, source.returncode, "".join(said))
+                raise _failed(feed, source.returncode, "".join(errors))
             if check and outcome.code != 0:
                 raise _failed(args, outcome.code, f"{outcome.out}\n{outcome.err}")
             return outcome
@@ -176,8 +177,8 @@ class Shell:
             raise MissingProgram(f"{args[0]} is not on this machine", hint="./invokew doctor --fix") from None
 
 
-def _failed(args: Sequence[str | Path], code: int, said: str) -> CommandFailed:
-    tail = "\n".join([line for line in said.splitlines() if line][-20:])
+def _failed(args: Sequence[str | Path], code: int, output: str) -> CommandFailed:
+    tail = "\n".join([line for line in output.splitlines() if line][-20:])
     return CommandFailed(
         f"{printable(args)}\nended with exit code {code}\n{tail}".rstrip(),
         hint="run it by itself to see more",
@@ -224,13 +225,13 @@ def created(pid: int) -> float:
 
 def children(pid: int) -> dict[int, str]:
     """Pid and program name of each living child of `pid`."""
-    found: dict[int, str] = {}
+    programs: dict[int, str] = {}
     with contextlib.suppress(psutil.Error):
         for child in psutil.Process(pid).children():
             with contextlib.suppress(psutil.Error):
                 if child.status() != psutil.STATUS_ZOMBIE:
-                    found[child.pid] = child.name()
-    return found
+                    programs[child.pid] = child.name()
+    return programs
 
 
 def marked(name: str, value: str) -> list[psutil.Process]:
@@ -246,13 +247,13 @@ def marked(name: str, value: str) -> list[psutil.Process]:
             below.setdefault(process.ppid(), []).append(process)
             if process.pid not in never and process.environ().get(name) == value:
                 reached.append(process)
-    found: dict[int, psutil.Process] = {}
+    descendants: dict[int, psutil.Process] = {}
     while reached:
         process = reached.pop()
-        if process.pid not in found and process.pid not in never:
-            found[process.pid] = process
+        if process.pid not in descendants and process.pid not in never:
+            descendants[process.pid] = process
             reached.extend(below.get(process.pid, ()))
-    return [process for process in found.values() if _runs(process)]
+    return [process for process in descendants.values() if _runs(process)]
 
 
 def end(processes: Callable[[], list[psutil.Process]], patience: float) -> list[int]:
@@ -262,14 +263,14 @@ def end(processes: Callable[[], list[psutil.Process]], patience: float) -> list[
     """
     ended: set[int] = set()
     for _ in range(5):  # new ones may be forked while we look; each round kills what it found
-        found = processes()
-        if not found:
+        running = processes()
+        if not running:
             break
-        ended.update(process.pid for process in found)
-        for process in found:
+        ended.update(process.pid for process in running)
+        for process in running:
             with contextlib.suppress(psutil.Error):
                 process.terminate()
-        _, stubborn = psutil.wait_procs(found, timeout=patience)
+        _, stubborn = psutil.wait_procs(running, timeout=patience)
         for process in stubborn:
             with contextlib.suppress(psutil.Error):
                 process.kill()

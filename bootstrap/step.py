@@ -53,7 +53,7 @@ def drifted(detail: str) -> Status:
 
 
 def difference(
-    made_of: Mapping[str, Any], wanted: Mapping[str, Any], files: Mapping[str, str] | None = None
+    made_of: Mapping[str, Any], would_be: Mapping[str, Any], files: Mapping[str, str] | None = None
 ) -> str:
     """How what is there differs from what would be made now, for people.
 
@@ -65,7 +65,7 @@ def difference(
         f"{files[key]} was {made_of.get(key)}, from the files that are here now it would be {value}"
         if key in files
         else f"{key} is {made_of.get(key)}, the settings say {value}"
-        for key, value in wanted.items()
+        for key, value in would_be.items()
         if made_of.get(key) != value
     )
 
@@ -143,53 +143,53 @@ def up(
     stop = threading.Event()
     origin = time.monotonic()
 
-    def one(step: Step) -> Timing:
+    def timed(step: Step) -> Timing:
         began = time.monotonic()
         changed = _make_ready(step, progress, stop)
         return Timing(step.name, began - origin, time.monotonic() - began, changed)
 
-    return _each(steps, one, stop, interrupt, order=lambda step: step.needs)
+    return _each(steps, timed, stop, interrupt, order=lambda step: step.needs)
 
 
 def check(steps: Sequence[Step]) -> dict[str, Status]:
     """Every step's status now, all read side by side; an error a check raises becomes its detail."""
 
-    def one(step: Step) -> tuple[str, Status]:
+    def status_of(step: Step) -> tuple[str, Status]:
         try:
             return step.name, step.check()
         except RaysideError as error:
             return step.name, missing(error.message)
 
-    return dict(sorted(_each(steps, one), key=lambda pair: [s.name for s in steps].index(pair[0])))
+    return dict(sorted(_each(steps, status_of), key=lambda pair: [s.name for s in steps].index(pair[0])))
 
 
 def down(steps: Sequence[Step], progress: Progress) -> None:
     """Undoes every step, those that need others first; tells of those that had something to undo."""
 
-    def one(step: Step) -> None:
-        told: list[str] = []
+    def undo(step: Step) -> None:
+        reports: list[str] = []
 
         def report(text: str) -> None:
-            if not told:
+            if not reports:
                 progress.started(step.name, step.title)
-            told.append(text)
+            reports.append(text)
             progress.note(step.name, text)
 
         step.undo(report)
-        if told:
+        if reports:
             progress.finished(step.name, step.title, "done", "removed")
 
-    _each(steps, one, order=lambda step: dependants(steps, step.name) - {step.name})
+    _each(steps, undo, order=lambda step: dependants(steps, step.name) - {step.name})
 
 
 def dependants(steps: Sequence[Step], name: str) -> set[str]:
     """That step's name, and the names of all that need it, directly or by way of others."""
     needs = {step.name: step.needs for step in steps}
-    found = {name}
-    for one in TopologicalSorter(needs).static_order():
-        if found.intersection(needs.get(one, ())):
-            found.add(one)
-    return found
+    names = {name}
+    for other in TopologicalSorter(needs).static_order():
+        if names.intersection(needs.get(other, ())):
+            names.add(other)
+    return names
 
 
 def critical_path(steps: Sequence[Step], timings: Sequence[Timing]) -> list[str]:
@@ -262,7 +262,7 @@ def _wait(step: Step, progress: Progress, stop: threading.Event) -> Status:
             progress.note(step.name, status.detail)
         return status
 
-    status = until(read, lambda seen: seen.condition is not Condition.PENDING, step.patience, stop)
+    status = until(read, lambda status: status.condition is not Condition.PENDING, step.patience, stop)
     if stop.is_set() and status.condition is not Condition.READY:
         raise Interrupted(f"{step.title} was interrupted", hint="./invokew up goes on from there")
     if silence is not None:
@@ -288,9 +288,9 @@ def until(
     deadline = time.monotonic() + patience
     stop = stop or threading.Event()
     pause = _FIRST_PAUSE
-    while not done(seen := read()) and time.monotonic() < deadline and not stop.wait(pause):
+    while not done(last := read()) and time.monotonic() < deadline and not stop.wait(pause):
         pause = min(pause * _PAUSE_GROWTH, _LONGEST_PAUSE)
-    return seen
+    return last
 
 
 def _each(

@@ -54,9 +54,11 @@ class Cluster:
                 f"{CLUSTER_FILE} is not set", hint="set it to the cluster.json that ./invokew up wrote"
             )
         try:
-            said = json.loads(Path(named).read_text())
-            dashboard, token_file, target = (str(said[key]) for key in ("dashboard", "token_file", "target"))
-            trusted = tuple(int(uid) for uid in said.get("trusted_uids", ()))
+            document = json.loads(Path(named).read_text())
+            dashboard, token_file, target = (
+                str(document[key]) for key in ("dashboard", "token_file", "target")
+            )
+            trusted = tuple(int(uid) for uid in document.get("trusted_uids", ()))
             token = Path(token_file).read_text().strip()
         except OSError as error:
             raise NotRunning(
@@ -117,15 +119,18 @@ def parsed(words: Sequence[str]) -> argparse.Namespace:
     return options
 
 
-def prepare(told: argparse.Namespace) -> jobs.Submission:
+def prepare(options: argparse.Namespace) -> jobs.Submission:
     """The checked job. Raises what `jobs.prepare` and `jobs.debugging` raise."""
     return jobs.prepare(
-        working_dir=told.working_dir,
-        py_modules=told.py_modules,
-        entrypoint=told.entrypoint,
-        runtime_env=Path(told.runtime_env) if told.runtime_env else None,
+        working_dir=options.working_dir,
+        py_modules=options.py_modules,
+        entrypoint=options.entrypoint,
+        runtime_env=Path(options.runtime_env) if options.runtime_env else None,
         debug=jobs.debugging(
-            told.debug, post_mortem=told.post_mortem, attach_timeout=told.attach_timeout, pip_debugpy=False
+            options.debug,
+            post_mortem=options.post_mortem,
+            attach_timeout=options.attach_timeout,
+            pip_debugpy=False,
         ),
     )
 
@@ -159,13 +164,18 @@ def submit(words: Sequence[str], console: Console) -> None:
     dashboard.version()
     name = jobs.new_submission_id(job.entrypoint)
     send(cluster, job, name)
-    there = dashboard.job(name)
+    submitted = dashboard.job(name)
     if console.as_json:
         console.document(
-            {"submission_id": name, "job": there.job_id, "status": there.status, "cluster": cluster.name}
+            {
+                "submission_id": name,
+                "job": submitted.job_id,
+                "status": submitted.status,
+                "cluster": cluster.name,
+            }
         )
         return
-    console.result(f"Job {name} is {there.status}")
+    console.result(f"Job {name} is {submitted.status}")
     if job.debug and not job.debugs_driver:
         console.result("Its tasks and actors are debugged, its driver is not: docs/hook.md says why")
     else:

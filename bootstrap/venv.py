@@ -30,12 +30,12 @@ def main(root: Path, arguments: list[str]) -> int:
             return 0
         began = time.monotonic()
         print("Setting up .venv, once: about half a minute ...", file=sys.stderr, flush=True)
-        made = _run([sys.executable, "-m", "venv", "--clear", str(venv)])
-        if made.returncode != 0:
+        environment = _run([sys.executable, "-m", "venv", "--clear", str(venv)])
+        if environment.returncode != 0:
             return _fail(
                 arguments,
                 "missing-program",
-                f"{sys.executable} can't make virtual environments: {_last_line(made)}",
+                f"{sys.executable} can't make virtual environments: {_last_line(environment)}",
                 "Debian, Ubuntu: apt-get install python3-venv; or name another Python in RAYSIDE_PYTHON",
             )
         python = venv / "bin" / "python"
@@ -61,57 +61,57 @@ def main(root: Path, arguments: list[str]) -> int:
 def _run(command: list[str], temporary: Path | None = None) -> subprocess.CompletedProcess[str]:
     """Runs it to its end; every few seconds one line says what it does."""
     env = {**os.environ, **({"TMPDIR": str(temporary)} if temporary else {})}
-    said = [""]
+    lines = [""]
     began = time.monotonic()
     with tempfile.TemporaryFile("w+") as errors:
         process = subprocess.Popen(
             command, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, text=True
         )
         with process:
-            reading = threading.Thread(target=_read, args=(process.stdout, said), daemon=True)
+            reading = threading.Thread(target=_read, args=(process.stdout, lines), daemon=True)
             reading.start()
             try:
                 while reading.is_alive():
                     reading.join(_QUIET)
                     if reading.is_alive():
-                        _tell(said, time.monotonic() - began)
+                        _tell(lines, time.monotonic() - began)
             except BaseException:  # Ctrl-C
                 process.kill()
                 raise
         errors.seek(0)
-        return subprocess.CompletedProcess(command, process.returncode, "\n".join(said), errors.read())
+        return subprocess.CompletedProcess(command, process.returncode, "\n".join(lines), errors.read())
 
 
-def _read(stream: IO[str], said: list[str]) -> None:
+def _read(stream: IO[str], lines: list[str]) -> None:
     for line in stream:
-        said.append(line.strip())
+        lines.append(line.strip())
 
 
-def _tell(said: list[str], seconds: float) -> None:
+def _tell(lines: list[str], seconds: float) -> None:
     # Without what follows in "Collecting rich==15.0 (from ...)" and in "Installing collected packages: ...".
-    now = said[-1].partition(" (from ")[0].partition(": ")[0]
-    packages = sum(line.startswith("Collecting ") for line in said)
+    now = lines[-1].partition(" (from ")[0].partition(": ")[0]
+    packages = sum(line.startswith("Collecting ") for line in lines)
     count = f"package {packages}, " if packages else ""
     print(f"  {count}{seconds:.0f} s: {now or 'making the environment'}", file=sys.stderr, flush=True)
 
 
 def _explain(arguments: list[str], pip: subprocess.CompletedProcess[str]) -> int:
-    said = pip.stderr  # pip says there what is wrong
-    if "THESE PACKAGES DO NOT MATCH THE HASHES" in said:
+    errors = pip.stderr  # pip says there what is wrong
+    if "THESE PACKAGES DO NOT MATCH THE HASHES" in errors:
         return _fail(
             arguments,
             "bad-checksum",
             f"a download is not what the lock file names: {_last_line(pip)}",
             "ask who runs the package mirror (pip config list); nothing was installed from it",
         )
-    if any(sign in said for sign in ("connection", "Connection", "resolve", "timed out", "No matching")):
+    if any(sign in errors for sign in ("connection", "Connection", "resolve", "timed out", "No matching")):
         return _fail(
             arguments,
             "no-network",
             f"the Python package index could not be reached: {_last_line(pip)}",
             "connect, or set pip's index-url and proxy (pip config), and run it again",
         )
-    return _fail(arguments, "command-failed", f"pip failed: {said.strip()}", "mend that and run it again")
+    return _fail(arguments, "command-failed", f"pip failed: {errors.strip()}", "mend that and run it again")
 
 
 def _last_line(done: subprocess.CompletedProcess[str]) -> str:

@@ -38,8 +38,8 @@ class Kube:
     def items(self, path: str, selector: str = "", fields: str = "") -> list[dict[str, Any]]:
         """The items of the list at `path`; `selector` is a label selector, `fields` a field selector."""
         query = {"labelSelector": selector, "fieldSelector": fields}
-        found = self._call("GET", path, {key: value for key, value in query.items() if value})
-        return list(found["items"]) if found else []
+        document = self._call("GET", path, {key: value for key, value in query.items() if value})
+        return list(document["items"]) if document else []
 
     def pods(self, selector: str) -> list[dict[str, Any]]:
         """The namespace's pods with these labels, as in `ray.io/cluster=rayside`."""
@@ -48,8 +48,8 @@ class Kube:
     def events(self, kind: str, name: str) -> list[dict[str, Any]]:
         """What happened to an object, oldest first."""
         fields = f"involvedObject.kind={kind},involvedObject.name={name}"
-        found = self.items(f"{self._core}/events", fields=fields)
-        return sorted(found, key=lambda event: event.get("lastTimestamp") or event.get("eventTime") or "")
+        events = self.items(f"{self._core}/events", fields=fields)
+        return sorted(events, key=lambda event: event.get("lastTimestamp") or event.get("eventTime") or "")
 
     def ray(self, plural: str, name: str) -> dict[str, Any] | None:
         """A RayCluster or RayJob: `plural` is rayclusters or rayjobs."""

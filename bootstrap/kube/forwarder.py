@@ -64,21 +64,21 @@ class Forward:
 
 def document(kube: Kube, selector: str, forwards: Sequence[Forward]) -> str:
     """What the process is to do, as JSON: kubeconfig, context, namespace, selector, forwards."""
-    said = {
+    config = {
         "kubeconfig": str(kube.kubeconfig),
         "context": kube.context,
         "namespace": kube.namespace,
         "selector": selector,
         "forwards": [asdict(forward) for forward in forwards],
     }
-    return json.dumps(said, indent=2)
+    return json.dumps(config, indent=2)
 
 
 def parse(text: str) -> tuple[Kube, str, list[Forward]]:
     """The opposite of `document`. Raises ValueError, KeyError or TypeError for anything else."""
-    said: dict[str, Any] = json.loads(text)
-    kube = Kube(Path(said["kubeconfig"]), said["context"], said["namespace"])
-    return kube, said["selector"], [Forward(**forward) for forward in said["forwards"]]
+    config: dict[str, Any] = json.loads(text)
+    kube = Kube(Path(config["kubeconfig"]), config["context"], config["namespace"])
+    return kube, config["selector"], [Forward(**forward) for forward in config["forwards"]]
 
 
 class Forwarder:
@@ -95,7 +95,7 @@ class Forwarder:
         self._pod: str | None = None
         self._picking = asyncio.Lock()
         self._pause, self._not_before = _FIRST_PAUSE, 0.0
-        self._told = ""
+        self._last_logged = ""
 
     async def start(self) -> list[int]:
         """Listens; the local ports, in the order of the forwards. Raises PortTaken."""
@@ -237,8 +237,8 @@ class Forwarder:
 
     def _tell(self, text: str) -> None:
         """Into the log, once however often it is seen."""
-        if text != self._told:
-            self._told = text
+        if text != self._last_logged:
+            self._last_logged = text
             _log.info("%s", text)
 
 
@@ -281,7 +281,10 @@ async def serve(file: Path) -> None:
     kube, selector, forwards = parse(file.read_text())
     forwarder = Forwarder(kube, selector, forwards)
     await forwarder.start()
-    _log.info("forwarding %s", ", ".join(f"{one.local} to {one.pod} ({one.name})" for one in forwards))
+    _log.info(
+        "forwarding %s",
+        ", ".join(f"{forward.local} to {forward.pod} ({forward.name})" for forward in forwards),
+    )
     while await signals.get() == signal.SIGHUP:
         try:
             kube, selector, _ = parse(file.read_text())

@@ -44,7 +44,7 @@ def explain(pod: Mapping[str, Any], events: Sequence[Mapping[str, Any]]) -> Rays
             return error
     if status.get("phase") == "Failed":
         why = " ".join(status[key] for key in ("reason", "message") if key in status)
-        return PodFailed(f"pod {name} failed{_said(why)}", hint="run the command again")
+        return PodFailed(f"pod {name} failed{_last_lines(why)}", hint="run the command again")
     if _ready(pod):
         return None
     return _from_events(name, events)
@@ -94,17 +94,17 @@ def _container(pod: str, container: Mapping[str, Any], spec: Mapping[str, Any]) 
     reason, message = waits.get("reason", ""), waits.get("message", "")
     if reason in _IMAGE:
         return ImageMissing(
-            f"{where} has no image {container['image']}{_said(message or reason)}",
+            f"{where} has no image {container['image']}{_last_lines(message or reason)}",
             hint="./invokew up loads our images again; an image of your own: check its name and tag",
         )
     if reason == "InvalidImageName":
         return ImageMissing(
-            f"{where} has an impossible image name, {container['image']!r}{_said(message)}",
+            f"{where} has an impossible image name, {container['image']!r}{_last_lines(message)}",
             hint="correct the image's name, as in rayproject/ray:2.60.0",
         )
     if reason == "CreateContainerConfigError":
         return PodFailed(
-            f"{where} can't be made{_said(message)}",
+            f"{where} can't be made{_last_lines(message)}",
             hint="./invokew up makes our Secrets; make your own ones before you submit",
         )
     ended = container.get("state", {}).get("terminated") or container.get("lastState", {}).get("terminated")
@@ -120,7 +120,7 @@ def _container(pod: str, container: Mapping[str, Any], spec: Mapping[str, Any]) 
         )
     if reason in _NOT_STARTED:
         return PodFailed(
-            f"{where} can't be started{_said(message)}",
+            f"{where} can't be started{_last_lines(message)}",
             hint="correct its command, or use an image that has it",
         )
     if ended is None:
@@ -128,7 +128,8 @@ def _container(pod: str, container: Mapping[str, Any], spec: Mapping[str, Any]) 
     # runc tells why in the log where it came as far as to run the program.
     if ended.get("reason") in _NOT_STARTED or re.match(r"exec .+: no such file or directory", words):
         return PodFailed(
-            f"{where} can't be started{_said(words)}", hint="correct its command, or use an image that has it"
+            f"{where} can't be started{_last_lines(words)}",
+            hint="correct its command, or use an image that has it",
         )
     if ended.get("exitCode") == _KILLED:
         limit = spec.get("resources", {}).get("limits", {}).get("memory")
@@ -142,7 +143,7 @@ def _container(pod: str, container: Mapping[str, Any], spec: Mapping[str, Any]) 
     times = container.get("restartCount", 0)
     again = f" {times + 1} times" if times and reason == "CrashLoopBackOff" else ""
     return PodFailed(
-        f"{where} ended{again}: {explain_exit(ended.get('exitCode', 1))}{_said(words)}",
+        f"{where} ended{again}: {explain_exit(ended.get('exitCode', 1))}{_last_lines(words)}",
         hint="mend what its last words name, then run the command again",
     )
 
@@ -154,40 +155,40 @@ def _evicted(pod: str, message: str) -> RaysideError:
         hint = "free memory, or lower ray_workers"
     else:
         hint = "./invokew doctor shows what the machine lacks"
-    return PodFailed(f"pod {pod} was evicted from its node{_said(message)}", hint=hint)
+    return PodFailed(f"pod {pod} was evicted from its node{_last_lines(message)}", hint=hint)
 
 
 def _unschedulable(pod: str, message: str) -> RaysideError:
-    said = f"no node takes pod {pod}{_said(message)}"
+    problem = f"no node takes pod {pod}{_last_lines(message)}"
     if "Insufficient" in message:
-        return PodFailed(said, hint="lower ray_workers, or what the pod requests (resources.requests)")
+        return PodFailed(problem, hint="lower ray_workers, or what the pod requests (resources.requests)")
     if "node.kubernetes.io/disk-pressure" in message:
-        return PodFailed(said, hint="free disk space; ./invokew doctor shows how much there is")
+        return PodFailed(problem, hint="free disk space; ./invokew doctor shows how much there is")
     if "node.kubernetes.io/memory-pressure" in message:
-        return PodFailed(said, hint="free memory, or lower ray_workers")
+        return PodFailed(problem, hint="free memory, or lower ray_workers")
     if "node.kubernetes.io/" in message:  # not-ready, unreachable, unschedulable
-        return PodFailed(said, hint="./invokew up mends the cluster")
-    return PodFailed(said, hint="correct the pod's nodeSelector, affinity, tolerations or volumes")
+        return PodFailed(problem, hint="./invokew up mends the cluster")
+    return PodFailed(problem, hint="correct the pod's nodeSelector, affinity, tolerations or volumes")
 
 
 def _from_events(pod: str, events: Sequence[Mapping[str, Any]]) -> RaysideError | None:
     """From what was tried since the last container started."""
     since = max((at for at, event in enumerate(events) if event["reason"] in _STARTED), default=-1)
     for event in reversed(events[since + 1 :]):
-        reason, said = event["reason"], _said(event.get("message", ""))
+        reason, ending = event["reason"], _last_lines(event.get("message", ""))
         if reason == "NodeNotReady":
             return PodFailed(
-                f"the node of pod {pod} is not ready{said}",
+                f"the node of pod {pod} is not ready{ending}",
                 hint="./invokew up mends the cluster",
             )
         if reason in _TRIED_AGAIN and _count(event) >= _TRIES:
             if reason == "FailedCreatePodSandBox":
                 return PodFailed(
-                    f"pod {pod} gets no network{said}",
+                    f"pod {pod} gets no network{ending}",
                     hint="./invokew down, then ./invokew up, starts afresh",
                 )
             return PodFailed(
-                f"pod {pod} can't mount a volume{said}",
+                f"pod {pod} can't mount a volume{ending}",
                 hint="make what it names, or correct the pod's volumes",
             )
     return None
@@ -207,7 +208,7 @@ def _containers(pod: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], Map
 
 def _condition(pod: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
     conditions = pod.get("status", {}).get("conditions", [])
-    return next((one for one in conditions if one["type"] == kind), {})
+    return next((condition for condition in conditions if condition["type"] == kind), {})
 
 
 def _ready(pod: Mapping[str, Any]) -> bool:
@@ -251,7 +252,7 @@ def _log(kube: Kube, pod: Mapping[str, Any], container: str, *, previous: bool) 
         return ""
 
 
-def _said(message: str) -> str:
+def _last_lines(message: str) -> str:
     """As the end of a sentence: the message's last lines, which say most."""
     lines = [line.strip() for line in message.splitlines() if line.strip()]
     return f": {' | '.join(lines[-3:])}" if lines else ""

@@ -70,9 +70,9 @@ class Tunnel:
             await asyncio.wait({up, down}, return_when=asyncio.FIRST_COMPLETED)
             if not down.done() and not up.result():
                 await asyncio.wait({down})
-            seen = -1
-            while not down.done() and seen != self._messages:
-                seen = self._messages
+            counted = -1
+            while not down.done() and counted != self._messages:
+                counted = self._messages
                 await asyncio.wait({down}, timeout=linger)
             if down.done():
                 down.result()
@@ -138,8 +138,10 @@ class Tunnel:
         return True
 
     def _failed(self, why: str) -> PodFailed:
-        said = " ".join(why.split())
-        return PodFailed(f"{self.name} can't be reached: {said}", hint="./invokew status shows what is ready")
+        reason = " ".join(why.split())
+        return PodFailed(
+            f"{self.name} can't be reached: {reason}", hint="./invokew status shows what is ready"
+        )
 
 
 # --- the API -----------------------------------------------------------------------------
@@ -190,8 +192,8 @@ async def running_pod(session: aiohttp.ClientSession, namespace: str, selector: 
             timeout=aiohttp.ClientTimeout(total=_ANSWER_TIMEOUT, sock_connect=_CONNECT_TIMEOUT),
             raise_for_status=True,
         )
-        found: list[dict[str, Any]] = (await answer.json())["items"]
-    staying = [pod["metadata"] for pod in found if "deletionTimestamp" not in pod["metadata"]]
+        pods: list[dict[str, Any]] = (await answer.json())["items"]
+    staying = [pod["metadata"] for pod in pods if "deletionTimestamp" not in pod["metadata"]]
     if not staying:
         raise NotRunning(f"no pod {selector} runs", hint="./invokew status shows what is ready")
     return str(max(staying, key=lambda metadata: metadata["creationTimestamp"])["name"])

@@ -46,14 +46,14 @@ def announcing(jobs: Iterable[Job]) -> list[Job]:
 
 def announced(jobs: Iterable[Job], nodes: Mapping[str, str]) -> list[Announced]:
     """Their drivers; `nodes`: the address of each live node, by its id."""
-    found = []
+    drivers = []
     for job in announcing(jobs):
-        said, host = _read(job), nodes.get(job.node_id)
-        if said is not None and host:
+        port_and_pid, host = _read(job), nodes.get(job.node_id)
+        if port_and_pid is not None and host:
             moment = datetime.fromtimestamp(job.started, tz=timezone.utc).isoformat(timespec="seconds")
             since = moment.replace("+00:00", "Z")
-            found.append(Announced(job.submission_id, host, *said, since))
-    return found
+            drivers.append(Announced(job.submission_id, host, *port_and_pid, since))
+    return drivers
 
 
 def _read(job: Job) -> tuple[int, int] | None:
@@ -62,12 +62,12 @@ def _read(job: Job) -> tuple[int, int] | None:
     if not isinstance(text, str) or len(text) > _LONGEST:
         return None
     try:
-        said = json.loads(text)
+        document = json.loads(text)
     except ValueError:
         return None
-    if not isinstance(said, dict):
+    if not isinstance(document, dict):
         return None
-    port, pid = said.get("port"), said.get("pid")
+    port, pid = document.get("port"), document.get("pid")
     if type(port) is not int or type(pid) is not int:
         return None
     return (port, pid) if 1024 <= port <= 65535 and 1 < pid <= _MOST_PID else None

@@ -82,29 +82,29 @@ class Debug:
         With `driver` the hook begins in the driver, which sends it on to the workers. Otherwise
         the workers import it.
         """
-        given = dict(runtime_env.get("env_vars") or {})
-        theirs = runtime_env.get("worker_process_setup_hook")
+        env_vars = dict(runtime_env.get("env_vars") or {})
+        setup_hook = runtime_env.get("worker_process_setup_hook")
         requirement = f"debugpy=={DEBUGPY_VERSION}"
         changed = with_package(runtime_env, requirement) if self.pip_debugpy else dict(runtime_env)
         changed["py_modules"] = [*(runtime_env.get("py_modules") or []), str(_HOOK)]
-        ours = {"RAYSIDE_ATTACH_TIMEOUT": f"{self.attach_timeout:g}"}
+        hook_vars = {"RAYSIDE_ATTACH_TIMEOUT": f"{self.attach_timeout:g}"}
         if self.post_mortem:
-            ours["RAY_DEBUG_POST_MORTEM"] = "1"
+            hook_vars["RAY_DEBUG_POST_MORTEM"] = "1"
         if not driver:
             changed["worker_process_setup_hook"] = "rayside_hook.worker.setup"
-            ours |= {"RAYSIDE_SETUP_HOOK": theirs} if theirs else {}
+            hook_vars |= {"RAYSIDE_SETUP_HOOK": setup_hook} if setup_hook else {}
         else:
-            ours |= {"RAY_RUNTIME_ENV_HOOK": "rayside_hook.driver.on_init"}
-            ours |= {"RAYSIDE_PIP": requirement} if self.pip_debugpy else {}
-            if _OVERRIDE not in given:
+            hook_vars |= {"RAY_RUNTIME_ENV_HOOK": "rayside_hook.driver.on_init"}
+            hook_vars |= {"RAYSIDE_PIP": requirement} if self.pip_debugpy else {}
+            if _OVERRIDE not in env_vars:
                 # What is added here must not contradict what the driver says in ray.init; the hook
                 # refuses the user's own contradictions.
-                ours[_OVERRIDE] = "1"
+                hook_vars[_OVERRIDE] = "1"
                 fields = [*runtime_env, "working_dir"]
-                ours["RAYSIDE_GIVEN"] = json.dumps(
-                    {"fields": sorted({*fields} - {"env_vars"}), "env_vars": sorted(given)}
+                hook_vars["RAYSIDE_GIVEN"] = json.dumps(
+                    {"fields": sorted({*fields} - {"env_vars"}), "env_vars": sorted(env_vars)}
                 )
-        changed["env_vars"] = {**_RAISED, **given, **ours}
+        changed["env_vars"] = {**_RAISED, **env_vars, **hook_vars}
         return changed
 
 
@@ -163,8 +163,8 @@ class Submission:
         if self.local_roots:
             metadata[LOCAL_ROOTS] = json.dumps(self.local_roots)
         if self.debug:
-            told = {"attach_timeout": self.debug.attach_timeout, "post_mortem": self.debug.post_mortem}
-            metadata[DEBUG] = json.dumps({**told, "driver": self.debugs_driver})
+            options = {"attach_timeout": self.debug.attach_timeout, "post_mortem": self.debug.post_mortem}
+            metadata[DEBUG] = json.dumps({**options, "driver": self.debugs_driver})
         return metadata
 
     def words(self) -> list[str]:
@@ -175,14 +175,17 @@ class Submission:
 
     def environment(self) -> dict[str, Any]:
         """The whole runtime_env but working_dir."""
-        given = {**self.runtime_env, **({"py_modules": list(self.py_modules)} if self.py_modules else {})}
-        return self.debug.added_to(given, driver=self.debugs_driver) if self.debug else given
+        runtime_env = {
+            **self.runtime_env,
+            **({"py_modules": list(self.py_modules)} if self.py_modules else {}),
+        }
+        return self.debug.added_to(runtime_env, driver=self.debugs_driver) if self.debug else runtime_env
 
     @property
     def raised_limits(self) -> list[str]:
         """The environment variables of time limits that `debug` raises; those that the user has set stay."""
-        given = self.runtime_env.get("env_vars") or {}
-        return [name for name in _RAISED if name not in given] if self.debug else []
+        env_vars = self.runtime_env.get("env_vars") or {}
+        return [name for name in _RAISED if name not in env_vars] if self.debug else []
 
     @property
     def debugs_driver(self) -> bool:
@@ -201,12 +204,12 @@ def debugging(
     debug: bool, *, post_mortem: bool, attach_timeout: float | str | None, pip_debugpy: bool
 ) -> Debug | None:
     """What `submit --debug`, and the options that go with it, ask for. Raises InvalidArgument."""
-    given = {
+    options = {
         "--post-mortem": post_mortem,
         "--attach-timeout": attach_timeout is not None,
         "--pip-debugpy": pip_debugpy,
     }
-    alone = next((option for option, is_given in given.items() if is_given), None)
+    alone = next((option for option, is_given in options.items() if is_given), None)
     if not debug and alone:
         raise InvalidArgument(f"{alone} goes with --debug", hint=f"add --debug, or leave out {alone}")
     if not debug:
@@ -237,7 +240,7 @@ def prepare(
     modules = list(py_modules) or extra.pop("py_modules", [])
     extra.pop("working_dir", None)
     extra.pop("py_modules", None)
-    written = [_absolute(one) for one in (folder, *modules) if not _REMOTE.match(str(one))]
+    written = [_absolute(path) for path in (folder, *modules) if not _REMOTE.match(str(path))]
     if not _REMOTE.match(folder):
         path = Path(folder).expanduser().resolve()
         if not path.is_dir():
@@ -348,8 +351,10 @@ def _check_entrypoint(entrypoint: str | None, folder: Path) -> None:
     script = next((word for word in words if word.endswith(".py")), None)
     if script is None or (folder / script).is_file():
         return
-    there = sorted(path.name for path in folder.glob("*.py"))
-    hint = f"it has {', '.join(there[:5])}" if there else "it has no Python program; check --working-dir"
+    programs = sorted(path.name for path in folder.glob("*.py"))
+    hint = (
+        f"it has {', '.join(programs[:5])}" if programs else "it has no Python program; check --working-dir"
+    )
     raise MissingEntrypoint(f"there is no {script} in {folder}", hint=hint)
 
 
@@ -380,8 +385,8 @@ def _runtime_env(file: Path) -> dict[str, Any]:
     return loaded
 
 
-def reason(said: str) -> str:
+def reason(output: str) -> str:
     """What Ray's own command gave as the reason for its failure."""
     # Ray ends with a Python traceback whose last line is the reason.
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
     return lines[-1] if lines else "it gave no reason"

@@ -52,8 +52,8 @@ class PathMap:
 
 def unpacked(job: Job) -> str | None:
     """The folder of a job's working_dir below RESOURCES; None where Ray did not pack one."""
-    found = _SENT.fullmatch(str(job.runtime_env.get("working_dir") or ""))
-    return f"{RESOURCES}/working_dir_files/{found[1]}" if found else None
+    package = _SENT.fullmatch(str(job.runtime_env.get("working_dir") or ""))
+    return f"{RESOURCES}/working_dir_files/{package[1]}" if package else None
 
 
 def _packed(job: Job) -> list[tuple[str, Path]]:
@@ -65,7 +65,7 @@ def _packed(job: Job) -> list[tuple[str, Path]]:
     for uri, module in zip(job.runtime_env.get("py_modules") or [], modules, strict=False):
         uris.append((uri, Path(module), True))
     written = json.loads(job.metadata.get(LOCAL_ROOTS, "{}"))
-    found: list[tuple[str, Path]] = []
+    packages: list[tuple[str, Path]] = []
     for uri, folder, is_module in uris:
         if not (package := _PACKAGE.search(uri)):
             continue
@@ -73,5 +73,5 @@ def _packed(job: Job) -> list[tuple[str, Path]]:
         # A module's package holds the folder itself, under its real name.
         if (other := Path(written.get(str(folder), folder))) != folder:
             names += [other] if not is_module or other.name == folder.name else []
-        found += [(package[1], name.parent if is_module else name) for name in names]
-    return found
+        packages += [(package[1], name.parent if is_module else name) for name in names]
+    return packages

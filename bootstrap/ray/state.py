@@ -258,19 +258,19 @@ class Dashboard:
         for task in self._rows("tasks", [("state", "=", "RUNNING")]):
             running.setdefault(task["worker_id"], []).append(task)
         jobs = self.jobs() if any(worker["worker_type"] == "DRIVER" for worker in workers) else []
-        found: list[PausedTask] = []
+        paused: list[PausedTask] = []
         for worker in workers:
             if worker["worker_type"] == "DRIVER":
-                found.append(_driver(worker, jobs))
+                paused.append(_driver(worker, jobs))
                 continue
             tasks = running.get(worker["worker_id"], [])
             # In a threaded actor more tasks may run than are paused, and Ray does not say which
             # are: the latest are the likeliest.
             tasks.sort(key=lambda task: task["start_time_ms"] or 0, reverse=True)
-            found += [_paused(worker, task) for task in tasks[: worker["num_paused_threads"]]]
+            paused += [_paused(worker, task) for task in tasks[: worker["num_paused_threads"]]]
             if not tasks:
-                found.append(_paused(worker, {}))
-        return sorted(found, key=lambda task: (task.since, task.worker_id))
+                paused.append(_paused(worker, {}))
+        return sorted(paused, key=lambda task: (task.since, task.worker_id))
 
     def _rows(self, resource: str, filters: Iterable[tuple[str, str, str]]) -> list[dict[str, Any]]:
         parameters: list[tuple[str, str]] = [("detail", "1"), ("limit", str(MOST_ROWS))]

@@ -56,8 +56,8 @@ class BaseImage:
 
     def check(self) -> Status:
         with engine.connected() as client:
-            found, wanted = engine.image(client, self.reference), engine.architecture(client)
-        if found is None or engine.normal(found["Architecture"]) != wanted:
+            image, architecture = engine.image(client, self.reference), engine.architecture(client)
+        if image is None or engine.normal(image["Architecture"]) != architecture:
             return missing(f"{self.reference} is not made yet")
         return ready(self.reference)
 

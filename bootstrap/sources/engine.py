@@ -99,16 +99,16 @@ def image(client: DockerClient, reference: str) -> dict[str, Any] | None:
         return None
 
 
-def digests(found: dict[str, Any]) -> list[str]:
+def digests(attributes: dict[str, Any]) -> list[str]:
     """The digests that registries gave the image which `image` found: `sha256:...`."""
-    return [name.rpartition("@")[2] for name in found.get("RepoDigests") or []]
+    return [name.rpartition("@")[2] for name in attributes.get("RepoDigests") or []]
 
 
 def require_architecture(client: DockerClient, reference: str) -> None:
     """Raises WrongArchitecture where the engine has the image and would have to emulate it."""
-    found, wanted = image(client, reference), architecture(client)
-    if found and normal(found["Architecture"]) != wanted:
+    attributes, needed = image(client, reference), architecture(client)
+    if attributes and normal(attributes["Architecture"]) != needed:
         raise WrongArchitecture(
-            f"the image {reference} is for {found['Architecture']}, the Docker engine runs {wanted}",
-            hint=f"remove it (docker image rm {reference}) and name one for {wanted} in the settings",
+            f"the image {reference} is for {attributes['Architecture']}, the Docker engine runs {needed}",
+            hint=f"remove it (docker image rm {reference}) and name one for {needed} in the settings",
         )

@@ -63,7 +63,7 @@ class Extensions:
     platform: str
     since: float = 0.0
     in_use: Callable[[], bool] = lambda: False
-    wanted: Sequence[tuple[str, str]] = field(default=EXTENSIONS)
+    pins: Sequence[tuple[str, str]] = field(default=EXTENSIONS)
     name: str = "extensions"
     title: str = "extensions for the workspace"
     needs: tuple[str, ...] = ("machine",)
@@ -75,9 +75,11 @@ class Extensions:
         """What there is now, in the order of the settings. Raises InvalidSetting."""
         if self.settings.vsix_folder:
             return self._of_folder()
-        there = [one for entry in self._record["got"] if (one := self._kept(entry)).file.exists()]
+        kept = [extension for entry in self._record["got"] if (extension := self._kept(entry)).file.exists()]
         return [
-            one for one in there if self._digests.of(self._name(one.id, one.version)) in (None, one.sha256)
+            extension
+            for extension in kept
+            if self._digests.of(self._name(extension.id, extension.version)) in (None, extension.sha256)
         ]
 
     def check(self) -> Status:
@@ -99,22 +101,22 @@ class Extensions:
 
     def apply(self, report: Report) -> None:
         """Raises BadChecksum."""
-        got = {one.id: one for one in self.got()}
+        got = {extension.id: extension for extension in self.got()}
         why: dict[str, str] = {}
-        for number, (id, version) in enumerate(self.wanted):
+        for number, (id, version) in enumerate(self.pins):
             if id in got:
                 continue
             try:
                 got[id] = self._fetch(id, version, report)
             except _NoAnswer as error:
                 # The others would only take as long to fail.
-                why |= {one: error.message for one, _ in self.wanted[number:] if one not in got}
+                why |= {other: error.message for other, _ in self.pins[number:] if other not in got}
                 break
             except DownloadFailed as error:
                 why[id] = error.message
         record = {
             "asked": time.time(),
-            "got": [got[id].document() for id, _ in self.wanted if id in got],
+            "got": [got[id].document() for id, _ in self.pins if id in got],
             "missing": why,
         }
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -141,7 +143,7 @@ class Extensions:
 
     @property
     def _record_file(self) -> Path:
-        return self._folder / f"{cache.key(self._gallery, self.platform, json.dumps(self.wanted))}.json"
+        return self._folder / f"{cache.key(self._gallery, self.platform, json.dumps(self.pins))}.json"
 
     @property
     def _record(self) -> dict[str, Any]:
@@ -163,16 +165,20 @@ class Extensions:
         got = self._kept({"id": id, "version": version, "sha256": expected, "from": self._gallery})
         report(name)
         got.file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        Download(vsix, "extension_gallery").fetch(got.file, expected, lambda said: report(f"{name}: {said}"))
+        Download(vsix, "extension_gallery").fetch(
+            got.file, expected, lambda progress: report(f"{name}: {progress}")
+        )
         try:
-            found = _read(got.file)
-            said = "" if (found.id, found.version) == (id, version) else f"{found.id} {found.version}"
+            content = _read(got.file)
+            actual = (
+                "" if (content.id, content.version) == (id, version) else f"{content.id} {content.version}"
+            )
         except _Broken as error:
-            said = f"no VSIX file ({error})"
-        if said:
+            actual = f"no VSIX file ({error})"
+        if actual:
             got.file.unlink()
             raise BadChecksum(
-                f"{vsix} is not {id} {version}: it is {said}",
+                f"{vsix} is not {id} {version}: it is {actual}",
                 hint="correct extension_gallery, or set vsix_folder",
             )
         self._digests.keep(self._name(id, version), expected, report)
@@ -184,7 +190,7 @@ class Extensions:
         def asking(id: str, version: str) -> Callable[[], str]:
             return lambda: self._files(id, version)[1]()
 
-        return {self._name(id, version): asking(id, version) for id, version in self.wanted}
+        return {self._name(id, version): asking(id, version) for id, version in self.pins}
 
     def _files(self, id: str, version: str) -> tuple[str, Callable[[], str]]:
         """Where the VSIX is, and what fetches the SHA-256 that the gallery names. Raises DownloadFailed."""
@@ -246,9 +252,9 @@ class Extensions:
             raise InvalidSetting(
                 f"vsix_folder is {folder}, and there is no such folder", hint="correct vsix_folder"
             )
-        found: dict[str, Extension] = {}
+        extensions: dict[str, Extension] = {}
         wrong: dict[str, str] = {}
-        wanted = dict(self.wanted)
+        versions = dict(self.pins)
         for file in sorted(folder.glob("*.vsix")):
             try:
                 vsix = _read(file)
@@ -256,25 +262,25 @@ class Extensions:
                 raise InvalidSetting(
                     f"{file} is no VSIX file: {error}", hint="put a whole one there"
                 ) from None
-            if vsix.id not in wanted:
+            if vsix.id not in versions:
                 continue
-            if vsix.version != wanted[vsix.id]:
-                wrong[vsix.id] = f"{file} is {vsix.id} {vsix.version}, not {wanted[vsix.id]}"
+            if vsix.version != versions[vsix.id]:
+                wrong[vsix.id] = f"{file} is {vsix.id} {vsix.version}, not {versions[vsix.id]}"
             elif vsix.platform not in (_UNIVERSAL, self.platform):
                 wrong[vsix.id] = f"{file} is {vsix.id} for {vsix.platform}, not for {self.platform}"
             else:
-                found[vsix.id] = Extension(
+                extensions[vsix.id] = Extension(
                     vsix.id, vsix.version, download.sha256(file), f"file {file.name}", file
                 )
-        for id, said in wrong.items():
+        for id, problem in wrong.items():
             # Beside the right one, another version or platform does no harm.
-            if id not in found:
-                raise InvalidSetting(said, hint="put exactly that one there, or take the file away")
-        return [found[id] for id in wanted if id in found]
+            if id not in extensions:
+                raise InvalidSetting(problem, hint="put exactly that one there, or take the file away")
+        return [extensions[id] for id in versions if id in extensions]
 
     def _absent(self, got: Sequence[Extension]) -> list[tuple[str, str]]:
-        there = {one.id for one in got}
-        return [(id, version) for id, version in self.wanted if id not in there]
+        present = {extension.id for extension in got}
+        return [(id, version) for id, version in self.pins if id not in present]
 
 
 class _NoAnswer(DownloadFailed):
@@ -298,9 +304,9 @@ def _read(file: Path) -> _Vsix:
         with zipfile.ZipFile(file) as archive:
             package = json.loads(archive.read("extension/package.json"))
             manifest = archive.read("extension.vsixmanifest").decode(errors="replace")
-        found = _PLATFORM.search(manifest)
+        target = _PLATFORM.search(manifest)
         id = f"{package['publisher']}.{package['name']}".lower()
-        return _Vsix(id, str(package["version"]), found.group(1) if found else _UNIVERSAL)
+        return _Vsix(id, str(package["version"]), target.group(1) if target else _UNIVERSAL)
     except KeyError as error:
         raise _Broken(f"{error.args[0]}") from None
     except (OSError, zipfile.BadZipFile, zlib.error, EOFError, ValueError, TypeError) as error:
@@ -329,7 +335,7 @@ def own_files() -> list[Path]:
 
 
 def _described(got: Sequence[Extension]) -> str:
-    return _listed([(one.id, one.version) for one in got]) if got else "none but ours"
+    return _listed([(extension.id, extension.version) for extension in got]) if got else "none but ours"
 
 
 def _listed(extensions: Sequence[tuple[str, str]]) -> str:

@@ -57,14 +57,14 @@ class Go:
         cache.end_builds(self.folder)
 
     def _installed(self) -> Path | None:
-        found = shutil.which("go")
-        if found is None:
+        program = shutil.which("go")
+        if program is None:
             return None
         try:
-            version = re.search(r"go(\d+)\.(\d+)", self.shell.run([found, "version"]).out)
+            version = re.search(r"go(\d+)\.(\d+)", self.shell.run([program, "version"]).out)
         except (CommandFailed, MissingProgram):
             return None
-        return Path(found) if version and tuple(map(int, version.groups())) >= OLDEST_GO else None
+        return Path(program) if version and tuple(map(int, version.groups())) >= OLDEST_GO else None
 
 
 @dataclass(frozen=True)
@@ -90,11 +90,11 @@ class GoPrograms:
 
     @property
     def folder(self) -> Path:
-        what = [
+        inputs = [
             cache.content(MODULES / self.module),
             repr((self.builds, self.variables, self.links, self.along)),
         ]
-        key = cache.key(*what, platform.system(), platform.machine())
+        key = cache.key(*inputs, platform.system(), platform.machine())
         return self.cache_folder / f"{self.module}-{self.version}-{key}"
 
     def check(self) -> Status:

@@ -78,11 +78,11 @@ class ImageBuild:
 
     def check(self) -> Status:
         with engine.connected() as client:
-            found, wanted = engine.image(client, self.reference), engine.architecture(client)
-        if found is None:
+            image, architecture = engine.image(client, self.reference), engine.architecture(client)
+        if image is None:
             return missing(f"{self.reference} is not built yet")
-        if engine.normal(found["Architecture"]) != wanted:
-            return missing(f"{self.reference} was built for {found['Architecture']}, not for {wanted}")
+        if engine.normal(image["Architecture"]) != architecture:
+            return missing(f"{self.reference} was built for {image['Architecture']}, not for {architecture}")
         return ready(self.reference)
 
     def apply(self, report: Report) -> None:
@@ -119,14 +119,14 @@ class ImageBuild:
             )
             return answer
 
-        said: list[str] = []
+        lines: list[str] = []
         for event in engine.events(start):
             for line in filter(None, map(str.strip, event.get("stream", "").splitlines())):
-                said.append(line)
+                lines.append(line)
                 report(line)
             if "error" in event:
                 first = f"{self.title} could not be built: {event['error']}"
-                last = [*said[-_LAST_LINES:], f"(from {self.context / self.dockerfile})"]
+                last = [*lines[-_LAST_LINES:], f"(from {self.context / self.dockerfile})"]
                 raise BuildFailed(
                     "\n".join([first, *last]),
                     hint="correct what the last lines name; what was built before them is kept",
@@ -134,12 +134,12 @@ class ImageBuild:
 
     def _files(self) -> list[tuple[str, Path]]:
         """Name in the context, and file, of each input, sorted by name."""
-        found = {
+        files = {
             str(file.relative_to(self.context)): file
             for file in self.context.rglob("*")
             if (file.is_symlink() or file.is_file()) and self._belongs(file)
         }
-        return sorted({**found, **self.extra}.items())
+        return sorted({**files, **self.extra}.items())
 
     def _belongs(self, file: Path) -> bool:
         # A Dockerfile beside ours is another image's.

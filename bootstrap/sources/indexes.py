@@ -32,13 +32,13 @@ def package_indexes(shell: Shell, environment: Mapping[str, str] = os.environ) -
 
     They come from the tools' own configuration files too, as `pip config` and `npm config` read them.
     """
-    found = pip_indexes(_output(shell, [sys.executable, "-m", "pip", "config", "list"]))
+    variables = pip_indexes(_output(shell, [sys.executable, "-m", "pip", "config", "list"]))
     if registry := environment.get(_NPM) or environment.get(_NPM.lower()):
-        found[_NPM] = registry
+        variables[_NPM] = registry
     elif shutil.which("npm"):
         # Not in the folder of a project, which may have a registry of its own.
-        found |= npm_registry(_output(shell, ["npm", "config", "list"], cwd=Path(os.sep)))
-    return found
+        variables |= npm_registry(_output(shell, ["npm", "config", "list"], cwd=Path(os.sep)))
+    return variables
 
 
 def pip_indexes(listed: str) -> dict[str, str]:

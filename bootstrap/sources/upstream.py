@@ -111,15 +111,15 @@ class PulledImage:
 
     def check(self) -> Status:
         with engine.connected() as client:
-            found, wanted = engine.image(client, self.reference), engine.architecture(client)
-        if found is None:
+            image, architecture = engine.image(client, self.reference), engine.architecture(client)
+        if image is None:
             return missing(f"{self.reference} is not in the Docker engine")
-        if engine.normal(found["Architecture"]) != wanted:
-            return missing(f"{self.reference} is for {found['Architecture']}, not for {wanted}")
-        there, recorded = engine.digests(found), self._recorded
+        if engine.normal(image["Architecture"]) != architecture:
+            return missing(f"{self.reference} is for {image['Architecture']}, not for {architecture}")
+        digests, recorded = engine.digests(image), self._recorded
         # One that was loaded from a file has none: whoever may do that owns the engine.
-        if recorded and there and recorded not in there:
-            return missing(f"{self.reference} is {there[0]}, not {recorded} as recorded")
+        if recorded and digests and recorded not in digests:
+            return missing(f"{self.reference} is {digests[0]}, not {recorded} as recorded")
         return ready(self.reference)
 
     def apply(self, report: Report) -> None:
@@ -127,16 +127,16 @@ class PulledImage:
         recorded = self._recorded
         repository, _, tag = self.reference.rpartition(":")
         # By its digest, which the engine checks; the tag may be another image's by now.
-        wanted = f"{repository}@{recorded}" if recorded else self.reference
+        reference = f"{repository}@{recorded}" if recorded else self.reference
         with engine.connected(_UNPACKING) as client:
-            report(f"pulling {wanted}")
-            told = engine.events(lambda: client.api.pull(wanted, stream=True, decode=True))
-            self._follow(told, report)
-            engine.require_architecture(client, wanted)
+            report(f"pulling {reference}")
+            events = engine.events(lambda: client.api.pull(reference, stream=True, decode=True))
+            self._follow(events, report)
+            engine.require_architecture(client, reference)
             if recorded:
-                client.api.tag(wanted, repository, tag, force=True)
+                client.api.tag(reference, repository, tag, force=True)
             elif self.record:
-                got = engine.digests(engine.image(client, wanted) or {})
+                got = engine.digests(engine.image(client, reference) or {})
                 for digest in got[:1]:
                     self.digests.keep(self.record, digest, report)
 
@@ -159,24 +159,24 @@ class PulledImage:
 
     def _follow(self, events: Iterator[dict[str, Any]], report: Report) -> None:
         layers: dict[str, tuple[int, int]] = {}
-        told = ""
+        reported = ""
         for event in events:
-            if said := event.get("error"):
-                raise self.explained(said)
+            if error := event.get("error"):
+                raise self.explained(error)
             progress = event.get("progressDetail") or {}
             if event.get("status") == "Downloading" and progress.get("total"):
                 layers[event["id"]] = progress["current"], progress["total"]
                 text = "{} of {} MB".format(
                     *(sum(sizes) // 10**6 for sizes in zip(*layers.values(), strict=True))
                 )
-                if text != told:
-                    report(told := text)
+                if text != reported:
+                    report(reported := text)
 
-    def explained(self, said: str) -> RaysideError:
+    def explained(self, error: str) -> RaysideError:
         """The error that a registry's words mean, with the one thing to do."""
-        words = said.lower()
+        words = error.lower()
         recorded = f" as the image that is recorded, {self._recorded}" if self._recorded else ""
-        message = f"{self.reference} can't be pulled{recorded}: {said}"
+        message = f"{self.reference} can't be pulled{recorded}: {error}"
         login = f"docker login {_registry(self.reference)}".rstrip()
         other = f"name an image that is there in {environment_name(self.setting)}"
         if "toomanyrequests" in words or "rate limit" in words:
@@ -368,23 +368,23 @@ class Upstream:
 
 def published(settings: Settings) -> dict[str, Callable[[], str]]:
     """What asks for the digest of each release and image, for every machine, by its recorded name."""
-    found: dict[str, Callable[[], str]] = {}
+    sources: dict[str, Callable[[], str]] = {}
     for system in ("linux", "darwin"):
         for architecture in ("amd64", "arm64"):
-            one = Upstream(settings, system=system, architecture=architecture)
-            for program in (one._kind, one._kubectl, one._kubectl_ray):
-                found[program.folder.name] = program.published
-            for image in (one.ray.base, one.operator, one.node):
+            upstream = Upstream(settings, system=system, architecture=architecture)
+            for program in (upstream._kind, upstream._kubectl, upstream._kubectl_ray):
+                sources[program.folder.name] = program.published
+            for image in (upstream.ray.base, upstream.operator, upstream.node):
                 if image.record:
-                    found[image.record] = image.published
-    return found
+                    sources[image.record] = image.published
+    return sources
 
 
 def answers(settings: Settings) -> str | None:
     """Why registry and release pages can't be used from here; None where they can. Takes 3 s at most."""
     import requests
 
-    wanted = {registry_url(settings.ray_image), _site(settings.kind_releases)}
+    urls = {registry_url(settings.ray_image), _site(settings.kind_releases)}
     failures: dict[str, str] = {}
     answered: set[str] = set()
 
@@ -397,12 +397,12 @@ def answers(settings: Settings) -> str | None:
 
     deadline = time.monotonic() + _QUICK
     # Daemons, so that a look-up of a name that hangs keeps nobody waiting.
-    asking = [threading.Thread(target=ask, args=(url,), daemon=True) for url in wanted]
+    asking = [threading.Thread(target=ask, args=(url,), daemon=True) for url in urls]
     for thread in asking:
         thread.start()
     for thread in asking:
         thread.join(max(0.0, deadline - time.monotonic()))
-    for url in sorted(wanted - answered):
+    for url in sorted(urls - answered):
         return f"{url} does not answer: {failures.get(url, f'not within {_QUICK:g} s')}"
     return None
 

@@ -99,7 +99,7 @@ def workspace_image(
 
     `extensions` are those of others, which are in the folder or the cache that they come from.
     """
-    record = json.dumps([one.document() for one in extensions])
+    record = json.dumps([extension.document() for extension in extensions])
     return ImageBuild(
         name="workspace-image",
         title="image of the workspace",
@@ -114,7 +114,7 @@ def workspace_image(
             **{f"rayside/{file}": ROOT / file for file in (*RELAY, *SUBMISSION)},
             **{f"extension/{file.relative_to(OWN).as_posix()}": file for file in own_files()},
             "extension/LICENSE": ROOT / "LICENSE",
-            **{f"extensions/{one.id}.vsix": one.file for one in extensions},
+            **{f"extensions/{extension.id}.vsix": extension.file for extension in extensions},
         },
         needs=("engine", "ray-image", "extensions"),
         cache_folder=cache_folder,

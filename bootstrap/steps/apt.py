@@ -63,8 +63,8 @@ def holder(lock: Path) -> str:
 def _locks(shell: Shell) -> tuple[Path, Path, Path, Path]:
     """That of `apt-get update`, then those of `apt-get install`."""
     names = [word for pair in _FOLDERS.items() for word in pair]
-    told = shlex.split(shell.run(["apt-config", "shell", *names]).out)
-    place = {name: Path(value) for name, _, value in (word.partition("=") for word in told)}
+    words = shlex.split(shell.run(["apt-config", "shell", *names]).out)
+    place = {name: Path(value) for name, _, value in (word.partition("=") for word in words)}
     dpkg = place["STATUS"].parent
     return place["LISTS"] / "lock", dpkg / "lock-frontend", dpkg / "lock", place["ARCHIVES"] / "lock"
 
@@ -92,7 +92,7 @@ def _run(
             return "another program"
         return ""
 
-    if name := until(hindrance, lambda seen: not seen, patience):
+    if name := until(hindrance, lambda name: not name, patience):
         raise AptBusy(
             f"{name} has kept apt-get from running for {patience:.0f} s",
             hint="wait until it has ended, or end it; then run the command again",

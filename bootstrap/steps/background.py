@@ -88,8 +88,8 @@ class Background:
         return processes.marked(self.mark, str(self.folder))
 
     def end(self, report: Report) -> None:
-        if found := self.leftovers():
-            report(f"ending process {', '.join(str(process.pid) for process in found)}")
+        if running := self.leftovers():
+            report(f"ending process {', '.join(str(process.pid) for process in running)}")
             processes.end(self.leftovers, patience=self.patience)
         self.record.forget()
 

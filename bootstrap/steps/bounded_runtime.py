@@ -28,8 +28,8 @@ NAMES = tuple(f"CAP_{name}" for name in _ORDER.split())
 
 def bounding_set(status: str) -> set[str]:
     """The names, as in CAP_CHOWN, that a /proc/PID/status allows at all."""
-    found = re.search(r"^CapBnd:\s*([0-9a-f]+)$", status, re.MULTILINE)
-    bits = int(found[1], 16) if found else 0
+    capabilities = re.search(r"^CapBnd:\s*([0-9a-f]+)$", status, re.MULTILINE)
+    bits = int(capabilities[1], 16) if capabilities else 0
     return {name for number, name in enumerate(NAMES) if bits >> number & 1}
 
 

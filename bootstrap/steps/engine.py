@@ -58,8 +58,8 @@ class Engine:
                     "a Docker engine runs, and you may not use it",
                     hint='sudo usermod -aG docker "$USER", then log in again',
                 ) from None
-            ours = not os.environ.get("DOCKER_HOST")
-            if ours and any(process.name() == "dockerd" for process in psutil.process_iter(["name"])):
+            is_local = not os.environ.get("DOCKER_HOST")
+            if is_local and any(process.name() == "dockerd" for process in psutil.process_iter(["name"])):
                 return pending("dockerd runs and does not answer yet")
             return missing("no Docker engine answers")
         version, driver = info["ServerVersion"], info["Driver"]

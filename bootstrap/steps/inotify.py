@@ -27,22 +27,22 @@ class Inotify:
         if not self.folder.is_dir():
             return ready("not Linux: the engine's own machine has them")
         low = [
-            f"{name} is {now}, {wanted} is advised"
-            for name, wanted in WANTED.items()
-            if (now := int((self.folder / name).read_text())) < wanted
+            f"{name} is {now}, {advised} is advised"
+            for name, advised in WANTED.items()
+            if (now := int((self.folder / name).read_text())) < advised
         ]
         return missing("; ".join(low)) if low else ready("high enough")
 
     def apply(self, report: Report) -> None:
         """Raises LowInotify where that takes root, or the machine does not let even root."""
         try:
-            for name, wanted in WANTED.items():
+            for name, advised in WANTED.items():
                 file = self.folder / name
-                if int(file.read_text()) < wanted:
-                    file.write_text(str(wanted))
+                if int(file.read_text()) < advised:
+                    file.write_text(str(advised))
         except OSError as error:
             why = "it takes root" if os.geteuid() else error.strerror
-            settings = " ".join(f"fs.inotify.{name}={wanted}" for name, wanted in WANTED.items())
+            settings = " ".join(f"fs.inotify.{name}={advised}" for name, advised in WANTED.items())
             raise LowInotify(
                 f"the inotify limits can't be raised: {why}", hint=f"sudo sysctl -w {settings}"
             ) from None

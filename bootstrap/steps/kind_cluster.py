@@ -85,12 +85,12 @@ class KindCluster:
 
     def check(self) -> Status:
         with engine.connected(10) as client:
-            found = self._containers(client)
-            if not found:
+            containers = self._containers(client)
+            if not containers:
                 return missing("there is none")
-            container = found[0]
-            made = self._made_as(container.attrs)
-            if made is None:
+            container = containers[0]
+            made_from = self._made_as(container.attrs)
+            if made_from is None:
                 raise NotOurs(
                     f"there is a kind cluster {self.settings.kind_cluster} that Rayside did not make",
                     hint="INVOKE_RAYSIDE_KIND_CLUSTER=another-name ./invokew up makes one beside it",
@@ -101,9 +101,9 @@ class KindCluster:
                 return missing(f"its node {self.node} is {container.status}")
             if container.exec_run(["test", "-e", _COMPLETE]).exit_code != 0:
                 return missing("it was not made to its end")
-            wanted = self.spec
-            if made != wanted:
-                return drifted(difference(made, wanted))
+            spec = self.spec
+            if made_from != spec:
+                return drifted(difference(made_from, spec))
         return ready(f"{self.node}, Kubernetes {KUBERNETES_VERSION}, images from {self.source}")
 
     def apply(self, report: Report) -> None:
@@ -229,8 +229,8 @@ def source_in_use(name: str) -> str | None:
     """What our cluster that is there was made from; None where there is none. Raises EngineNotRunning."""
     with engine.connected(10) as client:
         for container in containers(client, name):
-            if made := made_as(container.attrs):
-                return made.get("source")
+            if spec := made_as(container.attrs):
+                return spec.get("source")
     return None
 
 
@@ -250,15 +250,15 @@ def made_as(attributes: Mapping[str, Any], marks: Path | None = None) -> dict[st
 
 def explained(error: CommandFailed) -> RaysideError:
     """The error that the output of kind means."""
-    said = error.message
-    if "no space left" in said.lower():
+    output = error.message
+    if "no space left" in output.lower():
         return LowDisk("the disk filled up while the cluster was made", hint="free some, then ./invokew up")
-    if "failed to pull image" in said:
+    if "failed to pull image" in output:
         return ImageMissing(
             "the Docker engine lost the node's image before kind used it", hint="./invokew up makes it again"
         )
-    telling = [line for line in said.splitlines() if re.match(r"ERROR|error|\[kubelet-check\]|\s*- ", line)]
+    telling = [line for line in output.splitlines() if re.match(r"ERROR|error|\[kubelet-check\]|\s*- ", line)]
     return NotReady(
-        "\n".join(["kind could not make the cluster", *(telling or said.splitlines())[-8:]]),
+        "\n".join(["kind could not make the cluster", *(telling or output.splitlines())[-8:]]),
         hint="./invokew doctor --target kind shows what the machine lacks",
     )

@@ -44,8 +44,10 @@ class Kubeconfig:
             nodes = Kube(self.kube.kubeconfig, self.kube.context).items(f"{CORE}/nodes")
         except ClusterUnreachable as error:
             return pending(error.message)
-        conditions = [one for node in nodes for one in node["status"].get("conditions", [])]
-        if not any(one["type"] == "Ready" and one["status"] == "True" for one in conditions):
+        conditions = [condition for node in nodes for condition in node["status"].get("conditions", [])]
+        if not any(
+            condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions
+        ):
             return pending("the node is not ready yet")
         return ready(f"{self.kube.url}, context {self.kube.context}")
 
@@ -78,29 +80,29 @@ class UserContext:
     patience: float = 0.0
 
     def check(self) -> Status:
-        ours, theirs = _entries(self.kube.kubeconfig, self.kube.context), self._found()
-        if ours is None or theirs != {
-            **ours,
-            "context": {**ours["context"], "namespace": self.kube.namespace},
+        own_entries, user_entries = _entries(self.kube.kubeconfig, self.kube.context), self._user_entries()
+        if own_entries is None or user_entries != {
+            **own_entries,
+            "context": {**own_entries["context"], "namespace": self.kube.namespace},
         }:
             return missing(f"{self.kube.context} is not there, or is of an earlier cluster")
         return ready(f"{self.kube.context} in {_user_file()}")
 
     def apply(self, report: Report) -> None:
         """By kubectl, which locks the file and knows where a KUBECONFIG of several files wants it."""
-        ours = _entries(self.kube.kubeconfig, self.kube.context)
-        if ours is None:
+        own_entries = _entries(self.kube.kubeconfig, self.kube.context)
+        if own_entries is None:
             raise ClusterUnreachable(
                 f"{self.kube.kubeconfig} has no {self.kube.context}", hint="./invokew up"
             )
         name = self.kube.context
         with tempfile.TemporaryDirectory(prefix="rayside-") as folder:  # 0700
             files = {}
-            for key, value in {**ours["cluster"], **ours["user"]}.items():
+            for key, value in {**own_entries["cluster"], **own_entries["user"]}.items():
                 if key.endswith("-data"):
                     files[key] = Path(folder, key)
                     files[key].write_bytes(base64.b64decode(value))
-            server: list[str | Path] = ["--server", ours["cluster"]["server"], "--embed-certs"]
+            server: list[str | Path] = ["--server", own_entries["cluster"]["server"], "--embed-certs"]
             authority: list[str | Path] = ["--certificate-authority", files["certificate-authority-data"]]
             client: list[str | Path] = [
                 "--client-certificate",
@@ -116,9 +118,9 @@ class UserContext:
             self.use()
 
     def undo(self, report: Report) -> None:
-        found, ours = self._found(), _entries(self.kube.kubeconfig, self.kube.context)
+        user_entries, own_entries = self._user_entries(), _entries(self.kube.kubeconfig, self.kube.context)
         # One of that name may be another's.
-        if found is None or ours is None or found["cluster"] != ours["cluster"]:
+        if user_entries is None or own_entries is None or user_entries["cluster"] != own_entries["cluster"]:
             return
         report(f"removing the context {self.kube.context}")
         if self.current() == self.kube.context:
@@ -134,7 +136,7 @@ class UserContext:
         """Makes it the current one."""
         self._config("use-context", self.kube.context)
 
-    def _found(self) -> dict[str, Any] | None:
+    def _user_entries(self) -> dict[str, Any] | None:
         return _entries(_user_file(), self.kube.context)
 
     def _config(self, *arguments: str | Path) -> str:
@@ -166,11 +168,11 @@ def _read(file: Path) -> dict[str, Any]:
 def _entries(file: Path, name: str) -> dict[str, Any] | None:
     """The cluster, user and context of that name; None where one is missing."""
     document = _read(file)
-    found: dict[str, Any] = {}
+    by_kind: dict[str, Any] = {}
     for kind in ("cluster", "user", "context"):
         entries: list[Mapping[str, Any]] = document.get(f"{kind}s") or []
         entry = next((entry[kind] for entry in entries if entry["name"] == name), None)
         if entry is None:
             return None
-        found[kind] = entry
-    return found
+        by_kind[kind] = entry
+    return by_kind

@@ -190,8 +190,8 @@ class RayHead:
         return processes.marked(MARK, str(self.folder))
 
     def _end(self, report: Report) -> None:
-        if found := self.leftovers():
-            report(f"ending {len(found)} processes")
+        if running := self.leftovers():
+            report(f"ending {len(running)} processes")
             processes.end(self.leftovers, patience=3)
         self.pid_file.forget()
 

@@ -94,16 +94,16 @@ class RayCluster:
         return f"ray.io/cluster={NAME}"
 
     def check(self) -> Status:
-        found = self.kube.ray("rayclusters", NAME)
-        if found is None:
+        cluster = self.kube.ray("rayclusters", NAME)
+        if cluster is None:
             require_namespace(self.kube)
             return missing("there is none")
-        if "deletionTimestamp" in found["metadata"]:
+        if "deletionTimestamp" in cluster["metadata"]:
             return pending("the earlier one is being removed")
-        was = found["metadata"].get("annotations", {}).get(_SPEC)
-        wanted = self.manifest()["metadata"]["annotations"][_SPEC]
-        if was != wanted:
-            return drifted(difference(json.loads(was or "{}"), json.loads(wanted), _FILES))
+        was = cluster["metadata"].get("annotations", {}).get(_SPEC)
+        spec = self.manifest()["metadata"]["annotations"][_SPEC]
+        if was != spec:
+            return drifted(difference(json.loads(was or "{}"), json.loads(spec), _FILES))
         pods = self.kube.pods(self.selector)
         if behind := left_behind(pods):
             return missing(f"{', '.join(behind)} joined an earlier head")
@@ -197,8 +197,8 @@ class KubeRayToken:
 
 def secret(kube: Kube, name: str, key: str) -> str | None:
     """One value of a Secret; None where it is not there."""
-    found = kube.get(f"{CORE}/namespaces/{kube.namespace}/secrets/{name}")
-    value = (found or {}).get("data", {}).get(key)
+    document = kube.get(f"{CORE}/namespaces/{kube.namespace}/secrets/{name}")
+    value = (document or {}).get("data", {}).get(key)
     return base64.b64decode(value).decode() if value else None
 
 

@@ -84,8 +84,10 @@ class WorkspaceFiles:
 
     @property
     def _extensions(self) -> Path:
-        ours = (f"{file.relative_to(OWN)} {file.read_bytes().hex()}" for file in own_files())
-        key = cache.key(self.folder.name, *ours, *(one.sha256 for one in self.extensions.got()))
+        contents = (f"{file.relative_to(OWN)} {file.read_bytes().hex()}" for file in own_files())
+        key = cache.key(
+            self.folder.name, *contents, *(extension.sha256 for extension in self.extensions.got())
+        )
         return self.cache_folder / f"workspace-extensions-{key}"
 
     def check(self) -> Status:
@@ -127,17 +129,17 @@ class WorkspaceFiles:
                 return
             env = cache.environment(self._extensions) | {"EXTENSIONS_GALLERY": "{}", "HOME": str(draft)}
             report("packing Ray Breakpoints")
-            ours = draft / "ray-breakpoints.vsix"
+            vsix = draft / "ray-breakpoints.vsix"
             try:
-                self.shell.run([OWN / "pack", self.folder / "build/node/bin", ours], env=env, on_line=report)
+                self.shell.run([OWN / "pack", self.folder / "build/node/bin", vsix], env=env, on_line=report)
             except CommandFailed as error:
                 raise explained(error) from None
             report("installing extensions")
             got = self.extensions.got()
-            files = [*(one.file for one in got), ours]
+            files = [*(extension.file for extension in got), vsix]
             self.shell.run([SOURCE / "install-extensions", self.folder, draft / "installed", *files], env=env)
-            ours.unlink()
-            record = json.dumps([one.document() for one in got], indent=2)
+            vsix.unlink()
+            record = json.dumps([extension.document() for extension in got], indent=2)
             (draft / "extensions.json").write_text(record)
 
 

@@ -63,8 +63,8 @@ def status(settings: Settings, console: Console) -> None:
     """What is true now, step by step."""
     target = plan.choose(settings, Shell())
     steps = target.cluster()
-    found = step.check(steps)
-    ready = all(status.condition is Condition.READY for status in found.values())
+    statuses = step.check(steps)
+    ready = all(status.condition is Condition.READY for status in statuses.values())
     urls = addresses(target.urls())
     if console.as_json:
         console.document(
@@ -74,7 +74,7 @@ def status(settings: Settings, console: Console) -> None:
                 "ready": ready,
                 "steps": [
                     {"name": name, "condition": status.condition.value, "detail": status.detail}
-                    for name, status in found.items()
+                    for name, status in statuses.items()
                 ],
                 "urls": urls,
                 "timing": target.timings(),
@@ -83,7 +83,7 @@ def status(settings: Settings, console: Console) -> None:
         return
     console.table(
         ("step", "condition", "detail"),
-        [(name, status.condition.value, status.detail) for name, status in found.items()],
+        [(name, status.condition.value, status.detail) for name, status in statuses.items()],
     )
     console.result()
     if not ready:
@@ -124,7 +124,7 @@ def prepare(settings: Settings, console: Console) -> None:
     _, timings = _make(shell, console, target.first(since=time.time()), steps)
     done = "Prepared" if any(timing.changed for timing in timings) else "Nothing to prepare: it is all cached"
     if left_out:
-        titles = ", ".join(one.title for one in left_out if one.name != "engine")
+        titles = ", ".join(each.title for each in left_out if each.name != "engine")
         console.result(f"Left out, as no Docker engine answers: {titles}.")
         done = done.replace("it is all cached", "the rest is cached")
     if target.present() and (outdated := _outdated(target)):
@@ -136,8 +136,8 @@ def prepare(settings: Settings, console: Console) -> None:
 
 def _outdated(target: plan.Target) -> str:
     """How a cluster that is up is other than it would be made now; empty where it is as it would be."""
-    found = step.check(target.cluster()).values()
-    return "; ".join(status.detail for status in found if status.condition is Condition.DRIFTED)
+    statuses = step.check(target.cluster()).values()
+    return "; ".join(status.detail for status in statuses if status.condition is Condition.DRIFTED)
 
 
 def logs(settings: Settings, console: Console, *, job: str | None, follow: bool, ray: bool) -> int:
@@ -171,10 +171,13 @@ def _make(
         began = time.monotonic()
         timings = step.up(first, console, interrupt=shell.interrupt)
         offset = time.monotonic() - began
-        names = {one.name for one in first}
-        rest = [one for one in named() if one.name not in names]
+        names = {each.name for each in first}
+        rest = [each for each in named() if each.name not in names]
         later = step.up(rest, console, interrupt=shell.interrupt)
-    return [*first, *rest], [*timings, *(replace(one, started=one.started + offset) for one in later)]
+    return [*first, *rest], [
+        *timings,
+        *(replace(timing, started=timing.started + offset) for timing in later),
+    ]
 
 
 def _alone(target: plan.Target, console: Console) -> AbstractContextManager[None]:
@@ -186,16 +189,16 @@ def _show_timings(console: Console, steps: Sequence[Step], timings: Sequence[Tim
     critical = step.critical_path(steps, timings)
     by_name = {timing.name: timing for timing in timings}
     rows = []
-    for one in steps:
-        timing = by_name[one.name]
-        what = "made" if timing.changed else "was ready"
+    for each in steps:
+        timing = by_name[each.name]
+        outcome = "made" if timing.changed else "was ready"
         rows.append(
             (
-                one.name,
+                each.name,
                 f"{timing.started:.1f}",
                 f"{timing.seconds:.1f}",
-                "*" if one.name in critical else "",
-                what,
+                "*" if each.name in critical else "",
+                outcome,
             )
         )
     console.table(("step", "start s", "took s", "critical", ""), rows)

@@ -31,10 +31,10 @@ class ClusterJob:
 
     def job(self) -> JobState | None:
         """Raises NotRunning when Ray has gone."""
-        job = self.found()
+        job = self.submitted()
         return JobState(job.submission_id, job.status, job.ended) if job else None
 
-    def found(self) -> Job | None:
+    def submitted(self) -> Job | None:
         jobs = self.dashboard.jobs()
         if self.submission_id:
             return next((job for job in jobs if job.submission_id == self.submission_id), None)
@@ -64,7 +64,7 @@ def debug(
     dashboard = target.require()
     watch = ClusterJob(dashboard, dashboard.job(job).submission_id if job else None)
     scripted = console.as_json or bool(evaluate)
-    watched = watch.found()
+    watched = watch.submitted()
     if scripted and watched is not None:
         # One job, from the first stop to its end.
         watch = ClusterJob(dashboard, watched.submission_id)

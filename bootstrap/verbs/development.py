@@ -48,8 +48,8 @@ class Suite:
 
     def missing(self) -> str:
         """Why it can't run here; empty where it can."""
-        found = step.check(self.needs).values()
-        return "; ".join(status.detail for status in found if status.condition is not Condition.READY)
+        statuses = step.check(self.needs).values()
+        return "; ".join(status.detail for status in statuses if status.condition is not Condition.READY)
 
 
 def suites() -> list[Suite]:
@@ -73,17 +73,17 @@ def test(settings: Settings, console: Console, *, suite: str | None, arguments: 
 
     Where CI is set, a suite that can't run here is a failure. pytest's exit code; it has the last word.
     """
-    known = {one.name: one for one in suites()}
+    known = {each.name: each for each in suites()}
     if suite and suite not in known:
         raise InvalidArgument(f"there is no suite {suite!r}", hint=f"the suites are {', '.join(known)}")
     chosen = [known[suite]] if suite else list(known.values())
-    absent = {one.name: why for one in chosen if (why := one.missing())}
+    absent = {each.name: why for each in chosen if (why := each.missing())}
     for name, why in absent.items():
         console.event(f"suite {name} can't run here: {why}; enable it with {known[name].enable}")
     if absent and (suite or os.environ.get("CI")):
         return 1
-    here = [one for one in chosen if one.name not in absent]
-    folders = [str(ROOT / "tests" / one.name) for one in here]
+    here = [each for each in chosen if each.name not in absent]
+    folders = [str(ROOT / "tests" / each.name) for each in here]
     _install(console)
     return foreground(
         [sys.executable, "-m", "pytest", *folders, *(shlex.split(arguments) or _side_by_side(here))]
@@ -118,9 +118,9 @@ def check(console: Console) -> int:
 
 def bench(console: Console, name: str) -> int:
     """Runs one benchmark of tests/bench; it prints ratios of medians."""
-    there = sorted(file.stem for file in BENCHMARKS.glob("[a-z]*.py"))
-    if name not in there:
-        raise InvalidArgument(f"there is no benchmark {name!r}", hint=f"there are {', '.join(there)}")
+    names = sorted(file.stem for file in BENCHMARKS.glob("[a-z]*.py"))
+    if name not in names:
+        raise InvalidArgument(f"there is no benchmark {name!r}", hint=f"there are {', '.join(names)}")
     _install(console)
     return foreground([sys.executable, "-m", f"tests.bench.{name}"])
 
@@ -139,8 +139,8 @@ def lock(settings: Settings, console: Console) -> None:
     try:
         source = REQUIREMENTS / "rayside.in"
         shell.run([uv, "pip", "compile", source, "-o", REQUIREMENTS / "rayside.txt", *options])
-        for wanted, file in _pinned().items():
-            pinned.write_text(wanted)
+        for requirements, file in _pinned().items():
+            pinned.write_text(requirements)
             shell.run([uv, "pip", "compile", pinned, "-o", ROOT / file, *options])
         # After rayside.txt, which constrains it: both are installed in the same environment.
         development: list[str | Path] = [REQUIREMENTS / "dev.in", "-o", REQUIREMENTS / "dev.txt"]
@@ -165,12 +165,12 @@ def _pinned() -> dict[str, str]:
 
 def _install(console: Console) -> None:
     """What tests and checks need, into .venv, once for each content of its lock file."""
-    wanted, stamp = REQUIREMENTS / "dev.txt", Path(sys.prefix) / "dev.txt"
-    if stamp.exists() and stamp.read_bytes() == wanted.read_bytes():
+    lock_file, stamp = REQUIREMENTS / "dev.txt", Path(sys.prefix) / "dev.txt"
+    if stamp.exists() and stamp.read_bytes() == lock_file.read_bytes():
         return
     with console.progress(), console.work("dev", "development tools"):
-        pip.install(Shell(), sys.executable, wanted)
-        shutil.copyfile(wanted, stamp)
+        pip.install(Shell(), sys.executable, lock_file)
+        shutil.copyfile(lock_file, stamp)
 
 
 def foreground(command: Sequence[str], folder: Path = ROOT) -> int:

@@ -81,17 +81,19 @@ def doctor(
     if tests:
         fix_tests = "./invokew doctor --fix --tests"
         probes += [
-            _step(one(shell), shell, console, fix=fix_tests) for one in (registry, chromium, zsh, fish)
+            _step(need(shell), shell, console, fix=fix_tests) for need in (registry, chromium, zsh, fish)
         ]
-    found = [probe.finding() for probe in probes]
+    findings = [probe.finding() for probe in probes]
     if fix:
         with console.progress():
-            found = [_mended(probe, finding, console) for probe, finding in zip(probes, found, strict=True)]
-    ok = all(finding.ok for finding in found)
+            findings = [
+                _mended(probe, finding, console) for probe, finding in zip(probes, findings, strict=True)
+            ]
+    ok = all(finding.ok for finding in findings)
     if console.as_json:
-        console.document({"ok": ok, "findings": [asdict(finding) for finding in found]})
+        console.document({"ok": ok, "findings": [asdict(finding) for finding in findings]})
     else:
-        _show(console, found)
+        _show(console, findings)
     return 0 if ok else MACHINE
 
 
@@ -110,13 +112,13 @@ def _mended(probe: Probe, finding: Finding, console: Console) -> Finding:
     return probe.finding()
 
 
-def _show(console: Console, found: Sequence[Finding]) -> None:
+def _show(console: Console, findings: Sequence[Finding]) -> None:
     console.table(
         ("finding", "ok", "detail"),
-        [(finding.id, "yes" if finding.ok else "NO", finding.detail) for finding in found],
+        [(finding.id, "yes" if finding.ok else "NO", finding.detail) for finding in findings],
     )
     console.result()
-    wrong = [finding for finding in found if not finding.ok]
+    wrong = [finding for finding in findings if not finding.ok]
     for finding in wrong:
         console.result(f"{finding.id}: {finding.fix}")
     if not wrong:

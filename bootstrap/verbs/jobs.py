@@ -98,16 +98,16 @@ def _submitted(dashboard: Dashboard, name: str, console: Console, *, wait: bool)
 def breakpoints(settings: Settings, console: Console) -> None:
     """Lists the tasks that stand still now."""
     target = plan.choose(settings, Shell())
-    found = paused(target)
+    tasks = paused(target)
     if console.as_json:
-        console.document([task.document() for task in found])
+        console.document([task.document() for task in tasks])
         return
-    if not found:
+    if not tasks:
         console.result("No task is paused. Next: ./invokew submit runs the example, which pauses")
         return
     console.table(
         ("task", "job", "node", "pid", "when"),
-        [(task.task, task.job_id, task.node_ip, str(task.pid), _when(task)) for task in found],
+        [(task.task, task.job_id, task.node_ip, str(task.pid), _when(task)) for task in tasks],
     )
     console.result("\nNext: ./invokew debug")
 

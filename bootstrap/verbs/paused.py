@@ -22,9 +22,9 @@ def paused(target: plan.Target) -> list[PausedTask]:
     held = [_held(task) for task in _relay(target)]
     # In the moment of attaching a worker may be in both.
     workers = {task.worker_id for task in held}
-    found = [*held, *(task for task in waiting if task.worker_id not in workers)]
+    tasks = [*held, *(task for task in waiting if task.worker_id not in workers)]
     # Of one second those first that the relay holds, in the order of their stops, which it knows exactly.
-    return sorted(found, key=lambda task: task.since)
+    return sorted(tasks, key=lambda task: task.since)
 
 
 def _relay(target: plan.Target) -> list[dict[str, Any]]:

@@ -34,7 +34,7 @@ def said() -> list[str]:
 
 
 def step(tmp_path: Path, **settings: str) -> Extensions:
-    return Extensions(Settings(cache_folder=tmp_path / "cache", **settings), PLATFORM, wanted=WANTED)  # type: ignore[arg-type]
+    return Extensions(Settings(cache_folder=tmp_path / "cache", **settings), PLATFORM, pins=WANTED)  # type: ignore[arg-type]
 
 
 def full(one: Gallery, tmp_path: Path) -> None:

@@ -31,16 +31,16 @@ def on_init(runtime_env: dict[str, Any]) -> dict[str, Any]:
     The user's own fields are as without a debugger: what was added to send this package is gone again,
     from the workers, from a second `ray.init` and from other programs that this one starts.
     """
-    given = os.environ.get("RAYSIDE_GIVEN")
+    requested = os.environ.get("RAYSIDE_GIVEN")
     job = dict(json.loads(os.environ[_JOB])["runtime_env"] or {})
-    ours = [*(job.get("py_modules") or [])][-1:]
-    if given is not None:
-        _refuse_contradictions(runtime_env, job, json.loads(given))
+    hook_modules = [*(job.get("py_modules") or [])][-1:]
+    if requested is not None:
+        _refuse_contradictions(runtime_env, job, json.loads(requested))
     timeout, package = float(os.environ["RAYSIDE_ATTACH_TIMEOUT"]), os.environ.get("RAYSIDE_PIP")
     waited_until = float(os.environ.get(STARTED, "inf"))
-    _forget(ours)
+    _forget(hook_modules)
     try:
-        cleaned = _without(dict(runtime_env), ours)
+        cleaned = _without(dict(runtime_env), hook_modules)
         if package:
             cleaned = packages.with_package(cleaned, package)
         return _hooked(cleaned, timeout, waited_until)
@@ -55,22 +55,24 @@ def _hooked(runtime_env: dict[str, Any], timeout: float, waited_until: float) ->
 
     ray.cloudpickle.register_pickle_by_value(sys.modules[__package__])
     name = uuid.uuid4().hex
-    theirs = runtime_env.get("worker_process_setup_hook")
+    setup_hook = runtime_env.get("worker_process_setup_hook")
 
     def connected() -> None:
         worker.prepare(name, timeout, announce=True, waited_until=waited_until)
 
     ray._private.worker._post_init_hooks.append(connected)
-    hook = worker.hook(name, timeout, theirs, announce=False)
+    hook = worker.hook(name, timeout, setup_hook, announce=False)
     return {**runtime_env, "worker_process_setup_hook": hook}
 
 
-def _refuse_contradictions(merged: dict[str, Any], job: dict[str, Any], given: dict[str, Any]) -> None:
+def _refuse_contradictions(merged: dict[str, Any], job: dict[str, Any], requested: dict[str, Any]) -> None:
     """As Ray does by itself, but for the fields that only we have set: those the driver may set, too."""
     env_vars = job.get("env_vars") or {}
-    wrong = [field for field in given["fields"] if merged.get(field) != job.get(field)]
+    wrong = [field for field in requested["fields"] if merged.get(field) != job.get(field)]
     wrong += [
-        name for name in given["env_vars"] if (merged.get("env_vars") or {}).get(name) != env_vars.get(name)
+        name
+        for name in requested["env_vars"]
+        if (merged.get("env_vars") or {}).get(name) != env_vars.get(name)
     ]
     if wrong:
         raise ValueError(
@@ -79,8 +81,8 @@ def _refuse_contradictions(merged: dict[str, Any], job: dict[str, Any], given: d
         )
 
 
-def _without(runtime_env: dict[str, Any], ours: list[str]) -> dict[str, Any]:
-    modules = [module for module in runtime_env.get("py_modules") or [] if module not in ours]
+def _without(runtime_env: dict[str, Any], hook_modules: list[str]) -> dict[str, Any]:
+    modules = [module for module in runtime_env.get("py_modules") or [] if module not in hook_modules]
     env_vars = {
         name: value for name, value in (runtime_env.get("env_vars") or {}).items() if name not in OURS
     }
@@ -88,9 +90,9 @@ def _without(runtime_env: dict[str, Any], ours: list[str]) -> dict[str, Any]:
     return {field: value for field, value in cleaned.items() if value not in ([], {})}
 
 
-def _forget(ours: list[str]) -> None:
+def _forget(hook_modules: list[str]) -> None:
     for name in OURS:
         os.environ.pop(name, None)
     config = json.loads(os.environ[_JOB])
-    config["runtime_env"] = _without(config["runtime_env"] or {}, ours)
+    config["runtime_env"] = _without(config["runtime_env"] or {}, hook_modules)
     os.environ[_JOB] = json.dumps(config)

@@ -82,13 +82,13 @@ def _line(scout: subprocess.Popen[str]) -> dict[str, Any]:
         text = next((line for line in scout.stdout if line.startswith(SAYS)), "").removeprefix(SAYS)
     finally:
         too_long.cancel()
-    said: dict[str, Any] = json.loads(text or '{"error": "Ray gave no answer"}')
-    if "error" in said:
-        raise RuntimeError(said["error"])
-    return said
+    answer: dict[str, Any] = json.loads(text or '{"error": "Ray gave no answer"}')
+    if "error" in answer:
+        raise RuntimeError(answer["error"])
+    return answer
 
 
-def _tell(scout: subprocess.Popen[str], what: dict[str, Any]) -> None:
+def _tell(scout: subprocess.Popen[str], message: dict[str, Any]) -> None:
     assert scout.stdin is not None
-    scout.stdin.write(json.dumps(what) + "\n")
+    scout.stdin.write(json.dumps(message) + "\n")
     scout.stdin.flush()

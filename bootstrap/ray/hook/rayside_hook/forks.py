@@ -15,7 +15,7 @@ from . import tracing
 from .listener import Listener
 
 _TEXT = b"rayside: this process forks others, in which breakpoints do not stop: they run on\n"
-_told = False  # in this process
+_reported = False  # in this process
 
 
 def run_on(listener: Listener) -> None:
@@ -25,9 +25,9 @@ def run_on(listener: Listener) -> None:
 
 def _tell() -> None:
     """Once, and only where a debugger is there, whose user may wonder."""
-    global _told
-    if not _told and tracing.is_attached():
-        _told = True
+    global _reported
+    if not _reported and tracing.is_attached():
+        _reported = True
         os.write(2, _TEXT)  # the lock of sys.stderr may be held by another thread
 
 

@@ -112,22 +112,22 @@ class Listener:
     def _admits(self, connection: socket.socket) -> bool:
         deadline = time.monotonic() + _PATIENCE
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        ours = secrets.token_hex(32)
+        nonce = secrets.token_hex(32)
         first = _receive(connection, deadline)
         if first["command"] != "initialize":
             _answer(connection, first, {}, _ASKS)
             return False
         # Neither what it is nor what it runs: nobody has shown yet that they may know.
-        _answer(connection, first, {CHALLENGE: {"nonce": ours}, "supportsConfigurationDoneRequest": True})
+        _answer(connection, first, {CHALLENGE: {"nonce": nonce}, "supportsConfigurationDoneRequest": True})
         request = _receive(connection, deadline)
         if request["command"] != AUTHORIZE:
             _answer(connection, request, {}, _ASKS)
             return False
         arguments = request["arguments"]
-        nonces, address = (ours, str(arguments["nonce"])), connection.getsockname()[:2]
+        nonces, address = (nonce, str(arguments["nonce"])), connection.getsockname()[:2]
         expected = proof(self._token, "client", nonces, address)
-        given = str(arguments["proof"]).encode("utf-8", "replace")
-        if not hmac.compare_digest(given, expected.encode()):
+        received = str(arguments["proof"]).encode("utf-8", "replace")
+        if not hmac.compare_digest(received, expected.encode()):
             _answer(connection, request, {}, _ASKS)
             return False
         with self._changed:

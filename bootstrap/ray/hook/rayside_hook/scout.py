@@ -49,35 +49,35 @@ def _serve() -> None:
     hosts = {each.node_id.hex(): each.node_manager_address for each in nodes.values()}
     _say({"host": hosts[node], "token": rays_token().decode()})
 
-    told = _told()
+    process = _received()
     # Read anew: nothing else writes it while the driver, which waits for this, is there.
     info = json.loads(gcs.internal_kv_get(key, namespace=KV_NAMESPACE_JOB, timeout=_PATIENCE))
     if info["status"] != "RUNNING":
         raise RuntimeError(f"the job is {info['status']}")
-    driver = json.dumps({"port": told["port"], "pid": told["pid"]})
+    driver = json.dumps({"port": process["port"], "pid": process["pid"]})
     info["metadata"] = {**(info.get("metadata") or {}), DRIVER: driver}
     gcs.internal_kv_put(
         key, json.dumps(info).encode(), overwrite=True, namespace=KV_NAMESPACE_JOB, timeout=_PATIENCE
     )
 
     # One for all the programs that an entrypoint runs one after the other: nobody waits for each.
-    ours = f"{job}/early".encode()
-    latest = repr(told["latest"]).encode()
-    gcs.internal_kv_put(ours, latest, overwrite=False, namespace=_NAMESPACE, timeout=_PATIENCE)
-    found = gcs.internal_kv_get(ours, namespace=_NAMESPACE, timeout=_PATIENCE)
-    _say({"deadline": float(found)})
+    deadline_key = f"{job}/early".encode()
+    latest = repr(process["latest"]).encode()
+    gcs.internal_kv_put(deadline_key, latest, overwrite=False, namespace=_NAMESPACE, timeout=_PATIENCE)
+    deadline = gcs.internal_kv_get(deadline_key, namespace=_NAMESPACE, timeout=_PATIENCE)
+    _say({"deadline": float(deadline)})
 
-    if _told().get("attached"):
+    if _received().get("attached"):
         forever = repr(math.inf).encode()
-        gcs.internal_kv_put(ours, forever, overwrite=True, namespace=_NAMESPACE, timeout=_PATIENCE)
+        gcs.internal_kv_put(deadline_key, forever, overwrite=True, namespace=_NAMESPACE, timeout=_PATIENCE)
 
 
-def _told() -> dict[str, Any]:
+def _received() -> dict[str, Any]:
     return dict(json.loads(sys.stdin.readline() or "{}"))
 
 
-def _say(what: dict[str, Any]) -> None:
-    sys.stdout.write(f"{SAYS}{json.dumps(what)}\n")
+def _say(message: dict[str, Any]) -> None:
+    sys.stdout.write(f"{SAYS}{json.dumps(message)}\n")
     sys.stdout.flush()
 
 

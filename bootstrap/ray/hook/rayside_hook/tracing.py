@@ -191,12 +191,12 @@ def _stop_monitoring() -> None:
 
 def _busy() -> set[int]:
     """Idents of the threads that stand still or are being stepped: they need their tracing."""
-    found = set()
+    idents = set()
     for ident, thread in list(vars(threading)["_active"].items()):
         info = getattr(thread, "additional_info", None)
         if info and (info.pydev_state == _SUSPENDED or info.pydev_step_cmd != _NOT_STEPPING):
-            found.add(ident)
-    return found
+            idents.add(ident)
+    return idents
 
 
 def _gate(frame: Any, event: str, arg: Any) -> Any:

@@ -11,18 +11,18 @@ from typing import Any
 from . import attach, tracing
 
 
-def hook(job: str, timeout: float, theirs: Any, announce: bool) -> Callable[[], None]:
+def hook(job: str, timeout: float, setup_hook: Any, announce: bool) -> Callable[[], None]:
     """A hook for Ray, sent to the workers by value: they need not be able to import this package.
 
-    `job` names the job in Ray's key-value store, `theirs` is the user's own hook: a function, the dotted
+    `job` names the job in Ray's key-value store, `setup_hook` is the user's own hook: a function, the dotted
     name of one, or None. `announce`: where the driver has no debugger port.
     """
 
     def rayside_debug() -> None:
         prepare(job, timeout, announce)
-        if theirs:
+        if setup_hook:
             # As Ray does: where the user's own hook fails, the worker ends.
-            (load(theirs) if isinstance(theirs, str) else theirs)()
+            (load(setup_hook) if isinstance(setup_hook, str) else setup_hook)()
 
     return rayside_debug
 
