@@ -1,4 +1,4 @@
-"""The cache of what was fetched and built: folders named by what went into them, whole or not there."""
+"""Caches what was fetched and built, in folders named by what went into them, complete or not there."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from pathlib import Path
 from bootstrap import shell as processes
 from bootstrap.lock import alone, trying
 
-# Marks the processes of a build, so that those of one that was killed are found and ended.
+# Marks the processes of a build, so that those of a build that was killed are found and ended.
 MARK = "RAYSIDE_BUILD"
 
 
 def key(*inputs: str) -> str:
-    """The name of what is made of `inputs`: twelve hexadecimal digits."""
+    """Returns the name of what is made of `inputs`: twelve hexadecimal digits."""
     digest = hashlib.sha256()
     for value in inputs:
         digest.update(f"{len(value)}:{value}".encode())
@@ -25,7 +25,7 @@ def key(*inputs: str) -> str:
 
 
 def content(folder: Path) -> str:
-    """The names, modes and contents of a folder's files, as one hash."""
+    """Returns the names, modes and contents of a folder's files, as one hash."""
     digest = hashlib.sha256()
     for file in sorted(path for path in folder.rglob("*") if path.is_file()):
         mode = "x" if os.access(file, os.X_OK) else "-"
@@ -37,9 +37,9 @@ def content(folder: Path) -> str:
 
 @contextmanager
 def making(folder: Path, report: Callable[[str], None]) -> Iterator[Path | None]:
-    """A draft that becomes `folder` where the body ends without an error; None where another made it.
+    """Yields a draft that becomes `folder` if the body ends without an error; None if another made it.
 
-    One at a time makes it; the processes and the draft of one that was killed are removed first. Give
+    One command at a time makes it; the processes and the draft of a killed one are removed first. Give
     `environment(folder)` to what the body runs.
     """
     folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -57,17 +57,17 @@ def making(folder: Path, report: Callable[[str], None]) -> Iterator[Path | None]
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """The environment for processes that make `folder`."""
+    """Returns the environment for processes that make `folder`."""
     return {**os.environ, MARK: str(folder)}
 
 
 def end_abandoned(folder: Path) -> None:
-    """Ends what still makes `folder` where the command that began it is gone; others go on."""
+    """Ends the processes that still make `folder` for a command that is gone; other builds go on."""
     with trying(folder.with_name(f"{folder.name}.lock")) as nobody:
         if nobody:
             end_builds(folder)
 
 
 def end_builds(folder: Path) -> None:
-    """Ends what still makes `folder` for a command that was killed."""
+    """Ends the processes that still make `folder` for a command that was killed."""
     processes.end(lambda: processes.marked(MARK, str(folder)), patience=2)

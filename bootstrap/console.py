@@ -1,4 +1,4 @@
-"""The only module that prints: live on a terminal, a line per event elsewhere, JSON on request.
+"""Prints, as the only module: live on a terminal, a line per event elsewhere, JSON on request.
 
 Results go to standard output, progress and errors to standard error, so that a result can be
 piped while its progress is watched. Whatever is shown is cleaned here, and nowhere else: much of it comes
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 
     from bootstrap.errors import RaysideError
 
-# Outcomes of one event, and the mark each has on a terminal; words carry the meaning, so that
+# An event's outcomes, and the mark that each has on a terminal; words carry the meaning, so that
 # nothing is lost without colour.
 _MARKS = {"ready": "✓", "kept": "✓", "done": "✓", "failed": "✗", "interrupted": "!"}
 _COLOURS = {"ready": "green", "kept": "dim", "done": "green", "failed": "red", "interrupted": "yellow"}
 
-# How a result may be drawn where there is colour (SGR).
+# A result may be drawn in these ways where there is colour (SGR).
 Style = Literal["", "header", "current"]
 _STYLES: dict[Style, str] = {"header": "\x1b[1m", "current": "\x1b[1;33m"}
 _PLAIN = "\x1b[0m"
 
-# Off a terminal a piece of work tells what it does at most this often, in seconds.
+# Off a terminal a piece of work says what it does at most once in so many seconds.
 _QUIET = 5.0
 
 
@@ -59,7 +59,7 @@ class Console:
     # --- results -------------------------------------------------------------------------
 
     def result(self, text: str = "", style: Style = "") -> None:
-        """One line, or several, of a command's result; silent where JSON was asked for."""
+        """Writes one line, or several, of a command's result; silent where JSON was asked for."""
         if self.as_json:
             return
         shown = plain.plain(text)
@@ -68,7 +68,7 @@ class Console:
         print(shown, file=self.out, flush=True)
 
     def output(self, piece: str) -> None:
-        """A piece of a program's output: its text, and on a terminal its colours. It may end anywhere."""
+        """Writes a piece of a program's output, which may end anywhere; with its colours on a terminal."""
         if self.as_json:
             return
         if self._stream is None:
@@ -76,11 +76,11 @@ class Console:
         print(self._stream.feed(piece), end="", file=self.out, flush=True)
 
     def document(self, document: Any) -> None:
-        """The command's one JSON document."""
+        """Writes the command's one JSON document."""
         print(plain.document(document), file=self.out, flush=True)
 
     def table(self, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-        """Left-aligned columns; the last column is never padded or cut."""
+        """Writes left-aligned columns; the last column is never padded or cut."""
         lines = [[plain.line(cell) for cell in row] for row in (header, *rows)]
         widths = [max(len(line[i]) for line in lines) for i in range(len(header) - 1)]
         for line in lines:
@@ -88,7 +88,7 @@ class Console:
             self.result("  ".join(cells).rstrip())
 
     def error(self, error: RaysideError) -> None:
-        """What happened and the one thing to do; a document on `out` where JSON was asked for."""
+        """Writes what happened and the one thing to do; a document on `out` where JSON was asked for."""
         if self.as_json:
             self.document(error.document())
             return
@@ -99,35 +99,35 @@ class Console:
 
     @property
     def colour(self) -> bool:
-        """Whether `out` shows colour, and is to; NO_COLOR and TERM=dumb are respected."""
+        """Returns whether `out` can show colour, and should; NO_COLOR and TERM=dumb are respected."""
         from rich.console import Console as Rich
 
         screen = Rich(file=self.out)
-        # Of NO_COLOR its colour system knows nothing.
+        # Rich's `color_system` ignores NO_COLOR.
         return screen.color_system is not None and not screen.no_color
 
     @property
     def typed_at(self) -> bool:
-        """Whether somebody types: standard input is a terminal, and neither a file nor a pipe."""
+        """Returns whether somebody types: standard input is a terminal, and neither a file nor a pipe."""
         return sys.stdin.isatty()
 
     def ask(self, prompt: str) -> str:
-        """One line typed by the user; EOFError at the end of input, KeyboardInterrupt on Ctrl-C."""
+        """Returns a line typed by the user. Raises EOFError at its end, KeyboardInterrupt on Ctrl-C."""
         return input(prompt)
 
     # --- progress ------------------------------------------------------------------------
 
     def event(self, text: str) -> None:
-        """Something that happened on the way, as one line."""
+        """Writes one line about something that happened on the way."""
         self._say(text)
 
     def started(self, name: str, title: str) -> None:
-        """A piece of work began; it shows its elapsed time until `finished`."""
+        """Shows that a piece of work began, and its elapsed time until `finished`."""
         with self._lock:
             self._rows[name] = _Row(title, time.monotonic())
 
     def note(self, name: str, text: str) -> None:
-        """What that work does right now."""
+        """Shows what that work does right now."""
         with self._lock:
             row = self._rows.get(name)
             if row is None or row.note == text:
@@ -139,7 +139,7 @@ class Console:
                 self._say(f"{row.title}: {text}")
 
     def finished(self, name: str, title: str, outcome: str, detail: str) -> None:
-        """It ended; `outcome` is a key of the marks above, `detail` what was seen."""
+        """Shows that a piece of work ended; `outcome` is a key of the marks above, `detail` what was seen."""
         with self._lock:
             row = self._rows.pop(name, None)
             seconds = f" ({time.monotonic() - row.since:.1f} s)" if row else ""
@@ -154,7 +154,7 @@ class Console:
 
     @contextmanager
     def work(self, name: str, title: str) -> Iterator[None]:
-        """A piece of work that is the body of the `with`."""
+        """Shows the body of the `with` as a piece of work."""
         self.started(name, title)
         outcome = "failed"
         try:
@@ -165,7 +165,7 @@ class Console:
 
     @contextmanager
     def progress(self) -> Iterator[None]:
-        """While open, running work is drawn live on a terminal, with its elapsed time."""
+        """Draws running work live on a terminal, with its elapsed time, while it is open."""
         if self.as_json or not self.err.isatty():
             yield
             return

@@ -1,4 +1,4 @@
-"""One file from the network: resumed where it broke off, and there only once its checksum is right."""
+"""Downloads a file: it resumes where it broke off, and the file exists only once its checksum is right."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 Report = Callable[[str], None]
 
-# Seconds to connect, and to wait for the next piece.
+# A connection may take so many seconds, and so may the next piece.
 _PATIENCE = (10, 30)
-# How often a transfer that breaks off is taken up again, as long as each try brings something.
+# A transfer that breaks off is taken up again so often, as long as each try brings something.
 _TRIES = 20
 _PIECE = 2**16
 _MB = 10**6
@@ -31,7 +31,7 @@ _SHA256 = re.compile(r"[0-9a-fA-F]{64}")
 
 
 def sha256(file: Path) -> str:
-    """The file's SHA-256, in hexadecimal."""
+    """Returns the file's SHA-256, in hexadecimal."""
     digest = hashlib.sha256()
     with file.open("rb") as stream:
         while piece := stream.read(2**20):
@@ -47,9 +47,9 @@ class Download:
     setting: str
 
     def fetch(self, file: Path, expected: str, report: Report) -> None:
-        """Makes `file`, unless it is there: it only ever is whole, and its SHA-256 is `expected`.
+        """Makes `file`, unless it exists; it is only ever complete, and its SHA-256 is `expected`.
 
-        A transfer that was killed goes on where it stopped if the server says that the file is
+        A transfer that was killed continues where it stopped if the server says that the file is
         still the same. Proxies and certificates are those that the environment names, as Requests
         reads it. Raises DownloadFailed, BadChecksum (then nothing is kept).
         """
@@ -71,7 +71,7 @@ class Download:
             _beside(file, "validator").unlink(missing_ok=True)
 
     def text(self) -> str | None:
-        """A small text; None where the server has none there. Raises DownloadFailed."""
+        """Returns the text at `url`, a small one; None where the server has none. Raises DownloadFailed."""
         import requests
 
         try:
@@ -85,7 +85,7 @@ class Download:
         return answer.text
 
     def failed(self, why: str) -> DownloadFailed:
-        """The error that says so, and what to do."""
+        """Returns the error that gives this reason, and says what to do."""
         return DownloadFailed(
             f"{self.url} can't be downloaded: {why}",
             hint="set HTTPS_PROXY if this machine needs one, or name a mirror in "
@@ -108,7 +108,7 @@ class Download:
     def _request(self, draft: Path, validator: Path, report: Report) -> None:
         import requests
 
-        # Compressed on the way, a range would count other bytes than the file's.
+        # If it were compressed on the way, a range would count other bytes than the file's.
         headers = {"Accept-Encoding": "identity"}
         if draft.exists() and validator.exists():
             headers |= {"Range": f"bytes={draft.stat().st_size}-", "If-Range": validator.read_text()}
@@ -117,11 +117,11 @@ class Download:
             if answer.status_code == requests.codes.partial_content and _continues(answer, have):
                 self._append(draft, answer, have, report)
             elif "Range" in headers and answer.status_code != requests.codes.ok:
-                # Whatever it makes of a range, it may still have the whole.
+                # A server that refuses the range may still send the whole file.
                 validator.unlink()
                 self._request(draft, validator, report)
             elif answer.ok:
-                # In this order, so that a part never has another file's validator.
+                # They are removed in this order, so that a part never has another file's validator.
                 validator.unlink(missing_ok=True)
                 draft.write_bytes(b"")
                 if mark := _validator(answer):
@@ -147,7 +147,7 @@ class Download:
 
 
 def published(files: Sequence[Download], name: str) -> str:
-    """The SHA-256 of `name`, from the first of these checksum files that the server has.
+    """Returns the SHA-256 of `name`, from the first of these checksum files that the server has.
 
     Raises DownloadFailed.
     """
@@ -160,7 +160,7 @@ def published(files: Sequence[Download], name: str) -> str:
 
 
 def checksum(text: str, name: str) -> str | None:
-    """The SHA-256 of `name` in a checksum file, in lower case; None where it has none.
+    """Returns the SHA-256 of `name` in a checksum file, in lower case; None where it has none.
 
     The file is a bare checksum, or what `sha256sum` writes: `<checksum>  <name>` or
     `<checksum> *<name>`, a line for each file.
@@ -190,13 +190,13 @@ def extract(archive: Path, member: str, file: Path) -> None:
 
 
 def reason(error: Exception) -> str:
-    """The innermost cause of a failed request, without the wrapping that Requests puts round it."""
+    """Returns the innermost cause of a failed request, without the wrapping that Requests puts round it."""
     while True:
         inner = getattr(error, "reason", None) or next(
             (a for a in error.args if isinstance(a, Exception)), None
         )
         if not isinstance(inner, Exception):
-            # What is before it, HTTPSConnection(host=..., port=...), the address says better.
+            # The text before it, HTTPSConnection(host=..., port=...), says less than the address does.
             return str(error).rpartition("): ")[2]
         error = inner
 
@@ -206,7 +206,7 @@ def _beside(file: Path, suffix: str) -> Path:
 
 
 def _validator(answer: Response) -> str:
-    """What tells this content from later ones; empty where the server gives nothing that is exact enough.
+    """Returns what tells this content from later ones; empty where the server gives nothing exact enough.
 
     A weak ETag is not allowed in If-Range (https://www.rfc-editor.org/rfc/rfc9110#name-if-range).
     """

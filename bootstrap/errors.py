@@ -1,4 +1,4 @@
-"""Every error a user can meet: what happened, the one thing to do about it, and an exit code.
+"""Defines every error a user can meet: what happened, the one thing to do about it, and an exit code.
 
 Exit codes, by what has to change before the same command can work:
 
@@ -36,7 +36,7 @@ class RaysideError(Exception):
         self.hint = hint
 
     def document(self) -> dict[str, Any]:
-        """The JSON form: `{"error": {"id", "message", "hint"}}`."""
+        """Returns the JSON form: `{"error": {"id", "message", "hint"}}`."""
         return {"error": {"id": self.id, "message": self.message, "hint": self.hint}}
 
 
@@ -236,7 +236,7 @@ class NothingPaused(RaysideError):
 
 
 class RequestFailed(RaysideError):
-    """`ray`: what the relay says of it to programs."""
+    """A request to the relay failed; `ray` is what the relay says of it to programs."""
 
     id, exit_code = "request-failed", DEBUGGER
 
@@ -249,7 +249,7 @@ class RequestFailed(RaysideError):
 
 
 class Interrupted(RaysideError):
-    """`fields`: what stands beside the error in its document, as the `submission_id` of a job."""
+    """The command was interrupted; `fields` are added to the error's document, as a job's `submission_id`."""
 
     id, exit_code = "interrupted", INTERRUPTED
 
@@ -258,5 +258,5 @@ class Interrupted(RaysideError):
         self.fields = fields
 
     def document(self) -> dict[str, Any]:
-        """As of every error, and the fields."""
+        """Returns the JSON form of every error, with `fields` added."""
         return {**super().document(), **self.fields}

@@ -1,4 +1,4 @@
-"""One command at a time where two would undo each other's work."""
+"""Lets one command at a time work where two would undo each other's work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""This machine's own addresses: no proxy stands between, and Ray's token goes to nobody but this user."""
+"""Keeps proxies away from this machine's own addresses, and Ray's token from all but this user."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from bootstrap.errors import StrangerListens
 
 _NAMES = ("127.0.0.1", "localhost")
 _VARIABLES = ("NO_PROXY", "no_proxy")
-# Seconds until a connection within this machine stands.
+# A connection within this machine may take so many seconds.
 _CONNECT = 2.0
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 def without_proxy(environment: Mapping[str, str]) -> dict[str, str]:
-    """The variables by which programs with that environment use no proxy for this machine's own addresses."""
+    """Returns variables that keep programs with `environment` from using a proxy to reach this machine."""
     return {name: ",".join(filter(None, (environment.get(name), *_NAMES))) for name in _VARIABLES}
 
 
 def is_loopback(url: str) -> bool:
-    """Whether that is an address of this machine alone."""
+    """Returns whether the host of `url` is an address of this machine alone."""
     host = urlsplit(url).hostname or ""
     with contextlib.suppress(ValueError):
         return ipaddress.ip_address(host).is_loopback
@@ -37,9 +37,9 @@ def is_loopback(url: str) -> bool:
 
 
 def require_own(connection: socket.socket, trusted: Collection[int] = ()) -> None:
-    """Finds who is behind a TCP connection to a loopback address to be this user, or one of `trusted` uids.
+    """Checks that this user, or one of the `trusted` uids, is behind a TCP connection to a loopback address.
 
-    To be called before anything secret is sent: whoever was first to listen on a port gets what is sent
+    Call it before anything secret is sent: whoever was first to listen on a port gets what is sent
     there. Asked after connecting, of this very connection, nobody can take the port in between. Not even
     root is let pass: what root listens for may be another user's, as a forward is. A connection to another
     machine is left to its caller.
@@ -66,9 +66,9 @@ def require_own(connection: socket.socket, trusted: Collection[int] = ()) -> Non
 
 
 def require_own_listener(url: str, trusted: Collection[int] = ()) -> None:
-    """The same of what listens at `url`, for a program that is about to connect there with the token.
+    """Checks the same of the listener at `url`, for a program that is about to connect with the token.
 
-    Nothing where nobody listens there. Raises StrangerListens.
+    Does nothing where nobody listens there. Raises StrangerListens.
     """
     parts = urlsplit(url)
     with contextlib.suppress(OSError):
@@ -78,21 +78,21 @@ def require_own_listener(url: str, trusted: Collection[int] = ()) -> None:
 
 
 def _owners(server: tuple[Address, int], client: tuple[Address, int]) -> set[int]:
-    """The uid whose the far end of a connection is; where nobody has taken it yet, of who listens for it.
+    """Returns the uid that has the far end of a connection, or listens for it if nobody has taken it yet.
 
     Raises OSError, ValueError where the kernel does not tell.
     """
     try:
         return {_owner(server, client)}
-    except (OSError, AttributeError, struct.error):  # no Linux, or one without that
+    except (OSError, AttributeError, struct.error):  # It is no Linux, or one without sock_diag.
         return _owners_by_table(server, client)
 
 
 def _owner(server: tuple[Address, int], client: tuple[Address, int]) -> int:
-    """As `_owners`, of one question to Linux, however many sockets there are: its table takes 5 ms and more
+    """Does as `_owners`, by one question to Linux, however many sockets exist: its table takes 5 ms and more
     to read, for each debuggee on this machine."""
     nobody = type(server[0])(0), 0
-    # Without an inode it waits to be accepted, and has no owner.
+    # A connection without an inode waits to be accepted, and has no owner.
     for far_end in (client, nobody):
         state, uid, inode = _ask_kernel(server, far_end)
         if inode and (far_end is client or state == _LISTENS):
@@ -100,7 +100,7 @@ def _owner(server: tuple[Address, int], client: tuple[Address, int]) -> int:
     raise FileNotFoundError
 
 
-# Of linux/netlink.h, linux/sock_diag.h, linux/inet_diag.h and net/tcp_states.h.
+# These come from linux/netlink.h, linux/sock_diag.h, linux/inet_diag.h and net/tcp_states.h.
 _NETLINK_SOCK_DIAG, _SOCK_DIAG_BY_FAMILY, _NLM_F_REQUEST = 4, 20, 1
 _LISTENS = 10
 _HEADER = struct.Struct("=IHHII")  # nlmsghdr
@@ -109,7 +109,7 @@ _ANSWER = struct.Struct("=4x48x12xII")  # inet_diag_msg: its uid and inode
 
 
 def _ask_kernel(near: tuple[Address, int], far: tuple[Address, int]) -> tuple[int, int, int]:
-    """State, uid and inode of the TCP socket that has these ends; of who listens here, where none has.
+    """Returns the state, uid and inode of the TCP socket with these ends, or of the listener at the near one.
 
     Raises OSError where there is no such socket, or Linux has no sock_diag.
     """
@@ -137,7 +137,7 @@ def _owners_by_table(server: tuple[Address, int], client: tuple[Address, int]) -
         if not columns[1].endswith(ending):
             continue
         here, uid = _address(columns[1]), int(columns[7])
-        # Without an inode it waits to be accepted, and has no owner.
+        # A connection without an inode waits to be accepted, and has no owner.
         if here == server and _address(columns[2]) == client and columns[9] != "0":
             return {uid}
         if columns[3] == "0A":
@@ -149,13 +149,13 @@ def _owners_by_table(server: tuple[Address, int], client: tuple[Address, int]) -
 
 def _sockets() -> list[str]:
     lines = Path("/proc/net/tcp").read_text().splitlines()[1:]
-    with contextlib.suppress(FileNotFoundError):  # a kernel without IPv6
+    with contextlib.suppress(FileNotFoundError):  # The kernel may have no IPv6.
         lines += Path("/proc/net/tcp6").read_text().splitlines()[1:]
     return lines
 
 
 def _address(text: str) -> tuple[Address, int]:
-    """An address of /proc/net/tcp: words of 32 bits in the machine's own order."""
+    """Parses an address of /proc/net/tcp: words of 32 bits in the machine's own order."""
     words, port = text.split(":")
     packed = b"".join(
         int(words[at : at + 8], 16).to_bytes(4, sys.byteorder) for at in range(0, len(words), 8)
@@ -172,11 +172,11 @@ def _plain(address: Address) -> Address:
 
 
 def _is_ours(port: int) -> bool:
-    """Whether a process of this user listens on that port."""
+    """Returns whether a process of this user listens on that port."""
     try:
         import psutil
     except ImportError:
-        # The relay beside Ray, which has no psutil, on a system without /proc: it can't be known.
+        # The relay beside Ray has no psutil; on a system without /proc it can't be known.
         return True
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):

@@ -1,4 +1,4 @@
-"""What this machine has: memory, disk, free ports and who holds a port that is taken. Only reads."""
+"""Reads what this machine has: memory, disk, free ports and who holds a port that is taken."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ class Holder:
 
 
 def free_memory() -> float:
-    """GiB that new processes can have, the container's limit (cgroup) included."""
+    """Returns how many GiB new processes can have, the container's limit (cgroup) included."""
     return min(float(psutil.virtual_memory().available), _cgroup_room()) / GIB
 
 
 def free_disk(folder: Path) -> float:
-    """GiB free where `folder` is, or will be."""
+    """Returns how many GiB are free where `folder` is, or will be."""
     while not folder.exists():
         folder = folder.parent
     return shutil.disk_usage(folder).free / GIB
 
 
 def port_holder(port: int) -> Holder | None:
-    """Who listens on `port` of the loopback address; None where it is free."""
+    """Returns who listens on `port` of the loopback address; None where it is free."""
     with socket.socket() as probe:
-        # As a server would, so that a connection that lingers in TIME_WAIT does not count.
+        # It binds as a server would, so that a connection that lingers in TIME_WAIT does not count.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("127.0.0.1", port))
@@ -46,7 +46,7 @@ def port_holder(port: int) -> Holder | None:
 
 
 def environment(pid: int) -> dict[str, str]:
-    """Of that process; empty where it has ended, or is another user's."""
+    """Returns the environment of a process; empty where it has ended, or is another user's."""
     with contextlib.suppress(psutil.Error, OSError):
         return dict(psutil.Process(pid).environ())
     return {}

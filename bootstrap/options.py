@@ -1,4 +1,4 @@
-"""What was typed as the value of an option, read and checked."""
+"""Reads and checks what was typed as the value of an option."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from bootstrap.errors import InvalidArgument
 def seconds(
     option: str, value: float | str, *, hint: str, most: float = inf, may_be_zero: bool = True
 ) -> float:
-    """The seconds that `option` (as in `--timeout`) was given, at most `most`.
+    """Returns the seconds that `option` (as in `--timeout`) was given, at most `most`.
 
-    Raises InvalidArgument with that hint for what is no number, and for one outside the bounds.
+    Raises InvalidArgument with `hint` for what is no number, and for a number outside the bounds.
     """
     try:
         number = float(value)

@@ -1,4 +1,4 @@
-"""Folders that are this user's alone: what lies in one may be believed, and run."""
+"""Makes and checks folders of this user's alone: what lies in one may be believed, and run."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pathlib import Path
 
 from bootstrap.errors import UnsafeFolder
 
-# As many symlinks on the way to a folder as Linux follows (path_resolution(7)).
+# A way to a folder may have as many symlinks as Linux follows (path_resolution(7)).
 _MOST_LINKS = 40
 
 
 def require_own(folder: Path) -> Path:
-    """`folder`, found to be a folder of this user's alone, or not there yet. Only reads.
+    """Checks that `folder` is this user's alone, or does not exist yet, and returns it. Only reads.
 
     Nobody else may own it or have any right to it, it may not be a symlink, and nobody else may put
     another in its place: each folder on the way to it is root's or ours, and writable for nobody else
@@ -48,7 +48,7 @@ def make_own(folder: Path) -> None:
     try:
         for parent in reversed(folder.parents):
             if not parent.exists():
-                # Not by `parents=True`, which gives them whatever rights the umask leaves.
+                # `parents=True` would give them whatever rights the umask leaves.
                 parent.mkdir(mode=0o700, exist_ok=True)
         folder.mkdir(mode=0o700, exist_ok=True)
     except OSError as error:
@@ -83,7 +83,7 @@ def _open_to_others(status: os.stat_result) -> bool:
 
 
 def _private_group(gid: int) -> bool:
-    """Whether nobody else is in the group: a user's own one, of the same name (pam_umask(8), usergroups)."""
+    """Returns whether nobody else is in the group, the user's own of the same name (pam_umask(8))."""
     try:
         user, group = pwd.getpwuid(os.getuid()), grp.getgrgid(gid)
     except KeyError:
@@ -92,7 +92,7 @@ def _private_group(gid: int) -> bool:
 
 
 def _unmapped() -> set[int]:
-    """The uid as which the machine's root appears where it is not mapped, as in toolbox and distrobox."""
+    """Returns the uid that an unmapped root of the machine appears as, as in toolbox and distrobox."""
     try:
         mapped = Path("/proc/self/uid_map").read_text().split()
         if mapped[:3] == ["0", "0", "4294967295"]:

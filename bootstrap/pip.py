@@ -9,7 +9,7 @@ from pathlib import Path
 from bootstrap.errors import CommandFailed, NoNetwork
 from bootstrap.shell import Shell
 
-# What pip says when an index can't be reached ends in "No matching distribution".
+# pip's message when an index can't be reached ends in "No matching distribution".
 UNREACHABLE = (
     "NewConnectionError",
     "No matching distribution",
@@ -28,7 +28,7 @@ def install(
     env: Mapping[str, str] = os.environ,
     report: Callable[[str], None] = lambda _: None,
 ) -> None:
-    """Into the environment of `python`, unless `options` name another place.
+    """Installs into the environment of `python`, or into another place that `options` name.
 
     Raises NoNetwork where the index can't be reached, else CommandFailed.
     """
@@ -48,7 +48,7 @@ def install(
             report(" ".join(line.split()[:2]))
 
     try:
-        # The lock is the whole closure: nothing to resolve. Wheels alone, as what builds a source
+        # The lock is the whole closure: nothing to resolve. It takes wheels alone, as what builds a source
         # package would be fetched without a hash, and run.
         exact = ["--no-deps", "--require-hashes", "--only-binary", ":all:"]
         command = [*pip, *exact, "--requirement", lock_file, *options]

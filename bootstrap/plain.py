@@ -17,13 +17,13 @@ _SHOWN = frozenset("\u00a0\u1680\u202f\u205f\u3000\u200c\u200d") | {
 }
 
 _COLOUR = re.compile(r"\x1b\[[0-9;:]{0,32}m")
-# Whole sequences: CSI; OSC, DCS, SOS, PM and APC with what they carry; the short ones.
+# It matches whole sequences: CSI; OSC, DCS, SOS, PM and APC with what they carry; the short ones.
 _SEQUENCE = re.compile(
     r"(?:\x1b\[|\x9b)[0-?]{0,64}[ -/]{0,8}[@-~]"
     r"|(?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f])[^\x07\x1b\x9c\n]{0,2000}(?:\x07|\x1b\\|\x9c)"
     r"|\x1b[ -/]{0,8}[0-Z\\`-~]"
 )
-# What may become one, with what comes next.
+# It matches what may become a sequence with the next piece.
 _BEGUN = re.compile(
     r"(?:(?:\x1b\[|\x9b)[0-?]*[ -/]*"
     r"|(?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f])[^\x07\x1b\x9c\n]*\x1b?"
@@ -36,16 +36,16 @@ _MOST_COLOURS = 8
 
 
 def plain(text: str) -> str:
-    r"""The text with what is not shown as it is made visible, as in `\x1b` and `\u202e`; lines stay lines."""
+    r"""Returns the text with what is not shown made visible, as in `\x1b` and `\u202e`; lines stay lines."""
     if text.isprintable():
         return text
     return "".join(char if char in "\t\n" or _is_shown(char) else _visible(char) for char in text)
 
 
 def line(text: str, most: int | None = None) -> str:
-    r"""As `plain`, in one line: a name with a line break in it would look like a line of ours.
+    r"""Returns `plain` text in one line: a name with a line break in it would look like a line of ours.
 
-    `most`: of so many characters at most; what is cut off shows as `...`.
+    It has at most `most` characters; what is cut off shows as `...`.
     """
     if most is not None and len(text) > most:
         text = f"{text[: max(0, most - 3)]}..."
@@ -55,20 +55,20 @@ def line(text: str, most: int | None = None) -> str:
 
 
 def document(value: object) -> str:
-    """JSON of a value, for people and programs: what a terminal would obey is escaped as JSON escapes it."""
+    """Returns a value's JSON, for people and programs; what a terminal would obey is escaped as in JSON."""
     text = json.dumps(value, ensure_ascii=False, indent=2)
     # Outside of strings JSON has only ASCII; its line breaks are those of the indentation.
     return "".join(c if c == "\n" or _is_shown(c) else json.dumps(c)[1:-1] for c in text)
 
 
 def printed(text: str) -> str:
-    """As `Stream` shows all that a program has printed, without colours."""
+    """Returns all that a program has printed as `Stream` shows it, without colours."""
     stream = Stream(colours=False)
     return stream.feed(text) + stream.end()
 
 
 class Stream:
-    """What a program of the user's printed, piece by piece: its text, and its colours where those are wanted.
+    """The output of a user's program, piece by piece: its text, and its colours where they are wanted.
 
     Every other escape sequence is left out, whole; so are control characters but tab, line feed and carriage
     return, with which progress bars are drawn. A sequence may be cut by the end of a piece.
@@ -83,7 +83,7 @@ class Stream:
         self._on: list[str] = []
 
     def feed(self, piece: str) -> str:
-        """What may be shown of it."""
+        """Returns what may be shown of the next piece."""
         text, self._rest = self._rest + piece, ""
         begun = _BEGUN.search(text, max(0, len(text) - _LONGEST))
         if begun is not None:
@@ -92,7 +92,7 @@ class Stream:
         return shown + _RESET if self._on else shown
 
     def end(self) -> str:
-        """What may be shown of a sequence that did not come to its end."""
+        """Returns what may be shown of a sequence that was left without its end."""
         rest, self._rest = self._rest, ""
         return self._clean(rest)
 

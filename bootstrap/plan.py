@@ -1,4 +1,4 @@
-"""The composition root: the steps of each target, in order."""
+"""Composes everything: the steps of each target, in order."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ from bootstrap.steps.secret_file import SecretFile
 from bootstrap.steps.state_folder import StateFolder, write_private
 from bootstrap.steps.workspace import LocalWorkspace, WorkspaceFiles
 
-# The engine's own default; where it is another machine's, the nearest folder of ours is looked at.
+# It is the engine's own default; if the engine is another machine's, the nearest folder of ours counts.
 _ENGINES_FOLDER = Path("/var/lib/docker")
-# The timing of the last `up`, in the target's folder.
+# It has the timing of the last `up`, in the target's folder.
 _TIMINGS = "up.json"
 
 
@@ -60,17 +60,17 @@ class Local:
     shell: Shell
     reason: str
     target: str = "local"
-    # As `submit --json` calls it.
+    # `submit --json` calls the cluster so.
     ray_cluster: str = "local"
-    # Ray comes from PyPI, by way of the lock file.
+    # Ray comes from PyPI, as the lock file says.
     source: str = "packages"
 
     def first(self, *, since: float = 0.0) -> list[Step]:
-        """What has to be there before the rest can be named: nothing, here."""
+        """Returns the steps that have to be ready before the rest can be named: none, here."""
         return []
 
     def cluster(self) -> list[Step]:
-        """What has to be true of the cluster."""
+        """Returns the steps that make the cluster."""
         return [
             self._machine,
             self.environment,
@@ -83,42 +83,42 @@ class Local:
         ]
 
     def with_example(self) -> list[Step]:
-        """The cluster, and the example paused on it."""
+        """Returns the steps that make the cluster, with the example paused on it."""
         return [
             *self.cluster(),
             ExampleJob(self.head.dashboard, self.submit, needs=("ray",)),
         ]
 
     def cacheable(self) -> list[Step]:
-        """What can be made ahead without starting anything."""
+        """Returns the steps that can be made ready ahead without starting anything."""
         extensions = replace(self._extensions, since=time.time())
         files: list[Step] = [extensions, self.workspace_files] if self.settings.workspace else []
         return [replace(self._machine, ports=()), self.environment, *files]
 
     @property
     def folder(self) -> Path:
-        """For the cluster's files: the one way to them, which is checked each time. Raises UnsafeFolder."""
+        """Returns the cluster's folder, the only way to its files, checked each time. Raises UnsafeFolder."""
         return require_own(self.settings.state_folder)
 
     @property
     def ray_folder(self) -> Path:
-        """For Ray's own files: checked too, as it may lie where others make folders. Raises UnsafeFolder."""
+        """Returns Ray's folder, checked too: others may make folders beside it. Raises UnsafeFolder."""
         return require_own(self.settings.ray_folder)
 
     def __post_init__(self) -> None:
-        """Nothing is done by a target whose folders may be another's. Raises UnsafeFolder."""
+        """Refuses a target whose folders may be another user's. Raises UnsafeFolder."""
         _ = self.folder, self.ray_folder
 
     @property
     def log(self) -> str:
-        """The output of Ray's head. Raises NotRunning."""
+        """Returns the output of Ray's head. Raises NotRunning."""
         if not self.head.log.exists():
             raise NotRunning("there is no log: Ray was not started", hint="./invokew up starts it")
         return self.head.log.read_text(errors="replace")
 
     @property
     def lock(self) -> Path:
-        """Held while the cluster is changed; in the cache, as the state folder comes and goes."""
+        """Returns the lock for changing the cluster, in the cache, as the state folder comes and goes."""
         name = hashlib.sha256(str(self.settings.state_folder).encode()).hexdigest()[:12]
         return self.settings.cache_folder / f"local-{name}.lock"
 
@@ -127,29 +127,29 @@ class Local:
         return {"workspace": url, "dashboard": self.head.url, "relay": self.relay.url}
 
     def workspace_password(self) -> str | None:
-        """None where there is none."""
+        """Returns the workspace's password; None where there is none."""
         return self._password.text()
 
     def open_folder(self) -> str:
-        """What the workspace opens: the newest job's working_dir. Raises NotRunning, RayDied."""
+        """Returns the newest job's working_dir, which the workspace opens. Raises NotRunning, RayDied."""
         return workspace.local_folder(self.require().jobs())
 
     def require(self) -> Dashboard:
-        """The dashboard of the cluster. Raises NotRunning, RayDied."""
+        """Returns the dashboard of the cluster. Raises NotRunning, RayDied."""
         return self.head.require()
 
     def present(self) -> bool:
-        """Whether anything of this Ray runs: then it holds its ports, and its memory."""
+        """Returns whether anything of this Ray runs: then it holds its ports, and its memory."""
         return self.head.present() or self.relay.present() or self.workspace.present()
 
     @property
     def needed(self) -> Settings:
-        """The settings, with what has to be free for this target."""
+        """Returns the settings, with the memory and disk that have to be free for this target."""
         return self.settings
 
     @property
     def too_small(self) -> str:
-        """What to do where a codespace is too small; empty anywhere else."""
+        """Returns the advice for a codespace that is too small; empty anywhere else."""
         return larger_machine()
 
     def submit(self, job: jobs.Submission, submission_id: str) -> None:
@@ -161,7 +161,7 @@ class Local:
         _remember(self.folder, timings)
 
     def timings(self) -> list[dict[str, Any]]:
-        """What `remember` kept; nothing where there was no `up`."""
+        """Returns what `remember` kept; nothing where there was no `up`."""
         return _timings(self.folder)
 
     # --- the steps -----------------------------------------------------------------------
@@ -211,7 +211,7 @@ class Local:
 
     @property
     def ports(self) -> tuple[str, ...]:
-        """The settings of the ports that have to be free for it."""
+        """Returns the settings of the ports that have to be free for the cluster."""
         workspace = ("workspace_port",) if self.settings.workspace else ()
         return ("dashboard_port", "ray_client_port", "relay_port", *workspace)
 
@@ -237,21 +237,21 @@ class Kind:
     shell: Shell
     reason: str
     target: str = "kind"
-    # As `submit --json` calls it: the RayCluster that jobs go to, unless they make their own.
+    # `submit --json` calls the cluster so: the RayCluster that jobs go to, unless they make their own.
     ray_cluster: str = ray_cluster.NAME
-    # What the cluster that is there was made from; None where there is none.
+    # The existing cluster was made from this source; None where there is no cluster.
     made_from: str | None = None
 
     def first(self, *, since: float = 0.0) -> list[Step]:
-        """What has to be there before the rest can be named: the workspace image's tag depends on it.
+        """Returns the steps to make ready before the rest can be named: the workspace image's tag needs them.
 
-        `since`: as of `Extensions`.
+        `since` is that of `Extensions`.
         """
         extensions = image_extensions(self.settings)
         return [replace(extensions, since=since, in_use=lambda: self.made_from is not None)]
 
     def cluster(self) -> list[Step]:
-        """What has to be true of the cluster."""
+        """Returns the steps that make the cluster."""
         return [
             Engine(self.shell, installs=False),
             self._machine,
@@ -274,7 +274,7 @@ class Kind:
         ]
 
     def with_example(self) -> list[Step]:
-        """The cluster, and the example paused on it."""
+        """Returns the steps that make the cluster, with the example paused on it."""
         return [
             *self.cluster(),
             ExampleJob(
@@ -283,7 +283,7 @@ class Kind:
         ]
 
     def cacheable(self) -> list[Step]:
-        """What can be made ahead without starting anything, after `first`."""
+        """Returns the steps that can be made ready ahead, after `first`, without starting anything."""
         machine = replace(self._machine, ports=())
         engine_step = Engine(self.shell, installs=False)
         return [
@@ -296,7 +296,7 @@ class Kind:
         ]
 
     def cacheable_without_engine(self) -> tuple[list[Step], list[Step]]:
-        """Of `cacheable` what needs no Docker engine, and what does. It needs less memory."""
+        """Returns the steps of `cacheable` that need no Docker engine, and the others; needs less memory."""
         room = replace(self.settings, min_disk_gib=self.settings.kind_min_disk_gib)
         machine = Machine(room, self.present, ports=(), too_small=self.too_small)
         steps = [machine if step.name == "machine" else step for step in self.cacheable()]
@@ -311,29 +311,29 @@ class Kind:
 
     @property
     def folder(self) -> Path:
-        """For the cluster's files; not the one of `local`, which may be up at the same time.
+        """Returns the folder of the cluster's files, not that of `local`, which may be up at the same time.
 
-        The one way to them, which is checked each time. Raises UnsafeFolder.
+        It is the one way to them, which is checked each time. Raises UnsafeFolder.
         """
         local = self.settings.state_folder
         return require_own(local.with_name(f"{local.name}-kind"))
 
     def __post_init__(self) -> None:
-        """Nothing is done by a target whose folder may be another's. Raises UnsafeFolder."""
+        """Refuses a target whose folder may be another user's. Raises UnsafeFolder."""
         _ = self.folder
 
     @property
     def lock(self) -> Path:
-        """Held while the cluster is changed."""
+        """Returns the lock that changing the cluster takes."""
         return self.settings.cache_folder / f"kind-{self.settings.kind_cluster}.lock"
 
     @property
     def log(self) -> str:
-        """The output of Ray's head."""
+        """Returns the output of Ray's head."""
         return self.kube.log(head_selector(ray_cluster.NAME), "ray-head")
 
     def urls(self) -> dict[str, str | None]:
-        """Of the forwards."""
+        """Returns the addresses of the forwards."""
         here = "http://127.0.0.1"
         return {
             "workspace": f"{here}:{self.settings.workspace_port}",
@@ -342,25 +342,25 @@ class Kind:
         }
 
     def workspace_password(self) -> str | None:
-        """None where there is none."""
+        """Returns the workspace's password; None where there is none."""
         return self.password.password()
 
     def open_folder(self) -> str:
-        """What the workspace opens: the newest job's working_dir in the head. Raises NotRunning."""
+        """Returns the newest job's working_dir in the head, which the workspace opens. Raises NotRunning."""
         return workspace.head_folder(self.require().jobs())
 
     def dashboard(self) -> Dashboard:
-        """Raises NotRunning where there is no token, so no cluster of ours."""
+        """Returns a client of it. Raises NotRunning where there is no token, so no cluster of ours."""
         return self._token.dashboard(self.settings.dashboard_port)
 
     def require(self) -> Dashboard:
-        """The dashboard of the cluster, which answers. Raises NotRunning."""
+        """Returns the dashboard of the cluster, which answers. Raises NotRunning."""
         dashboard = self.dashboard()
         dashboard.version()
         return dashboard
 
     def submit(self, job: jobs.Submission, submission_id: str) -> None:
-        """On the standing cluster, by a RayJob of the submission's name. Raises as KubectlRay.submit."""
+        """Submits to the standing cluster, by a RayJob of that name. Raises as KubectlRay.submit."""
         rayjob = for_standing_cluster(submission_id, ray_cluster.NAME)
         url = str(self.urls()["dashboard"])
         self.kubectl_ray.submit(rayjob, job, submission_id, url=url, token_file=self._token.file)
@@ -368,16 +368,16 @@ class Kind:
     def submit_rayjob(
         self, rayjob: dict[str, Any], job: jobs.Submission, submission_id: str, report: Report
     ) -> tuple[Dashboard, str]:
-        """A user's own RayJob; the dashboard, and the name, of the cluster that it runs on.
+        """Submits a user's own RayJob; returns the dashboard, and the name, of the cluster that it runs on.
 
-        One that makes its own cluster is looked at from then on: the forwards lead there.
+        If it makes its own cluster, the forwards lead there from then on.
         """
         name = rayjob["metadata"]["name"]
         if "clusterSelector" in rayjob["spec"]:
             url, token = str(self.urls()["dashboard"]), self._token.file
             self.kubectl_ray.submit(rayjob, job, submission_id, url=url, token_file=token, report=report)
         else:
-            # A file of its own: where this fails, the token of the standing cluster is still there.
+            # It has a file of its own: if this fails, the token of the standing cluster is still there.
             token = self.folder / "rayjob-token"
             with forwarded(self.kube, own_head_selector(name), ray_cluster.DASHBOARD_PORT) as port:
                 url = f"http://127.0.0.1:{port}"
@@ -392,14 +392,14 @@ class Kind:
         _remember(self.folder, timings)
 
     def timings(self) -> list[dict[str, Any]]:
-        """What `remember` kept; nothing where there was no `up`."""
+        """Returns what `remember` kept; nothing where there was no `up`."""
         return _timings(self.folder)
 
     # --- the steps -----------------------------------------------------------------------
 
     @cached_property
     def origin(self) -> Source:
-        """Of its images and tools."""
+        """Returns the source of the images and tools."""
         chosen = self.settings.source
         if chosen == "auto":
             chosen = self.made_from or ("packages" if upstream.answers(self.settings) else "upstream")
@@ -424,7 +424,7 @@ class Kind:
 
     @property
     def cluster_file(self) -> ClusterFile:
-        """For editors of this machine, which don't see the workers' files."""
+        """Returns the cluster file for this machine's editors, which don't see the workers' files."""
         return ClusterFile(self.settings, self.target, self.folder, shared_files=False)
 
     @property
@@ -433,7 +433,7 @@ class Kind:
 
     @property
     def environment(self) -> RayEnvironment:
-        """Of this machine: kubectl-ray runs its `ray`."""
+        """Returns this machine's Ray environment: kubectl-ray runs its `ray`."""
         return RayEnvironment(self.shell, self.settings.cache_folder)
 
     @property
@@ -446,17 +446,17 @@ class Kind:
         return Forwards(self.shell, self.kube, self.folder, ports, head_selector(ray_cluster.NAME))
 
     def present(self) -> bool:
-        """Whether the cluster is there, in whatever state; then it holds its ports, and its memory."""
+        """Returns whether the cluster exists, in whatever state; then it holds its ports, and its memory."""
         return kind_cluster.exists(self.settings.kind_cluster)
 
     @property
     def ports(self) -> tuple[str, ...]:
-        """The settings of the ports that have to be free for it."""
+        """Returns the settings of the ports that have to be free for the cluster."""
         return ("dashboard_port", "workspace_port", "relay_port")
 
     @property
     def _machine(self) -> Machine:
-        # After the engine, which knows whether the ports are taken by the cluster itself.
+        # It comes after the engine, which knows whether the cluster itself has taken the ports.
         folders, needs = (_ENGINES_FOLDER,), ("engine",)
         return Machine(
             self.needed,
@@ -469,14 +469,14 @@ class Kind:
 
     @property
     def too_small(self) -> str:
-        """What to do where a codespace is too small; empty anywhere else."""
+        """Returns the advice for a codespace that is too small; empty anywhere else."""
         memory, disk = self.settings.min_memory_gib, self.settings.min_disk_gib
         local = f"./invokew up --target local, which needs {memory:g} GiB of memory and {disk:g} GiB of disk"
         return f"{larger}, or {local}" if (larger := larger_machine()) else ""
 
     @property
     def needed(self) -> Settings:
-        """The settings, with what has to be free for this target."""
+        """Returns the settings, with the memory and disk that have to be free for this target."""
         memory, disk = self.settings.kind_min_memory_gib, self.settings.kind_min_disk_gib
         return replace(self.settings, min_memory_gib=memory, min_disk_gib=disk)
 
@@ -512,9 +512,9 @@ Target = Local | Kind
 
 
 def choose(settings: Settings, shell: Shell) -> Target:
-    """The target that the settings ask for, with the reason for the choice, for people.
+    """Returns the target that the settings ask for, with the reason for the choice, for people.
 
-    `auto` is what is up already, else kind where a Docker engine answers, else local. A kind cluster that
+    `auto` is the target that is up, else kind where a Docker engine answers, else local. A kind cluster that
     was made and not removed stays the target when its engine does not answer.
     """
     if settings.target == "local":
@@ -546,9 +546,9 @@ def wait_for_engine(settings: Settings, shell: Shell, report: Report) -> None:
 
 
 def preparation(settings: Settings, shell: Shell) -> tuple[Target, Callable[[], list[Step]], list[Step]]:
-    """What can be made ahead without starting anything, and what can't for want of a Docker engine.
+    """Returns the steps that can be made ready ahead, and those that can't for want of a Docker engine.
 
-    Without one it is what kind needs nevertheless, for an engine may be there later, and what `local`
+    Without an engine they are kind's nevertheless, for an engine may come later, and those that `local`
     needs, unless kind was asked for.
 
     Returns:
@@ -569,7 +569,7 @@ def preparation(settings: Settings, shell: Shell) -> tuple[Target, Callable[[], 
 
 
 def all_present(settings: Settings, shell: Shell) -> list[Target]:
-    """Every target that the settings mean and that may have something to remove."""
+    """Returns every target that the settings mean and that may have something to remove."""
     if settings.target != "auto":
         return [choose(settings, shell)]
     targets: list[Target] = [Local(settings, shell, "auto")]
@@ -578,7 +578,7 @@ def all_present(settings: Settings, shell: Shell) -> list[Target]:
         made_from = kind_cluster.source_in_use(settings.kind_cluster)
         if made_from or kind.folder.exists():
             targets.append(replace(kind, made_from=made_from or "packages"))
-    except (EngineNotRunning, EngineNotPermitted):  # what is in it can't be removed now
+    except (EngineNotRunning, EngineNotPermitted):  # What is in it can't be removed now.
         pass
     return targets
 

@@ -1,4 +1,4 @@
-"""The debug relay of a Ray cluster, as a process: `python -m bootstrap.relay FILE`.
+"""Runs the debug relay of a Ray cluster as a process: `python -m bootstrap.relay FILE`.
 
 FILE is JSON: `host` and `port` to listen on, `dashboard` (an address as http://127.0.0.1:8265),
 `token_file`, which holds Ray's authentication token, and `shared_files`, as `Relay` takes it. The
@@ -32,23 +32,23 @@ from bootstrap.ray.hook.rayside_hook.handshake import proof
 from bootstrap.ray.paths import PathMap
 from bootstrap.ray.state import LAG, Dashboard, DebuggableWorker, Job, RunningTask
 
-# Seconds for one look at Ray: at most three requests, of 4 to 50 ms each where all is well.
+# One look at Ray may take so many seconds: at most three requests, of 4 to 50 ms each where all is well.
 LOOK = 15.0
 _PATIENCE = (2.0, 5.0)
-# Seconds until Ray is asked again for the job of a worker that it could not name, then twice as long
+# After so many seconds Ray is asked again for the job of a worker that it could not name, then twice as long
 # each time: the task table lags by about a second, and a worker that waits has no task at all.
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 30.0
-# Seconds between the questions why a process has ended, until Ray has noticed that it has.
+# Ray is asked every so many seconds why a process has ended, until it has noticed that it has.
 _UNTIL_TOLD = (0.5, 1.0, 2.0, 4.0)
-# Seconds between two looks at what workers run now: they are used for one task after another. A table that
+# So many seconds pass between two looks at what workers run: they run one task after another. A table that
 # takes long is asked for the more seldom, so that this never takes more than a twentieth of Ray's dashboard.
 _NAMES, _LEAST_SHARE = 3.0, 19
-# Open files: a connection to each debuggee, and room. Many systems start programs with no more than 1,024,
+# Open files are a connection to each debuggee, and room. Many systems start programs with only 1,024,
 # and let them have more.
 _FILES = 65_536
-# Seconds between two looks for drivers that Ray has no worker for yet.
+# So many seconds pass between two looks for drivers that Ray has no worker for yet.
 _JOBS = 1.0
-# Seconds between two looks for the token, which Kubernetes may bring later than the container.
+# So many seconds pass between two looks for the token; Kubernetes may bring it later than the container.
 _TOKEN_PAUSE = 0.2
 
 _log = logging.getLogger(__name__)
@@ -58,7 +58,7 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True)
 class Config:
-    """What the process is told."""
+    """The configuration of the process."""
 
     host: str
     port: int
@@ -68,7 +68,7 @@ class Config:
 
     @classmethod
     def read(cls, file: Path) -> Config:
-        """Raises OSError, ValueError, KeyError or TypeError for anything but a whole configuration."""
+        """Reads `file`. Raises OSError, ValueError, KeyError or TypeError unless it is a configuration."""
         document = json.loads(file.read_text())
         return cls(
             host=str(document["host"]),
@@ -79,13 +79,13 @@ class Config:
         )
 
     def document(self) -> str:
-        """The opposite of `read`."""
+        """Returns the text that `read` reads."""
         return json.dumps({**vars(self), "token_file": str(self.token_file)})
 
 
 @dataclass(frozen=True)
 class _Known:
-    """What Ray could say of a worker when it was asked last."""
+    """What Ray said of a worker when it was last asked."""
 
     job_id: str = ""
     task: str = ""
@@ -113,21 +113,23 @@ class ClusterDebuggees:
         self._jobs_again = 0.0
         self._nodes: dict[str, str] = {}
         self._announced: list[Announced] = []
-        self._early: dict[tuple[str, int], str] = {}  # worker_id of each driver that was found before Ray's
-        self._met: set[tuple[str, int]] = set()  # where those announced listen that Ray knew, or knows
+        # It has the worker_id of each driver that was found before Ray's own.
+        self._early: dict[tuple[str, int], str] = {}
+        # The announced drivers that Ray knew, or knows, listen at these addresses.
+        self._met: set[tuple[str, int]] = set()
 
     async def debuggees(self) -> list[Debuggee]:
-        """Raises NotRunning where Ray does not answer, or not in time."""
+        """Returns the debuggees of now. Raises NotRunning where Ray does not answer, or not in time."""
         return await _in_time(self.look)
 
     async def submission(self, job_id: str) -> str:
-        """As the last look knew it, or as Ray knows it now. Raises NotRunning."""
+        """Returns a job's submission id as the last look knew it, or Ray knows it now. Raises NotRunning."""
         if job_id and job_id not in self._submissions:
             self._submissions |= _submissions(await _in_time(self._dashboard.jobs))
         return self._submissions.get(job_id, "")
 
     async def why_ended(self, debuggee: Debuggee) -> str:
-        """Ray's reason; its table has it within a second or two. Raises NotRunning."""
+        """Returns Ray's reason for an end; its table has it within a second or two. Raises NotRunning."""
         for pause in _UNTIL_TOLD:
             ended = await _in_time(partial(self._dashboard.end_of, debuggee.shown_id))
             if ended is not None:
@@ -139,7 +141,7 @@ class ClusterDebuggees:
         return self._paths.local_roots()
 
     def look(self) -> list[Debuggee]:
-        """As `debuggees`, blocking."""
+        """Does as `debuggees`, blocking."""
         workers = self._dashboard.debuggable()
         ids = {worker.worker_id for worker in workers}
         self._known = {worker_id: known for worker_id, known in self._known.items() if worker_id in ids}
@@ -153,7 +155,7 @@ class ClusterDebuggees:
             self._name(workers, self._running())
         if now >= self._jobs_again:
             self._jobs_again = now + _JOBS
-            # Workers are found also where a Ray has no Jobs API, or a slow one.
+            # Workers are found even if a Ray has no Jobs API, or a slow one.
             with contextlib.suppress(RaysideError):
                 self._take(self._dashboard.jobs())
         return [*map(self._debuggee, workers), *self._before_init(workers)]
@@ -172,9 +174,9 @@ class ClusterDebuggees:
         self._jobs_again = self._clock() + _JOBS
 
     def _before_init(self, workers: Sequence[DebuggableWorker]) -> list[Debuggee]:
-        """The announced drivers that Ray has no worker for; one that has ended since is none."""
+        """Returns the announced drivers that Ray has no worker for; one that has ended since is none."""
         known = {(worker.node_ip, worker.port) for worker in workers}
-        # Of two jobs that claim one the older has it.
+        # If two jobs claim one driver, the older has it.
         announced = {driver.address: driver for driver in reversed(self._announced)}
         self._met = (self._met | known) & announced.keys()
         drivers = [driver for address, driver in announced.items() if address not in self._met]
@@ -237,7 +239,7 @@ class ClusterDebuggees:
             prove=self._prove,
         )
         early = self._early.get((worker.node_ip, worker.port))
-        # The same debuggee as before its `ray.init`, under the id that it had then.
+        # It is the same debuggee as before its `ray.init`, under the id that it had then.
         return replace(debuggee, worker_id=early, rays_id=worker.worker_id) if early else debuggee
 
 
@@ -259,7 +261,7 @@ async def _in_time(ask: Callable[[], Answer]) -> Answer:
 
 
 async def serve(config: Config) -> None:
-    """Until SIGTERM or SIGINT, then lets go what is held. Raises PortTaken."""
+    """Serves until SIGTERM or SIGINT, then lets go what is held. Raises PortTaken."""
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
@@ -284,7 +286,7 @@ async def serve(config: Config) -> None:
 
 
 async def _token(file: Path, stop: asyncio.Event) -> str:
-    """Ray's token, once it is there; empty where the process has to end before."""
+    """Returns Ray's token, once it exists; empty if the process has to end before."""
     reported = False
     while not stop.is_set():
         try:
@@ -300,7 +302,7 @@ async def _token(file: Path, stop: asyncio.Event) -> str:
 
 
 def allow_many_files() -> None:
-    """Has this process have a connection to each of thousands of debuggees, as far as the system lets it."""
+    """Lets this process connect to each of thousands of debuggees, as far as the system allows."""
     allowed, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     limit = _FILES if most == resource.RLIM_INFINITY else min(_FILES, most)
     if allowed != resource.RLIM_INFINITY and allowed < limit:
@@ -323,5 +325,5 @@ def main() -> int:
 if __name__ == "__main__":
     code = main()
     logging.shutdown()
-    # Not sys.exit, which waits for a request to a dashboard that hangs.
+    # sys.exit would wait for a request to a dashboard that hangs.
     os._exit(code)

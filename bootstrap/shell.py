@@ -1,4 +1,4 @@
-"""The only module that starts processes, and the one that finds and ends those it started."""
+"""Starts processes, as the only module, and finds and ends those it started."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ import psutil
 
 from bootstrap.errors import CommandFailed, Interrupted, MissingProgram
 
-# How long a process gets after each signal when a command is interrupted. Three of these must fit
+# A process gets so many seconds after each signal when a command is interrupted. Three of these must fit
 # in the 2 s within which Ctrl-C has to end a command.
 GRACE = 0.5
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a finished process left: exit code, standard output, the tail of standard error."""
+    """A finished process: its exit code, standard output, the tail of standard error."""
 
     code: int
     out: str
@@ -52,7 +52,7 @@ class Shell:
     ) -> Outcome:
         """Runs `args` to its end; each line it writes to either stream goes to `on_line` at once.
 
-        `feed` is a program whose output is the input of this one; without, the input is empty.
+        `feed` is a program whose output is the input of this one (default: no input).
         Raises CommandFailed (exit code not 0, and `check`), MissingProgram, Interrupted.
         """
         if feed:
@@ -102,14 +102,14 @@ class Shell:
 
         with self._start(args, env=env, cwd=cwd, stdin=stdin) as process:
             if stdin is not None and not isinstance(stdin, int):
-                stdin.close()  # the process has it; the producer has to notice when it ends
+                stdin.close()  # The process has it; the producer has to notice when it ends.
             try:
                 errors = threading.Thread(target=drain, args=(process.stderr, "err"), daemon=True)
                 errors.start()
                 drain(process.stdout, "out")
                 errors.join()
                 code = process.wait()
-            except BaseException:  # Ctrl-C in the main thread, or a defect in `on_line`
+            except BaseException:  # It is Ctrl-C in the main thread, or a defect in `on_line`.
                 _end_groups([process])
                 raise
             finally:
@@ -125,7 +125,7 @@ class Shell:
     def spawn(
         self, args: Sequence[str | Path], *, env: Mapping[str, str], log: Path, cwd: Path | None = None
     ) -> int:
-        """Starts a process that outlives this one, both its streams appended to `log`; its pid."""
+        """Starts a process that outlives this one, and returns its pid; `log` gets both its streams."""
         descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         with os.fdopen(descriptor, "ab") as stream:
             return self._popen(args, env=env, cwd=cwd, stdout=stream, stderr=stream).pid
@@ -163,7 +163,7 @@ class Shell:
         stderr: int | IO[bytes] = subprocess.PIPE,
     ) -> subprocess.Popen[bytes]:
         try:
-            # A session of its own: the terminal's Ctrl-C reaches us alone, and we end the group.
+            # It has a session of its own: the terminal's Ctrl-C reaches us alone, and we end the group.
             return subprocess.Popen(
                 [str(arg) for arg in args],
                 stdin=stdin,
@@ -198,7 +198,7 @@ def _end_groups(running: list[subprocess.Popen[bytes]]) -> None:
 
 
 def printable(args: Sequence[str | Path]) -> str:
-    """The command as it can be pasted into a shell."""
+    """Returns the command as it can be pasted into a shell."""
     return shlex.join(str(arg) for arg in args)
 
 
@@ -206,7 +206,7 @@ def printable(args: Sequence[str | Path]) -> str:
 
 
 def alive(pid: int, created: float) -> bool:
-    """Whether `pid` runs and is the process that was created at `created` (seconds since 1970)."""
+    """Returns whether `pid` runs and is the process that was created at `created` (seconds since 1970)."""
     try:
         process = psutil.Process(pid)
         # The tolerance is that of the clock tick in which the kernel records a start.
@@ -216,7 +216,7 @@ def alive(pid: int, created: float) -> bool:
 
 
 def created(pid: int) -> float:
-    """When `pid` was created, in seconds since 1970; 0 where it has ended already."""
+    """Returns when `pid` was created, in seconds since 1970; 0 where it has ended already."""
     try:
         return float(psutil.Process(pid).create_time())
     except psutil.Error:
@@ -224,7 +224,7 @@ def created(pid: int) -> float:
 
 
 def children(pid: int) -> dict[int, str]:
-    """Pid and program name of each living child of `pid`."""
+    """Returns the pid and program name of each living child of `pid`."""
     programs: dict[int, str] = {}
     with contextlib.suppress(psutil.Error):
         for child in psutil.Process(pid).children():
@@ -235,7 +235,7 @@ def children(pid: int) -> dict[int, str]:
 
 
 def marked(name: str, value: str) -> list[psutil.Process]:
-    """Our user's processes whose environment has `name=value`, and all their descendants.
+    """Returns our user's processes whose environment has `name=value`, and all their descendants.
 
     This process and its ancestors are never among them, whatever their environment says.
     """
@@ -259,10 +259,10 @@ def marked(name: str, value: str) -> list[psutil.Process]:
 def end(processes: Callable[[], list[psutil.Process]], patience: float) -> list[int]:
     """Ends what `processes` finds, again until it finds nothing: terminate, then kill.
 
-    `patience` is the time in seconds between the two. Returns the pids that were there.
+    `patience` is the time in seconds between the two. Returns the pids that it found.
     """
     ended: set[int] = set()
-    for _ in range(5):  # new ones may be forked while we look; each round kills what it found
+    for _ in range(5):  # New ones may be forked while we look; each round kills what it found.
         running = processes()
         if not running:
             break

@@ -1,4 +1,4 @@
-"""Ctrl-C and other signals, noticed at once wherever the main thread waits."""
+"""Has Ctrl-C and other signals noticed at once wherever the main thread waits."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-# Seconds between two interruptions of a wait.
+# So many seconds pass between two interruptions of a wait.
 _PAUSE = 0.05
 # Nobody sends it to end a program: its default is to be ignored. Its number is above those of the signals
 # that do, so that Python runs their handlers first.
@@ -17,7 +17,7 @@ _NUDGE = signal.SIGURG
 
 @contextmanager
 def signals_noticed(*ends: signal.Signals) -> Iterator[None]:
-    """While open, no wait of the main thread outlasts a signal; `ends` raise SystemExit(128 + number).
+    """Lets no wait of the main thread outlast a signal; `ends` raise SystemExit(128 + number).
 
     Python runs a handler when a signal has interrupted a wait. One that comes in the moment before the wait
     begins (for a key, for a thread's result) interrupts nothing, and would be noticed only when the wait
@@ -34,7 +34,7 @@ def signals_noticed(*ends: signal.Signals) -> Iterator[None]:
         raise SystemExit(128 + number)
 
     def nudge(number: int, frame: object) -> None:
-        # No lock: it may be another handler that this one interrupts.
+        # It takes no lock: it may be another handler that this one interrupts.
         nonlocal nudged
         nudged = True
 

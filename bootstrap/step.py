@@ -1,4 +1,4 @@
-"""Steps, and the engine that makes them true: check, apply, wait, report; side by side where it can.
+"""Makes steps true: checks, applies, waits, reports; side by side where it can.
 
 Waiting, progress, timing and interruption exist here, once; a step holds no loop.
 """
@@ -20,17 +20,17 @@ Report = Callable[[str], None]
 
 
 class Condition(str, enum.Enum):
-    """What a check can find."""
+    """The findings of a check."""
 
-    MISSING = "missing"  # it is not there: apply makes it
-    PENDING = "pending"  # it is coming: wait
+    MISSING = "missing"  # It does not exist: apply makes it.
+    PENDING = "pending"  # It is coming: wait.
     READY = "ready"
-    DRIFTED = "drifted"  # ours, but other than would be made now: never changed unasked
+    DRIFTED = "drifted"  # It is ours, but not as it would be made now: never changed unasked.
 
 
 @dataclass(frozen=True)
 class Status:
-    """A condition, and what was seen, for people."""
+    """A condition, with a text for people on what was seen."""
 
     condition: Condition
     detail: str = ""
@@ -55,9 +55,9 @@ def drifted(detail: str) -> Status:
 def difference(
     made_of: Mapping[str, Any], would_be: Mapping[str, Any], files: Mapping[str, str] | None = None
 ) -> str:
-    """How what is there differs from what would be made now, for people.
+    """Says, for people, how what exists differs from what would be made now.
 
-    `files` has what those keys are that no setting decides but the files of this checkout and of the cache,
+    `files` describes the keys that no setting decides but the files of this checkout and of the cache,
     as in `{"image": "its image"}`.
     """
     files = files or {}
@@ -71,26 +71,26 @@ def difference(
 
 
 class Step(Protocol):
-    """One thing that must be true."""
+    """A thing that must be true."""
 
     @property
     def name(self) -> str:
-        """Unique, stable: it is in `status --json`."""
+        """Returns its name, unique and stable: it is in `status --json`."""
 
     @property
     def title(self) -> str:
-        """For people: a noun phrase."""
+        """Returns its name for people: a noun phrase."""
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """Names of the steps that have to be ready first."""
+        """Returns the names of the steps that have to be ready first."""
 
     @property
     def patience(self) -> float:
-        """Seconds that it may stay pending."""
+        """Returns how many seconds it may stay pending."""
 
     def check(self) -> Status:
-        """Only reads. Raises RaysideError where no apply can help."""
+        """Reads whether it is true, and changes nothing. Raises RaysideError where no apply can help."""
 
     def apply(self, report: Report) -> None:
         """Makes it, or sets it going; run only when `check` says MISSING. May be killed anywhere."""
@@ -100,7 +100,7 @@ class Step(Protocol):
 
 
 class Progress(Protocol):
-    """Where the engine tells what it does; the console is one."""
+    """The engine reports here what it does; the console is one."""
 
     def started(self, name: str, title: str) -> None: ...
     def note(self, name: str, text: str) -> None: ...
@@ -109,7 +109,7 @@ class Progress(Protocol):
 
 @dataclass(frozen=True)
 class Timing:
-    """When a step ran, in seconds since the start of the run, how long, and whether it changed anything."""
+    """A step's start, in seconds since the start of the run, its duration, whether it changed anything."""
 
     name: str
     started: float
@@ -117,14 +117,14 @@ class Timing:
     changed: bool
 
     def document(self) -> dict[str, Any]:
-        """As `status --json` lists it."""
+        """Returns it as `status --json` lists it."""
         return {"name": self.name, "started": round(self.started, 3), "seconds": round(self.seconds, 3)}
 
 
 # A check is repeated after this many seconds, each time half as long again, up to the limit:
 # quick things are seen at once, slow things are not hammered.
 _FIRST_PAUSE, _PAUSE_GROWTH, _LONGEST_PAUSE = 0.05, 1.5, 0.5
-# What does not answer while a step is waited for may be busy with coming up, for so many seconds.
+# A program that does not answer while a step waits may be busy with coming up, for so many seconds.
 _SILENCE, _LONGEST_SILENCE = (NotRunning, ClusterUnreachable), 15.0
 
 
@@ -152,7 +152,7 @@ def up(
 
 
 def check(steps: Sequence[Step]) -> dict[str, Status]:
-    """Every step's status now, all read side by side; an error a check raises becomes its detail."""
+    """Returns every step's status now, all read side by side; an error a check raises becomes its detail."""
 
     def status_of(step: Step) -> tuple[str, Status]:
         try:
@@ -183,7 +183,7 @@ def down(steps: Sequence[Step], progress: Progress) -> None:
 
 
 def dependants(steps: Sequence[Step], name: str) -> set[str]:
-    """That step's name, and the names of all that need it, directly or by way of others."""
+    """Returns that step's name, and the names of all that need it, directly or by way of others."""
     needs = {step.name: step.needs for step in steps}
     names = {name}
     for other in TopologicalSorter(needs).static_order():
@@ -193,9 +193,9 @@ def dependants(steps: Sequence[Step], name: str) -> set[str]:
 
 
 def critical_path(steps: Sequence[Step], timings: Sequence[Timing]) -> list[str]:
-    """The chain of needs that took longest, first to last: what to speed up to finish sooner."""
+    """Returns the chain of needs that took longest, first to last: what to speed up to finish sooner."""
     seconds = {timing.name: timing.seconds for timing in timings}
-    # As in `_each`: what is not among the steps is taken as given.
+    # As in `_each`, a need that is not among the steps counts as met.
     names = {step.name for step in steps}
     needs = {step.name: [need for need in step.needs if need in names] for step in steps}
     best: dict[str, tuple[float, list[str]]] = {}
@@ -206,7 +206,7 @@ def critical_path(steps: Sequence[Step], timings: Sequence[Timing]) -> list[str]
 
 
 def _make_ready(step: Step, progress: Progress, stop: threading.Event) -> bool:
-    """Check, apply if missing, wait until ready; whether anything had to be done."""
+    """Checks, applies if missing, waits until ready; returns whether anything had to be done."""
     progress.started(step.name, step.title)
     applied = waited = False
     outcome, detail = "failed", ""
@@ -240,7 +240,7 @@ def _make_ready(step: Step, progress: Progress, stop: threading.Event) -> bool:
 
 
 def _wait(step: Step, progress: Progress, stop: threading.Event) -> Status:
-    """The first status that is not pending.
+    """Returns the first status that is not pending.
 
     Raises NotReady when the step's patience is over, and what the check raises when it is silent to the end.
     """
@@ -253,7 +253,7 @@ def _wait(step: Step, progress: Progress, stop: threading.Event) -> Status:
             status = step.check()
             silence = None
         except _SILENCE as error:
-            # Counted from its first error, not from what was heard last: a check may itself wait long.
+            # It counts from the first error, not from the last answer: a check may itself wait long.
             silent_since = silent_since if silence else time.monotonic()
             if time.monotonic() - silent_since > _LONGEST_SILENCE:
                 raise
@@ -284,7 +284,7 @@ def until(
     patience: float,
     stop: threading.Event | None = None,
 ) -> Seen:
-    """Reads until `done`, at most `patience` seconds or until `stop` is set; the last thing read."""
+    """Reads until `done`, at most `patience` seconds or until `stop` is set; returns the last thing read."""
     deadline = time.monotonic() + patience
     stop = stop or threading.Event()
     pause = _FIRST_PAUSE
@@ -301,9 +301,9 @@ def _each(
     *,
     order: Callable[[Step], Iterable[str]] = lambda _: (),
 ) -> list[Any]:
-    """`work` for each step, in threads, each after the steps that `order` names; its results."""
+    """Runs `work` for each step, in threads, each after the steps that `order` names; returns the results."""
     by_name = {step.name: step for step in steps}
-    # What is not among the steps is taken as given: one step can be made ready by itself.
+    # A need that is not among the steps counts as met: one step can be made ready by itself.
     sorter = TopologicalSorter({step.name: [n for n in order(step) if n in by_name] for step in steps})
     sorter.prepare()
     ended: queue.Queue[tuple[str, Any, BaseException | None]] = queue.Queue()
@@ -314,13 +314,13 @@ def _each(
     def thread(step: Step) -> None:
         try:
             ended.put((step.name, work(step), None))
-        except BaseException as error:  # handed to the caller's thread, where it is raised
+        except BaseException as error:  # The caller's thread raises it.
             ended.put((step.name, None, error))
 
     try:
         while sorter.is_active():
             for name in sorter.get_ready() if failure is None else ():
-                # Daemons, so that a read that blocks cannot keep an interrupted command alive.
+                # They are daemons, so that a read that blocks cannot keep an interrupted command alive.
                 threading.Thread(target=thread, args=(by_name[name],), name=name, daemon=True).start()
                 running += 1
             if running == 0:

@@ -29,15 +29,15 @@ from bootstrap.ray import jobs
 from bootstrap.ray.state import Dashboard
 
 CLUSTER_FILE = "RAYSIDE_CLUSTER_FILE"
-# Ray's client would go there, whatever address it is given.
+# Ray's client would go to these, whatever address it is given.
 _OTHER_ADDRESSES = ("RAY_ADDRESS", "RAY_API_SERVER_ADDRESS")
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """Where jobs go: `dashboard` is an address as http://127.0.0.1:8265, `token` Ray's authentication.
+    """The cluster that jobs go to: `dashboard` is as http://127.0.0.1:8265, `token` Ray's authentication.
 
-    `name` is that of the RayCluster, or the target's. `trusted`: as of `Dashboard`.
+    `name` is that of the RayCluster, or the target's; `trusted` is that of `Dashboard`.
     """
 
     dashboard: str
@@ -47,7 +47,7 @@ class Cluster:
 
     @classmethod
     def read(cls, environment: Mapping[str, str]) -> Cluster:
-        """From the cluster file that the environment names. Raises InvalidSetting, NotRunning."""
+        """Reads the cluster file that the environment names. Raises InvalidSetting, NotRunning."""
         named = environment.get(CLUSTER_FILE)
         if not named:
             raise InvalidSetting(
@@ -68,12 +68,12 @@ class Cluster:
             raise InvalidSetting(
                 f"{named} is not a cluster file: {error!r}", hint="./invokew up writes it anew"
             ) from None
-        # KubeRay's own name for it. A RayJob makes up the name of its cluster, so no file can say it.
+        # KubeRay names the cluster here: a RayJob makes up the name of its cluster, so no file can say it.
         return cls(dashboard, token, environment.get("RAY_CLUSTER_NAME") or target, trusted)
 
 
 def parser() -> argparse.ArgumentParser:
-    """Of the options, with their help texts."""
+    """Returns the parser of the options, with their help texts."""
     parser = argparse.ArgumentParser(
         prog="submit",
         description="Submit a job: your program and packages.",
@@ -108,7 +108,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def parsed(words: Sequence[str]) -> argparse.Namespace:
-    """The options as they were given, none of them checked yet. Raises InvalidArgument."""
+    """Returns the options as they were given, none of them checked yet. Raises InvalidArgument."""
     hint = "--help lists the options"
     try:
         options, unknown = parser().parse_known_args(words)
@@ -120,7 +120,7 @@ def parsed(words: Sequence[str]) -> argparse.Namespace:
 
 
 def prepare(options: argparse.Namespace) -> jobs.Submission:
-    """The checked job. Raises what `jobs.prepare` and `jobs.debugging` raise."""
+    """Returns the checked job. Raises what `jobs.prepare` and `jobs.debugging` raise."""
     return jobs.prepare(
         working_dir=options.working_dir,
         py_modules=options.py_modules,
@@ -144,7 +144,7 @@ def send(cluster: Cluster, job: jobs.Submission, submission_id: str) -> None:
         os.environ.pop(name, None)
     os.environ.update(without_proxy(os.environ))
     require_own_listener(cluster.dashboard, cluster.trusted)
-    # A second and a half, which no refusal has to wait for.
+    # The import takes a second and a half, which no refusal has to wait for.
     from ray.job_submission import JobSubmissionClient
 
     try:
@@ -157,7 +157,7 @@ def send(cluster: Cluster, job: jobs.Submission, submission_id: str) -> None:
 
 
 def submit(words: Sequence[str], console: Console) -> None:
-    """The whole command. Raises RaysideError."""
+    """Runs the whole command. Raises RaysideError."""
     job = prepare(parsed(words))
     cluster = Cluster.read(os.environ)
     dashboard = Dashboard(cluster.dashboard, cluster.token, trusted=cluster.trusted)
@@ -183,7 +183,7 @@ def submit(words: Sequence[str], console: Console) -> None:
 
 
 def main() -> int:
-    """The exit code."""
+    """Runs the command, prints its error, and returns the exit code."""
     words = sys.argv[1:]
     console = Console("--json" in words)
     try:

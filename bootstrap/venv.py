@@ -14,16 +14,16 @@ import time
 from pathlib import Path
 from typing import IO
 
-# Seconds between two lines on how far it is.
+# So many seconds pass between two lines on how far it is.
 _QUIET = 5.0
 
 
 def main(root: Path, arguments: list[str]) -> int:
-    """Makes `root`/.venv; 0, or the exit code of the error it has told."""
+    """Makes `root`/.venv; returns 0, or the exit code of the error that it has printed."""
     venv, lock = root / ".venv", root / "requirements" / "rayside.txt"
     stamp = venv / "rayside.txt"
     try:
-        # Held until this process ends: of two first runs at once, the second finds the work done.
+        # The lock is held until this process ends: of two first runs at once, the second finds the work done.
         guard = os.open(root / ".venv.lock", os.O_RDWR | os.O_CREAT, 0o600)
         fcntl.flock(guard, fcntl.LOCK_EX)
         if stamp.exists() and stamp.read_bytes() == lock.read_bytes():
@@ -59,7 +59,7 @@ def main(root: Path, arguments: list[str]) -> int:
 
 
 def _run(command: list[str], temporary: Path | None = None) -> subprocess.CompletedProcess[str]:
-    """Runs it to its end; every few seconds one line says what it does."""
+    """Runs `command` to its end; every few seconds one line says what it does."""
     env = {**os.environ, **({"TMPDIR": str(temporary)} if temporary else {})}
     lines = [""]
     began = time.monotonic()
@@ -75,7 +75,7 @@ def _run(command: list[str], temporary: Path | None = None) -> subprocess.Comple
                     reading.join(_QUIET)
                     if reading.is_alive():
                         _tell(lines, time.monotonic() - began)
-            except BaseException:  # Ctrl-C
+            except BaseException:  # It is Ctrl-C.
                 process.kill()
                 raise
         errors.seek(0)
@@ -88,7 +88,7 @@ def _read(stream: IO[str], lines: list[str]) -> None:
 
 
 def _tell(lines: list[str], seconds: float) -> None:
-    # Without what follows in "Collecting rich==15.0 (from ...)" and in "Installing collected packages: ...".
+    # It cuts off the rest of "Collecting rich==15.0 (from ...)" and of "Installing collected packages: ...".
     now = lines[-1].partition(" (from ")[0].partition(": ")[0]
     packages = sum(line.startswith("Collecting ") for line in lines)
     count = f"package {packages}, " if packages else ""
@@ -96,7 +96,7 @@ def _tell(lines: list[str], seconds: float) -> None:
 
 
 def _explain(arguments: list[str], pip: subprocess.CompletedProcess[str]) -> int:
-    errors = pip.stderr  # pip says there what is wrong
+    errors = pip.stderr  # pip says there what is wrong.
     if "THESE PACKAGES DO NOT MATCH THE HASHES" in errors:
         return _fail(
             arguments,
@@ -120,7 +120,7 @@ def _last_line(done: subprocess.CompletedProcess[str]) -> str:
 
 
 def _fail(arguments: list[str], identity: str, message: str, hint: str) -> int:
-    # The same shapes as bootstrap.console and bootstrap.errors, which can't be imported before
+    # These have the shapes of bootstrap.console and bootstrap.errors, which can't be imported before
     # the environment exists.
     if "--json" in arguments:
         print(json.dumps({"error": {"id": identity, "message": message, "hint": hint}}, indent=2))

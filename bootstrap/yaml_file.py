@@ -1,4 +1,4 @@
-"""YAML files that users write, refused with the place where they are wrong."""
+"""Reads YAML files that users write, and refuses them with the place where they are wrong."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from bootstrap.errors import InvalidYaml
 
 
 def read(file: Path) -> Any:
-    """The one document in `file`. Raises InvalidYaml, with the line and column where it has them."""
+    """Returns the only document in `file`. Raises InvalidYaml, with the line and column where it has them."""
     try:
         return parse(file.expanduser().read_text(), str(file))
     except OSError as error:
@@ -19,7 +19,7 @@ def read(file: Path) -> Any:
 
 
 def parse(text: str, where: str) -> Any:
-    """The one document in `text`; `where` is what an error calls it. Raises InvalidYaml."""
+    """Returns the only document in `text`, which errors call `where`. Raises InvalidYaml."""
     import yaml
 
     try:

@@ -1,1 +1,1 @@
-"""What is said to Kubernetes: reads, forwards, RayJobs, and what became of a pod."""
+"""Talks to Kubernetes: reads, forwards, RayJobs, and what became of a pod."""

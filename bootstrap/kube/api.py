@@ -1,4 +1,4 @@
-"""The Kubernetes API, as JSON: reads, and the few writes that are not manifests."""
+"""Calls the Kubernetes API, in JSON: reads, and the few writes that are not manifests."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 CORE = "/api/v1"
 RAY = "/apis/ray.io/v1"
-# Seconds to connect, and to wait for an answer.
+# A connection, and an answer, may take so many seconds.
 _PATIENCE = (3, 15)
 
 
@@ -29,34 +29,34 @@ class Kube:
     namespace: str = "default"
 
     def get(self, path: str, **query: str) -> dict[str, Any] | None:
-        """The object, or the list, at `path`, as in `/api/v1/nodes`; None where there is none.
+        """Returns the object, or the list, at `path`, as in `/api/v1/nodes`; None where there is none.
 
         Raises ClusterUnreachable.
         """
         return self._call("GET", path, query)
 
     def items(self, path: str, selector: str = "", fields: str = "") -> list[dict[str, Any]]:
-        """The items of the list at `path`; `selector` is a label selector, `fields` a field selector."""
+        """Returns the items of the list at `path`; `selector` selects by label, `fields` by field."""
         query = {"labelSelector": selector, "fieldSelector": fields}
         document = self._call("GET", path, {key: value for key, value in query.items() if value})
         return list(document["items"]) if document else []
 
     def pods(self, selector: str) -> list[dict[str, Any]]:
-        """The namespace's pods with these labels, as in `ray.io/cluster=rayside`."""
+        """Returns the namespace's pods with these labels, as in `ray.io/cluster=rayside`."""
         return self.items(f"{self._core}/pods", selector)
 
     def events(self, kind: str, name: str) -> list[dict[str, Any]]:
-        """What happened to an object, oldest first."""
+        """Returns what happened to an object, oldest first."""
         fields = f"involvedObject.kind={kind},involvedObject.name={name}"
         events = self.items(f"{self._core}/events", fields=fields)
         return sorted(events, key=lambda event: event.get("lastTimestamp") or event.get("eventTime") or "")
 
     def ray(self, plural: str, name: str) -> dict[str, Any] | None:
-        """A RayCluster or RayJob: `plural` is rayclusters or rayjobs."""
+        """Returns a RayCluster or RayJob: `plural` is rayclusters or rayjobs. None where there is none."""
         return self.get(f"{RAY}/namespaces/{self.namespace}/{plural}/{name}")
 
     def log(self, selector: str, container: str) -> str:
-        """What a container of the first pod with these labels has printed. Raises NotRunning."""
+        """Returns what a container of the first pod with these labels has printed. Raises NotRunning."""
         from kubernetes.client import CoreV1Api
         from kubernetes.client.exceptions import ApiException
 
@@ -75,9 +75,9 @@ class Kube:
             ) from None
 
     def delete(self, path: str, **query: str) -> None:
-        """Asks for the removal of the object at `path`; nothing where there is none.
+        """Asks for the removal of the object at `path`; does nothing where there is none.
 
-        `query` as in gracePeriodSeconds="1": what a pod's programs have for their good-byes.
+        `query` is as in gracePeriodSeconds="1": how long a pod's programs have to end.
         """
         self._call("DELETE", path, query)
 
@@ -87,12 +87,12 @@ class Kube:
 
     @property
     def url(self) -> str:
-        """The API server's address."""
+        """Returns the API server's address."""
         return str(self.client.configuration.host)
 
     @cached_property
     def client(self) -> ApiClient:
-        """Raises ClusterUnreachable where the kubeconfig can't be read or has no such context."""
+        """Returns a client. Raises ClusterUnreachable where the kubeconfig does not lead to one."""
         import yaml
         from kubernetes import config
         from kubernetes.client import ApiClient, Configuration
@@ -109,7 +109,7 @@ class Kube:
             ) from None
         if is_loopback(str(loaded.host)):
             loaded.proxy = None
-        # What is asked for while a custom resource is being set up is refused for a moment.
+        # The API refuses requests for a custom resource for a moment, while it sets that up.
         loaded.retries = Retry(
             connect=0, read=0, status=5, status_forcelist=(429, 500, 503), backoff_factor=0.2
         )
@@ -146,7 +146,7 @@ class Kube:
 
 
 def head_selector(ray_cluster: str) -> str:
-    """Labels of a RayCluster's head pod (KubeRay, ray-operator/controllers/ray/utils/constant.go)."""
+    """Returns the label selector of a head pod (KubeRay, ray-operator/controllers/ray/utils/constant.go)."""
     return f"ray.io/cluster={ray_cluster},ray.io/node-type=head"
 
 

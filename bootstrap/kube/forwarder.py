@@ -1,4 +1,4 @@
-"""Ports of this machine that lead into a pod, all in one process: `python -m bootstrap.kube.forwarder FILE`.
+"""Leads ports of this machine into a pod, by one process: `python -m bootstrap.kube.forwarder FILE`.
 
 The pod is found by its labels when somebody connects, and found again after anything failed, so a
 pod that is replaced and a cluster that restarts cost a client a reconnect and nothing else. While
@@ -30,13 +30,13 @@ from bootstrap.errors import ClusterUnreachable, PortTaken, RaysideError
 from bootstrap.kube.api import Kube
 from bootstrap.kube.tunnel import GOODBYE, Tunnel, open_port, open_session, running_pod
 
-# Seconds that a client is kept waiting for a pod.
+# A client is kept waiting for a pod at most so many seconds.
 PATIENCE = 5.0
-# Seconds after a client closed its half in which the pod may still begin, or go on, to answer.
+# The pod may still begin, or go on, to answer for so many seconds after a client closed its half.
 LINGER = 5.0
-# Seconds between two tries to find the pod while clients wait: doubled after each failure.
+# So many seconds pass between two tries to find the pod while clients wait; each failure doubles them.
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 1.0
-# Seconds for the good-byes; a process that is told to end has to be gone within one.
+# Closing may take so many seconds; a process that is told to end has to be gone within one.
 _GOODBYE = 0.7
 
 Protocol = Literal["http", "dap"]
@@ -46,9 +46,9 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Forward:
-    """One port of 127.0.0.1 and the pod's port that it leads to; with local 0 any free one.
+    """One port of 127.0.0.1 and the pod's port that it leads to; `local` 0 means any free port.
 
-    `speaks` is how to ask what listens there whether it does.
+    `speaks` is the protocol in which its listener is asked whether it answers.
     """
 
     name: str
@@ -58,12 +58,12 @@ class Forward:
 
     @property
     def url(self) -> str:
-        """For people."""
+        """Returns the address of the local port, for people."""
         return f"{'http' if self.speaks == 'http' else 'tcp'}://127.0.0.1:{self.local}"
 
 
 def document(kube: Kube, selector: str, forwards: Sequence[Forward]) -> str:
-    """What the process is to do, as JSON: kubeconfig, context, namespace, selector, forwards."""
+    """Returns the process's configuration as JSON: kubeconfig, context, namespace, selector, forwards."""
     config = {
         "kubeconfig": str(kube.kubeconfig),
         "context": kube.context,
@@ -75,7 +75,7 @@ def document(kube: Kube, selector: str, forwards: Sequence[Forward]) -> str:
 
 
 def parse(text: str) -> tuple[Kube, str, list[Forward]]:
-    """The opposite of `document`. Raises ValueError, KeyError or TypeError for anything else."""
+    """Parses what `document` returns. Raises ValueError, KeyError or TypeError for anything else."""
     config: dict[str, Any] = json.loads(text)
     kube = Kube(Path(config["kubeconfig"]), config["context"], config["namespace"])
     return kube, config["selector"], [Forward(**forward) for forward in config["forwards"]]
@@ -88,7 +88,7 @@ class Forwarder:
         self._target, self._forwards = (kube, selector), tuple(forwards)
         self._servers: list[asyncio.Server] = []
         self._clients: set[asyncio.Task[None]] = set()
-        # Those of the clients that are joined with a pod, and don't wait for one.
+        # These serve the clients that are joined with a pod, and don't wait for one.
         self._joined: set[asyncio.Task[None]] = set()
         self._session: aiohttp.ClientSession | None = None
         self._credentials = b""
@@ -98,7 +98,7 @@ class Forwarder:
         self._last_logged = ""
 
     async def start(self) -> list[int]:
-        """Listens; the local ports, in the order of the forwards. Raises PortTaken."""
+        """Listens, and returns the local ports in the order of the forwards. Raises PortTaken."""
         try:
             for forward in self._forwards:
                 self._servers.append(await self._listen(forward))
@@ -108,9 +108,9 @@ class Forwarder:
         return [server.sockets[0].getsockname()[1] for server in self._servers]
 
     async def retarget(self, kube: Kube, selector: str) -> None:
-        """Leads to another pod from now on; connections to the one before end."""
+        """Leads to another pod from now on; connections to the earlier pod end."""
         self._target = (kube, selector)
-        # Who waits for a pod gets the new one.
+        # A client that waits for a pod gets the new one.
         await self._drop(self._joined)
 
     async def stop(self) -> None:
@@ -182,10 +182,10 @@ class Forwarder:
             if session is self._session:
                 self._pause = _FIRST_PAUSE
                 return pod, tunnel
-            await tunnel.close()  # it leads to what was the target when it was begun
+            await tunnel.close()  # It leads to what was the target when it was begun.
 
     async def _pick(self) -> tuple[str, aiohttp.ClientSession]:
-        """The pod, asked for by one client at a time."""
+        """Returns the pod; one client at a time asks for it."""
         loop = asyncio.get_running_loop()
         async with self._picking:
             while self._pod is None or self._session is None:
@@ -205,7 +205,7 @@ class Forwarder:
             return self._pod, self._session
 
     async def _renewed(self, kube: Kube) -> aiohttp.ClientSession:
-        """The session; a new one where the kubeconfig has changed, for then the cluster is another."""
+        """Returns the session; a new one where the kubeconfig has changed: then the cluster is another."""
         try:
             credentials = kube.kubeconfig.read_bytes()
         except OSError as error:
@@ -214,7 +214,7 @@ class Forwarder:
             ) from None
         if self._session is not None and credentials == self._credentials:
             return self._session
-        # A copy, as the one we have remembers what it has read.
+        # It takes a copy, as the present one remembers what it has read.
         session = await open_session(replace(kube))
         if kube is not self._target[0]:
             await session.close()
@@ -225,7 +225,7 @@ class Forwarder:
         return session
 
     def _lose(self, pod: str) -> bool:
-        """Whether it was still the one to connect to."""
+        """Forgets the pod, and returns whether it was still the one to connect to."""
         if self._pod != pod:
             return False
         self._pod = None
@@ -236,22 +236,22 @@ class Forwarder:
         self._pause = min(self._pause * 2, _LONGEST_PAUSE)
 
     def _tell(self, text: str) -> None:
-        """Into the log, once however often it is seen."""
+        """Writes it into the log, once however often it is seen."""
         if text != self._last_logged:
             self._last_logged = text
             _log.info("%s", text)
 
 
 def _reset(writer: asyncio.StreamWriter) -> None:
-    """Ends a connection so that the client can't take what it got for the whole."""
-    # On, 0 seconds: closing sends RST (socket(7), SO_LINGER).
+    """Ends a connection so that the client can't take a part of the answer for all of it."""
+    # SO_LINGER is on, with 0 seconds: closing sends RST (socket(7)).
     writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     writer.transport.abort()
 
 
 @contextmanager
 def forwarded(kube: Kube, selector: str, port: int) -> Iterator[int]:
-    """A free port of 127.0.0.1 that leads to that port of the pod with these labels, meanwhile."""
+    """Yields a free port of 127.0.0.1 that leads, meanwhile, to that port of the pod with these labels."""
     with background_loop() as call:
 
         async def started() -> tuple[Forwarder, int]:
@@ -273,7 +273,7 @@ def forwarded(kube: Kube, selector: str, port: int) -> Iterator[int]:
 
 
 async def serve(file: Path) -> None:
-    """Until SIGTERM or SIGINT. Raises PortTaken."""
+    """Forwards until SIGTERM or SIGINT. Raises PortTaken."""
     signals: asyncio.Queue[int] = asyncio.Queue()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):

@@ -1,4 +1,4 @@
-"""Why a pod does not come up, or died: read from its status and its events, said with one remedy.
+"""Explains, with one remedy, why a pod does not come up or died: its status and its events tell.
 
 The reasons are those of the kubelet and the scheduler: pkg/kubelet/images/types.go,
 pkg/kubelet/container/sync_result.go, pkg/kubelet/kuberuntime/kuberuntime_container.go,
@@ -16,19 +16,19 @@ from bootstrap.kube.api import Kube
 from bootstrap.ray.jobs import explain_exit
 
 _IMAGE = frozenset({"ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "RegistryUnavailable"})
-# The kubelet could not even start the program.
+# These mean that the kubelet could not even start the program.
 _NOT_STARTED = frozenset({"RunContainerError", "CreateContainerError", "StartError", "ContainerCannotRun"})
 # The kubelet tries these again by itself, and the first try often fails for a moment only, as
 # where a Secret has not reached the node yet: they count from the third on, about 3 s later.
 _TRIED_AGAIN = frozenset({"FailedMount", "FailedAttachVolume", "FailedCreatePodSandBox"})
 _TRIES = 3
-# 128 and SIGKILL.
+# This exit code is 128 + SIGKILL.
 _KILLED = 137
 _STARTED = frozenset({"Pulled", "Created", "Started"})
 
 
 def explain(pod: Mapping[str, Any], events: Sequence[Mapping[str, Any]]) -> RaysideError | None:
-    """Why the pod can't run, in the API's JSON; None where it runs or is simply on its way.
+    """Returns why `pod`, in the API's JSON, can't run; None where it runs or is simply on its way.
 
     `events` are the pod's own, oldest first. Returns ImageMissing, WrongArchitecture or PodFailed.
     """
@@ -51,7 +51,7 @@ def explain(pod: Mapping[str, Any], events: Sequence[Mapping[str, Any]]) -> Rays
 
 
 def waiting(pod: Mapping[str, Any]) -> str:
-    """What the pod waits for, in one phrase, as in `ray-head is starting`; empty where it is ready."""
+    """Returns what the pod waits for, as in `ray-head is starting`; empty where it is ready."""
     if "deletionTimestamp" in pod["metadata"]:
         return "it is being removed"
     if _ready(pod):
@@ -72,17 +72,17 @@ def waiting(pod: Mapping[str, Any]) -> str:
 
 
 def first_problem(kube: Kube, selector: str) -> RaysideError | None:
-    """The first of the pods with these labels that can't run, explained. Raises ClusterUnreachable."""
+    """Returns why a pod of these labels can't run, the first such one. Raises ClusterUnreachable."""
     for pod in kube.pods(selector):
         name, uid = pod["metadata"]["name"], pod["metadata"].get("uid")
         if _ready(pod):
             continue
-        # A pod's name may have been another pod's before.
+        # Another pod may have had this pod's name before.
         events = [event for event in kube.events("Pod", name) if event["involvedObject"].get("uid") == uid]
         _add_last_words(kube, pod)
         error = explain(pod, events)
         if error and _condition(pod, "PodScheduled").get("reason") == "Unschedulable" and _leaving(kube):
-            continue  # what is on its way out makes room
+            continue  # A pod on its way out makes room.
         if error:
             return error
     return None
@@ -125,7 +125,7 @@ def _container(pod: str, container: Mapping[str, Any], spec: Mapping[str, Any]) 
         )
     if ended is None:
         return None
-    # runc tells why in the log where it came as far as to run the program.
+    # If runc came as far as to run the program, the log says why.
     if ended.get("reason") in _NOT_STARTED or re.match(r"exec .+: no such file or directory", words):
         return PodFailed(
             f"{where} can't be started{_last_lines(words)}",
@@ -134,7 +134,7 @@ def _container(pod: str, container: Mapping[str, Any], spec: Mapping[str, Any]) 
     if ended.get("exitCode") == _KILLED:
         limit = spec.get("resources", {}).get("limits", {}).get("memory")
         of = f"its limit of {limit}" if limit else "the memory of its node"
-        # Not every kernel tells the kubelet that it was for memory.
+        # Not every kernel tells the kubelet that it killed the program for its memory.
         sure = "it needed" if ended.get("reason") == "OOMKilled" else "most often as it needed"
         return PodFailed(
             f"{where} was killed: {sure} more than {of} ({ended.get('reason')}, exit code {_KILLED})",
@@ -172,7 +172,7 @@ def _unschedulable(pod: str, message: str) -> RaysideError:
 
 
 def _from_events(pod: str, events: Sequence[Mapping[str, Any]]) -> RaysideError | None:
-    """From what was tried since the last container started."""
+    """Returns the error that the events since the last container's start tell; None where they tell none."""
     since = max((at for at, event in enumerate(events) if event["reason"] in _STARTED), default=-1)
     for event in reversed(events[since + 1 :]):
         reason, ending = event["reason"], _last_lines(event.get("message", ""))
@@ -199,7 +199,7 @@ def _count(event: Mapping[str, Any]) -> int:
 
 
 def _containers(pod: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
-    """Status and spec of each container that the kubelet has told of, init containers first."""
+    """Yields the status and spec of each container that the kubelet reports, init containers first."""
     for statuses, specs in (("initContainerStatuses", "initContainers"), ("containerStatuses", "containers")):
         by_name = {spec["name"]: spec for spec in pod.get("spec", {}).get(specs, [])}
         for status in pod.get("status", {}).get(statuses, []):
@@ -248,11 +248,11 @@ def _log(kube: Kube, pod: Mapping[str, Any], container: str, *, previous: bool) 
             _preload_content=False,
         )
         return bytes(answer.data).decode(errors="replace")
-    except (ApiException, ClusterUnreachable, HTTPError, OSError):  # it is only there to say more
+    except (ApiException, ClusterUnreachable, HTTPError, OSError):  # The log would only say more.
         return ""
 
 
 def _last_lines(message: str) -> str:
-    """As the end of a sentence: the message's last lines, which say most."""
+    """Returns the message's last lines, which say most, as the end of a sentence."""
     lines = [line.strip() for line in message.splitlines() if line.strip()]
     return f": {' | '.join(lines[-3:])}" if lines else ""

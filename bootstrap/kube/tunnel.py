@@ -1,4 +1,4 @@
-"""Byte streams to ports of pods, over the port-forward WebSocket of the Kubernetes API.
+"""Carries byte streams to ports of pods, over the port-forward WebSocket of the Kubernetes API.
 
 Channels and their prefixes are those of `v4.channel.k8s.io`, as the kubelet serves them
 (k8s.io/kubelet, pkg/cri/streaming/portforward/websocket.go). A message's first byte is its channel.
@@ -19,20 +19,20 @@ import aiohttp
 from bootstrap.errors import ClusterUnreachable, NotRunning, PodFailed
 from bootstrap.kube.api import CORE, Kube
 
-# Seconds that TLS connections need to say goodbye once they are closed
+# TLS connections need so many seconds to say goodbye once they are closed
 # (https://docs.aiohttp.org/en/stable/client_advanced.html#graceful-shutdown).
 GOODBYE = 0.25
 
 _PROTOCOL = "v4.channel.k8s.io"
-# The channels of the first port asked for; each begins with the port's number in that many bytes.
+# These are the first port's channels; each begins with the port's number in that many bytes.
 _DATA, _ERROR = 0, 1
 _PREFIX = 2
-# Seconds for a connection, and for an answer, of the API.
+# The API may take so many seconds for a connection, and for an answer.
 _CONNECT_TIMEOUT, _ANSWER_TIMEOUT = 3.0, 15.0
-# Seconds that the other side has to agree to the end of a stream.
+# The other side has so many seconds to agree to the end of a stream.
 _CLOSE_TIMEOUT = 0.5
 _CHUNK = 64 * 1024
-# What a pod says of a failure is kept to this many bytes.
+# So many bytes of a pod's account of a failure are kept.
 _LONGEST_COMPLAINT = 4096
 
 
@@ -42,13 +42,13 @@ class Tunnel:
     def __init__(self, web: aiohttp.ClientWebSocketResponse[bool], name: str) -> None:
         self.name = name
         self._web = web
-        # Bytes that are still to come before the data of each channel.
+        # So many bytes are still to come before each channel's data.
         self._prefix = {_DATA: _PREFIX, _ERROR: _PREFIX}
         self._data = self._complaint = b""
         self._messages = 0
 
     async def opened(self) -> None:
-        """Until the far side says that the stream stands. Raises PodFailed."""
+        """Waits until the far side says that the stream stands. Raises PodFailed."""
         while self._prefix[_DATA]:
             if not await self._receive():
                 raise self._failed("it ended at once")
@@ -62,7 +62,7 @@ class Tunnel:
         own half, and one that has gone, look alike. Both streams are left to the caller to close.
 
         Raises:
-            PodFailed: the pod's side failed; what it said of it.
+            PodFailed: the pod's side failed; the message has its account of it.
         """
         up = asyncio.create_task(self._carry_up(reader))
         down = asyncio.create_task(self._carry_down(writer))
@@ -85,7 +85,7 @@ class Tunnel:
         await self._web.close()
 
     async def read(self) -> bytes:
-        """The next bytes from the pod; empty at the end. Raises PodFailed."""
+        """Returns the next bytes from the pod; empty at the end. Raises PodFailed."""
         while not self._data:
             if not await self._receive():
                 return b""
@@ -93,7 +93,7 @@ class Tunnel:
         return data
 
     async def _carry_up(self, reader: asyncio.StreamReader) -> bool:
-        """Whether it was the client that ended it."""
+        """Copies from `reader` to the pod; returns whether it was the client that ended the stream."""
         while True:
             try:
                 data = await reader.read(_CHUNK)
@@ -111,11 +111,11 @@ class Tunnel:
             try:
                 writer.write(data)
                 await writer.drain()
-            except ConnectionError:  # the client has gone
+            except ConnectionError:  # The client has gone.
                 return
 
     async def _receive(self) -> bool:
-        """Takes one message in; False at a good end. Raises PodFailed."""
+        """Takes one message in; returns False at a good end. Raises PodFailed."""
         message = await self._web.receive()
         if message.type is not aiohttp.WSMsgType.BINARY:
             if self._complaint:
@@ -148,11 +148,11 @@ class Tunnel:
 
 
 async def open_session(kube: Kube) -> aiohttp.ClientSession:
-    """A client of that API, with the kubeconfig's credentials; for paths such as `api/v1/nodes`.
+    """Returns a client of that API, with the kubeconfig's credentials; for paths such as `api/v1/nodes`.
 
     Raises ClusterUnreachable where the kubeconfig leads nowhere.
     """
-    # In a thread: importing the Kubernetes client takes 0.6 s.
+    # It runs in a thread: importing the Kubernetes client takes 0.6 s.
     url, headers, context = await asyncio.to_thread(_credentials, kube)
     return aiohttp.ClientSession(
         url,
@@ -168,7 +168,7 @@ def _credentials(kube: Kube) -> tuple[str, dict[str, str], ssl.SSLContext]:
         context = ssl.create_default_context(cafile=configuration.ssl_ca_cert)
         if configuration.cert_file:
             context.load_cert_chain(configuration.cert_file, configuration.key_file)
-    except OSError as error:  # ssl.SSLError among them
+    except OSError as error:  # ssl.SSLError is one of them.
         raise ClusterUnreachable(
             f"a certificate of {kube.kubeconfig} can't be used: {error}", hint="./invokew up makes it anew"
         ) from None
@@ -181,7 +181,7 @@ def _credentials(kube: Kube) -> tuple[str, dict[str, str], ssl.SSLContext]:
 
 
 async def running_pod(session: aiohttp.ClientSession, namespace: str, selector: str) -> str:
-    """The newest running pod with these labels that is not on its way out.
+    """Returns the newest running pod with these labels that is not on its way out.
 
     Raises ClusterUnreachable, NotRunning.
     """
@@ -200,14 +200,14 @@ async def running_pod(session: aiohttp.ClientSession, namespace: str, selector: 
 
 
 async def open_port(session: aiohttp.ClientSession, namespace: str, pod: str, port: int) -> Tunnel:
-    """A stream to a port that listens on 127.0.0.1, or every address, in the pod.
+    """Returns a stream to a port that listens on 127.0.0.1, or every address, in the pod.
 
     Whether something listens there shows only later, when `carry` or `read` raises PodFailed.
     Raises ClusterUnreachable, PodFailed where there is no such pod.
     """
     name = f"port {port} of pod {pod}"
     with _explained(name):
-        # No heartbeat: while a pod or a client takes nothing, pings are not answered either.
+        # It has no heartbeat: while a pod or a client takes nothing, pings are not answered either.
         dial = session.ws_connect(
             f"{_pods(namespace)}/{pod}/portforward",
             params={"ports": str(port)},
@@ -217,7 +217,7 @@ async def open_port(session: aiohttp.ClientSession, namespace: str, pod: str, po
         )
         web = await asyncio.wait_for(dial, _ANSWER_TIMEOUT)
     own = web.get_extra_info("socket")
-    if own is not None:  # None: the other side has ended the connection already
+    if own is not None:  # It is None where the other side has ended the connection already.
         own.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     tunnel = Tunnel(web, name)
     try:
@@ -235,7 +235,7 @@ def _pods(namespace: str) -> str:
 
 @contextlib.contextmanager
 def _explained(name: str = "") -> Iterator[None]:
-    """aiohttp's errors as ours; `name` is what in a pod was asked for."""
+    """Turns aiohttp's errors into ours; `name` is what in a pod was asked for."""
     try:
         yield
     except aiohttp.ClientResponseError as error:

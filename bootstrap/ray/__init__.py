@@ -1,1 +1,1 @@
-"""What Rayside says to Ray: the State API (state.py), job submission (jobs.py)."""
+"""Talks to Ray: the State API (state.py), job submission (jobs.py)."""

@@ -1,4 +1,4 @@
-"""Drivers that listen for debuggers before Ray knows of them: each says so in its job's metadata.
+"""Reads which drivers listen for debuggers before Ray knows of them: their jobs' metadata says so.
 
 It is the job that writes its metadata, so that nothing in there is believed but numbers in their range: the
 address is that of the node on which Ray started the driver.
@@ -13,10 +13,10 @@ from datetime import datetime, timezone
 
 from bootstrap.ray.state import Job
 
-# As bootstrap/ray/hook/rayside_hook/scout.py writes it: {"port", "pid"}.
+# bootstrap/ray/hook/rayside_hook/scout.py writes it: {"port", "pid"}.
 DRIVER = "rayside.driver"
 _LONGEST = 100
-_MOST_PID = 2**22  # of Linux
+_MOST_PID = 2**22  # Linux allows no higher one.
 
 
 @dataclass(frozen=True)
@@ -35,17 +35,17 @@ class Announced:
 
     @property
     def key(self) -> str:
-        """A name for the process which no worker of Ray's has."""
+        """Returns a name for the process, which no worker of Ray's has."""
         return f"driver {self.pid} of {self.submission_id}"
 
 
 def announcing(jobs: Iterable[Job]) -> list[Job]:
-    """Those that run and have such a driver."""
+    """Returns the jobs that run and have announced their driver."""
     return [job for job in jobs if job.status == "RUNNING" and _read(job) is not None]
 
 
 def announced(jobs: Iterable[Job], nodes: Mapping[str, str]) -> list[Announced]:
-    """Their drivers; `nodes`: the address of each live node, by its id."""
+    """Returns the announced drivers of `jobs`; `nodes` has the address of each live node, by its id."""
     drivers = []
     for job in announcing(jobs):
         port_and_pid, host = _read(job), nodes.get(job.node_id)
@@ -57,7 +57,7 @@ def announced(jobs: Iterable[Job], nodes: Mapping[str, str]) -> list[Announced]:
 
 
 def _read(job: Job) -> tuple[int, int] | None:
-    """Port and pid; None where there is no such thing, or something else in its place."""
+    """Returns the port and pid in a job's metadata; None where it has none, or something else instead."""
     text = job.metadata.get(DRIVER)
     if not isinstance(text, str) or len(text) > _LONGEST:
         return None

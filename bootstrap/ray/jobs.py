@@ -1,4 +1,4 @@
-"""Jobs: what is submitted, checked before it leaves, and how one ended."""
+"""Checks jobs before they are submitted, submits them, and explains how a job ended."""
 
 from __future__ import annotations
 
@@ -34,25 +34,25 @@ from bootstrap.ray.hook.rayside_hook.packages import with_package
 from bootstrap.ray.state import Job
 from bootstrap.settings import DEBUGPY_VERSION
 
-if TYPE_CHECKING:  # bootstrap.submission runs where the packages that it needs are not
+if TYPE_CHECKING:  # bootstrap.submission runs where the packages that it needs are not.
     from bootstrap.shell import Shell
 
-# What Ray takes besides folders: https://docs.ray.io/en/latest/ray-core/handling-dependencies.html
+# Ray takes these besides folders: https://docs.ray.io/en/latest/ray-core/handling-dependencies.html
 _REMOTE = re.compile(r"^(gcs|s3|gs|https|http|hdfs|abfss|azure|file)://")
 # A shell reads these; everything else means the same as a list of words.
 _SHELL_SYNTAX = re.compile(r"[|&;<>()$`*?\[\]~#{}\\]")
-# Where a worker's files come from, kept with the job so that the debugger can map them back.
+# They say where a worker's files come from; Ray keeps them with the job, for the debugger to map back.
 WORKING_DIR, PY_MODULES = "rayside.working_dir", "rayside.py_modules"
-# Those of them that were written otherwise, through a symlink: {"resolved": "as written"}, both absolute.
+# It has the folders that were written with a symlink: {"resolved": "as written"}, both absolute.
 LOCAL_ROOTS = "rayside.local_roots"
-# What `submit --debug` was told: {"attach_timeout", "post_mortem", "driver"}.
+# It has the options of `submit --debug`: {"attach_timeout", "post_mortem", "driver"}.
 DEBUG = "rayside.debug"
 
 _OVERRIDE = "RAY_OVERRIDE_JOB_RUNTIME_ENV"
 _HOOK = Path(__file__).parent / "hook" / "rayside_hook"
-# Seconds that a job may wait for its debugger: a day.
+# A job may wait so many seconds for its debugger: a day.
 _LONGEST_WAIT = 86_400.0
-# Limits of Ray's libraries that a stopped task would break, and what --debug makes of them: a day.
+# A stopped task would break these limits of Ray's libraries; --debug makes each of them a day.
 # ray/train/v2/_internal/constants.py (seconds) and ray/util/collective/collective.py (milliseconds), 2.60.
 _RAISED = {
     "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": f"{_LONGEST_WAIT:g}",
@@ -60,7 +60,7 @@ _RAISED = {
     "RAY_TRAIN_NCCL_RAS_CONFIRM_DURATION_S": f"{_LONGEST_WAIT:g}",
     "collective_gloo_timeout": f"{_LONGEST_WAIT * 1000:.0f}",
 }
-# A Python that finds the packages that Ray puts on PYTHONPATH: with -E or -I it does not look there.
+# It matches a Python that finds Ray's packages on PYTHONPATH: with -E or -I it does not look there.
 _PYTHON = re.compile(r"(?:^|[\s;&|(])(?:\S*/)?python[\d.]*(?P<options>(?:\s+-[A-Za-z]+)*)\s")
 
 
@@ -77,7 +77,7 @@ class Debug:
     pip_debugpy: bool = False
 
     def added_to(self, runtime_env: dict[str, Any], *, driver: bool) -> dict[str, Any]:
-        """The runtime_env with what the hook needs; all that the user asked for is kept.
+        """Returns the runtime_env with what the hook needs; all that the user asked for is kept.
 
         With `driver` the hook begins in the driver, which sends it on to the workers. Otherwise
         the workers import it.
@@ -97,7 +97,7 @@ class Debug:
             hook_vars |= {"RAY_RUNTIME_ENV_HOOK": "rayside_hook.driver.on_init"}
             hook_vars |= {"RAYSIDE_PIP": requirement} if self.pip_debugpy else {}
             if _OVERRIDE not in env_vars:
-                # What is added here must not contradict what the driver says in ray.init; the hook
+                # Fields that are added here must not contradict what the driver says in ray.init; the hook
                 # refuses the user's own contradictions.
                 hook_vars[_OVERRIDE] = "1"
                 fields = [*runtime_env, "working_dir"]
@@ -117,12 +117,12 @@ class Submission:
     py_modules: tuple[str, ...] = ()
     runtime_env: dict[str, Any] = field(default_factory=dict)
     metadata: dict[str, str] = field(default_factory=dict)
-    # From a resolved path of working_dir or py_modules to the same as it was written.
+    # It maps a resolved path of working_dir or py_modules to the same as it was written.
     local_roots: dict[str, str] = field(default_factory=dict)
     debug: Debug | None = None
 
     def command(self, ray: Path, url: str, submission_id: str, runtime_env: Path | None) -> list[str]:
-        """Ray's own submission command, in the form that can be pasted."""
+        """Returns Ray's own submission command, in the form that can be pasted."""
         return [
             *[str(ray), "job", "submit", "--address", url],
             *self.options(submission_id, runtime_env),
@@ -130,7 +130,7 @@ class Submission:
         ]
 
     def options(self, submission_id: str, runtime_env: Path | None) -> list[str]:
-        """What `ray job submit` and `kubectl ray job submit` are both told of it.
+        """Returns the options that `ray job submit` and `kubectl ray job submit` both get.
 
         `runtime_env` is the file that `environment` was written to, where the user gave one: it
         may hold secrets (env_vars), which an argument would show in the process list.
@@ -144,7 +144,7 @@ class Submission:
         ]
 
     def arguments(self, submission_id: str) -> dict[str, Any]:
-        """What `JobSubmissionClient.submit_job` is told of it: the same as `ray job submit`."""
+        """Returns the arguments of `JobSubmissionClient.submit_job`: the same as of `ray job submit`."""
         folder = {"working_dir": self.working_dir} if self.working_dir else {}
         return {
             "submission_id": submission_id,
@@ -154,7 +154,7 @@ class Submission:
         }
 
     def all_metadata(self) -> dict[str, str]:
-        """What Ray keeps with the job: the user's, and where its files come from."""
+        """Returns the metadata that Ray keeps with the job: the user's, and where its files come from."""
         metadata = dict(self.metadata)
         if self.working_dir and not _REMOTE.match(self.working_dir):
             metadata[WORKING_DIR] = self.working_dir
@@ -168,13 +168,13 @@ class Submission:
         return metadata
 
     def words(self) -> list[str]:
-        """The entrypoint as a list of words; what needs a shell is given to one."""
+        """Returns the entrypoint as a list of words; an entrypoint that needs a shell is given to one."""
         if _SHELL_SYNTAX.search(self.entrypoint):
             return ["sh", "-c", self.entrypoint]
         return shlex.split(self.entrypoint)
 
     def environment(self) -> dict[str, Any]:
-        """The whole runtime_env but working_dir."""
+        """Returns the whole runtime_env but working_dir."""
         runtime_env = {
             **self.runtime_env,
             **({"py_modules": list(self.py_modules)} if self.py_modules else {}),
@@ -183,13 +183,13 @@ class Submission:
 
     @property
     def raised_limits(self) -> list[str]:
-        """The environment variables of time limits that `debug` raises; those that the user has set stay."""
+        """Returns the variables of the time limits that `debug` raises; those that the user has set stay."""
         env_vars = self.runtime_env.get("env_vars") or {}
         return [name for name in _RAISED if name not in env_vars] if self.debug else []
 
     @property
     def debugs_driver(self) -> bool:
-        """Whether `debug` reaches the driver, not only the workers: its program has to be Python's own."""
+        """Returns whether `debug` reaches the driver, not only the workers: it has to be a Python program."""
         python = _PYTHON.search(self.entrypoint)
         return (
             python is not None
@@ -203,7 +203,7 @@ class Submission:
 def debugging(
     debug: bool, *, post_mortem: bool, attach_timeout: float | str | None, pip_debugpy: bool
 ) -> Debug | None:
-    """What `submit --debug`, and the options that go with it, ask for. Raises InvalidArgument."""
+    """Returns what `submit --debug`, and the options that go with it, ask for. Raises InvalidArgument."""
     options = {
         "--post-mortem": post_mortem,
         "--attach-timeout": attach_timeout is not None,
@@ -272,7 +272,7 @@ def submit(shell: Shell, ray: Path, url: str, env: dict[str, str], job: Submissi
         try:
             shell.run(command, env=env)
         except CommandFailed as error:
-            if "already exists" in error.message:  # an earlier try got through after all
+            if "already exists" in error.message:  # An earlier try got through after all.
                 return
             raise SubmissionFailed(
                 f"Ray did not take the job: {reason(error.message)}",
@@ -282,25 +282,25 @@ def submit(shell: Shell, ray: Path, url: str, env: dict[str, str], job: Submissi
 
 @contextlib.contextmanager
 def private_environment(job: Submission) -> Iterator[Path | None]:
-    """A file with the job's runtime_env, where the user gave one, which only its owner can read."""
+    """Yields a file with the job's runtime_env, where the user gave one, which only its owner can read."""
     if not job.runtime_env:
         yield None
         return
-    with tempfile.TemporaryDirectory(prefix="rayside-") as folder:  # 0700, as mkdtemp makes it
+    with tempfile.TemporaryDirectory(prefix="rayside-") as folder:  # mkdtemp makes it 0700.
         file = Path(folder, "runtime_env.yaml")
         file.touch(mode=0o600)
-        file.write_text(json.dumps(job.environment()))  # JSON is YAML
+        file.write_text(json.dumps(job.environment()))  # JSON is YAML.
         yield file
 
 
 def new_submission_id(entrypoint: str) -> str:
-    """`<program>-<random>`: says what it runs, and is never taken."""
+    """Returns `<program>-<random>`, which says what the job runs, and is never taken."""
     script = next((Path(word).stem for word in entrypoint.split() if word.endswith(".py")), "job")
     return f"{re.sub('[^A-Za-z0-9]+', '-', script).strip('-').lower() or 'job'}-{secrets.token_hex(3)}"
 
 
 def failure(job: Job) -> RaysideError:
-    """The error for a job that ended other than SUCCEEDED, its exit code explained."""
+    """Returns the error for a job that ended other than SUCCEEDED, its exit code explained."""
     if job.status == "STOPPED":
         return JobFailed(f"job {job.submission_id} was stopped", hint="./invokew submit starts a new one")
     why = f": {explain_exit(job.exit_code)}" if job.exit_code is not None else ""
@@ -314,7 +314,7 @@ def failure(job: Job) -> RaysideError:
 
 
 def explain_exit(code: int) -> str:
-    """What an exit code says about how a program ended.
+    """Returns what an exit code says about how a program ended.
 
     Source: https://tldp.org/LDP/abs/html/exitcodes.html; above 128, and below 0, it is a signal.
     """
@@ -359,7 +359,7 @@ def _check_entrypoint(entrypoint: str | None, folder: Path) -> None:
 
 
 def _absolute(path: Any) -> Path:
-    """Absolute, its symlinks kept."""
+    """Returns the absolute path, its symlinks kept."""
     return Path(os.path.abspath(Path(str(path)).expanduser()))  # noqa: PTH100 (it would resolve them)
 
 
@@ -386,7 +386,7 @@ def _runtime_env(file: Path) -> dict[str, Any]:
 
 
 def reason(output: str) -> str:
-    """What Ray's own command gave as the reason for its failure."""
+    """Returns what Ray's own command gave as the reason for its failure."""
     # Ray ends with a Python traceback whose last line is the reason.
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     return lines[-1] if lines else "it gave no reason"

@@ -1,4 +1,4 @@
-"""Where a worker's files lie on this machine: Ray's unpacked packages, mapped back to local folders.
+"""Maps a worker's files, in Ray's unpacked packages, back to local folders of this machine.
 
 Ray unpacks working_dir into <session>/runtime_resources/working_dir_files/_ray_pkg_<hash>/ and each
 of py_modules into .../py_modules_files/_ray_pkg_<hash>/<package>/, on every node (seen on 2.60).
@@ -14,12 +14,12 @@ from pathlib import Path
 
 from bootstrap.ray.state import Job
 
-# What `submit` keeps with a job, in its metadata: the folders that were packed, without symlinks, and
-# what the user wrote where that was another path (JSON: from the one to the other). The names are those
+# `submit` keeps these with a job, in its metadata: the folders that were packed, without symlinks, and
+# the paths that the user wrote where they differ (JSON: from the one to the other). The names are those
 # of bootstrap/ray/jobs.py, which the relay does without: it runs where the packages that needs are not.
 WORKING_DIR, PY_MODULES, LOCAL_ROOTS = "rayside.working_dir", "rayside.py_modules", "rayside.local_roots"
 
-# Where they are unpacked by the session that runs, on a node whose temporary directory is Ray's default.
+# The session that runs unpacks them here, on a node whose temporary directory is Ray's default.
 RESOURCES = "/tmp/ray/session_latest/runtime_resources"
 
 _PACKAGE = re.compile(r"(_ray_pkg_[0-9a-f]+)")
@@ -28,13 +28,13 @@ _SENT = re.compile(r"gcs://(_ray_pkg_[0-9a-f]+)\.zip")
 
 @dataclass(frozen=True)
 class PathMap:
-    """From the name of an unpacked package, as in `_ray_pkg_9e9d6e2076c1b321`, to local folders."""
+    """Maps the name of an unpacked package, as in `_ray_pkg_9e9d6e2076c1b321`, to local folders."""
 
     roots: Mapping[str, Sequence[Path]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, jobs: Iterable[Job]) -> PathMap:
-        """From what `submit` kept with each job, oldest first, and the URIs that Ray gave its packages."""
+        """Maps by what `submit` kept with each job, oldest first, and the URIs that Ray gave its packages."""
         roots: dict[str, list[Path]] = {}
         for job in jobs:
             for package, folder in _packed(job):
@@ -46,18 +46,18 @@ class PathMap:
         return cls(roots)
 
     def local_roots(self) -> dict[str, list[str]]:
-        """Every package's folders, the one to show first."""
+        """Returns every package's folders; the one to show is first."""
         return {package: [str(folder) for folder in folders] for package, folders in self.roots.items()}
 
 
 def unpacked(job: Job) -> str | None:
-    """The folder of a job's working_dir below RESOURCES; None where Ray did not pack one."""
+    """Returns the folder of a job's working_dir below RESOURCES; None where Ray did not pack one."""
     package = _SENT.fullmatch(str(job.runtime_env.get("working_dir") or ""))
     return f"{RESOURCES}/working_dir_files/{package[1]}" if package else None
 
 
 def _packed(job: Job) -> list[tuple[str, Path]]:
-    """Package and folder, for each folder of the job that was sent from here; the one to show last."""
+    """Returns package and folder of each folder that the job sent from here; the one to show is last."""
     uris: list[tuple[str, Path, bool]] = []
     if job.metadata.get(WORKING_DIR):
         uris.append((job.runtime_env.get("working_dir") or "", Path(job.metadata[WORKING_DIR]), False))

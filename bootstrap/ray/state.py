@@ -1,4 +1,4 @@
-"""Ray's dashboard over HTTP: the State API and the Jobs API, read only.
+"""Reads Ray's dashboard over HTTP: the State API and the Jobs API.
 
 Sources: https://docs.ray.io/en/latest/ray-observability/reference/api.html (State API) and
 https://docs.ray.io/en/latest/cluster/running-applications/job-submission/api.html (Jobs API).
@@ -21,9 +21,9 @@ from urllib3.connectionpool import HTTPConnectionPool
 from bootstrap.errors import JobNotFound, NotRunning
 from bootstrap.loopback import require_own
 
-# The most rows the State API gives in one answer (RAY_MAX_LIMIT_FROM_API_SERVER).
+# The State API gives at most so many rows in one answer (RAY_MAX_LIMIT_FROM_API_SERVER).
 MOST_ROWS = 10_000
-# Seconds that Ray's tables of tasks and jobs may lag behind what is; about 1 s was measured.
+# Ray's tables of tasks and jobs may lag so many seconds behind what is; about 1 s was measured.
 LAG = 3.0
 ENDED = frozenset({"SUCCEEDED", "FAILED", "STOPPED"})
 
@@ -51,7 +51,7 @@ class PausedTask:
     held: bool = False
 
     def document(self) -> dict[str, Any]:
-        """As `breakpoints --json` lists it."""
+        """Returns it as `breakpoints --json` lists it."""
         return {
             "worker_id": self.worker_id,
             "node_ip": self.node_ip,
@@ -102,7 +102,7 @@ class Job:
     driver_pid: int | None
     metadata: dict[str, str]
     runtime_env: dict[str, Any]
-    node_id: str = ""  # where its driver was started
+    node_id: str = ""  # It is the node on which its driver was started.
 
     @property
     def ended(self) -> bool:
@@ -132,7 +132,7 @@ class _Known(HTTPAdapter):
             ConnectionCls = Connection
 
         super().init_poolmanager(*arguments, **more)
-        # A map of its own for each manager, documented for this use.
+        # Each manager has a map of its own, documented for this use.
         self.poolmanager.pool_classes_by_scheme = {"http": Pool}
 
 
@@ -159,25 +159,25 @@ class Dashboard:
         self._session.headers["Authorization"] = f"Bearer {token}"
 
     def version(self) -> dict[str, Any]:
-        """Ray's version and session name. Raises NotRunning."""
+        """Returns Ray's version and session name. Raises NotRunning."""
         return dict(self._get("/api/version"))
 
     def live_nodes(self) -> int:
-        """How many nodes Ray counts as alive."""
+        """Returns how many nodes Ray counts as alive."""
         return len(self._rows("nodes", [("state", "=", "ALIVE")]))
 
     def node_addresses(self) -> dict[str, str]:
-        """The address of each live node, by its id."""
+        """Returns the address of each live node, by its id."""
         rows = self._rows("nodes", [("state", "=", "ALIVE")])
         return {row["node_id"]: row["node_ip"] for row in rows}
 
     def jobs(self) -> list[Job]:
-        """The submitted jobs, oldest first."""
+        """Returns the submitted jobs, oldest first."""
         rows = [row for row in self._get("/api/jobs/") if row["type"] == "SUBMISSION"]
         return sorted((_job(row) for row in rows), key=lambda job: job.started)
 
     def job(self, job_id: str) -> Job:
-        """The job of that submission id, or of Ray's own job id. Raises JobNotFound."""
+        """Returns the job of that submission id, or of Ray's own job id. Raises JobNotFound."""
         jobs = self.jobs()
         for job in jobs:
             if job_id in (job.submission_id, job.job_id):
@@ -187,17 +187,17 @@ class Dashboard:
         raise JobNotFound(f"Ray has no job {job_id!r}", hint=hint)
 
     def output(self, submission_id: str) -> str:
-        """All that the job has printed so far."""
+        """Returns all that the job has printed so far."""
         return str(self._get(f"/api/jobs/{submission_id}/logs")["logs"])
 
     def follow(self, submission_id: str) -> Iterator[str]:
-        """What the job prints, in pieces as it comes, until it has ended. Raises NotRunning."""
+        """Yields what the job prints, in pieces as it comes, until it has ended. Raises NotRunning."""
         import websocket
 
         url = f"{self.url.replace('http', 'ws', 1)}/api/jobs/{submission_id}/logs/tail"
         header = [f"Authorization: {self._session.headers['Authorization']!s}"]
         try:
-            # A socket of our own, or the library would ask a proxy of the environment.
+            # We open the socket ourselves, or the library would ask a proxy of the environment.
             parts = urlsplit(self.url)
             address = parts.hostname or "", parts.port or 80
             connection = socket.create_connection(address, timeout=self._patience[0])
@@ -214,18 +214,18 @@ class Dashboard:
             ) from None
 
     def workers_with_debugger(self) -> set[str]:
-        """Ids of the live workers whose debugger has been opened, paused now or not."""
+        """Returns the ids of the live workers whose debugger has been opened, paused now or not."""
         rows = self._rows("workers", [("is_alive", "=", "True"), ("debugger_port", "!=", "0")])
         return {row["worker_id"] for row in rows if row["debugger_port"]}
 
     def debuggable(self) -> list[DebuggableWorker]:
-        """The live workers and drivers whose debugger has been opened: one request."""
+        """Returns the live workers and drivers whose debugger has been opened: one request."""
         rows = self._rows("workers", [("is_alive", "=", "True"), ("debugger_port", "!=", "0")])
         # Ray counts a port that was never set as one that is not 0.
         return [_debuggable(row) for row in rows if row["debugger_port"]]
 
     def end_of(self, worker_id: str) -> str | None:
-        """Why a worker has ended, with its last task's error; None while Ray takes it for alive."""
+        """Returns why a worker has ended, with its last task's error; None while Ray takes it for alive."""
         rows = self._rows("workers", [("worker_id", "=", worker_id), ("is_alive", "=", "False")])
         if not rows:
             return None
@@ -235,7 +235,7 @@ class Dashboard:
         return ": ".join(text for text in [*ended, str(failed.get("error_message") or "")] if text)
 
     def running_tasks(self) -> dict[str, list[RunningTask]]:
-        """What runs now, by worker, the latest first: one request."""
+        """Returns the tasks that run now, by worker, the latest first: one request."""
         running: dict[str, list[RunningTask]] = {}
         rows = self._rows("tasks", [("state", "=", "RUNNING")])
         for row in sorted(rows, key=lambda row: row["start_time_ms"] or 0, reverse=True):
@@ -245,12 +245,12 @@ class Dashboard:
         return running
 
     def running_workers(self, job_id: str) -> set[str]:
-        """Ids of the workers that run a task of the job now."""
+        """Returns the ids of the workers that run a task of the job now."""
         rows = self._rows("tasks", [("job_id", "=", job_id), ("state", "=", "RUNNING")])
         return {row["worker_id"] for row in rows}
 
     def paused(self) -> list[PausedTask]:
-        """The tasks, and drivers, that wait for a debugger now: two requests, three with a driver."""
+        """Returns the tasks, and drivers, that wait for a debugger now: two requests, three with a driver."""
         workers = self._rows("workers", [("num_paused_threads", "!=", "0"), ("is_alive", "=", "True")])
         if not workers:
             return []
@@ -324,7 +324,7 @@ def _debuggable(row: dict[str, Any]) -> DebuggableWorker:
         port=row["debugger_port"],
         pid=row["pid"],
         driver=driver,
-        # ComputeDriverIdFromJob of Ray's C++ core: the job's four bytes, then ones (seen on 2.60).
+        # It is ComputeDriverIdFromJob of Ray's C++ core: the job's four bytes, then ones (seen on 2.60).
         job_id=row["worker_id"][:8] if driver else "",
         since=_time(row["start_time_ms"]),
     )

@@ -1,1 +1,1 @@
-"""Where programs and images come from."""
+"""Gets programs and images."""

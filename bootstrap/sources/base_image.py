@@ -1,4 +1,4 @@
-"""The Debian that source `packages` builds its images on."""
+"""Makes the Debian that source `packages` builds its images on."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from bootstrap.sources.image_build import LABEL
 from bootstrap.sources.indexes import debian_mirror
 from bootstrap.step import Report, Status, missing, ready
 
-# What Debian's archive is signed with, in Debian's package debian-archive-keyring.
+# Debian's archive is signed with these keys, of Debian's package debian-archive-keyring.
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 _PACKAGES = ("ca-certificates", "python3", "python3-venv", "tzdata")
-# What comes back, or differs from one run to the next. A layer above that removed one of these would need a
+# These come back, or differ from one run to the next. A layer above that removed one of them would need a
 # whiteout, which can't be unpacked where the node's images are made (docs/adr/0006).
 _UNWANTED = (
     *("var/cache/apt/*.bin", "var/cache/apt/archives/*.deb", "var/lib/apt/lists/*"),
@@ -68,13 +68,13 @@ class BaseImage:
             if self.check() == ready(self.reference):
                 return
             cache.end_builds(guard)
-            # A folder of root's alone, as device files are made in it; not on a tmpfs, which may be nodev.
+            # The folder is root's alone, as device files are made in it; not on a tmpfs, which may be nodev.
             for left in self.cache_folder.glob(f".debian-{self._key}-*"):
                 shutil.rmtree(left)
             with tempfile.TemporaryDirectory(prefix=f".debian-{self._key}-", dir=self.cache_folder) as folder:
                 system, archive = Path(folder, "system"), Path(folder, "system.tar")
                 options = ["--variant=minbase", f"--include={','.join(_PACKAGES)}"]
-                # Without the second it goes on unsigned where it misses the first.
+                # Without the second option it goes on unsigned if it misses the first.
                 options += [f"--keyring={self.keyring}", "--force-check-gpg"]
                 mirror = self.mirror or debian_mirror(self.shell, DEBIAN_SUITE)
                 try:
@@ -99,11 +99,11 @@ class BaseImage:
                     client.api.import_image_from_file(str(archive), repository, tag, changes=changes)
 
     def undo(self, report: Report) -> None:
-        """Images are a cache: they stay."""
+        """Does nothing: images are a cache, they stay."""
 
 
 def require_debootstrap(keyring: Path = KEYRING) -> str:
-    """Its path. Raises MissingProgram where it, or Debian's keys, are not there, or we may not run it."""
+    """Returns its path. Raises MissingProgram if it or Debian's keys are missing, or we may not run it."""
     if os.geteuid() != 0:
         raise MissingProgram(
             "source packages makes a Debian system, which takes root",

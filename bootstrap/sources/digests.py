@@ -1,4 +1,4 @@
-"""The digests that fetched files and images are held to: recorded ones, else those of the first fetch."""
+"""Holds fetched files and images to their digests: recorded ones, else those of the first fetch."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from bootstrap.lock import alone
 from bootstrap.settings import ROOT
 from bootstrap.step import Report
 
-# Of releases, extensions and images, by `./invokew lock`.
+# It has the digests of releases, extensions and images, by `./invokew lock`.
 RECORDED = ROOT / "requirements" / "digests.json"
 
 
 @dataclass(frozen=True)
 class Digests:
-    """By a name that says what, which version and for what, as in `kind-0.33.0-linux-amd64`.
+    """The digests, by names that say what, which version and for what, as in `kind-0.33.0-linux-amd64`.
 
     A digest is a file's SHA-256 in hexadecimal, or an image's as registries write it (`sha256:...`).
 
     Attributes:
-        cache_folder: where the digests of first fetches are kept, of what the repository does not record.
+        cache_folder: keeps the digests of first fetches, of what the repository does not record.
         recorded: the repository's file, which wins.
     """
 
@@ -31,11 +31,11 @@ class Digests:
     recorded: Path = RECORDED
 
     def of(self, name: str) -> str | None:
-        """The digest that it must have; None where it was never fetched."""
+        """Returns the digest that `name` must have; None where it was never fetched."""
         return _read(self.recorded).get(name) or _read(self._first).get(name)
 
     def keep(self, name: str, digest: str, report: Report) -> None:
-        """Records what was fetched first, unless it is recorded: another is refused from then on."""
+        """Records the digest of a first fetch, unless one is recorded: another is refused from then on."""
         self.cache_folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         with alone(self._first.with_suffix(".lock"), lambda: None):
             if self.of(name) is None:

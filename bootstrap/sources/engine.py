@@ -1,4 +1,4 @@
-"""What sources ask of the Docker engine: a connection, its architecture, whether it has an image."""
+"""Asks the Docker engine what sources need: a connection, its architecture, whether it has an image."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from bootstrap.step import Report, until
 if TYPE_CHECKING:
     from docker import DockerClient
 
-# Seconds to wait for each piece of an answer.
+# A client waits so many seconds for each piece of an answer.
 PATIENCE = 60
-# The same for a mere sign of life, and after how many a wait for that is worth a word.
+# We wait so many seconds for a mere sign of life, and say after so many that we wait.
 _BRIEF, _SOON = 2.0, 2.0
-# What the kernel calls a machine, and what images do
+# This maps the kernel's names of machines to those of images
 # (https://github.com/containerd/platforms, normalizeArch).
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "armv8": "arm64", "i386": "386"}
 
 
 @contextmanager
 def connected(patience: float = PATIENCE) -> Iterator[DockerClient]:
-    """A client of the engine that the environment names (DOCKER_HOST), closed afterwards.
+    """Yields a client of the engine that the environment names (DOCKER_HOST), closed afterwards.
 
-    `patience` is how long, in seconds, the engine may be silent. Raises EngineNotRunning, EngineNotPermitted.
+    The engine may be silent for `patience` seconds. Raises EngineNotRunning, EngineNotPermitted.
     """
     import docker
     import docker.errors
@@ -45,7 +45,7 @@ def connected(patience: float = PATIENCE) -> Iterator[DockerClient]:
 
 
 def answers() -> bool:
-    """Whether an engine does, to us."""
+    """Returns whether an engine answers us."""
     try:
         with connected(_BRIEF) as client:
             return bool(client.ping())
@@ -54,7 +54,7 @@ def answers() -> bool:
 
 
 def wait(patience: float, report: Report) -> bool:
-    """Whether an engine answers within `patience` seconds; reports where that is not soon."""
+    """Returns whether an engine answers within `patience` seconds; reports where that is not soon."""
     if until(answers, bool, min(patience, _SOON)):
         return True
     if patience > _SOON:
@@ -67,7 +67,7 @@ def wait(patience: float, report: Report) -> bool:
 
 
 def events(start: Callable[[], Iterator[dict[str, Any]]]) -> Iterator[dict[str, Any]]:
-    """What a pull or a build tells, one mapping each; if it fails, in whatever way, the last has `error`."""
+    """Yields the events of a pull or a build; if it fails, in whatever way, the last has `error`."""
     import docker.errors
     from urllib3.exceptions import HTTPError
 
@@ -80,17 +80,17 @@ def events(start: Callable[[], Iterator[dict[str, Any]]]) -> Iterator[dict[str, 
 
 
 def architecture(client: DockerClient) -> str:
-    """The architecture that the engine runs, as images call it: amd64, arm64, ..."""
+    """Returns the architecture that the engine runs, as images call it: amd64, arm64, ..."""
     return normal(client.info()["Architecture"])
 
 
 def normal(name: str) -> str:
-    """An architecture's name as images have it, from that or the kernel's."""
+    """Returns the name that images have for an architecture, from that name or the kernel's."""
     return _ARCHITECTURES.get(name, name)
 
 
 def image(client: DockerClient, reference: str) -> dict[str, Any] | None:
-    """What the engine knows of an image (`docker inspect`); None where it has none of that name."""
+    """Returns what the engine knows of an image (`docker inspect`); None where it has none of that name."""
     import docker.errors
 
     try:
@@ -100,7 +100,7 @@ def image(client: DockerClient, reference: str) -> dict[str, Any] | None:
 
 
 def digests(attributes: dict[str, Any]) -> list[str]:
-    """The digests that registries gave the image which `image` found: `sha256:...`."""
+    """Returns the digests that registries gave the image which `image` found: `sha256:...`."""
     return [name.rpartition("@")[2] for name in attributes.get("RepoDigests") or []]
 
 

@@ -1,4 +1,4 @@
-"""The workspace's extensions: ours, and pinned ones of others from a gallery or a folder of VSIX files."""
+"""Gets the workspace's extensions: ours, and others' pinned ones from a gallery or a folder of VSIX files."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from bootstrap.settings import EXTENSIONS, ROOT, Settings
 from bootstrap.sources.digests import RECORDED, Digests
 from bootstrap.step import Report, Status, missing, ready
 
-# Ray Breakpoints, packed by its `pack`.
+# Ray Breakpoints is packed by its `pack`.
 OWN = ROOT / "image" / "extension"
-# A gallery that did not answer, or did not have one, is asked again after this many seconds.
+# A gallery that did not answer, or lacked an extension, is asked again after so many seconds.
 _A_DAY = 86_400
-# What a VSIX says of its platform, where it is not for all of them.
+# It finds a VSIX's platform, where it is not for all of them.
 _PLATFORM = re.compile(r'<Identity\b[^>]*\bTargetPlatform="([^"]+)"')
 _UNIVERSAL = "universal"
 _PREPARE = "./invokew prepare asks again, and vsix_folder names a folder to have them from"
@@ -32,7 +32,7 @@ _PREPARE = "./invokew prepare asks again, and vsix_folder names a folder to have
 
 @dataclass(frozen=True)
 class Extension:
-    """One that is there: `source` is the gallery's address, or the name of the file it is from."""
+    """An extension that was got: `source` is the gallery's address, or the name of the file it is from."""
 
     id: str
     version: str
@@ -41,18 +41,18 @@ class Extension:
     file: Path
 
     def document(self) -> dict[str, str]:
-        """As `extensions.json` beside the installed ones lists it."""
+        """Returns it as `extensions.json` beside the installed ones lists it."""
         return {"id": self.id, "version": self.version, "sha256": self.sha256, "from": self.source}
 
 
 @dataclass(frozen=True)
 class Extensions:
-    """Those of the settings, each in exactly its version; without those that the gallery does not give.
+    """The settings' extensions, each in exactly its version; without those that the gallery does not give.
 
     A folder's files are used where they lie, a gallery's are kept in the cache.
 
     Attributes:
-        platform: as VS Code calls it: linux-x64, darwin-arm64 ...
+        platform: VS Code's name for it: linux-x64, darwin-arm64 ...
         since: a gallery that was asked before this moment (seconds since 1970) and did not have them all
             is asked again.
         in_use: whether a cluster runs with what was got. Only where none does, a day is enough to ask
@@ -68,11 +68,11 @@ class Extensions:
     title: str = "extensions for the workspace"
     needs: tuple[str, ...] = ("machine",)
     patience: float = 0.0
-    # The digests that the repository records.
+    # It has the digests that the repository records.
     recorded: Path = RECORDED
 
     def got(self) -> list[Extension]:
-        """What there is now, in the order of the settings. Raises InvalidSetting."""
+        """Returns the extensions that it has now, in the order of the settings. Raises InvalidSetting."""
         if self.settings.vsix_folder:
             return self._of_folder()
         kept = [extension for entry in self._record["got"] if (extension := self._kept(entry)).file.exists()]
@@ -83,7 +83,7 @@ class Extensions:
         ]
 
     def check(self) -> Status:
-        """Raises InvalidSetting, which names the file that is wrong."""
+        """Checks what it has. Raises InvalidSetting, which names the file that is wrong."""
         got = self.got()
         absent = self._absent(got)
         if self.settings.vsix_folder:
@@ -129,7 +129,7 @@ class Extensions:
             )
 
     def undo(self, report: Report) -> None:
-        """The cache stays."""
+        """Does nothing: the cache stays."""
 
     # --- a gallery -----------------------------------------------------------------------
 
@@ -147,7 +147,7 @@ class Extensions:
 
     @property
     def _record(self) -> dict[str, Any]:
-        """What was asked when, what was got, and why what is missing is."""
+        """Returns when the gallery was asked, what was got, and why what is missing is missing."""
         try:
             return dict(json.loads(self._record_file.read_text()))
         except (FileNotFoundError, ValueError):
@@ -158,7 +158,7 @@ class Extensions:
         return Extension(entry["id"], entry["version"], entry["sha256"], entry["from"], file)
 
     def _fetch(self, id: str, version: str, report: Report) -> Extension:
-        """Raises DownloadFailed (_NoAnswer where nobody is there), BadChecksum."""
+        """Fetches one extension. Raises DownloadFailed (_NoAnswer where nobody answers), BadChecksum."""
         vsix, checksum = self._files(id, version)
         name = f"{id}-{version}"
         expected = self._digests.of(self._name(id, version)) or checksum()
@@ -185,7 +185,7 @@ class Extensions:
         return got
 
     def published(self) -> dict[str, Callable[[], str]]:
-        """What asks the gallery for the SHA-256 of each, by its recorded name."""
+        """Returns a function for each, by its recorded name, that asks the gallery for its SHA-256."""
 
         def asking(id: str, version: str) -> Callable[[], str]:
             return lambda: self._files(id, version)[1]()
@@ -193,7 +193,7 @@ class Extensions:
         return {self._name(id, version): asking(id, version) for id, version in self.pins}
 
     def _files(self, id: str, version: str) -> tuple[str, Callable[[], str]]:
-        """Where the VSIX is, and what fetches the SHA-256 that the gallery names. Raises DownloadFailed."""
+        """Returns the VSIX's address, and a function that fetches its SHA-256. Raises DownloadFailed."""
         files = self._ask(id, version)
         try:
             vsix, checksum = str(files["download"]), str(files["sha256"])
@@ -203,7 +203,7 @@ class Extensions:
         return vsix, lambda: download.published(sums, vsix.rsplit("/", 1)[-1])
 
     def _name(self, id: str, version: str) -> str:
-        """Under which its digest is recorded."""
+        """Returns the name under which its digest is recorded."""
         return f"{id}-{version}-{self.platform}"
 
     @property
@@ -211,7 +211,7 @@ class Extensions:
         return Digests(self.settings.cache_folder, self.recorded)
 
     def _ask(self, id: str, version: str) -> dict[str, Any]:
-        """The `files` of the version for this platform, or of one that is for all.
+        """Returns the gallery's `files` of the version for this platform, or of the version for all.
 
         https://open-vsx.org/swagger-ui/index.html
         """
@@ -273,7 +273,7 @@ class Extensions:
                     vsix.id, vsix.version, download.sha256(file), f"file {file.name}", file
                 )
         for id, problem in wrong.items():
-            # Beside the right one, another version or platform does no harm.
+            # Another version or platform does no harm beside the right one.
             if id not in extensions:
                 raise InvalidSetting(problem, hint="put exactly that one there, or take the file away")
         return [extensions[id] for id in versions if id in extensions]
@@ -284,11 +284,11 @@ class Extensions:
 
 
 class _NoAnswer(DownloadFailed):
-    """Nobody is there who could say whether there is such an extension."""
+    """Nobody answers who could say whether the extension exists."""
 
 
 class _Broken(Exception):
-    """A file that is no VSIX; says why."""
+    """A file is no VSIX; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -299,7 +299,7 @@ class _Vsix:
 
 
 def _read(file: Path) -> _Vsix:
-    """What is in the file, whatever its name is. Raises _Broken."""
+    """Reads what is in the file, whatever its name is. Raises _Broken."""
     try:
         with zipfile.ZipFile(file) as archive:
             package = json.loads(archive.read("extension/package.json"))
@@ -314,18 +314,18 @@ def _read(file: Path) -> _Vsix:
 
 
 def image_extensions(settings: Settings) -> Extensions:
-    """Those of the workspace's image."""
+    """Returns the extensions of the workspace's image."""
     return Extensions(settings, this_platform("linux"))
 
 
 def this_platform(system: str = "") -> str:
-    """As VS Code calls it; `system` is the one of the editor, where that is not this machine's."""
+    """Returns VS Code's name for this machine, or for an editor of another `system` on it."""
     machine = {"x86_64": "x64", "amd64": "x64", "aarch64": "arm64"}.get(platform.machine().lower())
     return f"{system or platform.system().lower()}-{machine or platform.machine().lower()}"
 
 
 def own_files() -> list[Path]:
-    """What Ray Breakpoints is packed from, its tests and what npm puts there left out."""
+    """Returns the files that Ray Breakpoints is packed from, without its tests and what npm puts there."""
     unwanted = {"node_modules", "test"}
     return sorted(
         file

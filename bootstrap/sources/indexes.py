@@ -1,4 +1,4 @@
-"""Where this machine's own tools have packages from: pip's indexes, npm's registry, apt's mirror."""
+"""Finds where this machine's own tools have packages from: pip's indexes, npm's registry, apt's mirror."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from urllib.parse import urlsplit
 from bootstrap.errors import CommandFailed, MissingProgram
 from bootstrap.shell import Shell
 
-# Options of pip that a build gets, as the variables that pip takes them from.
+# A build gets these options of pip, as the variables that pip takes them from.
 _PIP = {
     "index-url": "PIP_INDEX_URL",
     "extra-index-url": "PIP_EXTRA_INDEX_URL",
     "trusted-host": "PIP_TRUSTED_HOST",
 }
-# Where pip has an option from, the strongest last
+# pip has an option from one of these, the strongest last
 # (https://pip.pypa.io/en/stable/topics/configuration/#precedence-override-order).
 _SECTIONS = ("global.", "install.", ":env:.")
 _NPM = "NPM_CONFIG_REGISTRY"
-# What debootstrap here and apt in a build can both fetch from.
+# debootstrap here and apt in a build can both fetch from these.
 _SCHEMES = ("http://", "https://")
 
 
 def package_indexes(shell: Shell, environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """pip's indexes and npm's registry, as variables of the environment, but for the tools' own defaults.
+    """Returns pip's indexes and npm's registry as environment variables, without the tools' own defaults.
 
     They come from the tools' own configuration files too, as `pip config` and `npm config` read them.
     """
@@ -36,13 +36,13 @@ def package_indexes(shell: Shell, environment: Mapping[str, str] = os.environ) -
     if registry := environment.get(_NPM) or environment.get(_NPM.lower()):
         variables[_NPM] = registry
     elif shutil.which("npm"):
-        # Not in the folder of a project, which may have a registry of its own.
+        # It runs outside any project's folder, which may have a registry of its own.
         variables |= npm_registry(_output(shell, ["npm", "config", "list"], cwd=Path(os.sep)))
     return variables
 
 
 def pip_indexes(listed: str) -> dict[str, str]:
-    """The same, of what `pip config list` prints: `global.index-url='https://...'`."""
+    """Returns pip's variables from what `pip config list` prints: `global.index-url='https://...'`."""
     values = dict(line.split("=", 1) for line in listed.splitlines() if "=" in line)
     return {
         variable: " ".join(str(ast.literal_eval(values[section + option])).split())
@@ -53,27 +53,27 @@ def pip_indexes(listed: str) -> dict[str, str]:
 
 
 def npm_registry(listed: str) -> dict[str, str]:
-    """The same, of what `npm config list` prints: what differs from npm's defaults, `registry = "https://..."`."""
+    """Returns npm's variable from `npm config list`, which prints no defaults: `registry = "https://..."`."""
     lines = (line.partition(" = ") for line in listed.splitlines())
-    # One that another overrides is printed as a comment.
+    # npm prints a value that another overrides as a comment.
     return next(({_NPM: str(ast.literal_eval(value))} for key, _, value in lines if key == "registry"), {})
 
 
 def debian_mirror(shell: Shell, suite: str) -> str:
-    """The mirror of Debian from which apt has `suite`, or else another release; empty where apt has none.
+    """Returns the mirror of apt's Debian `suite`, or else of another release; empty where apt has none.
 
-    One with a password in its address is left out: the address would be readable in the image.
+    A mirror with a password in its address is left out: the address would be readable in the image.
     """
     if not shutil.which("apt-get"):
         return ""
     form = "$(CREATED_BY)|$(COMPONENT)|$(LABEL)|$(RELEASE)|$(REPO_URI)"
     targets = ["apt-get", "indextargets", "--format", form]
-    # Without the second apt says nothing of what it has not fetched the Release file of.
+    # Without the second option apt says nothing of a repository whose Release file it has not fetched.
     return apt_mirror(_output(shell, targets) + _output(shell, [*targets, "--no-release-info"]), suite)
 
 
 def apt_mirror(targets: str, suite: str) -> str:
-    """The same, of what apt says of each index: what it is, its component, label, release and repository."""
+    """Finds that mirror in what apt says of each index: its kind, component, label, release, repository."""
     mirrors: dict[str, str] = {}
     for line in targets.splitlines():
         created_by, component, label, release, address = line.split("|", 4)
@@ -81,14 +81,14 @@ def apt_mirror(targets: str, suite: str) -> str:
             continue
         if urlsplit(address).username:
             continue
-        # Before `apt-get update` apt knows no label; another distribution has no release of that name.
+        # Before `apt-get update` apt knows no label; no other distribution has a release of that name.
         if release == suite or (label == "Debian" and release.partition("-")[0] == release):
             mirrors.setdefault(release, address.rstrip("/"))
     return mirrors.get(suite) or next(iter(mirrors.values()), "")
 
 
 def _output(shell: Shell, command: list[str], cwd: Path | None = None) -> str:
-    """Nothing where the tool fails: what it has packages from is then left to its defaults."""
+    """Returns a tool's output; nothing if it fails: it is then left to its defaults."""
     try:
         return shell.run(command, cwd=cwd).out
     except (CommandFailed, MissingProgram):

@@ -1,4 +1,4 @@
-"""kind's node with the images of the cluster already in it, so that bringing up a cluster loads none."""
+"""Makes kind's node with the cluster's images already in it, so that bringing up a cluster loads none."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ class NodeImage:
     cache_folder: Path
     plain: str
     images: tuple[str, ...]
-    # Reference and another name of it.
+    # Each is a reference and another name of it.
     aliases: tuple[tuple[str, str], ...]
     needs: tuple[str, ...]
-    # Whether a cluster is there already: it has its node, and gets new images into that.
+    # A cluster that exists already has its node, and gets new images into that.
     unneeded: Callable[[], bool] = lambda: False
     name: str = "node-image"
     title: str = "image of the node"
@@ -82,7 +82,7 @@ class NodeImage:
                 self._remove(container)
 
     def undo(self, report: Report) -> None:
-        """Images are a cache: they stay. A container that a killed command left does not."""
+        """Removes a container that a killed command left; images are a cache, they stay."""
         with contextlib.suppress(Exception):
             self._remove(f"rayside-bake-{self._key}")
 

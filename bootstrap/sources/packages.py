@@ -1,4 +1,4 @@
-"""Source `packages`: everything built here, from PyPI, npm, Go modules and Debian."""
+"""Source `packages` builds everything here, from PyPI, npm, Go modules and Debian."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from bootstrap.sources.workspace_image import workspace_image
 from bootstrap.step import Step
 
 _IMAGE = ROOT / "image"
-# The names that kubeadm wants (`kubeadm config images list`), all of which our one image is.
+# kubeadm wants these names (`kubeadm config images list`); our one image has all of them.
 _KUBERNETES_NAMES = (
     *(
         f"registry.k8s.io/{name}:v{KUBERNETES_VERSION}"
@@ -43,7 +43,7 @@ _KUBERNETES_NAMES = (
 
 @dataclass(frozen=True)
 class Packages:
-    """`cluster_exists`: then its node is there, and none is made."""
+    """The source; if `cluster_exists`, its node exists too, and none is made."""
 
     settings: Settings
     shell: Shell
@@ -79,7 +79,7 @@ class Packages:
 
     @property
     def steps(self) -> list[Step]:
-        """In order; those that need Go are long, and the images that don't are built beside them."""
+        """Returns the steps in order; those that need Go are long, and other images are built beside them."""
         return [
             self._go,
             self._kind,
@@ -252,7 +252,7 @@ class Packages:
         )
 
     def node_with(self, *images: ImageBuild, aliases: tuple[tuple[str, str], ...] = ()) -> NodeImage:
-        """The node's image with Kubernetes' own images, and these."""
+        """Returns the step of the node's image, with Kubernetes' own images and these in it."""
         kubernetes = self._kubernetes_image.reference
         return NodeImage(
             self.shell,

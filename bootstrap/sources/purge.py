@@ -8,7 +8,7 @@ from bootstrap.sources.image_build import LABEL
 
 
 def remove_images() -> list[str]:
-    """Every image of ours, and the stages that they were built in; their references."""
+    """Removes every image of ours, and the stages they were built in; returns their references."""
     import docker.errors
 
     removed: list[str] = []
@@ -19,9 +19,9 @@ def remove_images() -> list[str]:
                     try:
                         client.images.remove(reference, force=True)
                         removed.append(reference)
-                    except docker.errors.APIError:  # a container of somebody's uses it
+                    except docker.errors.APIError:  # Somebody's container uses it.
                         continue
             client.images.prune(filters={"dangling": True, "label": f"{LABEL}=build"})
-    except (EngineNotRunning, EngineNotPermitted):  # then there is nothing to remove them from
+    except (EngineNotRunning, EngineNotPermitted):  # Without an engine there is nothing to remove them from.
         pass
     return removed

@@ -1,4 +1,4 @@
-"""What a source of programs and images gives, wherever it has them from."""
+"""Defines what a source of programs and images gives, wherever it has them from."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ class Images:
     node: str
 
     def aliases(self) -> tuple[tuple[str, str], ...]:
-        """Reference, and a name that stays the same, for manifests that users write."""
+        """Returns references, each with a name that stays the same, for manifests that users write."""
         return stable_names(self.ray, self.workspace)
 
 
 def stable_names(ray: str, workspace: str) -> tuple[tuple[str, str], ...]:
-    """What the node calls the cluster's images, whatever is in them."""
+    """Returns each reference with the node's name for it, which stays the same whatever is in it."""
     return ((ray, "docker.io/rayside/ray:current"), (workspace, "docker.io/rayside/workspace:current"))
 
 
@@ -33,28 +33,28 @@ class Source(Protocol):
 
     @property
     def name(self) -> str:
-        """As `--source` and `status --json` have it."""
+        """Returns the name that `--source` and `status --json` have."""
 
     @property
     def kind(self) -> Path:
-        """The program, once the step `kind` is ready."""
+        """Returns the program, once the step `kind` is ready."""
 
     @property
     def kubectl(self) -> Path:
-        """The program, once the step `kubectl` is ready."""
+        """Returns the program, once the step `kubectl` is ready."""
 
     @property
     def kubectl_ray(self) -> Path:
-        """kubectl's plugin, once the step `kubectl-ray` is ready."""
+        """Returns kubectl's plugin, once the step `kubectl-ray` is ready."""
 
     @property
     def kuberay(self) -> Path:
-        """The folder with KubeRay's kustomization, once the step `kuberay-manifests` is ready."""
+        """Returns the folder with KubeRay's kustomization, once the step `kuberay-manifests` is ready."""
 
     @property
     def images(self) -> Images:
-        """Each there once its step is: `ray-image`, `workspace-image`, `operator-image`, `node-image`."""
+        """Returns the images of the steps `ray-image`, `workspace-image`, `operator-image`, `node-image`."""
 
     @property
     def steps(self) -> list[Step]:
-        """The eight steps named above, and what they need besides `machine` and `engine`."""
+        """Returns the eight steps named above, and what they need besides `machine` and `engine`."""

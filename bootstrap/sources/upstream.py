@@ -1,4 +1,4 @@
-"""Source `upstream`: released programs and public images, each verified before it counts as there."""
+"""Source `upstream` fetches released programs and public images, and verifies each of them."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ from bootstrap.sources.source import Images
 from bootstrap.sources.workspace_image import workspace_image
 from bootstrap.step import Condition, Report, Status, Step, missing, ready
 
-# Seconds that `answers` takes at most.
+# `answers` takes at most so many seconds.
 _QUICK = 3.0
 _HUB = "https://registry-1.docker.io"
-# Seconds that the engine may be silent in a pull: it tells nothing of the layers that it unpacks.
+# In a pull the engine may be silent so many seconds: it tells nothing of the layers that it unpacks.
 _UNPACKING = 600
 
 
@@ -68,7 +68,7 @@ class Program:
         return ready(str(self.file)) if self.file.exists() else missing("not downloaded yet")
 
     def apply(self, report: Report) -> None:
-        """Raises DownloadFailed, BadChecksum."""
+        """Downloads it. Raises DownloadFailed, BadChecksum."""
         asset = self.released.url.rsplit("/", 1)[1]
         fetched = _downloads(self.folder) / f"{self.folder.name}-{asset}"
         with cache.making(self.folder, report) as draft:
@@ -86,10 +86,10 @@ class Program:
             fetched.unlink()
 
     def undo(self, report: Report) -> None:
-        """The cache stays."""
+        """Does nothing: the cache stays."""
 
     def published(self) -> str:
-        """The SHA-256 that the release itself names. Raises DownloadFailed."""
+        """Returns the SHA-256 that the release itself names. Raises DownloadFailed."""
         return download.published(self.checksums, self.released.url.rsplit("/", 1)[1])
 
 
@@ -117,16 +117,16 @@ class PulledImage:
         if engine.normal(image["Architecture"]) != architecture:
             return missing(f"{self.reference} is for {image['Architecture']}, not for {architecture}")
         digests, recorded = engine.digests(image), self._recorded
-        # One that was loaded from a file has none: whoever may do that owns the engine.
+        # An image that was loaded from a file has no digest: whoever may load one owns the engine.
         if recorded and digests and recorded not in digests:
             return missing(f"{self.reference} is {digests[0]}, not {recorded} as recorded")
         return ready(self.reference)
 
     def apply(self, report: Report) -> None:
-        """Raises ImageMissing, DownloadFailed, WrongArchitecture, EngineNotRunning."""
+        """Pulls it. Raises ImageMissing, DownloadFailed, WrongArchitecture, EngineNotRunning."""
         recorded = self._recorded
         repository, _, tag = self.reference.rpartition(":")
-        # By its digest, which the engine checks; the tag may be another image's by now.
+        # It is pulled by its digest, which the engine checks; the tag may be another image's by now.
         reference = f"{repository}@{recorded}" if recorded else self.reference
         with engine.connected(_UNPACKING) as client:
             report(f"pulling {reference}")
@@ -141,7 +141,7 @@ class PulledImage:
                     self.digests.keep(self.record, digest, report)
 
     def published(self) -> str:
-        """The digest that the registry gives for the tag. Raises as apply."""
+        """Returns the digest that the registry gives for the tag. Raises as `apply`."""
         import docker.errors
 
         with engine.connected() as client:
@@ -151,7 +151,7 @@ class PulledImage:
                 raise self.explained(error.explanation or str(error)) from None
 
     def undo(self, report: Report) -> None:
-        """Images are a cache: they stay."""
+        """Does nothing: images are a cache, they stay."""
 
     @property
     def _recorded(self) -> str | None:
@@ -173,7 +173,7 @@ class PulledImage:
                     report(reported := text)
 
     def explained(self, error: str) -> RaysideError:
-        """The error that a registry's words mean, with the one thing to do."""
+        """Returns the error that a registry's words mean, with the one thing to do."""
         words = error.lower()
         recorded = f" as the image that is recorded, {self._recorded}" if self._recorded else ""
         message = f"{self.reference} can't be pulled{recorded}: {error}"
@@ -191,7 +191,7 @@ class PulledImage:
 
 @dataclass(frozen=True)
 class RayImage:
-    """The public Ray image with debugpy added: that is pulled, then this is built on it."""
+    """The public Ray image with debugpy added: the public one is pulled, then ours is built on it."""
 
     base: PulledImage
     build: ImageBuild
@@ -204,24 +204,24 @@ class RayImage:
         return self.build.check()
 
     def apply(self, report: Report) -> None:
-        """Raises what a pull and a build raise."""
+        """Pulls, then builds. Raises what both raise."""
         if self.base.check().condition is Condition.MISSING:
             self.base.apply(report)
         self.build.apply(report)
 
     def undo(self, report: Report) -> None:
-        """Images are a cache: they stay."""
+        """Does nothing: images are a cache, they stay."""
 
 
 @dataclass(frozen=True)
 class Upstream:
-    """The source; a `bootstrap.sources.source.Source`."""
+    """The source `upstream`, a `bootstrap.sources.source.Source`."""
 
     settings: Settings
     shell: Shell = field(default_factory=Shell)
-    # The digests that the repository records.
+    # It has the digests that the repository records.
     recorded: Path = RECORDED
-    # What the programs have to run on, as release pages call it.
+    # The programs have to run on this, as release pages call it.
     system: str = platform.system().lower()
     architecture: str = engine.normal(platform.machine())
     name: str = "upstream"
@@ -290,7 +290,7 @@ class Upstream:
 
     @property
     def _manifests(self) -> GoPrograms:
-        """KubeRay's kustomization, which is in the Go module of its operator."""
+        """Returns the step of KubeRay's kustomization, which is in the Go module of its operator."""
         return GoPrograms(
             self.shell,
             self._go,
@@ -320,7 +320,7 @@ class Upstream:
 
     @property
     def ray(self) -> RayImage:
-        """The image of Ray's head and workers, made from Ray's own."""
+        """Returns the image of Ray's head and workers, made from Ray's own."""
         # https://hub.docker.com/r/rayproject/ray: a tag without a suffix is for x86-64 alone.
         suffix = "-aarch64" if self.architecture == "arm64" else ""
         title = f"public image of Ray {RAY_VERSION}"
@@ -344,18 +344,18 @@ class Upstream:
 
     @property
     def operator(self) -> PulledImage:
-        """The image of KubeRay's operator, as it is published."""
+        """Returns the image of KubeRay's operator, as it is published."""
         title = f"KubeRay {KUBERAY_VERSION}'s operator"
         return self._public("operator-image", title, "operator_image", f"v{KUBERAY_VERSION}")
 
     @property
     def node(self) -> PulledImage:
-        """The image of the kind cluster's node, as it is published."""
+        """Returns the image of the kind cluster's node, as it is published."""
         title = f"kind's node with Kubernetes {KUBERNETES_VERSION}"
         return self._public("node-image", title, "node_image", f"v{KUBERNETES_VERSION}")
 
     def _public(self, name: str, title: str, setting: str, tag: str) -> PulledImage:
-        """Of our tag, it is the recorded image wherever it comes from; of the user's own tag, the user's."""
+        """Returns the recorded image for our tag, wherever it is from, and the user's for the user's tag."""
         image = str(getattr(self.settings, setting))
         reference = _tagged(image, tag)
         record = f"{name} {tag}" if reference != image else reference
@@ -367,7 +367,7 @@ class Upstream:
 
 
 def published(settings: Settings) -> dict[str, Callable[[], str]]:
-    """What asks for the digest of each release and image, for every machine, by its recorded name."""
+    """Returns a function for each release and image, by its recorded name, that asks for its digest."""
     sources: dict[str, Callable[[], str]] = {}
     for system in ("linux", "darwin"):
         for architecture in ("amd64", "arm64"):
@@ -381,7 +381,7 @@ def published(settings: Settings) -> dict[str, Callable[[], str]]:
 
 
 def answers(settings: Settings) -> str | None:
-    """Why registry and release pages can't be used from here; None where they can. Takes 3 s at most."""
+    """Returns why registry and release pages can't be used from here; None if they can. Takes at most 3 s."""
     import requests
 
     urls = {registry_url(settings.ray_image), _site(settings.kind_releases)}
@@ -396,7 +396,7 @@ def answers(settings: Settings) -> str | None:
             failures[url] = download.reason(error)
 
     deadline = time.monotonic() + _QUICK
-    # Daemons, so that a look-up of a name that hangs keeps nobody waiting.
+    # They are daemons, so that a look-up of a name that hangs keeps nobody waiting.
     asking = [threading.Thread(target=ask, args=(url,), daemon=True) for url in urls]
     for thread in asking:
         thread.start()
@@ -412,13 +412,13 @@ def _downloads(folder: Path) -> Path:
 
 
 def _tagged(image: str, tag: str) -> str:
-    """`image:tag`, unless the setting names a tag or a digest already."""
+    """Returns `image:tag`, or just `image` where the setting names a tag or a digest already."""
     named = ":" in image.rsplit("/", 1)[-1] or "@" in image
     return image if named else f"{image}:{tag}"
 
 
 def _registry(image: str) -> str:
-    """The registry's host, by Docker's rule; empty for Docker Hub.
+    """Returns the registry's host, by Docker's rule; empty for Docker Hub.
 
     The first part is a host where it has a dot or a port, or is localhost
     (https://pkg.go.dev/github.com/distribution/reference#ParseNormalizedNamed).
@@ -428,7 +428,7 @@ def _registry(image: str) -> str:
 
 
 def registry_url(image: str) -> str:
-    """Where that image's registry answers, as in https://registry-1.docker.io/v2/."""
+    """Returns where that image's registry answers, as in https://registry-1.docker.io/v2/."""
     registry = _registry(image)
     # The Docker engine speaks plain HTTP to registries of its own machine.
     plain = registry.startswith(("localhost", "127."))

@@ -1,4 +1,4 @@
-"""The workspace's image, which both sources build from the cluster's own Ray image."""
+"""Describes the workspace's image, which both sources build from the cluster's own Ray image."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bootstrap.sources.extensions import OWN, Extension, own_files
 from bootstrap.sources.image_build import ImageBuild
 from bootstrap.sources.ray_image import hook_files
 
-# All that `python -m bootstrap.relay` needs of ours. It runs where nothing else of ours is.
+# `python -m bootstrap.relay` needs just these of ours. It runs where nothing else of ours is.
 RELAY = (
     "bootstrap/__init__.py",
     "bootstrap/errors.py",
@@ -60,7 +60,7 @@ RELAY = (
     "bootstrap/ray/hook/rayside_hook/__init__.py",
     "bootstrap/ray/hook/rayside_hook/handshake.py",
     "bootstrap/debug/inside/__init__.py",
-    # Read: they are sent to workers.
+    # It reads these: they are sent to workers.
     "bootstrap/debug/inside/by_value.py",
     "bootstrap/debug/inside/exceptions.py",
     "bootstrap/debug/inside/prints.py",
@@ -70,7 +70,7 @@ RELAY = (
     "bootstrap/ray/state.py",
 )
 
-# All that `image/workspace/submit` needs of ours, for the same reason.
+# `image/workspace/submit` needs just these of ours, for the same reason.
 SUBMISSION = (
     "bootstrap/__init__.py",
     "bootstrap/console.py",
@@ -84,7 +84,7 @@ SUBMISSION = (
     "bootstrap/ray/__init__.py",
     "bootstrap/ray/jobs.py",
     "bootstrap/ray/state.py",
-    # The whole package, which is sent to workers.
+    # It is the whole package, which is sent to workers.
     *(f"bootstrap/ray/hook/{name}" for name in hook_files()),
 )
 
@@ -95,9 +95,9 @@ def workspace_image(
     build_base: str | None = None,
     extensions: Sequence[Extension] = (),
 ) -> ImageBuild:
-    """`build_base`: what the build can start from, where that is less than Ray.
+    """Returns the build; `build_base` is what it can start from, where that is less than Ray.
 
-    `extensions` are those of others, which are in the folder or the cache that they come from.
+    `extensions` are others' extensions, in the folder or the cache that they come from.
     """
     record = json.dumps([extension.document() for extension in extensions])
     return ImageBuild(

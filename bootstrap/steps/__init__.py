@@ -1,1 +1,1 @@
-"""What can be made true: one noun a file."""
+"""Holds the steps, the things that can be made true: one noun a file."""

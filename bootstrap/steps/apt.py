@@ -1,4 +1,4 @@
-"""Debian's apt-get, which waits for its turn where another program installs or updates packages."""
+"""Runs Debian's apt-get, and waits for its turn where another program installs or updates packages."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from bootstrap.errors import AptBusy, CommandFailed
 from bootstrap.shell import Shell
 from bootstrap.step import Report, until
 
-# Seconds. A fresh machine of a cloud installs its upgrades in its first minutes.
+# It waits so many seconds: a fresh machine of a cloud installs its upgrades in its first minutes.
 PATIENCE = 600.0
-# Where apt keeps what it locks, by the names of its own configuration.
+# apt keeps what it locks in these folders, by the names of its own configuration.
 _FOLDERS = {
     "LISTS": "Dir::State::lists/d",
     "ARCHIVES": "Dir::Cache::archives/d",
     "STATUS": "Dir::State::status/f",
 }
-# What apt-get says where somebody has taken a lock since we looked.
+# apt-get says this where somebody has taken a lock since we looked.
 _LOCKED = re.compile(r"Could not get lock|Unable to lock|Unable to acquire the dpkg frontend lock")
-# struct flock of fcntl(2), as 64-bit Linux has it: type, whence, start, length, process.
+# It is struct flock of fcntl(2), as 64-bit Linux has it: type, whence, start, length, process.
 _FLOCK = struct.Struct("hhqqi")
 
 
 def install(shell: Shell, report: Report, *packages: str, patience: float = PATIENCE) -> None:
-    """Debian's own packages, without asking and without what they recommend.
+    """Installs Debian's own packages, without asking and without what they recommend.
 
-    `patience` is how many seconds each of its two commands waits for a lock that another program holds;
+    Each of its two commands waits `patience` seconds for a lock that another program holds;
     `report` says which program that is. Raises AptBusy, CommandFailed, MissingProgram, Interrupted.
     """
     lists, *others = _locks(shell)
@@ -42,7 +42,7 @@ def install(shell: Shell, report: Report, *packages: str, patience: float = PATI
 
 
 def holder(lock: Path) -> str:
-    """Who holds a lock of apt's or dpkg's, as in `apt-get (process 7)`; empty where nobody does."""
+    """Returns who holds a lock of apt's or dpkg's, as in `apt-get (process 7)`; empty where nobody does."""
     try:
         descriptor = os.open(lock, os.O_RDONLY)
     except FileNotFoundError:
@@ -56,12 +56,12 @@ def holder(lock: Path) -> str:
         return ""
     try:
         return f"{psutil.Process(pid).name()} (process {pid})"
-    except (psutil.Error, ValueError):  # in another container, or it has just ended
+    except (psutil.Error, ValueError):  # It is in another container, or has just ended.
         return "another program"
 
 
 def _locks(shell: Shell) -> tuple[Path, Path, Path, Path]:
-    """That of `apt-get update`, then those of `apt-get install`."""
+    """Returns the lock of `apt-get update`, then those of `apt-get install`."""
     names = [word for pair in _FOLDERS.items() for word in pair]
     words = shlex.split(shell.run(["apt-config", "shell", *names]).out)
     place = {name: Path(value) for name, _, value in (word.partition("=") for word in words)}
@@ -72,13 +72,13 @@ def _locks(shell: Shell) -> tuple[Path, Path, Path, Path]:
 def _run(
     shell: Shell, report: Report, arguments: Sequence[str], locks: Sequence[Path], patience: float
 ) -> None:
-    """`apt-get` with those arguments, once nobody holds any of the locks that it takes."""
+    """Runs `apt-get` with those arguments, once nobody holds any of the locks that it takes."""
     # apt-get itself waits for dpkg's locks alone, and fails at once for the others.
     command = ["apt-get", "-o", f"DPkg::Lock::Timeout={patience:.0f}", *arguments]
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C"}
 
     def hindrance() -> str:
-        """Who keeps it from running; empty once it has run."""
+        """Runs it; returns who keeps it from running, empty once it has run."""
         for lock in locks:
             if name := holder(lock):
                 report(f"waiting for {name}, which holds {lock}")

@@ -1,4 +1,4 @@
-"""A program of ours that outlives the command which started it: its record, its log, its mark."""
+"""Runs a program of ours that outlives the command which started it: its record, its log, its mark."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from bootstrap.steps.pid_file import PidFile
 
 @dataclass(frozen=True)
 class Background:
-    """At most one process for each `folder`.
+    """A program of ours, of which at most one process runs for each `folder`.
 
     Attributes:
-        folder: for its files; found again by it.
-        name: of its files.
+        folder: has its files; the process is found again by it.
+        name: names its files.
         mark: the process has it, with the folder, in its environment, so that it is found without a
             record, and no other is ended.
         patience: seconds that it gets to end by itself.
@@ -56,11 +56,11 @@ class Background:
 
     @property
     def pid(self) -> int | None:
-        """Of the process that was started last; None where none is recorded."""
+        """Returns the pid of the process that was started last; None where none is recorded."""
         return (self.record.read() or {}).get("pid")
 
     def absent(self, spec: Mapping[str, Any] | None = None) -> str:
-        """Why it does not run, or was started for another `spec` than this one; empty where it does."""
+        """Returns why it does not run, or not for this `spec`; empty where it does."""
         record = self.record.read()
         if record is None:
             return "not running"
@@ -78,13 +78,13 @@ class Background:
         self.record.write(pid, **more)
 
     def environment(self) -> dict[str, str]:
-        """What is inherited, its own variables, its mark."""
+        """Returns its environment: what it inherits, its own variables, its mark."""
         unwanted = (*self.without, "RAYSIDE_")
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(unwanted)}
         return {**inherited, **self.variables, self.mark: str(self.folder)}
 
     def leftovers(self) -> list[psutil.Process]:
-        """Every process of this folder that runs, whether it is recorded or not."""
+        """Returns every process of this folder that runs, whether it is recorded or not."""
         return processes.marked(self.mark, str(self.folder))
 
     def end(self, report: Report) -> None:

@@ -15,7 +15,7 @@ import re
 import sys
 from pathlib import Path
 
-# In the order of their numbers.
+# They are in the order of their numbers.
 _ORDER = (
     "CHOWN DAC_OVERRIDE DAC_READ_SEARCH FOWNER FSETID KILL SETGID SETUID SETPCAP LINUX_IMMUTABLE "
     "NET_BIND_SERVICE NET_BROADCAST NET_ADMIN NET_RAW IPC_LOCK IPC_OWNER SYS_MODULE SYS_RAWIO "
@@ -27,24 +27,24 @@ NAMES = tuple(f"CAP_{name}" for name in _ORDER.split())
 
 
 def bounding_set(status: str) -> set[str]:
-    """The names, as in CAP_CHOWN, that a /proc/PID/status allows at all."""
+    """Returns the names, as in CAP_CHOWN, that a /proc/PID/status allows at all."""
     capabilities = re.search(r"^CapBnd:\s*([0-9a-f]+)$", status, re.MULTILINE)
     bits = int(capabilities[1], 16) if capabilities else 0
     return {name for number, name in enumerate(NAMES) if bits >> number & 1}
 
 
 def is_needed() -> bool:
-    """Whether this machine lacks a capability that its kernel knows."""
+    """Returns whether this machine lacks a capability that its kernel knows."""
     try:
         last = int(Path("/proc/sys/kernel/cap_last_cap").read_text())
         allowed = bounding_set(Path("/proc/self/status").read_text())
-    except OSError:  # not Linux
+    except OSError:  # It is not Linux.
         return False
     return not allowed.issuperset(NAMES[: last + 1])
 
 
 def bounded(process: dict[str, object], allowed: set[str]) -> dict[str, object]:
-    """An OCI process description whose capability sets have only what is allowed."""
+    """Returns an OCI process description whose capability sets have only what is allowed."""
     sets = process.get("capabilities")
     if not isinstance(sets, dict):
         return process
@@ -65,7 +65,7 @@ def rewrite(arguments: list[str], allowed: set[str]) -> None:
 
 
 def value_of(arguments: list[str], *names: str) -> str | None:
-    """The value of an option, in either of its forms: `--name value` and `--name=value`."""
+    """Returns the value of an option, in either of its forms: `--name value` and `--name=value`."""
     for place, argument in enumerate(arguments):
         name, equals, value = argument.partition("=")
         if name in names:
@@ -74,7 +74,7 @@ def value_of(arguments: list[str], *names: str) -> str | None:
 
 
 def main() -> None:
-    """Bounds, and becomes runc."""
+    """Bounds the capabilities, and becomes runc."""
     rewrite(sys.argv[1:], bounding_set(Path("/proc/self/status").read_text()))
     os.execvp("runc", ["runc", *sys.argv[1:]])
 

@@ -1,4 +1,4 @@
-"""The file by which an editor finds the cluster: docs/workspace.md says what is in it."""
+"""Writes the file by which an editor finds the cluster: docs/workspace.md says what is in it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bootstrap.settings import ROOT, Settings, as_environment
 from bootstrap.step import Report, Status, missing, ready
 from bootstrap.steps.state_folder import write_private
 
-# The settings by which a command of ours finds this cluster. Not those that it is made by: an `up` that
+# By these settings a command of ours finds this cluster. Those that make it are not here: an `up` that
 # refuses to change the cluster must not change what is said of it.
 _FOUND_BY = (
     *("target", "kind_cluster", "namespace", "state_folder", "cache_folder"),
@@ -21,7 +21,7 @@ _FOUND_BY = (
 
 @dataclass(frozen=True)
 class ClusterFile:
-    """`shared_files`: whether the workers' own files are there, for an editor of this machine."""
+    """The cluster's file; `shared_files` says whether this machine's editors see the workers' own files."""
 
     settings: Settings
     target: str
@@ -37,7 +37,7 @@ class ClusterFile:
         return self.folder / "cluster.json"
 
     def document(self) -> dict[str, Any]:
-        """Addresses, where the token is, and how to submit; nothing secret."""
+        """Returns addresses, where the token is, and how to submit; nothing secret."""
         return {
             "dashboard": f"http://127.0.0.1:{self.settings.dashboard_port}",
             "relay": {"host": "127.0.0.1", "port": self.settings.relay_port},
@@ -50,7 +50,7 @@ class ClusterFile:
 
     @property
     def environment(self) -> dict[str, str]:
-        """The variables with which `./invokew` finds this cluster."""
+        """Returns the variables with which `./invokew` finds this cluster."""
         found_by = {name: getattr(self.settings, name) for name in _FOUND_BY}
         return as_environment(replace(Settings(**found_by), target=self.target))
 

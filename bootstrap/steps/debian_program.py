@@ -1,4 +1,4 @@
-"""A program of the machine that comes with one of Debian's own packages."""
+"""Installs programs of the machine that come with Debian's own packages."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from bootstrap.steps import apt
 
 @dataclass(frozen=True)
 class DebianProgram:
-    """`name` is on the PATH, and `files` are there. `apply` installs `packages` on Debian and Ubuntu."""
+    """`name` is on the PATH, and `files` exist. `apply` installs `packages` on Debian and Ubuntu."""
 
     shell: Shell
     name: str
@@ -37,7 +37,7 @@ class DebianProgram:
         return missing(f"there is no {', '.join(absent)}") if absent else ready(program)
 
     def apply(self, report: Report) -> None:
-        """Raises MissingProgram where we may not install it."""
+        """Installs it. Raises MissingProgram where we may not."""
         if os.geteuid() != 0 or not Path("/etc/debian_version").exists():
             raise MissingProgram(
                 f"{self.name} is not there as it should be, and installing it takes root on Debian or Ubuntu",
@@ -46,30 +46,30 @@ class DebianProgram:
         apt.install(self.shell, report, *self.packages)
 
     def undo(self, report: Report) -> None:
-        """It is the machine's."""
+        """Does nothing: the program is the machine's."""
 
 
 def debootstrap(shell: Shell) -> DebianProgram:
-    """With it source `packages` makes a Debian system, whose signatures it checks with Debian's keys."""
+    """Returns debootstrap: source `packages` makes a Debian system, whose signatures Debian's keys prove."""
     packages = ("debootstrap", "debian-archive-keyring")
     return DebianProgram(shell, "debootstrap", packages, files=(KEYRING,))
 
 
 def registry(shell: Shell) -> DebianProgram:
-    """A registry of images, for the tests of source `upstream`."""
+    """Returns a registry of images, for the tests of source `upstream`."""
     return DebianProgram(shell, "docker-registry", ("docker-registry",))
 
 
 def chromium(shell: Shell) -> DebianProgram:
-    """The tests of the workspace drive it, and no browser that they would have to download."""
+    """Returns Chromium: the workspace's tests drive it, and no browser that they would have to download."""
     return DebianProgram(shell, "chromium", ("chromium",))
 
 
 def zsh(shell: Shell) -> DebianProgram:
-    """The tests of shell completion press Tab in it."""
+    """Returns zsh: the tests of shell completion press Tab in it."""
     return DebianProgram(shell, "zsh", ("zsh",))
 
 
 def fish(shell: Shell) -> DebianProgram:
-    """As zsh."""
+    """Returns fish: the tests of shell completion press Tab in it."""
     return DebianProgram(shell, "fish", ("fish",))

@@ -1,4 +1,4 @@
-"""The Docker engine that kind's node runs in: found, or installed and started where we may.
+"""Finds the Docker engine that kind's node runs in, or installs and starts it where we may.
 
 It belongs to the machine, not to the cluster: `doctor --fix` brings it, `down` leaves it.
 """
@@ -19,7 +19,7 @@ from bootstrap.shell import Shell
 from bootstrap.step import Report, Status, missing, pending, ready
 from bootstrap.steps import apt, bounded_runtime
 
-# What a killed dockerd leaves, and what it takes for a running one where the pid was given anew.
+# A killed dockerd leaves these, and takes them for a running one's where the pid was given anew.
 _PID_FILES = {
     Path("/var/run/docker.pid"): "dockerd",
     Path("/var/run/docker/containerd/containerd.pid"): "containerd",
@@ -29,12 +29,12 @@ _INSTALL = "https://docs.docker.com/engine/install/"
 
 @dataclass(frozen=True)
 class Engine:
-    """It answers. `apply` installs Debian's or Ubuntu's `docker.io`, and starts it."""
+    """The engine answers. `apply` installs Debian's or Ubuntu's `docker.io`, and starts it."""
 
     shell: Shell
     # Only `doctor --fix` installs or starts it: it is the machine's.
     installs: bool = True
-    # Where the runtime for machines with fewer capabilities goes, and dockerd's log.
+    # The runtime for machines with fewer capabilities goes here, and dockerd's log.
     runtime: Path = Path("/usr/local/lib/rayside/runc-bounded")
     log: Path = Path("/var/log/rayside-dockerd.log")
     name: str = "engine"
@@ -87,7 +87,7 @@ class Engine:
         self.shell.spawn(["dockerd", *self._runtime_options()], env=os.environ, log=self.log)
 
     def undo(self, report: Report) -> None:
-        """The engine is the machine's."""
+        """Does nothing: the engine is the machine's."""
 
     def _runtime_options(self) -> list[str]:
         if not bounded_runtime.is_needed():
@@ -112,7 +112,7 @@ class Engine:
 
 
 def installable() -> bool:
-    """Whether `apply` can bring an engine here: root, on Debian or Ubuntu, told of no other one."""
+    """Returns whether `apply` can bring an engine: we are root on Debian or Ubuntu, and told of no other."""
     debian = platform.system() == "Linux" and Path("/etc/debian_version").exists()
     return debian and os.geteuid() == 0 and not os.environ.get("DOCKER_HOST")
 

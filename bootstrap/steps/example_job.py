@@ -1,4 +1,4 @@
-"""The example job: submitted once, then paused at its breakpoint."""
+"""Submits the example job once, which then pauses at its breakpoint."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from bootstrap.ray.state import LAG, Dashboard, Job, PausedTask
 from bootstrap.settings import ROOT
 from bootstrap.step import Report, Status, missing, pending, ready, until
 
-# How the example is told from the user's own jobs.
+# This tells the example from the user's own jobs.
 ID_PREFIX = "rayside-example"
-# Its task with the breakpoint.
+# This is its task with the breakpoint.
 PAUSES_IN = "estimate"
 
 
 def example() -> jobs.Submission:
-    """The job that `up` submits, and `submit` where it is told nothing else."""
+    """Returns the job that `up` submits, and `submit` by default."""
     return jobs.prepare(
         working_dir=str(ROOT / "example" / "working_dir"),
         py_modules=[str(ROOT / "example" / "dependency")],
@@ -26,21 +26,21 @@ def example() -> jobs.Submission:
 
 
 def runs(dashboard: Dashboard) -> list[Job]:
-    """The example's, oldest first."""
+    """Returns the example's jobs, oldest first."""
     return [job for job in dashboard.jobs() if job.submission_id.startswith(ID_PREFIX)]
 
 
 def paused_in(dashboard: Dashboard) -> str:
-    """The task that its newest run is paused in, "" for none; waits until Ray's table has it (`LAG`)."""
+    """Returns the task that its newest run is paused in, or ""; waits until Ray's table has it (`LAG`)."""
     newest = {job.job_id for job in runs(dashboard)[-1:]}
 
     def settled(tasks: list[PausedTask]) -> bool:
-        # Before, the worker's row has no task, or the one that it ran before.
+        # Until then the worker's row has no task, or an earlier one.
         return all(task.task and (task.task == PAUSES_IN or task.job_id not in newest) for task in tasks)
 
     tasks = until(dashboard.paused, settled, patience=LAG)
     names = [task.task for task in tasks if task.job_id in newest]
-    # Another, where somebody changed the example.
+    # It is another task if somebody changed the example.
     return PAUSES_IN if PAUSES_IN in names else next(iter(names), "")
 
 
@@ -67,7 +67,7 @@ class ExampleJob:
         if job.ended:
             return ready(f"{job.submission_id} ended, {job.status}")
         if any(task.job_id == job.job_id for task in dashboard.paused()):
-            # Not in which task: for a second that may be the one that its worker ran before (`LAG`).
+            # It does not say which task: for a second that may be the one that its worker ran before (`LAG`).
             return ready(f"{job.submission_id} is paused")
         if job.job_id and dashboard.running_workers(job.job_id) & dashboard.workers_with_debugger():
             return ready(f"{job.submission_id} is being debugged")
@@ -79,4 +79,4 @@ class ExampleJob:
         self.submit(example(), name)
 
     def undo(self, report: Report) -> None:
-        """It goes with its cluster."""
+        """Does nothing: it goes with its cluster."""

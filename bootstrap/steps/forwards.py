@@ -1,4 +1,4 @@
-"""The ports of this machine that lead into the cluster: one process that outlives the command."""
+"""Leads ports of this machine into the cluster, by one process that outlives the command."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from bootstrap.steps.state_folder import write_private
 
 # The process has it in its environment, so that it is found without a record, and no other is ended.
 MARK = marks.FORWARDS
-# Seconds for an answer from the pod, which takes some milliseconds.
+# The pod may take so many seconds to answer; it takes some milliseconds.
 _ANSWER = 2.0
 
 
@@ -32,7 +32,7 @@ _ANSWER = 2.0
 class Forwards:
     """`ports` of 127.0.0.1 lead to the pod with the labels `selector`, whichever pod that is.
 
-    A forward that is called `x` has its local port from the setting `x_port`.
+    The setting `x_port` has the local port of the forward `x`.
     """
 
     shell: Shell
@@ -51,17 +51,17 @@ class Forwards:
 
     @property
     def process(self) -> Background:
-        """The forwarder's, in the background."""
+        """Returns the forwarder's process in the background."""
         return Background(self.shell, self.folder, "forwards", MARK, patience=2)
 
     @property
     def config_file(self) -> Path:
-        """What the forwarder reads: bootstrap/kube/forwarder.py."""
+        """Returns the file that the forwarder reads: bootstrap/kube/forwarder.py."""
         return self.folder / "forwards.json"
 
     @property
     def config_text(self) -> str:
-        """What it has to say."""
+        """Returns what that file has to say."""
         return document(self.kube, self.selector, self.ports)
 
     def check(self) -> Status:
@@ -103,7 +103,7 @@ class Forwards:
         return [sys.executable, "-m", "bootstrap.kube.forwarder", str(self.config_file)]
 
     def leftovers(self) -> list[psutil.Process]:
-        """Every forwarder of this folder that runs, whether it is recorded or not."""
+        """Returns every forwarder of this folder that runs, whether it is recorded or not."""
         return self.process.leftovers()
 
     def _written(self) -> str:
@@ -114,7 +114,7 @@ class Forwards:
 
 
 def _no_dap(port: int) -> str:
-    """Why a DAP server gives no answer through this port; empty where it gives one."""
+    """Returns why a DAP server gives no answer through this port; empty where it gives one."""
     try:
         ask(port, "initialize", {"adapterID": "rayside"}, timeout=_ANSWER)
     except (DebuggerGone, StrangerListens) as error:
@@ -123,9 +123,9 @@ def _no_dap(port: int) -> str:
 
 
 def _no_http(port: int) -> str:
-    """Why HTTP through this port gets no answer; empty where it gets any, an error's code too."""
+    """Returns why HTTP through this port gets no answer; empty where it gets any, an error's code too."""
     with requests.Session() as session:
-        session.trust_env = False  # a proxy must not be asked for our own machine
+        session.trust_env = False  # A proxy must not be asked for our own machine.
         try:
             session.get(f"http://127.0.0.1:{port}/", timeout=_ANSWER, allow_redirects=False, stream=True)
         except requests.Timeout:

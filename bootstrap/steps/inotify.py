@@ -1,4 +1,4 @@
-"""The kernel's inotify limits, which a Kubernetes node of many pods exhausts at their defaults."""
+"""Raises the kernel's inotify limits, whose defaults a Kubernetes node of many pods exhausts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from bootstrap.errors import LowInotify
 from bootstrap.step import Report, Status, missing, ready
 
-# kind's own advice: https://kind.sigs.k8s.io/docs/user/known-issues/#pod-errors-due-to-too-many-open-files
+# kind advises these: https://kind.sigs.k8s.io/docs/user/known-issues/#pod-errors-due-to-too-many-open-files
 WANTED = {"max_user_watches": 524_288, "max_user_instances": 512}
 
 
@@ -34,7 +34,7 @@ class Inotify:
         return missing("; ".join(low)) if low else ready("high enough")
 
     def apply(self, report: Report) -> None:
-        """Raises LowInotify where that takes root, or the machine does not let even root."""
+        """Sets the limits. Raises LowInotify where that takes root, or the machine does not let even root."""
         try:
             for name, advised in WANTED.items():
                 file = self.folder / name
@@ -48,4 +48,4 @@ class Inotify:
             ) from None
 
     def undo(self, report: Report) -> None:
-        """The limits are the machine's."""
+        """Does nothing: the limits are the machine's."""

@@ -1,4 +1,4 @@
-"""The kind cluster: one container, made by kind, known as ours by a mount."""
+"""Makes the kind cluster: one container, made by kind, known as ours by a mount."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ CONFIGURATION = ROOT / "k8s" / "kind.yaml"
 MARK = "RAYSIDE_KIND"
 # https://github.com/kubernetes-sigs/kind/blob/v0.33.0/pkg/cluster/internal/providers/docker/constants.go
 _LABEL = "io.x-k8s.kind.cluster"
-# A folder that is mounted into the node: it is there from the container's first moment, so that no kill can
+# This folder is mounted into the node: it is there from the container's first moment, so that no kill can
 # leave a cluster of ours unknown, and its name tells what the cluster was made as.
 _MOUNTS = "/etc/rayside"
-# Written when kind has done all.
+# This file is written when kind has done all.
 _COMPLETE = "/kind/rayside-complete"
 
 
 @dataclass(frozen=True)
 class KindCluster:
-    """`folder` is for its files, `kind` the program, `image` the node's, `source` where both are from."""
+    """The cluster; `folder` has its files, `kind` is the program, `image` the node's, `source` has both."""
 
     shell: Shell
     settings: Settings
@@ -58,17 +58,17 @@ class KindCluster:
     needs: tuple[str, ...] = ("kind", "node-image", "state-folder")
     name: str = "cluster"
     title: str = "kind cluster"
-    # Until the node that was stopped has come back.
+    # A node that was stopped takes so long to come back.
     patience: float = 120.0
 
     @property
     def context(self) -> str:
-        """As kind names it."""
+        """Returns kind's name for its context."""
         return f"kind-{self.settings.kind_cluster}"
 
     @property
     def node(self) -> str:
-        """The container's name, as kind gives it."""
+        """Returns the container's name, as kind gives it."""
         return f"{self.settings.kind_cluster}-control-plane"
 
     @property
@@ -76,7 +76,7 @@ class KindCluster:
         return self.folder / "kubeconfig"
 
     def address(self) -> str:
-        """Of the API, on this machine: where Docker publishes the node's port. Empty where there is none."""
+        """Returns the API's address on this machine, as Docker publishes the node's port; empty if none."""
         with engine.connected(10) as client:
             for container in self._containers(client):
                 ports = container.attrs["NetworkSettings"]["Ports"].get("6443/tcp") or []
@@ -134,7 +134,7 @@ class KindCluster:
                     network.remove()
 
     def check_ours(self) -> None:
-        """Raises NotOurs where the cluster of that name is another's."""
+        """Checks that the cluster is ours. Raises NotOurs where the cluster of that name is another's."""
         with engine.connected(10) as client:
             for container in self._containers(client):
                 if self._made_as(container.attrs) is None:
@@ -144,7 +144,7 @@ class KindCluster:
                     )
 
     def configuration(self) -> dict[str, Any]:
-        """kind's configuration, with the mark in it."""
+        """Returns kind's configuration, with the mark in it."""
         document = dict(yaml_file.read(CONFIGURATION))
         mark = {"hostPath": str(self._marks), "containerPath": self._mount(self.spec), "readOnly": True}
         document["nodes"] = [{**node, "extraMounts": [mark]} for node in document["nodes"]]
@@ -179,7 +179,7 @@ class KindCluster:
             client.containers.get(self.node).exec_run(["touch", _COMPLETE])
 
     def environment(self) -> dict[str, str]:
-        """For kind: a network of the cluster's own, which goes with it; kind's usual one stays for ever."""
+        """Returns kind's environment: the cluster's own network goes with it; kind's usual one would stay."""
         return {
             **os.environ,
             "KIND_EXPERIMENTAL_DOCKER_NETWORK": self.settings.kind_cluster,
@@ -193,7 +193,7 @@ class KindCluster:
 
     @property
     def spec(self) -> dict[str, str]:
-        """What it was made as; one that was made as something else has drifted."""
+        """Returns what it is made as; a cluster that was made as something else has drifted."""
         return {"kubernetes": KUBERNETES_VERSION, "source": self.source}
 
     @staticmethod
@@ -217,7 +217,7 @@ class KindCluster:
 
 
 def exists(name: str) -> bool:
-    """Whether a container of that kind cluster is there, in whatever state; False where no engine answers."""
+    """Returns whether that kind cluster has a container, in whatever state; False where no engine answers."""
     try:
         with engine.connected(10) as client:
             return bool(containers(client, name))
@@ -226,7 +226,7 @@ def exists(name: str) -> bool:
 
 
 def source_in_use(name: str) -> str | None:
-    """What our cluster that is there was made from; None where there is none. Raises EngineNotRunning."""
+    """Returns the source that our cluster was made from; None without a cluster. Raises EngineNotRunning."""
     with engine.connected(10) as client:
         for container in containers(client, name):
             if spec := made_as(container.attrs):
@@ -235,12 +235,12 @@ def source_in_use(name: str) -> str | None:
 
 
 def containers(client: DockerClient, name: str) -> list[Container]:
-    """The nodes of that kind cluster, stopped ones too."""
+    """Returns the nodes of that kind cluster, stopped ones too."""
     return list(client.containers.list(all=True, filters={"label": f"{_LABEL}={name}"}))
 
 
 def made_as(attributes: Mapping[str, Any], marks: Path | None = None) -> dict[str, str] | None:
-    """What a container was made as (`docker inspect`); None where it is not ours, or not of that folder."""
+    """Returns what a container was made as (`docker inspect`); None if not ours, or not the folder's."""
     for mount in attributes["Mounts"]:
         path = Path(mount["Destination"])
         if str(path.parent) == _MOUNTS and marks in (None, Path(mount["Source"])):
@@ -249,7 +249,7 @@ def made_as(attributes: Mapping[str, Any], marks: Path | None = None) -> dict[st
 
 
 def explained(error: CommandFailed) -> RaysideError:
-    """The error that the output of kind means."""
+    """Returns the error that the output of kind means."""
     output = error.message
     if "no space left" in output.lower():
         return LowDisk("the disk filled up while the cluster was made", hint="free some, then ./invokew up")

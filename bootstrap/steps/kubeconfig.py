@@ -1,4 +1,4 @@
-"""How the cluster is reached: a kubeconfig of our own, and a context in the user's."""
+"""Writes the ways to the cluster: a kubeconfig of our own, and a context in the user's."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from bootstrap.steps.state_folder import write_private
 
 @dataclass(frozen=True)
 class Kubeconfig:
-    """Our own, readable by its owner alone; the API answers and the node is ready."""
+    """A kubeconfig of our own, readable by its owner alone; the API answers and the node is ready."""
 
     shell: Shell
     cluster: KindCluster
@@ -57,7 +57,7 @@ class Kubeconfig:
             [self.cluster.kind, "get", "kubeconfig", "--name", name], env=self.cluster.environment()
         )
         write_private(self.kube.kubeconfig, kubeconfig.out.rstrip("\n") + "\n")
-        # What was read of an earlier file is of no use any more.
+        # The client of an earlier file is of no use any more.
         vars(self.kube).pop("client", None)
 
     def undo(self, report: Report) -> None:
@@ -68,7 +68,7 @@ class Kubeconfig:
 class UserContext:
     """A context in the user's kubeconfig, so that kubectl finds the cluster by name.
 
-    It becomes the current one where there is none; theirs stays current.
+    It becomes the current one if there is none; the user's current one stays.
     """
 
     shell: Shell
@@ -89,14 +89,14 @@ class UserContext:
         return ready(f"{self.kube.context} in {_user_file()}")
 
     def apply(self, report: Report) -> None:
-        """By kubectl, which locks the file and knows where a KUBECONFIG of several files wants it."""
+        """Adds it by kubectl, which locks the file and knows which of several files of KUBECONFIG gets it."""
         own_entries = _entries(self.kube.kubeconfig, self.kube.context)
         if own_entries is None:
             raise ClusterUnreachable(
                 f"{self.kube.kubeconfig} has no {self.kube.context}", hint="./invokew up"
             )
         name = self.kube.context
-        with tempfile.TemporaryDirectory(prefix="rayside-") as folder:  # 0700
+        with tempfile.TemporaryDirectory(prefix="rayside-") as folder:  # Its mode is 0700.
             files = {}
             for key, value in {**own_entries["cluster"], **own_entries["user"]}.items():
                 if key.endswith("-data"):
@@ -119,7 +119,7 @@ class UserContext:
 
     def undo(self, report: Report) -> None:
         user_entries, own_entries = self._user_entries(), _entries(self.kube.kubeconfig, self.kube.context)
-        # One of that name may be another's.
+        # A context of that name may be another cluster's.
         if user_entries is None or own_entries is None or user_entries["cluster"] != own_entries["cluster"]:
             return
         report(f"removing the context {self.kube.context}")
@@ -129,11 +129,11 @@ class UserContext:
             self._config(f"delete-{kind}", self.kube.context)
 
     def current(self) -> str:
-        """kubectl's current context, over all files of KUBECONFIG; empty where there is none."""
+        """Returns kubectl's current context, over all files of KUBECONFIG; empty where there is none."""
         return self._config("view", "--output", "jsonpath={.current-context}").strip()
 
     def use(self) -> None:
-        """Makes it the current one."""
+        """Makes it the current context."""
         self._config("use-context", self.kube.context)
 
     def _user_entries(self) -> dict[str, Any] | None:
@@ -166,7 +166,7 @@ def _read(file: Path) -> dict[str, Any]:
 
 
 def _entries(file: Path, name: str) -> dict[str, Any] | None:
-    """The cluster, user and context of that name; None where one is missing."""
+    """Returns the cluster, user and context of that name; None where one is missing."""
     document = _read(file)
     by_kind: dict[str, Any] = {}
     for kind in ("cluster", "user", "context"):

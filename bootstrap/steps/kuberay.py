@@ -1,4 +1,4 @@
-"""The KubeRay operator, with its custom resources, in the cluster."""
+"""Installs the KubeRay operator, with its custom resources, in the cluster."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from bootstrap.settings import KUBERAY_VERSION
 from bootstrap.shell import Shell
 from bootstrap.step import Report, Status, missing, pending, ready
 
-# As in the operator's own config/manager.
+# It is called so in the operator's own config/manager.
 DEPLOYMENT = "/apis/apps/v1/namespaces/default/deployments/kuberay-operator"
 _DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _SELECTOR = "app.kubernetes.io/name=kuberay"
@@ -31,12 +31,12 @@ class OperatorManifest:
     shell: Shell
     cache_folder: Path
     kubectl: Path
-    # KubeRay's kustomization, a folder named by a hash.
+    # It is KubeRay's kustomization, a folder named by a hash.
     kustomization: Path
     image: str
     name: str = "operator-manifest"
     title: str = "KubeRay's manifests"
-    # What brings the kustomization: the plugin's build, or a download of its own.
+    # It brings the kustomization: the plugin's build, or a download of its own.
     needs: tuple[str, ...] = ("kubectl", "kubectl-ray", "kuberay-manifests")
     patience: float = 0.0
 
@@ -58,7 +58,7 @@ class OperatorManifest:
                 return
             name, tag = self.image.rsplit(":", 1)
             overlay = {
-                # kustomize takes a base by a relative path alone.
+                # kustomize takes a base only by a relative path.
                 "resources": [os.path.relpath(self.kustomization, draft)],
                 "images": [{"name": _PUBLIC_IMAGE, "newName": name, "newTag": tag}],
             }
@@ -102,7 +102,7 @@ class CustomResources:
         apply(self.shell, self.kubectl, self.kube, self.manifest.file)
 
     def undo(self, report: Report) -> None:
-        """They go with the cluster."""
+        """Does nothing: they go with the cluster."""
 
 
 @dataclass(frozen=True)
@@ -138,11 +138,11 @@ class KubeRay:
         raise AssertionError("custom-resources applies it: check never says missing")
 
     def undo(self, report: Report) -> None:
-        """It goes with the cluster."""
+        """Does nothing: it goes with the cluster."""
 
 
 def apply(shell: Shell, kubectl: Path, kube: Kube, file: Path) -> None:
-    """`kubectl apply`, server-side: KubeRay's custom resources are too large for kubectl's own annotation."""
+    """Runs `kubectl apply` server-side: KubeRay's resources are too large for kubectl's own annotation."""
     to: list[str | Path] = ["--kubeconfig", kube.kubeconfig, "--context", kube.context]
     shell.run(
         [kubectl, *to, "apply", "--server-side", "--force-conflicts", "--field-manager=rayside", "-f", file]

@@ -1,4 +1,4 @@
-"""A real Ray head as processes of this machine."""
+"""Runs a real Ray head as processes of this machine."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ MARK = marks.RAY
 # macOS has none, but there Ray's nodes are on 127.0.0.1 by themselves.
 NODE_ADDRESS = "127.0.0.2" if sys.platform == "linux" else "127.0.0.1"
 START = ROOT / "bootstrap" / "ray" / "hook" / "start.py"
-# Without these the head is not whole, whatever the dashboard answers.
+# Without these processes the head is not whole, whatever the dashboard answers.
 _VITAL = ("gcs_server", "raylet")
-# Variables that are another Ray's, or another Python's.
+# These variables are another Ray's, or another Python's.
 FOREIGN = ("RAY_ADDRESS", "RAY_API_SERVER_ADDRESS", "RAY_AUTH_TOKEN", "VIRTUAL_ENV", "PYTHONHOME")
 
 
 @dataclass(frozen=True)
 class RayHead:
-    """`ray start --head`: found again by its pid, its start time and its answer."""
+    """The head of `ray start --head`, found again by its pid, its start time and its answer."""
 
     shell: Shell
     settings: Settings
     programs: Path
-    # For our files, and for Ray's own.
+    # One folder is for our files, one for Ray's own.
     folder: Path
     ray_folder: Path
     name: str = "ray"
@@ -75,12 +75,12 @@ class RayHead:
 
     @property
     def spec(self) -> dict[str, Any]:
-        """What it was started for; one that was started for something else has drifted."""
+        """Returns what it is started for; a head that was started for something else has drifted."""
         names = ("ray_cpus", "dashboard_port", "ray_client_port")
         return {"programs": str(self.programs), **{name: getattr(self.settings, name) for name in names}}
 
     def dashboard(self) -> Dashboard:
-        """Raises NotRunning where there is no token, so no Ray of ours."""
+        """Returns a client of it. Raises NotRunning where there is no token, so no Ray of ours."""
         try:
             token = self.token.read_text()
         except FileNotFoundError:
@@ -88,15 +88,15 @@ class RayHead:
         return Dashboard(self.url, token)
 
     def running(self) -> bool:
-        """Whether the head that was recorded still runs, whatever its state."""
+        """Returns whether the head that was recorded still runs, whatever its state."""
         return self.pid_file.running()
 
     def present(self) -> bool:
-        """Whether anything of this Ray runs: then it holds its ports, and its memory."""
+        """Returns whether anything of this Ray runs: then it holds its ports, and its memory."""
         return self.running() or bool(self.leftovers())
 
     def require(self) -> Dashboard:
-        """The dashboard of a Ray that is whole. Raises NotRunning, RayDied."""
+        """Returns the dashboard of a Ray that is whole. Raises NotRunning, RayDied."""
         record, status = self.pid_file.read(), self.check()
         if status.condition in (Condition.READY, Condition.DRIFTED):
             return self.dashboard()
@@ -148,22 +148,22 @@ class RayHead:
         self._end(report)
 
     def command(self) -> list[str]:
-        """Blocking, so that one process watches the others and none is left when it ends."""
+        """Returns a command that blocks: one process watches the others, and none is left when it ends."""
         return [
             *[str(self.programs / "ray"), "start", "--head", "--block", "--disable-usage-stats"],
             *["--node-ip-address", NODE_ADDRESS, "--temp-dir", str(self.ray_folder / "ray")],
             *["--dashboard-host", "127.0.0.1", "--dashboard-port", str(self.settings.dashboard_port)],
             *["--ray-client-server-port", str(self.settings.ray_client_port)],
-            # 0: any free port. Ray's fixed ones may belong to another Ray of this machine.
+            # 0 means any free port. Ray's fixed ones may belong to another Ray of this machine.
             *["--port", "0", "--dashboard-agent-listen-port", "0"],
             *["--min-worker-port", "0", "--max-worker-port", "0"],
             *["--num-cpus", str(self.settings.ray_cpus)],
         ]
 
     def environment(self) -> dict[str, str]:
-        """For Ray, and for every `ray` command that speaks to it; the token only as a file's name."""
+        """Returns the environment of Ray and every `ray` command, with only the name of the token's file."""
         return {
-            # Nor the workspace's mark, where this is run in its terminal.
+            # The workspace's mark is left out, too, where this is run in its terminal.
             **{
                 name: value
                 for name, value in os.environ.items()
@@ -186,7 +186,7 @@ class RayHead:
         }
 
     def leftovers(self) -> list[psutil.Process]:
-        """Every process of this Ray that runs, whether it is recorded or not."""
+        """Returns every process of this Ray that runs, whether it is recorded or not."""
         return processes.marked(MARK, str(self.folder))
 
     def _end(self, report: Report) -> None:

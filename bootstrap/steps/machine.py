@@ -1,4 +1,4 @@
-"""This machine has room for the cluster, seen before anything starts."""
+"""Checks that this machine has room for the cluster, before anything starts."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ class Machine:
 
     settings: Settings
     present: Callable[[], bool]
-    # Setting and what it is for, of each port that the cluster will listen on.
+    # Each port that the cluster will listen on has its setting and its use here.
     ports: tuple[str, ...]
-    # Besides the cache: where the Docker engine keeps its images.
+    # Besides the cache it is the folder in which the Docker engine keeps its images.
     folders: tuple[Path, ...] = ()
     name: str = "machine"
     title: str = "this machine"
     needs: tuple[str, ...] = ()
     patience: float = 0.0
-    # What to do where it is too small and nothing on it can be freed, as in a codespace.
+    # It is the advice where the machine is too small and nothing on it can be freed, as in a codespace.
     too_small: str = ""
 
     def check(self) -> Status:
@@ -49,7 +49,7 @@ class Machine:
         pass
 
     def require_memory(self) -> float:
-        """GiB free. Raises LowMemory."""
+        """Returns how many GiB of memory are free. Raises LowMemory."""
         free = machine.free_memory()
         if free < self.settings.min_memory_gib:
             raise LowMemory(
@@ -60,7 +60,7 @@ class Machine:
         return free
 
     def require_disk(self, folder: Path) -> float:
-        """GiB free where `folder` is. Raises LowDisk."""
+        """Returns how many GiB are free where `folder` is. Raises LowDisk."""
         free = machine.free_disk(folder)
         if free < self.settings.min_disk_gib:
             raise LowDisk(
@@ -72,7 +72,7 @@ class Machine:
 
 
 def require_python() -> str:
-    """This Python's version. Raises UnsupportedPython."""
+    """Returns this Python's version. Raises UnsupportedPython."""
     version = ".".join(map(str, sys.version_info[:3]))
     if not OLDEST_PYTHON <= sys.version_info[:2] <= NEWEST_PYTHON:
         oldest, newest = (".".join(map(str, bound)) for bound in (OLDEST_PYTHON, NEWEST_PYTHON))
@@ -84,7 +84,7 @@ def require_python() -> str:
 
 
 def require_port(setting: str, port: int) -> None:
-    """Raises PortTaken, which names who has the port."""
+    """Checks that a port is free. Raises PortTaken, which names who has the port."""
     holder = machine.port_holder(port)
     if holder is None:
         return

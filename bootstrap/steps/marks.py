@@ -1,4 +1,4 @@
-"""Marks in the environment of processes that outlive the command: by one a process is known as ours."""
+"""Knows the marks in the environment of processes that outlive the command: they tell which are ours."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ FORWARDS = "RAYSIDE_FORWARDS"
 RAY = "RAYSIDE_STATE"
 RELAY = "RAYSIDE_RELAY"
 WORKSPACE = "RAYSIDE_WORKSPACE_PROCESS"
-# The target that each is of, and the part of its cluster.
+# Each mark has its target, and the part of its cluster.
 _PARTS = {
     FORWARDS: ("kind", "port forwards"),
     RAY: ("local", "Ray"),
@@ -20,7 +20,7 @@ _PARTS = {
 
 @dataclass(frozen=True)
 class Owner:
-    """Which part of a cluster of ours a process is, the cluster's target, and the folder of its files."""
+    """The part of a cluster of ours that a process is, the cluster's target, and the folder of its files."""
 
     part: str
     target: str
@@ -28,7 +28,7 @@ class Owner:
 
 
 def owner(environment: Mapping[str, str]) -> Owner | None:
-    """Of a process with this environment; None where it is none of ours."""
+    """Returns the owner of a process with this environment; None where it is none of ours."""
     for mark, (target, part) in _PARTS.items():
         if folder := environment.get(mark):
             return Owner(part, target, folder)

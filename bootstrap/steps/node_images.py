@@ -1,4 +1,4 @@
-"""The images that the cluster's pods need, in its node."""
+"""Brings the images that the cluster's pods need into its node."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class NodeImages:
     shell: Shell
     node: str
     references: tuple[str, ...]
-    # Reference and alias.
+    # Each is a reference and an alias.
     aliases: tuple[tuple[str, str], ...]
     name: str = "images"
     title: str = "images in the node"
@@ -40,7 +40,7 @@ class NodeImages:
         if absent:
             report(f"loading {len(absent)} images into the node")
             try:
-                # One save, so that layers which images share travel once.
+                # It is one save, so that layers which images share travel once.
                 self.shell.run(
                     [*self._ctr, "images", "import", "-"], feed=["docker", "save", *absent], on_line=report
                 )
@@ -64,14 +64,14 @@ class NodeImages:
             )
 
     def undo(self, report: Report) -> None:
-        """They go with the node."""
+        """Does nothing: they go with the node."""
 
     @property
     def _ctr(self) -> list[str]:
         return ["docker", "exec", "--interactive", self.node, "ctr", "--namespace", "k8s.io"]
 
     def _unreadable(self) -> str:
-        """Why nothing can be read in the node; empty where it can."""
+        """Returns why nothing can be read in the node; empty where it can."""
         with engine.connected() as client:
             nodes = client.containers.list(all=True, filters={"name": f"^/?{self.node}$"})
         if not nodes:
@@ -79,9 +79,9 @@ class NodeImages:
         return "" if nodes[0].status == "running" else f"the node {self.node} is {nodes[0].status}"
 
     def _absent(self) -> tuple[list[str], list[tuple[str, str]]]:
-        """References that the node lacks or has in another version, and aliases that lead elsewhere."""
+        """Returns references that the node lacks or has in another version, and aliases that lead astray."""
         listed = self.shell.run([*self._ctr, "images", "list"]).out.splitlines()[1:]
-        # Name and the digest of the manifest, which differs from the engine's: that of the image's
+        # A name comes with the digest of the manifest, which differs from the engine's: that of the image's
         # configuration is the same everywhere, and the node's CRI lists every image under it too.
         digests = {line.split()[0]: line.split()[2] for line in listed if len(line.split()) > 2}
         absent = []
@@ -104,7 +104,7 @@ class NodeImages:
 
 
 def full_name(reference: str) -> str:
-    """As containerd has it (https://github.com/distribution/reference, ParseNormalizedNamed)."""
+    """Returns containerd's name for it (https://github.com/distribution/reference, ParseNormalizedNamed)."""
     first, slash, _ = reference.partition("/")
     if slash and ("." in first or ":" in first or first == "localhost"):
         return reference

@@ -1,4 +1,4 @@
-"""The record of a process that outlives the command that started it."""
+"""Keeps the record of a process that outlives the command that started it."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from bootstrap.steps.state_folder import write_private
 
 @dataclass(frozen=True)
 class PidFile:
-    """Believed only while the pid is that of the very process that was recorded."""
+    """A process's record, believed only while the pid is that of the very process that was recorded."""
 
     file: Path
 
     def read(self) -> dict[str, Any] | None:
-        """What was written: `pid`, `created` and more; None where nothing readable is."""
+        """Returns the record: `pid`, `created` and more; None where there is none that can be read."""
         try:
             return dict(json.loads(self.file.read_text()))
         except (FileNotFoundError, ValueError):
@@ -28,7 +28,7 @@ class PidFile:
         write_private(self.file, json.dumps({"pid": pid, "created": processes.created(pid), **more}))
 
     def running(self) -> bool:
-        """Whether the recorded process still runs, whatever its state."""
+        """Returns whether the recorded process still runs, whatever its state."""
         record = self.read()
         return record is not None and processes.alive(record["pid"], record["created"])
 

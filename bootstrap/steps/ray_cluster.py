@@ -1,4 +1,4 @@
-"""The standing RayCluster: its password, itself, and the token that its clients need."""
+"""Makes the standing RayCluster: its password, itself, and the token that its clients need."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NAME = "rayside"
 DASHBOARD_PORT, WORKSPACE_PORT, RELAY_PORT = 8265, 8443, 5678
 WORKSPACE_SECRET = "rayside-workspace"
 _SPEC = "rayside.dev/spec"
-# Of what it is made of, what no setting decides: the checkout does, and which extensions the cache has.
+# No setting decides these parts of it: the checkout does, and which extensions the cache has.
 _FILES = {"ray": "Ray's image", "workspace": "the workspace's image", "manifest": "the manifest"}
 
 
@@ -45,7 +45,7 @@ class WorkspacePassword:
     patience: float = 0.0
 
     def password(self) -> str | None:
-        """None where there is no Secret."""
+        """Returns the password; None where there is no Secret."""
         return secret(self.kube, WORKSPACE_SECRET, "password")
 
     def check(self) -> Status:
@@ -67,7 +67,7 @@ class WorkspacePassword:
             file.unlink(missing_ok=True)
 
     def undo(self, report: Report) -> None:
-        """It goes with the cluster."""
+        """Does nothing: it goes with the cluster."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class RayCluster:
 
     @property
     def selector(self) -> str:
-        """Labels of its pods."""
+        """Returns the labels of its pods."""
         return f"ray.io/cluster={NAME}"
 
     def check(self) -> Status:
@@ -112,7 +112,7 @@ class RayCluster:
         if not waits and len(pods) == wanted_pods:
             return ready(f"Ray {RAY_VERSION}, {self.settings.ray_workers} workers")
         if waits and (error := trouble.first_problem(self.kube, self.selector)):
-            # Said, not raised: what was killed with its engine, or lost its head, comes back by itself.
+            # It is said, not raised: what was killed with its engine, or lost its head, comes back by itself.
             return pending(f"{error.message}; {error.hint}")
         return pending("; ".join(waits) or f"{len(pods)} of {wanted_pods} pods")
 
@@ -123,14 +123,14 @@ class RayCluster:
         kuberay.apply(self.shell, self.kubectl, self.kube, file)
         for pod in left_behind(self.kube.pods(self.selector)):
             report(f"removing {pod}, KubeRay makes another")
-            # Asked to end, it takes all the time that it is given, 30 s (measured): nothing is left to save.
+            # A pod that is asked to end takes all its time, 30 s (measured), and nothing is left to save.
             self.kube.delete(f"{CORE}/namespaces/{self.kube.namespace}/pods/{pod}", gracePeriodSeconds="1")
 
     def undo(self, report: Report) -> None:
-        """It goes with the cluster."""
+        """Does nothing: it goes with the cluster."""
 
     def manifest(self) -> dict[str, Any]:
-        """k8s/ray-cluster.yaml with the images and the number of workers, and what it was made of."""
+        """Returns k8s/ray-cluster.yaml with the images and the number of workers, and what it is made of."""
         document = dict(yaml_file.read(MANIFEST))
         origins = " ".join(codespaces.trusted_origins(self.settings.workspace_port))
         spec = document["spec"]
@@ -188,7 +188,7 @@ class KubeRayToken:
         self.file.unlink(missing_ok=True)
 
     def dashboard(self, port: int) -> Dashboard:
-        """Through the forward at `port`. Raises NotRunning where there is no token, so no cluster of ours."""
+        """Returns a client through the forward at `port`. Raises NotRunning without a token."""
         try:
             return Dashboard(f"http://127.0.0.1:{port}", self.file.read_text())
         except FileNotFoundError:
@@ -196,14 +196,14 @@ class KubeRayToken:
 
 
 def secret(kube: Kube, name: str, key: str) -> str | None:
-    """One value of a Secret; None where it is not there."""
+    """Returns one value of a Secret; None where there is none."""
     document = kube.get(f"{CORE}/namespaces/{kube.namespace}/secrets/{name}")
     value = (document or {}).get("data", {}).get(key)
     return base64.b64decode(value).decode() if value else None
 
 
 def left_behind(pods: Sequence[dict[str, Any]]) -> list[str]:
-    """Names of the worker pods that joined a head before this one.
+    """Returns the names of the worker pods that joined a head before this one.
 
     A new head does not know them. They notice half a minute later (measured), then they end and start
     again, each time after a longer pause, up to five minutes, while their probes call them ready.
@@ -217,7 +217,7 @@ def left_behind(pods: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def _started(pod: dict[str, Any], container: str) -> str:
-    """When that container started, RFC 3339 in UTC as the API gives it; empty where it is about to start."""
+    """Returns when the container started, RFC 3339 in UTC as in the API; empty if it is about to start."""
     for status in pod.get("status", {}).get("containerStatuses", []):
         if status["name"] == container:
             run = status["state"].get("running")

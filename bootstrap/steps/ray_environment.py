@@ -1,4 +1,4 @@
-"""The Python environment that Ray runs in on this machine: made once from a lock file, then cached."""
+"""Makes the Python environment that Ray runs in on this machine, once from a lock file; it is cached."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bootstrap.shell import Shell
 from bootstrap.step import Report, Status, missing, ready
 
 LOCK_FILE = ROOT / "requirements" / "ray.txt"
-# Has its Pythons run, at their start, the file that RAYSIDE_START names: bootstrap/ray/hook/start.py.
+# It has its Pythons run, at their start, the file that RAYSIDE_START names: bootstrap/ray/hook/start.py.
 START_FILE = ROOT / "image" / "ray" / "rayside.pth"
 
 
@@ -40,7 +40,7 @@ class RayEnvironment:
 
     @property
     def programs(self) -> Path:
-        """The folder of `ray` and `python`."""
+        """Returns the folder of `ray` and `python`."""
         return self.folder / "bin"
 
     @property
@@ -57,7 +57,7 @@ class RayEnvironment:
                 return
             cache.end_builds(self.folder)
             report("making a virtual environment")
-            # A pip that is killed leaves what it unpacked in the temporary folder: here it goes with
+            # A pip that is killed leaves what it unpacked in the temporary folder: here that goes with
             # the next --clear.
             temporary = self.folder / "tmp"
             env = {**cache.environment(self.folder), "TMPDIR": str(temporary)}

@@ -1,4 +1,4 @@
-"""The debug relay of a local Ray: a process that outlives the command, beside Ray's own."""
+"""Runs the debug relay of a local Ray: a process that outlives the command, beside Ray's own."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from bootstrap.steps.local_ray import RayHead
 from bootstrap.steps.machine import require_port
 from bootstrap.steps.state_folder import write_private
 
-# In the environment of its process.
+# The environment of its process has it.
 MARK = marks.RELAY
 
 
 @dataclass(frozen=True)
 class LocalRelay:
-    """`python -m bootstrap.relay` on Ray's own Python: found again by its pid and its answer."""
+    """The process `python -m bootstrap.relay` on Ray's own Python, found again by its pid and its answer."""
 
     shell: Shell
     settings: Settings
@@ -48,8 +48,8 @@ class LocalRelay:
 
     @property
     def process(self) -> Background:
-        """The relay's, in the background."""
-        # Patient enough for it to leave in good order what is in the middle of an evaluation.
+        """Returns the relay's process in the background."""
+        # The patience lets it leave in good order what is in the middle of an evaluation.
         folder, unwanted = self.head.folder, ("RAY_AUTH_TOKEN", "VIRTUAL_ENV", "PYTHONHOME")
         return Background(self.shell, folder, "relay", MARK, patience=12, without=unwanted)
 
@@ -65,7 +65,7 @@ class LocalRelay:
 
     @property
     def spec(self) -> dict[str, Any]:
-        """What it was started for; one that was started for something else is replaced."""
+        """Returns what it is started for; a relay that was started for something else is replaced."""
         ray = self.head.pid_file.read() or {}
         return {
             "config": self._config.document(),
@@ -74,7 +74,7 @@ class LocalRelay:
         }
 
     def present(self) -> bool:
-        """Whether it runs: then it holds its port."""
+        """Returns whether it runs: then it holds its port."""
         return bool(self.leftovers())
 
     def check(self) -> Status:
@@ -101,5 +101,5 @@ class LocalRelay:
         return [str(self.head.programs / "python"), "-m", "bootstrap.relay", str(self._config_file)]
 
     def leftovers(self) -> list[psutil.Process]:
-        """Every relay of this Ray that runs, whether it is recorded or not."""
+        """Returns every relay of this Ray that runs, whether it is recorded or not."""
         return self.process.leftovers()

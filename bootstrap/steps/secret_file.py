@@ -1,4 +1,4 @@
-"""A secret of a local cluster, in a file that only its owner can read."""
+"""Keeps a secret of a local cluster in a file that only its owner can read."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bootstrap.steps.state_folder import write_private
 
 @dataclass(frozen=True)
 class SecretFile:
-    """Made once at random, of so many bytes, for URLs and headers."""
+    """A secret of so many bytes, made once at random, for URLs and headers."""
 
     file: Path
     size: int
@@ -22,7 +22,7 @@ class SecretFile:
     patience: float = 0.0
 
     def text(self) -> str | None:
-        """None where there is none yet."""
+        """Returns the secret; None where there is none yet."""
         try:
             return self.file.read_text()
         except FileNotFoundError:

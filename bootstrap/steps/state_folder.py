@@ -1,4 +1,4 @@
-"""The folders for what a cluster keeps on this machine, and files in them that are their owner's alone."""
+"""Makes the folders of what a cluster keeps on this machine, and files in them that are private."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class StateFolder:
         return (self.folder, *self.more)
 
     def check(self) -> Status:
-        """Raises UnsafeFolder."""
+        """Checks the folders. Raises UnsafeFolder."""
         absent = [str(folder) for folder in self._folders if not require_own(folder).exists()]
         return missing(f"{' and '.join(absent)} not made yet") if absent else ready(str(self.folder))
 

@@ -1,4 +1,4 @@
-"""The browser workspace of a local Ray: code-server in the cache, its process."""
+"""Installs the browser workspace of a local Ray, code-server in the cache, and runs its process."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ from bootstrap.steps.machine import require_port
 from bootstrap.steps.secret_file import SecretFile
 from bootstrap.steps.state_folder import write_private
 
-# In the environment of its process.
+# The environment of its process has it.
 MARK = marks.WORKSPACE
 SOURCE = ROOT / "image" / "workspace"
-# What opens where nothing else is asked for.
+# It opens this by default.
 FOLDER = ROOT / "example" / "working_dir"
-# What code-server is made of: a change to another file of the folder does not make it anew.
+# code-server is made of these: a change to another file of the folder does not make it anew.
 _INPUTS = ("install", "prune", "node.txt", "package.json", "package-lock.json", "stand-ins")
-# What npm says when a registry can't be reached.
+# npm says one of these when a registry can't be reached.
 _UNREACHABLE = (*pip.UNREACHABLE, "ENOTFOUND", "ECONNREFUSED", "ECONNRESET", "ETIMEDOUT", "EAI_AGAIN")
-# What would have code-server take itself for a program of another editor, listen elsewhere, or let
+# These would have code-server take itself for a program of another editor, listen elsewhere, or let
 # others in.
 _UNWANTED = (
     *("VSCODE_", "CODE_SERVER_", "ELECTRON_", "NODE_OPTIONS", "PORT", "PASSWORD", "HASHED_PASSWORD"),
@@ -63,14 +63,14 @@ class WorkspaceFiles:
 
     @property
     def folder(self) -> Path:
-        """Of code-server: `bin/node`, `node_modules`, and the whole of Node in `build/node`."""
+        """Returns code-server's folder: `bin/node`, `node_modules`, and the whole of Node in `build/node`."""
         files = sorted(file for name in _INPUTS for file in _files(SOURCE / name))
         key = cache.key(*(file.read_text() for file in files), platform.system(), platform.machine())
         return self.cache_folder / f"code-server-{CODE_SERVER_VERSION}-{key}"
 
     @property
     def installed(self) -> Path:
-        """The folder of the extensions, to copy from: code-server would write into it."""
+        """Returns the folder of the extensions, to copy from: code-server would write into it."""
         return self._extensions / "installed"
 
     @property
@@ -79,7 +79,7 @@ class WorkspaceFiles:
 
     @property
     def code_server(self) -> list[str]:
-        """The program and its first argument."""
+        """Returns the program and its first argument."""
         return [str(self.node), str(self.folder / "node_modules/code-server/out/node/entry.js")]
 
     @property
@@ -98,7 +98,7 @@ class WorkspaceFiles:
         return ready(str(self.folder))
 
     def apply(self, report: Report) -> None:
-        """Raises NoNetwork, BadChecksum, CommandFailed."""
+        """Installs them. Raises NoNetwork, BadChecksum, CommandFailed."""
         self._install(report)
         self._install_extensions(report)
 
@@ -116,7 +116,7 @@ class WorkspaceFiles:
                 self.shell.run(command, env=cache.environment(self.folder), on_line=report)
             except CommandFailed as error:
                 raise explained(error) from None
-            # Of Node a second time only what packing an extension needs: npm.
+            # Of Node it keeps, a second time, only what packing an extension needs: npm.
             node = build / "node"
             (node / "bin" / "node").unlink()
             (node / "bin" / "node").symlink_to("../../../bin/node")
@@ -165,7 +165,7 @@ class LocalWorkspace:
 
     @property
     def process(self) -> Background:
-        """code-server's, in the background."""
+        """Returns code-server's process in the background."""
         folder = self.head.folder
         return Background(
             self.shell, folder, "workspace", MARK, patience=3, without=_UNWANTED, variables=self.environment()
@@ -177,7 +177,7 @@ class LocalWorkspace:
 
     @property
     def spec(self) -> dict[str, Any]:
-        """What it was started for; one that was started for something else is replaced."""
+        """Returns what it is started for; a workspace that was started for something else is replaced."""
         sources = ("config.yaml", "settings.json", "seed-extensions.js")
         return {
             "command": self.command(),
@@ -189,7 +189,7 @@ class LocalWorkspace:
         }
 
     def present(self) -> bool:
-        """Whether it runs: then it holds its port."""
+        """Returns whether it runs: then it holds its port."""
         return bool(self.leftovers())
 
     def check(self) -> Status:
@@ -217,21 +217,21 @@ class LocalWorkspace:
         self.process.end(report)
 
     def command(self) -> list[str]:
-        """Without the password, as everybody can read it."""
+        """Returns the command, without the password, as everybody can read it."""
         return [
             *[*self.files.code_server, "--config", str(SOURCE / "config.yaml")],
             *["--bind-addr", f"127.0.0.1:{self.settings.workspace_port}"],
             *["--user-data-dir", str(self._data), "--extensions-dir", str(self._data / "extensions")],
-            # Here jobs run as the user, on the user's own files: docs/adr/0012.
+            # Jobs run as the user here, on the user's own files: docs/adr/0012.
             "--disable-workspace-trust",
             *(f"--trusted-origins={origin}" for origin in trusted_origins(self.settings.workspace_port)),
             str(FOLDER),
         ]
 
     def environment(self) -> dict[str, str]:
-        """Its terminals have it too: `python`, `ray` and `./invokew` are those of the cluster.
+        """Returns the environment of it and its terminals: `python`, `ray` and `./invokew` are the cluster's.
 
-        Not the password, which code-server takes out of what it hands on.
+        The terminals don't have the password, which code-server takes out of what it hands on.
         """
         return {
             **self.cluster_file.environment,
@@ -247,11 +247,11 @@ class LocalWorkspace:
         }
 
     def leftovers(self) -> list[psutil.Process]:
-        """Every process of this workspace that runs, whether it is recorded or not."""
+        """Returns every process of this workspace that runs, whether it is recorded or not."""
         return self.process.leftovers()
 
     def _write_settings(self) -> None:
-        """The user's own, unless there are some, and those of this machine."""
+        """Writes the user's settings, unless there are some, and those of this machine."""
         for name in ("User", "Machine"):
             (self._data / name).mkdir(parents=True, exist_ok=True, mode=0o700)
         users = self._data / "User" / "settings.json"
@@ -262,19 +262,19 @@ class LocalWorkspace:
 
 
 def local_folder(jobs: Sequence[Job]) -> str:
-    """What opens on this machine: the newest job's working_dir; `jobs` are oldest first."""
+    """Returns the folder to open on this machine, the newest job's working_dir; `jobs` are oldest first."""
     folders = (job.metadata.get(WORKING_DIR, "") for job in reversed(jobs))
     return next((folder for folder in folders if folder and Path(folder).is_dir()), str(FOLDER))
 
 
 def head_folder(jobs: Sequence[Job]) -> str:
-    """What opens in a head's pod: the newest job's unpacked working_dir; `jobs` are oldest first."""
+    """Returns the folder to open in a head's pod, the newest job's unpacked one; `jobs` are oldest first."""
     folders = (unpacked(job) for job in reversed(jobs))
     return next((folder for folder in folders if folder), RESOURCES)
 
 
 def healthz(port: int) -> str:
-    """What is wrong with the answer of the workspace at `port`; empty where nothing is."""
+    """Returns what is wrong with the answer of the workspace at `port`; empty where nothing is."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
     try:
         connection.request("GET", "/healthz")
@@ -291,7 +291,7 @@ def _files(path: Path) -> list[Path]:
 
 
 def explained(error: CommandFailed) -> CommandFailed | NoNetwork | BadChecksum:
-    """The error that the output of pip or npm means."""
+    """Returns the error that the output of pip or npm means."""
     without = f"or do without a workspace: {environment_name('workspace')}=false"
     if "EINTEGRITY" in error.message or "DO NOT MATCH THE HASHES" in error.message:
         return BadChecksum(

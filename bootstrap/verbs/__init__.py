@@ -1,1 +1,1 @@
-"""What each verb of `tasks.py` does: the plan carried out, and its result told."""
+"""Does what each verb of `tasks.py` says: carries out the plan, and prints its result."""

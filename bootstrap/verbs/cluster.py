@@ -1,4 +1,4 @@
-"""`up`, `status`, `down`, `prepare` and `logs`: the cluster itself."""
+"""Does `up`, `status`, `down`, `prepare` and `logs`, which concern the cluster itself."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def up(settings: Settings, console: Console, *, example: bool, use_context: bool
 
 
 def status(settings: Settings, console: Console) -> None:
-    """What is true now, step by step."""
+    """Shows what is true now, step by step."""
     target = plan.choose(settings, Shell())
     steps = target.cluster()
     statuses = step.check(steps)
@@ -102,7 +102,7 @@ def status(settings: Settings, console: Console) -> None:
 
 def down(settings: Settings, console: Console, *, purge: bool) -> None:
     """Removes all that `up` made; what was downloaded stays in the cache, unless `purge`."""
-    # A workspace that the settings now do without may be there.
+    # There may be a workspace that the settings now do without.
     for target in plan.all_present(replace(settings, workspace=True), Shell()):
         with _alone(target, console), console.progress():
             step.down(target.cluster(), console)
@@ -135,15 +135,15 @@ def prepare(settings: Settings, console: Console) -> None:
 
 
 def _outdated(target: plan.Target) -> str:
-    """How a cluster that is up is other than it would be made now; empty where it is as it would be."""
+    """Returns how a cluster that is up differs from what would be made now; empty where it does not."""
     statuses = step.check(target.cluster()).values()
     return "; ".join(status.detail for status in statuses if status.condition is Condition.DRIFTED)
 
 
 def logs(settings: Settings, console: Console, *, job: str | None, follow: bool, ray: bool) -> int:
-    """Prints a job's output (default: the newest job's), or the log of Ray's head; the exit code.
+    """Prints a job's output (default: the newest job's), or the log of Ray's head; returns the exit code.
 
-    Ctrl-C is how one leaves what is followed, so it ends that without a word.
+    Ctrl-C is the way to leave a log that is followed, so it ends that without a word.
     """
     target = plan.choose(settings, Shell())
     if ray:
@@ -166,7 +166,7 @@ def logs(settings: Settings, console: Console, *, job: str | None, follow: bool,
 def _make(
     shell: Shell, console: Console, first: Sequence[Step], named: Callable[[], Sequence[Step]]
 ) -> tuple[list[Step], list[Timing]]:
-    """Makes `first` ready, then what `named` gives from there on; all steps, in order, and their timings."""
+    """Makes `first` ready, then the steps that `named` gives; returns all, in order, and their timings."""
     with console.progress():
         began = time.monotonic()
         timings = step.up(first, console, interrupt=shell.interrupt)
@@ -181,7 +181,7 @@ def _make(
 
 
 def _alone(target: plan.Target, console: Console) -> AbstractContextManager[None]:
-    """Two at once would end each other's Ray."""
+    """Holds the target's lock: two commands at once would end each other's Ray."""
     return alone(target.lock, lambda: console.event("Another up or down is at work: waiting for its end"))
 
 

@@ -1,4 +1,4 @@
-"""`debug`: the terminal debugger, and the scripted one, on the tasks of the cluster, by way of the relay."""
+"""Does `debug`: the terminal debugger, and the scripted one, on the cluster's tasks, through the relay."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from bootstrap.shell import Shell
 
 @dataclass(frozen=True)
 class ClusterJob:
-    """The job that is watched: that one, or the newest that runs."""
+    """The job that is watched: the one of `submission_id`, or the newest that runs."""
 
     dashboard: Dashboard
     submission_id: str | None
 
     def job(self) -> JobState | None:
-        """Raises NotRunning when Ray has gone."""
+        """Returns its state; None where there is none. Raises NotRunning when Ray has gone."""
         job = self.submitted()
         return JobState(job.submission_id, job.status, job.ended) if job else None
 
@@ -52,11 +52,11 @@ def debug(
     breaks: Sequence[str] = (),
     exceptions: bool = False,
 ) -> int:
-    """Debugs the tasks: in the terminal, or scripted, with one document as its result; the exit code.
+    """Debugs the tasks in the terminal, or scripted with one document as result; returns the exit code.
 
     Args:
         timeout: seconds, as typed.
-        breaks: FILE:LINE[:CONDITION] each, FILE from the current folder.
+        breaks: each is FILE:LINE[:CONDITION], FILE from the current folder.
     """
     patience = seconds("--timeout", timeout, may_be_zero=False, hint="give it in seconds, above 0")
     places = [_place(text) for text in breaks]
@@ -66,7 +66,7 @@ def debug(
     scripted = console.as_json or bool(evaluate)
     watched = watch.submitted()
     if scripted and watched is not None:
-        # One job, from the first stop to its end.
+        # It watches one job, from the first stop to its end.
         watch = ClusterJob(dashboard, watched.submission_id)
     if places and watched is not None and not watched.ended and DEBUG not in watched.metadata:
         console.event(
@@ -79,7 +79,7 @@ def debug(
         job=watch.submission_id,
         breakpoints=places,
         exceptions=exceptions,
-        # Nobody to ask where a program types.
+        # There is nobody to ask where a program types.
         take_over=ASK if not scripted and sys.stdin.isatty() else ALWAYS,
     )
     if not scripted:
@@ -103,7 +103,7 @@ def debug(
 
 
 def launch_json(settings: Settings, console: Console) -> None:
-    """Has VS Code, in the current folder, know the relay. Raises InvalidArgument."""
+    """Makes the relay known to VS Code in the current folder. Raises InvalidArgument."""
     from bootstrap.debug import launch_json
 
     token = token_file(plan.choose(settings, Shell()))
@@ -129,5 +129,5 @@ def _place(text: str) -> Place:
 
 
 def token_file(target: plan.Target) -> Path:
-    """Where Ray's token is, which the relay asks for."""
+    """Returns the file of Ray's token, which the relay asks for."""
     return target.folder / "token"

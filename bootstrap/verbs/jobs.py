@@ -1,4 +1,4 @@
-"""`submit` and `breakpoints`: jobs, and the tasks of theirs that are paused."""
+"""Does `submit` and `breakpoints`: submits jobs, and lists their tasks that are paused."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from bootstrap.verbs.paused import paused
 
 @dataclass(frozen=True)
 class Request:
-    """What `submit` was told; nothing at all means the example."""
+    """The options of `submit`; none at all mean the example."""
 
     working_dir: str | None = None
     py_modules: tuple[str, ...] = ()
     entrypoint: str | None = None
     runtime_env: str | None = None
-    # A RayJob of the user's own.
+    # It is a RayJob of the user's own.
     job: str | None = None
     debug: jobs.Debug | None = None
 
     def prepare(self, rayjob: Mapping[str, Any] | None) -> jobs.Submission:
-        """The checked job; what it is not told, the RayJob says. Raises what `jobs.prepare` raises."""
+        """Returns the checked job; the RayJob has what options lack. Raises what `jobs.prepare` raises."""
         named = replace(self, job=None, debug=None) != Request()
         if not named and (rayjob is None or not rayjob["spec"].get("entrypoint")):
             return replace(example(), debug=self.debug)
@@ -87,7 +87,7 @@ def submit(settings: Settings, console: Console, request: Request, *, wait: bool
 
 
 def _submitted(dashboard: Dashboard, name: str, console: Console, *, wait: bool) -> Job:
-    """The job as it is now; with `wait`, as it is at its end, once its output was shown."""
+    """Returns the job as it is now; with `wait`, shows its output and returns the job as it ends."""
     if wait:
         for piece in dashboard.follow(name):
             console.output(piece)
@@ -113,5 +113,5 @@ def breakpoints(settings: Settings, console: Console) -> None:
 
 
 def _when(task: PausedTask) -> str:
-    # Of what waits for a debugger, Ray does not record when it stopped.
+    # Ray does not record when a task that waits for a debugger stopped.
     return f"{'stopped' if task.held else 'began to run'} {task.since}"

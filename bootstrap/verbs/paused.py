@@ -1,4 +1,4 @@
-"""The tasks that stand still: those that wait for a debugger, and those that the relay holds."""
+"""Lists the tasks that stand still: those that wait for a debugger, and those that the relay holds."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bootstrap.ray.state import LAG, PausedTask
 
 
 def paused(target: plan.Target) -> list[PausedTask]:
-    """Every task that stands still now, once Ray can name those that wait. Raises as `target.require`.
+    """Returns the tasks that stand still now, once Ray can name those that wait. Raises as `target.require`.
 
     Ray lists only what no debugger is attached to, the relay only what it is attached to. A relay that
     does not answer holds nothing.
@@ -20,10 +20,10 @@ def paused(target: plan.Target) -> list[PausedTask]:
     dashboard = target.require()
     waiting = step.until(dashboard.paused, lambda tasks: all(task.task for task in tasks), patience=LAG)
     held = [_held(task) for task in _relay(target)]
-    # In the moment of attaching a worker may be in both.
+    # A worker may be in both while a debugger attaches.
     workers = {task.worker_id for task in held}
     tasks = [*held, *(task for task in waiting if task.worker_id not in workers)]
-    # Of one second those first that the relay holds, in the order of their stops, which it knows exactly.
+    # Within a second the relay's tasks come first, in the order of their stops, which it knows exactly.
     return sorted(tasks, key=lambda task: task.since)
 
 
@@ -31,7 +31,7 @@ def _relay(target: plan.Target) -> list[dict[str, Any]]:
     token = (target.folder / "token").read_text()
     try:
         return list(ask(target.settings.relay_port, "pausedTasks", {"token": token})["tasks"])
-    except (DebuggerGone, RequestFailed):  # status tells of it
+    except (DebuggerGone, RequestFailed):  # `status` reports that.
         return []
 
 

@@ -1,4 +1,4 @@
-"""`open`: the browser workspace, at the files of the newest job."""
+"""Does `open`: opens the browser workspace at the files of the newest job."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def open_workspace(settings: Settings, console: Console, *, browser: bool = True
 
 
 def link(target: plan.Target) -> str:
-    """The address at which the workspace opens with the files of the newest job."""
+    """Returns the address at which the workspace opens with the files of the newest job."""
     return _link(target, target.open_folder())
 
 
@@ -50,6 +50,6 @@ def _link(target: plan.Target, folder: str) -> str:
 
 
 def _graphical() -> bool:
-    """Whether a browser would have a screen; BROWSER is how Codespaces and others say how to reach one."""
+    """Returns whether a browser would have a screen; BROWSER says, as in Codespaces, how to reach it."""
     names = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
     return sys.platform == "darwin" or any(os.environ.get(name) for name in names)

@@ -1,1 +1,1 @@
-"""What `submit --debug` sends along with a job: the package `rayside_hook`, which runs inside Ray."""
+"""Holds the package `rayside_hook`, which `submit --debug` sends along with a job, and runs inside Ray."""

@@ -13,17 +13,17 @@ import os
 import sys
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:  # the module `typing` would take longer than all of this
+if TYPE_CHECKING:  # The module `typing` would take longer than all of this.
     from collections.abc import Sequence
     from types import ModuleType
     from typing import Any
 
-# Whose `set_trace` is what `breakpoint()` calls in a task (Ray 2.39 and later).
+# `breakpoint()` calls this module's `set_trace` in a task (Ray 2.39 and later).
 _RAYS_OWN = "ray.util.debugpy"
-# Another name than `rayside_hook`, which is that of the package that a job brings along.
+# The name differs from `rayside_hook`, which is that of the package that a job brings along.
 _OURS = "_rayside_start"
-# What only the drivers of jobs with --debug have (jobs.py), and what a driver's own children have besides
-# (early.py).
+# Only the drivers of jobs with --debug have the first two (jobs.py); a driver's own children have the
+# third besides (early.py).
 _DRIVER, _JOB, _STARTED = "rayside_hook.driver.on_init", "RAY_JOB_CONFIG_JSON_ENV_VAR", "RAYSIDE_STARTED"
 
 
@@ -49,7 +49,7 @@ class _Finder:
 
 
 def _package(module: str) -> Any:
-    """A module of the package beside this file."""
+    """Returns a module of the package beside this file."""
     folder = os.path.join(os.path.dirname(__file__), "rayside_hook")  # noqa: PTH118, PTH120 (no pathlib: it is slow)
     spec = importlib.util.spec_from_file_location(
         _OURS, f"{folder}/__init__.py", submodule_search_locations=[folder]
@@ -68,5 +68,5 @@ if os.environ.get("RAY_RUNTIME_ENV_HOOK") == _DRIVER and _JOB in os.environ and 
     os.environ[_STARTED] = "inf"
     try:
         importlib.import_module("rayside_hook.early").begin()
-    except Exception as error:  # an earlier Rayside's package, or an environment that is not ours
+    except Exception as error:  # It is an earlier Rayside's package, or an environment that is not ours.
         sys.stderr.write(f"rayside: the driver is debugged from ray.init on: {error}\n")

@@ -14,9 +14,9 @@ from collections.abc import Callable
 from . import forks, tracing
 from .listener import Listener, in_background, rays_token
 
-# The keys in Ray's internal key-value store, one pair a job; the values are times of the wall clock.
+# These are keys in Ray's internal key-value store, one pair a job; the values are wall-clock times.
 _NAMESPACE = b"rayside"
-# How long a debugger counts as there after it was last seen, and how often it is looked for; seconds.
+# A debugger counts as there for so many seconds after it was last seen, and is looked for so often.
 _FRESH, _EVERY = 6.0, 2.0
 
 
@@ -27,17 +27,17 @@ class _OfThisProcess(dict[str, int]):
         return dict, ()
 
 
-_opened = _OfThisProcess()  # the port, for a ray.init after it was opened
+_opened = _OfThisProcess()  # It has the port, for a ray.init after it was opened.
 
 
 def say(text: str) -> None:
-    """One line in the process's own log, which Ray shows in the job's output."""
+    """Writes one line into the process's own log, which Ray shows in the job's output."""
     sys.stderr.write(f"rayside: {text}\n")
     sys.stderr.flush()
 
 
 def open_port() -> bool:
-    """Listens on the node's address, tells Ray the port as its own debugger would; False without debugpy."""
+    """Listens on the node's address, and tells Ray the port as its debugger would; False without debugpy."""
     try:
         importlib.import_module("debugpy")
     except ImportError:
@@ -61,7 +61,7 @@ def opened(port: int) -> None:
 
 
 def listen(host: str, token: bytes | None = None) -> int:
-    """Opens a port on `host` for debuggers that know Ray's token; the port. Once in a process.
+    """Opens a port on `host` for debuggers that know Ray's token, once in a process; returns the port.
 
     Ray is not imported where `token` is given.
 
@@ -82,13 +82,13 @@ def load() -> None:
         # Python 3.12's post-mortem shows the user's frames only without sys.monitoring. Read by pydevd
         # when it is first imported; everything else is quicker with it.
         os.environ.setdefault("PYDEVD_USE_SYS_MONITORING", "0")
-    # It only prints a warning about frozen modules.
+    # This check only prints a warning about frozen modules.
     os.environ.setdefault("PYDEVD_DISABLE_FILE_VALIDATION", "1")
     importlib.import_module("debugpy.server.api")
 
 
 def wait(job: str, timeout: float, waited_until: float = math.inf) -> None:
-    """Until a debugger is attached: `timeout` seconds where one is there, else what is left of the job's.
+    """Waits for a debugger: `timeout` seconds where the job has one, else what is left of the job's time.
 
     The first process of a job starts its `timeout`; those that come after it has run out don't wait.
     `waited_until`: where this one has waited in vain before, the time at which it stopped.
@@ -108,7 +108,7 @@ def wait(job: str, timeout: float, waited_until: float = math.inf) -> None:
 
 
 def until_attached(over: Callable[[], bool], timeout: float) -> None:
-    """Until a debugger is attached, or `over` says so; within `timeout` seconds, which it tells the user."""
+    """Waits until a debugger is attached, or `over`, for at most the `timeout` seconds that it announces."""
     import debugpy
 
     latest = time.time() + timeout
@@ -119,7 +119,7 @@ def until_attached(over: Callable[[], bool], timeout: float) -> None:
 
     def watch() -> None:
         while not attached.wait(min(1.0, max(0.05, latest - time.time()))):
-            # It can't be cancelled yet where the wait has not quite begun.
+            # The wait can't be cancelled yet where it has not quite begun.
             with contextlib.suppress(RuntimeError):
                 if over():
                     debugpy.wait_for_client.cancel()
@@ -139,14 +139,14 @@ def announce(job: str) -> None:
                 try:
                     _put(job, "debugger", time.time() + _FRESH, overwrite=True)
                 except Exception:
-                    return  # Ray has been shut down
+                    return  # Ray has been shut down.
             time.sleep(_EVERY)
 
     in_background(refresh)
 
 
 def debugger_there(job: str) -> bool:
-    """Whether some process of the job had a debugger within the last seconds."""
+    """Returns whether some process of the job had a debugger within the last seconds."""
     return (_get(job, "debugger") or 0.0) > time.time()
 
 

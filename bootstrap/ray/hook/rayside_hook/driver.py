@@ -1,6 +1,6 @@
-"""What Ray runs in a job's driver, inside `ray.init`: the environment variable RAY_RUNTIME_ENV_HOOK.
+"""Ray runs this in a job's driver, inside `ray.init`: the environment variable RAY_RUNTIME_ENV_HOOK names it.
 
-There it sees the job's runtime_env merged with the driver's own, and may change it.
+It sees the job's runtime_env merged with the driver's own, and may change it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _JOB = "RAY_JOB_CONFIG_JSON_ENV_VAR"
 
 
 def on_init(runtime_env: dict[str, Any]) -> dict[str, Any]:
-    """The runtime_env for the job's workers. Raises ValueError where the job's and the driver's contradict.
+    """Returns the runtime_env for the workers. Raises ValueError where the job's and the driver's contradict.
 
     The user's own fields are as without a debugger: what was added to send this package is gone again,
     from the workers, from a second `ray.init` and from other programs that this one starts.
@@ -66,7 +66,7 @@ def _hooked(runtime_env: dict[str, Any], timeout: float, waited_until: float) ->
 
 
 def _refuse_contradictions(merged: dict[str, Any], job: dict[str, Any], requested: dict[str, Any]) -> None:
-    """As Ray does by itself, but for the fields that only we have set: those the driver may set, too."""
+    """Refuses what Ray itself refuses, but not fields that only we have set: the driver may set those."""
     env_vars = job.get("env_vars") or {}
     wrong = [field for field in requested["fields"] if merged.get(field) != job.get(field)]
     wrong += [

@@ -19,7 +19,7 @@ from typing import Any
 from . import attach
 from .scout import SAYS, STARTED
 
-# Seconds for all that the scout does, but for its wait; 0.8 s were measured.
+# All that the scout does, but for its wait, may take so many seconds; 0.8 s were measured.
 _PATIENCE = 15.0
 
 
@@ -36,7 +36,7 @@ def begin() -> None:
         with _scout() as scout:
             _open(scout, timeout)
     except ImportError:
-        return  # no debugpy, as `ray.init` will say
+        return  # There is no debugpy, as `ray.init` will say.
     except Exception as error:
         attach.say(f"the driver is debugged from ray.init on: {type(error).__name__}: {error}")
 
@@ -72,7 +72,7 @@ def _scout() -> Iterator[subprocess.Popen[str]]:
 
 
 def _line(scout: subprocess.Popen[str]) -> dict[str, Any]:
-    """What it says next. Raises RuntimeError where it fails, or takes too long."""
+    """Returns the scout's next message. Raises RuntimeError where it fails, or takes too long."""
     assert scout.stdout is not None
     too_long = threading.Timer(_PATIENCE, scout.kill)
     too_long.daemon = True

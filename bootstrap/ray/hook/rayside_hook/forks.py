@@ -19,24 +19,24 @@ _reported = False  # in this process
 
 
 def run_on(listener: Listener) -> None:
-    """From now on, for every fork of this process; other programs that it starts are not touched."""
+    """Lets every fork of this process run on from now on; other programs that it starts are not touched."""
     os.register_at_fork(after_in_parent=_tell, after_in_child=lambda: _run_on(listener))
 
 
 def _tell() -> None:
-    """Once, and only where a debugger is there, whose user may wonder."""
+    """Says so once, and only where a debugger is attached, whose user may wonder."""
     global _reported
     if not _reported and tracing.is_attached():
         _reported = True
-        os.write(2, _TEXT)  # the lock of sys.stderr may be held by another thread
+        os.write(2, _TEXT)  # Another thread may hold the lock of sys.stderr.
 
 
 def _run_on(listener: Listener) -> None:
-    """In the fork, before anything of the user's: nothing here takes a lock that a lost thread may hold."""
+    """Runs in the fork, before any code of the user's; it takes no lock that a lost thread may hold."""
     listener.close()
     tracing.end()
     sys.breakpointhook = sys.__breakpointhook__ = builtins.breakpoint = _pass_over
 
 
 def _pass_over(*args: Any, **kwargs: Any) -> None:
-    """Instead of Ray's `breakpoint()`, which would wait for a debugger without end."""
+    """Replaces Ray's `breakpoint()`, which would wait for a debugger without end."""

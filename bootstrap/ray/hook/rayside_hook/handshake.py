@@ -1,4 +1,4 @@
-"""How a debugger and a process show each other that both know Ray's token, which neither of them sends.
+"""Lets a debugger and a process show each other that both know Ray's token, which neither of them sends.
 
     debugger: request `initialize`                                             as to any debug adapter
     process:  response, body.rayside.nonce: 32 random bytes in hex
@@ -13,12 +13,12 @@ from __future__ import annotations
 import hashlib
 import hmac
 
-# Of the body of the response to `initialize`; and the request that answers it.
+# They are the key in the body of the response to `initialize`, and the request that answers it.
 CHALLENGE, AUTHORIZE = "rayside", "raysideAuthorize"
 
 
 def proof(token: bytes, role: str, nonces: tuple[str, str], address: tuple[str, int]) -> str:
-    """HMAC-SHA256, in hex, by which `role` shows that it knows the token.
+    """Returns the HMAC-SHA256, in hex, by which `role` shows that it knows the token.
 
     Args:
         role: "client" or "debuggee".

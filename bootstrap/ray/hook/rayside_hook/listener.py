@@ -1,4 +1,4 @@
-"""The debugger port of a process: pydevd, behind a handshake that only who has Ray's token can pass.
+"""Opens a process's debugger port: pydevd, behind a handshake that only who has Ray's token can pass.
 
 debugpy's own server asks nobody for anything, and pydevd's lets whoever connects end the session of who
 is there. So the port is ours: each connection has seconds, and a few bounded messages, for the handshake
@@ -24,21 +24,21 @@ from typing import Any
 from . import tracing
 from .handshake import AUTHORIZE, CHALLENGE, proof
 
-# Seconds for a whole handshake, of which an honest one takes milliseconds.
+# A whole handshake may take so many seconds; an honest one takes milliseconds.
 _PATIENCE = 5.0
-# Bytes of a message of the handshake, its header included: `initialize` has some hundred.
+# A handshake's message may have so many bytes, its header included: `initialize` has some hundred.
 _LONGEST = 4096
-# Connections that may be in the handshake at once; one more ends the oldest.
+# So many connections may be in the handshake at once; one more ends the oldest.
 _MOST = 8
-# Seconds that a debugger which comes may wait for the end of the one before, which takes a moment.
+# A new debugger may wait so many seconds for the end of the one before, which takes a moment.
 _CHANGING = 1.0
 _ASKS = "this port asks for a proof that you know Ray's token: attach by way of the debug relay"
-# Milliseconds until a connection whose other machine has gone counts as ended, and the task goes on.
+# After so many milliseconds a connection whose other machine has gone counts as ended; the task goes on.
 _GONE = 60_000
 
 
 def rays_token() -> bytes:
-    """Ray's authentication token, as this process has it; empty where this Ray asks for none."""
+    """Returns Ray's authentication token, as this process has it; empty where this Ray asks for none."""
     try:
         from ray._raylet import AuthenticationTokenLoader
     except ImportError:  # Ray before 2.52
@@ -53,12 +53,12 @@ class Listener:
     def __init__(self, token: bytes) -> None:
         self._token = token
         self._socket: socket.socket | None = None
-        self._knocking: list[socket.socket] = []  # in the handshake, the oldest first
+        self._knocking: list[socket.socket] = []  # They are in the handshake, the oldest first.
         self._attached: socket.socket | None = None
         self._changed = threading.Condition()  # of the two
 
     def open(self, host: str) -> int:
-        """Starts pydevd in this process, and listens on `host`; the port. Raises OSError, RuntimeError."""
+        """Starts pydevd here, listens on `host`, and returns the port. Raises OSError, RuntimeError."""
         self._socket = socket.create_server((host, 0), backlog=_MOST)
         _start_pydevd()
         in_background(self._accept)
@@ -78,13 +78,13 @@ class Listener:
             except OSError:
                 if self._socket.fileno() < 0:
                     return
-                time.sleep(0.1)  # too many open files: it may pass
+                time.sleep(0.1)  # There are too many open files, which may pass.
                 continue
             with self._changed:
                 self._knocking.append(connection)
                 oldest = self._knocking.pop(0) if len(self._knocking) > _MOST else None
             if oldest is not None:
-                with contextlib.suppress(OSError):  # ends its thread's `recv`; that closes it
+                with contextlib.suppress(OSError):  # It ends its thread's `recv`; that closes it.
                     oldest.shutdown(socket.SHUT_RDWR)
             in_background(partial(self._serve, connection))
 
@@ -103,7 +103,7 @@ class Listener:
         try:
             return self._admits(connection)
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            return False  # it is no debugger of ours, or has gone
+            return False  # It is no debugger of ours, or has gone.
         finally:
             with self._changed:
                 if connection in self._knocking:
@@ -117,7 +117,7 @@ class Listener:
         if first["command"] != "initialize":
             _answer(connection, first, {}, _ASKS)
             return False
-        # Neither what it is nor what it runs: nobody has shown yet that they may know.
+        # It says neither what it is nor what it runs: nobody has shown yet that they may know.
         _answer(connection, first, {CHALLENGE: {"nonce": nonce}, "supportsConfigurationDoneRequest": True})
         request = _receive(connection, deadline)
         if request["command"] != AUTHORIZE:
@@ -142,7 +142,7 @@ class Listener:
 
 
 def _receive(connection: socket.socket, deadline: float) -> dict[str, Any]:
-    """One DAP message, and not a byte more. Raises OSError, ValueError."""
+    """Reads one DAP message, and not a byte more. Raises OSError, ValueError."""
     head = b""
     while not head.endswith(b"\r\n\r\n"):
         if len(head) >= _LONGEST:
@@ -186,7 +186,7 @@ def _answer(connection: socket.socket, request: dict[str, Any], body: Any, refus
 
 
 def _start_pydevd() -> None:
-    """As `debugpy.listen(in_process_debug_adapter=True)` does, without a port of pydevd's own."""
+    """Starts pydevd as `debugpy.listen(in_process_debug_adapter=True)` does, without a port of its own."""
     from debugpy.server import api
 
     if api.listen.called:
@@ -204,7 +204,7 @@ def _start_pydevd() -> None:
             block_until_connected=False,
             # Children of this process are not debugged: they would wait for debuggers of their own.
             patch_multiprocessing=False,
-            # Neither debugpy nor this package, whose threads begin while others stand still.
+            # It traces neither debugpy nor this package, whose threads begin while others stand still.
             dont_trace_start_patterns=(str(sys.modules["debugpy"].__path__[0]), _folder()),
             dont_trace_end_patterns=("debugpy_launcher.py",),
         )
@@ -214,12 +214,12 @@ def _start_pydevd() -> None:
 
 
 def _folder() -> str:
-    """Of this package, also where its code came by value."""
+    """Returns the folder of this package, also where its code came by value."""
     return os.path.dirname(_folder.__code__.co_filename)  # noqa: PTH120 (as pydevd compares it)
 
 
 def _debug(connection: socket.socket) -> None:
-    """A whole session; when it ends, however it does, what is stopped goes on."""
+    """Runs a whole session; when it ends, however it does, what is stopped goes on."""
     import pydevd
     from _pydevd_bundle.pydevd_api import PyDevdAPI
     from _pydevd_bundle.pydevd_comm import WriterThread

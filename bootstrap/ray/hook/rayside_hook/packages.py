@@ -8,7 +8,7 @@ from typing import Any
 
 
 def with_package(runtime_env: dict[str, Any], package: str) -> dict[str, Any]:
-    """A copy whose `uv`, `conda` or `pip` installs `package` too; `pip` where there is none of them.
+    """Returns a copy whose `uv`, `conda` or `pip` installs `package` too; `pip` where there is none of them.
 
     `conda` as the name of an environment, or of its file, stays as it is: nothing can be added.
     A version that the user asks for stays. `package` is a requirement as pip takes it.
@@ -34,7 +34,7 @@ def with_package(runtime_env: dict[str, Any], package: str) -> dict[str, Any]:
 def _added(value: Any, package: str) -> Any:
     if isinstance(value, dict):
         return {**value, "packages": _added(value.get("packages") or [], package)}
-    if isinstance(value, str):  # a requirements file
+    if isinstance(value, str):  # It is a requirements file.
         value = pathlib.Path(value).read_text().splitlines()
     named = {_name(line) for line in value}
     return list(value) if _name(package) in named else [*value, package]

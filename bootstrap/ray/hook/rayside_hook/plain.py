@@ -1,6 +1,6 @@
 """Has Ray's own `breakpoint()` open our listener instead of debugpy's server, which asks nobody for a proof.
 
-For processes without the hook, in the environments and images that Rayside makes: start.py, beside this
+It is for processes without the hook, in the environments and images that Rayside makes: start.py, beside this
 package, imports it.
 """
 
@@ -10,7 +10,7 @@ from typing import Any
 
 
 class _Debugpy:
-    """debugpy as Ray uses it: all of it, but for `listen`."""
+    """Stands for debugpy as Ray uses it: all of it, but for `listen`."""
 
     def __init__(self, debugpy: Any) -> None:
         self._debugpy = debugpy
@@ -19,7 +19,7 @@ class _Debugpy:
         return getattr(self._debugpy, name)
 
     def listen(self, address: tuple[str, int]) -> tuple[str, int]:
-        """As debugpy's; the port is always a free one."""
+        """Listens as debugpy's does; the port is always a free one."""
         from .attach import listen
 
         return address[0], listen(address[0])

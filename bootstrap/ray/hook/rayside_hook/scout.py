@@ -14,13 +14,13 @@ import os
 import sys
 from typing import Any
 
-# In a driver, and in what it starts: the time up to which it has waited in vain; `inf` where it has not.
+# A driver, and what it starts, has here the time up to which it has waited in vain; `inf` if it has not.
 STARTED = "RAYSIDE_STARTED"
-# Of a job's metadata: {"port", "pid"} of its driver.
+# A job's metadata has here {"port", "pid"} of its driver.
 DRIVER = "rayside.driver"
-# What each of its lines begins with.
+# Each of its lines begins with this.
 SAYS = "rayside: "
-# Seconds for one answer of Ray.
+# One answer of Ray may take so many seconds.
 _PATIENCE = 5
 _NAMESPACE = b"rayside"
 
@@ -50,7 +50,7 @@ def _serve() -> None:
     _say({"host": hosts[node], "token": rays_token().decode()})
 
     process = _received()
-    # Read anew: nothing else writes it while the driver, which waits for this, is there.
+    # It is read anew: nothing else writes it while the driver, which waits for this, exists.
     info = json.loads(gcs.internal_kv_get(key, namespace=KV_NAMESPACE_JOB, timeout=_PATIENCE))
     if info["status"] != "RUNNING":
         raise RuntimeError(f"the job is {info['status']}")
@@ -60,7 +60,7 @@ def _serve() -> None:
         key, json.dumps(info).encode(), overwrite=True, namespace=KV_NAMESPACE_JOB, timeout=_PATIENCE
     )
 
-    # One for all the programs that an entrypoint runs one after the other: nobody waits for each.
+    # It is one for all programs that an entrypoint runs one after the other: nobody waits for each.
     deadline_key = f"{job}/early".encode()
     latest = repr(process["latest"]).encode()
     gcs.internal_kv_put(deadline_key, latest, overwrite=False, namespace=_NAMESPACE, timeout=_PATIENCE)
@@ -83,4 +83,4 @@ def _say(message: dict[str, Any]) -> None:
 
 if __name__ == "__main__":
     main()
-    os._exit(0)  # Ray's threads need not end
+    os._exit(0)  # Ray's threads need not end.

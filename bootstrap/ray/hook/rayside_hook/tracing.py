@@ -25,7 +25,7 @@ class _OfThisProcess(list[Any]):
         return list, ()
 
 
-_pending = _OfThisProcess()  # the calls for the main thread, kept alive
+_pending = _OfThisProcess()  # It keeps the calls for the main thread alive.
 
 
 def sleep() -> None:
@@ -81,11 +81,11 @@ def wake() -> None:
 
 
 def follow() -> None:
-    """Traces this thread too, where the others are; for threads that Python did not start."""
+    """Traces this thread too, if the others are traced; for threads that Python did not start."""
     if threading.gettrace() is not None and sys.gettrace() is None:
         db = _debugger()
         if db is not None and not _monitoring():
-            threading.current_thread()  # pydevd only traces threads that this module knows
+            threading.current_thread()  # pydevd only traces threads that this module knows.
             db.enable_tracing()
 
 
@@ -105,7 +105,7 @@ def wake_by_itself() -> None:
 
     def request_disconnect(self: Any, py_db: Any, resume_threads: bool) -> None:
         disconnect(self, py_db, resume_threads)
-        sleep()  # as the breakpoints went, what had stopped at them did not go on yet
+        sleep()  # As the breakpoints went, what had stopped at them did not go on yet.
 
     db.on_breakpoints_changed = on_breakpoints_changed
     api.request_suspend_thread = request_suspend_thread
@@ -126,7 +126,7 @@ def leave_out_this_thread() -> None:
 
 
 def is_attached() -> bool:
-    """Whether a debugger is attached to this process."""
+    """Returns whether a debugger is attached to this process."""
     db = _debugger()
     return db is not None and bool(db.is_attached())
 
@@ -165,24 +165,24 @@ def _debugger() -> Any:
 
 
 def _pydevd(module: str) -> Any:
-    return sys.modules[module]  # they can't be imported: debugpy has them on sys.path only while it loads
+    return sys.modules[module]  # They can't be imported: debugpy has them on sys.path only while it loads.
 
 
 def _monitoring() -> Any:
-    """pydevd's module for sys.monitoring, where it uses that (Python 3.12 on) and not sys.settrace."""
+    """Returns pydevd's module for sys.monitoring, if it uses that (Python 3.12 on) and not sys.settrace."""
     used = _pydevd("_pydevd_bundle.pydevd_constants").PYDEVD_USE_SYS_MONITORING
     return _pydevd("_pydevd_sys_monitoring.pydevd_sys_monitoring") if used else None
 
 
 def _stop_monitoring() -> None:
-    """Ends it in all threads, and in the functions in which there was something to stop at.
+    """Ends monitoring in all threads, and in the functions in which there was something to stop at.
 
     Python before 3.14 would keep their lines' events, for nobody: loops there took up to twice as long.
     """
     pydevds = _monitoring()
     monitoring = pydevds.monitor
     if monitoring.get_tool(monitoring.DEBUGGER_ID) == "pydevd":
-        # In C or in Python, whichever of the two modules is in use.
+        # It is in C or in Python, whichever of the two modules is in use.
         for code in list(_pydevd(pydevds.stop_monitoring.__module__)._code_to_func_code_info_cache):
             if monitoring.get_local_events(monitoring.DEBUGGER_ID, code):
                 monitoring.set_local_events(monitoring.DEBUGGER_ID, code, 0)
@@ -190,7 +190,7 @@ def _stop_monitoring() -> None:
 
 
 def _busy() -> set[int]:
-    """Idents of the threads that stand still or are being stepped: they need their tracing."""
+    """Returns the idents of the threads that stand still or are being stepped: they need their tracing."""
     idents = set()
     for ident, thread in list(vars(threading)["_active"].items()):
         info = getattr(thread, "additional_info", None)
@@ -200,9 +200,9 @@ def _busy() -> set[int]:
 
 
 def _gate(frame: Any, event: str, arg: Any) -> Any:
-    """Called in each thread at its next call: ends its tracing, unless it is being stepped."""
+    """Ends a thread's tracing at its next call, unless it is being stepped."""
     db = _debugger()
-    if db is None:  # the process is ending; `sys.settrace` of pydevd's would print a warning
+    if db is None:  # The process is ending; `sys.settrace` of pydevd's would print a warning.
         _pydevd("pydevd_tracing").SetTrace(None)
         return None
     if threading.get_ident() in _busy():
@@ -219,20 +219,20 @@ def _start_threads_untraced() -> None:
 
 
 def _reaches_all_threads() -> bool:
-    """Whether one thread can set another's trace function: pydevd's own library does up to 3.11 (x86-64)."""
+    """Returns whether a thread can set another's trace function: pydevd's library can up to 3.11, x86-64."""
     return (
         hasattr(sys, "_settraceallthreads") or _pydevd("pydevd_tracing")._load_python_helper_lib() is not None
     )
 
 
 def _set_trace(function: Any, idents: set[int]) -> None:
-    """Those threads get that trace function; the module `threading` then knows them, as pydevd needs."""
+    """Gives those threads that trace function; the module `threading` then knows them, as pydevd needs."""
     if idents:
         _pydevd("pydevd_tracing").set_trace_to_threads(function, thread_idents=idents)
 
 
 def _users_threads() -> set[int]:
-    """Idents of the threads that aren't pydevd's own; those of Ray's C++ part are among them."""
+    """Returns the idents of the threads that aren't pydevd's own; those of Ray's C++ part are among them."""
     own = ("pydev_do_not_trace", "is_pydev_daemon_thread")
     threads = threading.enumerate()
     pydevds = {thread.ident for thread in threads if any(getattr(thread, name, False) for name in own)}
@@ -240,13 +240,13 @@ def _users_threads() -> set[int]:
 
 
 def _in_main_thread(function: Callable[[], Any]) -> None:
-    """Calls it there, between two bytecodes, at once or when that thread next runs Python."""
+    """Calls `function` in the main thread, between two bytecodes, at once or when that next runs Python."""
     if threading.current_thread() is threading.main_thread():
         function()
         return
 
     def call(_: Any) -> int:
-        with contextlib.suppress(Exception):  # it would be raised in the user's code
+        with contextlib.suppress(Exception):  # It would be raised in the user's code.
             function()
             _debugger().set_trace_for_frame_and_parents(threading.get_ident(), sys._getframe())
         return 0

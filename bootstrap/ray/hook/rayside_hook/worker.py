@@ -1,4 +1,4 @@
-"""What Ray runs in each worker of a job before its first task: `worker_process_setup_hook`."""
+"""Ray runs this in each worker of a job before its first task: `worker_process_setup_hook`."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from . import attach, tracing
 
 
 def hook(job: str, timeout: float, setup_hook: Any, announce: bool) -> Callable[[], None]:
-    """A hook for Ray, sent to the workers by value: they need not be able to import this package.
+    """Returns a hook for Ray, sent to the workers by value: they need not be able to import this package.
 
     `job` names the job in Ray's key-value store, `setup_hook` is the user's own hook: a function, the dotted
-    name of one, or None. `announce`: where the driver has no debugger port.
+    name of one, or None. `announce` is for drivers without a debugger port.
     """
 
     def rayside_debug() -> None:
         prepare(job, timeout, announce)
         if setup_hook:
-            # As Ray does: where the user's own hook fails, the worker ends.
+            # The worker ends if the user's own hook fails, as without us.
             (load(setup_hook) if isinstance(setup_hook, str) else setup_hook)()
 
     return rayside_debug
 
 
 def setup() -> None:
-    """For jobs whose entrypoint is not Python's: `worker_process_setup_hook` by name."""
+    """Is the `worker_process_setup_hook`, by name, of jobs whose entrypoint is not Python's."""
     timeout = float(os.environ.get("RAYSIDE_ATTACH_TIMEOUT", "0"))
     hook(_job(), timeout, os.environ.get("RAYSIDE_SETUP_HOOK"), announce=True)()
 
@@ -46,7 +46,7 @@ def prepare(job: str, timeout: float, announce: bool, waited_until: float = math
 
 
 def load(name: str) -> Any:
-    """The object of that dotted name."""
+    """Imports the object of that dotted name."""
     module, _, attribute = name.rpartition(".")
     return getattr(importlib.import_module(module), attribute)
 
@@ -73,7 +73,7 @@ def _trace_rays_own_threads() -> None:
         # As a function of Ray's file it is hidden from the user's call stack, as Ray's own is.
         code = actor_method_executor.__code__.replace(co_filename=executor.__code__.co_filename)
         actor_method_executor.__code__ = code
-        vars(actor_method_executor).update(vars(executor))  # Ray reads its `name` and `method`
+        vars(actor_method_executor).update(vars(executor))  # Ray reads its `name` and `method`.
         return actor_method_executor
 
     FunctionActorManager._make_actor_method_executor = make_executor
