@@ -307,14 +307,14 @@ def test_eight_tasks_are_stopped_at_once_in_one_session(up: Rayside, tmp_path: P
 
 
 # Ray carries what its tasks print to the driver's output a while later, and what is under way when the driver
-# ends is lost: the program waits for it. Of lines from two workers that differ in numbers alone, Ray shows
-# the first.
+# ends is lost: the program waits for it. Of lines from two workers that differ in numbers alone Ray shows
+# the first, and what is written in two pieces may come as two lines.
 PRINTS = """\
 import os, ray, sys, time
 @ray.remote
 def work(name):
-    print("task", name)
-    print("bad", name, file=sys.stderr)
+    print(f"task {name}")
+    print(f"bad {name}", file=sys.stderr)
 @ray.remote
 class Actor:
     def work(self):

@@ -121,4 +121,4 @@ def test_a_kind_cluster_that_was_made_is_not_replaced_by_local(rayside: Rayside,
 def test_a_time_that_is_none_is_refused(rayside: Rayside) -> None:
     done = rayside.run("up", "--wait-for-engine", "soon")
     assert done.returncode == 2
-    assert "engine_wait is 'soon', not a number" in done.stderr
+    assert "error[invalid-argument]: --wait-for-engine is 'soon'" in done.stderr

@@ -18,6 +18,8 @@ from bootstrap.errors import Interrupted
 from bootstrap.signals import signals_noticed
 from tasks import Verb
 
+pytestmark = pytest.mark.usefixtures("python_signals")
+
 
 @contextmanager
 def interrupting_no_wait() -> Iterator[None]:
@@ -45,11 +47,6 @@ def test_it_ends_every_verb() -> None:
     def wait(context: Context) -> None:
         queue.Queue[str]().get(timeout=10)
 
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
-    try:
-        with interrupting_no_wait(), pytest.raises(Exit) as ended:
-            wait(Context())
-    finally:
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
+    with interrupting_no_wait(), pytest.raises(Exit) as ended:
+        wait(Context())
     assert ended.value.code == Interrupted("", hint="").exit_code

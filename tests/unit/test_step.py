@@ -171,6 +171,7 @@ def test_after_a_failure_nothing_that_needs_it_starts() -> None:
     assert diary.lines[-1] == "failed bad"
 
 
+@pytest.mark.usefixtures("python_signals")
 def test_ctrl_c_interrupts_what_runs_and_is_raised() -> None:
     interrupted: list[str] = []
     released = threading.Event()
