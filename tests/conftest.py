@@ -78,8 +78,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
     for item in items:
         fixtures = item.fixturenames if isinstance(item, pytest.Function) else ()
-        item.add_marker(pytest.mark.xdist_group(lanes.group(file(item), fixtures)))
-        item.user_properties.append((LANE, lanes.lane(file(item), fixtures)))
+        lane = lanes.lane(file(item), fixtures)
+        item.add_marker(pytest.mark.xdist_group(lane))
+        item.user_properties.append((LANE, lane))
     items.sort(key=lambda item: lanes.place(file(item), item.name))
 
 

@@ -1,8 +1,7 @@
-"""Which tests run side by side, and in which order.
+"""Which tests run side by side: three lanes, each of them in order, in a process of its own.
 
-What would be in its own way twice is a lane, which one process runs from its first test to its last: the kind
-cluster with the Docker engine below it, and real Rays with all the processor that they take. The modules with
-the browser are dealt out to the processes that have ended a lane.
+What would be in its own way twice has one of them: the kind cluster with the Docker engine below it, and real
+Rays with all the processor that they take.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import PurePosixPath
 
-KIND, RAY, REST, BROWSER = "kind", "ray", "rest", "browser"
+KIND, RAY, REST = "kind", "ray", "rest"
 
 # The fixtures of tests/integration that bring up a real Ray.
 WITH_RAY = {"rayside", "up"}
@@ -26,15 +25,8 @@ def lane(file: PurePosixPath, fixtures: Iterable[str] = ()) -> str:
     if suite == "e2e":
         # It follows the pages on a Ray of this machine, but for the commands that need kind.
         return RAY if file.stem == "test_readme" and "kind" not in fixtures else KIND
-    if suite == "browser":
-        return BROWSER
-    return RAY if suite == "integration" and not WITH_RAY.isdisjoint(fixtures) else REST
-
-
-def group(file: PurePosixPath, fixtures: Iterable[str] = ()) -> str:
-    """The name of what one process runs, in order: a lane, or a module with the browser."""
-    name = lane(file, fixtures)
-    return f"{name}/{file.stem}" if name == BROWSER else name
+    with_ray = suite == "browser" or (suite == "integration" and not WITH_RAY.isdisjoint(fixtures))
+    return RAY if with_ray else REST
 
 
 def place(file: PurePosixPath, test: str) -> int:

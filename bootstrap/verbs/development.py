@@ -25,8 +25,6 @@ from bootstrap.steps.engine import Engine
 
 REQUIREMENTS = ROOT / "requirements"
 BENCHMARKS = ROOT / "tests" / "bench"
-# So many lanes begin at once; the browser's comes after the first of them (tests/lanes.py).
-LANES_AT_ONCE = 3
 # An editor may run on these, as VS Code calls them.
 EXTENSION_PLATFORMS = ("linux-x64", "linux-arm64", "darwin-x64", "darwin-arm64")
 
@@ -58,7 +56,7 @@ def suites() -> list[Suite]:
     return [
         Suite("unit", lanes=("rest",)),
         Suite("integration", lanes=("ray", "rest")),
-        Suite("browser", lanes=("browser",), needs=(chromium(shell),), enable=enable),
+        Suite("browser", lanes=("ray",), needs=(chromium(shell),), enable=enable),
         Suite(
             "e2e",
             lanes=("kind", "ray"),
@@ -91,8 +89,8 @@ def test(settings: Settings, console: Console, *, suite: str | None, arguments: 
 
 
 def _side_by_side(chosen: Sequence[Suite]) -> list[str]:
-    """Returns the options of pytest-xdist by which lanes run side by side; none for a single lane."""
-    count = min(len({lane for suite in chosen for lane in suite.lanes}), LANES_AT_ONCE)
+    """Returns the options of pytest-xdist by which each lane has a process; none for a single lane."""
+    count = len({lane for suite in chosen for lane in suite.lanes})
     slowest = ["--durations=25", "--durations-min=5"]
     return ["--numprocesses", str(count), "--dist", "loadgroup", *slowest] if count > 1 else slowest
 

@@ -100,18 +100,26 @@ def of_each(
     return found
 
 
+_ports_given: set[int] = set()
+
+
 def free_ports(count: int = 2) -> list[int]:
     """So many ports of the loopback address that nobody has now, outside the range that clients get.
 
-    Anywhere in it: what another run of the tests was given may not be taken yet.
+    A cluster takes its ports long after they were given: each lane has ports of its own, and gives none twice.
+    Anywhere among them, for another run of the tests may be under way.
     """
-    found: list[int] = []
-    for port in random.sample(range(18265, 32768), 1000):
+    lane = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    lanes = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    left = [port for port in range(18265 + lane, 32768, lanes) if port not in _ports_given]
+    ports: list[int] = []
+    for port in random.sample(left, len(left)):
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind(("127.0.0.1", port))
-            found.append(port)
-        if len(found) == count:
-            return found
+            ports.append(port)
+        if len(ports) == count:
+            _ports_given.update(ports)
+            return ports
     raise AssertionError("no port is free")
 
 

@@ -8,7 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,9 +17,8 @@ from bootstrap.settings import ROOT
 from bootstrap.step import until
 
 PYTEST = [sys.executable, "-m", "pytest", "--numprocesses", "3", "--dist", "loadgroup", "--durations=3"]
-# A file of each lane that begins at once, and the lane; then two that come later.
-FILES = {"e2e/test_kind.py": "kind", "e2e/test_readme.py": "ray", "unit/test_dap.py": "rest"}
-LATER = {"browser/test_debugging.py": "browser", "browser/test_faults.py": "browser"}
+# A file of each lane, and the lane.
+FILES = {"e2e/test_kind.py": "kind", "browser/test_debugging.py": "ray", "unit/test_dap.py": "rest"}
 # It ends well only where those of the other lanes run at the same time.
 MEETS = """
 def test_it_meets_the_others(record_property):
@@ -47,36 +46,26 @@ def test_it_waits():
     time.sleep(600)
 """
 
-# The others stand still until both files with the browser were run.
-DEALT = """
-@pytest.mark.parametrize("number", range(1 if LANE == "browser" else 6))
-def test_it_is_dealt_out(number):
-    HERE.joinpath(f"{LANE} {number} {FILE} in {os.environ['PYTEST_XDIST_WORKER']}").touch()
-    if LANE in ("kind", "ray"):
-        assert until(lambda: len(list(HERE.glob("browser *"))), lambda count: count == 2, 60) == 2
-"""
-
-Project = Callable[..., Path]
+Project = Callable[[str], Path]
 
 
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
     """Makes the suites, with the same code in each file, and gives their folder."""
 
-    def made(code: str, files: Mapping[str, str] = FILES) -> Path:
+    def made(code: str) -> Path:
         there = tmp_path / "there"
         there.mkdir()
         for name in ("pyproject.toml", "tests/__init__.py", "tests/conftest.py", "tests/lanes.py"):
             (tmp_path / name).parent.mkdir(exist_ok=True)
             shutil.copy(ROOT / name, tmp_path / name)
         (tmp_path / "bootstrap").symlink_to(ROOT / "bootstrap")
-        for name, lane in files.items():
+        for name, lane in FILES.items():
             file = tmp_path / "tests" / name
-            file.parent.mkdir(exist_ok=True)
+            file.parent.mkdir()
             (file.parent / "__init__.py").touch()
             head = "import os, pathlib, pytest, time\nfrom bootstrap.step import until\n"
-            names = f"HERE, LANE, FILE = pathlib.Path({str(there)!r}), {lane!r}, {file.stem!r}\n"
-            file.write_text(head + names + code)
+            file.write_text(f"{head}HERE, LANE = pathlib.Path({str(there)!r}), {lane!r}\n{code}")
         return tmp_path
 
     return made
@@ -112,23 +101,11 @@ def test_the_lanes_run_side_by_side_and_one_line_counts_all(project: Project) ->
         assert any(re.match(rf"{lane}: \d+ s; \w+/test_\w+\.py \d+$", line) for line in lines), done.stdout
 
 
-def test_modules_with_the_browser_go_to_the_first_process_that_has_ended_its_lane(project: Project) -> None:
-    folder = project(DEALT, {**FILES, **LATER})
-    done = run(folder)
-    assert done.returncode == 0, done.stdout + done.stderr
-    notes = [file.name.partition(" in ") for file in (folder / "there").iterdir()]
-    processes = {note: process for note, _, process in notes}
-    assert len(processes) == 20
-    assert {process for note, process in processes.items() if note.startswith("browser")} == {
-        processes["rest 0 test_dap"]
-    }
-
-
 def test_what_fails_in_a_lane_is_shown_whole_and_fails_the_run(project: Project) -> None:
     done = run(project("def test_it():\n    assert LANE != 'ray', 'for a reason'\n"))
     assert done.returncode == 1
     assert re.search(r"^E +AssertionError: for a reason$", done.stdout, re.MULTILINE)
-    assert re.search(r"^FAILED tests/e2e/test_readme.py::test_it", done.stdout, re.MULTILINE)
+    assert re.search(r"^FAILED tests/browser/test_debugging.py::test_it", done.stdout, re.MULTILINE)
     assert re.fullmatch(r"=+ 1 failed, 2 passed in [\d.]+s =+", done.stdout.splitlines()[-1])
 
 
