@@ -106,8 +106,8 @@ _ports_given: set[int] = set()
 def free_ports(count: int = 2) -> list[int]:
     """So many ports of the loopback address that nobody has now, outside the range that clients get.
 
-    A cluster takes its ports long after they were given: each lane has ports of its own, and gives none twice.
-    Anywhere among them, for another run of the tests may be under way.
+    A cluster takes its ports long after they were given, so each lane has ports of its own, and gives none
+    twice. They are random ones of these, for another run of the tests may be under way.
     """
     lane = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
     lanes = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))

@@ -15,6 +15,7 @@ import pytest
 
 from bootstrap.settings import ROOT
 from bootstrap.step import until
+from tests.integration.conftest import free_ports
 
 PYTEST = [sys.executable, "-m", "pytest", "--numprocesses", "3", "--dist", "loadgroup", "--durations=3"]
 # A file of each lane, and the lane.
@@ -81,6 +82,16 @@ def run(folder: Path, **more: str) -> subprocess.CompletedProcess[str]:
         timeout=120,
         check=False,
     )
+
+
+def test_no_port_is_given_twice_nor_by_two_lanes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTEST_XDIST_WORKER_COUNT", "3")
+    ports = []
+    for lane in ("gw0", "gw1", "gw2"):
+        monkeypatch.setenv("PYTEST_XDIST_WORKER", lane)
+        ports.append([port for _ in range(100) for port in free_ports(4)])
+    assert len(set().union(*ports)) == 1200
+    assert [len({port % 3 for port in of_lane}) for of_lane in ports] == [1, 1, 1]
 
 
 def test_a_lane_has_one_process(project: Project) -> None:
