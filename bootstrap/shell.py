@@ -210,7 +210,7 @@ def alive(pid: int, created: float) -> bool:
     try:
         process = psutil.Process(pid)
         # The tolerance is that of the clock tick in which the kernel records a start.
-        return abs(process.create_time() - created) < 0.1 and process.status() != psutil.STATUS_ZOMBIE
+        return abs(process.create_time() - created) < 0.1 and _runs(process)
     except psutil.Error:
         return False
 
@@ -279,7 +279,11 @@ def end(processes: Callable[[], list[psutil.Process]], patience: float) -> list[
 
 
 def _runs(process: psutil.Process) -> bool:
+    """Tells whether any thread of it runs: until the last has ended, its files and its ports are open.
+
+    The main thread of a process that was killed may be a zombie before the others have ended.
+    """
     try:
-        return bool(process.status() != psutil.STATUS_ZOMBIE)
+        return process.status() != psutil.STATUS_ZOMBIE or process.num_threads() > 1
     except psutil.Error:
         return False

@@ -166,3 +166,20 @@ def _is_gone(pid: int) -> bool:
         return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return True
+
+
+def test_a_process_is_alive_until_the_last_of_its_threads_has_ended() -> None:
+    # As one that was killed is for a moment: its main thread is a zombie, and its files are still open.
+    code = (
+        "import ctypes, threading, time; threading.Thread(target=time.sleep, args=(60,)).start(); "
+        "ctypes.CDLL(None).pthread_exit(None)"
+    )
+    with subprocess.Popen([sys.executable, "-c", code]) as process:
+        try:
+            created = shell.created(process.pid)
+            status = psutil.Process(process.pid).status
+            assert until(status, lambda now: now == psutil.STATUS_ZOMBIE, 20) == psutil.STATUS_ZOMBIE
+            assert shell.alive(process.pid, created)
+        finally:
+            process.kill()
+        assert until(lambda: shell.alive(process.pid, created), lambda alive: not alive, 20) is False
