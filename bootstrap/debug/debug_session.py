@@ -104,7 +104,9 @@ class DebugSession:
 
     async def has_debugger(self) -> bool:
         """Returns whether somebody sits at its editor."""
-        return self.editor is not None and await self.editor.is_alive(self._threads.cluster)
+        if (editor := self.editor) is None or not await editor.is_alive(self._threads.cluster):
+            return False
+        return self.editor is not None  # It may have gone meanwhile.
 
     def has_stopped_of(self, session: DebugSession) -> bool:
         """Returns whether a task is stopped here that the other session, which is for one job, would take."""

@@ -272,9 +272,8 @@ class Relay:
 
 def _debugger(session: DebugSession) -> Message:
     """Returns who debugs in a session, as data."""
-    editor = session.editor
-    names = {"client": editor.name, "since": editor.since} if editor else {"client": "", "since": ""}
-    return {"reason": BUSY, "job": session.job, **names}
+    assert session.editor is not None, "somebody debugs there"
+    return {"reason": BUSY, "job": session.job, "client": session.editor.name, "since": session.editor.since}
 
 
 def _job(arguments: Message) -> str | None:

@@ -260,19 +260,20 @@ class Session:
 
     def _event(self, event: Message) -> None:
         name, body = event.get("event"), event.get("body") or {}
+        reason = (body.get("ray") or {}).get("reason")
         if name == "stopped":
             stop = _stop(body)
             self._resumed.pop(stop.thread_id, None)
             self.stops[stop.thread_id] = stop
             self._jobs |= {stop.job} - {""}
             self.events.put_nowait(stop)
-        elif name == "continued" and (body.get("ray") or {}).get("reason") != EXITED:
+        elif name == "continued" and reason != EXITED:
             # It may not have been resumed here: the threads of one process resume together.
             stopped = self.stops.pop(body.get("threadId", 0), None)
             if stopped is not None:
                 self._resumed[stopped.thread_id] = stopped
         elif name == "thread" and body.get("reason") == "exited":
-            self._thread_exited(body.get("threadId", 0), (body.get("ray") or {}).get("reason"))
+            self._thread_exited(body.get("threadId", 0), reason)
         elif name == "breakpoint":
             self._tell(self.breakpoints.changed(body.get("breakpoint") or {}))
         # An `output` with `data` is what a task printed, for an editor that has asked for that.
@@ -283,7 +284,7 @@ class Session:
         ):
             self._tell([str(body.get("output", "")).strip()])
         elif name == "terminated":
-            self._terminated((body.get("ray") or {}).get("reason"))
+            self._terminated(reason)
 
     def _terminated(self, reason: object) -> None:
         if reason == TAKEN_OVER:

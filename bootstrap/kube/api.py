@@ -28,6 +28,11 @@ class Kube:
     context: str
     namespace: str = "default"
 
+    @property
+    def options(self) -> list[str]:
+        """The options by which kubectl and its plugins reach this context."""
+        return ["--kubeconfig", str(self.kubeconfig), "--context", self.context]
+
     def get(self, path: str, **query: str) -> dict[str, Any] | None:
         """Returns the object, or the list, at `path`, as in `/api/v1/nodes`; None where there is none.
 

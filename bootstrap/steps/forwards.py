@@ -22,8 +22,6 @@ from bootstrap.steps.background import Background
 from bootstrap.steps.machine import require_port
 from bootstrap.steps.state_folder import write_private
 
-# The process has it in its environment, so that it is found without a record, and no other is ended.
-MARK = marks.FORWARDS
 # The pod may take so many seconds to answer; it takes some milliseconds.
 _ANSWER = 2.0
 
@@ -52,7 +50,7 @@ class Forwards:
     @property
     def process(self) -> Background:
         """Returns the forwarder's process in the background."""
-        return Background(self.shell, self.folder, "forwards", MARK, patience=2)
+        return Background(self.shell, self.folder, "forwards", marks.FORWARDS, patience=2)
 
     @property
     def config_file(self) -> Path:

@@ -143,10 +143,8 @@ class KubeRay:
 
 def apply(shell: Shell, kubectl: Path, kube: Kube, file: Path) -> None:
     """Runs `kubectl apply` server-side: KubeRay's resources are too large for kubectl's own annotation."""
-    to: list[str | Path] = ["--kubeconfig", kube.kubeconfig, "--context", kube.context]
-    shell.run(
-        [kubectl, *to, "apply", "--server-side", "--force-conflicts", "--field-manager=rayside", "-f", file]
-    )
+    options = ["--server-side", "--force-conflicts", "--field-manager=rayside"]
+    shell.run([kubectl, *kube.options, "apply", *options, "-f", file])
 
 
 def _image(deployment: dict[str, Any]) -> str:

@@ -22,8 +22,6 @@ from bootstrap.steps import marks
 from bootstrap.steps.machine import require_port
 from bootstrap.steps.pid_file import PidFile
 
-# Every process of this Ray has it in its environment, so that none is ever ended that is not ours.
-MARK = marks.RAY
 # `ray start` turns 127.0.0.1 into the network card's address, and a paused worker's debugger,
 # which has no password, listens on the node's address: another loopback address is left alone.
 # macOS has none, but there Ray's nodes are on 127.0.0.1 by themselves.
@@ -182,12 +180,12 @@ class RayHead:
             # Ray's dashboard leaves folders of its own (pymp-...) in the temporary folder.
             "TMPDIR": str(self._temporary),
             **without_proxy(os.environ),
-            MARK: str(self.folder),
+            marks.RAY: str(self.folder),
         }
 
     def leftovers(self) -> list[psutil.Process]:
         """Returns every process of this Ray that runs, whether it is recorded or not."""
-        return processes.marked(MARK, str(self.folder))
+        return processes.marked(marks.RAY, str(self.folder))
 
     def _end(self, report: Report) -> None:
         if running := self.leftovers():

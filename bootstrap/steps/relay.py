@@ -22,9 +22,6 @@ from bootstrap.steps.local_ray import RayHead
 from bootstrap.steps.machine import require_port
 from bootstrap.steps.state_folder import write_private
 
-# The environment of its process has it.
-MARK = marks.RELAY
-
 
 @dataclass(frozen=True)
 class LocalRelay:
@@ -51,7 +48,7 @@ class LocalRelay:
         """Returns the relay's process in the background."""
         # The patience lets it leave in good order what is in the middle of an evaluation.
         folder, unwanted = self.head.folder, ("RAY_AUTH_TOKEN", "VIRTUAL_ENV", "PYTHONHOME")
-        return Background(self.shell, folder, "relay", MARK, patience=12, without=unwanted)
+        return Background(self.shell, folder, "relay", marks.RELAY, patience=12, without=unwanted)
 
     @property
     def _config_file(self) -> Path:

@@ -32,8 +32,6 @@ from bootstrap.steps.machine import require_port
 from bootstrap.steps.secret_file import SecretFile
 from bootstrap.steps.state_folder import write_private
 
-# The environment of its process has it.
-MARK = marks.WORKSPACE
 SOURCE = ROOT / "image" / "workspace"
 # It opens this by default.
 FOLDER = ROOT / "example" / "working_dir"
@@ -168,7 +166,13 @@ class LocalWorkspace:
         """Returns code-server's process in the background."""
         folder = self.head.folder
         return Background(
-            self.shell, folder, "workspace", MARK, patience=3, without=_UNWANTED, variables=self.environment()
+            self.shell,
+            folder,
+            "workspace",
+            marks.WORKSPACE,
+            patience=3,
+            without=_UNWANTED,
+            variables=self.environment(),
         )
 
     @property

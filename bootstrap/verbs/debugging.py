@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -80,7 +79,7 @@ def debug(
         breakpoints=places,
         exceptions=exceptions,
         # There is nobody to ask where a program types.
-        take_over=ASK if not scripted and sys.stdin.isatty() else ALWAYS,
+        take_over=ASK if not scripted and console.typed_at else ALWAYS,
     )
     if not scripted:
         from bootstrap.debug import terminal

@@ -29,7 +29,7 @@ from bootstrap.relay import Config
 from bootstrap.settings import ROOT, Settings
 from bootstrap.shell import Shell
 from bootstrap.sources.workspace_image import RELAY
-from bootstrap.steps.relay import MARK
+from bootstrap.steps import marks
 from tests.at_once import AT_ONCE
 from tests.integration.conftest import Rayside, free_ports, of_each
 
@@ -265,7 +265,7 @@ def up(rayside: Rayside) -> Rayside:
 
 
 def relay(one: Rayside) -> psutil.Process:
-    (process,) = shell.marked(MARK, str(one.settings.state_folder))
+    (process,) = shell.marked(marks.RELAY, str(one.settings.state_folder))
     return process
 
 
@@ -381,7 +381,7 @@ def test_a_relay_that_hangs_is_pending(up: Rayside) -> None:
 def test_a_port_that_is_taken_is_said_with_who_has_it(up: Rayside) -> None:
     port = up.settings.relay_port
     relay(up).kill()
-    until(lambda: not shell.marked(MARK, str(up.settings.state_folder)))
+    until(lambda: not shell.marked(marks.RELAY, str(up.settings.state_folder)))
     with socket.create_server(("127.0.0.1", port)):
         done = up.run("up", "--no-example")
         assert done.returncode == 3
@@ -411,7 +411,7 @@ def test_down_ends_it_and_frees_its_port(up: Rayside) -> None:
     process = relay(up)
     assert up.run("down").returncode == 0
     assert not process.is_running()
-    assert shell.marked(MARK, str(up.settings.state_folder)) == []
+    assert shell.marked(marks.RELAY, str(up.settings.state_folder)) == []
     assert not up.settings.state_folder.exists()
     with socket.create_server(("127.0.0.1", up.settings.relay_port)):
         finding = next(one for one in findings(up) if one["id"] == "relay-port")

@@ -28,7 +28,8 @@ from bootstrap.settings import Settings
 from bootstrap.shell import Shell
 from bootstrap.sources.extensions import this_platform
 from bootstrap.step import Condition
-from bootstrap.steps.workspace import FOLDER, MARK, WorkspaceFiles
+from bootstrap.steps import marks
+from bootstrap.steps.workspace import FOLDER, WorkspaceFiles
 from tests.at_once import AT_ONCE
 from tests.integration import wrong_passwords
 from tests.integration.conftest import Rayside, apart, free_ports, of_each
@@ -90,7 +91,7 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
     one.up()
     yield one
     step.down(one.target.cluster(), Console())
-    assert processes.marked(MARK, str(folder)) == []
+    assert processes.marked(marks.WORKSPACE, str(folder)) == []
     assert not folder.exists()
 
 

@@ -16,7 +16,8 @@ from bootstrap.kube.forwarder import Forward, document, parse
 from bootstrap.kube.tunnel import Tunnel
 from bootstrap.shell import Shell
 from bootstrap.step import Condition
-from bootstrap.steps.forwards import MARK, Forwards
+from bootstrap.steps import marks
+from bootstrap.steps.forwards import Forwards
 
 KUBE = Kube(Path("/x/kubeconfig"), "kind-x", "ns")
 FORWARDS = (
@@ -126,4 +127,4 @@ def test_the_step_is_missing_without_a_record_and_with_one_of_a_process_that_end
 
 def test_the_process_is_marked_and_takes_no_module_of_the_users_folder(tmp_path: Path) -> None:
     environment = Forwards(Shell(), KUBE, tmp_path, FORWARDS, "a=b").process.environment()
-    assert environment[MARK] == str(tmp_path)
+    assert environment[marks.FORWARDS] == str(tmp_path)

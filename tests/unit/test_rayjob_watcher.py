@@ -12,6 +12,7 @@ from bootstrap.errors import (
     NotReady,
     OperatorNotRunning,
     PodFailed,
+    RaysideError,
     SubmissionFailed,
 )
 from bootstrap.kube.rayjob.watcher import OPERATOR, Watcher
@@ -20,6 +21,12 @@ from tests.unit.scripted_rayjob import JOB, NAMESPACE, scripted, there
 
 def watcher(script: dict[str, Any], token_file: Path | None = None) -> Watcher:
     return Watcher(scripted(script), "mine", "m-1", token_file)
+
+
+def after_twenty_seconds(watching: Watcher) -> RaysideError | None:
+    """What is found where KubeRay has given the RayJob no cluster for so long."""
+    watching.look(100)
+    return watching.look(120)
 
 
 OPERATORS = f"/apis/apps/v1/deployments?{OPERATOR}"
@@ -55,8 +62,7 @@ def test_a_rayjob_that_gets_no_cluster_is_given_some_time() -> None:
 
 def test_an_operator_that_is_not_there() -> None:
     watching = watcher({JOB: there(), OPERATORS: []})
-    watching.look(100)
-    problem = watching.look(120)
+    problem = after_twenty_seconds(watching)
     assert isinstance(problem, OperatorNotRunning)
     assert "has no KubeRay operator" in problem.message
     assert "./invokew up" in problem.hint
@@ -73,8 +79,7 @@ def test_an_operator_that_does_not_run_is_explained_by_its_pod() -> None:
             no_events("Pod", "head", "kuberay-system"): [],
         }
     )
-    watching.look(100)
-    problem = watching.look(120)
+    problem = after_twenty_seconds(watching)
     assert isinstance(problem, OperatorNotRunning)
     assert "nothing becomes of RayJob mine" in problem.message
     assert "Back-off pulling" in problem.message
@@ -84,8 +89,7 @@ def test_an_operator_that_runs_and_does_nothing_is_told_with_the_last_event() ->
     operator = {"metadata": {"namespace": "default"}, "status": {"readyReplicas": 1}}
     event = {"message": "the webhook timed out", "lastTimestamp": "2026-01-01T00:00:00Z"}
     watching = watcher({JOB: there(), OPERATORS: [operator], no_events("RayJob", "mine"): [event]})
-    watching.look(100)
-    problem = watching.look(120)
+    problem = after_twenty_seconds(watching)
     assert isinstance(problem, NotReady)
     assert "within 20 s: the webhook timed out" in problem.message
 

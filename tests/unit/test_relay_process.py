@@ -22,8 +22,9 @@ from bootstrap.settings import ROOT, Settings
 from bootstrap.shell import Shell, created
 from bootstrap.sources.workspace_image import RELAY, workspace_image
 from bootstrap.step import Condition
+from bootstrap.steps import marks
 from bootstrap.steps.local_ray import RayHead
-from bootstrap.steps.relay import MARK, LocalRelay
+from bootstrap.steps.relay import LocalRelay
 from tests.unit.test_state import JOB, TASK, WORKER, Recorded
 
 WORKERS, TASKS, JOBS = "/api/v0/workers", "/api/v0/tasks", "/api/jobs/"
@@ -264,7 +265,7 @@ def test_the_process_runs_on_rays_python_and_no_secret_is_in_its_arguments_or_en
     monkeypatch.setenv("RAY_AUTH_TOKEN", "secret")
     assert step.command() == ["/venv/bin/python", "-m", "bootstrap.relay", str(tmp_path / "relay.json")]
     environment = step.process.environment()
-    assert (environment[MARK], environment["PYTHONPATH"]) == (str(tmp_path), str(ROOT))
+    assert (environment[marks.RELAY], environment["PYTHONPATH"]) == (str(tmp_path), str(ROOT))
     assert "secret" not in environment.values()
     assert json.loads(step._config.document()) == {
         "host": "127.0.0.1",

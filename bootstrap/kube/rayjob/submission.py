@@ -107,8 +107,7 @@ class KubectlRay:
         """`manifest` is the RayJob's file, `runtime_env` that of `jobs.private_environment`."""
         return [
             *[str(self.program), "job", "submit", "--filename", str(manifest)],
-            *["--kubeconfig", str(self.kube.kubeconfig), "--context", self.kube.context],
-            *["--namespace", self.kube.namespace, "--address", url],
+            *[*self.kube.options, "--namespace", self.kube.namespace, "--address", url],
             *job.options(submission_id, runtime_env),
             # It joins the words with spaces and splits them again: quoted once more, as one.
             *["--", processes.printable(job.words())],
@@ -156,9 +155,9 @@ class KubectlRay:
 
     def _removal(self, name: str) -> str:
         """The command to paste that removes the RayJob of that name."""
-        words: list[str | Path] = ["kubectl", "--kubeconfig", self.kube.kubeconfig]
-        words += ["--context", self.kube.context, "-n", self.kube.namespace, "delete", "rayjob", name]
-        return processes.printable(words)
+        return processes.printable(
+            ["kubectl", *self.kube.options, "-n", self.kube.namespace, "delete", "rayjob", name]
+        )
 
     def _end(self, submission_id: str) -> None:
         processes.end(lambda: processes.marked(_MARK, submission_id), patience=2)
