@@ -16,11 +16,10 @@ from invoke.tasks import Task, task
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from bootstrap import settings as knobs
 from bootstrap.console import Console
 from bootstrap.errors import USAGE, Interrupted, RaysideError
 from bootstrap.options import seconds
-from bootstrap.settings import Settings
+from bootstrap.settings import DEFAULT_NAME, SOURCES, TARGETS, Settings, parse
 from bootstrap.signals import signals_noticed
 
 
@@ -31,7 +30,7 @@ class Verb(Task):  # type: ignore[type-arg]
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, io.TextIOWrapper):  # a terminal that knows no ✓ must not stop us
                 stream.reconfigure(errors="replace")
-        console = Console(as_json=bool(kwargs.get("json")))
+        console = _console(args[0], kwargs.get("name"), bool(kwargs.get("json")))
         for number in (signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, _as_ctrl_c)
         try:
@@ -60,9 +59,16 @@ def _as_ctrl_c(number: int, frame: object) -> None:
     raise KeyboardInterrupt
 
 
-def _settings(context: Context, **flags: object) -> Settings:
-    given = {key: value for key, value in flags.items() if value is not None}
-    return knobs.parse({**context.config.get("rayside", {}), **given})
+def _given(
+    context: Context, json: bool = False, *, name: str | None = None, **flags: object
+) -> tuple[Settings, Console]:
+    """Returns the settings, with the flags that were given, and the console."""
+    given = {key: value for key, value in {"name": name, **flags}.items() if value is not None}
+    return parse({**context.config.get("rayside", {}), **given}), _console(context, name, json)
+
+
+def _console(context: Context, name: str | None, json: bool) -> Console:
+    return Console(json, name or context.config.get("rayside", {}).get("name") or DEFAULT_NAME)
 
 
 def _engine_wait(given: str | None) -> float | None:
@@ -71,15 +77,17 @@ def _engine_wait(given: str | None) -> float | None:
     return seconds("--wait-for-engine", given, hint="give it in seconds; with 0 it does not wait")
 
 
-_TARGET = f"where Ray runs: {', '.join(knobs.TARGETS)} (default: auto)"
-_SOURCE = f"where programs come from: {', '.join(knobs.SOURCES)} (default: auto)"
+_TARGET = f"where Ray runs: {', '.join(TARGETS)} (default: auto)"
+_SOURCE = f"where programs come from: {', '.join(SOURCES)} (default: auto)"
 _WAIT = "seconds to wait for a Docker engine that is only just starting (default: 0)"
+_NAME = f"which cluster is meant, of several (default: {DEFAULT_NAME})"
 _JSON = "print one JSON document on standard output"
 
 
 @task(
     klass=Verb,
     help={
+        "name": _NAME,
         "target": _TARGET,
         "source": _SOURCE,
         "example": "submit the example, and wait until a task of it is paused (default)",
@@ -89,6 +97,7 @@ _JSON = "print one JSON document on standard output"
 )
 def up(
     context: Context,
+    name: str | None = None,
     target: str | None = None,
     source: str | None = None,
     example: bool = True,
@@ -98,22 +107,32 @@ def up(
     """Bring up Ray, and an example paused at its breakpoint. Safe to run again at any time."""
     from bootstrap.verbs import cluster
 
-    settings = _settings(context, target=target, source=source, engine_wait=_engine_wait(wait_for_engine))
-    cluster.up(settings, Console(), example=example, use_context=use_context)
+    wait = _engine_wait(wait_for_engine)
+    settings, console = _given(context, name=name, target=target, source=source, engine_wait=wait)
+    cluster.up(settings, console, example=example, use_context=use_context)
 
 
-@task(klass=Verb, help={"json": _JSON})
-def status(context: Context, json: bool = False) -> None:
+@task(klass=Verb, help={"name": _NAME, "json": _JSON})
+def status(context: Context, name: str | None = None, json: bool = False) -> None:
     """Show what is true now, step by step, and the addresses."""
     from bootstrap.verbs import cluster
 
-    cluster.status(_settings(context), Console(json))
+    cluster.status(*_given(context, json, name=name))
+
+
+@task(klass=Verb, name="list", help={"json": _JSON})
+def list_clusters(context: Context, json: bool = False) -> None:
+    """List all clusters: name, target, whether all of it is ready, addresses."""
+    from bootstrap.verbs import cluster
+
+    cluster.list_clusters(*_given(context, json))
 
 
 @task(
     klass=Verb,
     help={
-        "target": f"what the machine is looked at for: {', '.join(knobs.TARGETS)} (default: auto)",
+        "name": _NAME,
+        "target": f"what the machine is looked at for: {', '.join(TARGETS)} (default: auto)",
         "fix": "mend what can be mended, then look again",
         "tests": "look at what the test suites need, too",
         "json": _JSON,
@@ -121,6 +140,7 @@ def status(context: Context, json: bool = False) -> None:
 )
 def doctor(
     context: Context,
+    name: str | None = None,
     target: str | None = None,
     fix: bool = False,
     tests: bool = False,
@@ -129,7 +149,7 @@ def doctor(
     """Show what this machine lacks, and with --fix mend it."""
     from bootstrap.verbs import doctor
 
-    code = doctor.doctor(_settings(context), Console(json), target=target, fix=fix, tests=tests)
+    code = doctor.doctor(*_given(context, json, name=name), target=target, fix=fix, tests=tests)
     raise Exit(code=code)
 
 
@@ -137,6 +157,7 @@ def doctor(
     klass=Verb,
     iterable=["py_modules"],
     help={
+        "name": _NAME,
         "working-dir": "folder your program is in (default: the current one)",
         "py-modules": "folder of a package that your program imports; may be given several times",
         "entrypoint": 'what to run there, as in "python your_program.py --its option"',
@@ -152,6 +173,7 @@ def doctor(
 )
 def submit(
     context: Context,
+    name: str | None = None,
     working_dir: str | None = None,
     py_modules: list[str] | None = None,
     entrypoint: str | None = None,
@@ -170,21 +192,22 @@ def submit(
 
     asked = debugging(debug, post_mortem=post_mortem, attach_timeout=attach_timeout, pip_debugpy=pip_debugpy)
     request = jobs.Request(working_dir, tuple(py_modules or ()), entrypoint, runtime_env, job, asked)
-    jobs.submit(_settings(context), Console(json), request, wait=wait)
+    jobs.submit(*_given(context, json, name=name), request, wait=wait)
 
 
-@task(klass=Verb, help={"json": _JSON})
-def breakpoints(context: Context, json: bool = False) -> None:
+@task(klass=Verb, help={"name": _NAME, "json": _JSON})
+def breakpoints(context: Context, name: str | None = None, json: bool = False) -> None:
     """List the tasks that are paused now."""
     from bootstrap.verbs import jobs
 
-    jobs.breakpoints(_settings(context), Console(json))
+    jobs.breakpoints(*_given(context, json, name=name))
 
 
 @task(
     klass=Verb,
     iterable=["evaluate", "break_"],
     help={
+        "name": _NAME,
         "job": "id of a job, to see only its tasks (default: all jobs; with --json the newest one)",
         "break": "FILE:LINE[:CONDITION] to stop at, FILE of yours; may be given several times",
         "exceptions": "stop where a task raises what it does not catch",
@@ -196,6 +219,7 @@ def breakpoints(context: Context, json: bool = False) -> None:
 )
 def debug(
     context: Context,
+    name: str | None = None,
     job: str | None = None,
     break_: list[str] | None = None,
     evaluate: list[str] | None = None,
@@ -207,7 +231,7 @@ def debug(
     """Debug the tasks in this terminal, or scripted with --json; --launch-json is for VS Code."""
     from bootstrap.verbs import debugging
 
-    settings, console = _settings(context), Console(json)
+    settings, console = _given(context, json, name=name)
     if launch_json:
         debugging.launch_json(settings, console)
         return
@@ -226,33 +250,43 @@ def debug(
 @task(
     klass=Verb,
     name="open",
-    help={"browser": "open the address in a browser, where there is a screen (default)", "json": _JSON},
+    help={
+        "name": _NAME,
+        "browser": "open the address in a browser, where there is a screen (default)",
+        "json": _JSON,
+    },
 )
-def open_workspace(context: Context, browser: bool = True, json: bool = False) -> None:
+def open_workspace(
+    context: Context, name: str | None = None, browser: bool = True, json: bool = False
+) -> None:
     """Show, and open, the browser workspace at the files of the newest job."""
     from bootstrap.verbs import workspace
 
-    workspace.open_workspace(_settings(context), Console(json), browser=browser)
+    workspace.open_workspace(*_given(context, json, name=name), browser=browser)
 
 
 @task(
     klass=Verb,
     help={
+        "name": _NAME,
         "job": "id of the job whose output to show (default: the newest job)",
         "follow": "go on until the job has ended",
         "ray": "show the log of Ray's head instead",
     },
 )
-def logs(context: Context, job: str | None = None, follow: bool = False, ray: bool = False) -> None:
+def logs(
+    context: Context, name: str | None = None, job: str | None = None, follow: bool = False, ray: bool = False
+) -> None:
     """Show what a job printed, or the log of Ray's head."""
     from bootstrap.verbs import cluster
 
-    raise Exit(code=cluster.logs(_settings(context), Console(), job=job, follow=follow, ray=ray))
+    raise Exit(code=cluster.logs(*_given(context, name=name), job=job, follow=follow, ray=ray))
 
 
-@task(klass=Verb, help={"target": _TARGET, "source": _SOURCE, "wait-for-engine": _WAIT})
+@task(klass=Verb, help={"name": _NAME, "target": _TARGET, "source": _SOURCE, "wait-for-engine": _WAIT})
 def prepare(
     context: Context,
+    name: str | None = None,
     target: str | None = None,
     source: str | None = None,
     wait_for_engine: str | None = None,
@@ -260,16 +294,16 @@ def prepare(
     """Fetch and build all that can be cached; start nothing."""
     from bootstrap.verbs import cluster
 
-    settings = _settings(context, target=target, source=source, engine_wait=_engine_wait(wait_for_engine))
-    cluster.prepare(settings, Console())
+    wait = _engine_wait(wait_for_engine)
+    cluster.prepare(*_given(context, name=name, target=target, source=source, engine_wait=wait))
 
 
-@task(klass=Verb, help={"purge": "remove the cache too"})
-def down(context: Context, purge: bool = False) -> None:
+@task(klass=Verb, help={"name": _NAME, "purge": "remove the cache too"})
+def down(context: Context, name: str | None = None, purge: bool = False) -> None:
     """Remove all that `up` made, and nothing else."""
     from bootstrap.verbs import cluster
 
-    cluster.down(_settings(context), Console(), purge=purge)
+    cluster.down(*_given(context, name=name), purge=purge)
 
 
 @task(
@@ -283,7 +317,7 @@ def test(context: Context, suite: str | None = None, args: str = "") -> None:
     """Run every test suite that this machine can run."""
     from bootstrap.verbs import development
 
-    raise Exit(code=development.test(_settings(context), Console(), suite=suite, arguments=args))
+    raise Exit(code=development.test(*_given(context), suite=suite, arguments=args))
 
 
 @task(klass=Verb)
@@ -312,12 +346,13 @@ def lock(context: Context) -> None:
     """Resolve the lock files in requirements/ anew, and record the digests of releases."""
     from bootstrap.verbs import development
 
-    development.lock(_settings(context), Console())
+    development.lock(*_given(context))
 
 
 namespace = Collection(
     up,
     status,
+    list_clusters,
     open_workspace,
     doctor,
     submit,

@@ -7,6 +7,7 @@ from the cluster, and a terminal obeys what is in it.
 
 from __future__ import annotations
 
+import re
 import sys
 import threading
 import time
@@ -16,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 from bootstrap import plain
+from bootstrap.settings import DEFAULT_NAME
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -32,6 +34,11 @@ Style = Literal["", "header", "current"]
 _STYLES: dict[Style, str] = {"header": "\x1b[1m", "current": "\x1b[1;33m"}
 _PLAIN = "\x1b[0m"
 
+# These verbs are for one cluster, in the commands that we advise.
+_VERB = re.compile(
+    r"(\./invokew (?:up|status|open|doctor|submit|breakpoints|debug|logs|prepare|down))\b(?![^;,]* --name)"
+)
+
 # Off a terminal a piece of work says what it does at most once in so many seconds.
 _QUIET = 5.0
 
@@ -46,9 +53,13 @@ class _Row:
 
 @dataclass
 class Console:
-    """Writes to `out` and `err`; `as_json` keeps everything but one JSON document off `out`."""
+    """Writes to `out` and `err`; `as_json` keeps everything but one JSON document off `out`.
+
+    The commands that it advises are for the cluster of the name `cluster`.
+    """
 
     as_json: bool = False
+    cluster: str = DEFAULT_NAME
     out: TextIO = field(default_factory=lambda: sys.stdout)
     err: TextIO = field(default_factory=lambda: sys.stderr)
     _rows: dict[str, _Row] = field(default_factory=dict)
@@ -62,7 +73,7 @@ class Console:
         """Writes one line, or several, of a command's result; silent where JSON was asked for."""
         if self.as_json:
             return
-        shown = plain.plain(text)
+        shown = plain.plain(self._for_cluster(text))
         if style and self.colour:
             shown = f"{_STYLES[style]}{shown}{_PLAIN}"
         print(shown, file=self.out, flush=True)
@@ -90,7 +101,9 @@ class Console:
     def error(self, error: RaysideError) -> None:
         """Writes what happened and the one thing to do; a document on `out` where JSON was asked for."""
         if self.as_json:
-            self.document(error.document())
+            document = error.document()
+            hint = self._for_cluster(error.hint)
+            self.document({**document, "error": {**document["error"], "hint": hint}})
             return
         self._say(f"error[{error.id}]: {error.message}")
         self._say(f" hint: {error.hint}")
@@ -192,8 +205,12 @@ class Console:
             ]
         return Group(*[Text(line, no_wrap=True, overflow="ellipsis") for line in lines])
 
+    def _for_cluster(self, text: str) -> str:
+        """Returns the text with the cluster's name in each command, unless it is the first cluster."""
+        return text if self.cluster == DEFAULT_NAME else _VERB.sub(rf"\1 --name {self.cluster}", text)
+
     def _say(self, text: str) -> None:
-        text = plain.plain(text)
+        text = plain.plain(self._for_cluster(text))
         with self._lock:
             if self._live is not None:
                 from rich.text import Text

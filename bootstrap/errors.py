@@ -71,6 +71,10 @@ class NotAPackage(RaysideError):
     id, exit_code = "not-a-package", USAGE
 
 
+class OtherTarget(RaysideError):
+    id, exit_code = "other-target", USAGE
+
+
 class InvalidYaml(RaysideError):
     id, exit_code = "invalid-yaml", USAGE
 
@@ -163,6 +167,10 @@ class NotRunning(RaysideError):
 
 class StrangerListens(NotRunning):
     id = "stranger-listens"
+
+
+class EarlierLayout(RaysideError):
+    id, exit_code = "earlier-layout", TARGET
 
 
 class Drifted(RaysideError):

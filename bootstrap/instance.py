@@ -6,7 +6,6 @@ import dataclasses
 import hashlib
 import json
 import os
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,21 +13,21 @@ from typing import Any
 
 from bootstrap.errors import InvalidSetting
 from bootstrap.own_folder import require_own
+from bootstrap.settings import DEFAULT_NAME, Settings, short_folder
 
-# The names of Kubernetes' objects are RFC 1123 labels of at most 63 characters. KubeRay allows a RayCluster's
-# name 53 (MaxRayClusterNameLength in ray-operator/controllers/ray/utils/constant.go), and we add to it.
-LONGEST_NAME = 40
-_NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
-# A cluster's record, by which it is known again.
+# A cluster's record, by which it is known again, lies in its folder.
 _RECORD = "instance.json"
-# Kubernetes' objects of ours bear these labels.
-MANAGED_BY = {"app.kubernetes.io/managed-by": "rayside"}
-_LABEL = "rayside.dev/instance"
+# Earlier versions had the files of a local cluster in the state folder itself, and kind's beside it.
+_EARLIER_FILES = ("cluster.json", "token", "kubeconfig", "up.json")
+# A Unix socket's path may be 107 bytes long (104 on macOS), and Ray's longest below its temporary
+# folder is /session_<date>_<time>_<microseconds>_<pid>/sockets/plasma_store.
+_LONGEST_SOCKET = len("/ray/session_2026-01-01_00-00-00_000000_4194304/sockets/plasma_store.1")
+_LONGEST_RAY_FOLDER = 103 - _LONGEST_SOCKET
 
 
 @dataclass(frozen=True)
 class Ports:
-    """Ports of 127.0.0.1 on this machine."""
+    """Ports of 127.0.0.1 on this machine; the setting `x_port` asks for the port `x`."""
 
     dashboard: int
     ray_client: int
@@ -38,49 +37,75 @@ class Ports:
 
 @dataclass(frozen=True)
 class Instance:
-    """One cluster: its lock, its folder, its secrets, labels and marks derive from this and nothing else.
+    """One cluster: its lock, its files, its secrets, labels and marks derive from this and nothing else.
 
     Attributes:
-        name: what `--name` says, unique among one user's clusters on this machine.
+        name: what `--name` says, unique among the clusters of one state folder.
         target: where Ray runs, a name of `settings.TARGETS` other than auto.
         namespace: the Kubernetes namespace that Ray is in.
-        folder: the folder of the cluster's own files.
+        context: the context of a kubeconfig that leads to its Kubernetes; empty where it has none.
+        location: the folder of its files, not checked; `folder` is the way to them.
         ports: what this machine reaches it by.
+        source: where its programs and images came from; empty where that is still open.
     """
 
     name: str
     target: str
     namespace: str
-    folder: Path
+    context: str
+    location: Path
     ports: Ports
+    source: str = ""
 
     @property
-    def context(self) -> str:
-        """Returns the name of its context in a kubeconfig, as kind gives it."""
-        return f"kind-{self.name}"
+    def folder(self) -> Path:
+        """Returns the folder of its files, the only way to them, checked each time. Raises UnsafeFolder."""
+        return require_own(self.location)
+
+    @property
+    def ray_folder(self) -> Path:
+        """Returns the folder of a local Ray's files and sockets: `folder`, or another if that is too long.
+
+        It is checked, too: others may make folders beside it. Raises UnsafeFolder, InvalidSetting.
+        """
+        if _fits(self.location):
+            return self.folder
+        key = hashlib.sha256(os.fsencode(self.location)).hexdigest()[:8]
+        short = short_folder() / f"rayside-{os.getuid()}-{key}"
+        if not _fits(short):
+            raise InvalidSetting(
+                f"{self.location} is too long for Ray's sockets, and there is no /tmp",
+                hint=f"choose a state_folder and a name of at most {_LONGEST_RAY_FOLDER} bytes together",
+            )
+        return require_own(short)
 
     @property
     def token_file(self) -> Path:
         """Returns the file of Ray's token, which the relay asks for, too."""
-        return self.own_folder / "token"
+        return self.folder / "token"
 
     @property
     def kubeconfig(self) -> Path:
-        return self.own_folder / "kubeconfig"
+        return self.folder / "kubeconfig"
 
     @property
     def cluster_file(self) -> Path:
         """Returns the file by which editors find the cluster."""
-        return self.own_folder / "cluster.json"
+        return self.folder / "cluster.json"
 
     @property
-    def own_folder(self) -> Path:
-        """Returns the folder, the one way to the files in it, checked each time. Raises UnsafeFolder."""
-        return require_own(self.folder)
+    def mark(self) -> str:
+        """Returns the value of the variables by which its processes are found: steps/marks.py."""
+        return str(self.location)
+
+    @property
+    def verb_options(self) -> str:
+        """Returns what a command has to say besides, so that it is for this cluster; empty for the first."""
+        return "" if self.name == DEFAULT_NAME else f" --name {self.name}"
 
     def lock(self, cache_folder: Path) -> Path:
         """Returns the lock for changing the cluster; it is in the cache, as the folder comes and goes."""
-        key = hashlib.sha256(os.fsencode(self.folder)).hexdigest()[:12]
+        key = hashlib.sha256(os.fsencode(self.location)).hexdigest()[:12]
         return cache_folder / f"instance-{key}.lock"
 
     # --- Kubernetes' names ---------------------------------------------------------------
@@ -98,47 +123,69 @@ class Instance:
     @property
     def labels(self) -> dict[str, str]:
         """Returns the labels of all that is made for it in Kubernetes."""
-        return {**MANAGED_BY, _LABEL: self.name}
+        return {"app.kubernetes.io/managed-by": "rayside", "rayside.dev/instance": self.name}
 
     # --- its record ----------------------------------------------------------------------
 
     @property
     def record(self) -> Path:
         """Returns the file that `read` reads."""
-        return self.own_folder / _RECORD
+        return self.folder / _RECORD
 
     def document(self) -> str:
         """Returns the text of its record."""
-        known = {key: value for key, value in vars(self).items() if key != "folder"}
+        known = {key: value for key, value in vars(self).items() if key not in ("name", "location")}
         return json.dumps({**known, "ports": dataclasses.asdict(self.ports)}, indent=2)
 
 
-def read(folder: Path) -> Instance | None:
-    """Returns the instance whose folder it is; None where there is none. Raises UnsafeFolder."""
+def configured(settings: Settings, target: str) -> Instance:
+    """Returns the instance as the settings have it, whatever there is of it."""
+    ports = Ports(
+        settings.dashboard_port, settings.ray_client_port, settings.relay_port, settings.workspace_port
+    )
+    context = f"kind-{settings.name}" if target == "kind" else ""
+    location = settings.state_folder / settings.name
+    source = "packages" if target == "local" else settings.source.replace("auto", "")
+    return Instance(settings.name, target, settings.namespace, context, location, ports, source)
+
+
+def read(location: Path) -> Instance | None:
+    """Returns the instance that has this folder; None where there is none.
+
+    Raises UnsafeFolder, and InvalidSetting where its record can't be read.
+    """
     try:
-        document: dict[str, Any] = json.loads((require_own(folder) / _RECORD).read_text())
-        ports = Ports(**{key: int(value) for key, value in document["ports"].items()})
-        return Instance(folder.name, str(document["target"]), str(document["namespace"]), folder, ports)
+        document: dict[str, Any] = json.loads((require_own(location) / _RECORD).read_text())
+        ports = Ports(**{port: int(number) for port, number in document.pop("ports").items()})
+        texts = {key: str(value) for key, value in document.items()}
+        return Instance(name=location.name, location=location, ports=ports, **texts)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (ValueError, KeyError, TypeError, AttributeError):
         raise InvalidSetting(
-            f"{folder / _RECORD} can't be read", hint=f"remove {folder}, then ./invokew up"
+            f"{location / _RECORD} is not what Rayside wrote there",
+            hint=f"./invokew down --name {location.name} removes the cluster and the file",
         ) from None
 
 
-def all_instances(state_folder: Path) -> Iterator[Instance]:
-    """Yields each instance below the state folder, by name. Raises UnsafeFolder."""
-    if require_own(state_folder).is_dir():
-        for folder in sorted(state_folder.iterdir()):
-            if _NAME.fullmatch(folder.name) and (instance := read(folder)):
+def all_recorded(state_folder: Path) -> Iterator[Instance]:
+    """Yields each instance of the state folder, by name. Raises as `read`."""
+    if state_folder.is_dir():
+        for location in sorted(state_folder.iterdir()):
+            if (location / _RECORD).is_file() and (instance := read(location)):
                 yield instance
 
 
-def require_name(name: str) -> None:
-    """Checks that Kubernetes can name its objects after it. Raises InvalidSetting."""
-    if not _NAME.fullmatch(name) or len(name) > LONGEST_NAME:
-        raise InvalidSetting(
-            f"name is {name!r}, which can't be a name in Kubernetes",
-            hint=f"choose at most {LONGEST_NAME} of a-z, 0-9 and -, a letter first and no - at the end",
-        )
+def of_earlier_layout(settings: Settings) -> list[Instance]:
+    """Returns the clusters whose files lie where earlier versions had them; they can only be removed."""
+    folder = settings.state_folder
+    places = {"local": folder, "kind": folder.with_name(f"{folder.name}-kind")}
+    return [
+        dataclasses.replace(configured(settings, target), location=place, source="packages")
+        for target, place in places.items()
+        if any((place / file).is_file() for file in _EARLIER_FILES)
+    ]
+
+
+def _fits(folder: Path) -> bool:
+    return len(os.fsencode(folder)) <= _LONGEST_RAY_FOLDER

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import difflib
-import hashlib
 import os
 import platform
 import pwd
+import re
 import sys
 import tempfile
 from collections.abc import Mapping
@@ -61,11 +61,11 @@ Source = Literal["auto", "upstream", "packages"]
 TARGETS: tuple[str, ...] = get_args(Target)
 SOURCES: tuple[str, ...] = get_args(Source)
 
-# A Unix socket's path may be 107 bytes long (104 on macOS), and Ray's longest below its temporary
-# folder is /session_<date>_<time>_<microseconds>_<pid>/sockets/plasma_store.
-_LONGEST_SOCKET = len("/ray/session_2026-01-01_00-00-00_000000_4194304/sockets/plasma_store.1")
-_LONGEST_RAY_FOLDER = 103 - _LONGEST_SOCKET
-
+DEFAULT_NAME = "rayside"
+# The names of Kubernetes' objects are RFC 1123 labels of at most 63 characters. KubeRay allows a RayCluster's
+# name 53 (MaxRayClusterNameLength in ray-operator/controllers/ray/utils/constant.go), and we add to it.
+LONGEST_NAME = 40
+_NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 
 _BOOLEANS = {
     **dict.fromkeys(("true", "yes", "on", "1"), True),
@@ -88,7 +88,7 @@ def _state_folder() -> Path:
     named = os.environ.get("XDG_STATE_HOME", "")
     base = Path(named) if named.startswith("/") else _own_state_home()
     if base is None:
-        return _short_folder() / f"rayside-{os.getuid()}"
+        return short_folder() / f"rayside-{os.getuid()}"
     host = f"-{platform.node().replace('/', '-')}" if sys.platform == "linux" else ""
     return base / f"rayside{host}"
 
@@ -108,7 +108,8 @@ def _own_state_home() -> Path | None:
     return None
 
 
-def _short_folder() -> Path:
+def short_folder() -> Path:
+    """Returns a folder with a short path that everybody may write to."""
     # The system's per-user temporary folder (macOS) is too long for Ray's socket paths.
     return Path("/tmp") if Path("/tmp").is_dir() else Path(tempfile.gettempdir())
 
@@ -117,6 +118,8 @@ def _short_folder() -> Path:
 class Settings:
     """One run's settings; each field's name is the key users write."""
 
+    # The cluster that is meant, of those that are up at the same time.
+    name: str = DEFAULT_NAME
     target: str = "auto"
     source: str = "auto"
     # These are Ray's own defaults, so that Ray's documentation applies as it stands.
@@ -132,8 +135,6 @@ class Settings:
     # a folder of VSIX files.
     extension_gallery: str = "https://open-vsx.org"
     vsix_folder: str = ""
-    # The kind cluster has this name; its context is kind-<name>.
-    kind_cluster: str = "rayside"
     # The RayCluster and the RayJobs are in this namespace.
     namespace: str = "default"
     # The RayCluster has so many worker pods.
@@ -163,18 +164,6 @@ class Settings:
     debian_mirror: str = ""
     cache_folder: Path = field(default_factory=_cache_folder)
     state_folder: Path = field(default_factory=_state_folder)
-
-    @property
-    def ray_folder(self) -> Path:
-        """Returns the folder of Ray's files and sockets: the state folder, or another if that is too long."""
-        if _fits(self.state_folder):
-            return self.state_folder
-        key = hashlib.sha256(os.fsencode(self.state_folder)).hexdigest()[:8]
-        return _short_folder() / f"rayside-{os.getuid()}-{key}"
-
-
-def _fits(folder: Path) -> bool:
-    return len(os.fsencode(folder)) <= _LONGEST_RAY_FOLDER
 
 
 def environment_name(key: str) -> str:
@@ -244,6 +233,11 @@ def _validate(settings: Settings) -> None:
         raise UnknownSource(
             f"unknown source {settings.source!r}", hint=f"the sources are {', '.join(SOURCES)}"
         )
+    if not _NAME.fullmatch(settings.name) or len(settings.name) > LONGEST_NAME:
+        raise InvalidSetting(
+            f"name is {settings.name!r}, which can't be a name in Kubernetes",
+            hint=f"choose at most {LONGEST_NAME} of a-z, 0-9 and -, a letter first and no - at the end",
+        )
     for spec in fields(settings):
         value = getattr(settings, spec.name)
         if spec.name.endswith("_port") and not 1024 <= value <= 65535:
@@ -254,8 +248,3 @@ def _validate(settings: Settings) -> None:
         raise InvalidSetting("ray_cpus is 0", hint="choose at least 1")
     if settings.dashboard_port == settings.ray_client_port:
         raise InvalidSetting("dashboard_port and ray_client_port are the same", hint="choose two ports")
-    if not _fits(settings.ray_folder):
-        raise InvalidSetting(
-            f"state_folder {settings.state_folder} is too long for Ray's sockets, and there is no /tmp",
-            hint=f"choose a path of at most {_LONGEST_RAY_FOLDER} bytes",
-        )

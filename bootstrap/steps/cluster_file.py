@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bootstrap.instance import Instance
 from bootstrap.settings import ROOT, Settings, as_environment
 from bootstrap.step import Report, Status, missing, ready
 from bootstrap.steps.state_folder import write_private
-
-# By these settings a command of ours finds this cluster. Those that make it are not here: an `up` that
-# refuses to change the cluster must not change what is said of it.
-_FOUND_BY = (
-    *("target", "kind_cluster", "namespace", "state_folder", "cache_folder"),
-    *("dashboard_port", "relay_port", "workspace_port", "ray_client_port"),
-)
 
 
 @dataclass(frozen=True)
@@ -24,8 +18,7 @@ class ClusterFile:
     """The cluster's file; `shared_files` says whether this machine's editors see the workers' own files."""
 
     settings: Settings
-    target: str
-    folder: Path
+    instance: Instance
     shared_files: bool
     name: str = "cluster-file"
     title: str = "file that tells editors of the cluster"
@@ -34,25 +27,39 @@ class ClusterFile:
 
     @property
     def file(self) -> Path:
-        return self.folder / "cluster.json"
+        return self.instance.cluster_file
 
     def document(self) -> dict[str, Any]:
         """Returns addresses, where the token is, and how to submit; nothing secret."""
         return {
-            "dashboard": f"http://127.0.0.1:{self.settings.dashboard_port}",
-            "relay": {"host": "127.0.0.1", "port": self.settings.relay_port},
-            "token_file": str(self.folder / "token"),
+            "name": self.instance.name,
+            "dashboard": f"http://127.0.0.1:{self.instance.ports.dashboard}",
+            "relay": {"host": "127.0.0.1", "port": self.instance.ports.relay},
+            "token_file": str(self.instance.token_file),
             "submit": [str(ROOT / "invokew"), "submit"],
             "environment": self.environment,
             "shared_files": self.shared_files,
-            "target": self.target,
+            "target": self.instance.target,
         }
 
     @property
     def environment(self) -> dict[str, str]:
-        """Returns the variables with which `./invokew` finds this cluster."""
-        found_by = {name: getattr(self.settings, name) for name in _FOUND_BY}
-        return as_environment(replace(Settings(**found_by), target=self.target))
+        """Returns the variables with which `./invokew` finds this cluster.
+
+        The settings that make it are not among them: an `up` that refuses to change the cluster must not
+        change what is said of it.
+        """
+        ports = {f"{name}_port": port for name, port in vars(self.instance.ports).items()}
+        return as_environment(
+            Settings(
+                name=self.instance.name,
+                target=self.instance.target,
+                namespace=self.instance.namespace,
+                state_folder=self.settings.state_folder,
+                cache_folder=self.settings.cache_folder,
+                **ports,
+            )
+        )
 
     def check(self) -> Status:
         if not self.file.exists():

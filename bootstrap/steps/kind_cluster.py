@@ -23,10 +23,12 @@ from bootstrap.errors import (
     NotReady,
     RaysideError,
 )
-from bootstrap.settings import KUBERNETES_VERSION, ROOT, Settings
+from bootstrap.instance import Instance
+from bootstrap.settings import KUBERNETES_VERSION, ROOT
 from bootstrap.shell import Shell
 from bootstrap.sources import engine
 from bootstrap.step import Report, Status, difference, drifted, missing, pending, ready
+from bootstrap.steps import marks
 from bootstrap.steps.state_folder import write_private
 
 if TYPE_CHECKING:
@@ -34,8 +36,6 @@ if TYPE_CHECKING:
     from docker.models.containers import Container
 
 CONFIGURATION = ROOT / "k8s" / "kind.yaml"
-# Marks kind's processes, which go on when the command that started them is killed.
-MARK = "RAYSIDE_KIND"
 # https://github.com/kubernetes-sigs/kind/blob/v0.33.0/pkg/cluster/internal/providers/docker/constants.go
 _LABEL = "io.x-k8s.kind.cluster"
 # This folder is mounted into the node: it is there from the container's first moment, so that no kill can
@@ -47,11 +47,10 @@ _COMPLETE = "/kind/rayside-complete"
 
 @dataclass(frozen=True)
 class KindCluster:
-    """The cluster; `folder` has its files, `kind` is the program, `image` the node's, `source` has both."""
+    """The cluster; `kind` is the program, `image` the node's, `source` has both."""
 
     shell: Shell
-    settings: Settings
-    folder: Path
+    instance: Instance
     kind: Path
     image: str
     source: str
@@ -62,18 +61,9 @@ class KindCluster:
     patience: float = 120.0
 
     @property
-    def context(self) -> str:
-        """Returns kind's name for its context."""
-        return f"kind-{self.settings.kind_cluster}"
-
-    @property
     def node(self) -> str:
         """Returns the container's name, as kind gives it."""
-        return f"{self.settings.kind_cluster}-control-plane"
-
-    @property
-    def kubeconfig(self) -> Path:
-        return self.folder / "kubeconfig"
+        return f"{self.instance.name}-control-plane"
 
     def address(self) -> str:
         """Returns the API's address on this machine, as Docker publishes the node's port; empty if none."""
@@ -92,8 +82,8 @@ class KindCluster:
             made_from = self._made_as(container.attrs)
             if made_from is None:
                 raise NotOurs(
-                    f"there is a kind cluster {self.settings.kind_cluster} that Rayside did not make",
-                    hint="INVOKE_RAYSIDE_KIND_CLUSTER=another-name ./invokew up makes one beside it",
+                    f"there is a kind cluster {self.instance.name} that Rayside did not make",
+                    hint="./invokew up --name another-name makes one beside it",
                 )
             if self._being_made():
                 return pending("kind is making it")
@@ -121,14 +111,14 @@ class KindCluster:
 
     def undo(self, report: Report) -> None:
         self._end_kind()
-        if not exists(self.settings.kind_cluster):
+        if not exists(self.instance.name):
             return
         self.check_ours()
         with engine.connected(60) as client:
             for container in self._containers(client):
                 report(f"removing {container.name}")
                 container.remove(v=True, force=True)
-            for network in client.networks.list(names=[f"^{self.settings.kind_cluster}$"]):
+            for network in client.networks.list(names=[f"^{self.instance.name}$"]):
                 network.reload()
                 if not network.attrs["Containers"]:
                     network.remove()
@@ -139,8 +129,8 @@ class KindCluster:
             for container in self._containers(client):
                 if self._made_as(container.attrs) is None:
                     raise NotOurs(
-                        f"the kind cluster {self.settings.kind_cluster} was not made by Rayside",
-                        hint=f"kind delete cluster --name {self.settings.kind_cluster} removes it",
+                        f"the kind cluster {self.instance.name} was not made by Rayside",
+                        hint=f"kind delete cluster --name {self.instance.name} removes it",
                     )
 
     def configuration(self) -> dict[str, Any]:
@@ -154,27 +144,27 @@ class KindCluster:
         import yaml
 
         self._marks.mkdir(mode=0o700, exist_ok=True)
-        file = self.folder / "kind.yaml"
+        file = self.instance.folder / "kind.yaml"
         write_private(file, yaml.safe_dump(self.configuration()))
-        self.kubeconfig.unlink(missing_ok=True)
+        self.instance.kubeconfig.unlink(missing_ok=True)
         command: list[str | Path] = [
             self.kind,
             "create",
             "cluster",
             "--name",
-            self.settings.kind_cluster,
+            self.instance.name,
             "--image",
             self.image,
         ]
         try:
             self.shell.run(
-                [*command, "--config", file, "--kubeconfig", self.kubeconfig],
+                [*command, "--config", file, "--kubeconfig", self.instance.kubeconfig],
                 env=self.environment(),
                 on_line=lambda line: report(line.strip(" •✓")) if line.startswith((" •", " ✓")) else None,
             )
         except CommandFailed as error:
             raise explained(error) from None
-        self.kubeconfig.chmod(0o600)
+        self.instance.kubeconfig.chmod(0o600)
         with engine.connected(60) as client:
             client.containers.get(self.node).exec_run(["touch", _COMPLETE])
 
@@ -182,14 +172,14 @@ class KindCluster:
         """Returns kind's environment: the cluster's own network goes with it; kind's usual one would stay."""
         return {
             **os.environ,
-            "KIND_EXPERIMENTAL_DOCKER_NETWORK": self.settings.kind_cluster,
+            "KIND_EXPERIMENTAL_DOCKER_NETWORK": self.instance.name,
             "KIND_EXPERIMENTAL_PROVIDER": "docker",
-            MARK: self.settings.kind_cluster,
+            marks.KIND: self.instance.mark,
         }
 
     @property
     def _marks(self) -> Path:
-        return self.folder / "node"
+        return self.instance.folder / "node"
 
     @property
     def spec(self) -> dict[str, str]:
@@ -204,13 +194,13 @@ class KindCluster:
         return made_as(attributes, self._marks)
 
     def _containers(self, client: DockerClient) -> list[Container]:
-        return containers(client, self.settings.kind_cluster)
+        return containers(client, self.instance.name)
 
     def _being_made(self) -> bool:
         return bool(self._kind_processes())
 
     def _kind_processes(self) -> list[psutil.Process]:
-        return processes.marked(MARK, self.settings.kind_cluster)
+        return processes.marked(marks.KIND, self.instance.mark)
 
     def _end_kind(self) -> None:
         processes.end(self._kind_processes, patience=2)

@@ -52,7 +52,7 @@ class Kubeconfig:
         return ready(f"{self.kube.url}, context {self.kube.context}")
 
     def apply(self, report: Report) -> None:
-        name = self.cluster.settings.kind_cluster
+        name = self.cluster.instance.name
         kubeconfig = self.shell.run(
             [self.cluster.kind, "get", "kubeconfig", "--name", name], env=self.cluster.environment()
         )

@@ -13,6 +13,7 @@ import psutil
 
 from bootstrap import shell as processes
 from bootstrap.errors import NotRunning, RayDied, StrangerListens
+from bootstrap.instance import Instance
 from bootstrap.loopback import without_proxy
 from bootstrap.ray.state import Dashboard
 from bootstrap.settings import RAY_VERSION, ROOT, Settings
@@ -39,10 +40,8 @@ class RayHead:
 
     shell: Shell
     settings: Settings
+    instance: Instance
     programs: Path
-    # One folder is for our files, one for Ray's own.
-    folder: Path
-    ray_folder: Path
     name: str = "ray"
     title: str = f"Ray {RAY_VERSION}"
     needs: tuple[str, ...] = ("ray-environment", "ray-token")
@@ -53,29 +52,33 @@ class RayHead:
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.settings.dashboard_port}"
+        return f"http://127.0.0.1:{self.instance.ports.dashboard}"
 
     @property
     def token(self) -> Path:
-        return self.folder / "token"
+        return self.instance.token_file
 
     @property
     def log(self) -> Path:
-        return self.folder / "ray.log"
+        return self.instance.folder / "ray.log"
 
     @property
     def _temporary(self) -> Path:
-        return self.ray_folder / "tmp"
+        return self.instance.ray_folder / "tmp"
 
     @property
     def pid_file(self) -> PidFile:
-        return PidFile(self.folder / "ray.json")
+        return PidFile(self.instance.folder / "ray.json")
 
     @property
     def spec(self) -> dict[str, Any]:
         """Returns what it is started for; a head that was started for something else has drifted."""
-        names = ("ray_cpus", "dashboard_port", "ray_client_port")
-        return {"programs": str(self.programs), **{name: getattr(self.settings, name) for name in names}}
+        return {
+            "programs": str(self.programs),
+            "ray_cpus": self.settings.ray_cpus,
+            "dashboard_port": self.instance.ports.dashboard,
+            "ray_client_port": self.instance.ports.ray_client,
+        }
 
     def dashboard(self) -> Dashboard:
         """Returns a client of it. Raises NotRunning where there is no token, so no Ray of ours."""
@@ -134,7 +137,7 @@ class RayHead:
         report("looking for leftovers")
         self._end(report)
         for setting in ("dashboard_port", "ray_client_port"):
-            require_port(setting, getattr(self.settings, setting))
+            require_port(setting, self.spec[setting])
         with contextlib.suppress(FileNotFoundError):
             self.log.replace(self.log.with_suffix(".log.1"))
         self._temporary.mkdir(exist_ok=True)
@@ -149,9 +152,9 @@ class RayHead:
         """Returns a command that blocks: one process watches the others, and none is left when it ends."""
         return [
             *[str(self.programs / "ray"), "start", "--head", "--block", "--disable-usage-stats"],
-            *["--node-ip-address", NODE_ADDRESS, "--temp-dir", str(self.ray_folder / "ray")],
-            *["--dashboard-host", "127.0.0.1", "--dashboard-port", str(self.settings.dashboard_port)],
-            *["--ray-client-server-port", str(self.settings.ray_client_port)],
+            *["--node-ip-address", NODE_ADDRESS, "--temp-dir", str(self.instance.ray_folder / "ray")],
+            *["--dashboard-host", "127.0.0.1", "--dashboard-port", str(self.instance.ports.dashboard)],
+            *["--ray-client-server-port", str(self.instance.ports.ray_client)],
             # 0 means any free port. Ray's fixed ones may belong to another Ray of this machine.
             *["--port", "0", "--dashboard-agent-listen-port", "0"],
             *["--min-worker-port", "0", "--max-worker-port", "0"],
@@ -180,12 +183,12 @@ class RayHead:
             # Ray's dashboard leaves folders of its own (pymp-...) in the temporary folder.
             "TMPDIR": str(self._temporary),
             **without_proxy(os.environ),
-            marks.RAY: str(self.folder),
+            marks.RAY: self.instance.mark,
         }
 
     def leftovers(self) -> list[psutil.Process]:
         """Returns every process of this Ray that runs, whether it is recorded or not."""
-        return processes.marked(marks.RAY, str(self.folder))
+        return processes.marked(marks.RAY, self.instance.mark)
 
     def _end(self, report: Report) -> None:
         if running := self.leftovers():

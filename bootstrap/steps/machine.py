@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,8 +20,10 @@ class Machine:
 
     settings: Settings
     present: Callable[[], bool]
-    # Each port that the cluster will listen on has its setting and its use here.
-    ports: tuple[str, ...]
+    # Each port that the cluster will listen on, by its setting.
+    ports: Mapping[str, int]
+    memory_gib: float
+    disk_gib: float
     # Besides the cache it is the folder in which the Docker engine keeps its images.
     folders: tuple[Path, ...] = ()
     name: str = "machine"
@@ -38,8 +40,8 @@ class Machine:
         memory = self.require_memory()
         folders = (self.settings.cache_folder, *self.folders)
         disk = min(self.require_disk(folder) for folder in folders)
-        for setting in self.ports:
-            require_port(setting, getattr(self.settings, setting))
+        for setting, port in self.ports.items():
+            require_port(setting, port)
         return ready(f"{memory:.1f} GiB of memory and {disk:.0f} GiB of disk free")
 
     def apply(self, report: Report) -> None:
@@ -51,9 +53,9 @@ class Machine:
     def require_memory(self) -> float:
         """Returns how many GiB of memory are free. Raises LowMemory."""
         free = machine.free_memory()
-        if free < self.settings.min_memory_gib:
+        if free < self.memory_gib:
             raise LowMemory(
-                f"{free:.1f} GiB of memory is free, {self.settings.min_memory_gib:g} GiB is needed",
+                f"{free:.1f} GiB of memory is free, {self.memory_gib:g} GiB is needed",
                 hint=self.too_small
                 or f"end something, or set {environment_name('min_memory_gib')} lower at your own risk",
             )
@@ -62,9 +64,9 @@ class Machine:
     def require_disk(self, folder: Path) -> float:
         """Returns how many GiB are free where `folder` is. Raises LowDisk."""
         free = machine.free_disk(folder)
-        if free < self.settings.min_disk_gib:
+        if free < self.disk_gib:
             raise LowDisk(
-                f"{free:.1f} GiB of disk is free at {folder}, {self.settings.min_disk_gib:g} GiB is needed",
+                f"{free:.1f} GiB of disk is free at {folder}, {self.disk_gib:g} GiB is needed",
                 hint=self.too_small
                 or f"free some, or set {environment_name('cache_folder')} to a folder on another disk",
             )
@@ -91,10 +93,9 @@ def require_port(setting: str, port: int) -> None:
     other_port = f"choose another port: {environment_name(setting)}={port + 1}"
     if owner := marks.owner(machine.environment(holder.pid)) if holder.pid else None:
         raise PortTaken(
-            f"port {port} is taken by the {owner.part} of Rayside's own {owner.target} cluster, whose files "
-            f"are in {owner.folder}: {holder.program} (pid {holder.pid})",
-            hint=f"{environment_name('target')}={owner.target} ./invokew down removes that cluster; "
-            f"or {other_port}",
+            f"port {port} is taken by the {owner.part} of Rayside's own cluster {owner.folder.name}, whose "
+            f"files are in {owner.folder}: {holder.program} (pid {holder.pid})",
+            hint=f"./invokew down --name {owner.folder.name} removes that cluster; or {other_port}",
         )
     who = f"{holder.program} (pid {holder.pid})" if holder.pid else holder.program
     raise PortTaken(f"port {port} is taken by {who}", hint=f"end that program, or {other_port}")

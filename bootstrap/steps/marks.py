@@ -7,32 +7,29 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
+# The value of each is `Instance.mark`, the folder of the cluster's files.
 FORWARDS = "RAYSIDE_FORWARDS"
 RAY = "RAYSIDE_STATE"
 RELAY = "RAYSIDE_RELAY"
 WORKSPACE = "RAYSIDE_WORKSPACE_PROCESS"
-# Each mark has its target, and the part of its cluster.
-_PARTS = {
-    FORWARDS: ("kind", "port forwards"),
-    RAY: ("local", "Ray"),
-    RELAY: ("local", "debug relay"),
-    WORKSPACE: ("local", "workspace"),
-}
+# kind goes on when the command that started it is killed.
+KIND = "RAYSIDE_KIND"
+_PARTS = {FORWARDS: "port forwards", RAY: "Ray", RELAY: "debug relay", WORKSPACE: "workspace"}
 
 
 @dataclass(frozen=True)
 class Owner:
-    """The part of a cluster of ours that a process is, the cluster's target, and the folder of its files."""
+    """The part of a cluster of ours that a process is, and the folder of that cluster's files."""
 
     part: str
-    target: str
-    folder: str
+    folder: Path
 
 
 def owner(environment: Mapping[str, str]) -> Owner | None:
     """Returns the owner of a process with this environment; None where it is none of ours."""
-    for mark, (target, part) in _PARTS.items():
+    for mark, part in _PARTS.items():
         if folder := environment.get(mark):
-            return Owner(part, target, folder)
+            return Owner(part, Path(folder))
     return None

@@ -12,6 +12,7 @@ from typing import Any
 
 from bootstrap import cache, codespaces, yaml_file
 from bootstrap.errors import NotRunning
+from bootstrap.instance import Instance
 from bootstrap.kube import trouble
 from bootstrap.kube.api import CORE, Kube, require_namespace
 from bootstrap.ray.state import Dashboard
@@ -38,7 +39,7 @@ class WorkspacePassword:
     shell: Shell
     kube: Kube
     kubectl: Path
-    folder: Path
+    instance: Instance
     name: str = "workspace-password"
     title: str = "password of the workspace"
     needs: tuple[str, ...] = ("kubeconfig", "kubectl")
@@ -59,7 +60,7 @@ class WorkspacePassword:
             "metadata": {"name": WORKSPACE_SECRET, "namespace": self.kube.namespace},
             "stringData": {"password": secrets.token_urlsafe(18)},
         }
-        file = self.folder / "workspace-secret.json"
+        file = self.instance.folder / "workspace-secret.json"
         try:
             write_private(file, json.dumps(manifest))
             kuberay.apply(self.shell, self.kubectl, self.kube, file)
@@ -79,7 +80,7 @@ class RayCluster:
     kube: Kube
     kubectl: Path
     images: Images
-    folder: Path
+    instance: Instance
     needs: tuple[str, ...] = ("custom-resources", "workspace-password", "images")
     name: str = "ray-cluster"
     title: str = f"RayCluster {NAME}"
@@ -118,7 +119,7 @@ class RayCluster:
 
     def apply(self, report: Report) -> None:
         require_namespace(self.kube)
-        file = self.folder / "ray-cluster.json"
+        file = self.instance.folder / "ray-cluster.json"
         write_private(file, json.dumps(self.manifest()))
         kuberay.apply(self.shell, self.kubectl, self.kube, file)
         for pod in left_behind(self.kube.pods(self.selector)):
@@ -132,7 +133,7 @@ class RayCluster:
     def manifest(self) -> dict[str, Any]:
         """Returns k8s/ray-cluster.yaml with the images and the number of workers, and what it is made of."""
         document = dict(yaml_file.read(MANIFEST))
-        origins = " ".join(codespaces.trusted_origins(self.settings.workspace_port))
+        origins = " ".join(codespaces.trusted_origins(self.instance.ports.workspace))
         spec = document["spec"]
         for group in (spec["headGroupSpec"], *spec["workerGroupSpecs"]):
             for container in group["template"]["spec"]["containers"]:
@@ -160,7 +161,7 @@ class KubeRayToken:
     """The token that KubeRay made for the cluster, in a file that only its owner can read."""
 
     kube: Kube
-    folder: Path
+    instance: Instance
     name: str = "ray-token"
     title: str = "Ray's authentication token"
     needs: tuple[str, ...] = ("ray-cluster",)
@@ -168,7 +169,7 @@ class KubeRayToken:
 
     @property
     def file(self) -> Path:
-        return self.folder / "token"
+        return self.instance.token_file
 
     def check(self) -> Status:
         token = secret(self.kube, NAME, "auth_token")
@@ -187,10 +188,10 @@ class KubeRayToken:
     def undo(self, report: Report) -> None:
         self.file.unlink(missing_ok=True)
 
-    def dashboard(self, port: int) -> Dashboard:
-        """Returns a client through the forward at `port`. Raises NotRunning without a token."""
+    def dashboard(self, url: str) -> Dashboard:
+        """Returns a client through the forward at `url`. Raises NotRunning without a token."""
         try:
-            return Dashboard(f"http://127.0.0.1:{port}", self.file.read_text())
+            return Dashboard(url, self.file.read_text())
         except FileNotFoundError:
             raise NotRunning("no Ray cluster is up", hint="./invokew up starts one") from None
 

@@ -11,8 +11,9 @@ import psutil
 from bootstrap import cache
 from bootstrap.debug.exchange import ask
 from bootstrap.errors import DebuggerGone, StrangerListens
+from bootstrap.instance import Instance
 from bootstrap.relay import Config
-from bootstrap.settings import ROOT, Settings
+from bootstrap.settings import ROOT
 from bootstrap.shell import Shell
 from bootstrap.sources.workspace_image import RELAY
 from bootstrap.step import Report, Status, missing, pending, ready
@@ -28,7 +29,7 @@ class LocalRelay:
     """The process `python -m bootstrap.relay` on Ray's own Python, found again by its pid and its answer."""
 
     shell: Shell
-    settings: Settings
+    instance: Instance
     head: RayHead
     name: str = "relay"
     title: str = "debug relay"
@@ -37,7 +38,7 @@ class LocalRelay:
 
     @property
     def url(self) -> str:
-        return f"tcp://127.0.0.1:{self.settings.relay_port}"
+        return f"tcp://127.0.0.1:{self.instance.ports.relay}"
 
     @property
     def log(self) -> Path:
@@ -47,17 +48,17 @@ class LocalRelay:
     def process(self) -> Background:
         """Returns the relay's process in the background."""
         # The patience lets it leave in good order what is in the middle of an evaluation.
-        folder, unwanted = self.head.folder, ("RAY_AUTH_TOKEN", "VIRTUAL_ENV", "PYTHONHOME")
+        folder, unwanted = self.instance.folder, ("RAY_AUTH_TOKEN", "VIRTUAL_ENV", "PYTHONHOME")
         return Background(self.shell, folder, "relay", marks.RELAY, patience=12, without=unwanted)
 
     @property
     def _config_file(self) -> Path:
-        return self.head.folder / "relay.json"
+        return self.instance.folder / "relay.json"
 
     @property
     def _config(self) -> Config:
         return Config(
-            "127.0.0.1", self.settings.relay_port, self.head.url, self.head.token, shared_files=True
+            "127.0.0.1", self.instance.ports.relay, self.head.url, self.head.token, shared_files=True
         )
 
     @property
@@ -78,14 +79,14 @@ class LocalRelay:
         if absent := self.process.absent(self.spec):
             return missing(absent)
         try:
-            ask(self.settings.relay_port, "initialize", {"adapterID": "rayside"})
+            ask(self.instance.ports.relay, "initialize", {"adapterID": "rayside"})
         except (DebuggerGone, StrangerListens) as error:
-            return pending(f"port {self.settings.relay_port} {error.message}")
+            return pending(f"port {self.instance.ports.relay} {error.message}")
         return ready(f"{self.url}, process {self.process.pid}")
 
     def apply(self, report: Report) -> None:
         self.process.end(report)
-        require_port("relay_port", self.settings.relay_port)
+        require_port("relay_port", self.instance.ports.relay)
         spec = self.spec
         write_private(self._config_file, self._config.document())
         report("starting")

@@ -18,9 +18,10 @@ import psutil
 from bootstrap import cache, pip
 from bootstrap.codespaces import trusted_origins
 from bootstrap.errors import BadChecksum, CommandFailed, NoNetwork
+from bootstrap.instance import Instance
 from bootstrap.ray.paths import RESOURCES, WORKING_DIR, unpacked
 from bootstrap.ray.state import Job
-from bootstrap.settings import CODE_SERVER_VERSION, ROOT, Settings, environment_name
+from bootstrap.settings import CODE_SERVER_VERSION, ROOT, environment_name
 from bootstrap.shell import Shell
 from bootstrap.sources.extensions import OWN, Extensions, own_files
 from bootstrap.step import Report, Status, missing, pending, ready
@@ -146,7 +147,7 @@ class LocalWorkspace:
     """code-server on this machine's loopback address: found again by its pid and its answer."""
 
     shell: Shell
-    settings: Settings
+    instance: Instance
     head: RayHead
     files: WorkspaceFiles
     password: SecretFile
@@ -159,12 +160,12 @@ class LocalWorkspace:
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.settings.workspace_port}"
+        return f"http://127.0.0.1:{self.instance.ports.workspace}"
 
     @property
     def process(self) -> Background:
         """Returns code-server's process in the background."""
-        folder = self.head.folder
+        folder = self.instance.folder
         return Background(
             self.shell,
             folder,
@@ -177,7 +178,7 @@ class LocalWorkspace:
 
     @property
     def _data(self) -> Path:
-        return self.head.folder / "workspace"
+        return self.instance.folder / "workspace"
 
     @property
     def spec(self) -> dict[str, Any]:
@@ -199,13 +200,13 @@ class LocalWorkspace:
     def check(self) -> Status:
         if absent := self.process.absent(self.spec):
             return missing(absent)
-        if wrong := healthz(self.settings.workspace_port):
-            return pending(f"port {self.settings.workspace_port} {wrong}")
+        if wrong := healthz(self.instance.ports.workspace):
+            return pending(f"port {self.instance.ports.workspace} {wrong}")
         return ready(f"{self.url}, process {self.process.pid}")
 
     def apply(self, report: Report) -> None:
         self.process.end(report)
-        require_port("workspace_port", self.settings.workspace_port)
+        require_port("workspace_port", self.instance.ports.workspace)
         self._write_settings()
         seed = [
             self.files.node,
@@ -224,11 +225,11 @@ class LocalWorkspace:
         """Returns the command, without the password, as everybody can read it."""
         return [
             *[*self.files.code_server, "--config", str(SOURCE / "config.yaml")],
-            *["--bind-addr", f"127.0.0.1:{self.settings.workspace_port}"],
+            *["--bind-addr", f"127.0.0.1:{self.instance.ports.workspace}"],
             *["--user-data-dir", str(self._data), "--extensions-dir", str(self._data / "extensions")],
             # Jobs run as the user here, on the user's own files: docs/adr/0012.
             "--disable-workspace-trust",
-            *(f"--trusted-origins={origin}" for origin in trusted_origins(self.settings.workspace_port)),
+            *(f"--trusted-origins={origin}" for origin in trusted_origins(self.instance.ports.workspace)),
             str(FOLDER),
         ]
 

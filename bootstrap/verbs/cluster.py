@@ -1,24 +1,35 @@
-"""Does `up`, `status`, `down`, `prepare` and `logs`, which concern the cluster itself."""
+"""Does `up`, `status`, `list`, `down`, `prepare` and `logs`, which concern the cluster itself."""
 
 from __future__ import annotations
 
+import json
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from typing import Any
 
-from bootstrap import plan, step
+from bootstrap import step
 from bootstrap.codespaces import addresses
 from bootstrap.console import Console
 from bootstrap.errors import INTERRUPTED, InvalidArgument, JobNotFound
+from bootstrap.instance import Instance, all_recorded
 from bootstrap.lock import alone
 from bootstrap.settings import Settings
 from bootstrap.shell import Shell
 from bootstrap.sources.purge import remove_images
-from bootstrap.step import Condition, Step, Timing
+from bootstrap.step import Condition, Status, Step, Timing
 from bootstrap.steps import example_job
+from bootstrap.steps.example_job import ExampleJob
+from bootstrap.steps.state_folder import write_private
+from bootstrap.targets import choice
+from bootstrap.targets.target import Target
 from bootstrap.verbs import workspace
+
+# A cluster's folder has the timing of the last `up` in it.
+_TIMINGS = "up.json"
 
 
 def up(settings: Settings, console: Console, *, example: bool, use_context: bool = False) -> None:
@@ -27,57 +38,57 @@ def up(settings: Settings, console: Console, *, example: bool, use_context: bool
     `use_context` makes the cluster kubectl's current one. Raises InvalidArgument where there is none.
     """
     shell = Shell()
-    plan.wait_for_engine(settings, shell, console.event)
-    target = plan.choose(settings, shell)
-    if use_context and not isinstance(target, plan.Kind):
+    choice.wait_for_engine(settings, console.event)
+    target = choice.choose(settings, shell)
+    instance, access = target.instance, target.access
+    if use_context and target.kubernetes is None:
         raise InvalidArgument("--use-context needs a Kubernetes cluster", hint="add --target kind")
-    console.event(f"Target {target.target} ({target.reason}), programs from {target.source}")
-    with _alone(target, console):
+    console.event(f"Target {instance.target} ({target.reason}), programs from {instance.source}")
+    with _alone(target, settings, console), console.progress():
         began = time.monotonic()
-        named = target.with_example if example else target.cluster
-        steps, timings = _make(shell, console, target.first(), named)
+        job = [ExampleJob(access.dashboard, access.submit, needs=access.needs)] if example else []
+        steps = [*target.steps(), *job]
+        timings = step.up(steps, console, interrupt=shell.interrupt)
     wall = time.monotonic() - began
     if any(timing.changed for timing in timings):
-        target.remember(timings)
+        write_private(instance.folder / _TIMINGS, json.dumps([timing.document() for timing in timings]))
         _show_timings(console, steps, timings, wall)
     else:
         console.result(f"Nothing to change: all {len(steps)} steps were ready ({wall:.1f} s).")
-    urls = addresses(target.urls())
-    if isinstance(target, plan.Kind) and use_context:
-        target.user_context.use()
+    urls = addresses(access.urls())
+    if target.kubernetes and use_context:
+        target.kubernetes.use_context()
     if urls["workspace"]:
         console.result()
         console.result(f"Workspace   {workspace.link(target)}")
-        console.result(f"            password {target.workspace_password()}")
+        console.result(f"            password {access.workspace_password()}")
     console.result()
     console.result(f"Dashboard   {urls['dashboard']}")
-    console.result(f"            it asks for the token in {target.folder / 'token'}")
+    console.result(f"            it asks for the token in {instance.token_file}")
     console.result()
     console.result(f"Relay       {urls['relay']}")
-    console.result(f"            editors attach here, with the token in {target.folder / 'token'}")
+    console.result(f"            editors attach here, with the token in {instance.token_file}")
     console.result()
     console.result(_next(target, example))
 
 
 def status(settings: Settings, console: Console) -> None:
     """Shows what is true now, step by step."""
-    target = plan.choose(settings, Shell())
-    steps = target.cluster()
-    statuses = step.check(steps)
-    ready = all(status.condition is Condition.READY for status in statuses.values())
-    urls = addresses(target.urls())
+    target = choice.choose(settings, Shell())
+    statuses = step.check(target.steps())
+    urls = addresses(target.access.urls())
     if console.as_json:
         console.document(
             {
-                "target": target.target,
-                "source": target.source,
-                "ready": ready,
+                "target": target.instance.target,
+                "source": target.instance.source,
+                "ready": _ready(statuses),
                 "steps": [
                     {"name": name, "condition": status.condition.value, "detail": status.detail}
                     for name, status in statuses.items()
                 ],
                 "urls": urls,
-                "timing": target.timings(),
+                "timing": _timings(target.instance),
             }
         )
         return
@@ -86,12 +97,12 @@ def status(settings: Settings, console: Console) -> None:
         [(name, status.condition.value, status.detail) for name, status in statuses.items()],
     )
     console.result()
-    if not ready:
+    if not _ready(statuses):
         console.result("Not ready. Next: ./invokew up")
         return
     ready_urls = ", ".join(f"{name} {url}" for name, url in urls.items() if url)
     console.result(f"Ready. {ready_urls.capitalize()}")
-    jobs = target.require().jobs()
+    jobs = target.access.require().jobs()
     if jobs:
         console.result()
         console.table(
@@ -100,13 +111,53 @@ def status(settings: Settings, console: Console) -> None:
     console.result("\nNext: ./invokew debug stops in what is paused; ./invokew submit starts a job")
 
 
+def list_clusters(settings: Settings, console: Console) -> None:
+    """Shows every cluster of the state folder, whichever name the settings have."""
+    shell = Shell()
+    names = [instance.name for instance in all_recorded(settings.state_folder)]
+    targets = [choice.choose(replace(settings, name=name, target="auto"), shell) for name in names]
+    with ThreadPoolExecutor(max_workers=len(targets) or 1) as pool:
+        ready = list(pool.map(lambda target: _ready(step.check(target.steps())), targets))
+    clusters = [
+        {
+            "name": target.instance.name,
+            "target": target.instance.target,
+            "ready": is_ready,
+            "urls": addresses(target.access.urls()),
+        }
+        for target, is_ready in zip(targets, ready, strict=True)
+    ]
+    if console.as_json:
+        console.document(clusters)
+        return
+    if not clusters:
+        console.result("There is no cluster. Next: ./invokew up")
+        return
+    console.table(
+        ("name", "target", "ready", "dashboard", "relay"),
+        [
+            (
+                target.instance.name,
+                target.instance.target,
+                "yes" if is_ready else "no",
+                *(str(addresses(target.access.urls())[name]) for name in ("dashboard", "relay")),
+            )
+            for target, is_ready in zip(targets, ready, strict=True)
+        ],
+    )
+    console.result("\nNext: ./invokew status --name NAME shows the steps of one")
+
+
 def down(settings: Settings, console: Console, *, purge: bool) -> None:
     """Removes all that `up` made; what was downloaded stays in the cache, unless `purge`."""
     # There may be a workspace that the settings now do without.
-    for target in plan.all_present(replace(settings, workspace=True), Shell()):
-        with _alone(target, console), console.progress():
-            step.down(target.cluster(), console)
-    if purge:
+    for target in choice.removable(replace(settings, workspace=True), Shell()):
+        with _alone(target, settings, console), console.progress():
+            step.down(target.steps(), console)
+    others = [instance.name for instance in all_recorded(settings.state_folder)]
+    if purge and others:
+        console.result(f"Everything of {settings.name} is removed. The cache stays, as {_listed(others)} it.")
+    elif purge:
         remove_images()
         shutil.rmtree(settings.cache_folder, ignore_errors=True)
         console.result(f"Everything is removed, the cache {settings.cache_folder} too.")
@@ -114,14 +165,19 @@ def down(settings: Settings, console: Console, *, purge: bool) -> None:
         console.result("Everything is removed but the cache (./invokew down --purge). Next: ./invokew up")
 
 
+def _listed(names: Sequence[str]) -> str:
+    return f"{', '.join(names)} {'uses' if len(names) == 1 else 'use'}"
+
+
 def prepare(settings: Settings, console: Console) -> None:
     """Fetches all that can be cached; starts nothing. Without a Docker engine, what needs none."""
     shell = Shell()
-    plan.wait_for_engine(settings, shell, console.event)
-    target, steps, left_out = plan.preparation(settings, shell)
+    choice.wait_for_engine(settings, console.event)
+    target, steps, left_out = choice.preparation(settings, shell)
     if left_out:
         console.event("No Docker engine answers: what needs none is prepared")
-    _, timings = _make(shell, console, target.first(since=time.time()), steps)
+    with console.progress():
+        timings = step.up(steps, console, interrupt=shell.interrupt)
     done = "Prepared" if any(timing.changed for timing in timings) else "Nothing to prepare: it is all cached"
     if left_out:
         titles = ", ".join(each.title for each in left_out if each.name != "engine")
@@ -134,9 +190,9 @@ def prepare(settings: Settings, console: Console) -> None:
     console.result(f"{done}. Next: ./invokew up")
 
 
-def _outdated(target: plan.Target) -> str:
+def _outdated(target: Target) -> str:
     """Returns how a cluster that is up differs from what would be made now; empty where it does not."""
-    statuses = step.check(target.cluster()).values()
+    statuses = step.check(target.steps()).values()
     return "; ".join(status.detail for status in statuses if status.condition is Condition.DRIFTED)
 
 
@@ -145,11 +201,11 @@ def logs(settings: Settings, console: Console, *, job: str | None, follow: bool,
 
     Ctrl-C is the way to leave a log that is followed, so it ends that without a word.
     """
-    target = plan.choose(settings, Shell())
+    access = choice.existing(settings, Shell()).access
     if ray:
-        console.output(target.log.rstrip("\n") + "\n")
+        console.output(access.log().rstrip("\n") + "\n")
         return 0
-    dashboard = target.require()
+    dashboard = access.require()
     jobs = dashboard.jobs()
     if not job and not jobs:
         raise JobNotFound("no job was submitted yet", hint="./invokew submit starts the example")
@@ -163,26 +219,22 @@ def logs(settings: Settings, console: Console, *, job: str | None, follow: bool,
     return 0
 
 
-def _make(
-    shell: Shell, console: Console, first: Sequence[Step], named: Callable[[], Sequence[Step]]
-) -> tuple[list[Step], list[Timing]]:
-    """Makes `first` ready, then the steps that `named` gives; returns all, in order, and their timings."""
-    with console.progress():
-        began = time.monotonic()
-        timings = step.up(first, console, interrupt=shell.interrupt)
-        offset = time.monotonic() - began
-        names = {each.name for each in first}
-        rest = [each for each in named() if each.name not in names]
-        later = step.up(rest, console, interrupt=shell.interrupt)
-    return [*first, *rest], [
-        *timings,
-        *(replace(timing, started=timing.started + offset) for timing in later),
-    ]
+def _ready(statuses: Mapping[str, Status]) -> bool:
+    return all(status.condition is Condition.READY for status in statuses.values())
 
 
-def _alone(target: plan.Target, console: Console) -> AbstractContextManager[None]:
+def _timings(instance: Instance) -> list[dict[str, Any]]:
+    """Returns the timing of the last `up` that changed something; nothing where there was none."""
+    try:
+        return list(json.loads((instance.folder / _TIMINGS).read_text()))
+    except (FileNotFoundError, ValueError):
+        return []
+
+
+def _alone(target: Target, settings: Settings, console: Console) -> AbstractContextManager[None]:
     """Holds the target's lock: two commands at once would end each other's Ray."""
-    return alone(target.lock, lambda: console.event("Another up or down is at work: waiting for its end"))
+    lock = target.instance.lock(settings.cache_folder)
+    return alone(lock, lambda: console.event("Another up or down is at work: waiting for its end"))
 
 
 def _show_timings(console: Console, steps: Sequence[Step], timings: Sequence[Timing], wall: float) -> None:
@@ -206,9 +258,9 @@ def _show_timings(console: Console, steps: Sequence[Step], timings: Sequence[Tim
     console.result(f"{wall:.1f} s in all; the critical path (*) is {path:.1f} s.")
 
 
-def _next(target: plan.Target, example: bool) -> str:
+def _next(target: Target, example: bool) -> str:
     if not example:
         return "Next: ./invokew submit --help says how to run your own program"
-    if name := example_job.paused_in(target.require()):
+    if name := example_job.paused_in(target.access.require()):
         return f"The example is paused in its task {name}. Next: ./invokew debug"
     return "Next: ./invokew submit runs the example again; ./invokew submit --help, your own program"

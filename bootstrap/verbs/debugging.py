@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from bootstrap import plan
 from bootstrap.console import Console
 from bootstrap.debug.client import Client
 from bootstrap.debug.commands import Place, option
@@ -19,6 +18,7 @@ from bootstrap.ray.jobs import DEBUG
 from bootstrap.ray.state import Dashboard, Job
 from bootstrap.settings import Settings
 from bootstrap.shell import Shell
+from bootstrap.targets import choice
 
 
 @dataclass(frozen=True)
@@ -59,8 +59,8 @@ def debug(
     """
     patience = seconds("--timeout", timeout, may_be_zero=False, hint="give it in seconds, above 0")
     places = [_place(text) for text in breaks]
-    target = plan.choose(settings, Shell())
-    dashboard = target.require()
+    target = choice.existing(settings, Shell())
+    dashboard = target.access.require()
     watch = ClusterJob(dashboard, dashboard.job(job).submission_id if job else None)
     scripted = console.as_json or bool(evaluate)
     watched = watch.submitted()
@@ -73,8 +73,8 @@ def debug(
             "by themselves can be reached (./invokew submit --debug makes all reachable)"
         )
     options = AttachOptions(
-        connect=partial(Client.connect, "127.0.0.1", settings.relay_port),
-        token=token_file(target).read_text().strip(),
+        connect=partial(Client.connect, "127.0.0.1", target.instance.ports.relay),
+        token=target.instance.token_file.read_text().strip(),
         job=watch.submission_id,
         breakpoints=places,
         exceptions=exceptions,
@@ -84,7 +84,7 @@ def debug(
     if not scripted:
         from bootstrap.debug import terminal
 
-        history = target.folder / "debug-history"
+        history = target.instance.folder / "debug-history"
         return terminal.run(options, watch, console, timeout=patience, history=history)
     from bootstrap.debug import scripted as script
 
@@ -105,9 +105,9 @@ def launch_json(settings: Settings, console: Console) -> None:
     """Makes the relay known to VS Code in the current folder. Raises InvalidArgument."""
     from bootstrap.debug import launch_json
 
-    token = token_file(plan.choose(settings, Shell()))
-    file = Path.cwd() / launch_json.PLACE
-    changed = launch_json.write(file, port=settings.relay_port, token_file=token)
+    instance = choice.choose(settings, Shell()).instance
+    token, file = instance.token_file, Path.cwd() / launch_json.PLACE
+    changed = launch_json.write(file, port=instance.ports.relay, token_file=token)
     if console.as_json:
         console.document({"file": str(file), "configuration": launch_json.NAME, "changed": changed})
         return
@@ -125,8 +125,3 @@ def _place(text: str) -> Place:
     if not file.is_file():
         raise InvalidArgument(f"there is no file {file}", hint="name it from the current folder")
     return Place(str(file), place.line, place.condition)
-
-
-def token_file(target: plan.Target) -> Path:
-    """Returns the file of Ray's token, which the relay asks for."""
-    return target.folder / "token"

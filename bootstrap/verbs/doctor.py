@@ -7,19 +7,22 @@ import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 
-from bootstrap import plan
 from bootstrap import settings as knobs
 from bootstrap import step as engine
 from bootstrap.codespaces import Codespace
 from bootstrap.console import Console
 from bootstrap.errors import MACHINE, MissingProgram, RaysideError
+from bootstrap.instance import Ports
 from bootstrap.settings import Settings
 from bootstrap.shell import Shell
 from bootstrap.step import Condition, Step
 from bootstrap.steps.debian_program import chromium, debootstrap, fish, registry, zsh
 from bootstrap.steps.engine import Engine, installable
 from bootstrap.steps.inotify import Inotify
-from bootstrap.steps.machine import Machine, require_port, require_python
+from bootstrap.steps.machine import require_port, require_python
+from bootstrap.targets import choice
+from bootstrap.targets.kind import Kind
+from bootstrap.targets.local import Local
 
 
 @dataclass(frozen=True)
@@ -67,17 +70,19 @@ def doctor(
     if target is not None:
         settings = knobs.parse({**vars(settings), "target": target}, {})
     shell = Shell()
-    chosen = plan.choose(settings, shell)
+    chosen = choice.choose(settings, shell)
     if settings.target == "auto" and not chosen.present() and installable():
         # An engine can be installed here, and `auto` would take it.
-        chosen = plan.Kind(settings, shell, "auto", made_from=None)
+        chosen = choice.choose(knobs.parse({**vars(settings), "target": "kind"}, {}), shell)
+    assert isinstance(chosen, Kind | Local)
     probes = _machine(chosen)
-    if isinstance(chosen, plan.Kind):
+    if isinstance(chosen, Kind):
         probes += _kind(chosen, shell, console)
     else:
+        assert isinstance(chosen, Local)
         probes += _local(chosen, shell, console)
     if codespace := Codespace.here():
-        probes.append(_ports_private(codespace, settings))
+        probes.append(_ports_private(codespace, chosen.instance.ports))
     if tests:
         fix_tests = "./invokew doctor --fix --tests"
         probes += [
@@ -125,10 +130,9 @@ def _show(console: Console, findings: Sequence[Finding]) -> None:
         console.result("Nothing is missing. Next: ./invokew up")
 
 
-def _machine(target: plan.Target) -> list[Probe]:
+def _machine(target: Kind | Local) -> list[Probe]:
     """Returns the probes of what every target needs."""
-    settings = target.needed
-    machine = Machine(settings, target.present, ports=(), too_small=target.too_small)
+    settings, machine = target.settings, target.machine
 
     def system() -> str:
         name = f"{platform.system()} on {platform.machine()}"
@@ -150,10 +154,10 @@ def _machine(target: plan.Target) -> list[Probe]:
     ]
 
 
-def _ports(target: plan.Target) -> list[Probe]:
+def _ports(target: Kind | Local) -> list[Probe]:
     def probe(setting: str) -> Probe:
         def look() -> str:
-            number = getattr(target.settings, setting)
+            number = target.ports[setting]
             if target.present():
                 return f"{number}, in use by the cluster"
             require_port(setting, number)
@@ -164,10 +168,10 @@ def _ports(target: plan.Target) -> list[Probe]:
     return [probe(name) for name in target.ports]
 
 
-def _ports_private(codespace: Codespace, settings: Settings) -> Probe:
+def _ports_private(codespace: Codespace, listened: Ports) -> Probe:
     """Returns the probe that no stranger on the internet reaches a port that the codespace forwards."""
     # These paths always answer the same; the relay speaks no HTTP.
-    ports = {settings.workspace_port: "/robots.txt", settings.dashboard_port: "/", settings.relay_port: None}
+    ports = {listened.workspace: "/robots.txt", listened.dashboard: "/", listened.relay: None}
 
     def look() -> str:
         public = {port: codespace.is_public(port, path) for port, path in ports.items()}
@@ -187,7 +191,7 @@ def _ports_private(codespace: Codespace, settings: Settings) -> Probe:
     return Probe("ports-private", look)
 
 
-def _local(target: plan.Local, shell: Shell, console: Console) -> list[Probe]:
+def _local(target: Local, shell: Shell, console: Console) -> list[Probe]:
     """Returns the probes of what Ray on this machine needs."""
 
     def leftovers() -> str:
@@ -207,7 +211,7 @@ def _local(target: plan.Local, shell: Shell, console: Console) -> list[Probe]:
     ]
 
 
-def _kind(target: plan.Kind, shell: Shell, console: Console) -> list[Probe]:
+def _kind(target: Kind, shell: Shell, console: Console) -> list[Probe]:
     """Returns the probes of what a kind cluster needs."""
     fix = "./invokew doctor --fix --target kind"
 
@@ -224,7 +228,7 @@ def _kind(target: plan.Kind, shell: Shell, console: Console) -> list[Probe]:
         *_ports(target),
         _step(target.environment, shell, console, fix=fix),
     ]
-    if target.source == "packages":
+    if target.instance.source == "packages":
         probes.append(_step(debootstrap(shell), shell, console, fix=fix))
     return probes
 

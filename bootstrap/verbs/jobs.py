@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bootstrap import plan, step
+from bootstrap import step
 from bootstrap.console import Console
 from bootstrap.errors import Interrupted, InvalidArgument
 from bootstrap.kube.rayjob.document import load as load_rayjob
@@ -17,6 +17,7 @@ from bootstrap.ray.state import LAG, Dashboard, Job, PausedTask
 from bootstrap.settings import Settings
 from bootstrap.shell import Shell
 from bootstrap.steps.example_job import example
+from bootstrap.targets import choice
 from bootstrap.verbs.paused import paused
 
 
@@ -48,19 +49,19 @@ class Request:
 
 def submit(settings: Settings, console: Console, request: Request, *, wait: bool) -> None:
     """Submits a job; with `wait`, shows its output until it ends. Raises JobFailed, Interrupted."""
-    target = plan.choose(settings, Shell())
-    rayjob = load_rayjob(Path(request.job), settings.namespace) if request.job else None
+    target = choice.existing(settings, Shell())
+    rayjob = load_rayjob(Path(request.job), target.instance.namespace) if request.job else None
     submission = request.prepare(rayjob)
-    if rayjob and not isinstance(target, plan.Kind):
+    if rayjob and target.kubernetes is None:
         raise InvalidArgument("--job needs a Kubernetes cluster", hint="./invokew up --target kind makes one")
-    dashboard, cluster = target.require(), target.ray_cluster
+    dashboard, cluster = target.access.require(), target.access.cluster
     name = jobs.new_submission_id(submission.entrypoint)
     with console.progress(), console.work(name, f"submission of {submission.entrypoint}"):
-        if rayjob and isinstance(target, plan.Kind):
+        if rayjob and target.kubernetes:
             report = partial(console.note, name)
-            dashboard, cluster = target.submit_rayjob(rayjob, submission, name, report)
+            dashboard, cluster = target.kubernetes.submit_rayjob(rayjob, submission, name, report)
         else:
-            target.submit(submission, name)
+            target.access.submit(submission, name)
     try:
         job = _submitted(dashboard, name, console, wait=wait)
     except KeyboardInterrupt:
@@ -97,8 +98,7 @@ def _submitted(dashboard: Dashboard, name: str, console: Console, *, wait: bool)
 
 def breakpoints(settings: Settings, console: Console) -> None:
     """Lists the tasks that stand still now."""
-    target = plan.choose(settings, Shell())
-    tasks = paused(target)
+    tasks = paused(choice.existing(settings, Shell()))
     if console.as_json:
         console.document([task.document() for task in tasks])
         return

@@ -5,19 +5,20 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from bootstrap import plan, step
+from bootstrap import step
 from bootstrap.debug.exchange import ask
 from bootstrap.errors import DebuggerGone, RequestFailed
 from bootstrap.ray.state import LAG, PausedTask
+from bootstrap.targets.target import Target
 
 
-def paused(target: plan.Target) -> list[PausedTask]:
-    """Returns the tasks that stand still now, once Ray can name those that wait. Raises as `target.require`.
+def paused(target: Target) -> list[PausedTask]:
+    """Returns the tasks that stand still now, once Ray can name those that wait. Raises as `Access.require`.
 
     Ray lists only what no debugger is attached to, the relay only what it is attached to. A relay that
     does not answer holds nothing.
     """
-    dashboard = target.require()
+    dashboard = target.access.require()
     waiting = step.until(dashboard.paused, lambda tasks: all(task.task for task in tasks), patience=LAG)
     held = [_held(task) for task in _relay(target)]
     # A worker may be in both while a debugger attaches.
@@ -27,10 +28,10 @@ def paused(target: plan.Target) -> list[PausedTask]:
     return sorted(tasks, key=lambda task: task.since)
 
 
-def _relay(target: plan.Target) -> list[dict[str, Any]]:
-    token = (target.folder / "token").read_text()
+def _relay(target: Target) -> list[dict[str, Any]]:
+    token = target.instance.token_file.read_text()
     try:
-        return list(ask(target.settings.relay_port, "pausedTasks", {"token": token})["tasks"])
+        return list(ask(target.instance.ports.relay, "pausedTasks", {"token": token})["tasks"])
     except (DebuggerGone, RequestFailed):  # `status` reports that.
         return []
 

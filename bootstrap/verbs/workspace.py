@@ -7,27 +7,29 @@ import sys
 import webbrowser
 from urllib.parse import quote
 
-from bootstrap import plan
 from bootstrap.codespaces import clickable
 from bootstrap.console import Console
 from bootstrap.errors import NotRunning
 from bootstrap.settings import Settings, environment_name
 from bootstrap.shell import Shell
 from bootstrap.steps.workspace import healthz
+from bootstrap.targets import choice
+from bootstrap.targets.target import Target
 
 
 def open_workspace(settings: Settings, console: Console, *, browser: bool = True) -> None:
     """Prints its address, and opens it where somebody sits before a screen. Raises NotRunning, RayDied."""
-    target = plan.choose(settings, Shell())
-    folder = target.open_folder()
-    if target.urls()["workspace"] is None:
+    target = choice.existing(settings, Shell())
+    port, access = target.instance.ports.workspace, target.access
+    folder = access.open_folder()
+    if access.urls()["workspace"] is None:
         raise NotRunning(
             "this cluster has no browser workspace",
             hint=f"unset {environment_name('workspace')}, then ./invokew up",
         )
-    if wrong := healthz(settings.workspace_port):
+    if wrong := healthz(port):
         raise NotRunning(
-            f"the browser workspace does not run: port {settings.workspace_port} {wrong}",
+            f"the browser workspace does not run: port {port} {wrong}",
             hint="./invokew up starts it",
         )
     url = _link(target, folder)
@@ -35,18 +37,18 @@ def open_workspace(settings: Settings, console: Console, *, browser: bool = True
         console.document({"url": url, "folder": folder})
         return
     console.result(url)
-    console.result(f"password {target.workspace_password()}")
+    console.result(f"password {access.workspace_password()}")
     if browser and sys.stdout.isatty() and _graphical():
         webbrowser.open(url)
 
 
-def link(target: plan.Target) -> str:
+def link(target: Target) -> str:
     """Returns the address at which the workspace opens with the files of the newest job."""
-    return _link(target, target.open_folder())
+    return _link(target, target.access.open_folder())
 
 
-def _link(target: plan.Target, folder: str) -> str:
-    return clickable(f"{target.urls()['workspace']}/?folder={quote(folder)}")
+def _link(target: Target, folder: str) -> str:
+    return clickable(f"{target.access.urls()['workspace']}/?folder={quote(folder)}")
 
 
 def _graphical() -> bool:

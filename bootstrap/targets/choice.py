@@ -1,0 +1,179 @@
+"""Chooses the target: that of the cluster that is there, else the one that the settings ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import replace
+
+from bootstrap import instance, machine
+from bootstrap.errors import (
+    EarlierLayout,
+    EngineNotPermitted,
+    EngineNotRunning,
+    InvalidSetting,
+    NotRunning,
+    OtherTarget,
+)
+from bootstrap.instance import Instance, Ports, configured
+from bootstrap.settings import DEFAULT_NAME, Settings
+from bootstrap.shell import Shell
+from bootstrap.sources import engine, upstream
+from bootstrap.step import Report, Step, dependants
+from bootstrap.steps import kind_cluster
+from bootstrap.targets.kind import Kind
+from bootstrap.targets.local import Local
+from bootstrap.targets.target import Target
+
+_TARGETS: dict[str, Callable[[Settings, Shell, Instance, str], Target]] = {"local": Local, "kind": Kind}
+
+
+def choose(settings: Settings, shell: Shell) -> Target:
+    """Returns the target of the cluster of that name, or what `up` would make, with the reason for people.
+
+    A cluster that was made and not removed keeps its target. For a new one `auto` is kind where a Docker
+    engine answers, else local. Raises OtherTarget, EarlierLayout, UnsafeFolder.
+    """
+    _refuse_earlier_layout(settings)
+    recorded = instance.read(settings.state_folder / settings.name)
+    if recorded is None:
+        return _new(settings, shell)
+    if settings.target not in ("auto", recorded.target):
+        raise OtherTarget(
+            f"the cluster {settings.name} is on the target {recorded.target}, not on {settings.target}",
+            hint=f"./invokew down{recorded.verb_options} removes it; or --name gives a second one",
+        )
+    reason = "as asked" if settings.target != "auto" else "auto: it was made so"
+    ports = _ports(settings, recorded)
+    return _target(settings, shell, replace(recorded, ports=ports), reason)
+
+
+def existing(settings: Settings, shell: Shell) -> Target:
+    """Returns the target of a cluster that is there. Raises NotRunning, and what `choose` raises."""
+    target = choose(settings, shell)
+    if not target.instance.record.exists() and not target.present():
+        hint = f"./invokew up{target.instance.verb_options} makes it"
+        names = ", ".join(other.name for other in instance.all_recorded(settings.state_folder))
+        raise NotRunning(
+            f"there is no cluster {settings.name}" if names else "no Ray cluster is up",
+            hint=f"{hint}; there are {names}" if names else "./invokew up starts one",
+        )
+    return target
+
+
+def removable(settings: Settings, shell: Shell) -> list[Target]:
+    """Returns each target that may have something of the cluster of that name to remove."""
+    if earlier := instance.of_earlier_layout(settings):
+        return [_target(settings, shell, identity, "an earlier version made it") for identity in earlier]
+    try:
+        recorded = instance.read(settings.state_folder / settings.name)
+    except InvalidSetting:
+        recorded = None
+    if recorded is not None:
+        return [choose(settings, shell)]
+    # What is left of a cluster without its record may be on any target.
+    names = [name for name in _TARGETS if settings.target in ("auto", name)]
+    unknown = [replace(configured(settings, name), source="packages") for name in names]
+    targets = [_target(settings, shell, identity, "it has no record") for identity in unknown]
+    return [target for target in targets if target.instance.target == "local" or target.present()]
+
+
+def wait_for_engine(settings: Settings, report: Report) -> None:
+    """Waits, as long as the settings say, for the Docker engine where the choice of the target needs one."""
+    recorded = instance.read(settings.state_folder / settings.name)
+    if settings.engine_wait and "local" not in (settings.target, recorded and recorded.target):
+        engine.wait(settings.engine_wait, report)
+
+
+def preparation(settings: Settings, shell: Shell) -> tuple[Target, list[Step], list[Step]]:
+    """Returns what can be made ready ahead, and what can't for want of a Docker engine.
+
+    Without an engine the steps are kind's nevertheless, for an engine may come later, and those that `local`
+    needs, unless kind was asked for.
+
+    Returns:
+        The target; its steps; the steps that are left out.
+    """
+    chosen = choose(settings, shell)
+    if settings.target == "local" or chosen.present() or engine.answers():
+        return chosen, chosen.cacheable(), []
+    later = _target(settings, shell, configured(settings, "kind"), "for later")
+    steps = later.cacheable()
+    left_out = dependants(steps, "engine")
+    now = [step for step in steps if step.name not in left_out]
+    names = {step.name for step in now}
+    if settings.target == "auto":
+        local = _target(settings, shell, configured(settings, "local"), "for now")
+        now += [step for step in local.cacheable() if step.name not in names]
+    return later, now, [step for step in steps if step.name in left_out]
+
+
+def _target(settings: Settings, shell: Shell, identity: Instance, reason: str) -> Target:
+    source = _source(settings, identity)
+    return _TARGETS[identity.target](settings, shell, replace(identity, source=source), reason)
+
+
+def _new(settings: Settings, shell: Shell) -> Target:
+    def target(name: str, reason: str, source: str = "") -> Target:
+        identity = configured(settings, name)
+        identity = replace(identity, ports=_ports(settings, identity), source=source)
+        return _target(settings, shell, identity, reason)
+
+    if settings.target == "local":
+        return target("local", "as asked")
+    try:
+        # Its folder may be gone, and the cluster not.
+        source = kind_cluster.source_in_use(settings.name)
+    except (EngineNotRunning, EngineNotPermitted) as error:
+        if settings.target == "auto":
+            return target("local", f"auto: {error.message}")
+        source = None
+    reason = "auto: it is up" if source else "auto: a Docker engine answers"
+    return target("kind", "as asked" if settings.target == "kind" else reason, source or "")
+
+
+def _source(settings: Settings, identity: Instance) -> str:
+    """Returns where programs and images come from: as asked, else as the cluster was made."""
+    if settings.source != "auto" and identity.target != "local":
+        return settings.source
+    return identity.source or ("packages" if upstream.answers(settings) else "upstream")
+
+
+def _ports(settings: Settings, known: Instance) -> Ports:
+    """Returns the ports that the settings name; what they do not name is free, but for the first cluster.
+
+    What was chosen for a cluster is remembered in its record.
+    """
+    asked, usual = configured(settings, "").ports, configured(Settings(), "").ports
+    if settings.name == DEFAULT_NAME:
+        return asked
+    recorded = known.record.exists()
+    others = {
+        port
+        for other in instance.all_recorded(settings.state_folder)
+        if other.name != settings.name
+        for port in vars(other.ports).values()
+    }
+    chosen: dict[str, int] = {}
+    for name, port in vars(asked).items():
+        if port != getattr(usual, name):
+            chosen[name] = port
+        elif recorded:
+            chosen[name] = getattr(known.ports, name)
+        else:
+            chosen[name] = next(_free(port, {*others, *chosen.values()}))
+    return Ports(**chosen)
+
+
+def _free(first: int, taken: Collection[int]) -> Iterator[int]:
+    """Yields the ports from `first` on that are nobody's now."""
+    return (port for port in range(first, 65536) if port not in taken and not machine.port_holder(port))
+
+
+def _refuse_earlier_layout(settings: Settings) -> None:
+    if earlier := instance.of_earlier_layout(settings):
+        places = " and ".join(str(identity.location) for identity in earlier)
+        raise EarlierLayout(
+            f"an earlier version of Rayside keeps its cluster's files in {places}; each cluster has a folder "
+            "of its own now",
+            hint="./invokew down removes that cluster, and then ./invokew up makes one anew",
+        )

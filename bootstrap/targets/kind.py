@@ -1,0 +1,200 @@
+"""Target `kind`: a kind cluster with KubeRay, a standing RayCluster and the browser workspace."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+from bootstrap.codespaces import larger_machine
+from bootstrap.instance import Instance
+from bootstrap.kube.api import Kube, head_selector
+from bootstrap.kube.forwarder import Forward
+from bootstrap.kube.rayjob.submission import KubectlRay
+from bootstrap.settings import Settings
+from bootstrap.shell import Shell
+from bootstrap.sources.extensions import Extensions, image_extensions
+from bootstrap.sources.packages import Packages
+from bootstrap.sources.source import Source
+from bootstrap.sources.upstream import Upstream
+from bootstrap.step import Step
+from bootstrap.steps import kind_cluster
+from bootstrap.steps.cluster_file import ClusterFile
+from bootstrap.steps.engine import Engine
+from bootstrap.steps.forwards import Forwards
+from bootstrap.steps.kind_cluster import KindCluster
+from bootstrap.steps.kubeconfig import Kubeconfig, UserContext
+from bootstrap.steps.kuberay import CustomResources, KubeRay, OperatorManifest
+from bootstrap.steps.machine import Machine
+from bootstrap.steps.node_images import NodeImages
+from bootstrap.steps.ray_cluster import (
+    DASHBOARD_PORT,
+    RELAY_PORT,
+    WORKSPACE_PORT,
+    KubeRayToken,
+    RayCluster,
+    WorkspacePassword,
+)
+from bootstrap.steps.ray_environment import RayEnvironment
+from bootstrap.steps.state_folder import StateFolder
+from bootstrap.targets.forwarded import ForwardedAccess
+
+# It is the engine's own default; if the engine is another machine's, the nearest folder of ours counts.
+_ENGINES_FOLDER = Path("/var/lib/docker")
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One node in a container, and all of Ray in it."""
+
+    settings: Settings
+    shell: Shell
+    instance: Instance
+    # It says why it is this target, for people.
+    reason: str
+
+    def __post_init__(self) -> None:
+        """Refuses a cluster whose folder may be another user's. Raises UnsafeFolder."""
+        _ = self.instance.folder
+
+    def steps(self) -> list[Step]:
+        return [
+            Engine(self.shell, installs=False),
+            self.machine,
+            StateFolder(self.instance),
+            self.extensions,
+            *self.origin.steps,
+            self.environment,
+            self._operator_manifest,
+            self.cluster,
+            Kubeconfig(self.shell, self.cluster, self.kube),
+            self.user_context,
+            self._node_images,
+            CustomResources(self.shell, self.kube, self.origin.kubectl, self._operator_manifest),
+            KubeRay(self.kube),
+            self.password,
+            self._ray_cluster,
+            self.token,
+            ClusterFile(self.settings, self.instance, shared_files=False),
+            self.forwards,
+        ]
+
+    def cacheable(self) -> list[Step]:
+        return [
+            Engine(self.shell, installs=False),
+            replace(self.machine, ports={}),
+            self.extensions,
+            *self.origin.steps,
+            self.environment,
+            self._operator_manifest,
+        ]
+
+    def present(self) -> bool:
+        """Returns whether the cluster exists, in whatever state; then it holds its ports, and its memory."""
+        return kind_cluster.exists(self.instance.name)
+
+    @cached_property
+    def access(self) -> ForwardedAccess:
+        kubectl_ray = KubectlRay(self.shell, self.kube, self.origin.kubectl_ray, self.environment.programs)
+        return ForwardedAccess(
+            *(self.kube, self.token, self.password, self.forwards, kubectl_ray, self.user_context),
+            self.instance.ray_cluster,
+        )
+
+    @property
+    def kubernetes(self) -> ForwardedAccess:
+        return self.access
+
+    # --- the steps that lead to others ---------------------------------------------------
+
+    @cached_property
+    def origin(self) -> Source:
+        """Returns the source of the images and tools."""
+        if self.instance.source == "upstream":
+            return Upstream(self.settings, self.shell)
+        return Packages(self.settings, self.shell, cluster_exists=self.present)
+
+    @cached_property
+    def kube(self) -> Kube:
+        return Kube(self.instance.kubeconfig, self.instance.context, self.instance.namespace)
+
+    @cached_property
+    def cluster(self) -> KindCluster:
+        return KindCluster(
+            self.shell, self.instance, self.origin.kind, self.origin.images.node, self.instance.source
+        )
+
+    @cached_property
+    def extensions(self) -> Extensions:
+        return image_extensions(self.settings)
+
+    @cached_property
+    def user_context(self) -> UserContext:
+        return UserContext(self.shell, self.origin.kubectl, self.kube)
+
+    @cached_property
+    def password(self) -> WorkspacePassword:
+        return WorkspacePassword(self.shell, self.kube, self.origin.kubectl, self.instance)
+
+    @cached_property
+    def token(self) -> KubeRayToken:
+        return KubeRayToken(self.kube, self.instance)
+
+    @cached_property
+    def environment(self) -> RayEnvironment:
+        """Returns this machine's Ray environment: kubectl-ray runs its `ray`."""
+        return RayEnvironment(self.shell, self.settings.cache_folder)
+
+    @cached_property
+    def forwards(self) -> Forwards:
+        ports = (
+            Forward("dashboard", self.instance.ports.dashboard, DASHBOARD_PORT),
+            Forward("workspace", self.instance.ports.workspace, WORKSPACE_PORT),
+            Forward("relay", self.instance.ports.relay, RELAY_PORT, speaks="dap"),
+        )
+        selector = head_selector(self.instance.ray_cluster)
+        return Forwards(self.shell, self.kube, self.instance.folder, ports, selector)
+
+    @cached_property
+    def _operator_manifest(self) -> OperatorManifest:
+        origin = self.origin
+        return OperatorManifest(
+            self.shell, self.settings.cache_folder, origin.kubectl, origin.kuberay, origin.images.operator
+        )
+
+    @property
+    def _node_images(self) -> NodeImages:
+        images = self.origin.images
+        references = (images.ray, images.workspace, images.operator)
+        return NodeImages(self.shell, self.cluster.node, references, images.aliases())
+
+    @property
+    def _ray_cluster(self) -> RayCluster:
+        origin = self.origin
+        return RayCluster(self.shell, self.settings, self.kube, origin.kubectl, origin.images, self.instance)
+
+    @property
+    def machine(self) -> Machine:
+        # It comes after the engine, which knows whether the cluster itself has taken the ports.
+        return Machine(
+            self.settings,
+            self.present,
+            ports=self.ports,
+            memory_gib=self.settings.kind_min_memory_gib,
+            disk_gib=self.settings.kind_min_disk_gib,
+            folders=(_ENGINES_FOLDER,),
+            needs=("engine",),
+            too_small=self._too_small,
+        )
+
+    @property
+    def ports(self) -> dict[str, int]:
+        """Returns the ports that have to be free for the cluster, by their settings."""
+        return {f"{port.name}_port": port.local for port in self.forwards.ports}
+
+    @property
+    def _too_small(self) -> str:
+        """Returns the advice for a codespace that is too small; empty anywhere else."""
+        memory, disk = self.settings.min_memory_gib, self.settings.min_disk_gib
+        local = f"./invokew up --target local, which needs {memory:g} GiB of memory and {disk:g} GiB of disk"
+        return f"{larger}, or {local}" if (larger := larger_machine()) else ""

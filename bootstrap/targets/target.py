@@ -1,0 +1,87 @@
+"""Defines what a target gives: its steps, what can be prepared, access to Ray, and its Kubernetes part."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from bootstrap.instance import Instance
+from bootstrap.ray.jobs import Submission
+from bootstrap.ray.state import Dashboard
+from bootstrap.step import Report, Step
+
+
+class Access(Protocol):
+    """Access to the Ray of a target, once its steps are ready."""
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Returns the names of the steps after which jobs can be submitted."""
+
+    @property
+    def cluster(self) -> str:
+        """Returns the name by which `submit --json` calls the cluster."""
+
+    def urls(self) -> dict[str, str | None]:
+        """Returns the addresses of `workspace`, `dashboard` and `relay`; None for what it does without."""
+
+    def dashboard(self) -> Dashboard:
+        """Returns a client of Ray's dashboard, which may not answer. Raises NotRunning without a token."""
+
+    def require(self) -> Dashboard:
+        """Returns a client of Ray's dashboard, which answers. Raises NotRunning, RayDied."""
+
+    def submit(self, job: Submission, submission_id: str) -> None:
+        """Submits a job. Raises SubmissionFailed and what else `ray.jobs.submit` raises."""
+
+    def log(self) -> str:
+        """Returns what Ray's head has printed. Raises NotRunning."""
+
+    def workspace_password(self) -> str | None:
+        """Returns the workspace's password; None where there is none."""
+
+    def open_folder(self) -> str:
+        """Returns the newest job's working_dir, as the workspace sees it. Raises as `require`."""
+
+
+class Kubernetes(Protocol):
+    """What only a target on Kubernetes can do."""
+
+    def use_context(self) -> None:
+        """Makes its context kubectl's current one."""
+
+    def submit_rayjob(
+        self, rayjob: dict[str, Any], job: Submission, submission_id: str, report: Report
+    ) -> tuple[Dashboard, str]:
+        """Submits a user's own RayJob; returns the dashboard, and the name, of the cluster that it runs on.
+
+        If it makes its own cluster, the addresses of the target lead there from then on.
+        """
+
+
+class Target(Protocol):
+    """One instance on one kind of place where Ray runs."""
+
+    @property
+    def instance(self) -> Instance:
+        """Returns the cluster that is meant."""
+
+    @property
+    def reason(self) -> str:
+        """Returns why it is this target, for people."""
+
+    @property
+    def access(self) -> Access:
+        """Returns the access to its Ray."""
+
+    @property
+    def kubernetes(self) -> Kubernetes | None:
+        """Returns its Kubernetes part; None where it has none."""
+
+    def steps(self) -> list[Step]:
+        """Returns the steps that make the cluster, in the order in which people read them."""
+
+    def cacheable(self) -> list[Step]:
+        """Returns the steps that can be made ready ahead without starting anything."""
+
+    def present(self) -> bool:
+        """Returns whether anything of the cluster is there: then it holds its ports, and its memory."""
