@@ -24,10 +24,10 @@ from pathlib import Path
 
 import psutil
 
-from bootstrap.debug.client import Client
+from bootstrap.dap.client import Client
 from bootstrap.errors import NotRunning, RayDied
+from bootstrap.hook.rayside_hook.handshake import proof
 from bootstrap.ray import jobs
-from bootstrap.ray.hook.rayside_hook.handshake import proof
 from bootstrap.ray.state import Dashboard
 from bootstrap.settings import DEBUGPY_VERSION
 from bootstrap.shell import Shell

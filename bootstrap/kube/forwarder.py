@@ -25,8 +25,8 @@ from typing import Any, Literal
 import aiohttp
 
 from bootstrap import machine
-from bootstrap.debug.background import background_loop
 from bootstrap.errors import ClusterUnreachable, PortTaken, RaysideError
+from bootstrap.event_loop import background_loop
 from bootstrap.kube.api import Kube
 from bootstrap.kube.tunnel import GOODBYE, Tunnel, open_port, open_session, running_pod
 

@@ -13,7 +13,7 @@ from datetime import datetime, timezone
 
 from bootstrap.ray.state import Job
 
-# bootstrap/ray/hook/rayside_hook/scout.py writes it: {"port", "pid"}.
+# bootstrap/hook/rayside_hook/scout.py writes it: {"port", "pid"}.
 DRIVER = "rayside.driver"
 _LONGEST = 100
 _MOST_PID = 2**22  # Linux allows no higher one.

@@ -27,10 +27,11 @@ from bootstrap.errors import (
     RaysideError,
     SubmissionFailed,
 )
+from bootstrap.hook import rayside_hook
+from bootstrap.hook.rayside_hook.packages import with_package
 from bootstrap.loopback import require_own_listener
 from bootstrap.options import seconds
 from bootstrap.plain import printed
-from bootstrap.ray.hook.rayside_hook.packages import with_package
 from bootstrap.ray.state import Job
 from bootstrap.settings import DEBUGPY_VERSION
 
@@ -49,7 +50,7 @@ LOCAL_ROOTS = "rayside.local_roots"
 DEBUG = "rayside.debug"
 
 _OVERRIDE = "RAY_OVERRIDE_JOB_RUNTIME_ENV"
-_HOOK = Path(__file__).parent / "hook" / "rayside_hook"
+_HOOK = Path(rayside_hook.__file__).parent
 # A job may wait so many seconds for its debugger: a day.
 _LONGEST_WAIT = 86_400.0
 # A stopped task would break these limits of Ray's libraries; --debug makes each of them a day.

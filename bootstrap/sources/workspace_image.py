@@ -9,83 +9,24 @@ from pathlib import Path
 from bootstrap.settings import ROOT
 from bootstrap.sources.extensions import OWN, Extension, own_files
 from bootstrap.sources.image_build import ImageBuild
-from bootstrap.sources.ray_image import hook_files
+
+
+def _ours(folders: Sequence[str], modules: Sequence[str]) -> tuple[str, ...]:
+    """Returns the paths of these folders, whole, and of these modules below bootstrap/."""
+    code = ROOT / "bootstrap"
+    files = [file for folder in folders for file in sorted((code / folder).rglob("*.py"))]
+    modules = ["__init__", *modules]
+    return tuple(
+        file.relative_to(ROOT).as_posix() for file in [*files, *(code / f"{name}.py" for name in modules)]
+    )
+
 
 # `python -m bootstrap.relay` needs just these of ours. It runs where nothing else of ours is.
-RELAY = (
-    "bootstrap/__init__.py",
-    "bootstrap/errors.py",
-    "bootstrap/loopback.py",
-    "bootstrap/plain.py",
-    "bootstrap/relay.py",
-    "bootstrap/debug/__init__.py",
-    "bootstrap/debug/capabilities.py",
-    "bootstrap/debug/client.py",
-    "bootstrap/debug/configuration.py",
-    "bootstrap/debug/dap.py",
-    "bootstrap/debug/debug_session.py",
-    "bootstrap/debug/debuggee.py",
-    "bootstrap/debug/desired.py",
-    "bootstrap/debug/editor.py",
-    "bootstrap/debug/editor_requests.py",
-    "bootstrap/debug/exception_filters.py",
-    "bootstrap/debug/files.py",
-    "bootstrap/debug/flood.py",
-    "bootstrap/debug/gathered.py",
-    "bootstrap/debug/hit_condition.py",
-    "bootstrap/debug/ids.py",
-    "bootstrap/debug/interruption.py",
-    "bootstrap/debug/lifecycle.py",
-    "bootstrap/debug/line_table.py",
-    "bootstrap/debug/lines.py",
-    "bootstrap/debug/locations.py",
-    "bootstrap/debug/lookout.py",
-    "bootstrap/debug/messages.py",
-    "bootstrap/debug/others.py",
-    "bootstrap/debug/paths.py",
-    "bootstrap/debug/relay.py",
-    "bootstrap/debug/reports.py",
-    "bootstrap/debug/results.py",
-    "bootstrap/debug/rules.py",
-    "bootstrap/debug/sent.py",
-    "bootstrap/debug/stop_points.py",
-    "bootstrap/debug/threads.py",
-    "bootstrap/debug/tracing.py",
-    "bootstrap/debug/translation.py",
-    "bootstrap/debug/work.py",
-    "bootstrap/debug/worker.py",
-    "bootstrap/ray/__init__.py",
-    "bootstrap/ray/announced.py",
-    "bootstrap/ray/hook/__init__.py",
-    "bootstrap/ray/hook/rayside_hook/__init__.py",
-    "bootstrap/ray/hook/rayside_hook/handshake.py",
-    "bootstrap/debug/inside/__init__.py",
-    # It reads these: they are sent to workers.
-    "bootstrap/debug/inside/by_value.py",
-    "bootstrap/debug/inside/exceptions.py",
-    "bootstrap/debug/inside/prints.py",
-    "bootstrap/debug/inside/reached.py",
-    "bootstrap/ray/hook/rayside_hook/tracing.py",
-    "bootstrap/ray/paths.py",
-    "bootstrap/ray/state.py",
-)
-
+RELAY = _ours(["dap", "hook", "ray", "relay"], ["errors", "loopback", "plain"])
 # `image/workspace/submit` needs just these of ours, for the same reason.
-SUBMISSION = (
-    "bootstrap/__init__.py",
-    "bootstrap/console.py",
-    "bootstrap/errors.py",
-    "bootstrap/loopback.py",
-    "bootstrap/options.py",
-    "bootstrap/plain.py",
-    "bootstrap/settings.py",
-    "bootstrap/submission.py",
-    "bootstrap/yaml_file.py",
-    "bootstrap/ray/__init__.py",
-    "bootstrap/ray/jobs.py",
-    "bootstrap/ray/state.py",
-    # It is the whole package, which is sent to workers.
-    *(f"bootstrap/ray/hook/{name}" for name in hook_files()),
+SUBMISSION = _ours(
+    ["hook", "ray"],
+    ["console", "errors", "loopback", "options", "plain", "settings", "submission", "yaml_file"],
 )
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import requests
 
-from bootstrap.debug.exchange import ask
+from bootstrap.dap.exchange import ask
 from bootstrap.errors import DebuggerGone, NotRunning, StrangerListens
 from bootstrap.kube.api import Kube
 from bootstrap.kube.forwarder import Forward, document

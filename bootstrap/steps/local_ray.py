@@ -27,7 +27,7 @@ from bootstrap.steps.pid_file import PidFile
 # which has no password, listens on the node's address: another loopback address is left alone.
 # macOS has none, but there Ray's nodes are on 127.0.0.1 by themselves.
 NODE_ADDRESS = "127.0.0.2" if sys.platform == "linux" else "127.0.0.1"
-START = ROOT / "bootstrap" / "ray" / "hook" / "start.py"
+START = ROOT / "bootstrap" / "hook" / "start.py"
 # Without these processes the head is not whole, whatever the dashboard answers.
 _VITAL = ("gcs_server", "raylet")
 # These variables are another Ray's, or another Python's.

@@ -9,10 +9,10 @@ from typing import Any
 import psutil
 
 from bootstrap import cache
-from bootstrap.debug.exchange import ask
+from bootstrap.dap.exchange import ask
 from bootstrap.errors import DebuggerGone, StrangerListens
 from bootstrap.instance import Instance
-from bootstrap.relay import Config
+from bootstrap.relay.config import Config
 from bootstrap.settings import ROOT
 from bootstrap.shell import Shell
 from bootstrap.sources.workspace_image import RELAY

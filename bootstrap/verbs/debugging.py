@@ -8,10 +8,10 @@ from functools import partial
 from pathlib import Path
 
 from bootstrap.console import Console
-from bootstrap.debug.client import Client
-from bootstrap.debug.commands import Place, option
-from bootstrap.debug.editor import ALWAYS, ASK
-from bootstrap.debug.session import AttachOptions, JobState
+from bootstrap.dap.additions import ALWAYS, ASK
+from bootstrap.dap.client import Client
+from bootstrap.debugger.commands import Place, option
+from bootstrap.debugger.session import AttachOptions, JobState
 from bootstrap.errors import Interrupted, InvalidArgument
 from bootstrap.options import seconds
 from bootstrap.ray.jobs import DEBUG
@@ -82,11 +82,11 @@ def debug(
         take_over=ASK if not scripted and console.typed_at else ALWAYS,
     )
     if not scripted:
-        from bootstrap.debug import terminal
+        from bootstrap.debugger import terminal
 
         history = target.instance.folder / "debug-history"
         return terminal.run(options, watch, console, timeout=patience, history=history)
-    from bootstrap.debug import scripted as script
+    from bootstrap.debugger import scripted as script
 
     try:
         document = script.run_sync(
@@ -103,7 +103,7 @@ def debug(
 
 def launch_json(settings: Settings, console: Console) -> None:
     """Makes the relay known to VS Code in the current folder. Raises InvalidArgument."""
-    from bootstrap.debug import launch_json
+    from bootstrap.debugger import launch_json
 
     instance = choice.choose(settings, Shell()).instance
     token, file = instance.token_file, Path.cwd() / launch_json.PLACE

@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from bootstrap import step
-from bootstrap.debug.exchange import ask
+from bootstrap.dap.exchange import ask
 from bootstrap.errors import DebuggerGone, RequestFailed
 from bootstrap.ray.state import LAG, PausedTask
 from bootstrap.targets.target import Target

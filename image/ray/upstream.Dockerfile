@@ -16,7 +16,7 @@ FROM $BASE
 COPY --from=build /tmp/wheels /usr/share/rayside/wheels
 RUN pip install --no-cache-dir --disable-pip-version-check --no-input --no-index --no-deps \
         /usr/share/rayside/wheels/*.whl
-# The debugger of a plain `breakpoint()` asks for a proof, too (bootstrap/ray/hook/start.py).
+# The debugger of a plain `breakpoint()` asks for a proof, too (bootstrap/hook/start.py).
 COPY hook /opt/rayside/hook
 COPY rayside.pth /opt/rayside/
 RUN cp /opt/rayside/rayside.pth "$(python3 -c 'import site; print(site.getsitepackages()[0])')/"

@@ -16,8 +16,8 @@ import time
 from functools import partial
 from pathlib import Path
 
-from bootstrap.debug.client import Client
-from bootstrap.ray.hook.rayside_hook.handshake import proof
+from bootstrap.dap.client import Client
+from bootstrap.hook.rayside_hook.handshake import proof
 from bootstrap.settings import ROOT
 from tests.bench.local import paired
 

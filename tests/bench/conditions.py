@@ -12,8 +12,8 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from bootstrap.debug.client import Client
-from bootstrap.debug.dap import Message
+from bootstrap.dap.client import Client
+from bootstrap.dap.framing import Message
 from tests.integration.relay_debuggees import Setting, relay_over
 
 HITS, ROUNDS = 1_000, 8

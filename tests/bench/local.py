@@ -18,8 +18,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from bootstrap.debug.client import STOP_IN_USER_CODE, Client
-from bootstrap.debug.dap import Decoder, encode
+from bootstrap.dap.client import STOP_IN_USER_CODE, Client
+from bootstrap.dap.framing import Decoder, encode
 from bootstrap.settings import ROOT, environment_name
 
 RUNS = 11

@@ -23,9 +23,9 @@ from pathlib import Path
 
 import psutil
 
-from bootstrap.debug import tracing
-from bootstrap.debug.client import QUIETLY, Client
-from bootstrap.ray.hook.rayside_hook.handshake import proof
+from bootstrap.dap.client import QUIETLY, Client
+from bootstrap.hook.rayside_hook.handshake import proof
+from bootstrap.relay import tracing
 from bootstrap.settings import ROOT, Settings
 from bootstrap.shell import Shell
 from bootstrap.step import Condition
@@ -37,7 +37,7 @@ PATIENCE = 120.0  # seconds for one run, which takes a few
 TOKEN = "a token"
 PROGRAM = f"""\
 import sys, time
-sys.path.insert(0, {str(ROOT / "bootstrap" / "ray" / "hook")!r})
+sys.path.insert(0, {str(ROOT / "bootstrap" / "hook")!r})
 port = 0
 try:
     import ray, ray._private.worker, ray.cloudpickle

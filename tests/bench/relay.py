@@ -32,9 +32,10 @@ from typing import Any
 import psutil
 import requests
 
-from bootstrap import relay
-from bootstrap.debug.client import Client
-from bootstrap.debug.dap import Message
+from bootstrap.dap.client import Client
+from bootstrap.dap.framing import Message
+from bootstrap.relay.config import Config
+from bootstrap.relay.process import serve
 from bootstrap.settings import ROOT
 from tests.bench import tracing
 from tests.integration.conftest import free_ports
@@ -104,7 +105,7 @@ async def rig(folder: Path, count: int = 0, profile: Path | None = None) -> Asyn
     address = f"http://127.0.0.1:{json.loads(ray.stdout.readline())['port']}"
     (folder / "token").write_text(TOKEN)
     config = folder / "relay.json"
-    config.write_text(relay.Config("127.0.0.1", port, address, folder / "token", False).document())
+    config.write_text(Config("127.0.0.1", port, address, folder / "token", False).document())
     role = ["-m", "bootstrap.relay"] if profile is None else ["-m", "tests.bench.relay", str(profile)]
     ours = subprocess.Popen(
         [sys.executable, *role, str(config)], cwd=ROOT, stderr=(folder / "log").open("ab"), text=True
@@ -377,7 +378,7 @@ async def measure() -> None:
 def profiled(profile: str, config: str) -> None:
     """The relay's process, under cProfile until it is told to end."""
     with cProfile.Profile() as profiler:
-        asyncio.run(relay.serve(relay.Config.read(Path(config))))
+        asyncio.run(serve(Config.read(Path(config))))
     profiler.dump_stats(profile)
 
 

@@ -12,12 +12,12 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from bootstrap.debug.client import QUIETLY, Client
-from bootstrap.debug.tracing import SLEEP
+from bootstrap.dap.client import QUIETLY, Client
+from bootstrap.relay.tracing import SLEEP
 from bootstrap.settings import ROOT
 
 ROUNDS = 20
-HOOK = ROOT / "bootstrap" / "ray" / "hook"
+HOOK = ROOT / "bootstrap" / "hook"
 ENVIRONMENT = {"PYDEVD_USE_SYS_MONITORING": "0", "PYDEVD_DISABLE_FILE_VALIDATION": "1"}
 
 # Measures the loop each time a line comes, so that what is compared runs side by side.

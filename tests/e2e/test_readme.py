@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 import requests
 
-from bootstrap.debug.terminal import PROMPT
+from bootstrap.debugger.terminal import PROMPT
 from bootstrap.settings import ROOT
 from tests import docs_commands
 from tests.checkout import check_out

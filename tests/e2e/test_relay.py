@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from bootstrap.debug.exchange import ask
+from bootstrap.dap.exchange import ask
 from bootstrap.errors import RequestFailed
 from bootstrap.settings import ROOT
 from bootstrap.step import until

@@ -20,10 +20,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bootstrap.debug.client import Client
-from bootstrap.debug.debuggee import Debuggee
-from bootstrap.debug.relay import Relay
-from bootstrap.debug.session import AttachOptions, JobState
+from bootstrap.dap.client import Client
+from bootstrap.dap.debuggee import Debuggee
+from bootstrap.debugger.session import AttachOptions, JobState
+from bootstrap.relay.server import Relay
 
 PATIENCE = 30.0  # seconds; only a broken test waits so long
 TOKEN = "a token"
@@ -206,9 +206,9 @@ async def relay_over(job: RealJob) -> AsyncIterator[int]:
 
 def main(scripts: Sequence[str]) -> None:
     from bootstrap.console import Console
-    from bootstrap.debug import terminal
-    from bootstrap.debug.background import background_loop
+    from bootstrap.debugger import terminal
     from bootstrap.errors import RaysideError
+    from bootstrap.event_loop import background_loop
 
     console = Console()
     job = RealJob([Path(script) for script in scripts])

@@ -19,11 +19,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from bootstrap.debug.client import Client
-from bootstrap.debug.dap import Decoder, Message, encode
-from bootstrap.debug.debuggee import Debuggee
-from bootstrap.debug.relay import Relay
+from bootstrap.dap.client import Client
+from bootstrap.dap.debuggee import Debuggee
+from bootstrap.dap.framing import Decoder, Message, encode
 from bootstrap.errors import NotRunning
+from bootstrap.relay.server import Relay
 
 TOKEN = "a token"
 PATIENCE = 20.0  # seconds; only a broken test waits so long

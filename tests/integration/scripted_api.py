@@ -18,7 +18,7 @@ from typing import Any
 
 from aiohttp import WSMsgType, web
 
-from bootstrap.debug.background import Call, background_loop
+from bootstrap.event_loop import Call, background_loop
 from bootstrap.kube.api import Kube
 
 TOKEN = "scripted-token"

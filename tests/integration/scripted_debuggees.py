@@ -20,14 +20,14 @@ from typing import Any
 
 from aiohttp import web
 
-from bootstrap.debug.dap import Decoder, Message, encode
-from bootstrap.debug.debuggee import Debuggee
-from bootstrap.relay import allow_many_files
+from bootstrap.dap.debuggee import Debuggee
+from bootstrap.dap.framing import Decoder, Message, encode
+from bootstrap.relay.process import allow_many_files
 
 JOB = "01000000"
 FILE = "/tmp/ray/session/runtime_resources/working_dir_files/_ray_pkg_0123456789abcdef/job.py"
 SOURCE = b"def work(x):\n    y = x + 1\n    return y\n"
-# Of SOURCE, as `bootstrap.debug.line_table` answers.
+# Of SOURCE, as `bootstrap.hook.evaluated.line_table` answers.
 TABLE = json.dumps(
     {
         "sha256": hashlib.sha256(SOURCE).hexdigest(),

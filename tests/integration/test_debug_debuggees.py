@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from bootstrap.debug import scripted, stops
-from bootstrap.debug.commands import Place
-from bootstrap.debug.session import Ended, Lost, Notice, Session, Stop
+from bootstrap.debugger import scripted, stops
+from bootstrap.debugger.commands import Place
+from bootstrap.debugger.session import Ended, Lost, Notice, Session, Stop
 from bootstrap.errors import AttachFailed, DebuggerGone, NotRunning, RequestFailed
 from tests.integration.real_debuggee import PATIENCE, TASK, RealJob, attachment, relay_over
 

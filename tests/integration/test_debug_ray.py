@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from bootstrap.debug.client import Client
-from bootstrap.debug.terminal import PROMPT
+from bootstrap.dap.client import Client
+from bootstrap.debugger.terminal import PROMPT
 from bootstrap.settings import ROOT
 from tests.integration.conftest import Rayside
 from tests.integration.crowd import debug_a_crowd

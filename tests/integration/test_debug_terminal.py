@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.debug.terminal import PROMPT
+from bootstrap.debugger.terminal import PROMPT
 from tests.integration.real_debuggee import PATIENCE, TASK
 from tests.integration.screen import Screen
 

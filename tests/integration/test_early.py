@@ -12,7 +12,7 @@ import pytest
 
 from bootstrap.settings import ROOT
 
-HOOK = ROOT / "bootstrap" / "ray" / "hook"
+HOOK = ROOT / "bootstrap" / "hook"
 # As rayside.pth does, before the program.
 PROGRAM = f"""\
 import subprocess, sys

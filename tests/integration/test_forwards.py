@@ -21,7 +21,7 @@ import psutil
 import pytest
 
 from bootstrap import shell as processes
-from bootstrap.debug.dap import Decoder, encode
+from bootstrap.dap.framing import Decoder, encode
 from bootstrap.errors import NotRunning, PortTaken
 from bootstrap.kube import forwarder
 from bootstrap.kube.forwarder import Forward, document, forwarded

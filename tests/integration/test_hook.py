@@ -16,10 +16,10 @@ from typing import Any
 import psutil
 import pytest
 
-from bootstrap.debug.client import Client
+from bootstrap.dap.client import Client
+from bootstrap.hook.rayside_hook.handshake import proof
 from bootstrap.ray import jobs
 from bootstrap.ray.announced import announced
-from bootstrap.ray.hook.rayside_hook.handshake import proof
 from bootstrap.ray.state import DebuggableWorker, Job
 from tests.integration.conftest import Rayside
 from tests.integration.stranger import evaluates

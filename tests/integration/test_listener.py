@@ -17,10 +17,10 @@ from typing import Any
 
 import pytest
 
-from bootstrap.debug.client import Client
-from bootstrap.debug.dap import Decoder, encode
+from bootstrap.dap.client import Client
+from bootstrap.dap.framing import Decoder, encode
 from bootstrap.errors import AttachFailed, DebuggerGone
-from bootstrap.ray.hook.rayside_hook.handshake import AUTHORIZE, proof
+from bootstrap.hook.rayside_hook.handshake import AUTHORIZE, proof
 from bootstrap.settings import ROOT
 from tests.integration.stranger import INITIALIZE, evaluates, exchange, request
 
@@ -84,7 +84,7 @@ class Process:
         script.write_text(PROGRAM)
         self.script, self.errors = script, ""
         self.process = subprocess.Popen(
-            [sys.executable, script, ROOT / "bootstrap" / "ray" / "hook", TOKEN.decode()],
+            [sys.executable, script, ROOT / "bootstrap" / "hook", TOKEN.decode()],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.debug.client import Client
+from bootstrap.dap.client import Client
 from bootstrap.settings import RAY_VERSION
 from tests.integration.conftest import Rayside, free_ports
 from tests.integration.relay_debuggees import Session

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from bootstrap.debug.client import Client
+from bootstrap.dap.client import Client
 from bootstrap.errors import RequestFailed
 from tests.at_once import AT_ONCE
 from tests.integration.relay_debuggees import PACKAGE, TOKEN, Session, relay_over

@@ -14,10 +14,10 @@ from typing import Any
 import psutil
 import pytest
 
-from bootstrap.debug.client import Client
-from bootstrap.debug.dap import Decoder, encode
-from bootstrap.debug.relay import Relay
+from bootstrap.dap.client import Client
+from bootstrap.dap.framing import Decoder, encode
 from bootstrap.errors import DebuggerGone, RequestFailed
+from bootstrap.relay.server import Relay
 from tests.at_once import AT_ONCE
 from tests.integration.relay_debuggees import PATIENCE, TOKEN, Cluster, Process, Session, Wire, relay_over
 

@@ -23,9 +23,9 @@ from typing import Any
 import psutil
 import pytest
 
-from bootstrap import relay
-from bootstrap.debug.client import Client
-from bootstrap.debug.dap import Message
+from bootstrap.dap.client import Client
+from bootstrap.dap.framing import Message
+from bootstrap.relay.config import Config
 from bootstrap.settings import ROOT
 from tests.integration.conftest import free_ports
 from tests.integration.relay_debuggees import PATIENCE, TOKEN, Session
@@ -252,9 +252,7 @@ async def fuzzed(folder: Path) -> AsyncIterator[Fuzzed]:
     url = f"http://127.0.0.1:{await dashboard.serve()}"
     port = free_ports()[0]
     (folder / "token").write_text(TOKEN)
-    (folder / "relay.json").write_text(
-        relay.Config("127.0.0.1", port, url, folder / "token", False).document()
-    )
+    (folder / "relay.json").write_text(Config("127.0.0.1", port, url, folder / "token", False).document())
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(
             [sys.executable, "-m", "bootstrap.relay", str(folder / "relay.json")], cwd=ROOT, stderr=log

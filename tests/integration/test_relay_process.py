@@ -21,11 +21,11 @@ import psutil
 import pytest
 
 from bootstrap import shell
-from bootstrap.debug.dap import Decoder, encode
-from bootstrap.debug.exchange import ask
+from bootstrap.dap.exchange import ask
+from bootstrap.dap.framing import Decoder, encode
 from bootstrap.errors import DebuggerGone, RequestFailed
 from bootstrap.plan import Local
-from bootstrap.relay import Config
+from bootstrap.relay.config import Config
 from bootstrap.settings import ROOT, Settings
 from bootstrap.shell import Shell
 from bootstrap.sources.workspace_image import RELAY

@@ -15,15 +15,15 @@ from typing import Any
 
 import pytest
 
-from bootstrap.debug import lookout
-from bootstrap.debug.client import Client
-from bootstrap.debug.dap import Message
-from bootstrap.debug.debuggee import Debuggee
-from bootstrap.debug.lifecycle import SETTLING
-from bootstrap.debug.relay import Relay
-from bootstrap.debug.threads import Threads
-from bootstrap.debug.tracing import SLEEP, WAKE
+from bootstrap.dap.client import Client
+from bootstrap.dap.debuggee import Debuggee
+from bootstrap.dap.framing import Message
 from bootstrap.errors import RequestFailed
+from bootstrap.relay import lookout
+from bootstrap.relay.lifecycle import SETTLING
+from bootstrap.relay.server import Relay
+from bootstrap.relay.threads import Threads
+from bootstrap.relay.tracing import SLEEP, WAKE
 from tests.at_once import AT_ONCE
 from tests.integration.relay_debuggees import PATIENCE, TOKEN, Session, Wire
 from tests.integration.scripted_debuggees import FILE, ScriptedDebuggee
@@ -541,7 +541,7 @@ def test_what_is_to_stay_paused_is_kept_and_nothing_else(continues: bool) -> Non
 def test_how_debuggees_are_debugged_is_the_editors_and_nothing_else_of_what_it_attached_with() -> None:
     async def story(setting: Setting) -> None:
         (debuggee,) = setting.debuggees
-        # Prints are told in a way of ours (inside/prints.py).
+        # Prints are told in a way of ours (evaluated/prints.py).
         rule = {"path": "/lib/**", "include": False}
         session = await setting.attach(
             justMyCode=False,

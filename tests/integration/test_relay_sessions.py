@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from bootstrap.debug.client import Client
+from bootstrap.dap.client import Client
 from bootstrap.errors import AttachFailed, RequestFailed
 from tests.integration.relay_debuggees import PATIENCE, TOKEN, Session
 from tests.integration.scripted_debuggees import FILE

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from bootstrap.debug import client as upstream
-from bootstrap.debug import relay as server
-from bootstrap.debug.dap import encode
-from bootstrap.debug.debug_session import MOST_STOPS
-from bootstrap.debug.flood import EACH_AT_ONCE
+from bootstrap.dap import client as upstream
+from bootstrap.dap.framing import encode
 from bootstrap.errors import RequestFailed
+from bootstrap.relay import server
+from bootstrap.relay.debug_session import MOST_STOPS
+from bootstrap.relay.flood import EACH_AT_ONCE
 from tests.integration.relay_debuggees import PATIENCE, TOKEN, Wire
 from tests.integration.test_relay_scripted import Setting, play, until
 

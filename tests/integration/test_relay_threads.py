@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from bootstrap.debug import others
+from bootstrap.relay import others
 from tests.integration.relay_debuggees import Session, relay_over
 from tests.integration.test_relay_scripted import Setting, play
 

@@ -18,10 +18,10 @@ from typing import Any
 import pytest
 
 from bootstrap import loopback, shell
-from bootstrap.debug.background import background_loop
-from bootstrap.debug.client import Client
-from bootstrap.debug.exchange import ask
+from bootstrap.dap.client import Client
+from bootstrap.dap.exchange import ask
 from bootstrap.errors import ClusterUnreachable, StrangerListens
+from bootstrap.event_loop import background_loop
 from bootstrap.kube.api import Kube
 from bootstrap.plan import Local
 from bootstrap.ray import jobs

@@ -22,14 +22,14 @@ from typing import Any
 
 import pytest
 
-from bootstrap.debug.client import Client
-from bootstrap.debug.dap import Message
-from bootstrap.debug.tracing import SLEEP, WAKE
-from bootstrap.ray.hook.rayside_hook.handshake import proof
+from bootstrap.dap.client import Client
+from bootstrap.dap.framing import Message
+from bootstrap.hook.rayside_hook.handshake import proof
+from bootstrap.relay.tracing import SLEEP, WAKE
 from bootstrap.settings import ROOT
 
 PATIENCE = 20.0  # seconds; only a broken test waits so long
-HOOK = ROOT / "bootstrap" / "ray" / "hook"
+HOOK = ROOT / "bootstrap" / "hook"
 TOKEN = "the token of the cluster"
 BY_HAND = {"PYDEVD_USE_SYS_MONITORING": "0", "PYDEVD_DISABLE_FILE_VALIDATION": "1"}
 PYTHONS = os.environ.get("RAYSIDE_TEST_PYTHONS", sys.executable).split(os.pathsep)

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from bootstrap.console import Console, Style
-from bootstrap.debug.client import Client, OnEvent
-from bootstrap.debug.dap import Decoder, Message, encode
-from bootstrap.debug.session import JobState
+from bootstrap.dap.client import Client, OnEvent
+from bootstrap.dap.framing import Decoder, Message, encode
+from bootstrap.debugger.session import JobState
 
 
 @dataclass

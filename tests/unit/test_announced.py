@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from bootstrap.errors import NotRunning
+from bootstrap.hook.rayside_hook import scout
 from bootstrap.ray.announced import DRIVER, announced
-from bootstrap.ray.hook.rayside_hook import scout
-from bootstrap.relay import ClusterDebuggees
+from bootstrap.relay.cluster import ClusterDebuggees
 from tests.unit.test_relay_process import JOBS, WORKERS, Clock
 from tests.unit.test_state import JOB, WORKER, Recorded
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bootstrap.debug.dap import Decoder, FramingError, encode
+from bootstrap.dap.framing import Decoder, FramingError, encode
 
 MESSAGES: list[dict[str, Any]] = [
     {"seq": 1, "type": "event", "event": "initialized"},

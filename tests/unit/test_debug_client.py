@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import pytest
 
-from bootstrap.debug.client import Client
+from bootstrap.dap.client import Client
 from bootstrap.errors import AttachFailed, DebuggerGone, RequestFailed
 from tests.unit.scripted_debuggee import ScriptedDebuggee, Turn, stopped
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from bootstrap.debug import launch_json
-from bootstrap.debug.launch_json import NAME, configuration, token_prompt, with_entries
+from bootstrap.debugger import launch_json
+from bootstrap.debugger.launch_json import NAME, configuration, token_prompt, with_entries
 from bootstrap.errors import InvalidArgument
 
 TOKEN_FILE = Path("/state/token")

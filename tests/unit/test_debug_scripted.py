@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from bootstrap.debug import scripted, session
-from bootstrap.debug.commands import Place
-from bootstrap.debug.session import AttachOptions, JobState
+from bootstrap.debugger import scripted, session
+from bootstrap.debugger.commands import Place
+from bootstrap.debugger.session import AttachOptions, JobState
 from bootstrap.errors import AttachFailed, DebuggerGone, NotRunning, RayDied
 from tests.unit.scripted_debuggee import (
     ScriptedJob,

@@ -15,7 +15,7 @@ from invoke.program import Program
 
 import tasks
 from bootstrap import errors, submission
-from bootstrap.debug import commands
+from bootstrap.debugger import commands
 from bootstrap.plan import Kind, Local
 from bootstrap.settings import ROOT, Settings
 from bootstrap.shell import Shell

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from bootstrap.debug.flood import (
+from bootstrap.relay.flood import (
     ALL_AT_ONCE,
     EACH,
     EACH_AT_ONCE,

@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from bootstrap.debug.dap import Decoder, encode
-from bootstrap.debug.gathered import LEAST_SHARE, Gathered
+from bootstrap.dap.framing import Decoder, encode
+from bootstrap.relay.gathered import LEAST_SHARE, Gathered
 
 
 class Rows:
@@ -67,7 +67,7 @@ def test_making_answers_takes_a_bounded_share_of_the_time(monkeypatch: pytest.Mo
             await ask(gathered)
         assert rows.made == 3
 
-    monkeypatch.setattr("bootstrap.debug.gathered.asyncio.sleep", noted)
+    monkeypatch.setattr("bootstrap.relay.gathered.asyncio.sleep", noted)
     asyncio.run(story())
     assert len(pauses) == 2
     assert all(pause > 0.02 * LEAST_SHARE for pause in pauses)

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from bootstrap.hook.rayside_hook import driver
+from bootstrap.hook.rayside_hook.packages import with_package
 from bootstrap.ray import jobs
-from bootstrap.ray.hook.rayside_hook import driver
-from bootstrap.ray.hook.rayside_hook.packages import with_package
 
 DEBUGPY = "debugpy==1.8.22"
 # Limits that a stopped task would break.

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.debug import line_table
-from bootstrap.debug.lines import Lines
-from bootstrap.debug.locations import MOST_LINES, locations
+from bootstrap.hook.evaluated import line_table
+from bootstrap.relay.lines import Lines
+from bootstrap.relay.locations import MOST_LINES, locations
 
 SOURCE = """\
 def work(x):

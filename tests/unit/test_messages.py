@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from bootstrap.debug import messages
-from bootstrap.debug.rules import All, Choice, Exact, Flag, Many, NotDap, Number, Printed, Record, Text
+from bootstrap.dap import messages
+from bootstrap.dap.rules import All, Choice, Exact, Flag, Many, NotDap, Number, Printed, Record, Text
 
 BAD = "\x1b]52;c;eA==\x07\x9b2J\u202e"
 # Fields by which an editor, or an extension of it, would do something: none is in any table.

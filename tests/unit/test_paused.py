@@ -10,7 +10,7 @@ import pytest
 
 from bootstrap import plan
 from bootstrap.console import Console
-from bootstrap.debug.dap import Message
+from bootstrap.dap.framing import Message
 from bootstrap.ray.state import PausedTask
 from bootstrap.settings import Settings
 from bootstrap.verbs import jobs, paused

@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 
-from bootstrap.debug import line_table, translation
-from bootstrap.debug.desired import Desired
-from bootstrap.debug.files import own
-from bootstrap.debug.ids import OF_A_STOP, Ids, UnknownId
-from bootstrap.debug.lines import Lines
-from bootstrap.debug.paths import Layout, Paths
-from bootstrap.debug.results import Result
+from bootstrap.hook.evaluated import line_table
+from bootstrap.relay import translation
+from bootstrap.relay.desired import Desired
+from bootstrap.relay.files import own
+from bootstrap.relay.ids import OF_A_STOP, Ids, UnknownId
+from bootstrap.relay.lines import Lines
+from bootstrap.relay.paths import Layout, Paths
+from bootstrap.relay.results import Result
 
 SESSION = "/tmp/ray/session_2026/runtime_resources"
 WORKING_DIR = f"{SESSION}/working_dir_files/_ray_pkg_aa"

@@ -14,10 +14,11 @@ from typing import Any
 import pytest
 import yaml
 
-from bootstrap import relay
 from bootstrap.errors import NotRunning
 from bootstrap.ray.paths import WORKING_DIR
-from bootstrap.relay import ClusterDebuggees, Config
+from bootstrap.relay.cluster import ClusterDebuggees
+from bootstrap.relay.config import Config
+from bootstrap.relay.process import allow_many_files
 from bootstrap.settings import ROOT, Settings
 from bootstrap.shell import Shell, created
 from bootstrap.sources.workspace_image import RELAY, workspace_image
@@ -51,7 +52,7 @@ def test_it_may_have_more_open_files_than_systems_start_programs_with() -> None:
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(1024, before[1]), before[1]))
     try:
-        relay.allow_many_files()
+        allow_many_files()
         allowed, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
@@ -195,7 +196,7 @@ def test_a_dashboard_that_hangs_is_an_error_in_time(monkeypatch: pytest.MonkeyPa
             return super()._get(path, parameters)
 
     gone = threading.Event()
-    monkeypatch.setattr(relay, "LOOK", 0.01)
+    monkeypatch.setattr("bootstrap.relay.cluster.LOOK", 0.01)
 
     async def story() -> None:
         try:
@@ -320,12 +321,12 @@ def test_the_token_comes_as_a_file_where_the_relay_looks(name: str) -> None:
 def test_the_relays_code_is_in_the_images_tag(tmp_path: Path) -> None:
     image = workspace_image("rayside/ray:x", tmp_path)
     assert set(image.extra) >= {f"rayside/{file}" for file in RELAY}
-    changed = tmp_path / "relay.py"
+    changed = tmp_path / "process.py"
     changed.write_text("# other code\n")
-    other = replace(image, extra={**image.extra, "rayside/bootstrap/relay.py": changed})
+    other = replace(image, extra={**image.extra, "rayside/bootstrap/relay/process.py": changed})
     assert other.reference != image.reference
 
 
 def test_the_image_has_all_that_the_relay_sends_to_workers() -> None:
-    folder = ROOT / "bootstrap" / "debug" / "inside"
+    folder = ROOT / "bootstrap" / "hook" / "evaluated"
     assert {file.relative_to(ROOT).as_posix() for file in folder.glob("*.py")} <= set(RELAY)

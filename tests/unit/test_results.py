@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-from bootstrap.debug import results as module
-from bootstrap.debug.configuration import SOON, Configuration
-from bootstrap.debug.dap import Message
-from bootstrap.debug.desired import Desired
-from bootstrap.debug.editor import CurrentEditor
-from bootstrap.debug.paths import Paths
-from bootstrap.debug.results import Result, Results
-from bootstrap.debug.stop_points import LineBreakpoint
-from bootstrap.debug.work import Work
-from bootstrap.debug.worker import Workers
+from bootstrap.dap.framing import Message
+from bootstrap.relay import results as module
+from bootstrap.relay.configuration import SOON, Configuration
+from bootstrap.relay.desired import Desired
+from bootstrap.relay.editor import CurrentEditor
+from bootstrap.relay.paths import Paths
+from bootstrap.relay.results import Result, Results
+from bootstrap.relay.stop_points import LineBreakpoint
+from bootstrap.relay.work import Work
+from bootstrap.relay.worker import Workers
 
 YES, MOVED = Result(True, 1), Result(True, 3, "moved to line 3")
 NO, OTHER, SILENT = Result(False, 1, "no such file"), Result(False, 1, "no code"), Result(False, 1)

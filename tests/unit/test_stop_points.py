@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from bootstrap.debug.desired import Desired
-from bootstrap.debug.exception_filters import ExceptionFilters
-from bootstrap.debug.hit_condition import HitCondition
-from bootstrap.debug.stop_points import FunctionBreakpoint, LineBreakpoint
+from bootstrap.relay.desired import Desired
+from bootstrap.relay.exception_filters import ExceptionFilters
+from bootstrap.relay.hit_condition import HitCondition
+from bootstrap.relay.stop_points import FunctionBreakpoint, LineBreakpoint
 
 ALL = [{"names": ["Python Exceptions"]}]
 

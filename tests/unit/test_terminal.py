@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.debug import commands, keyboard, listing, session, terminal
-from bootstrap.debug.breakpoints import path_of
-from bootstrap.debug.dap import Message
-from bootstrap.debug.session import AttachOptions
-from bootstrap.debug.stops import Frame
+from bootstrap.dap.framing import Message
+from bootstrap.debugger import commands, keyboard, listing, session, terminal
+from bootstrap.debugger.breakpoints import path_of
+from bootstrap.debugger.session import AttachOptions
+from bootstrap.debugger.stops import Frame
 from bootstrap.errors import DebuggerBusy, DebuggerGone, NothingPaused, NotRunning, RayDied
 from tests.unit.scripted_debuggee import (
     ScriptedConsole,

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from bootstrap.debug.dap import Message
-from bootstrap.debug.debuggee import Debuggee
-from bootstrap.debug.editor import CurrentEditor
-from bootstrap.debug.files import Files
-from bootstrap.debug.ids import Ids
-from bootstrap.debug.threads import Threads
-from bootstrap.debug.work import Work
-from bootstrap.debug.worker import Worker, Workers
+from bootstrap.dap.debuggee import Debuggee
+from bootstrap.dap.framing import Message
+from bootstrap.relay.editor import CurrentEditor
+from bootstrap.relay.files import Files
+from bootstrap.relay.ids import Ids
+from bootstrap.relay.threads import Threads
+from bootstrap.relay.work import Work
+from bootstrap.relay.worker import Worker, Workers
 
 CROWD = 300
 

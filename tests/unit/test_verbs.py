@@ -18,7 +18,7 @@ from invoke.tasks import task
 
 import tasks
 from bootstrap import plan
-from bootstrap.debug import scripted
+from bootstrap.debugger import scripted
 from bootstrap.errors import InvalidArgument, LowMemory
 from bootstrap.options import seconds
 from bootstrap.ray.state import Job

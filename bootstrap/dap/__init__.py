@@ -1,0 +1,1 @@
+"""Speaks DAP: what the relay and the debuggers of this machine share."""

@@ -1,0 +1,53 @@
+"""Describes what can be debugged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+# Makes the proof, in hex, that "client" or "debuggee" knows the secret of debuggees: by the role, the
+# debuggee's nonce and the client's, and the host and port that were dialled.
+Prove = Callable[[str, tuple[str, str], tuple[str, int]], str]
+
+
+@dataclass(frozen=True)
+class Debuggee:
+    """Describes a process whose debugpy listens on `host`:`port`; connect there only to debug (see `client`).
+
+    `prove` is for a debuggee that asks for a proof.
+
+    What discovery doesn't know is empty: Ray's task rows lag behind its worker rows by about a second,
+    and a worker has no job until its first task.
+    """
+
+    worker_id: str
+    host: str
+    port: int
+    pid: int
+    node_ip: str
+    job_id: str = ""
+    submission_id: str = ""
+    task: str = ""
+    since: str = ""  # ISO 8601
+    driver: bool = False  # runs no task
+    # The moment, of `time.monotonic`, up to which Ray's word on the task surely holds.
+    as_of: float = float("inf")
+    # Ray's id of the worker, where that came to be known after `worker_id`, which stays.
+    rays_id: str = ""
+    prove: Prove | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def title(self) -> str:
+        """Returns the name of its row in an editor's list of threads."""
+        return f"{self.task or 'idle'} · {self.pid}@{self.node_ip}"
+
+    @property
+    def shown_id(self) -> str:
+        """Returns the id by which others know it, too."""
+        return self.rays_id or self.worker_id
+
+    def document(self) -> dict[str, Any]:
+        """Returns it as `breakpoints --json` lists it."""
+        names = ("node_ip", "pid", "job_id", "task", "since")
+        return {"worker_id": self.shown_id, **{name: getattr(self, name) for name in names}}

@@ -1,1 +1,0 @@
-"""Has the debugger: DAP framing, a client for one debuggee, the relay, the terminal and the scripted one."""

@@ -1,0 +1,371 @@
+"""Debugs in a terminal: one prompt for all the tasks that are stopped.
+
+The event loop runs in a thread of its own and the prompt in the main thread, so that Ctrl-C is the
+prompt's and never ends the connection in the middle of a request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from bootstrap.console import Console
+from bootstrap.dap.additions import ALWAYS, WATCH
+from bootstrap.debugger import commands, listing
+from bootstrap.debugger.keyboard import line_editing, typed
+from bootstrap.debugger.session import AttachOptions, Ended, JobWatch, Notice, Session, SessionEvent, Stop
+from bootstrap.debugger.view import View
+from bootstrap.errors import (
+    INTERRUPTED,
+    DebuggerBusy,
+    DebuggerGone,
+    InvalidArgument,
+    NothingPaused,
+    RequestFailed,
+)
+from bootstrap.event_loop import Call, background_loop
+from bootstrap.signals import signals_noticed
+
+PROMPT = "(rayside) "
+_POLL = 0.5  # seconds after which a wait checks the clock again
+# Seconds in which the relay tells of all tasks that are stopped already; it takes milliseconds.
+_QUIET = 0.3
+_STEP = 2.0  # seconds after which a step counts as running on; one takes milliseconds
+
+
+def run(
+    options: AttachOptions, watch: JobWatch, console: Console, *, timeout: float = 60, history: Path
+) -> int:
+    """Debugs until the user leaves or the job has ended; returns the exit code.
+
+    Args:
+        timeout: seconds to wait for the first stop (default: 60).
+        history: the file of the lines typed; made with mode 0600.
+
+    Returns:
+        0, or 130 where the user left with Ctrl-C, or the input that nobody typed ended without `quit`: upon
+        both what was stopped stays stopped.
+
+    Raises:
+        DebuggerBusy: another debugger has the tasks, and is to keep them.
+        NothingPaused: no task stopped within `timeout` seconds.
+        RaysideError: the relay or Ray is gone, or another debugger took over.
+    """
+    with background_loop() as call, line_editing(history), signals_noticed(signal.SIGHUP, signal.SIGTERM):
+        session = _attached(options, watch, console, call)
+        code: int | None = None
+        try:
+            code = Terminal(session, console, call).talk(timeout)
+        finally:
+            call(session.close(keep_stopped=code == INTERRUPTED))
+        return code
+
+
+def _attached(options: AttachOptions, watch: JobWatch, console: Console, call: Call) -> Session:
+    """Asks the user where another debugger has the tasks. Raises DebuggerBusy where it keeps them."""
+    session = Session(options, watch)
+    try:
+        call(session.start())
+    except DebuggerBusy as busy:
+        answer = console.ask(f"{busy.message}. Take over (y), watch (w), or leave it (n)? ")
+        choices = {"y": ALWAYS, "w": WATCH}
+        if answer.strip().lower()[:1] not in choices:
+            raise
+        options = replace(options, take_over=choices[answer.strip().lower()[:1]])
+        session = Session(options, watch)
+        call(session.start())
+    return session
+
+
+class Terminal:
+    """Holds the conversation with the user, in `talk`."""
+
+    def __init__(self, session: Session, console: Console, call: Call) -> None:
+        self._session = session
+        self._console = console
+        self._call = call
+        self._view = View(session, console, call)
+        self._repeat = ""
+        self._exit: int | None = None
+
+    def talk(self, timeout: float) -> int:
+        try:
+            self._say("waiting for a task to stop ...")
+            self._first_stop(timeout)
+        except KeyboardInterrupt:
+            self._console.result()
+        except (DebuggerGone, RequestFailed) as error:
+            self._failed(error)
+        while self._exit is None:
+            try:
+                self._turn()
+            except KeyboardInterrupt:
+                self._console.result()
+                self._say("interrupted; back at the prompt")
+            except (DebuggerGone, RequestFailed, InvalidArgument) as error:
+                self._failed(error)
+        return self._exit
+
+    def _turn(self) -> None:
+        self._tell_news()
+        if self._exit is not None:
+            return
+        try:
+            line = self._console.ask(PROMPT)
+        except EOFError:
+            self._input_ended()
+            return
+        except KeyboardInterrupt:
+            self._console.result()
+            if not typed().strip():
+                self._interrupt()
+            return
+        self._obey(line)
+
+    def _obey(self, line: str) -> None:
+        repeated = not line.strip()
+        name, rest = commands.parse(line if not repeated else self._repeat)
+        if not name:
+            return
+        self._repeat = name if name in {*commands.STEPS, "list"} else ""
+        if name in commands.STEPS:
+            self._step(commands.STEPS[name])
+        elif name == "continue":
+            self._continue()
+        elif name == "list":
+            self._view.list(rest, more=repeated)
+        elif name == "where":
+            self._view.where()
+        elif name in {"up", "down"}:
+            self._view.move(1 if name == "up" else -1)
+        elif name == "locals":
+            self._view.locals()
+        elif name in {"p", "!"}:
+            self._view.evaluate(rest, statement=name == "!")
+        elif name == "break":
+            self._break(rest)
+        elif name == "clear":
+            self._clear(rest)
+        elif name == "tasks":
+            self._tasks()
+        elif name == "task":
+            self._task(rest)
+        elif name == "help":
+            self._console.result(commands.usage())
+        elif name == "quit":
+            self._quit()
+        else:
+            self._say(f"`{name}` is no command; `p {line.strip()}` evaluates it, `help` lists the commands")
+
+    # --- resuming ------------------------------------------------------------------------
+
+    def _step(self, request: str) -> None:
+        stop = self._view.current_stop()
+        self._call(self._session.resume(request, stop))
+        self._wait(stop)
+
+    def _continue(self) -> None:
+        stop = self._view.stop
+        if stop is not None and self._is_stopped(stop):
+            self._call(self._session.resume("continue", stop))
+            self._say(f"{stop.title} goes on; waiting for the next stop (Ctrl-C: back to the prompt)")
+        self._view.stop = None
+        self._wait(None)
+
+    def _first_stop(self, timeout: float) -> None:
+        """Waits until a task stops; where several do at once, the user chooses."""
+        until = time.monotonic() + timeout
+        while not self._over():
+            if self._session.stops:
+                while self._news(self._call(self._next_event(_QUIET))):
+                    pass
+                self._choose()
+                return
+            if time.monotonic() > until:
+                raise NothingPaused(
+                    f"no task stopped within {timeout:g} s",
+                    hint="./invokew submit --debug, and stop it by --break FILE:LINE; --timeout waits longer",
+                )
+            self._news(self._call(self._next_event(min(_POLL, timeout))))
+
+    def _wait(self, stepped: Stop | None) -> None:
+        """Waits until the task that was stepped stops, or any task where `stepped` is None; shows the stop.
+
+        A step runs on where its function returned to Ray, or waits: then any task's stop will do.
+        """
+        began = time.monotonic()
+        while not self._over():
+            if stepped is not None:
+                again = self._session.stops.get(stepped.thread_id)
+                if again is not None:
+                    self._view.arrive(again)
+                    return
+                if time.monotonic() - began > _STEP:
+                    self._say(f"{stepped.title} runs on; waiting for the next stop of any task")
+                    stepped = None
+            elif self._session.stops:
+                self._view.arrive(next(iter(self._session.stops.values())))
+                return
+            event = self._call(self._next_event(_POLL))
+            self._news(event)
+            if isinstance(event, Ended) and event.stop is stepped:
+                if not event.was_stopped:
+                    self._say(f"{stepped.title} has ended")
+                stepped = None
+
+    def _over(self) -> bool:
+        """Returns whether nothing more will stop; it then is the end, unless something is stopped still."""
+        if self._session.lost is not None:
+            raise self._session.lost
+        job = self._session.ended
+        if job is None or self._session.stops:
+            return False
+        self._say(f"job {job.submission_id} ended: {job.status}")
+        if job.status == "SUCCEEDED":
+            self._say("Next: ./invokew submit --help says how to run your own program")
+        else:
+            self._say(f"Next: ./invokew logs --job {job.submission_id} shows its output")
+        self._exit = 0
+        return True
+
+    def _choose(self) -> None:
+        stops = self._listed()
+        if len(stops) > 1:
+            self._console.result(f"{len(stops)} tasks are stopped:")
+            self._console.result(listing.tasks(stops, None, self._session.title))
+        number = "1"
+        while len(stops) > 1:
+            try:
+                number = self._console.ask("which one? [1] ").strip() or "1"
+            except EOFError:
+                self._input_ended()
+                return
+            if number in {"q", "quit"}:
+                self._console.result()
+                self._quit()
+                return
+            if number.isdecimal() and 1 <= int(number) <= len(stops):
+                break
+            self._say(f"a number from 1 to {len(stops)}, or `q`")
+        if stops:
+            self._view.arrive(stops[int(number) - 1])
+
+    # --- tasks ---------------------------------------------------------------------------
+
+    def _listed(self) -> list[Stop]:
+        """Returns the current stops, in an order that a step does not change."""
+        return sorted(self._session.stops.values(), key=lambda stop: (stop.title, stop.thread_id))
+
+    def _is_stopped(self, stop: Stop) -> bool:
+        return self._session.stops.get(stop.thread_id) is stop
+
+    def _tasks(self) -> None:
+        stops = self._listed()
+        listed = listing.tasks(stops, self._view.stop, self._session.title)
+        self._console.result(listed or "no task is stopped")
+
+    def _task(self, rest: str) -> None:
+        stops = self._listed()
+        if not rest.isdecimal() or not 1 <= int(rest) <= len(stops):
+            raise InvalidArgument(f"no task {rest}".rstrip(), hint="`tasks` lists them; `task N` switches")
+        self._view.arrive(stops[int(rest) - 1])
+
+    # --- breakpoints ---------------------------------------------------------------------
+
+    def _break(self, rest: str) -> None:
+        breakpoints = self._session.breakpoints
+        if not rest:
+            self._console.result("\n".join(f"  {row}" for row in breakpoints.rows()) or "no breakpoints")
+            return
+        place = _place("break", rest)
+        current = self._view.frame.path if place.file is None else self._shown()
+        self._say(self._call(breakpoints.add(self._session.client, place, current)))
+
+    def _clear(self, rest: str) -> None:
+        place = _place("clear", rest) if rest else None
+        current = self._view.frame.path if place is not None and place.file is None else self._shown()
+        work = self._session.breakpoints.remove(self._session.client, place, current)
+        removed = self._call(work)
+        self._say(f"{removed} breakpoint{'' if removed == 1 else 's'} removed")
+
+    def _shown(self) -> str:
+        """Returns the file that is looked at, or a name in the current folder where there is none."""
+        stop = self._view.stop
+        return (
+            self._view.frame.path
+            if stop is not None and self._is_stopped(stop)
+            else str(Path("_").absolute())
+        )
+
+    # --- news ----------------------------------------------------------------------------
+
+    async def _next_event(self, timeout: float) -> SessionEvent | None:
+        try:
+            return await asyncio.wait_for(self._session.events.get(), timeout)
+        except asyncio.TimeoutError:
+            return None
+
+    async def _pending_events(self) -> list[SessionEvent]:
+        events = []
+        while not self._session.events.empty():
+            events.append(self._session.events.get_nowait())
+        return events
+
+    def _tell_news(self) -> None:
+        for event in self._call(self._pending_events()):
+            self._news(event)
+            is_current = event is self._view.stop
+            if isinstance(event, Stop) and self._is_stopped(event) and not is_current:
+                title = self._session.title(event)
+                self._say(f"{title} has stopped, too: `tasks` lists what is stopped")
+        self._over()
+
+    def _news(self, event: SessionEvent | None) -> bool:
+        """Tells the user what an event has to tell; returns whether there was an event at all."""
+        if isinstance(event, Ended) and event.was_stopped:
+            self._say(f"{event.stop.title} has ended while it was stopped")
+        elif isinstance(event, Notice):
+            self._say(event.text)
+        return event is not None
+
+    def _failed(self, error: DebuggerGone | RequestFailed | InvalidArgument) -> None:
+        if error is self._session.lost:
+            raise error
+        self._say(f"{error.message} ({error.hint})")
+
+    # --- leaving -------------------------------------------------------------------------
+
+    def _interrupt(self) -> None:
+        """Leaves what is stopped as it is."""
+        for stop in self._listed():
+            self._say(f"{stop.title} stays stopped; ./invokew debug comes back to it")
+        self._exit = INTERRUPTED
+
+    def _input_ended(self) -> None:
+        """Quits at Ctrl-D. The end of a file or a pipe asks for nothing: the tasks may be a colleague's."""
+        self._console.result()
+        if self._console.typed_at:
+            self._quit()
+        else:
+            self._say("the input has ended; `quit` in it would let every task go on")
+            self._interrupt()
+
+    def _quit(self) -> None:
+        for stop in self._listed():
+            self._say(f"{stop.title} goes on")
+        self._exit = 0
+
+    def _say(self, text: str) -> None:
+        self._console.event(text)
+
+
+def _place(command: str, text: str) -> commands.Place:
+    place = commands.place(text)
+    if place is None:
+        raise InvalidArgument(
+            f"not a place: {text}", hint=f"`{command} 12` or `{command} file.py:12`; `break 12 if x > 3`"
+        )
+    return place

@@ -1,0 +1,213 @@
+"""Finds the debuggees of a Ray cluster: the only module of the relay that knows Ray."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TypeVar
+
+from bootstrap.dap.debuggee import Debuggee
+from bootstrap.errors import NotRunning, RaysideError
+from bootstrap.hook.rayside_hook.handshake import proof
+from bootstrap.ray.announced import Announced, announced, announcing
+from bootstrap.ray.paths import PathMap
+from bootstrap.ray.state import LAG, Dashboard, DebuggableWorker, Job, RunningTask
+
+# One look at Ray may take so many seconds: at most three requests, of 4 to 50 ms each where all is well.
+LOOK = 15.0
+_PATIENCE = (2.0, 5.0)
+# After so many seconds Ray is asked again for the job of a worker that it could not name, then twice as long
+# each time: the task table lags by about a second, and a worker that waits has no task at all.
+_FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 30.0
+# Ray is asked every so many seconds why a process has ended, until it has noticed that it has.
+_UNTIL_TOLD = (0.5, 1.0, 2.0, 4.0)
+# So many seconds pass between two looks at what workers run: they run one task after another. A table that
+# takes long is asked for the more seldom, so that this never takes more than a twentieth of Ray's dashboard.
+_NAMES, _LEAST_SHARE = 3.0, 19
+# So many seconds pass between two looks for drivers that Ray has no worker for yet.
+_JOBS = 1.0
+
+Answer = TypeVar("Answer")
+
+
+@dataclass(frozen=True)
+class _Known:
+    """What Ray said of a worker when it was last asked."""
+
+    job_id: str = ""
+    task: str = ""
+    since: str = ""
+
+
+class ClusterDebuggees:
+    """The processes of one Ray cluster that have an open debugger port: a `Discovery`.
+
+    A look is one request, and two more only when a worker appears that was not seen before, or, ever
+    more seldom, while the job of one is not known. One more every few seconds says what runs now, and
+    one every second whether a driver waits before its `ray.init`.
+    """
+
+    def __init__(
+        self, dashboard: Dashboard, *, token: str = "", clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._dashboard, self._clock = dashboard, clock
+        self._prove = partial(proof, token.encode())
+        self._known: dict[str, _Known] = {}
+        self._submissions: dict[str, str] = {}
+        self._paths = PathMap()
+        self._ask_again, self._pause = 0.0, _FIRST_PAUSE
+        self._named_at, self._name_again = 0.0, 0.0
+        self._jobs_again = 0.0
+        self._nodes: dict[str, str] = {}
+        self._announced: list[Announced] = []
+        # It has the worker_id of each driver that was found before Ray's own.
+        self._early: dict[tuple[str, int], str] = {}
+        # The announced drivers that Ray knew, or knows, listen at these addresses.
+        self._met: set[tuple[str, int]] = set()
+
+    @classmethod
+    def at(cls, dashboard: str, token: str) -> ClusterDebuggees:
+        """Finds those of the Ray whose dashboard has this address, as in http://127.0.0.1:8265."""
+        return cls(Dashboard(dashboard, token, patience=_PATIENCE), token=token)
+
+    async def debuggees(self) -> list[Debuggee]:
+        """Returns the debuggees of now. Raises NotRunning where Ray does not answer, or not in time."""
+        return await _in_time(self.look)
+
+    async def submission(self, job_id: str) -> str:
+        """Returns a job's submission id as the last look knew it, or Ray knows it now. Raises NotRunning."""
+        if job_id and job_id not in self._submissions:
+            self._submissions |= _submissions(await _in_time(self._dashboard.jobs))
+        return self._submissions.get(job_id, "")
+
+    async def why_ended(self, debuggee: Debuggee) -> str:
+        """Returns Ray's reason for an end; its table has it within a second or two. Raises NotRunning."""
+        for pause in _UNTIL_TOLD:
+            ended = await _in_time(partial(self._dashboard.end_of, debuggee.shown_id))
+            if ended is not None:
+                return ended
+            await asyncio.sleep(pause)
+        return ""
+
+    def local_roots(self) -> Mapping[str, Sequence[str]]:
+        return self._paths.local_roots()
+
+    def look(self) -> list[Debuggee]:
+        """Does as `debuggees`, blocking."""
+        workers = self._dashboard.debuggable()
+        ids = {worker.worker_id for worker in workers}
+        self._known = {worker_id: known for worker_id, known in self._known.items() if worker_id in ids}
+        new = ids - set(self._known)
+        now = self._clock()
+        if new or (now >= self._ask_again and not all(self._complete(worker) for worker in workers)):
+            self._pause = _FIRST_PAUSE if new else min(self._pause * 2, _LONGEST_PAUSE)
+            self._ask(workers)
+            self._ask_again = now + self._pause
+        elif workers and now >= self._name_again:
+            self._name(workers, self._running())
+        if now >= self._jobs_again:
+            self._jobs_again = now + _JOBS
+            # Workers are found even if a Ray has no Jobs API, or a slow one.
+            with contextlib.suppress(RaysideError):
+                self._take(self._dashboard.jobs())
+        return [*map(self._debuggee, workers), *self._before_init(workers)]
+
+    def _ask(self, workers: Sequence[DebuggableWorker]) -> None:
+        jobs, tasks = self._dashboard.jobs(), self._running()
+        self._take(jobs)
+        self._name(workers, tasks)
+
+    def _take(self, jobs: Sequence[Job]) -> None:
+        self._paths = PathMap.of(jobs)
+        self._submissions = _submissions(jobs)
+        if any(job.node_id not in self._nodes for job in announcing(jobs)):
+            self._nodes = self._dashboard.node_addresses()
+        self._announced = announced(jobs, self._nodes)
+        self._jobs_again = self._clock() + _JOBS
+
+    def _before_init(self, workers: Sequence[DebuggableWorker]) -> list[Debuggee]:
+        """Returns the announced drivers that Ray has no worker for; one that has ended since is none."""
+        known = {(worker.node_ip, worker.port) for worker in workers}
+        # If two jobs claim one driver, the older has it.
+        announced = {driver.address: driver for driver in reversed(self._announced)}
+        self._met = (self._met | known) & announced.keys()
+        drivers = [driver for address, driver in announced.items() if address not in self._met]
+        self._early = {
+            **{address: key for address, key in self._early.items() if address in known | announced.keys()},
+            **{driver.address: driver.key for driver in drivers},
+        }
+        return [
+            Debuggee(
+                worker_id=driver.key,
+                host=driver.host,
+                port=driver.port,
+                pid=driver.pid,
+                node_ip=driver.host,
+                submission_id=driver.submission_id,
+                task="driver",
+                since=driver.since,
+                driver=True,
+                prove=self._prove,
+            )
+            for driver in drivers
+        ]
+
+    def _running(self) -> dict[str, list[RunningTask]]:
+        self._named_at = self._clock()
+        tasks = self._dashboard.running_tasks()
+        now = self._clock()
+        self._name_again = now + max(_NAMES, _LEAST_SHARE * (now - self._named_at))
+        return tasks
+
+    def _name(self, workers: Sequence[DebuggableWorker], tasks: Mapping[str, list[RunningTask]]) -> None:
+        for worker in workers:
+            running = tasks.get(worker.worker_id)
+            if worker.driver:
+                self._known[worker.worker_id] = _Known(worker.job_id, "driver", worker.since)
+            elif running:
+                self._known[worker.worker_id] = _Known(running[0].job_id, running[0].name, running[0].since)
+            else:  # A worker runs tasks of one job only, so that is worth remembering.
+                job_id = self._known.get(worker.worker_id, _Known()).job_id
+                self._known[worker.worker_id] = _Known(job_id)
+
+    def _complete(self, worker: DebuggableWorker) -> bool:
+        known = self._known.get(worker.worker_id)
+        return known is not None and known.job_id in self._submissions
+
+    def _debuggee(self, worker: DebuggableWorker) -> Debuggee:
+        known = self._known[worker.worker_id]
+        debuggee = Debuggee(
+            worker_id=worker.worker_id,
+            host=worker.node_ip,
+            port=worker.port,
+            pid=worker.pid,
+            node_ip=worker.node_ip,
+            job_id=known.job_id,
+            submission_id=self._submissions.get(known.job_id, ""),
+            task=known.task,
+            since=known.since or worker.since,
+            driver=worker.driver,
+            as_of=self._named_at - LAG,
+            prove=self._prove,
+        )
+        early = self._early.get((worker.node_ip, worker.port))
+        # It is the same debuggee as before its `ray.init`, under the id that it had then.
+        return replace(debuggee, worker_id=early, rays_id=worker.worker_id) if early else debuggee
+
+
+def _submissions(jobs: Sequence[Job]) -> dict[str, str]:
+    return {job.job_id: job.submission_id for job in jobs if job.job_id}
+
+
+async def _in_time(ask: Callable[[], Answer]) -> Answer:
+    """Asks Ray in a thread. Raises NotRunning where it does not answer, or not in time."""
+    try:
+        return await asyncio.wait_for(asyncio.to_thread(ask), LOOK)
+    except asyncio.TimeoutError:
+        raise NotRunning(
+            f"Ray did not answer within {LOOK:g} s", hint="./invokew status shows what is left"
+        ) from None

@@ -1,0 +1,251 @@
+"""Puts what the editor wants debuggees to stop at into each of them, also into those that come later."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+
+from bootstrap.dap.framing import Message
+from bootstrap.errors import RequestFailed
+from bootstrap.relay import files
+from bootstrap.relay.desired import Desired
+from bootstrap.relay.editor import CurrentEditor
+from bootstrap.relay.exception_filters import ExceptionFilters
+from bootstrap.relay.lines import Lines
+from bootstrap.relay.locations import lines_of
+from bootstrap.relay.paths import Paths
+from bootstrap.relay.stop_points import Breakpoint, LineBreakpoint
+from bootstrap.relay.work import Work
+from bootstrap.relay.worker import Worker, Workers
+
+# Seconds for which changes of breakpoints are gathered: many debuggees answer at once.
+SOON = 0.05
+
+
+class Configuration:
+    """Keeps what one editor has set, until the next one attaches.
+
+    Attributes:
+        paths: how the editor's paths are mapped.
+    """
+
+    def __init__(
+        self,
+        workers: Workers,
+        *,
+        paths: Paths,
+        editor: CurrentEditor,
+        work: Work,
+        log: Callable[[str], None],
+    ) -> None:
+        self.paths = paths
+        self._workers, self._editor, self._work, self._log = workers, editor, work, log
+        self._desired = Desired()
+        self._revision = 0  # the revision of `_desired`
+        self._telling: asyncio.TimerHandle | None = None
+        self._differing: set[str] = set()  # the files of which the editor was told that they differ
+
+    def begin(self, paths: Paths, *, prints: bool = False) -> None:
+        """Begins with another editor, which has set nothing; `prints`: whether it gets debuggees' output."""
+        self._desired, self.paths = Desired(prints=prints), paths
+        self._revision += 1
+        self._differing.clear()
+
+    # --- what the editor asks for --------------------------------------------------------
+
+    async def set_breakpoints(
+        self, path: str, specs: Sequence[Message], *, sha256: str | None = None
+    ) -> list[Message]:
+        """Makes these the breakpoints of the editor's file.
+
+        Args:
+            specs: DAP's SourceBreakpoint, each with a line.
+            sha256: in hex, of the file as the editor has it.
+
+        Returns:
+            DAP's Breakpoint for each.
+        """
+        if sha256 is not None:
+            self._desired.checksums[path] = sha256
+        breakpoints = self._desired.replace(path, specs)
+        await self._fan_out(lambda worker: self._set_in(worker, path))
+        documents = []
+        # What was set meanwhile counts, for debuggees have been asked for that.
+        for breakpoint_ in map(self._desired.now, breakpoints):
+            breakpoint_.reported = breakpoint_.document()
+            documents.append(breakpoint_.reported)
+        self._rest()
+        return documents
+
+    async def set_exceptions(self, arguments: Message) -> list[Message]:
+        """Takes the arguments of `setExceptionBreakpoints`; returns DAP's Breakpoint for each filter."""
+        self._desired.exceptions = ExceptionFilters.of(arguments)
+        await self._fan_out(lambda worker: worker.set_exceptions(self._desired))
+        self._rest()
+        self._note_filters()
+        return self._desired.exceptions.verdicts
+
+    async def set_functions(self, specs: Sequence[Message]) -> list[Message]:
+        """Makes these the function breakpoints.
+
+        Args:
+            specs: DAP's FunctionBreakpoint, each with a name.
+
+        Returns:
+            DAP's Breakpoint for each.
+        """
+        breakpoints = self._desired.replace_functions(specs)
+        await self._fan_out(lambda worker: worker.set_functions(self._desired))
+        for breakpoint_ in breakpoints:
+            breakpoint_.reported = breakpoint_.document()
+        self._rest()
+        return [breakpoint_.document() for breakpoint_ in breakpoints]
+
+    @property
+    def prints(self) -> bool:
+        """Returns whether the editor is told what debuggees print."""
+        return self._desired.prints
+
+    async def lines(self, path: str) -> Lines | None:
+        """Returns the lines of the editor's file, as debuggees have it; None where none of them has it."""
+        return await lines_of(path, self._workers.attached, self.paths, self._work)
+
+    def by_key(self, key: object) -> Breakpoint | None:
+        """Returns the breakpoint that debuggees know by that key; None where it is no more."""
+        return self._desired.by_key(key)
+
+    async def _fan_out(self, put: Callable[[Worker], Coroutine[Any, Any, Any]]) -> list[Any]:
+        """Puts what has changed into every debuggee; waits and returns as `Work.side_by_side`."""
+        before, self._revision = self._revision, self._revision + 1
+
+        async def put_into_worker(worker: Worker) -> Any:
+            if worker.revision == before:  # otherwise it is behind, and gets this with the rest
+                worker.revision = self._revision
+            try:
+                return await put(worker)
+            except RequestFailed:
+                self._work.start(self._catch_up(worker))
+                raise
+
+        return await self._work.side_by_side([put_into_worker(worker) for worker in self._workers.attached])
+
+    def _rest(self) -> None:
+        """Lets debuggees run at full speed while they have nothing to stop at."""
+        if not self._desired.needs_tracing:
+            for worker in self._workers.attached:
+                self._work.start(worker.sleep())
+
+    # --- what a debuggee has -------------------------------------------------------------
+
+    def is_in(self, worker: Worker) -> bool:
+        return worker.revision == self._revision
+
+    async def put_into(self, worker: Worker) -> None:
+        """Puts all that the editor asked for into a debuggee, and takes back what an earlier one did."""
+        try:
+            while not self.is_in(worker):  # the editor may change it while this is done
+                worker.revision = self._revision
+                by_path = self._by_path(worker)
+                for path in {*by_path, *worker.paths}:
+                    await worker.set_breakpoints(path, by_path.get(path, []))
+                for path in list(self._desired.files):
+                    await self._compare(worker, path, self.paths.remote(path, worker.layout))
+                await worker.set_exceptions(self._desired)
+                self._tell_filters()
+                await worker.set_functions(self._desired)
+                await self._set_by_value(worker, await worker.await_missing())
+                await worker.set_prints(self._desired.prints)
+            if not (self._desired.needs_tracing or worker.ready.is_set()):
+                # It sleeps only now: earlier, that might come between a `breakpoint()` call and its stop.
+                await worker.sleep()
+        except RequestFailed as error:
+            self._log(f"{worker.debuggee.title}: {error.message}")
+            self._work.start(self._catch_up(worker))
+        self.tell_changes()
+
+    def forget(self, worker: Worker) -> None:
+        self._desired.forget(worker)
+
+    async def _catch_up(self, worker: Worker) -> None:
+        """Gives a debuggee that did not answer in time what it missed, once it answers again."""
+        if worker.late:
+            return
+        worker.late = True
+        await worker.answers()
+        worker.late, worker.revision = False, -1
+        if not worker.detached:
+            await self.put_into(worker)
+
+    async def _set_in(self, worker: Worker, path: str) -> None:
+        remote = self.paths.remote(path, worker.layout)
+        await worker.set_breakpoints(remote, self._by_path(worker).get(remote, []))
+        await self._set_by_value(worker, await worker.await_missing())
+        await self._compare(worker, path, remote)
+        self.tell_changes()
+
+    async def file_loaded(self, worker: Worker, path: str) -> None:
+        """Sets the breakpoints of a file of which a debuggee has only functions, pickled by value."""
+        if await worker.learn(path):
+            await self._set_by_value(worker, [path])
+            self.tell_changes()
+
+    async def _set_by_value(self, worker: Worker, paths: Sequence[str]) -> None:
+        """Sets the breakpoints of functions that came by value; `paths` are the debuggee's."""
+        for path in paths:
+            breakpoints = self._by_path(worker).get(path, [])
+            for breakpoint_ in breakpoints:
+                self.paths.opens(path, breakpoint_.path)
+            await worker.set_breakpoints(path, breakpoints)
+
+    def _by_path(self, worker: Worker) -> dict[str, list[LineBreakpoint]]:
+        """Returns all breakpoints by the debuggee's path: two paths of the editor's may be the same there."""
+        by_path: dict[str, list[LineBreakpoint]] = {}
+        for path, breakpoints in self._desired.files.items():
+            by_path.setdefault(self.paths.remote(path, worker.layout), []).extend(breakpoints)
+        return by_path
+
+    # --- what the editor is told ---------------------------------------------------------
+
+    async def _compare(self, worker: Worker, path: str, remote: str) -> None:
+        """Tells the editor once where its file is not the one that the debuggee runs."""
+        if path in self._differing:
+            return
+        checksum = self._desired.checksums.get(path)
+        if checksum is None and self.paths.shared:
+            checksum = files.own(path)
+        file = await worker.file(remote) if checksum else None
+        # Another debuggee may have said so meanwhile.
+        if file is None or file.sha256 == checksum or path in self._differing:
+            return
+        self._differing.add(path)
+        self._editor.say(
+            f"{path} was changed after the job was submitted: the tasks run what was submitted, and lines may"
+            " differ. Submit the job again to debug what you see."
+        )
+
+    def _note_filters(self) -> None:
+        for condition in self._desired.exceptions.conditions.values():
+            condition.reported = condition.verdict
+
+    def _tell_filters(self) -> None:
+        """Says which filter can have no condition in a debuggee that came later; DAP has no event for it."""
+        for condition in self._desired.exceptions.conditions.values():
+            verdict = condition.verdict
+            if not verdict["verified"] and verdict != condition.reported:
+                condition.reported = verdict
+                self._editor.say(f"{condition.place}: {verdict['message']}")
+
+    def tell_changes(self) -> None:
+        """Sends changes to the editor, once for all debuggees that answer within SOON."""
+        if self._telling is None:
+            self._telling = asyncio.get_running_loop().call_later(SOON, self._tell_what_changed)
+
+    def _tell_what_changed(self) -> None:
+        """Tells the editor of the breakpoints whose state is not what it knows; looks at no others."""
+        self._telling = None
+        for breakpoint_ in self._desired.take_changed():
+            document = breakpoint_.document()
+            if breakpoint_.reported is not None and breakpoint_.reported != document:
+                breakpoint_.reported = document
+                self._editor.event("breakpoint", {"reason": "changed", "breakpoint": document})

@@ -1,0 +1,290 @@
+"""Holds one debug session: an editor's attachment to debuggees, with all that is kept for it.
+
+What the editor asks for is answered by `EditorRequests`, and done by `Lifecycle`, which attaches to debuggees
+and detaches from them, by `Threads`, which stop and resume, and by `Configuration`, which has what they stop
+at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Set
+from weakref import WeakKeyDictionary
+
+from bootstrap.dap.additions import DEBUGGER_LEFT, RELAY_ENDING, TAKEN_OVER
+from bootstrap.dap.client import STOP_IN_USER_CODE
+from bootstrap.dap.debuggee import Debuggee
+from bootstrap.dap.framing import Message
+from bootstrap.hook.evaluated.prints import EVENT as PRINTED
+from bootstrap.hook.evaluated.reached import EVENT, Bucket
+from bootstrap.relay.configuration import Configuration
+from bootstrap.relay.discovery import Discovery
+from bootstrap.relay.editor import CurrentEditor, Editor, Refused
+from bootstrap.relay.editor_requests import EditorRequests
+from bootstrap.relay.flood import Flood, sentence
+from bootstrap.relay.ids import Ids
+from bootstrap.relay.lifecycle import Lifecycle
+from bootstrap.relay.paths import Paths
+from bootstrap.relay.reports import Reports
+from bootstrap.relay.threads import Threads
+from bootstrap.relay.work import Work
+from bootstrap.relay.worker import Configure, Worker, Workers
+
+# These arguments of `attach` say how debuggees are debugged. No others get to debuggees.
+_OPTIONS = ("justMyCode", "showReturnValue")
+# Limits of one debuggee's stops a second, and of its stops at once and threads: more than any program has;
+# each costs the relay requests and memory. A debuggee that exceeds them is left alone.
+STOPS, MOST_STOPS = 50.0, 1_000
+
+
+class DebugSession:
+    """Lasts from one editor to the next that takes over, and while no editor is attached.
+
+    Attributes:
+        job: the only job that it is for, by its submission id or by Ray's id; None: all that no other session
+            is for.
+        workers: the debuggees that are its own.
+        requests: answers the editor's requests.
+    """
+
+    def __init__(
+        self,
+        job: str | None,
+        discovery: Discovery,
+        *,
+        claim: Callable[[Worker], Awaitable[Configure]],
+        work: Work,
+        log: Callable[[str], None],
+        shared: bool,
+    ) -> None:
+        self.job = job
+        self._discovery, self._work, self._log, self._shared = discovery, work, log, shared
+        self._current = current = CurrentEditor(log)
+        self._flood = Flood(self._tell_left_out)
+        self._stops: WeakKeyDictionary[Worker, Bucket] = WeakKeyDictionary()
+        self.workers = workers = Workers()
+        ids = Ids()
+        self._threads = Threads(workers, ids=ids, editor=current, work=work)
+        self._configuration = Configuration(
+            workers,
+            paths=Paths(roots=discovery.local_roots, shared=shared),
+            editor=current,
+            work=work,
+            log=log,
+        )
+        self._reports = Reports(self._configuration, editor=current, work=work, flood=self._flood)
+        self._lifecycle = Lifecycle(
+            workers,
+            self,
+            claim=claim,
+            why_ended=discovery.why_ended,
+            configuration=self._configuration,
+            threads=self._threads,
+            editor=current,
+            work=work,
+            log=log,
+        )
+        self.put_into = self._configuration.put_into
+        self.requests = EditorRequests(
+            workers, ids=ids, threads=self._threads, configuration=self._configuration, editor=current
+        )
+
+    # --- its editor ----------------------------------------------------------------------
+
+    @property
+    def editor(self) -> Editor | None:
+        """Returns the editor whose session it is now."""
+        return self._current.editor
+
+    @property
+    def listens(self) -> bool:
+        """Returns whether its editor is configured."""
+        return self._current.listens
+
+    def has(self, editor: Editor) -> bool:
+        """Returns whether the editor is attached here, to debug or to watch."""
+        return editor is self._current.editor or editor in self._current.watchers
+
+    async def has_debugger(self) -> bool:
+        """Returns whether somebody sits at its editor."""
+        if (editor := self.editor) is None or not await editor.is_alive(self._threads.cluster):
+            return False
+        return self.editor is not None  # It may have gone meanwhile.
+
+    def has_stopped_of(self, session: DebugSession) -> bool:
+        """Returns whether a task is stopped here that the other session, which is for one job, would take."""
+        return session.job is not None and any(
+            worker.stops and session.is_for(worker.debuggee) for worker in self.workers.attached
+        )
+
+    def say(self, text: str) -> None:
+        """Shows a text in its editor, if it has one."""
+        if self.editor is not None:
+            self._current.say(text)
+
+    def attach(self, editor: Editor, arguments: Message) -> None:
+        """Makes it this editor's session; the one before is told that it is taken over. Raises Refused."""
+        shared = arguments.get("sharedFiles")
+        paths = Paths(
+            _mappings(arguments.get("pathMappings")),
+            self._discovery.local_roots,
+            shared=shared if isinstance(shared, bool) else self._shared,
+        )
+        options = _options(arguments)
+        earlier, self._current.editor = self._current.editor, editor
+        if earlier is not None:
+            self._log("another editor took over")
+            earlier.say("Another editor has attached; this session ends.")
+            self._dismiss(earlier, TAKEN_OVER)
+        self._lifecycle.begin(options, keep_paused=arguments.get("keepPaused") is True)
+        focus = arguments.get("focusWorkerId")
+        self._threads.begin(focus if isinstance(focus, str) else "")
+        self._configuration.begin(paths, prints=arguments.get("redirectOutput") is True)
+        editor.attached(arguments)
+
+    def watch(self, editor: Editor, arguments: Message) -> None:
+        """Shows another editor what the session's editor sees, without a hand in it."""
+        self._current.watchers.append(editor)
+        editor.attached(arguments)
+
+    def configured(self, editor: Editor) -> None:
+        """Tells the editor what happens from now on."""
+        if editor.configured:
+            return
+        editor.configured = True
+        cluster = {"reason": "started", "threadId": self._threads.cluster}
+        editor.event("thread", cluster)
+        if editor is self._current.editor:
+            self._log("an editor has attached")
+            self._lifecycle.watch()
+        else:
+            self._log("an editor watches")
+            self._threads.show_all(editor)
+
+    def left(self, editor: Editor, *, keep_paused: bool = False) -> None:
+        """Notes that an editor has gone. Without the one that debugs, the cluster runs on, but what is to be
+        kept paused."""
+        if editor in self._current.watchers:
+            self._current.watchers.remove(editor)
+            return
+        if editor is not self._current.editor:
+            return
+        self._lifecycle.keep_paused = keep_paused or self._lifecycle.keep_paused
+        self._current.editor = None
+        kept = "; what is stopped stays so" if self._lifecycle.keep_paused else ""
+        self._log(f"the editor has gone{kept}")
+        for watcher in self._current.watchers:
+            self._dismiss(watcher, DEBUGGER_LEFT)
+        self._current.watchers.clear()
+        self._lifecycle.editor_left()
+
+    def _dismiss(self, editor: Editor, why: str) -> None:
+        editor.terminated(why)
+        self._work.start(editor.close())
+
+    async def close(self) -> None:
+        """Tells its editors, and detaches from every debuggee; what waits for an answer gets it first."""
+        for editor in [*self._current.watchers, *([self.editor] if self.editor else [])]:
+            editor.terminated(RELAY_ENDING)
+        self._current.editor = None
+        self._current.watchers.clear()
+        await self._lifecycle.close()
+
+    # --- its debuggees -------------------------------------------------------------------
+
+    def is_for(self, debuggee: Debuggee) -> bool:
+        return self.job is None or self.job in (debuggee.job_id, debuggee.submission_id)
+
+    def may_try(self, debuggee: Debuggee) -> bool:
+        """Returns whether attaching to it has not failed too often for this editor."""
+        return self._lifecycle.may_try(debuggee)
+
+    def take(self, debuggee: Debuggee) -> None:
+        """Attaches to a debuggee."""
+        self._lifecycle.take(debuggee)
+
+    def miss(self, worker_ids: Set[str]) -> None:
+        """Notes which debuggees a poll has found; `worker_ids` has the worker_id of each."""
+        self._lifecycle.miss(worker_ids)
+
+    def hand_over(self, worker: Worker, to: DebugSession) -> None:
+        """Gives a debuggee to another session, with its stops."""
+        self._lifecycle.hand_over(worker, to._lifecycle)
+
+    def attached_to(self, worker: Worker) -> None:
+        """Notes that a debuggee takes requests now, as `Holder` says."""
+        self._lifecycle.attached_to(worker)
+
+    def refused(self, worker: Worker, error: Exception) -> None:
+        """Notes that attaching failed, as `Holder` says."""
+        self._lifecycle.refused(worker, error)
+
+    def end(self, worker: Worker) -> None:
+        """Notes that a connection has ended, as `Holder` says."""
+        self._lifecycle.end(worker)
+
+    # --- what debuggees say --------------------------------------------------------------
+
+    def event(self, worker: Worker, message: Message) -> None:
+        """Handles an event as `Holder` says; `message` is as `messages.event` made it."""
+        name, body = message["event"], message["body"]
+        if name == "stopped":
+            if self._stops_too_often(worker):
+                self._current.say(
+                    f"{worker.debuggee.title} stops too often to be debugged: it is left alone."
+                )
+                self._lifecycle.end(worker)
+            else:
+                self._threads.stopped(worker, body["threadId"], body)
+        elif name == "continued":
+            self._threads.continued(worker, body)
+        elif name == "thread":
+            if body.get("reason") == "exited":
+                self._threads.ended(worker, body["threadId"])
+        elif name == EVENT:
+            self._reports.take(worker, body)
+        elif name == PRINTED:
+            printed = self._reports.printed(worker, body)
+            if printed is not None:
+                self._current.event("output", self.requests.outward(worker, printed))
+        elif name == "terminated":
+            # The adapter outlives a killed debuggee, and waits for its client to leave.
+            self._lifecycle.end(worker)
+        elif name == "output" and self._flood.passes(worker, body["output"]):
+            self._current.event(name, self.requests.outward(worker, body))
+
+    def _stops_too_often(self, worker: Worker) -> bool:
+        bucket = self._stops.setdefault(worker, Bucket(STOPS, MOST_STOPS))
+        return max(len(worker.stops), len(worker.threads)) >= MOST_STOPS or not bucket.passes(1)
+
+    def _tell_left_out(self, left_out: Mapping[Worker, int]) -> None:
+        self._current.say(sentence([(worker.debuggee.title, lines) for worker, lines in left_out.items()]))
+
+
+def _options(arguments: Message) -> Message:
+    """Returns how debuggees are debugged: debugpy's `attach` arguments. Raises Refused."""
+    options = {name: arguments[name] for name in _OPTIONS if name in arguments}
+    rules = arguments.get("rules") or []
+    if not isinstance(rules, list) or not all(isinstance(rule, dict) for rule in rules):
+        raise Refused("`rules` has to be a list of objects")
+    # Without our rules, which are first, nothing would stop at a `breakpoint()`.
+    own_rules = STOP_IN_USER_CODE["rules"]
+    return {
+        **STOP_IN_USER_CODE,
+        **options,
+        "rules": [*own_rules, *(rule for rule in rules if rule not in own_rules)],
+    }
+
+
+def _mappings(path_mappings: object) -> list[tuple[str, str]]:
+    if path_mappings is None:
+        return []
+    if not isinstance(path_mappings, list):
+        raise Refused("`pathMappings` has to be a list")
+    mappings = []
+    for mapping in path_mappings:
+        local = mapping.get("localRoot") if isinstance(mapping, dict) else None
+        remote = mapping.get("remoteRoot") if isinstance(mapping, dict) else None
+        if not isinstance(local, str) or not isinstance(remote, str) or not local.startswith("/"):
+            raise Refused("each of `pathMappings` has an absolute localRoot and a remoteRoot")
+        mappings.append((local, remote))
+    return mappings

@@ -1,0 +1,244 @@
+"""Holds one editor's connection to the relay: requests come in, responses and events go out."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import socket
+from collections.abc import AsyncIterator, Callable
+from datetime import datetime, timezone
+from typing import Any
+
+from bootstrap.dap.framing import Decoder, FramingError, Message, encode
+from bootstrap.plain import line
+
+# The longest request, in bytes. An editor sends no source text; the longest is a condition or an expression.
+LONGEST_REQUEST = 8 * 1024 * 1024
+# The bytes that an editor may leave unread before it counts as gone, and before output is left out for it.
+MOST_UNREAD, MOST_OUTPUT_UNREAD = 16 * 1024 * 1024, 1024 * 1024
+# Both limits for a connection that has not shown the token.
+LONGEST_OF_STRANGER = MOST_UNREAD_BY_STRANGER = 64 * 1024
+
+# Seconds without a sign of the other side until its connection counts as dead: of a machine that went
+# to sleep or a tunnel that broke nothing else is ever heard.
+_QUIET, _PROBES, _APART = 10, 3, 5
+_KEEPALIVE = {
+    "TCP_KEEPIDLE": _QUIET,
+    "TCP_KEEPCNT": _PROBES,
+    "TCP_KEEPINTVL": _APART,
+    "TCP_USER_TIMEOUT": 1000 * (_QUIET + _PROBES * _APART),  # milliseconds for what is sent and not taken
+}
+_LONGEST_NAME = 60
+# Seconds for a VS Code that has a window to ask for the threads; it does within 0.2 s.
+ANSWERING = 1.5
+
+
+class Refused(Exception):
+    """Says that a request gets an error response with this reason, and `ray` as data for programs."""
+
+    def __init__(self, reason: str, ray: Message | None = None) -> None:
+        super().__init__(reason)
+        self.ray = ray
+
+
+class Editor:
+    """Represents a connection that a client of the relay opened."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.gone = False
+        # Whether it has shown the token.
+        self.admitted = False
+        # The arguments that it attached with; None before that.
+        self.arguments: Message | None = None
+        # From `configurationDone` on it is told what happens.
+        self.configured = False
+        # Its own name for itself, and the moment of its `attach`, ISO 8601 in UTC.
+        self.name = self.since = ""
+        self._asks_for_threads = False
+        self._lines_left_out = 0
+        self._heard = asyncio.Event()
+        # Whoever sends a long answer holds this until the editor has taken it.
+        self.turn = asyncio.Lock()
+        self._reader, self._writer = reader, writer
+        self._seq = itertools.count(1)
+        socket_ = writer.get_extra_info("socket")
+        socket_.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        socket_.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, value in _KEEPALIVE.items():
+            if hasattr(socket, name):  # macOS lacks two of them
+                socket_.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+
+    async def requests(self) -> AsyncIterator[Message]:
+        """Yields each well-formed request until the editor has gone; others get an error response."""
+        decoder = Decoder(content_limit=LONGEST_OF_STRANGER)
+        try:
+            while data := await self._reader.read(64 * 1024):
+                if self.admitted:
+                    decoder.content_limit = LONGEST_REQUEST
+                for message in decoder.feed(data):
+                    if _is_request(message):
+                        self._heard.set()
+                        yield message
+                    elif message.get("type") != "response":  # the answer to a request that we never send
+                        self.refuse(message, "not a DAP request: it needs type, seq, command and arguments")
+        except FramingError as error:
+            # Nothing after it can be told apart, so this is the last answer.
+            self.refuse({}, f"not DAP: {error}")
+        except OSError:
+            pass
+
+    def respond(self, request: Message, body: Message | bytes | None = None) -> None:
+        """Answers a request; `body` is bytes where it is JSON already."""
+        if isinstance(body, bytes):
+            self._respond(request, {"success": True}, body)
+        else:
+            self._respond(request, {"success": True, **({} if body is None else {"body": body})})
+
+    async def taken(self) -> None:
+        """Waits while the editor leaves much of what it was sent unread."""
+        with contextlib.suppress(OSError):  # it has gone
+            await self._writer.drain()
+
+    def refuse(self, request: Message, reason: str, ray: Message | None = None) -> None:
+        """Sends an error response; editors show the body's text, or the short one. `ray` is for programs."""
+        body: Message = {"error": {"id": 1, "format": reason, "showUser": True}}
+        if ray is not None:
+            body["ray"] = ray
+        self._respond(request, {"success": False, "message": reason, "body": body})
+
+    def introduced(self, arguments: Message) -> None:
+        """Takes the arguments of `initialize`."""
+        # VS Code's interface asks for the threads whenever it is told of one.
+        self._asks_for_threads = arguments.get("clientID") == "vscode"
+        name = arguments.get("clientName") or arguments.get("clientID")
+        self.name = line(name, _LONGEST_NAME) if isinstance(name, str) else ""
+
+    def attached(self, arguments: Message) -> None:
+        """Notes that the editor is attached, and with which arguments."""
+        self.arguments = arguments
+        self.since = datetime.now(timezone.utc).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+    async def is_alive(self, thread: int) -> bool:
+        """Returns whether somebody still uses it: a browser's tab that was closed leaves its connection open.
+
+        `thread` is the number of the row that is always listed.
+        """
+        if self.gone or not (self._asks_for_threads and self.configured):
+            return not self.gone
+        self._heard.clear()
+        self.event("thread", {"reason": "started", "threadId": thread})
+        try:
+            await asyncio.wait_for(self._heard.wait(), ANSWERING)
+        except asyncio.TimeoutError:
+            return False
+        return True
+
+    def terminated(self, reason: str) -> None:
+        """Tells the editor that its session has ended."""
+        self.event("terminated", {"ray": {"reason": reason}})
+
+    def event(self, name: str, body: Message | None = None) -> None:
+        if name == "output" and body is not None and not self._has_room(body):
+            return
+        self._send({"type": "event", "event": name, **({} if body is None else {"body": body})})
+
+    def say(self, text: str) -> None:
+        """Sends a line that editors show in their debug console."""
+        # The category is not `important`: Emacs' dape shows nothing of that one.
+        self.event("output", {"category": "console", "output": f"{text}\n"})
+
+    def drop(self) -> None:
+        """Closes the connection at once."""
+        self.gone = True
+        self._writer.transport.abort()
+
+    async def close(self, timeout: float = 1.0) -> None:
+        """Sends what is left, for at most `timeout` seconds, and closes."""
+        self.gone = True
+        self._writer.close()
+        try:
+            await asyncio.wait_for(self._writer.wait_closed(), timeout)
+        except (OSError, asyncio.TimeoutError):
+            self._writer.transport.abort()
+
+    def _respond(self, request: Message, rest: Message, body: bytes | None = None) -> None:
+        seq, command = request.get("seq"), request.get("command")
+        head: dict[str, Any] = {
+            "type": "response",
+            "request_seq": seq if isinstance(seq, int) else 0,
+            "command": command if isinstance(command, str) else "",
+        }
+        self._send({**head, **rest}, body)
+
+    def _send(self, message: Message, body: bytes | None = None) -> None:
+        if self.gone or self._writer.is_closing():
+            return
+        self._writer.write(encode({"seq": next(self._seq), **message}, body))
+        if self._unread > (MOST_UNREAD if self.admitted else MOST_UNREAD_BY_STRANGER):
+            self.drop()
+
+    @property
+    def _unread(self) -> int:
+        """Returns the bytes that are sent and not taken."""
+        return self._writer.transport.get_write_buffer_size()
+
+    def _has_room(self, output: Message) -> bool:
+        """Returns whether an `output` event can be sent, which is what a slow editor does best without."""
+        if self._unread > MOST_OUTPUT_UNREAD:
+            self._lines_left_out += str(output.get("output", "")).count("\n")
+            return False
+        if left_out := self._lines_left_out:
+            self._lines_left_out = 0
+            self.say(f"{left_out:,} lines were left out here, for this editor did not take them in time.")
+        return True
+
+
+class CurrentEditor:
+    """Keeps the editor whose session it is, and those that only watch: all are told what happens.
+
+    Attributes:
+        editor: the editor that has attached last to debug, None where it has gone.
+        watchers: the editors that only watch.
+    """
+
+    def __init__(self, log: Callable[[str], None]) -> None:
+        self.editor: Editor | None = None
+        self.watchers: list[Editor] = []
+        self._log = log
+
+    @property
+    def is_empty(self) -> bool:
+        return self.editor is None and not self.watchers
+
+    @property
+    def listens(self) -> bool:
+        """Returns whether the editor takes events: DAP wants none on debuggees before `configurationDone`."""
+        return self.editor is not None and self.editor.configured
+
+    def event(self, name: str, body: Message) -> None:
+        for editor in self._who_listen():
+            editor.event(name, body)
+
+    def tell_watchers(self, name: str, body: Message) -> None:
+        """Tells the watchers what the editor itself knows by the answer to its request."""
+        for editor in self.watchers:
+            if editor.configured:
+                editor.event(name, body)
+
+    def say(self, text: str) -> None:
+        self._log(text)
+        for editor in self._who_listen():
+            editor.say(text)
+
+    def _who_listen(self) -> list[Editor]:
+        return [e for e in (self.editor, *self.watchers) if e is not None and e.configured]
+
+
+def _is_request(message: Message) -> bool:
+    return (
+        message.get("type") == "request"
+        and isinstance(message.get("seq"), int)
+        and isinstance(message.get("command"), str)
+        and isinstance(message.get("arguments", {}), dict | None)
+    )

@@ -1,0 +1,292 @@
+"""Answers an attached editor's requests, here or by the debuggee that they are about."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from bootstrap.dap import messages
+from bootstrap.dap.client import reason
+from bootstrap.dap.framing import Message
+from bootstrap.dap.rules import NotDap
+from bootstrap.relay import translation
+from bootstrap.relay.configuration import Configuration
+from bootstrap.relay.editor import CurrentEditor, Editor, Refused
+from bootstrap.relay.gathered import Gathered
+from bootstrap.relay.ids import OF_A_STOP, Ids, Kind, OfAStop
+from bootstrap.relay.locations import locations
+from bootstrap.relay.threads import CLUSTER, Threads
+from bootstrap.relay.worker import PATIENCE, Worker, Workers
+
+# Seconds for a debuggee's answer where user code runs.
+EVALUATION = 60.0
+
+_RESUMING = frozenset({"continue", "next", "stepIn", "stepOut", "goto"})
+_RUN_USER_CODE = frozenset({"evaluate", "setVariable", "setExpression", "variables", "completions"})
+
+# An editor that only watches may send these: none resumes a task, sets anything or runs code of its choice.
+_READ = frozenset(
+    {
+        "breakpointLocations",
+        *(
+            "exceptionInfo",
+            "loadedSources",
+            "modules",
+            "scopes",
+            "source",
+            "stackTrace",
+            "threads",
+            "variables",
+        ),
+    }
+)
+_SET = frozenset({"setBreakpoints", "setExceptionBreakpoints", "setFunctionBreakpoints"})
+_WATCHES = (
+    "this editor only watches: another one debugs these tasks. End this session, and attach to take over."
+)
+
+Handler = Callable[[Editor, Message, Message], Awaitable[None]]
+
+
+class EditorRequests:
+    """Answers for one debug session: what is not answered here goes to a debuggee, if `messages` knows it."""
+
+    def __init__(
+        self,
+        workers: Workers,
+        *,
+        ids: Ids,
+        threads: Threads,
+        configuration: Configuration,
+        editor: CurrentEditor,
+    ) -> None:
+        self._workers, self._ids, self._threads = workers, ids, threads
+        self._configuration, self._current = configuration, editor
+        self._all_rows = Gathered(lambda: {"threads": threads.rows()})
+        self._evaluating: dict[tuple[Editor, object], Worker] = {}  # by editor and number of the request
+        self._handlers: dict[str, Handler] = {
+            "breakpointLocations": self._breakpoint_locations,
+            "cancel": self._cancel,
+            "focusTask": self._focus_task,
+            "pause": self._pause,
+            "setBreakpoints": self._set_breakpoints,
+            "setExceptionBreakpoints": self._set_exception_breakpoints,
+            "setFunctionBreakpoints": self._set_function_breakpoints,
+            "stackTrace": self._stack_trace,
+            "threads": self._rows,
+            **dict.fromkeys(_RESUMING, self._resume),
+        }
+
+    async def answer(self, editor: Editor, request: Message, arguments: Message) -> None:
+        """Answers a request. Raises Refused, UnknownId, DebuggerGone, RequestFailed."""
+        command = request["command"]
+        if editor is not self._current.editor and command not in _READ:
+            self._refuse_watcher(editor, request, arguments)
+            return
+        try:
+            known = messages.arguments_of(command, arguments)
+        except NotDap as error:
+            raise Refused(f"{command}: {error}") from None
+        handler = self._handlers.get(command, self._forward if known is not None else None)
+        if handler is None:
+            raise Refused(f"the relay does not know the request `{command}`")
+        await handler(editor, request, arguments if known is None else known)
+
+    def _refuse_watcher(self, editor: Editor, request: Message, arguments: Message) -> None:
+        """Refuses an editor that watches. Breakpoints, which editors send unasked, become unverified ones."""
+        listed = arguments.get(
+            "filters" if request["command"] == "setExceptionBreakpoints" else "breakpoints"
+        )
+        if request["command"] not in _SET or not isinstance(listed, list):
+            raise Refused(f"`{request['command']}`: {_WATCHES}")
+        editor.respond(request, {"breakpoints": [{"verified": False, "message": _WATCHES} for _ in listed]})
+
+    async def _focus_task(self, editor: Editor, request: Message, arguments: Message) -> None:
+        named = arguments.get("workerId")
+        for worker in self._workers.attached:
+            thread = next((thread for thread in worker.stops if thread in worker.reported), None)
+            if worker.debuggee.shown_id == named and thread is not None:
+                editor.respond(request)
+                self._threads.tell_stop(worker, thread, focus=True)
+                return
+        raise Refused(f"no task of worker {named!r} is stopped")
+
+    async def _cancel(self, editor: Editor, request: Message, arguments: Message) -> None:
+        worker = self._evaluating.get((editor, arguments.get("requestId")))
+        if worker is None:
+            raise Refused("there is nothing to cancel: only an `evaluate` that has no answer yet can be")
+        await worker.interrupt()
+        editor.respond(request)
+
+    # --- threads -------------------------------------------------------------------------
+
+    async def _rows(self, editor: Editor, request: Message, arguments: Message) -> None:
+        asked = asyncio.get_running_loop().time()
+        # Answers go out in turn: with a thousand debuggees each has 300 kB, and an editor that leaves too
+        # much unread is dropped.
+        async with editor.turn:
+            editor.respond(request, await self._all_rows.since(asked))
+            await editor.taken()
+
+    async def _stack_trace(self, editor: Editor, request: Message, arguments: Message) -> None:
+        if arguments.get("threadId") == self._threads.cluster:
+            editor.respond(request, {"stackFrames": [], "totalFrames": 0})
+            return
+        await self._forward(editor, request, arguments)
+
+    async def _resume(self, editor: Editor, request: Message, arguments: Message) -> None:
+        command = request["command"]
+        if arguments.get("threadId") == self._threads.cluster:
+            if command != "continue":
+                raise Refused("choose a task: the row of the cluster can only be paused and continued")
+            await self._threads.continue_all()
+            editor.respond(request, {"allThreadsContinued": False})
+            return
+        worker, thread, inner = self._inward(editor, arguments)
+        if thread not in worker.stops and command == "continue":
+            # It resumed with another thread of its process, which the editor has been told since.
+            editor.respond(request, {"allThreadsContinued": False})
+            return
+        if thread not in worker.stops:
+            raise Refused(f"{worker.debuggee.title} is not stopped")
+
+        def answered(body: Message) -> None:
+            # Without `allThreadsContinued: false`, VS Code takes every thread for running.
+            editor.respond(request, {**body, "allThreadsContinued": False} if command == "continue" else body)
+
+        self._threads.resumed = worker
+        await self._threads.resume(worker, command, inner, answered)
+
+    async def _pause(self, editor: Editor, request: Message, arguments: Message) -> None:
+        if arguments.get("threadId") == self._threads.cluster:
+            await self._threads.pause_all()
+            editor.respond(request)
+            return
+        worker, thread, inner = self._inward(editor, arguments)
+        # Only a debuggee that traces its code notices a pause.
+        await worker.wake()
+        # The row of the main thread stands for all of them until one of them has stopped.
+        everything = thread == worker.main_thread and not worker.stops
+        await self._forward_to(
+            worker, thread, editor, request, {**inner, "threadId": "*"} if everything else inner
+        )
+
+    # --- what they stop at ---------------------------------------------------------------
+
+    async def _set_breakpoints(self, editor: Editor, request: Message, arguments: Message) -> None:
+        source = arguments.get("source")
+        path = source.get("path") if isinstance(source, dict) else None
+        if not isinstance(path, str) or not path:
+            raise Refused("breakpoints can be set in files that have a path")
+        specs = arguments.get("breakpoints")
+        if specs is None:
+            specs = [{"line": line} for line in _list(arguments, "lines")]
+        if not isinstance(specs, list) or not all(
+            isinstance(spec, dict) and isinstance(spec.get("line"), int) for spec in specs
+        ):
+            raise Refused("`breakpoints` has to be a list of objects with a line")
+        sums = [sum_ for sum_ in _list(source or {}, "checksums") if isinstance(sum_, dict)]
+        sha256 = [str(sum_.get("checksum")).lower() for sum_ in sums if sum_.get("algorithm") == "SHA256"]
+        breakpoints = await self._configuration.set_breakpoints(path, specs, sha256=[*sha256, None][0])
+        editor.respond(request, {"breakpoints": breakpoints})
+
+    async def _breakpoint_locations(self, editor: Editor, request: Message, arguments: Message) -> None:
+        path = arguments["source"].get("path")
+        lines = await self._configuration.lines(path) if path else None
+        editor.respond(request, {"breakpoints": locations(lines, arguments) if lines is not None else []})
+
+    async def _set_exception_breakpoints(self, editor: Editor, request: Message, arguments: Message) -> None:
+        for name in ("filters", "filterOptions", "exceptionOptions"):
+            _list(arguments, name)
+        editor.respond(request, {"breakpoints": await self._configuration.set_exceptions(arguments)})
+
+    async def _set_function_breakpoints(self, editor: Editor, request: Message, arguments: Message) -> None:
+        specs = _list(arguments, "breakpoints")
+        if not all(isinstance(spec, dict) and isinstance(spec.get("name"), str) for spec in specs):
+            raise Refused("`breakpoints` has to be a list of objects with a name")
+        editor.respond(request, {"breakpoints": await self._configuration.set_functions(specs)})
+
+    # --- forwarding ----------------------------------------------------------------------
+
+    async def _forward(self, editor: Editor, request: Message, arguments: Message) -> None:
+        """Forwards a request to the debuggee that the numbers in it are of, else to the one in focus."""
+        worker, thread, inner = self._inward(editor, arguments)
+        await self._forward_to(worker, thread, editor, request, inner)
+
+    async def _forward_to(
+        self, worker: Worker, thread: int | None, editor: Editor, request: Message, inner: Message
+    ) -> None:
+        command = request["command"]
+        resumes = worker.resumes[thread]
+        asked = (editor, request["seq"])
+        if command == "evaluate":
+            self._evaluating[asked] = worker
+        try:
+            response = await worker.answer(
+                command, inner, EVALUATION if command in _RUN_USER_CODE else PATIENCE
+            )
+        finally:
+            self._evaluating.pop(asked, None)
+        if not response.get("success"):
+            editor.refuse(request, reason(response))
+            return
+        body = response.get("body")
+        if isinstance(body, dict) and worker.resumes[thread] == resumes:
+            body = self.outward(worker, body, thread)
+        editor.respond(request, body if isinstance(body, dict) else None)
+
+    def _inward(self, editor: Editor, arguments: Message) -> tuple[Worker, int | None, Message]:
+        """Returns the debuggee that is meant, its thread, and the arguments as it knows them.
+
+        Raises UnknownId, Refused.
+        """
+        named, inner = translation.inward(arguments, self._ids.inner)
+        owners = {each.owner if isinstance(each, OfAStop) else each for each in named}
+        # Targets of a goto belong to no thread.
+        threads = {each.thread for each in named if isinstance(each, OfAStop) and each.thread is not None}
+        if isinstance(inner.get("threadId"), int):
+            threads.add(inner["threadId"])
+        if len(owners) > 1 or len(threads) > 1:
+            raise Refused("the request names things of two tasks")
+        if CLUSTER in owners:
+            raise Refused("choose a task: the row of the cluster has no frames")
+        worker = next((owner for owner in owners if isinstance(owner, Worker)), None) or self._focused()
+        if editor is self._current.editor:
+            self._threads.focus = worker
+        source = inner.get("source")
+        if isinstance(source, dict) and isinstance(source.get("path"), str):
+            source["path"] = self._configuration.paths.remote(source["path"], worker.layout)
+        return worker, next(iter(threads), None), inner
+
+    def _focused(self) -> Worker:
+        worker = self._threads.in_focus()
+        if worker is None:
+            raise Refused("no task is stopped")
+        return worker
+
+    def outward(self, worker: Worker, body: Message, thread: int | None = None) -> Message:
+        """Gives a debuggee's response or event the editor's numbers and paths, in place; returns it."""
+
+        def number(kind: Kind, inner: int) -> int:
+            return self._ids.outer(OfAStop(worker, thread) if kind in OF_A_STOP else worker, kind, inner)
+
+        def source(document: Message) -> None:
+            path = document.get("path")
+            local = self._configuration.paths.local(path) if path else None
+            if local is not None:
+                # The editor gets its own file, which it can edit, rather than the text that the debuggee has.
+                document["path"] = local
+                document["sourceReference"] = 0
+            elif path and not document.get("sourceReference"):
+                # Without a number the editor would open a file of its own that has this path.
+                document["sourceReference"] = number("source", 0)
+
+        return translation.outward(body, number, source)
+
+
+def _list(arguments: Message, name: str) -> list[Any]:
+    value = arguments.get(name)
+    if not isinstance(value, list | None):
+        raise Refused(f"`{name}` has to be a list")
+    return value or []

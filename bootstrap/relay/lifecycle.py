@@ -1,0 +1,243 @@
+"""Keeps one session's debuggees from the moment they are found: attached, handed over, detached, ended."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Set
+from typing import Any
+
+from bootstrap.dap.additions import TAKEN_OVER
+from bootstrap.dap.client import STOP_IN_USER_CODE
+from bootstrap.dap.debuggee import Debuggee
+from bootstrap.errors import AttachFailed, RaysideError
+from bootstrap.plain import line
+from bootstrap.relay.configuration import Configuration
+from bootstrap.relay.editor import CurrentEditor
+from bootstrap.relay.files import Files
+from bootstrap.relay.threads import Threads
+from bootstrap.relay.work import Work
+from bootstrap.relay.worker import Configure, Holder, NotWanted, Worker, Workers
+
+# Seconds before a debuggee is attached to again after it was detached from: one that is dialled within
+# milliseconds of its `disconnect` may never answer (1 of 7 to 80 times, with debugpy 1.8.22; never of 120
+# after 0.5 s).
+SETTLING = 0.5
+# The most tries to attach to a debuggee that does not answer.
+MOST_TRIES = 3
+# Polls that miss a debuggee before it counts as ended, for Ray's tables may lag.
+POLLS_MISSED = 5
+# Seconds to detach from debuggees in good order when the relay ends.
+CLOSING = 10.0
+# The most characters of Ray's reason for the end of a process.
+MOST_OF_A_REASON = 600
+
+
+# Counts how often attaching failed for the same editor, by worker and port.
+Tries = Counter[tuple[str, int]]
+
+
+class Lifecycle:
+    """Attaches to debuggees and detaches; without an editor only what is to stay paused is attached.
+
+    Attributes:
+        keep_paused: whether what is stopped stays so when the editor goes.
+    """
+
+    def __init__(
+        self,
+        workers: Workers,
+        holder: Holder,
+        *,
+        claim: Callable[[Worker], Awaitable[Configure]],
+        why_ended: Callable[[Debuggee], Awaitable[str]],
+        configuration: Configuration,
+        threads: Threads,
+        editor: CurrentEditor,
+        work: Work,
+        log: Callable[[str], None],
+    ) -> None:
+        self.keep_paused = False
+        self._workers, self._holder, self._claim = workers, holder, claim
+        self._why_ended = why_ended
+        self._configuration = configuration
+        self._threads, self._editor, self._work = threads, editor, work
+        self._log = log
+        self._options: Mapping[str, Any] = STOP_IN_USER_CODE
+        self._files = Files()
+        self._missed: dict[str, int] = {}
+        self._tries = Tries()
+        self._detaching: set[asyncio.Future[Any]] = set()
+
+    # --- for an editor -------------------------------------------------------------------
+
+    def begin(self, options: Mapping[str, Any], *, keep_paused: bool) -> None:
+        """Begins with another editor; what was read or given up for the one before is tried again.
+
+        `options` are debugpy's `attach` arguments.
+        """
+        self._options, self.keep_paused = options, keep_paused
+        self._files.clear()
+        self._tries = Tries()  # a new one: attaching that began for the editor before counts for that editor
+
+    def watch(self) -> None:
+        """Gives an editor that is configured what is attached already."""
+        for worker in self._workers.attached:  # these were kept paused, or are of the editor before
+            worker.reported.clear()
+            self._work.start(self._adopt(worker))
+
+    def editor_left(self) -> None:
+        """Notes that the editor has gone: the cluster runs on, but what is to be kept paused."""
+        self._detach([w for w in self._workers.values() if not (self.keep_paused and w.stops)])
+
+    async def close(self) -> None:
+        """Detaches from all debuggees; what waits for an answer gets it first."""
+        self._detach(self._workers.values())
+        if self._detaching:  # these include earlier ones
+            await asyncio.wait(self._detaching, timeout=CLOSING)
+
+    # --- found ---------------------------------------------------------------------------
+
+    def may_try(self, debuggee: Debuggee) -> bool:
+        return self._tries[debuggee.worker_id, debuggee.port] < MOST_TRIES
+
+    def take(self, debuggee: Debuggee) -> None:
+        """Attaches to a debuggee, for the current editor."""
+        self._workers[debuggee.worker_id] = new = Worker(debuggee, self._files, self._holder)
+        self._work.start(self._attach(new))
+
+    def miss(self, worker_ids: Set[str]) -> None:
+        """Notes which debuggees a poll found, by the `worker_ids` of all; the others may have ended."""
+        self._missed = {
+            name: self._missed.get(name, 0) + 1 for name in self._workers if name not in worker_ids
+        }
+        for name, missed in self._missed.items():
+            if missed > POLLS_MISSED and self._workers[name].ready.is_set():
+                self.end(self._workers[name])
+
+    # --- attached ------------------------------------------------------------------------
+
+    async def _attach(self, worker: Worker) -> None:
+        tries = self._tries  # those of the editor that it is for, which may not be the same at the end
+        try:
+            await worker.attach(self._options, self._claim)
+        except (AttachFailed, NotWanted) as error:
+            # Every try may spoil it for whoever debugs it, so each editor has only one.
+            _give_up(tries, worker)
+            worker.holder.refused(worker, error)
+        except Exception as error:  # it has ended, or speaks no DAP
+            tries[worker.debuggee.worker_id, worker.debuggee.port] += 1
+            worker.holder.refused(worker, error)
+        else:
+            worker.holder.attached_to(worker)
+
+    def refused(self, worker: Worker, error: Exception) -> None:
+        """Tells of a debuggee that could not be attached to, or whose job no editor asked for."""
+        if isinstance(error, AttachFailed):
+            self._editor.say(f"{worker.debuggee.title}: {error.message}")
+        elif not isinstance(error, NotWanted):
+            self._log(f"{worker.debuggee.title}: {error}")
+            if not self.may_try(worker.debuggee):
+                tries = f"{MOST_TRIES} tries"
+                self._editor.say(
+                    f"{worker.debuggee.title} can't be attached to, in {tries}: {line(str(error))}"
+                )
+        self._detach([worker])
+
+    def attached_to(self, worker: Worker) -> None:
+        """Notes that a debuggee takes requests now."""
+        if worker.detached:  # its editor went meanwhile, and the next one is not to see it
+            return
+        self._log(f"attached to {worker.debuggee.title}")
+        worker.ready.set()
+        self._threads.show(worker, worker.main_thread)
+        self._work.start(self._until_ended(worker))
+        if not self._configuration.is_in(worker):
+            self._work.start(self._configuration.put_into(worker))
+        if self._editor.editor is None and not (self.keep_paused and worker.stops):
+            self._detach([worker])
+
+    def hand_over(self, worker: Worker, to: Lifecycle) -> None:
+        """Gives a debuggee with its stops to another session; this one's editor loses its rows."""
+        for thread in worker.stops:
+            title = worker.described_at(thread).title
+            self._editor.say(f"{title} is stopped in {to.debugger} now, which has asked for its job by name")
+        self._threads.remove_rows(worker, TAKEN_OVER)
+        self._threads.forget(worker)
+        self._configuration.forget(worker)
+        del self._workers[worker.debuggee.worker_id]
+        to.receive(worker)
+
+    @property
+    def debugger(self) -> str:
+        """Returns the name of the program that debugs here, for people."""
+        return (self._editor.editor.name if self._editor.editor else "") or "another editor"
+
+    def receive(self, worker: Worker) -> None:
+        worker.holder, worker.revision = self._holder, -1
+        worker.reported.clear()
+        self._workers[worker.debuggee.worker_id] = worker
+        if worker.ready.is_set():
+            self._threads.add_rows(worker)
+            self._work.start(self._adopt(worker))
+
+    async def _adopt(self, worker: Worker) -> None:
+        await self._configuration.put_into(worker)
+        for thread in worker.named:
+            self._threads.tell_stop(worker, thread)
+
+    # --- ended, or detached --------------------------------------------------------------
+
+    async def _until_ended(self, worker: Worker) -> None:
+        await worker.ended.wait()
+        worker.holder.end(worker)
+
+    def end(self, worker: Worker) -> None:
+        """Notes that a debuggee has ended by itself, or says so."""
+        if worker.detached:
+            return
+        if not worker.ready.is_set():
+            # `_attach` gets the error, and counts it for the editor that it is for; another may have come
+            # since. A debuggee that no editor asked for says so, too, when it is detached from.
+            worker.client.close()
+            return
+        self._log(f"{worker.debuggee.title} has ended")
+        if worker.stops and not self._editor.is_empty:
+            self._work.start(self._tell_why(worker))
+        _give_up(self._tries, worker)  # Ray lists it for some more seconds
+        self._detach([worker])
+
+    async def _tell_why(self, worker: Worker) -> None:
+        """Tells why a task died while somebody looked at it, which only Ray knows."""
+        titles = [worker.described_at(thread).title for thread in worker.stops]
+        try:
+            why = await self._why_ended(worker.debuggee)
+        except RaysideError as error:
+            why = f"why is not known: {error.message}"
+        reason = line(why or "Ray does not say why", MOST_OF_A_REASON)
+        self._editor.say(f"{titles[0]} has ended while it was stopped: {reason}")
+
+    def _detach(self, workers: Iterable[Worker]) -> None:
+        """Detaches: the debuggees run on without us; they are gone from the editor's list at once."""
+        for worker in [worker for worker in workers if not worker.detached]:
+            self._threads.remove_rows(worker)
+            worker.detached = True
+            worker.ready.set()  # nobody has to wait for that any more
+            # Each is detached by itself: one that is frozen must not keep the others from a new editor.
+            self._detaching.add(detaching := self._work.start(worker.detach()))
+            detaching.add_done_callback(self._detaching.discard)
+            self._work.start(self._settle_down(worker, detaching))
+
+    async def _settle_down(self, worker: Worker, detaching: asyncio.Future[Any]) -> None:
+        """Has a debuggee that was detached from be one that may be attached to again."""
+        await asyncio.wait({detaching})
+        self._threads.forget(worker)
+        self._configuration.forget(worker)
+        await asyncio.sleep(SETTLING)
+        if self._workers.get(worker.debuggee.worker_id) is worker:
+            del self._workers[worker.debuggee.worker_id]
+
+
+def _give_up(tries: Tries, worker: Worker) -> None:
+    """Notes that a debuggee is not attached to any more until the next editor."""
+    tries[worker.debuggee.worker_id, worker.debuggee.port] = MOST_TRIES

@@ -1,0 +1,284 @@
+"""Runs the debug relay: one DAP server that shows many debuggees to an editor as one process.
+
+Downstream are the editors; upstream is a `Worker` for each debuggee that `Discovery` finds. This module has
+the server, its connections, and which `DebugSession` an editor attaches to; which debuggees that has,
+`Lookout` says.
+Source: https://microsoft.github.io/debug-adapter-protocol/specification
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+from collections.abc import Callable
+from typing import Any
+
+from bootstrap.dap.additions import ALWAYS, ASK, BUSY, WATCH
+from bootstrap.dap.framing import Message
+from bootstrap.errors import DebuggerGone, RaysideError, RequestFailed
+from bootstrap.relay.capabilities import CAPABILITIES, REFUSED
+from bootstrap.relay.debug_session import DebugSession
+from bootstrap.relay.discovery import Discovery
+from bootstrap.relay.editor import Editor, Refused
+from bootstrap.relay.editor_requests import Handler
+from bootstrap.relay.ids import UnknownId
+from bootstrap.relay.lookout import Lookout
+from bootstrap.relay.work import Work
+
+# Seconds for Ray's answer while an editor waits.
+_SOON = 2.0
+# So many requests of one editor may be in flight; it is not read any further until one is answered.
+MOST_REQUESTS = 256
+# The most connections, and the most of those that have not shown the token; the oldest of these makes room.
+MOST_CONNECTIONS, MOST_STRANGERS = 256, 32
+# Seconds that a connection has to show the token; an editor does in its second message.
+SHOWING = 10.0
+
+
+class Relay:
+    """Serves editors.
+
+    Args:
+        discovery: finds the debuggees.
+        token: Ray's token, which `attach` has to bring.
+        log: takes a line for each thing that happens; none has a secret in it.
+        shared_files: whether editors see the debuggees' files under their own paths.
+    """
+
+    def __init__(
+        self,
+        discovery: Discovery,
+        *,
+        token: str,
+        log: Callable[[str], None],
+        shared_files: bool = False,
+    ) -> None:
+        self._token = token.encode()
+        self._log = log
+        self._server: asyncio.Server | None = None
+        self._editors: dict[Editor, None] = {}  # the oldest first
+        self._work = Work(log)
+        self._discovery, self._shared = discovery, shared_files
+        self._lookout = Lookout(discovery, work=self._work, log=log)
+        self.sessions = self._lookout.sessions
+        # Editors attach one after the other, for each checks who is attached.
+        self._attaching = asyncio.Lock()
+        # These requests are answered on a connection that has not attached.
+        self._handlers: dict[str, Handler] = {
+            "attach": self._attach,
+            "debugger": self._who_debugs,
+            "disconnect": self._disconnect,
+            "initialize": self._initialize,
+            "pausedTasks": self._paused_tasks,
+            **dict.fromkeys(REFUSED, self._refuse),
+        }
+
+    # --- serving -------------------------------------------------------------------------
+
+    async def serve(self, host: str = "127.0.0.1", port: int = 5678) -> asyncio.Server:
+        """Starts listening; the event loop does the rest. Raises OSError."""
+        self._server = await asyncio.start_server(self._serve, host, port)
+        return self._server
+
+    async def close(self) -> None:
+        """Tells the editors, and detaches from every debuggee; what waits for an answer gets it first."""
+        if self._server is not None:
+            self._server.close()
+        self._lookout.end()
+        await asyncio.gather(*(session.close() for session in self.sessions))
+        self._work.cancel()
+        await asyncio.gather(*(editor.close() for editor in self._editors))
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        editor = Editor(reader, writer)
+        if not self._has_room():
+            editor.drop()
+            return
+        self._editors[editor] = None
+        waiting = asyncio.get_running_loop().call_later(SHOWING, self._give_up, editor)
+        answering: set[asyncio.Future[Any]] = set()
+        try:
+            async for request in editor.requests():
+                task = asyncio.ensure_future(self._answer(editor, request))
+                answering.add(task)
+                task.add_done_callback(answering.discard)
+                if len(answering) >= MOST_REQUESTS:
+                    await asyncio.wait(answering, return_when=asyncio.FIRST_COMPLETED)
+                if editor.gone:
+                    break
+        finally:
+            # Whatever is in flight is drained by `Worker.detach`, not given up here: see `Client`.
+            waiting.cancel()
+            self._editors.pop(editor, None)
+            if (session := self._session_of(editor)) is not None:
+                session.left(editor)
+            await editor.close()
+
+    def _has_room(self) -> bool:
+        """Returns whether one more connection may come; among strangers the oldest is dropped for it."""
+        strangers = [editor for editor in self._editors if not editor.admitted]
+        if len(strangers) >= MOST_STRANGERS:
+            self._editors.pop(strangers[0])
+            strangers[0].drop()
+        return len(self._editors) < MOST_CONNECTIONS
+
+    def _give_up(self, editor: Editor) -> None:
+        if not editor.admitted:
+            editor.drop()
+
+    async def _answer(self, editor: Editor, request: Message) -> None:
+        command, arguments = request["command"], request.get("arguments") or {}
+        try:
+            if (handler := self._handlers.get(command)) is not None:
+                await handler(editor, request, arguments)
+            elif (session := self._session_of(editor)) is None:
+                raise Refused(f"`{command}` before `attach`, or after another editor has attached")
+            elif command == "configurationDone":
+                editor.respond(request)
+                session.configured(editor)
+                self._lookout.begin()
+            else:
+                await session.requests.answer(editor, request, arguments)
+        except Refused as refused:
+            editor.refuse(request, str(refused), refused.ray)
+        except UnknownId as error:
+            editor.refuse(request, f"{error.args[0]!r} is not known, or ended when its task went on")
+        except (DebuggerGone, RequestFailed) as error:
+            editor.refuse(request, error.message)
+        except RecursionError:
+            editor.refuse(request, "nested too deeply")
+        except Exception as error:
+            # It is a defect, but no reason to leave the editor without an answer.
+            self._log(f"{command}: {error!r}")
+            editor.refuse(request, f"the relay failed: {error!r}")
+
+    # --- an editor's life ----------------------------------------------------------------
+
+    async def _initialize(self, editor: Editor, request: Message, arguments: Message) -> None:
+        if arguments.get("pathFormat", "path") != "path":
+            raise Refused("pathFormat has to be `path`")
+        if not arguments.get("linesStartAt1", True) or not arguments.get("columnsStartAt1", True):
+            raise Refused("lines and columns have to be counted from 1")
+        editor.introduced(arguments)
+        editor.respond(request, CAPABILITIES)
+
+    async def _attach(self, editor: Editor, request: Message, arguments: Message) -> None:
+        if not self._admits(editor, arguments):
+            why = "a wrong token" if arguments.get("token") else "no token"
+            self._log(f"an editor was refused: {why}")
+            editor.refuse(
+                request, f"{why}: the relay asks for Ray's token, `token` in the launch configuration"
+            )
+            await editor.close()
+            return
+        job = _job(arguments)
+        take_over = arguments.get("takeOver", ALWAYS)
+        if take_over not in (ALWAYS, ASK, WATCH):
+            raise Refused(f"`takeOver` has to be `{ALWAYS}`, `{ASK}` or `{WATCH}`")
+        async with self._attaching:
+            if self._session_of(editor) is not None:
+                raise Refused("attached already")
+            session = await self._session_for(job)
+            debugged = None if take_over == ALWAYS else await self._debugged(session)
+            if debugged is not None and take_over == ASK:
+                busy = _debugger(debugged)
+                raise Refused(
+                    f"{busy['client'] or 'another editor'} has debugged this since {busy['since']}", busy
+                )
+            if debugged is not None:
+                session = debugged
+                session.watch(editor, arguments)
+            else:
+                session.attach(editor, arguments)
+            if session not in self.sessions:
+                self.sessions.append(session)
+        editor.event("initialized")
+        editor.respond(request, {"ray": {"watching": editor is not session.editor}})
+
+    async def _who_debugs(self, editor: Editor, request: Message, arguments: Message) -> None:
+        """Answers whom `attach` with the same `job` would take over from."""
+        if not self._admits(editor, arguments):
+            raise Refused("`debugger` needs the token")
+        debugged = await self._debugged(await self._session_for(_job(arguments)))
+        editor.respond(request, {"debugger": None if debugged is None else _debugger(debugged)})
+
+    async def _session_for(self, job: str | None) -> DebugSession:
+        """Returns the session that is for that job, by either of its ids; a new one where there is none."""
+        self.sessions[:] = [session for session in self.sessions if session.editor or session.workers]
+        for session in self.sessions:
+            if session.job == job:
+                return session
+        for session in self.sessions:
+            if job is not None and session.job is not None and await self._are_one(job, session.job):
+                return session
+        return DebugSession(
+            job,
+            self._discovery,
+            claim=self._lookout.claim,
+            work=self._work,
+            log=self._log,
+            shared=self._shared,
+        )
+
+    async def _are_one(self, job: str, other: str) -> bool:
+        """Returns whether one is the submission id of the other."""
+        try:
+            submissions = await asyncio.wait_for(
+                asyncio.gather(self._discovery.submission(job), self._discovery.submission(other)), _SOON
+            )
+        except (RaysideError, asyncio.TimeoutError):  # there are two sessions then: the newer gets what comes
+            return False
+        return submissions[0] == other or submissions[1] == job
+
+    async def _debugged(self, session: DebugSession) -> DebugSession | None:
+        """Returns that session, or the one that has stopped tasks of its job, where somebody debugs there."""
+        others = [other for other in self.sessions if other is not session and other.has_stopped_of(session)]
+        for candidate in (session, *others):
+            if await candidate.has_debugger():
+                return candidate
+        return None
+
+    def _session_of(self, editor: Editor) -> DebugSession | None:
+        return next((session for session in self.sessions if session.has(editor)), None)
+
+    def _admits(self, editor: Editor, arguments: Message) -> bool:
+        token = arguments.get("token")
+        right = isinstance(token, str) and hmac.compare_digest(
+            token.encode("utf-8", "surrogatepass"), self._token
+        )
+        editor.admitted = editor.admitted or right
+        return right
+
+    async def _disconnect(self, editor: Editor, request: Message, arguments: Message) -> None:
+        # This ignores `terminateDebuggee`: a worker that is killed has its task run again.
+        if (session := self._session_of(editor)) is not None:
+            session.left(editor, keep_paused=arguments.get("suspendDebuggee") is True)
+        editor.respond(request)
+        await editor.close()
+
+    async def _refuse(self, editor: Editor, request: Message, arguments: Message) -> None:
+        raise Refused(REFUSED[request["command"]])
+
+    async def _paused_tasks(self, editor: Editor, request: Message, arguments: Message) -> None:
+        if self._session_of(editor) is None and not self._admits(editor, arguments):
+            raise Refused("`pausedTasks` needs the token")
+        workers = [worker for session in self.sessions for worker in session.workers.attached]
+        paused = [
+            worker.described_at(thread).document() for worker in workers for thread in sorted(worker.stops)
+        ]
+        editor.respond(
+            request, {"tasks": sorted(paused, key=lambda task: (task["since"], task["worker_id"]))}
+        )
+
+
+def _debugger(session: DebugSession) -> Message:
+    """Returns who debugs in a session, as data."""
+    assert session.editor is not None, "somebody debugs there"
+    return {"reason": BUSY, "job": session.job, "client": session.editor.name, "since": session.editor.since}
+
+
+def _job(arguments: Message) -> str | None:
+    job = arguments.get("job")
+    if job is not None and not isinstance(job, str):
+        raise Refused("`job` has to be a string: a submission id, or Ray's job id")
+    return job or None

@@ -1,0 +1,320 @@
+"""Keeps debuggees' threads: how they stop and resume, and the rows that the editor has of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+
+from bootstrap.dap.additions import EXITED
+from bootstrap.dap.client import reason
+from bootstrap.dap.debuggee import Debuggee
+from bootstrap.dap.framing import Message
+from bootstrap.errors import RequestFailed
+from bootstrap.relay.editor import CurrentEditor, Editor
+from bootstrap.relay.ids import Ids
+from bootstrap.relay.others import Others
+from bootstrap.relay.others import document as others_row
+from bootstrap.relay.work import Work
+from bootstrap.relay.worker import PATIENCE, Worker, Workers
+
+# This row is always listed: VS Code hides a single row, and so the task's name.
+CLUSTER = "Ray cluster"
+# Seconds in which the debuggee that an editor attached for has to stop; later, another is shown first.
+AWAITED = 10.0
+
+
+class Threads:
+    """Keeps the threads of all debuggees that are attached; each stops and resumes by itself.
+
+    Attributes:
+        focus: the debuggee that the editor dealt with last.
+        resumed: the debuggee that the editor resumed last.
+    """
+
+    def __init__(self, workers: Workers, *, ids: Ids, editor: CurrentEditor, work: Work) -> None:
+        self.focus: Worker | None = None
+        self.resumed: Worker | None = None
+        # The id of a worker, and the loop's time until which its stop is waited for.
+        self._awaited: tuple[str, float] | None = None
+        # Debuggees that the editor was told of as stopped; some may not be so any more (`_others_stopped`).
+        self._stopped: OrderedDict[Worker, None] = OrderedDict()
+        self._workers, self._ids, self._editor, self._work = workers, ids, editor, work
+        self._others = Others(workers, self._other_gone)
+
+    # --- rows ----------------------------------------------------------------------------
+
+    @property
+    def cluster(self) -> int:
+        """Returns the editor's number of the row that is always listed."""
+        return self._ids.outer(CLUSTER, "thread", 0)
+
+    def rows(self) -> list[Message]:
+        """Returns DAP's Thread for each, of each process the stopped ones first; no debuggee is asked."""
+        rows: list[Message] = []
+        for worker in self._workers.attached:
+            for thread in worker.threads:
+                at = _in_row(worker, thread)
+                rows.append({"id": self._row(worker, thread), "name": at.title, "ray": _ray(at)})
+            if worker.others:
+                others = self._others.rows(worker)
+                rows += [others_row(worker, self._row(worker, thread), name) for thread, name in others]
+        return [*rows, {"id": self.cluster, "name": CLUSTER}]
+
+    def show(self, worker: Worker, thread: int) -> None:
+        """Gives a thread a row. The main thread's is dropped for one that stops: it only waits for that."""
+        main = worker.main_thread
+        if thread != main and main in worker.threads and main not in worker.stops:
+            worker.threads.remove(main)
+            self._tell("exited", worker, main)
+        if thread not in worker.threads:
+            worker.threads.add(thread)
+            self._tell("started", worker, thread)
+
+    def ended(self, worker: Worker, thread: int) -> None:
+        if thread in worker.threads:
+            # Some editors show a thread that exits while it is stopped as stopped for ever.
+            self._tell_no_more_stopped(worker, thread)
+            worker.resumed([thread])
+            worker.threads.remove(thread)
+            worker.others.pop(thread, None)
+            self._tell("exited", worker, thread)
+            self._others.settle(worker)
+
+    def add_rows(self, worker: Worker) -> None:
+        """Gives the editor the rows that another one had."""
+        for thread in worker.threads:
+            self._tell("started", worker, thread)
+
+    def remove_rows(self, worker: Worker, why: str = "") -> None:
+        """Removes a debuggee's rows from the editor; what is in flight may still be translated.
+
+        `why` is sent with each row that goes, as `ray.reason`.
+        """
+        for thread, _ in self._others.rows(worker):
+            self._tell("exited", worker, thread, why)
+        for thread in worker.threads:
+            self._tell_no_more_stopped(worker, thread)
+            self._tell("exited", worker, thread, why)
+
+    def forget(self, worker: Worker) -> None:
+        self._ids.forget(worker)
+        self._stopped.pop(worker, None)
+        self._others.forget(worker)
+        for thread in [*worker.resumes, *worker.stops, *worker.threads, *worker.others, None]:
+            self._ids.forget_stop(worker, thread)
+        if self.focus is worker:
+            self.focus = None
+        if self.resumed is worker:
+            self.resumed = None
+
+    def _other_gone(self, worker: Worker, thread: int) -> None:
+        self._ids.forget_stop(worker, thread)
+        if thread not in worker.threads:
+            self._tell("exited", worker, thread)
+
+    def _row(self, worker: Worker, thread: int) -> int:
+        return self._ids.outer(worker, "thread", thread)
+
+    def _tell(self, change: str, worker: Worker, thread: int, why: str = "") -> None:
+        ray = {"ray": {"reason": why}} if why else {}
+        self._editor.event("thread", {"reason": change, "threadId": self._row(worker, thread), **ray})
+
+    # --- stops ---------------------------------------------------------------------------
+
+    def stopped(self, worker: Worker, thread: int, body: Message) -> None:
+        """Takes a stop of a thread; `body` is that of debugpy's `stopped` event."""
+        worker.stopped(thread, body)
+        self._work.start(self._name_and_tell(worker, thread, body))
+
+    async def _name_and_tell(self, worker: Worker, thread: int, body: Message) -> None:
+        await worker.ready.wait()
+        if worker.detached:
+            return
+        # Only with that answer does the editor know that the thread has resumed.
+        if thread in worker.resuming:
+            await asyncio.wait({worker.resuming[thread]}, timeout=PATIENCE)
+        await asyncio.gather(worker.name_task(thread), self._others.ask(worker))
+        if worker.stops.get(thread) is body:
+            worker.named.add(thread)
+            self.show(worker, thread)
+            self.tell_stop(worker, thread)
+
+    def begin(self, focus: str) -> None:
+        """Begins with another editor; `focus` is the id of the worker to show first, empty: any."""
+        self._awaited = (focus, asyncio.get_running_loop().time() + AWAITED) if focus else None
+
+    def _is_awaited(self, worker: Worker) -> bool:
+        """Returns whether it is the one that the editor wants to see first; from then on none is."""
+        if self._awaited is None:
+            return False
+        name, until = self._awaited
+        arrived = worker.debuggee.shown_id == name
+        if arrived or asyncio.get_running_loop().time() > until:
+            self._awaited = None
+        return arrived
+
+    def show_all(self, editor: Editor) -> None:
+        """Tells one editor of all stopped threads."""
+        for worker in self._workers.attached:
+            for thread in sorted(worker.reported & set(worker.stops)):
+                editor.event("stopped", {**self._stop(worker, thread), "preserveFocusHint": False})
+
+    def tell_stop(self, worker: Worker, thread: int, *, focus: bool = False) -> None:
+        """Tells the editor of a stop, also once more; `focus`: whether to show it to the user from now on."""
+        if not self._editor.listens:
+            return
+        others = self._others_stopped(worker)
+        worker.reported.add(thread)
+        self._stopped[worker] = None
+        focus = self._is_awaited(worker) or focus
+        # A second stop must not steal the focus from what the user looks at, nor from what is awaited.
+        preserve = (others or self._awaited is not None) and not focus and worker is not self.resumed
+        self._editor.event("stopped", {**self._stop(worker, thread), "preserveFocusHint": preserve})
+        if focus or not others:
+            self.focus = worker
+
+    def _others_stopped(self, worker: Worker) -> bool:
+        """Returns whether the editor knows of another debuggee that is stopped.
+
+        Each is put aside once for each of its stops, so a crowd that stops is not searched each time.
+        """
+        if worker in self._stopped:
+            self._stopped.move_to_end(worker)
+        while self._stopped:
+            first = next(iter(self._stopped))
+            if first is worker or (first.reported and self._workers.has(first)):
+                return first is not worker
+            del self._stopped[first]
+        return False
+
+    def _stop(self, worker: Worker, thread: int) -> Message:
+        """Returns the body of `stopped`, but for the focus."""
+        stop = worker.stops[thread]
+        body = {name: value for name, value in stop.items() if name != "hitBreakpointIds"}
+        if hit := worker.hit(stop.get("hitBreakpointIds")):
+            body["hitBreakpointIds"] = hit
+        return {
+            **body,
+            "threadId": self._row(worker, thread),
+            "allThreadsStopped": False,
+            "ray": _ray(worker.described_at(thread)),
+        }
+
+    def in_focus(self) -> Worker | None:
+        """Returns the debuggee that is meant where a request names none; None where no task is stopped."""
+        if self.focus is not None and self._workers.has(self.focus):
+            return self.focus
+        attached = self._workers.attached
+        stopped = [worker for worker in attached if worker.stops]
+        return [*stopped, *attached][0] if stopped or len(attached) == 1 else None
+
+    # --- resuming ------------------------------------------------------------------------
+
+    def continued(self, worker: Worker, body: Message) -> None:
+        """Notes that a thread has resumed by itself or with another; `body` is of debugpy's `continued`."""
+        thread = body.get("threadId")
+        if not isinstance(thread, int) or body.get("allThreadsContinued") is True:
+            stops = worker.resumed([*worker.stops])
+        else:
+            stops = worker.resumed([thread])
+        for each in [*stops, None]:
+            self._ids.forget_stop(worker, each)
+        self._tell_continued(worker, stops)
+        self._others.continued(worker)
+
+    async def resume(
+        self,
+        worker: Worker,
+        command: str,
+        arguments: Message,
+        answered: Callable[[Message], None],
+        *,
+        unasked: bool = False,
+    ) -> None:
+        """Resumes one thread. Where debugpy's adapter resumes others, too, their `continued` events say so.
+
+        Args:
+            command: DAP's request: `continue`, `goto` or a step.
+            arguments: the arguments of `command`, with the debuggee's own numbers.
+            answered: is called with the body of its answer, before the editor is told.
+            unasked: whether the editor has to be told, too: it did not ask for this thread.
+
+        Raises:
+            RequestFailed, DebuggerGone: as `Client.request`.
+        """
+        thread = arguments["threadId"]
+        if command == "continue":
+            arguments = {**arguments, "singleThread": True}
+        await worker.end_evaluations()
+        # This is noted before the request, for the next stop may come together with its answer.
+        stops = worker.resumed([thread])
+        worker.resuming[thread] = resuming = asyncio.get_running_loop().create_future()
+        try:
+            response = await worker.answer(command, arguments)
+            if not response.get("success"):
+                worker.stops = {**stops, **worker.stops}
+                raise RequestFailed(reason(response), hint="Try again.")
+            if not unasked and stops.pop(thread, None) is not None:
+                self._editor.tell_watchers("continued", self._continued(worker, thread))
+            for each in (thread, None):
+                self._ids.forget_stop(worker, each)
+            body = response.get("body")
+            answered(body if isinstance(body, dict) else {})
+        finally:
+            # A debuggee that is frozen counts as well: it will resume as soon as it can.
+            self._tell_continued(worker, [each for each in stops if each not in worker.stops])
+            self._others.continued(worker)
+            del worker.resuming[thread]
+            resuming.set_result(None)
+
+    async def continue_all(self) -> None:
+        async def continue_worker(worker: Worker) -> None:
+            for thread in [*worker.stops]:
+                if thread in worker.stops:
+                    await self.resume(worker, "continue", {"threadId": thread}, lambda _: None, unasked=True)
+
+        await self._work.side_by_side(
+            [continue_worker(worker) for worker in self._workers.attached if worker.stops]
+        )
+
+    async def pause_all(self) -> None:
+        async def pause_worker(worker: Worker) -> None:
+            await worker.wake()
+            await worker.answer("pause", {"threadId": "*"})
+
+        await self._work.side_by_side(
+            [pause_worker(worker) for worker in self._workers.attached if not worker.stops]
+        )
+
+    def _tell_no_more_stopped(self, worker: Worker, thread: int) -> None:
+        """Tells of a `continued` before an exit, where the thread did not resume: `ray` says so."""
+        if thread in worker.reported:
+            self._editor.event("continued", {**self._continued(worker, thread), "ray": {"reason": EXITED}})
+
+    def _tell_continued(self, worker: Worker, threads: Iterable[int]) -> None:
+        for thread in threads:
+            if worker.detached or thread not in worker.threads:
+                continue  # the editor was told that it has exited
+            self._editor.event("continued", self._continued(worker, thread))
+
+    def _continued(self, worker: Worker, thread: int) -> Message:
+        return {"threadId": self._row(worker, thread), "allThreadsContinued": False}
+
+
+def _in_row(worker: Worker, thread: int) -> Debuggee:
+    """Returns a debuggee as the row of that thread shows it. That is seldom another: making one takes most of
+    the time of a row."""
+    task = worker.tasks.get(thread) if thread in worker.stops else None
+    return worker.debuggee if task in (None, worker.debuggee.task) else worker.described_at(thread)
+
+
+def _ray(debuggee: Debuggee) -> Message:
+    return {
+        "task": debuggee.task,
+        "workerId": debuggee.shown_id,
+        "nodeIp": debuggee.node_ip,
+        "pid": debuggee.pid,
+        "jobId": debuggee.job_id,
+        "submissionId": debuggee.submission_id,
+    }
