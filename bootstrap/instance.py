@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bootstrap.errors import InvalidSetting
+from bootstrap.errors import InvalidSetting, UnsafeFolder
 from bootstrap.own_folder import require_own
 from bootstrap.settings import DEFAULT_NAME, Settings, short_folder
 
@@ -170,21 +170,31 @@ def read(location: Path) -> Instance | None:
 
 def all_recorded(state_folder: Path) -> Iterator[Instance]:
     """Yields each instance of the state folder, by name. Raises as `read`."""
-    if state_folder.is_dir():
+    if require_own(state_folder).is_dir():
         for location in sorted(state_folder.iterdir()):
             if (location / _RECORD).is_file() and (instance := read(location)):
                 yield instance
 
 
 def of_earlier_layout(settings: Settings) -> list[Instance]:
-    """Returns the clusters whose files lie where earlier versions had them; they can only be removed."""
+    """Returns the clusters whose files lie where earlier versions had them; they can only be removed.
+
+    A folder that may be another user's is none of ours, whatever is in it.
+    """
     folder = settings.state_folder
     places = {"local": folder, "kind": folder.with_name(f"{folder.name}-kind")}
     return [
         dataclasses.replace(configured(settings, target), location=place, source="packages")
         for target, place in places.items()
-        if any((place / file).is_file() for file in _EARLIER_FILES)
+        if _is_own(place) and any((place / file).is_file() for file in _EARLIER_FILES)
     ]
+
+
+def _is_own(folder: Path) -> bool:
+    try:
+        return require_own(folder).is_dir()
+    except UnsafeFolder:
+        return False
 
 
 def _fits(folder: Path) -> bool:

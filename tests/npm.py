@@ -9,14 +9,13 @@ from pathlib import Path
 
 from bootstrap import cache
 from bootstrap.console import Console
-from bootstrap.plan import Local
 from bootstrap.settings import Settings
-from bootstrap.shell import Shell
+from tests.targets import local_target
 
 
 def programs() -> Path:
     """The folder of `node` and `npm`: the workspace's own, in the cache that every test shares."""
-    files = Local(Settings(), Shell(), "a test").workspace_files
+    files = local_target().workspace_files
     files.apply(Console().event)
     return files.folder / "build" / "node" / "bin"
 

@@ -15,6 +15,7 @@ from bootstrap.errors import (
     OtherTarget,
 )
 from bootstrap.instance import Instance, Ports, configured
+from bootstrap.own_folder import require_own
 from bootstrap.settings import DEFAULT_NAME, Settings
 from bootstrap.shell import Shell
 from bootstrap.sources import engine, upstream
@@ -33,6 +34,7 @@ def choose(settings: Settings, shell: Shell) -> Target:
     A cluster that was made and not removed keeps its target. For a new one `auto` is kind where a Docker
     engine answers, else local. Raises OtherTarget, EarlierLayout, UnsafeFolder.
     """
+    require_own(settings.state_folder)
     _refuse_earlier_layout(settings)
     recorded = instance.read(settings.state_folder / settings.name)
     if recorded is None:

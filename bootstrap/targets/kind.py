@@ -75,7 +75,7 @@ class Kind:
             self.password,
             self._ray_cluster,
             self.token,
-            ClusterFile(self.settings, self.instance, shared_files=False),
+            self.cluster_file,
             self.forwards,
         ]
 
@@ -127,6 +127,11 @@ class Kind:
     @cached_property
     def extensions(self) -> Extensions:
         return image_extensions(self.settings)
+
+    @cached_property
+    def cluster_file(self) -> ClusterFile:
+        """Returns the file for this machine's editors, which don't see the workers' files."""
+        return ClusterFile(self.settings, self.instance, shared_files=False)
 
     @cached_property
     def user_context(self) -> UserContext:

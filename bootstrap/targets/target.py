@@ -8,6 +8,7 @@ from bootstrap.instance import Instance
 from bootstrap.ray.jobs import Submission
 from bootstrap.ray.state import Dashboard
 from bootstrap.step import Report, Step
+from bootstrap.steps.example_job import ExampleJob
 
 
 class Access(Protocol):
@@ -85,3 +86,9 @@ class Target(Protocol):
 
     def present(self) -> bool:
         """Returns whether anything of the cluster is there: then it holds its ports, and its memory."""
+
+
+def with_example(target: Target) -> list[Step]:
+    """Returns the steps that make the cluster, with the example paused on it."""
+    access = target.access
+    return [*target.steps(), ExampleJob(access.dashboard, access.submit, needs=access.needs)]

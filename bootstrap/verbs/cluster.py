@@ -22,10 +22,9 @@ from bootstrap.shell import Shell
 from bootstrap.sources.purge import remove_images
 from bootstrap.step import Condition, Status, Step, Timing
 from bootstrap.steps import example_job
-from bootstrap.steps.example_job import ExampleJob
 from bootstrap.steps.state_folder import write_private
 from bootstrap.targets import choice
-from bootstrap.targets.target import Target
+from bootstrap.targets.target import Target, with_example
 from bootstrap.verbs import workspace
 
 # A cluster's folder has the timing of the last `up` in it.
@@ -46,8 +45,7 @@ def up(settings: Settings, console: Console, *, example: bool, use_context: bool
     console.event(f"Target {instance.target} ({target.reason}), programs from {instance.source}")
     with _alone(target, settings, console), console.progress():
         began = time.monotonic()
-        job = [ExampleJob(access.dashboard, access.submit, needs=access.needs)] if example else []
-        steps = [*target.steps(), *job]
+        steps = with_example(target) if example else target.steps()
         timings = step.up(steps, console, interrupt=shell.interrupt)
     wall = time.monotonic() - began
     if any(timing.changed for timing in timings):

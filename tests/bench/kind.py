@@ -24,13 +24,14 @@ import requests
 
 from bootstrap import step
 from bootstrap.console import Console
-from bootstrap.plan import Kind
 from bootstrap.ray.state import Dashboard
 from bootstrap.settings import ROOT, Settings, environment_name
 from bootstrap.shell import Shell
 from bootstrap.sources.node_image import NodeImage
 from bootstrap.sources.packages import Packages
 from bootstrap.steps.kind_cluster import containers
+from bootstrap.targets.kind import Kind
+from tests.targets import kind_target
 
 RUNS = 3
 PATIENCE = 300.0
@@ -177,11 +178,11 @@ def main() -> None:
     shell = Shell()
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:
         settings = Settings(
-            target="kind", source="packages", kind_cluster="rayside-bench", state_folder=Path(folder, "s")
+            target="kind", source="packages", name="rayside-bench", state_folder=Path(folder, "s")
         )
         env = {environment_name(key): str(value) for key, value in vars(settings).items()}
         env["KUBECONFIG"] = f"{folder}/users-kubeconfig"
-        target = Kind(settings, shell, "a benchmark", made_from="packages")
+        target = kind_target(settings)
         source = Packages(settings, shell)
         step.up(target.cacheable(), Console())
         # As kind's own node images are: with Kubernetes' images, and no others.
@@ -198,7 +199,7 @@ def main() -> None:
                 wall, path = map(float, re.findall(r"([\d.]+) s", said.splitlines()[said_at(said)]))
                 overheads.append(wall / path)
                 if number == 0:
-                    used = memory(settings.kind_cluster, target.forwards.leftovers()[0].pid)
+                    used = memory(settings.name, target.forwards.leftovers()[0].pid)
                     print(f"memory of the whole stack: {used:.2f} GiB")
             finally:
                 run("./invokew", "down", env=env)

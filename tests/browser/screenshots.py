@@ -12,10 +12,10 @@ from pathlib import Path
 
 from playwright.sync_api import expect
 
-from bootstrap import plan
 from bootstrap import settings as knobs
 from bootstrap.settings import ROOT, Settings
 from bootstrap.shell import Shell
+from bootstrap.targets import choice
 from tests.browser.stories import WAIT, areas, debug_the_example, stop_three_by_the_gutter
 from tests.browser.workbench import Workbench, chromium
 from tests.browser.workspace import workspace
@@ -27,21 +27,20 @@ IMAGES = ROOT / "docs" / "images"
 def main() -> None:
     names = {one.name: knobs.environment_name(one.name) for one in fields(Settings)}
     settings = knobs.parse({key: os.environ.get(name) for key, name in names.items()})
-    target = plan.choose(settings, Shell())
+    target = choice.choose(settings, Shell())
+    where = target.instance.target
     rayside = Rayside(settings)
     one = workspace(rayside, target, rayside.run("up", timeout=3600).stdout)
     IMAGES.mkdir(exist_ok=True)
     with chromium() as browser, tempfile.TemporaryDirectory() as folder:
         with one.open(browser, one.link, Path(folder)) as workbench:
             expect(workbench.row("Paused task").first).to_be_visible()
-            _take(workbench, f"{target.target}-first-screen")
-            debug_the_example(one, workbench, lambda name: _take(workbench, f"{target.target}-{name}"))
+            _take(workbench, f"{where}-first-screen")
+            debug_the_example(one, workbench, lambda name: _take(workbench, f"{where}-{name}"))
         code = areas(Path(folder) / "areas")
         job = one.submit(code, "areas.py", *WAIT)
         with one.open(browser, rayside.json("open")["url"], Path(folder)) as workbench:
-            stop_three_by_the_gutter(
-                one, workbench, job, lambda name: _take(workbench, f"{target.target}-{name}")
-            )
+            stop_three_by_the_gutter(one, workbench, job, lambda name: _take(workbench, f"{where}-{name}"))
 
 
 def _take(workbench: Workbench, name: str) -> None:

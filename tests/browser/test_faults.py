@@ -21,7 +21,7 @@ from tests.browser.workspace import Workspace
 @contextlib.contextmanager
 def machine_settings(one: Workspace, **changed: str) -> Iterator[None]:
     """Settings of Ray Breakpoints for all windows, as a user would write them."""
-    file = one.rayside.settings.state_folder / "workspace" / "Machine" / "settings.json"
+    file = one.rayside.folder / "workspace" / "Machine" / "settings.json"
     before = file.read_text()
     more = {f"rayBreakpoints.{name}": value for name, value in changed.items()}
     file.write_text(json.dumps(json.loads(before) | more))

@@ -13,13 +13,11 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, expect
 
-from bootstrap.plan import Local
-from bootstrap.settings import Settings
-from bootstrap.shell import Shell
 from bootstrap.step import Condition, until
 from bootstrap.steps.workspace import SOURCE, WorkspaceFiles, healthz
 from tests.browser.workbench import PATIENCE, Workbench, log_in, ready, tab
 from tests.integration.conftest import free_ports
+from tests.targets import local_target
 
 PASSWORD = "a password of the test"
 
@@ -71,7 +69,7 @@ def written(tmp_path: Path) -> Written:
 
 @pytest.fixture(scope="module")
 def files() -> WorkspaceFiles:
-    one = Local(Settings(target="local"), Shell(), "a test").workspace_files
+    one = local_target().workspace_files
     if one.check().condition is Condition.MISSING:
         one.apply(print)
     return one

@@ -12,9 +12,9 @@ from urllib.parse import quote
 import requests
 from playwright.sync_api import Browser, StorageState
 
-from bootstrap import plan
 from bootstrap.ray.state import Dashboard, Job
 from bootstrap.step import until
+from bootstrap.targets.target import Target
 from tests.browser.workbench import PATIENCE, Workbench, log_in, ready, tab
 from tests.integration.conftest import Rayside
 
@@ -24,7 +24,7 @@ class Workspace:
     """`link` is what `up` told the user to open, without its folder `url`."""
 
     rayside: Rayside
-    target: plan.Target
+    target: Target
     dashboard: Dashboard
     token: str
     link: str
@@ -73,11 +73,11 @@ class Workspace:
         answer.raise_for_status()
 
 
-def workspace(rayside: Rayside, target: plan.Target, said: str) -> Workspace:
+def workspace(rayside: Rayside, target: Target, said: str) -> Workspace:
     """The one of which `up` said that, as its user reads it."""
     link = re.search(r"^Workspace +(https?://\S+)$", said, re.MULTILINE)
     password = re.search(r"^ +password (\S+)$", said, re.MULTILINE)
     assert link, said
     assert password, said
-    token = (target.folder / "token").read_text()
-    return Workspace(rayside, target, target.require(), token, link[1], password[1])
+    token = target.instance.token_file.read_text()
+    return Workspace(rayside, target, target.access.require(), token, link[1], password[1])

@@ -15,11 +15,11 @@ import pytest
 
 from bootstrap import shell
 from bootstrap.kube.api import Kube
-from bootstrap.plan import Kind
 from bootstrap.settings import ROOT
-from bootstrap.shell import Shell
+from bootstrap.targets.kind import Kind
 from tests import npm
 from tests.integration.conftest import Rayside, apart
+from tests.targets import kind_target
 
 NAME = "rayside-test"
 
@@ -28,7 +28,7 @@ NAME = "rayside-test"
 def kind() -> Iterator[Rayside]:
     """Nothing is up yet; whatever the tests bring up is gone at the end, without a trace."""
     folder = Path(tempfile.mkdtemp(prefix="rs-", dir="/tmp"))
-    one = Rayside(apart(folder / "state", target="kind", source="packages", kind_cluster=NAME))
+    one = Rayside(apart(folder / "state", target="kind", source="packages", name=NAME))
     one.environment_too["KUBECONFIG"] = str(folder / "users-kubeconfig")
     # What is cold is built first, and behind what the other lanes do meanwhile.
     prepared = subprocess.run(
@@ -65,7 +65,7 @@ def up(kind: Rayside) -> Rayside:
 
 def target(one: Rayside) -> Kind:
     """The plan's view of it."""
-    return Kind(one.settings, Shell(), "a test", made_from="packages")
+    return kind_target(one.settings)
 
 
 def kube(one: Rayside) -> Kube:
@@ -77,14 +77,14 @@ def traces(one: Rayside) -> list[str]:
     found: list[str] = []
     client = docker.from_env()
     try:
-        name = one.settings.kind_cluster
+        name = one.settings.name
         named = {"label": f"io.x-k8s.kind.cluster={name}"}
         found += [f"container {one.name}" for one in client.containers.list(all=True, filters=named)]
         found += [f"network {one.name}" for one in client.networks.list(names=[f"^{name}$"])]
         found += [f"volume {one.name}" for one in client.volumes.list(filters={"dangling": True})]
     finally:
         client.close()
-    folder = target(one).folder
+    folder = target(one).instance.folder
     for mark, value in (("RAYSIDE_FORWARDS", str(folder)), ("RAYSIDE_KIND", name)):
         found += [f"process {process.pid}" for process in shell.marked(mark, value)]
     for port in (one.settings.dashboard_port, one.settings.workspace_port, one.settings.relay_port):

@@ -209,7 +209,7 @@ def devcontainer(tool: Tool, base: str, configuration: dict[str, Any]) -> Iterat
         # The same path inside and outside: the node mounts from it.
         folder / "state",
         source="packages",
-        kind_cluster="rayside-devcontainer",
+        name="rayside-devcontainer",
         # Without any: each `prepare` asks a gallery again for what it did not have.
         vsix_folder=str(folder),
     )

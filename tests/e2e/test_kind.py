@@ -52,13 +52,13 @@ def test_the_workspace_asks_for_the_password(up: Rayside) -> None:
 
 
 def test_the_dashboard_wants_the_token(up: Rayside) -> None:
-    url, token = up.json("status")["urls"]["dashboard"], (target(up).folder / "token").read_text()
+    url, token = up.json("status")["urls"]["dashboard"], target(up).instance.token_file.read_text()
     assert http(f"{url}/api/version").status_code == 401
     assert http(f"{url}/api/version", token).status_code == 200
 
 
 def test_what_is_secret_is_the_owners_alone(up: Rayside) -> None:
-    folder = target(up).folder
+    folder = target(up).instance.folder
     assert folder.stat().st_mode & 0o777 == 0o700
     for file in folder.iterdir():
         if file.is_file():
@@ -95,7 +95,7 @@ def seen_by_kubectl(up: Rayside, rayjob: str) -> bool:
 
 
 def context(up: Rayside) -> str:
-    return f"kind-{up.settings.kind_cluster}"
+    return f"kind-{up.settings.name}"
 
 
 def kubectl(up: Rayside, *arguments: str) -> str:
@@ -284,7 +284,7 @@ def test_an_image_that_the_node_lost_is_loaded_again(up: Rayside) -> None:
 
     client = docker.from_env()
     try:
-        node = containers(client, up.settings.kind_cluster)[0]
+        node = containers(client, up.settings.name)[0]
         reference = f"docker.io/{target(up).origin.images.operator}"
         node.exec_run(["ctr", "--namespace", "k8s.io", "images", "remove", reference])
     finally:

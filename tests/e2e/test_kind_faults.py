@@ -139,7 +139,7 @@ def node_and_images(one: Rayside) -> tuple[str, set[str]]:
     """The ids of the node's container and of all images of ours."""
     client = docker.from_env()
     try:
-        node = client.containers.get(target(one).kind_cluster.node)
+        node = client.containers.get(target(one).cluster.node)
         images = {image.id for image in client.images.list() if any("rayside/" in tag for tag in image.tags)}
         return str(node.id), images
     finally:

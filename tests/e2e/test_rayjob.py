@@ -158,7 +158,7 @@ def test_a_pod_that_fails_is_explained(
 
 @pytest.fixture(scope="module")
 def kubectl(up: Rayside, kube: Kube) -> KubectlRay:
-    return replace(target(up).kubectl_ray, kube=kube)
+    return replace(target(up).access.kubectl_ray, kube=kube)
 
 
 def own_cluster(name: str, image: str, **container: Any) -> dict[str, Any]:

@@ -25,7 +25,7 @@ EXAMPLE = ROOT / "example" / "working_dir" / "sample_code.py"
 
 
 def token_of(one: Rayside) -> str:
-    return (target(one).folder / "token").read_text()
+    return target(one).instance.token_file.read_text()
 
 
 def head(one: Rayside) -> dict[str, Any]:
@@ -40,7 +40,7 @@ def container(one: Rayside) -> dict[str, Any]:
 
 def inside(one: Rayside, script: str) -> str:
     """What a shell in the relay's container prints."""
-    kubectl = [str(target(one).origin.kubectl), "--kubeconfig", str(target(one).folder / "kubeconfig")]
+    kubectl = [str(target(one).origin.kubectl), "--kubeconfig", str(target(one).instance.kubeconfig)]
     name = head(one)["metadata"]["name"]
     command = [*kubectl, "exec", name, "--container", "relay", "--", "/bin/sh", "-c", script]
     return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
@@ -103,7 +103,7 @@ def test_no_listener_of_a_workers_pod_lets_another_pod_evaluate(up: Rayside) -> 
     assert until(
         lambda: {task["task"] for task in up.json("breakpoints")} >= {"estimate"}, lambda seen: seen, 120
     )
-    dashboard = target(up).require()
+    dashboard = target(up).access.require()
     ports = until(
         lambda: {(one.node_ip, one.port) for one in dashboard.debuggable()}, lambda seen: len(seen) >= 3, 60
     )

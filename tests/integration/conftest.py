@@ -20,10 +20,10 @@ import pytest
 
 from bootstrap import settings as knobs
 from bootstrap.console import Console
-from bootstrap.plan import Local
 from bootstrap.settings import ROOT, Settings
-from bootstrap.shell import Shell
+from bootstrap.targets.local import Local
 from tests import npm
+from tests.targets import local_target
 
 Seen = TypeVar("Seen")
 
@@ -77,8 +77,13 @@ class Rayside:
         )
 
     @property
+    def folder(self) -> Path:
+        """The folder of the cluster's files."""
+        return self.settings.state_folder / self.settings.name
+
+    @property
     def target(self) -> Local:
-        return Local(self.settings, Shell(), "a test")
+        return local_target(self.settings)
 
     def processes(self) -> list[psutil.Process]:
         """All that runs of this cluster."""
@@ -147,7 +152,7 @@ def rayside() -> Iterator[Rayside]:
 @pytest.fixture(scope="session", autouse=True)
 def ray_environment() -> None:
     """Ray's environment, in the cache that every test shares."""
-    Local(Settings(), Shell(), "a test").environment.apply(Console().event)
+    local_target().environment.apply(Console().event)
 
 
 @pytest.fixture(scope="session")

@@ -281,7 +281,7 @@ def test_a_driver_stops_in_its_first_lines_and_is_one_debuggee_from_there_on(
 ) -> None:
     program = tmp_path / "program.py"
     program.write_text(EARLY)
-    log = up.settings.state_folder / "relay.log"
+    log = up.folder / "relay.log"
     earlier = len(log.read_text())
     job = submit(up, tmp_path, "--debug", modules=())
     markers = ["first", "imported", "task", "after"]
@@ -303,7 +303,7 @@ def test_a_driver_stops_in_its_first_lines_and_is_one_debuggee_from_there_on(
 
 
 def test_eight_tasks_are_stopped_at_once_in_one_session(up: Rayside, tmp_path: Path) -> None:
-    debug_a_crowd(up, (up.target.folder / "token").read_text(), tmp_path)
+    debug_a_crowd(up, up.target.instance.token_file.read_text(), tmp_path)
 
 
 # Ray carries what its tasks print to the driver's output a while later, and what is under way when the driver
@@ -334,7 +334,7 @@ def test_what_tasks_print_is_told_once_and_stays_in_the_jobs_output(up: Rayside,
     program.write_text(PRINTS)
     arguments = ["--debug", "--working-dir", str(tmp_path), "--entrypoint", "python program.py"]
     job = str(up.json("submit", *arguments, timeout=180)["submission_id"])
-    token = (up.target.folder / "token").read_text()
+    token = up.target.instance.token_file.read_text()
 
     async def told() -> list[Any]:
         client = await Client.connect("127.0.0.1", up.settings.relay_port)
@@ -427,6 +427,6 @@ def test_vs_code_is_told_of_the_relay_and_never_the_token(up: Rayside, tmp_path:
     assert up.json("debug", "--launch-json", cwd=tmp_path) == {**document, "changed": False}
     [configuration] = json.loads(file.read_text())["configurations"]
     assert configuration["connect"] == {"host": "127.0.0.1", "port": up.settings.relay_port}
-    token = up.settings.state_folder / "token"
+    token = up.folder / "token"
     assert str(token) in file.read_text()
     assert token.read_text() not in file.read_text()

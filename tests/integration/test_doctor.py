@@ -36,7 +36,7 @@ def test_what_nobody_can_mend_stays_a_finding_with_what_to_do(rayside: Rayside, 
 
 def test_fix_ends_leftovers(rayside: Rayside) -> None:
     assert rayside.run("up", "--no-example").returncode == 0
-    (rayside.settings.state_folder / "ray.json").unlink()
+    (rayside.folder / "ray.json").unlink()
     found = findings(rayside.json("doctor", code=3))
     assert found["leftovers"]["ok"] is False
     assert found["leftovers"]["fix"] == "./invokew doctor --fix"

@@ -13,12 +13,15 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from bootstrap.instance import configured
+from bootstrap.own_folder import make_own
 from bootstrap.settings import ROOT
 from tests.integration.conftest import Rayside
 
@@ -107,15 +110,17 @@ def test_without_an_engine_up_says_so_and_goes_on_with_local(rayside: Rayside, f
 def test_a_kind_cluster_that_was_made_is_not_replaced_by_local(rayside: Rayside, folder: Path) -> None:
     assert rayside.run("down").returncode == 0
     state = folder / "s"
-    Path(f"{state}-kind").mkdir(mode=0o700)
+    made = configured(replace(rayside.settings, state_folder=state), "kind")
+    make_own(made.folder)
+    made.record.write_text(made.document())
     nowhere = {"DOCKER_HOST": f"unix://{folder}/engine.sock", "INVOKE_RAYSIDE_STATE_FOLDER": str(state)}
     arguments = ("--target", "auto", "--source", "packages", "--wait-for-engine", "1")
     done = rayside.run("up", *arguments, env=nowhere)
     assert done.returncode == 3, done.stdout + done.stderr
-    assert "Target kind (auto: it was made, and its Docker engine does not answer)" in done.stderr
+    assert "Target kind (auto: it was made so)" in done.stderr
     assert "error[engine-not-running]" in done.stderr
     assert "then ./invokew up" in done.stderr.splitlines()[-1]
-    assert not state.exists()
+    assert list(made.folder.iterdir()) == [made.record]
 
 
 def test_a_time_that_is_none_is_refused(rayside: Rayside) -> None:

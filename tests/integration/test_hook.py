@@ -92,9 +92,9 @@ class Debugger:
     def __init__(
         self, up: Rayside, name: str, before: set[str], breakpoints: Iterable[int], **how: Any
     ) -> None:
-        self._dashboard, self._name, self._before, self._how = up.target.require(), name, before, how
-        self._session = (up.settings.state_folder / "ray" / "session_latest").resolve()
-        self._prove = partial(proof, (up.settings.state_folder / "token").read_bytes())
+        self._dashboard, self._name, self._before, self._how = up.target.access.require(), name, before, how
+        self._session = (up.folder / "ray" / "session_latest").resolve()
+        self._prove = partial(proof, (up.folder / "token").read_bytes())
         self.lines = sorted(breakpoints)
         self.stops: list[tuple[int, str, int]] = []  # pid, function, line
         self.clients: dict[int, Client] = {}  # by pid
@@ -220,8 +220,8 @@ async def submitted(
     (folder / "program.py").write_text(program)
     job = jobs.prepare(working_dir=str(folder), py_modules=[], entrypoint=entrypoint, debug=debug)
     name = jobs.new_submission_id(entrypoint)
-    before = up.target.require().workers_with_debugger()
-    up.target.submit(replace(job, runtime_env=runtime_env or {}), name)
+    before = up.target.access.require().workers_with_debugger()
+    up.target.access.submit(replace(job, runtime_env=runtime_env or {}), name)
     debugger = Debugger(up, name, before, [line(program, marker) for marker in markers], **how)
     try:
         yield debugger
@@ -622,7 +622,7 @@ def test_a_job_that_waits_for_a_debugger_can_be_stopped(up: Rayside, tmp_path: P
         async with submitted(up, tmp_path, TIMED, debug=debug) as debugger:
             while "waiting for a debugger" not in debugger.output:
                 await asyncio.sleep(0.1)
-            dashboard = up.target.require()
+            dashboard = up.target.access.require()
             dashboard._session.post(
                 f"{dashboard.url}/api/jobs/{debugger.job.submission_id}/stop"
             ).raise_for_status()

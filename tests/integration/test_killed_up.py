@@ -78,15 +78,18 @@ def test_the_last_up_ends_ready(rayside: Rayside) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert rayside.json("status")["ready"] is True
     assert [paused["task"] for paused in rayside.json("breakpoints")] == ["estimate"]
-    assert [job.submission_id for job in rayside.target.require().jobs()] == ["rayside-example-1"]
+    assert [job.submission_id for job in rayside.target.access.require().jobs()] == ["rayside-example-1"]
 
 
 if __name__ == "__main__":
-    from bootstrap import plan, settings
+    from bootstrap import settings
     from bootstrap.shell import Shell
+    from bootstrap.targets import choice
+    from bootstrap.targets.target import with_example
 
     given = {
         key: os.environ.get(settings.environment_name(key)) for key in settings.Settings.__dataclass_fields__
     }
-    step.up(plan.choose(settings.parse(given), Shell()).with_example(), Killer(*sys.argv[1:]))
+    target = choice.choose(settings.parse(given), Shell())
+    step.up(with_example(target), Killer(*sys.argv[1:]))
     Console().event("was not killed")

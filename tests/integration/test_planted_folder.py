@@ -18,6 +18,7 @@ import yaml
 
 import tasks
 from bootstrap import shell
+from bootstrap.instance import configured
 from bootstrap.verbs import development
 from tests.integration.conftest import Rayside, apart
 
@@ -48,15 +49,19 @@ def test_the_verbs_that_are_left_out_know_no_target() -> None:
 
 
 class Planted:
-    """A folder as a stranger would make it; `seen` is what its dashboard was asked and sent."""
+    """A state folder as a stranger would make it, with a cluster's folder in it.
 
-    def __init__(self, rayside: Rayside, folder: Path, seen: list[str]) -> None:
-        self.rayside, self.folder, self.seen = rayside, folder, seen
-        self.marker = folder.with_name(f"{folder.name}-marker")
+    `seen` is what the cluster's dashboard was asked and sent.
+    """
+
+    def __init__(self, rayside: Rayside, seen: list[str]) -> None:
+        self.rayside, self.seen = rayside, seen
+        self.root, self.folder = rayside.settings.state_folder, rayside.folder
+        self.marker = self.root.with_name(f"{self.root.name}-marker")
 
     def write(self) -> None:
         """All that verbs look for, so that they would believe it."""
-        self.folder.mkdir()
+        self.folder.mkdir(parents=True)
         settings = self.rayside.settings
         plugin = {
             "apiVersion": "client.authentication.k8s.io/v1",
@@ -70,7 +75,7 @@ class Planted:
             "kubeconfig": {
                 "clusters": [{"name": "c", "cluster": {"server": url}}],
                 "users": [{"name": "u", "user": {"exec": plugin}}],
-                "contexts": [{"name": f"kind-{settings.kind_cluster}", "context": context}],
+                "contexts": [{"name": f"kind-{settings.name}", "context": context}],
             },
             "cluster.json": {
                 "dashboard": url,
@@ -87,10 +92,12 @@ class Planted:
                 yaml.safe_dump(document) if name == "kubeconfig" else json.dumps(document)
             )
         (self.folder / "token").write_text("planted")
+        target = settings.target if settings.target != "auto" else "kind"
+        (self.folder / "instance.json").write_text(configured(settings, target).document())
 
     def give_away(self) -> None:
         """To a stranger, where we may; else it is open to everybody, as one that was made for us would be."""
-        for path in (*self.folder.iterdir(), self.folder):
+        for path in (*self.folder.iterdir(), self.folder, self.root):
             if os.getuid() == 0:
                 os.chown(path, STRANGER, STRANGER)
             else:
@@ -127,21 +134,19 @@ def recording(port: int) -> Iterator[list[str]]:
             server.shutdown()
 
 
-@pytest.fixture(params=[("", "local"), ("", "auto"), ("-kind", "kind"), ("-kind", "auto")], ids="".join)
+@pytest.fixture(params=["local", "kind", "auto"])
 def planted(request: pytest.FixtureRequest) -> Iterator[Planted]:
     base = Path(tempfile.mkdtemp(prefix="rs-", dir="/tmp"))
     base.rmdir()
-    of, target = request.param
-    rayside = Rayside(apart(base, target=target, kind_cluster=f"rs-{os.getpid()}"))
-    folder = base.with_name(f"{base.name}{of}")
+    rayside = Rayside(apart(base, target=request.param, name=f"rs-{os.getpid()}"))
     with recording(rayside.settings.dashboard_port) as seen:
-        one = Planted(rayside, folder, seen)
+        one = Planted(rayside, seen)
         one.write()
         one.give_away()
         try:
             yield one
         finally:
-            shutil.rmtree(folder)
+            shutil.rmtree(base)
             one.marker.unlink(missing_ok=True)
 
 
@@ -167,7 +172,7 @@ def test_no_verb_believes_a_folder_that_a_stranger_planted(
     assert done.returncode == 3, done.stdout + done.stderr
     said = done.stdout + done.stderr
     assert "error[unsafe-folder]" in said or '"id": "unsafe-folder"' in said
-    assert str(planted.folder) in said
+    assert str(planted.root) in said
     assert planted.seen == []
     assert not planted.marker.exists()
     assert {path: path.read_bytes() for path in planted.folder.iterdir()} == before

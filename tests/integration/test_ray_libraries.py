@@ -75,7 +75,7 @@ def test_a_replica_that_stands_still_stays_healthy(up: Rayside, tmp_path: Path) 
 
     async def hold() -> None:
         client = await Client.connect("127.0.0.1", up.settings.relay_port)
-        token = (up.target.folder / "token").read_text()
+        token = up.target.instance.token_file.read_text()
         breakpoints = {str(program): [{"line": 8}]}
         await client.attach(breakpoints=breakpoints, options={"token": token, "job": job}, no_delay=False)
         editor = Session(client, patience=300)  # pip's, for the most part

@@ -24,19 +24,18 @@ from bootstrap import shell
 from bootstrap.dap.exchange import ask
 from bootstrap.dap.framing import Decoder, encode
 from bootstrap.errors import DebuggerGone, RequestFailed
-from bootstrap.plan import Local
 from bootstrap.relay.config import Config
-from bootstrap.settings import ROOT, Settings
-from bootstrap.shell import Shell
+from bootstrap.settings import ROOT
 from bootstrap.sources.workspace_image import RELAY
 from bootstrap.steps import marks
 from tests.at_once import AT_ONCE
 from tests.integration.conftest import Rayside, free_ports, of_each
+from tests.targets import local_target
 
 
 def python() -> str:
     """Ray's own Python, as the process runs on."""
-    return str(Local(Settings(), Shell(), "a test").environment.programs / "python")
+    return str(local_target().environment.programs / "python")
 
 
 def initialize(port: int) -> dict[str, Any]:
@@ -260,17 +259,17 @@ def up(rayside: Rayside) -> Rayside:
     done = rayside.run("up")
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"tcp://127.0.0.1:{rayside.settings.relay_port}" in done.stdout
-    assert str(rayside.settings.state_folder / "token") in done.stdout
+    assert str(rayside.folder / "token") in done.stdout
     return rayside
 
 
 def relay(one: Rayside) -> psutil.Process:
-    (process,) = shell.marked(marks.RELAY, str(one.settings.state_folder))
+    (process,) = shell.marked(marks.RELAY, str(one.folder))
     return process
 
 
 def token_of(one: Rayside) -> str:
-    return (one.settings.state_folder / "token").read_text()
+    return (one.folder / "token").read_text()
 
 
 def condition(one: Rayside) -> dict[str, str]:
@@ -302,7 +301,7 @@ def test_it_listens_on_loopback_and_its_token_is_rays(up: Rayside) -> None:
         ask(up.settings.relay_port, "pausedTasks", {"token": "wrong"})
     assert ask(up.settings.relay_port, "pausedTasks", {"token": token_of(up)}) == {"tasks": []}
     for name in ("relay.json", "relay-process.json", "relay.log"):
-        file = up.settings.state_folder / name
+        file = up.folder / name
         assert file.stat().st_mode & 0o077 == 0
         assert token_of(up) not in file.read_text()
 
@@ -353,7 +352,7 @@ def test_breakpoints_lists_a_task_once_whoever_holds_it(up: Rayside) -> None:
 
 
 def test_killed_it_is_missing_and_up_mends_it_alone(up: Rayside) -> None:
-    head = (up.settings.state_folder / "ray.json").read_text()
+    head = (up.folder / "ray.json").read_text()
     before = relay(up)
     before.kill()
     before.wait(10)
@@ -364,7 +363,7 @@ def test_killed_it_is_missing_and_up_mends_it_alone(up: Rayside) -> None:
     assert up.run("up", "--no-example").returncode == 0
     assert relay(up).pid != before.pid
     assert condition(up)["condition"] == "ready"
-    assert (up.settings.state_folder / "ray.json").read_text() == head
+    assert (up.folder / "ray.json").read_text() == head
 
 
 def test_a_relay_that_hangs_is_pending(up: Rayside) -> None:
@@ -381,7 +380,7 @@ def test_a_relay_that_hangs_is_pending(up: Rayside) -> None:
 def test_a_port_that_is_taken_is_said_with_who_has_it(up: Rayside) -> None:
     port = up.settings.relay_port
     relay(up).kill()
-    until(lambda: not shell.marked(marks.RELAY, str(up.settings.state_folder)))
+    until(lambda: not shell.marked(marks.RELAY, str(up.folder)))
     with socket.create_server(("127.0.0.1", port)):
         done = up.run("up", "--no-example")
         assert done.returncode == 3
@@ -411,7 +410,7 @@ def test_down_ends_it_and_frees_its_port(up: Rayside) -> None:
     process = relay(up)
     assert up.run("down").returncode == 0
     assert not process.is_running()
-    assert shell.marked(marks.RELAY, str(up.settings.state_folder)) == []
+    assert shell.marked(marks.RELAY, str(up.folder)) == []
     assert not up.settings.state_folder.exists()
     with socket.create_server(("127.0.0.1", up.settings.relay_port)):
         finding = next(one for one in findings(up) if one["id"] == "relay-port")

@@ -22,13 +22,13 @@ from bootstrap.dap.client import Client
 from bootstrap.dap.exchange import ask
 from bootstrap.errors import ClusterUnreachable, StrangerListens
 from bootstrap.event_loop import background_loop
+from bootstrap.instance import configured
 from bootstrap.kube.api import Kube
-from bootstrap.plan import Local
+from bootstrap.own_folder import make_own
 from bootstrap.ray import jobs
 from bootstrap.ray.state import Dashboard
-from bootstrap.settings import Settings
-from bootstrap.shell import Shell
 from tests.integration.conftest import Rayside, apart, free_ports
+from tests.targets import local_target
 
 STRANGER = 65534
 TOKEN = "a-token-that-nobody-else-may-have"
@@ -117,14 +117,15 @@ def folders() -> Iterator[Path]:
 
 def cluster(base: Path, target: str) -> Rayside:
     """What a cluster of that target leaves here, its ports not taken."""
-    rayside = Rayside(apart(base, target=target, workspace=False, kind_cluster=f"rs-{os.getpid()}"))
-    folder = base if target == "local" else base.with_name(f"{base.name}-kind")
-    folder.mkdir(mode=0o700)
-    (folder / "token").write_text(TOKEN)
+    rayside = Rayside(apart(base, target=target, workspace=False, name=f"rs-{os.getpid()}"))
+    instance = configured(rayside.settings, target)
+    make_own(instance.folder)
+    instance.record.write_text(instance.document())
+    instance.token_file.write_text(TOKEN)
     if target == "local":
         own = {"pid": os.getpid(), "created": shell.created(os.getpid())}
         record = {**own, "spec": rayside.target.head.spec}
-        (folder / "ray.json").write_text(json.dumps(record))
+        (instance.folder / "ray.json").write_text(json.dumps(record))
     return rayside
 
 
@@ -186,7 +187,7 @@ def test_programs_that_we_start_are_not_sent_to_a_stranger_either(folders: Path,
     job = jobs.Submission("true", str(tmp_path), (), {})
     with stranger(rayside.settings.dashboard_port) as sent:
         with pytest.raises(StrangerListens):
-            target.submit(job, "a-job")
+            target.access.submit(job, "a-job")
         assert sent() == ""
 
 
@@ -357,7 +358,7 @@ def test_rays_own_program_uses_no_proxy_for_the_dashboard(
     with recording(rayside.settings.dashboard_port) as server:
         target = rayside.target
         with contextlib.suppress(Exception):  # what it is answered is no dashboard's answer
-            target.submit(jobs.Submission("true", str(tmp_path), (), {}), "a-job")
+            target.access.submit(jobs.Submission("true", str(tmp_path), (), {}), "a-job")
         assert any("/api/" in request for request in server.seen)  # type: ignore[attr-defined]
     assert proxy == []
 
@@ -380,5 +381,5 @@ def test_what_the_users_environment_excludes_from_its_proxy_stays_excluded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("no_proxy", "intern.example")
-    head = Local(Settings(target="local"), Shell(), "a test").head
+    head = local_target().head
     assert head.environment()["no_proxy"].split(",") == ["intern.example", "127.0.0.1", "localhost"]

@@ -89,7 +89,7 @@ def beside(rayside: Rayside, tmp_path_factory: pytest.TempPathFactory) -> Beside
     head = rayside.target.head
     said = {"dashboard": head.url, "token_file": str(head.token), "target": "local"}
     (folder / "cluster.json").write_text(json.dumps(said))
-    return Beside(rayside, folder, rayside.target.require())
+    return Beside(rayside, folder, rayside.target.access.require())
 
 
 @pytest.fixture
@@ -142,7 +142,7 @@ def test_a_working_dir_that_ray_itself_unpacked_can_be_submitted_again(beside: B
     assert "sum 4 None" in beside.printed(first)
     uri = beside.job(first).runtime_env["working_dir"]
     package = uri.rpartition("/")[2].removesuffix(".zip")
-    session = beside.up.settings.state_folder / "ray" / "session_latest"
+    session = beside.up.folder / "ray" / "session_latest"
     unpacked = session / "runtime_resources" / "working_dir_files" / package
     (module,) = (session / "runtime_resources" / "py_modules_files").glob("*/one/__init__.py")
     # As running them leaves behind.

@@ -59,7 +59,7 @@ def test_a_job_with_a_debugger_and_nobody_there_runs_to_its_end(up: Rayside, cod
     assert done.returncode == 0, done.stdout + done.stderr
     assert "sum 33 hello there" in done.stdout
     assert "rayside:" not in done.stdout
-    job = up.target.require().jobs()[-1]
+    job = up.target.access.require().jobs()[-1]
     assert json.loads(job.metadata["rayside.debug"])["driver"] is True
     assert json.loads(job.metadata["rayside.py_modules"]) == [str(code / "one"), str(code / "two")]
 
@@ -92,7 +92,7 @@ def test_ctrl_c_leaves_the_job_running(up: Rayside, code: Path) -> None:
         running.send_signal(signal.SIGINT)
         rest = running.stdout.read()
         assert running.wait(10) == 130
-    job = up.target.require().jobs()[-1]
+    job = up.target.access.require().jobs()[-1]
     assert job.status == "RUNNING"
     assert f"error[interrupted]: interrupted; the job {job.submission_id} goes on" in rest
     assert f" hint: ./invokew logs --follow --job {job.submission_id}\n" in rest
@@ -125,12 +125,12 @@ def test_ctrl_c_leaves_the_job_running(up: Rayside, code: Path) -> None:
 def test_what_can_not_work_is_refused_before_anything_is_sent(
     up: Rayside, code: Path, arguments: list[str], identity: str
 ) -> None:
-    before = len(up.target.require().jobs())
+    before = len(up.target.access.require().jobs())
     error = up.json("submit", *arguments, cwd=code, code=2)["error"]
     assert error["id"] == identity
     assert error["message"]
     assert error["hint"]
-    assert len(up.target.require().jobs()) == before
+    assert len(up.target.access.require().jobs()) == before
 
 
 def test_a_runtime_env_that_ray_refuses_is_told_in_its_words(up: Rayside, code: Path) -> None:

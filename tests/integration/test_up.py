@@ -31,8 +31,8 @@ def line_of(text: str) -> int:
 
 def made(up: Rayside) -> tuple[str, list[str]]:
     """What `up` makes and would not make twice: the head's process, and the jobs."""
-    record = (up.settings.state_folder / "ray.json").read_text()
-    return record, [job.submission_id for job in up.target.require().jobs()]
+    record = (up.folder / "ray.json").read_text()
+    return record, [job.submission_id for job in up.target.access.require().jobs()]
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +41,7 @@ def up(rayside: Rayside) -> Rayside:
     assert done.returncode == 0, done.stdout + done.stderr
     assert "The example is paused in its task estimate. Next: ./invokew debug" in done.stdout
     assert "critical path" in done.stdout
-    token = (rayside.settings.state_folder / "token").read_text()
+    token = (rayside.folder / "token").read_text()
     assert token not in done.stdout + done.stderr
     return rayside
 
@@ -103,7 +103,7 @@ METRICS = {"monitor.py": ("*", "44217"), "dashboard.py": ("*", "44227")}
 
 
 def test_nothing_listens_but_what_the_docs_name_and_where(up: Rayside) -> None:
-    (paused,) = up.target.require().paused()
+    (paused,) = up.target.access.require().paused()
     names = {getattr(up.settings, name): name for name in ("dashboard_port", "ray_client_port", "relay_port")}
     found = listeners(
         up.settings.state_folder, {**names, paused.port: "debugger", 44217: "44217", 44227: "44227"}
@@ -130,10 +130,10 @@ def test_nothing_listens_but_what_the_docs_name_and_where(up: Rayside) -> None:
 
 
 def test_no_secret_is_in_an_argument(up: Rayside) -> None:
-    token = (up.settings.state_folder / "token").read_text()
+    token = (up.folder / "token").read_text()
     assert all(token not in " ".join(words) for _, words in of_each(up.processes(), psutil.Process.cmdline))
     for name in ("token", "ray.json", "ray.log"):
-        assert (up.settings.state_folder / name).stat().st_mode & 0o077 == 0
+        assert (up.folder / name).stat().st_mode & 0o077 == 0
 
 
 def test_debug_answers_file_line_and_value_and_the_job_succeeds(up: Rayside) -> None:
@@ -172,7 +172,7 @@ def test_up_mends_a_ray_that_was_killed(up: Rayside, part: str) -> None:
 
 
 def test_up_replaces_a_ray_that_nobody_recorded(up: Rayside) -> None:
-    (up.settings.state_folder / "ray.json").unlink()
+    (up.folder / "ray.json").unlink()
     before = {process.pid for process in up.processes()}
     assert "leftovers" in str(up.json("doctor", code=3)["findings"])
     done = up.run("up", "--no-example")
@@ -205,7 +205,7 @@ def test_a_taken_port_is_named_with_who_has_it_and_what_to_set(rayside: Rayside)
 
 def test_a_port_that_another_cluster_of_ours_has_is_said_to_be_ours(rayside: Rayside) -> None:
     assert rayside.run("down").returncode == 0
-    port, folder = rayside.settings.dashboard_port, f"{rayside.settings.state_folder}-kind"
+    port, folder = rayside.settings.dashboard_port, f"{rayside.settings.state_folder}/another"
     listen = "import socket, sys; s = socket.create_server(('127.0.0.1', int(sys.argv[1]))); print(); input()"
     with subprocess.Popen(
         [sys.executable, "-c", listen, str(port)],
@@ -219,10 +219,10 @@ def test_a_port_that_another_cluster_of_ours_has_is_said_to_be_ours(rayside: Ray
         done = rayside.run("up", "--no-example")
         forwarder.stdin.close()
     assert done.returncode == 3
-    assert f"port {port} is taken by the port forwards of Rayside's own kind cluster" in done.stderr
+    assert f"port {port} is taken by the port forwards of Rayside's own cluster another" in done.stderr
     assert f"files are in {folder}: " in done.stderr
     assert f"(pid {forwarder.pid})" in done.stderr
-    assert " hint: INVOKE_RAYSIDE_TARGET=kind ./invokew down removes that cluster" in done.stderr
+    assert " hint: ./invokew down --name another removes that cluster" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -300,5 +300,5 @@ def test_down_leaves_nothing_and_may_be_repeated(rayside: Rayside) -> None:
         assert not rayside.settings.state_folder.exists()
         assert strays() == before
     with pytest.raises(NotRunning):
-        rayside.target.require()
+        rayside.target.access.require()
     assert rayside.json("breakpoints", code=4)["error"]["id"] == "not-running"

@@ -23,18 +23,19 @@ from bootstrap import cache, step
 from bootstrap import shell as processes
 from bootstrap.console import Console
 from bootstrap.errors import Interrupted, NoNetwork
-from bootstrap.plan import Local
 from bootstrap.settings import Settings
 from bootstrap.shell import Shell
 from bootstrap.sources.extensions import this_platform
 from bootstrap.step import Condition
 from bootstrap.steps import marks
 from bootstrap.steps.workspace import FOLDER, WorkspaceFiles
+from bootstrap.targets.local import Local
 from tests.at_once import AT_ONCE
 from tests.integration import wrong_passwords
 from tests.integration.conftest import Rayside, apart, free_ports, of_each
 from tests.integration.listeners import listeners
 from tests.integration.vsix import vsix
+from tests.targets import local_target
 
 # A command that starts a workspace ends before it; here the tests do, and would be told of it.
 pytestmark = pytest.mark.filterwarnings(
@@ -52,12 +53,16 @@ class Workspace:
 
     @property
     def target(self) -> Local:
-        return Local(self.settings, Shell(), "a test")
+        return local_target(self.settings)
+
+    @property
+    def folder(self) -> Path:
+        return self.target.instance.folder
 
     def up(self, **changed: Any) -> dict[str, bool]:
         """Whether each step changed something."""
         target = replace(self.target, settings=replace(self.settings, **changed))
-        without_ray = [one for one in target.cluster() if one.name not in ("ray", "relay", "ray-environment")]
+        without_ray = [one for one in target.steps() if one.name not in ("ray", "relay", "ray-environment")]
         return {timing.name: timing.changed for timing in step.up(without_ray, Console())}
 
     @property
@@ -66,7 +71,7 @@ class Workspace:
 
     @property
     def password(self) -> str:
-        return (self.settings.state_folder / "workspace-password").read_text()
+        return (self.folder / "workspace-password").read_text()
 
     def login(self, password: str) -> tuple[requests.Session, requests.Response]:
         session = requests.Session()
@@ -90,14 +95,14 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
     one = Workspace(apart(folder, target="local", vsix_folder=vsix_folder))
     one.up()
     yield one
-    step.down(one.target.cluster(), Console())
+    step.down(one.target.steps(), Console())
     assert processes.marked(marks.WORKSPACE, str(folder)) == []
     assert not folder.exists()
 
 
 def code_server(workspace: Workspace, *arguments: str) -> str:
     """What its command line says, about the data of its user."""
-    data = workspace.settings.state_folder / "workspace"
+    data = workspace.folder / "workspace"
     folders = ["--user-data-dir", str(data), "--extensions-dir", str(data / "extensions")]
     command = [*workspace.target.workspace_files.code_server, *folders, *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
@@ -156,7 +161,7 @@ def test_its_terminals_are_at_home_in_the_cluster(workspace: Workspace) -> None:
 
 
 def test_the_cluster_file_leads_to_the_cluster_and_has_no_secret(workspace: Workspace) -> None:
-    file = workspace.settings.state_folder / "cluster.json"
+    file = workspace.folder / "cluster.json"
     assert file.stat().st_mode & 0o777 == 0o600
     said = json.loads(file.read_text())
     assert said["dashboard"] == workspace.target.head.url
@@ -256,7 +261,7 @@ def test_another_port_is_where_it_then_listens(workspace: Workspace) -> None:
 
 
 def test_what_its_user_set_and_installed_stays(workspace: Workspace, tmp_path: Path) -> None:
-    data = workspace.settings.state_folder / "workspace"
+    data = workspace.folder / "workspace"
     settings = data / "User" / "settings.json"
     settings.write_text('{"mine": 1}')
     target = workspace.target
@@ -276,7 +281,7 @@ def test_what_its_user_set_and_installed_stays(workspace: Workspace, tmp_path: P
 
 
 def files(workspace: Workspace, cache_folder: Path, shell: Shell) -> WorkspaceFiles:
-    return WorkspaceFiles(shell, cache_folder, workspace.target._extensions)
+    return WorkspaceFiles(shell, cache_folder, workspace.target.extensions)
 
 
 def test_without_a_registry_it_says_how_to_do_without(

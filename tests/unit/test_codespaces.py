@@ -10,10 +10,10 @@ import pytest
 from bootstrap import codespaces
 from bootstrap.codespaces import Codespace
 from bootstrap.errors import UnsafeFolder
-from bootstrap.plan import Kind, Local
+from bootstrap.instance import configured
 from bootstrap.settings import Settings
-from bootstrap.shell import Shell
 from bootstrap.steps.state_folder import StateFolder
+from tests.targets import kind_target, local_target
 
 HERE = {
     "CODESPACES": "true",
@@ -65,8 +65,8 @@ def test_web_addresses_are_the_forwarded_ones_and_all_else_stays(inside: None) -
 def test_outside_of_one_nothing_changes(outside: None) -> None:
     assert codespaces.clickable("http://127.0.0.1:8265") == "http://127.0.0.1:8265"
     assert codespaces.trusted_origins(8443) == ()
-    assert Kind(Settings(), Shell(), "a test").too_small == ""
-    assert Local(Settings(), Shell(), "a test").too_small == ""
+    assert kind_target().machine.too_small == ""
+    assert local_target().machine.too_small == ""
 
 
 def test_code_server_is_told_the_host_that_the_browser_asks(inside: None) -> None:
@@ -74,23 +74,24 @@ def test_code_server_is_told_the_host_that_the_browser_asks(inside: None) -> Non
 
 
 def test_a_codespace_that_is_too_small_is_told_what_to_choose(inside: None) -> None:
-    kind = Kind(Settings(min_memory_gib=1.5, min_disk_gib=2), Shell(), "a test").too_small
+    kind = kind_target(Settings(min_memory_gib=1.5, min_disk_gib=2)).machine.too_small
     assert "choose a larger machine type" in kind
     assert kind.endswith("./invokew up --target local, which needs 1.5 GiB of memory and 2 GiB of disk")
-    local = Local(Settings(), Shell(), "a test").too_small
+    local = local_target().machine.too_small
     assert "choose a larger machine type" in local
     assert "--target local" not in local
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="makes what only root, as Docker is, can make")
 def test_a_folder_that_docker_made_in_place_of_ours_is_named_with_its_cure(tmp_path: Path) -> None:
-    folder = tmp_path / "state-kind"
+    instance = configured(Settings(state_folder=tmp_path), "kind")
+    folder = tmp_path / "rayside"
     folder.mkdir(mode=0o755)
     with pytest.raises(UnsafeFolder) as refused:
-        StateFolder(folder).check()
+        StateFolder(instance).check()
     assert "sudo" not in refused.value.hint
     (folder / "node").mkdir()
     with pytest.raises(UnsafeFolder) as refused:
-        StateFolder(folder).check()
+        StateFolder(instance).check()
     assert f"sudo rm -r {folder}" in refused.value.hint
     assert refused.value.hint.endswith("./invokew up")

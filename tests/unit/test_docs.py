@@ -16,13 +16,13 @@ from invoke.program import Program
 import tasks
 from bootstrap import errors, submission
 from bootstrap.debugger import commands
-from bootstrap.plan import Kind, Local
 from bootstrap.settings import ROOT, Settings
-from bootstrap.shell import Shell
 from bootstrap.step import Step
+from bootstrap.targets.target import with_example
 from bootstrap.verbs.development import BENCHMARKS, suites
 from tests import docs_commands
 from tests.docs_commands import NOT_RUN, ON_KIND, SHELLS, page
+from tests.targets import kind_target, local_target
 from tests.unit.test_errors import catalogue
 
 PAGES = [
@@ -295,7 +295,7 @@ def rows(heading: str) -> list[tuple[list[str], set[str]]]:
 
 
 def test_the_steps_of_local_are_the_plans() -> None:
-    steps = Local(Settings(target="local"), Shell(), "a test").with_example()
+    steps = with_example(local_target())
     told = rows("The steps of `local`")
     assert [names for names, _ in told] == [[step.name] for step in steps]
     assert {names[0]: needs for names, needs in told} == {step.name: set(step.needs) for step in steps}
@@ -303,8 +303,8 @@ def test_the_steps_of_local_are_the_plans() -> None:
 
 @pytest.mark.parametrize("source", ["packages", "upstream"])
 def test_the_steps_of_kind_are_the_plans(source: str) -> None:
-    kind = Kind(Settings(target="kind", source=source), Shell(), "a test")
-    every = names(kind.with_example())
+    kind = kind_target(Settings(target="kind", source=source))
+    every = names(with_example(kind))
     # What a source makes is told in its own page; here it has two rows that say "and more".
     made = names(kind.origin.steps)
     told = [name for row, _ in rows("The steps of `kind`") for name in row]

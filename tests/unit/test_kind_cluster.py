@@ -7,14 +7,16 @@ from pathlib import Path
 import pytest
 
 from bootstrap.errors import CommandFailed, ImageMissing, LowDisk, NotReady
+from bootstrap.instance import configured
 from bootstrap.settings import KUBERNETES_VERSION, Settings
 from bootstrap.shell import Shell
 from bootstrap.steps import kind_cluster
 from bootstrap.steps.kind_cluster import KindCluster, made_as
 from bootstrap.steps.node_images import full_name
 
-FOLDER = Path("/tmp/rayside-1000-kind")
-STEP = KindCluster(Shell(), Settings(), FOLDER, Path("/kind"), "rayside/node:1", "packages")
+FOLDER = Path("/tmp/rayside-1000/rayside")
+INSTANCE = configured(Settings(state_folder=FOLDER.parent), "kind")
+STEP = KindCluster(Shell(), INSTANCE, Path("/kind"), "rayside/node:1", "packages")
 
 
 def inspected(*mounts: tuple[str, str]) -> dict[str, object]:

@@ -9,9 +9,8 @@ import pytest
 import yaml
 
 from bootstrap.kube.rayjob.document import for_standing_cluster, with_own_cluster
-from bootstrap.plan import Kind
 from bootstrap.settings import ROOT, Settings
-from bootstrap.shell import Shell
+from tests.targets import kind_target
 
 FILES = sorted([*(ROOT / "k8s").rglob("*.y*ml"), *(ROOT / "example").rglob("*.y*ml")])
 
@@ -19,8 +18,8 @@ FILES = sorted([*(ROOT / "k8s").rglob("*.y*ml"), *(ROOT / "example").rglob("*.y*
 def manifests() -> dict[str, dict[str, Any]]:
     """By file; and as they are sent, where something is put in."""
     found = {str(file.relative_to(ROOT)): yaml.safe_load(file.read_text()) for file in FILES}
-    target = Kind(Settings(target="kind", source="upstream"), Shell(), "a test")
-    step = next(step for step in target.cluster() if step.name == "ray-cluster")
+    target = kind_target(Settings(target="kind", source="upstream"))
+    step = next(step for step in target.steps() if step.name == "ray-cluster")
     found["the RayCluster"] = step.manifest()  # type: ignore[attr-defined]
     found["the example's RayJob"] = with_own_cluster(found["example/ray-job.interactive-mode.yaml"])
     found["a job on the RayCluster"] = for_standing_cluster("mine", "rayside")

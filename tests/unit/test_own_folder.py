@@ -6,15 +6,17 @@ import grp
 import os
 import pwd
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from bootstrap.errors import UnsafeFolder
+from bootstrap.instance import configured
 from bootstrap.own_folder import make_own, require_own
-from bootstrap.plan import Kind, Local
 from bootstrap.settings import ROOT, Settings
-from bootstrap.shell import Shell
+from bootstrap.targets.target import Target
+from tests.targets import kind_target, local_target
 
 STRANGER = 12345
 as_root = pytest.mark.skipif(os.getuid() != 0, reason="gives files to another user, which only root may")
@@ -141,36 +143,40 @@ def test_a_link_of_somebody_else_on_the_way_is_refused(folder: Path, tmp_path: P
 # --- the one way to it -------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("target", "name"), [(Local, "state"), (Kind, "state-kind")])
+@pytest.mark.parametrize("target", [local_target, kind_target])
 def test_no_target_is_made_of_a_folder_that_may_be_anothers_nor_leads_to_one_later(
-    target: type[Local | Kind], name: str, tmp_path: Path
+    target: Callable[[Settings], Target], tmp_path: Path
 ) -> None:
-    settings = Settings(state_folder=tmp_path / "state")
-    made_in_time = target(settings, Shell(), "a test")
-    assert made_in_time.folder == tmp_path / name
-    (tmp_path / name).mkdir(mode=0o755)
+    settings = Settings(state_folder=tmp_path)
+    made_in_time = target(settings)
+    assert made_in_time.instance.folder == tmp_path / "rayside"
+    (tmp_path / "rayside").mkdir(mode=0o755)
     with pytest.raises(UnsafeFolder):
-        target(settings, Shell(), "a test")
+        target(settings)
     with pytest.raises(UnsafeFolder):
-        _ = made_in_time.folder
+        _ = made_in_time.instance.folder
 
 
 def test_the_folder_of_rays_sockets_is_looked_at_too(tmp_path: Path) -> None:
-    settings = Settings(state_folder=tmp_path / "state")
-    if settings.ray_folder == settings.state_folder:
-        settings = Settings(state_folder=tmp_path / ("long" * 9))
-    settings.ray_folder.mkdir(mode=0o755)
+    settings = Settings(state_folder=tmp_path / ("long" * 9))
+    folder = configured(settings, "local").ray_folder
+    assert folder.parent == Path("/tmp")
+    folder.mkdir(mode=0o755)
     try:
-        with pytest.raises(UnsafeFolder, match=re.escape(str(settings.ray_folder))):
-            Local(settings, Shell(), "a test")
+        with pytest.raises(UnsafeFolder, match=re.escape(str(folder))):
+            local_target(settings)
     finally:
-        settings.ray_folder.rmdir()
+        folder.rmdir()
 
 
-def test_nothing_but_a_target_knows_where_the_folders_are() -> None:
+def test_nothing_but_the_instance_and_its_choice_know_where_the_folders_are() -> None:
     users = {
         str(file.relative_to(ROOT))
         for file in (ROOT / "bootstrap").rglob("*.py")
-        if re.search(r"settings\.(state|ray)_folder\b", file.read_text())
+        if re.search(r"settings\.state_folder\b", file.read_text())
     }
-    assert users == {"bootstrap/plan.py", "bootstrap/settings.py"}
+    # The verb `list` shows all of one, and the cluster's file says which.
+    assert users == {
+        *("bootstrap/instance.py", "bootstrap/targets/choice.py"),
+        *("bootstrap/steps/cluster_file.py", "bootstrap/verbs/cluster.py"),
+    }

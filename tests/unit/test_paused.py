@@ -8,11 +8,12 @@ from typing import cast
 
 import pytest
 
-from bootstrap import plan
 from bootstrap.console import Console
 from bootstrap.dap.framing import Message
 from bootstrap.ray.state import PausedTask
 from bootstrap.settings import Settings
+from bootstrap.targets import choice
+from bootstrap.targets.target import Target
 from bootstrap.verbs import jobs, paused
 
 WAITS = PausedTask("w1", "127.0.0.2", 11, "01000000", "waits", "2026-01-01T00:00:41Z", "127.0.0.2", 52381)
@@ -31,7 +32,7 @@ def held(worker: str, task: str, since: str) -> Message:
 
 
 @pytest.fixture
-def target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> plan.Target:
+def target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Target:
     """A cluster in which one task waits and the relay holds two, in the order of their stops."""
     tasks = [
         held("w9", "first", "2026-01-01T00:00:41.086146Z"),
@@ -40,21 +41,21 @@ def target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> plan.Target:
     (tmp_path / "token").write_text("secret")
     monkeypatch.setattr(paused, "ask", lambda port, request, arguments: {"tasks": tasks})
     dashboard = SimpleNamespace(paused=lambda: [WAITS])
-    settings = SimpleNamespace(relay_port=1)
-    cluster = SimpleNamespace(require=lambda: dashboard, folder=tmp_path, settings=settings)
-    return cast("plan.Target", cluster)
+    instance = SimpleNamespace(token_file=tmp_path / "token", ports=SimpleNamespace(relay=1))
+    cluster = SimpleNamespace(access=SimpleNamespace(require=lambda: dashboard), instance=instance)
+    return cast("Target", cluster)
 
 
-def test_every_moment_is_of_whole_seconds_and_the_order_of_stops_stays(target: plan.Target) -> None:
+def test_every_moment_is_of_whole_seconds_and_the_order_of_stops_stays(target: Target) -> None:
     documents = [task.document() for task in paused.paused(target)]
     assert [document["task"] for document in documents] == ["first", "second", "waits"]
     assert {document["since"] for document in documents} == {"2026-01-01T00:00:41Z"}
 
 
 def test_the_table_says_which_stopped_then_and_which_began(
-    target: plan.Target, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    target: Target, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(plan, "choose", lambda settings, shell: target)
+    monkeypatch.setattr(choice, "existing", lambda settings, shell: target)
     jobs.breakpoints(Settings(), Console())
     rows = [line.split("  ") for line in capsys.readouterr().out.splitlines()[:4]]
     assert [(row[0], row[-1].strip()) for row in rows] == [

@@ -15,26 +15,27 @@ import pytest
 import yaml
 
 from bootstrap import settings as pins
-from bootstrap.plan import Kind, Local
 from bootstrap.settings import ROOT, Settings
-from bootstrap.shell import Shell
 from bootstrap.sources import engine
 from bootstrap.sources.image_build import ImageBuild
-from bootstrap.step import Condition, Step, check
+from bootstrap.step import Condition, Step, check, dependants
+from bootstrap.targets.kind import Kind
+from bootstrap.targets.target import with_example
 from tests.integration.vsix import vsix
+from tests.targets import kind_target, local_target
 
 # What a source may bring in a step of its own, or with another.
 OPTIONAL = {"kuberay-manifests"}
 
 
 def kind(source: str) -> Kind:
-    return Kind(Settings(target="kind", source=source), Shell(), "a test")
+    return kind_target(Settings(target="kind", source=source))
 
 
 PLANS = {
-    "local": Local(Settings(target="local"), Shell(), "a test").with_example(),
-    "kind from packages": kind("packages").with_example(),
-    "kind from upstream": kind("upstream").with_example(),
+    "local": with_example(local_target()),
+    "kind from packages": with_example(kind("packages")),
+    "kind from upstream": with_example(kind("upstream")),
 }
 
 
@@ -74,11 +75,11 @@ def test_a_local_workspace_is_made_beside_ray_and_can_be_left_out() -> None:
 
     assert not before("workspace") & {"ray", "relay", "ray-environment"}
     assert "workspace" not in before("example")
-    without = Local(Settings(target="local", workspace=False), Shell(), "a test")
-    names = {step.name for step in without.cluster()}
+    without = local_target(Settings(target="local", workspace=False))
+    names = {step.name for step in without.steps()}
     assert not names & {"extensions", "workspace-files", "workspace-password", "workspace"}
     assert "cluster-file" in names
-    assert without.urls()["workspace"] is None
+    assert without.access.urls()["workspace"] is None
     assert not {step.name for step in without.cacheable()} & {"extensions", "workspace-files"}
 
 
@@ -86,7 +87,7 @@ def test_a_local_workspace_is_made_beside_ray_and_can_be_left_out() -> None:
 def test_the_workspace_image_is_named_by_the_extensions_that_were_got(source: str, tmp_path: Path) -> None:
     def image(**settings: str) -> str:
         one = Settings(target="kind", source=source, cache_folder=tmp_path, **settings)  # type: ignore[arg-type]
-        return Kind(one, Shell(), "a test").origin.images.workspace
+        return kind_target(one).origin.images.workspace
 
     (tmp_path / "vsix").mkdir()
     without = image(vsix_folder=str(tmp_path / "vsix"))
@@ -94,18 +95,17 @@ def test_the_workspace_image_is_named_by_the_extensions_that_were_got(source: st
     vsix(tmp_path / "vsix" / "any-name.vsix", id, version)
     assert image() == without != image(vsix_folder=str(tmp_path / "vsix"))
     settings = Settings(target="kind", source=source, vsix_folder=str(tmp_path / "vsix"))
-    steps = {step.name: step for step in Kind(settings, Shell(), "a test").origin.steps}
+    steps = {step.name: step for step in kind_target(settings).origin.steps}
     build = steps["workspace-image"]
     assert isinstance(build, ImageBuild)
     assert build.extra[f"extensions/{id}.vsix"] == tmp_path / "vsix" / "any-name.vsix"
     (record,) = json.loads(build.arguments["EXTENSIONS"])
     assert (record["id"], record["version"], record["from"]) == (id, version, "file any-name.vsix")
-    assert [step.name for step in kind(source).first()] == ["extensions"]
 
 
 @pytest.mark.parametrize("source", ["packages", "upstream"])
 def test_nothing_is_fetched_or_built_before_the_machine_was_looked_at(source: str) -> None:
-    steps = {step.name: step for step in kind(source).cluster()}
+    steps = {step.name: step for step in kind(source).steps()}
 
     def before(name: str) -> set[str]:
         return {name}.union(*(before(need) for need in steps[name].needs if need in steps))
@@ -115,7 +115,9 @@ def test_nothing_is_fetched_or_built_before_the_machine_was_looked_at(source: st
 
 @pytest.mark.parametrize("source", ["packages", "upstream"])
 def test_without_an_engine_programs_and_rays_environment_are_prepared(source: str) -> None:
-    prepared, left_out = kind(source).cacheable_without_engine()
+    steps = kind(source).cacheable()
+    left = dependants(steps, "engine")
+    prepared, left_out = [[step for step in steps if (step.name in left) is out] for out in (False, True)]
     names = {step.name for step in prepared}
     assert names >= {"machine", "kind", "kubectl", "kubectl-ray", "operator-manifest", "ray-environment"}
     assert not any("image" in name for name in names)
@@ -134,10 +136,8 @@ ON_A_CLUSTER = (
 def test_without_a_cluster_each_step_says_so_in_one_short_line(
     node: str | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    target = Kind(
-        Settings(target="kind", source="packages", state_folder=tmp_path / "state"), Shell(), "a test"
-    )
-    mark = {"Source": str(target.folder / "node"), "Destination": "/etc/rayside/source=packages"}
+    target = kind_target(Settings(target="kind", source="packages", state_folder=tmp_path / "state"))
+    mark = {"Source": str(target.instance.folder / "node"), "Destination": "/etc/rayside/source=packages"}
     container = SimpleNamespace(status=node, attrs={"Mounts": [mark], "NetworkSettings": {"Ports": {}}})
 
     @contextmanager
@@ -147,7 +147,7 @@ def test_without_a_cluster_each_step_says_so_in_one_short_line(
 
     monkeypatch.setattr(engine, "connected", connected)
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
-    statuses = check([step for step in target.cluster() if step.name in ON_A_CLUSTER])
+    statuses = check([step for step in target.steps() if step.name in ON_A_CLUSTER])
     assert tuple(statuses) == ON_A_CLUSTER
     for name, status in statuses.items():
         assert status.condition is Condition.MISSING, name
@@ -160,7 +160,7 @@ def test_without_a_cluster_each_step_says_so_in_one_short_line(
 
 def test_the_workspace_of_a_codespace_trusts_its_own_address(monkeypatch: pytest.MonkeyPatch) -> None:
     def environment() -> dict[str, str]:
-        step = next(step for step in kind("upstream").cluster() if step.name == "ray-cluster")
+        step = next(step for step in kind("upstream").steps() if step.name == "ray-cluster")
         head = step.manifest()["spec"]["headGroupSpec"]  # type: ignore[attr-defined]
         _, workspace, _ = head["template"]["spec"]["containers"]
         return {one["name"]: one.get("value", "") for one in workspace["env"]}
@@ -174,7 +174,7 @@ def test_the_workspace_of_a_codespace_trusts_its_own_address(monkeypatch: pytest
 
 
 def test_upstreams_cluster_boots_while_images_are_fetched() -> None:
-    steps = {step.name: step for step in kind("upstream").cluster()}
+    steps = {step.name: step for step in kind("upstream").steps()}
 
     def before(name: str) -> set[str]:
         return {name}.union(*(before(need) for need in steps[name].needs if need in steps))
@@ -221,8 +221,8 @@ def test_manifests_are_one_plain_document(file: Path) -> None:
 
 
 def test_the_ray_cluster_is_what_the_settings_say() -> None:
-    target = Kind(Settings(target="kind", source="upstream", ray_workers=3), Shell(), "a test")
-    step = next(step for step in target.cluster() if step.name == "ray-cluster")
+    target = kind_target(Settings(target="kind", source="upstream", ray_workers=3))
+    step = next(step for step in target.steps() if step.name == "ray-cluster")
     document = step.manifest()  # type: ignore[attr-defined]
     spec = document["spec"]
     assert spec["workerGroupSpecs"][0]["replicas"] == 3

@@ -15,6 +15,7 @@ import pytest
 import yaml
 
 from bootstrap.errors import NotRunning
+from bootstrap.instance import configured
 from bootstrap.ray.paths import WORKING_DIR
 from bootstrap.relay.cluster import ClusterDebuggees
 from bootstrap.relay.config import Config
@@ -231,9 +232,9 @@ def test_no_other_configuration_is_taken(tmp_path: Path, text: str) -> None:
 
 @pytest.fixture
 def step(tmp_path: Path) -> LocalRelay:
-    settings = Settings(state_folder=tmp_path, relay_port=15678, dashboard_port=18265)
-    head = RayHead(Shell(), settings, Path("/venv/bin"), tmp_path, tmp_path)
-    return LocalRelay(Shell(), settings, head)
+    settings = Settings(relay_port=15678, dashboard_port=18265)
+    instance = replace(configured(settings, "local"), location=tmp_path)
+    return LocalRelay(Shell(), instance, RayHead(Shell(), settings, instance, Path("/venv/bin")))
 
 
 def record(step: LocalRelay, pid: int, created: float) -> None:
@@ -255,7 +256,8 @@ def test_a_relay_of_another_head_or_configuration_is_replaced(step: LocalRelay, 
     (tmp_path / "ray.json").write_text('{"pid": 1, "created": 2.0, "spec": {}}')
     assert step.check().condition is Condition.MISSING
     record(step, *own)
-    other = replace(step, settings=replace(step.settings, relay_port=15679))
+    ports = replace(step.instance.ports, relay=15679)
+    other = replace(step, instance=replace(step.instance, ports=ports))
     assert other.check().condition is Condition.MISSING
     assert "other settings" in other.check().detail
 

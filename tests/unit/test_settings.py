@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap import settings as knobs
 from bootstrap.errors import InvalidSetting, UnknownSetting, UnknownSource, UnknownTarget
 from bootstrap.settings import Settings, as_environment, parse
 
@@ -116,27 +115,3 @@ def test_a_home_folder_of_somebody_else_is_not_used_as_under_a_sudo_that_keeps_i
     assert Settings().state_folder.parent == own / ".local" / "state"
     own.rmdir()
     assert Settings().state_folder == Path(f"/tmp/rayside-{os.getuid()}")
-
-
-@pytest.mark.parametrize("length", [20, 33, 34, 200])
-def test_rays_own_files_lie_where_their_sockets_have_room(length: int) -> None:
-    folder = Path("/" + "x" * (length - 1))
-    settings = parse({"state_folder": str(folder)}, {})
-    longest = settings.ray_folder / "ray/session_2026-01-01_00-00-00_000000_4194304/sockets/plasma_store.1"
-    assert len(str(longest)) <= 103
-    assert (settings.ray_folder == folder) is (length <= 33)
-    if length > 33:
-        assert settings.ray_folder.parent == Path("/tmp")
-        assert settings.ray_folder.name.startswith(f"rayside-{os.getuid()}-")
-        assert settings.ray_folder != parse({"state_folder": f"{folder}y"}, {}).ray_folder
-
-
-def test_without_a_short_temporary_folder_a_long_state_folder_is_refused(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(
-        knobs, "_short_folder", lambda: Path("/var/folders/zz/zyxvpxvq6csfxvn_n0000000000000/T")
-    )
-    with pytest.raises(InvalidSetting, match="state_folder"):
-        parse({"state_folder": "/home/somebody/.local/state/rayside-host"}, {})
-    assert parse({"state_folder": "/short"}, {}).ray_folder == Path("/short")

@@ -7,7 +7,6 @@ import math
 import signal
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,11 +16,11 @@ from invoke.exceptions import Exit
 from invoke.tasks import task
 
 import tasks
-from bootstrap import plan
 from bootstrap.debugger import scripted
 from bootstrap.errors import InvalidArgument, LowMemory
 from bootstrap.options import seconds
 from bootstrap.ray.state import Job
+from bootstrap.targets import choice
 from tasks import Verb
 
 
@@ -122,17 +121,16 @@ class ScriptedDashboard:
 
 
 @pytest.fixture
-def dashboard(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ScriptedDashboard:
+def dashboard(monkeypatch: pytest.MonkeyPatch) -> ScriptedDashboard:
     """Of a target that takes every job."""
     scripted_dashboard = ScriptedDashboard()
-    (tmp_path / "token").write_text("secret")
-    target = SimpleNamespace(
-        ray_cluster="local",
-        folder=tmp_path,
+    access = SimpleNamespace(
+        cluster="local",
         require=lambda: scripted_dashboard,
         submit=lambda job, submission_id: scripted_dashboard.submitted.append(submission_id),
     )
-    monkeypatch.setattr(plan, "choose", lambda settings, shell: target)
+    target = SimpleNamespace(access=access, kubernetes=None, instance=SimpleNamespace(namespace="default"))
+    monkeypatch.setattr(choice, "existing", lambda settings, shell: target)
     return scripted_dashboard
 
 
@@ -162,7 +160,7 @@ def test_ctrl_c_before_the_submission_says_to_run_the_command_again(
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(plan, "choose", interrupted)
+    monkeypatch.setattr(choice, "existing", interrupted)
     assert exit_code(tasks.submit, wait=True, json=True) == 130
     document = json.loads(capsys.readouterr().out)
     assert document == {

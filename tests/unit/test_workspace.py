@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from bootstrap.errors import BadChecksum, CommandFailed, NoNetwork
-from bootstrap.plan import Kind, Local
 from bootstrap.ray.state import Job
 from bootstrap.settings import ROOT, Settings
-from bootstrap.shell import Shell
 from bootstrap.step import Condition
 from bootstrap.steps import workspace
 from bootstrap.steps.workspace import FOLDER, head_folder, local_folder
+from bootstrap.targets.local import Local
+from tests.targets import kind_target, local_target
 
 UNPACKED = "/tmp/ray/session_latest/runtime_resources"
 
@@ -29,7 +29,7 @@ def job(*, working_dir: str = "", uri: str = "") -> Job:
 
 def local(tmp_path: Path, **settings: object) -> Local:
     one = Settings(target="local", state_folder=tmp_path, cache_folder=tmp_path, **settings)  # type: ignore[arg-type]
-    return Local(one, Shell(), "a test")
+    return local_target(one)
 
 
 # --- which folder opens ------------------------------------------------------------------
@@ -68,9 +68,9 @@ def test_what_is_no_package_of_rays_opens_nothing(uri: str) -> None:
 
 def test_the_password_is_in_its_environment_and_nowhere_else(tmp_path: Path) -> None:
     one = local(tmp_path)
-    secret = next(step for step in one.cluster() if step.name == "workspace-password")
+    secret = next(step for step in one.steps() if step.name == "workspace-password")
     secret.apply(lambda _: None)
-    password = one.workspace_password()
+    password = one.access.workspace_password()
     assert password
     assert len(password) >= 20
     assert one.workspace.environment()["PASSWORD"] == password
@@ -170,10 +170,10 @@ def test_the_cluster_file_says_how_to_reach_and_submit(tmp_path: Path) -> None:
 
 def test_an_editor_of_this_machine_does_not_see_the_files_of_kinds_workers(tmp_path: Path) -> None:
     settings = Settings(target="auto", state_folder=tmp_path / "s")
-    said = Kind(settings, Shell(), "a test").cluster_file.document()
+    said = kind_target(settings).cluster_file.document()
     assert (said["shared_files"], said["target"]) == (False, "kind")
     assert said["environment"]["INVOKE_RAYSIDE_TARGET"] == "kind"
-    assert said["token_file"] == str(tmp_path / "s-kind" / "token")
+    assert said["token_file"] == str(tmp_path / "s" / "rayside" / "token")
 
 
 def test_the_pods_cluster_file_leads_to_the_pods_own_ports() -> None:
@@ -194,7 +194,6 @@ def test_what_is_said_of_a_cluster_does_not_change_with_what_it_would_be_made_by
     assert one.cluster_file.document() == other.cluster_file.document()
     assert one.workspace.environment() == other.workspace.environment()
     kinds = [
-        Kind(Settings(target="kind", state_folder=tmp_path, ray_workers=number), Shell(), "a test")
-        for number in (1, 2)
+        kind_target(Settings(target="kind", state_folder=tmp_path, ray_workers=number)) for number in (1, 2)
     ]
     assert kinds[0].cluster_file.document() == kinds[1].cluster_file.document()

@@ -1,0 +1,176 @@
+"""A cluster's identity, its record, and the ports that it is given."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bootstrap import instance
+from bootstrap.errors import EarlierLayout, InvalidSetting, NotRunning, OtherTarget, PortTaken
+from bootstrap.instance import configured
+from bootstrap.own_folder import make_own
+from bootstrap.settings import Settings, parse
+from bootstrap.shell import Shell
+from bootstrap.steps.state_folder import StateFolder
+from bootstrap.targets import choice
+
+
+def recorded(state: Path, name: str, target: str = "local", **settings: int) -> instance.Instance:
+    """A cluster of that name, which was made and is down."""
+    given = configured(Settings(state_folder=state, name=name, **settings), target)  # type: ignore[arg-type]
+    identity = replace(given, source="packages")
+    make_own(identity.folder)
+    identity.record.write_text(identity.document())
+    return identity
+
+
+@pytest.mark.parametrize("name", ["", "Rayside", "a_b", "-a", "a-", "1a", "a.b", "a/b", "..", "a" * 41])
+def test_a_name_that_kubernetes_could_not_have_is_refused(name: str) -> None:
+    with pytest.raises(InvalidSetting, match="can't be a name in Kubernetes") as refused:
+        parse({"name": name}, {})
+    assert "at most 40 of a-z, 0-9 and -" in refused.value.hint
+
+
+@pytest.mark.parametrize("name", ["a", "rayside", "place-07", "a" * 40])
+def test_other_names_are_taken(name: str) -> None:
+    assert parse({"name": name}, {}).name == name
+
+
+def test_a_record_gives_the_identity_back(tmp_path: Path) -> None:
+    identity = recorded(tmp_path, "demo", "kind", dashboard_port=9265)
+    assert instance.read(tmp_path / "demo") == identity
+    assert list(instance.all_recorded(tmp_path)) == [identity]
+    assert instance.read(tmp_path / "other") is None
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"ports": {"dashboard": "x"}}', '{"ports": 1}'])
+def test_a_damaged_record_says_how_to_remove_it_and_down_can(text: str, tmp_path: Path) -> None:
+    identity = recorded(tmp_path, "demo")
+    identity.record.write_text(text)
+    with pytest.raises(InvalidSetting) as refused:
+        instance.read(tmp_path / "demo")
+    assert refused.value.hint.startswith("./invokew down --name demo")
+    settings = Settings(state_folder=tmp_path, name="demo", target="local")
+    (target,) = choice.removable(settings, Shell())
+    StateFolder(target.instance).undo(lambda _: None)
+    assert not identity.location.exists()
+
+
+@pytest.mark.parametrize("length", [20, 33, 34, 200])
+def test_rays_own_files_lie_where_their_sockets_have_room(length: int) -> None:
+    identity = configured(Settings(), "local")
+    identity = replace(identity, location=Path("/" + "x" * (length - 1)))
+    longest = identity.ray_folder / "ray/session_2026-01-01_00-00-00_000000_4194304/sockets/plasma_store.1"
+    assert len(str(longest)) <= 103
+    assert (identity.ray_folder == identity.folder) is (length <= 33)
+    if length > 33:
+        assert identity.ray_folder.parent == Path("/tmp")
+        assert identity.ray_folder.name.startswith(f"rayside-{os.getuid()}-")
+        assert identity.ray_folder != replace(identity, location=Path(f"{identity.location}y")).ray_folder
+
+
+def test_without_a_short_temporary_folder_a_long_state_folder_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(
+        instance, "short_folder", lambda: Path("/var/folders/zz/zyxvpxvq6csfxvn_n0000000000000/T")
+    )
+    identity = configured(Settings(state_folder=Path("/home/somebody/.local/state/rayside-host")), "local")
+    with pytest.raises(InvalidSetting, match="too long for Ray's sockets"):
+        _ = identity.ray_folder
+    assert configured(Settings(state_folder=Path("/short")), "local").ray_folder == Path("/short/rayside")
+
+
+# --- several -----------------------------------------------------------------------------
+
+
+def test_a_second_cluster_gets_ports_that_no_other_has_and_keeps_them(tmp_path: Path) -> None:
+    first = recorded(tmp_path, "rayside")
+    settings = Settings(state_folder=tmp_path, name="demo", target="local", relay_port=25678)
+    second = choice.choose(settings, Shell()).instance
+    assert second.ports.relay == 25678
+    assert not set(vars(second.ports).values()) & set(vars(first.ports).values())
+    make_own(second.folder)
+    second.record.write_text(second.document())
+    # The first goes, and the second stays where it is.
+    StateFolder(first).undo(lambda _: None)
+    assert choice.choose(replace(settings, relay_port=Settings().relay_port), Shell()).instance == second
+
+
+def test_the_first_cluster_is_where_the_settings_say(tmp_path: Path) -> None:
+    recorded(tmp_path, "rayside", dashboard_port=9265)
+    target = choice.choose(Settings(state_folder=tmp_path, target="local"), Shell())
+    assert target.instance.ports.dashboard == Settings().dashboard_port
+
+
+def test_two_clusters_that_want_one_port_are_told_of_each_other(tmp_path: Path) -> None:
+    recorded(tmp_path, "demo", dashboard_port=9265)
+    rival = configured(Settings(state_folder=tmp_path, name="rival", dashboard_port=9265), "local")
+    with pytest.raises(PortTaken, match="port 9265 is that of the cluster demo") as refused:
+        StateFolder(rival).apply(lambda _: None)
+    assert "INVOKE_RAYSIDE_DASHBOARD_PORT=9266" in refused.value.hint
+    assert "./invokew down --name demo" in refused.value.hint
+    assert not rival.location.exists()
+
+
+def test_a_cluster_keeps_its_target(tmp_path: Path) -> None:
+    recorded(tmp_path, "demo", "local")
+    settings = Settings(state_folder=tmp_path, name="demo")
+    assert choice.choose(settings, Shell()).instance.target == "local"
+    with pytest.raises(OtherTarget, match="demo is on the target local, not on kind") as refused:
+        choice.choose(replace(settings, target="kind"), Shell())
+    assert "./invokew down --name demo" in refused.value.hint
+
+
+def test_the_name_of_what_is_not_there_is_said_with_those_that_are(tmp_path: Path) -> None:
+    settings = Settings(state_folder=tmp_path, name="nobody", target="local")
+    with pytest.raises(NotRunning, match="no Ray cluster is up"):
+        choice.existing(settings, Shell())
+    recorded(tmp_path, "demo")
+    with pytest.raises(NotRunning, match="there is no cluster nobody") as refused:
+        choice.existing(settings, Shell())
+    assert refused.value.hint == "./invokew up --name nobody makes it; there are demo"
+
+
+def test_the_undo_of_one_leaves_the_others_and_the_last_takes_the_state_folder_along(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    first, second = recorded(state, "rayside"), recorded(state, "demo")
+    StateFolder(first).undo(lambda _: None)
+    assert list(state.iterdir()) == [second.location]
+    StateFolder(second).undo(lambda _: None)
+    assert not state.exists()
+
+
+# --- an earlier version's files ----------------------------------------------------------
+
+
+@pytest.mark.parametrize("suffix", ["", "-kind"])
+def test_an_earlier_layout_is_said_kept_and_removed_by_down_alone(suffix: str, tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    earlier = tmp_path / f"state{suffix}"
+    make_own(earlier)
+    (earlier / "token").write_text("theirs")
+    (earlier / "ray").mkdir()
+    settings = Settings(state_folder=state, target="local")
+    with pytest.raises(EarlierLayout, match=f"{earlier}") as refused:
+        choice.choose(settings, Shell())
+    assert refused.value.hint.startswith("./invokew down removes that cluster")
+    assert (earlier / "token").read_text() == "theirs"
+    (target,) = choice.removable(settings, Shell())
+    assert target.instance.target == ("kind" if suffix else "local")
+    assert target.instance.folder == earlier
+    StateFolder(target.instance).undo(lambda _: None)
+    assert not earlier.exists()
+    assert choice.choose(settings, Shell()).instance.folder == state / "rayside"
+
+
+def test_the_removal_of_an_earlier_layout_leaves_clusters_of_this_one(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    kept = recorded(state, "demo")
+    (state / "token").write_text("theirs")
+    (target,) = choice.removable(Settings(state_folder=state, target="local"), Shell())
+    StateFolder(target.instance).undo(lambda _: None)
+    assert list(state.iterdir()) == [kept.location]
