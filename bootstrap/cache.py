@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from bootstrap import shell as processes
+from bootstrap import processes
 from bootstrap.lock import alone, trying
 
 # Marks the processes of a build, so that those of a build that was killed are found and ended.

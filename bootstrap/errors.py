@@ -98,6 +98,10 @@ class PortTaken(RaysideError):
     id, exit_code = "port-taken", MACHINE
 
 
+class PortPublic(RaysideError):
+    id, exit_code = "port-public", MACHINE
+
+
 class NoNetwork(RaysideError):
     id, exit_code = "no-network", MACHINE
 
@@ -112,6 +116,10 @@ class LowDisk(RaysideError):
 
 class UnsupportedPython(RaysideError):
     id, exit_code = "unsupported-python", MACHINE
+
+
+class UnsupportedSystem(RaysideError):
+    id, exit_code = "unsupported-system", MACHINE
 
 
 class MissingProgram(RaysideError):

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from bootstrap.errors import ClusterUnreachable, Drifted, Interrupted, NotReady, NotRunning, RaysideError
 
@@ -30,10 +30,16 @@ class Condition(str, enum.Enum):
 
 @dataclass(frozen=True)
 class Status:
-    """A condition, with a text for people on what was seen."""
+    """A condition, with a text for people on what was seen; `error` is what the check raised, if it did."""
 
     condition: Condition
     detail: str = ""
+    error: RaysideError | None = None
+
+    def document(self) -> dict[str, Any]:
+        """Returns it as `status --json` shows it; `error` only stands there where there is one."""
+        document = {"condition": self.condition.value, "detail": self.detail}
+        return {**document, **(self.error.document() if self.error else {})}
 
 
 def missing(detail: str = "") -> Status:
@@ -50,6 +56,11 @@ def ready(detail: str = "") -> Status:
 
 def drifted(detail: str) -> Status:
     return Status(Condition.DRIFTED, detail)
+
+
+def failed(error: RaysideError) -> Status:
+    """Returns the status of a step of which nothing is known but the error."""
+    return Status(Condition.MISSING, error.message, error)
 
 
 def difference(
@@ -71,7 +82,7 @@ def difference(
 
 
 class Step(Protocol):
-    """A thing that must be true."""
+    """A thing that must be true. What it may have besides is in the protocols that follow."""
 
     @property
     def name(self) -> str:
@@ -85,15 +96,30 @@ class Step(Protocol):
     def needs(self) -> tuple[str, ...]:
         """Returns the names of the steps that have to be ready first."""
 
+    def check(self) -> Status:
+        """Reads whether it is true, and changes nothing. Raises RaysideError where no apply can help."""
+
+
+@runtime_checkable
+class Appliable(Step, Protocol):
+    """A step that can be made. The check of any other never says MISSING: it raises."""
+
+    def apply(self, report: Report) -> None:
+        """Makes it, or sets it going; run only when `check` says MISSING. May be killed anywhere."""
+
+
+@runtime_checkable
+class Patient(Protocol):
+    """A step that may be pending for a while; any other gets no time."""
+
     @property
     def patience(self) -> float:
         """Returns how many seconds it may stay pending."""
 
-    def check(self) -> Status:
-        """Reads whether it is true, and changes nothing. Raises RaysideError where no apply can help."""
 
-    def apply(self, report: Report) -> None:
-        """Makes it, or sets it going; run only when `check` says MISSING. May be killed anywhere."""
+@runtime_checkable
+class Undoable(Protocol):
+    """A step that `down` removes; what others made stays, as a cache, or as the machine's."""
 
     def undo(self, report: Report) -> None:
         """Removes what `apply` made, and nothing else; reports only where there is something."""
@@ -152,21 +178,25 @@ def up(
 
 
 def check(steps: Sequence[Step]) -> dict[str, Status]:
-    """Returns every step's status now, all read side by side; an error a check raises becomes its detail."""
+    """Returns every step's status now, all read side by side; an error that a check raises is kept in it."""
+    statuses = dict(_each(steps, lambda step: (step.name, status_of(step))))
+    return {step.name: statuses[step.name] for step in steps}
 
-    def status_of(step: Step) -> tuple[str, Status]:
-        try:
-            return step.name, step.check()
-        except RaysideError as error:
-            return step.name, missing(error.message)
 
-    return dict(sorted(_each(steps, status_of), key=lambda pair: [s.name for s in steps].index(pair[0])))
+def status_of(step: Step) -> Status:
+    """Returns the step's status now; an error that its check raises is kept in it."""
+    try:
+        return step.check()
+    except RaysideError as error:
+        return failed(error)
 
 
 def down(steps: Sequence[Step], progress: Progress) -> None:
     """Undoes every step, those that need others first; tells of those that had something to undo."""
 
     def undo(step: Step) -> None:
+        if not isinstance(step, Undoable):
+            return
         reports: list[str] = []
 
         def report(text: str) -> None:
@@ -228,6 +258,7 @@ def _make_ready(step: Step, progress: Progress, stop: threading.Event) -> bool:
                 )
             else:
                 applied = True
+                assert isinstance(step, Appliable), f"{step.name} can't be made: its check has to raise"
                 step.apply(lambda text: progress.note(step.name, text))
                 status = _wait(step, progress, stop)
         outcome, detail = ("ready" if applied or waited else "kept"), status.detail
@@ -262,14 +293,15 @@ def _wait(step: Step, progress: Progress, stop: threading.Event) -> Status:
             progress.note(step.name, status.detail)
         return status
 
-    status = until(read, lambda status: status.condition is not Condition.PENDING, step.patience, stop)
+    patience = step.patience if isinstance(step, Patient) else 0.0
+    status = until(read, lambda status: status.condition is not Condition.PENDING, patience, stop)
     if stop.is_set() and status.condition is not Condition.READY:
         raise Interrupted(f"{step.title} was interrupted", hint="./invokew up goes on from there")
     if silence is not None:
         raise silence
     if status.condition is Condition.PENDING:
         raise NotReady(
-            f"{step.title} was not ready after {step.patience:g} s: {status.detail}",
+            f"{step.title} was not ready after {patience:g} s: {status.detail}",
             hint="./invokew up waits longer; ./invokew down, then up, starts afresh",
         )
     return status

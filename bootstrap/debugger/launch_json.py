@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 import os
 import re
-import tempfile
 from pathlib import Path
 from typing import Any
 
 from bootstrap.errors import InvalidArgument
+from bootstrap.private_file import replace_whole
 
 PLACE = Path(".vscode") / "launch.json"
 NAME = "Ray cluster (Rayside)"
@@ -40,7 +40,7 @@ def write(file: Path, *, port: int, token_file: Path) -> bool:
         after = with_entries(before, str(file), configuration(port), token_prompt(token_file))
         if after == before:
             return False
-        _replace(real, after.encode())
+        _replace(real, after)
     except UnicodeDecodeError as error:
         raise InvalidArgument(f"{file} is not UTF-8: {error}", hint="save it as UTF-8") from None
     except (OSError, RuntimeError) as error:  # RuntimeError: links that lead to each other
@@ -121,22 +121,14 @@ def _put(entries: list[Any], key: str, entry: dict[str, Any], owned: tuple[str, 
     entries.append(entry)
 
 
-def _replace(file: Path, content: bytes) -> None:
+def _replace(file: Path, content: str) -> None:
     """Whole or not at all, with the mode that the file has."""
     file.parent.mkdir(parents=True, exist_ok=True)
     mode = file.stat().st_mode & 0o777 if file.exists() else None
     if mode is not None and not os.access(file, os.W_OK):
         raise PermissionError(13, "it is write-protected")
-    number, name = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)
-    draft = Path(name)
-    try:
-        with os.fdopen(number, "wb") as stream:
-            stream.write(content)
-        if mode is None:
-            mask = os.umask(0)
-            os.umask(mask)
-            mode = 0o666 & ~mask
-        draft.chmod(mode)
-        draft.replace(file)
-    finally:
-        draft.unlink(missing_ok=True)
+    if mode is None:
+        mask = os.umask(0)
+        os.umask(mask)
+        mode = 0o666 & ~mask
+    replace_whole(file, content, mode)

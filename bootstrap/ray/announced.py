@@ -11,10 +11,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
 
+from bootstrap.ray.metadata import DRIVER
 from bootstrap.ray.state import Job
 
-# bootstrap/hook/rayside_hook/scout.py writes it: {"port", "pid"}.
-DRIVER = "rayside.driver"
 _LONGEST = 100
 _MOST_PID = 2**22  # Linux allows no higher one.
 

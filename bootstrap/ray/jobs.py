@@ -32,6 +32,7 @@ from bootstrap.hook.rayside_hook.packages import with_package
 from bootstrap.loopback import require_own_listener
 from bootstrap.options import seconds
 from bootstrap.plain import printed
+from bootstrap.ray.metadata import DEBUG, LOCAL_ROOTS, PY_MODULES, WORKING_DIR
 from bootstrap.ray.state import Job
 from bootstrap.settings import DEBUGPY_VERSION
 
@@ -42,12 +43,6 @@ if TYPE_CHECKING:  # bootstrap.submission runs where the packages that it needs 
 _REMOTE = re.compile(r"^(gcs|s3|gs|https|http|hdfs|abfss|azure|file)://")
 # A shell reads these; everything else means the same as a list of words.
 _SHELL_SYNTAX = re.compile(r"[|&;<>()$`*?\[\]~#{}\\]")
-# They say where a worker's files come from; Ray keeps them with the job, for the debugger to map back.
-WORKING_DIR, PY_MODULES = "rayside.working_dir", "rayside.py_modules"
-# It has the folders that were written with a symlink: {"resolved": "as written"}, both absolute.
-LOCAL_ROOTS = "rayside.local_roots"
-# It has the options of `submit --debug`: {"attach_timeout", "post_mortem", "driver"}.
-DEBUG = "rayside.debug"
 
 _OVERRIDE = "RAY_OVERRIDE_JOB_RUNTIME_ENV"
 _HOOK = Path(rayside_hook.__file__).parent

@@ -12,12 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from bootstrap.ray.metadata import LOCAL_ROOTS, PY_MODULES, WORKING_DIR
 from bootstrap.ray.state import Job
-
-# `submit` keeps these with a job, in its metadata: the folders that were packed, without symlinks, and
-# the paths that the user wrote where they differ (JSON: from the one to the other). The names are those
-# of bootstrap/ray/jobs.py, which the relay does without: it runs where the packages that needs are not.
-WORKING_DIR, PY_MODULES, LOCAL_ROOTS = "rayside.working_dir", "rayside.py_modules", "rayside.local_roots"
 
 # The session that runs unpacks them here, on a node whose temporary directory is Ray's default.
 RESOURCES = "/tmp/ray/session_latest/runtime_resources"

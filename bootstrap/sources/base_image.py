@@ -8,12 +8,11 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from bootstrap import cache
+from bootstrap import cache, docker_engine
 from bootstrap.errors import BuildFailed, CommandFailed, MissingProgram
 from bootstrap.lock import alone
 from bootstrap.settings import DEBIAN_SUITE
 from bootstrap.shell import Shell
-from bootstrap.sources import engine
 from bootstrap.sources.image_build import LABEL
 from bootstrap.sources.indexes import debian_mirror
 from bootstrap.step import Report, Status, missing, ready
@@ -43,7 +42,7 @@ class BaseImage:
     keyring: Path = KEYRING
     name: str = "base-image"
     title: str = f"base image, Debian {DEBIAN_SUITE}"
-    needs: tuple[str, ...] = ("engine", "machine")
+    needs: tuple[str, ...] = ("engine", "disk")
     patience: float = 0.0
 
     @property
@@ -55,9 +54,10 @@ class BaseImage:
         return cache.key(DEBIAN_SUITE, self.mirror, *_PACKAGES, *_UNWANTED)
 
     def check(self) -> Status:
-        with engine.connected() as client:
-            image, architecture = engine.image(client, self.reference), engine.architecture(client)
-        if image is None or engine.normal(image["Architecture"]) != architecture:
+        with docker_engine.connected() as client:
+            image = docker_engine.image(client, self.reference)
+            architecture = docker_engine.architecture(client)
+        if image is None or docker_engine.normal(image["Architecture"]) != architecture:
             return missing(f"{self.reference} is not made yet")
         return ready(self.reference)
 
@@ -94,7 +94,7 @@ class BaseImage:
                 report("importing")
                 self.shell.run(["tar", "--create", "--file", archive, "--directory", system, "."])
                 repository, tag = self.reference.split(":")
-                with engine.connected(600) as client:
+                with docker_engine.connected(600) as client:
                     changes = [f"LABEL {LABEL}={self._key}"]
                     client.api.import_image_from_file(str(archive), repository, tag, changes=changes)
 

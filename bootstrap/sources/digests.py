@@ -9,6 +9,7 @@ from pathlib import Path
 
 from bootstrap.errors import BadChecksum, RaysideError
 from bootstrap.lock import alone
+from bootstrap.private_file import replace_whole
 from bootstrap.settings import ROOT
 from bootstrap.step import Report
 
@@ -84,6 +85,4 @@ def _read(file: Path) -> dict[str, str]:
 
 
 def _write(file: Path, digests: Mapping[str, str]) -> None:
-    draft = file.with_name(f".{file.name}")
-    draft.write_text(json.dumps(dict(sorted(digests.items())), indent=2) + "\n")
-    draft.replace(file)
+    replace_whole(file, json.dumps(dict(sorted(digests.items())), indent=2) + "\n", 0o644)

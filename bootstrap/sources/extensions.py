@@ -16,6 +16,7 @@ from typing import Any
 from bootstrap import cache, download
 from bootstrap.download import Download
 from bootstrap.errors import BadChecksum, DownloadFailed, InvalidSetting
+from bootstrap.private_file import write_private
 from bootstrap.settings import EXTENSIONS, ROOT, Settings
 from bootstrap.sources.digests import RECORDED, Digests
 from bootstrap.step import Report, Status, missing, ready
@@ -66,7 +67,7 @@ class Extensions:
     pins: Sequence[tuple[str, str]] = field(default=EXTENSIONS)
     name: str = "extensions"
     title: str = "extensions for the workspace"
-    needs: tuple[str, ...] = ("machine",)
+    needs: tuple[str, ...] = ("disk",)
     patience: float = 0.0
     # It has the digests that the repository records.
     recorded: Path = RECORDED
@@ -120,9 +121,7 @@ class Extensions:
             "missing": why,
         }
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        draft = self._record_file.with_suffix(".draft")
-        draft.write_text(json.dumps(record, indent=2))
-        draft.replace(self._record_file)
+        write_private(self._record_file, json.dumps(record, indent=2))
         if why:
             report(
                 f"going on without {_listed(self._absent(list(got.values())))}: {next(iter(why.values()))}"

@@ -28,7 +28,7 @@ class Go:
     cache_folder: Path
     name: str = "go"
     title: str = "Go toolchain"
-    needs: tuple[str, ...] = ("machine",)
+    needs: tuple[str, ...] = ("disk",)
     patience: float = 0.0
 
     @property

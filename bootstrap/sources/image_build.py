@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
+from bootstrap import docker_engine
 from bootstrap.errors import BuildFailed
 from bootstrap.lock import alone
 from bootstrap.shell import Shell
-from bootstrap.sources import engine
 from bootstrap.sources.indexes import package_indexes
 from bootstrap.step import Report, Status, missing, ready
 
@@ -51,7 +51,7 @@ class ImageBuild:
     dockerfile: str = "Dockerfile"
     arguments: Mapping[str, str] = field(default_factory=dict)
     extra: Mapping[str, Path] = field(default_factory=dict)
-    needs: tuple[str, ...] = ("engine", "machine")
+    needs: tuple[str, ...] = ("engine", "disk")
     patience: float = 0.0
 
     @property
@@ -77,11 +77,12 @@ class ImageBuild:
         return digest.hexdigest()
 
     def check(self) -> Status:
-        with engine.connected() as client:
-            image, architecture = engine.image(client, self.reference), engine.architecture(client)
+        with docker_engine.connected() as client:
+            image = docker_engine.image(client, self.reference)
+            architecture = docker_engine.architecture(client)
         if image is None:
             return missing(f"{self.reference} is not built yet")
-        if engine.normal(image["Architecture"]) != architecture:
+        if docker_engine.normal(image["Architecture"]) != architecture:
             return missing(f"{self.reference} was built for {image['Architecture']}, not for {architecture}")
         return ready(self.reference)
 
@@ -92,13 +93,13 @@ class ImageBuild:
             if self.check() == ready(self.reference):
                 return
             with (
-                engine.connected(_SILENCE) as client,
+                docker_engine.connected(_SILENCE) as client,
                 tempfile.TemporaryFile(dir=self.cache_folder) as archive,
             ):
                 self._write(archive)
                 archive.seek(0)
                 self._build(client, archive, report)
-                engine.require_architecture(client, self.reference)
+                docker_engine.require_architecture(client, self.reference)
 
     def undo(self, report: Report) -> None:
         """Does nothing: images are a cache, they stay."""
@@ -120,7 +121,7 @@ class ImageBuild:
             return answer
 
         lines: list[str] = []
-        for event in engine.events(start):
+        for event in docker_engine.events(start):
             for line in filter(None, map(str.strip, event.get("stream", "").splitlines())):
                 lines.append(line)
                 report(line)

@@ -7,11 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from bootstrap import cache
+from bootstrap import cache, docker_engine
 from bootstrap.errors import BuildFailed, CommandFailed
 from bootstrap.lock import alone
 from bootstrap.shell import Shell
-from bootstrap.sources import engine
 from bootstrap.sources.image_build import LABEL
 from bootstrap.step import Report, Status, missing, ready
 
@@ -45,8 +44,8 @@ class NodeImage:
         return cache.key(self.plain, *self.images, repr(self.aliases))
 
     def check(self) -> Status:
-        with engine.connected() as client:
-            if engine.image(client, self.reference) is not None:
+        with docker_engine.connected() as client:
+            if docker_engine.image(client, self.reference) is not None:
                 return ready(self.reference)
         if self.unneeded():
             return ready("not needed: the cluster has its node")
@@ -55,8 +54,8 @@ class NodeImage:
     def apply(self, report: Report) -> None:
         guard = self.cache_folder / f"node-{self._key}.lock"
         with alone(guard, lambda: report("another command is making it: waiting")):
-            with engine.connected() as client:
-                if engine.image(client, self.reference) is not None:
+            with docker_engine.connected() as client:
+                if docker_engine.image(client, self.reference) is not None:
                     return
             container = f"rayside-bake-{self._key}"
             self._remove(container)
@@ -71,7 +70,7 @@ class NodeImage:
                 )
                 report("keeping it")
                 changes = [f"LABEL {LABEL}={self._key}", f"ENTRYPOINT {_ENTRYPOINT}", "CMD []"]
-                with engine.connected(600) as client:
+                with docker_engine.connected(600) as client:
                     client.api.commit(container, *self.reference.split(":"), changes=changes)
             except CommandFailed as error:
                 raise BuildFailed(
@@ -90,5 +89,5 @@ class NodeImage:
     def _remove(container: str) -> None:
         import docker.errors
 
-        with engine.connected(60) as client, contextlib.suppress(docker.errors.NotFound):
+        with docker_engine.connected(60) as client, contextlib.suppress(docker.errors.NotFound):
             client.api.remove_container(container, v=True, force=True)

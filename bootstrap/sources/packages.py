@@ -26,7 +26,7 @@ from bootstrap.sources.node_image import NodeImage
 from bootstrap.sources.ray_image import ray_image_files
 from bootstrap.sources.source import Images, stable_names
 from bootstrap.sources.workspace_image import workspace_image
-from bootstrap.step import Step
+from bootstrap.step import Appliable
 
 _IMAGE = ROOT / "image"
 # kubeadm wants these names (`kubeadm config images list`); our one image has all of them.
@@ -78,7 +78,7 @@ class Packages:
         )
 
     @property
-    def steps(self) -> list[Step]:
+    def steps(self) -> list[Appliable]:
         """Returns the steps in order; those that need Go are long, and other images are built beside them."""
         return [
             self._go,

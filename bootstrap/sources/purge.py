@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from bootstrap import docker_engine
 from bootstrap.errors import EngineNotPermitted, EngineNotRunning
-from bootstrap.sources import engine
 from bootstrap.sources.image_build import LABEL
 
 
@@ -13,7 +13,7 @@ def remove_images() -> list[str]:
 
     removed: list[str] = []
     try:
-        with engine.connected(300) as client:
+        with docker_engine.connected(300) as client:
             for image in client.images.list(filters={"label": LABEL}):
                 for reference in image.tags or [image.id]:
                     try:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from bootstrap.step import Step
+from bootstrap.step import Appliable
 
 
 @dataclass(frozen=True)
@@ -56,5 +56,5 @@ class Source(Protocol):
         """Returns the images of the steps `ray-image`, `workspace-image`, `operator-image`, `node-image`."""
 
     @property
-    def steps(self) -> list[Step]:
-        """Returns the eight steps named above, and what they need besides `machine` and `engine`."""
+    def steps(self) -> list[Appliable]:
+        """Returns the eight steps named above, and what they need besides `disk` and `engine`."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from bootstrap import cache, download
+from bootstrap import cache, docker_engine, download
 from bootstrap.download import Download
 from bootstrap.errors import DownloadFailed, ImageMissing, RaysideError
 from bootstrap.settings import (
@@ -26,7 +26,6 @@ from bootstrap.settings import (
     environment_name,
 )
 from bootstrap.shell import Shell
-from bootstrap.sources import engine
 from bootstrap.sources.digests import RECORDED, Digests
 from bootstrap.sources.extensions import image_extensions
 from bootstrap.sources.go import Go, GoPrograms
@@ -34,7 +33,7 @@ from bootstrap.sources.image_build import ImageBuild
 from bootstrap.sources.ray_image import ray_image_files
 from bootstrap.sources.source import Images
 from bootstrap.sources.workspace_image import workspace_image
-from bootstrap.step import Condition, Report, Status, Step, missing, ready
+from bootstrap.step import Appliable, Condition, Report, Status, missing, ready
 
 # `answers` takes at most so many seconds.
 _QUICK = 3.0
@@ -57,7 +56,7 @@ class Program:
     folder: Path
     digests: Digests
     member: str | None = None
-    needs: tuple[str, ...] = ("machine",)
+    needs: tuple[str, ...] = ("disk",)
     patience: float = 0.0
 
     @property
@@ -106,17 +105,18 @@ class PulledImage:
     setting: str
     digests: Digests
     record: str = ""
-    needs: tuple[str, ...] = ("engine", "machine")
+    needs: tuple[str, ...] = ("engine", "disk")
     patience: float = 0.0
 
     def check(self) -> Status:
-        with engine.connected() as client:
-            image, architecture = engine.image(client, self.reference), engine.architecture(client)
+        with docker_engine.connected() as client:
+            image = docker_engine.image(client, self.reference)
+            architecture = docker_engine.architecture(client)
         if image is None:
             return missing(f"{self.reference} is not in the Docker engine")
-        if engine.normal(image["Architecture"]) != architecture:
+        if docker_engine.normal(image["Architecture"]) != architecture:
             return missing(f"{self.reference} is for {image['Architecture']}, not for {architecture}")
-        digests, recorded = engine.digests(image), self._recorded
+        digests, recorded = docker_engine.digests(image), self._recorded
         # An image that was loaded from a file has no digest: whoever may load one owns the engine.
         if recorded and digests and recorded not in digests:
             return missing(f"{self.reference} is {digests[0]}, not {recorded} as recorded")
@@ -128,15 +128,15 @@ class PulledImage:
         repository, _, tag = self.reference.rpartition(":")
         # It is pulled by its digest, which the engine checks; the tag may be another image's by now.
         reference = f"{repository}@{recorded}" if recorded else self.reference
-        with engine.connected(_UNPACKING) as client:
+        with docker_engine.connected(_UNPACKING) as client:
             report(f"pulling {reference}")
-            events = engine.events(lambda: client.api.pull(reference, stream=True, decode=True))
+            events = docker_engine.events(lambda: client.api.pull(reference, stream=True, decode=True))
             self._follow(events, report)
-            engine.require_architecture(client, reference)
+            docker_engine.require_architecture(client, reference)
             if recorded:
                 client.api.tag(reference, repository, tag, force=True)
             elif self.record:
-                got = engine.digests(engine.image(client, reference) or {})
+                got = docker_engine.digests(docker_engine.image(client, reference) or {})
                 for digest in got[:1]:
                     self.digests.keep(self.record, digest, report)
 
@@ -144,7 +144,7 @@ class PulledImage:
         """Returns the digest that the registry gives for the tag. Raises as `apply`."""
         import docker.errors
 
-        with engine.connected() as client:
+        with docker_engine.connected() as client:
             try:
                 return str(client.api.inspect_distribution(self.reference)["Descriptor"]["digest"])
             except docker.errors.APIError as error:
@@ -197,7 +197,7 @@ class RayImage:
     build: ImageBuild
     name: str = "ray-image"
     title: str = f"image with Ray {RAY_VERSION} and debugpy {DEBUGPY_VERSION}"
-    needs: tuple[str, ...] = ("engine", "machine")
+    needs: tuple[str, ...] = ("engine", "disk")
     patience: float = 0.0
 
     def check(self) -> Status:
@@ -223,7 +223,7 @@ class Upstream:
     recorded: Path = RECORDED
     # The programs have to run on this, as release pages call it.
     system: str = platform.system().lower()
-    architecture: str = engine.normal(platform.machine())
+    architecture: str = docker_engine.normal(platform.machine())
     name: str = "upstream"
 
     @property
@@ -252,9 +252,9 @@ class Upstream:
         )
 
     @property
-    def steps(self) -> list[Step]:
-        programs: list[Step] = [self._kind, self._kubectl, self._kubectl_ray]
-        images: list[Step] = [self.ray, self._workspace, self.operator, self.node]
+    def steps(self) -> list[Appliable]:
+        programs: list[Appliable] = [self._kind, self._kubectl, self._kubectl_ray]
+        images: list[Appliable] = [self.ray, self._workspace, self.operator, self.node]
         return [*programs, self._go, self._manifests, *images]
 
     # --- programs ------------------------------------------------------------------------

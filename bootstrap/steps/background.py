@@ -11,7 +11,7 @@ from typing import Any
 
 import psutil
 
-from bootstrap import shell as processes
+from bootstrap import processes
 from bootstrap.settings import ROOT
 from bootstrap.shell import Shell
 from bootstrap.step import Report

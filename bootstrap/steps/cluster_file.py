@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from bootstrap.instance import Instance
+from bootstrap.private_file import write_private
 from bootstrap.settings import ROOT, Settings, as_environment
 from bootstrap.step import Report, Status, missing, ready
-from bootstrap.steps.state_folder import write_private
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,6 @@ class ClusterFile:
     name: str = "cluster-file"
     title: str = "file that tells editors of the cluster"
     needs: tuple[str, ...] = ("state-folder",)
-    patience: float = 0.0
 
     @property
     def file(self) -> Path:

@@ -23,7 +23,6 @@ class DebianProgram:
     packages: tuple[str, ...]
     files: tuple[Path, ...] = ()
     needs: tuple[str, ...] = ()
-    patience: float = 0.0
 
     @property
     def title(self) -> str:
@@ -44,9 +43,6 @@ class DebianProgram:
                 hint=f"install {' and '.join(self.packages)}",
             )
         apt.install(self.shell, report, *self.packages)
-
-    def undo(self, report: Report) -> None:
-        """Does nothing: the program is the machine's."""
 
 
 def debootstrap(shell: Shell) -> DebianProgram:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import platform
+import shutil
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,7 @@ from pathlib import Path
 import psutil
 
 from bootstrap.codespaces import Codespace
-from bootstrap.errors import EngineNotPermitted, EngineNotRunning
+from bootstrap.errors import EngineNotPermitted, EngineNotRunning, MissingProgram
 from bootstrap.shell import Shell
 from bootstrap.step import Report, Status, missing, pending, ready
 from bootstrap.steps import apt, bounded_runtime
@@ -86,9 +87,6 @@ class Engine:
             forget_dead(file, program)
         self.shell.spawn(["dockerd", *self._runtime_options()], env=os.environ, log=self.log)
 
-    def undo(self, report: Report) -> None:
-        """Does nothing: the engine is the machine's."""
-
     def _runtime_options(self) -> list[str]:
         if not bounded_runtime.is_needed():
             return []
@@ -109,6 +107,23 @@ class Engine:
                 "no Docker engine answers, and installing one takes root",
                 hint="sudo apt-get install docker.io && sudo systemctl start docker",
             )
+
+
+@dataclass(frozen=True)
+class DockerProgram:
+    """The program docker, which kind calls, is on the PATH; it comes with the engine."""
+
+    name: str = "docker"
+    title: str = "the program docker"
+    needs: tuple[str, ...] = ("engine",)
+
+    def check(self) -> Status:
+        if program := shutil.which("docker"):
+            return ready(program)
+        raise MissingProgram(
+            "the program docker, which kind calls, is not on the PATH",
+            hint="./invokew doctor --fix --target kind",
+        )
 
 
 def installable() -> bool:

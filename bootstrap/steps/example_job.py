@@ -77,6 +77,3 @@ class ExampleJob:
         name = f"{ID_PREFIX}-{len(runs(self.dashboard())) + 1}"
         report(f"submitting {name}")
         self.submit(example(), name)
-
-    def undo(self, report: Report) -> None:
-        """Does nothing: it goes with its cluster."""

@@ -15,12 +15,12 @@ from bootstrap.dap.exchange import ask
 from bootstrap.errors import DebuggerGone, NotRunning, StrangerListens
 from bootstrap.kube.api import Kube
 from bootstrap.kube.forwarder import Forward, document
+from bootstrap.private_file import write_private
 from bootstrap.shell import Shell
 from bootstrap.step import Report, Status, missing, pending, ready
 from bootstrap.steps import marks
 from bootstrap.steps.background import Background
 from bootstrap.steps.machine import require_port
-from bootstrap.steps.state_folder import write_private
 
 # The pod may take so many seconds to answer; it takes some milliseconds.
 _ANSWER = 2.0

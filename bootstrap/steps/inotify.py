@@ -21,7 +21,6 @@ class Inotify:
     name: str = "inotify"
     title: str = "inotify limits"
     needs: tuple[str, ...] = ()
-    patience: float = 0.0
 
     def check(self) -> Status:
         if not self.folder.is_dir():
@@ -46,6 +45,3 @@ class Inotify:
             raise LowInotify(
                 f"the inotify limits can't be raised: {why}", hint=f"sudo sysctl -w {settings}"
             ) from None
-
-    def undo(self, report: Report) -> None:
-        """Does nothing: the limits are the machine's."""

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
-from bootstrap import shell as processes
-from bootstrap import yaml_file
+from bootstrap import docker_engine, processes, yaml_file
 from bootstrap.errors import (
     CommandFailed,
     EngineNotPermitted,
@@ -24,12 +23,11 @@ from bootstrap.errors import (
     RaysideError,
 )
 from bootstrap.instance import Instance
+from bootstrap.private_file import write_private
 from bootstrap.settings import KUBERNETES_VERSION, ROOT
 from bootstrap.shell import Shell
-from bootstrap.sources import engine
 from bootstrap.step import Report, Status, difference, drifted, missing, pending, ready
 from bootstrap.steps import marks
-from bootstrap.steps.state_folder import write_private
 
 if TYPE_CHECKING:
     from docker import DockerClient
@@ -67,14 +65,14 @@ class KindCluster:
 
     def address(self) -> str:
         """Returns the API's address on this machine, as Docker publishes the node's port; empty if none."""
-        with engine.connected(10) as client:
+        with docker_engine.connected(10) as client:
             for container in self._containers(client):
                 ports = container.attrs["NetworkSettings"]["Ports"].get("6443/tcp") or []
                 return "".join(f"https://127.0.0.1:{port['HostPort']}" for port in ports[:1])
         return ""
 
     def check(self) -> Status:
-        with engine.connected(10) as client:
+        with docker_engine.connected(10) as client:
             containers = self._containers(client)
             if not containers:
                 return missing("there is none")
@@ -98,7 +96,7 @@ class KindCluster:
 
     def apply(self, report: Report) -> None:
         self._end_kind()
-        with engine.connected(60) as client:
+        with docker_engine.connected(60) as client:
             for container in self._containers(client):
                 if container.status != "running":
                     report(f"starting {self.node}")
@@ -114,7 +112,7 @@ class KindCluster:
         if not exists(self.instance.name):
             return
         self.check_ours()
-        with engine.connected(60) as client:
+        with docker_engine.connected(60) as client:
             for container in self._containers(client):
                 report(f"removing {container.name}")
                 container.remove(v=True, force=True)
@@ -125,7 +123,7 @@ class KindCluster:
 
     def check_ours(self) -> None:
         """Checks that the cluster is ours. Raises NotOurs where the cluster of that name is another's."""
-        with engine.connected(10) as client:
+        with docker_engine.connected(10) as client:
             for container in self._containers(client):
                 if self._made_as(container.attrs) is None:
                     raise NotOurs(
@@ -165,7 +163,7 @@ class KindCluster:
         except CommandFailed as error:
             raise explained(error) from None
         self.instance.kubeconfig.chmod(0o600)
-        with engine.connected(60) as client:
+        with docker_engine.connected(60) as client:
             client.containers.get(self.node).exec_run(["touch", _COMPLETE])
 
     def environment(self) -> dict[str, str]:
@@ -209,7 +207,7 @@ class KindCluster:
 def exists(name: str) -> bool:
     """Returns whether that kind cluster has a container, in whatever state; False where no engine answers."""
     try:
-        with engine.connected(10) as client:
+        with docker_engine.connected(10) as client:
             return bool(containers(client, name))
     except (EngineNotRunning, EngineNotPermitted):
         return False
@@ -217,7 +215,7 @@ def exists(name: str) -> bool:
 
 def source_in_use(name: str) -> str | None:
     """Returns the source that our cluster was made from; None without a cluster. Raises EngineNotRunning."""
-    with engine.connected(10) as client:
+    with docker_engine.connected(10) as client:
         for container in containers(client, name):
             if spec := made_as(container.attrs):
                 return spec.get("source")

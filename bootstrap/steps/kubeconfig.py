@@ -14,10 +14,10 @@ import yaml
 
 from bootstrap.errors import ClusterUnreachable, CommandFailed, InvalidYaml
 from bootstrap.kube.api import CORE, Kube
+from bootstrap.private_file import write_private
 from bootstrap.shell import Shell
 from bootstrap.step import Report, Status, missing, pending, ready
 from bootstrap.steps.kind_cluster import KindCluster
-from bootstrap.steps.state_folder import write_private
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import Any
 
 import psutil
 
-from bootstrap import shell as processes
+from bootstrap import processes
 from bootstrap.errors import NotRunning, RayDied, StrangerListens
 from bootstrap.instance import Instance
 from bootstrap.loopback import without_proxy

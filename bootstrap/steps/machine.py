@@ -1,88 +1,142 @@
-"""Checks that this machine has room for the cluster, before anything starts."""
+"""Checks that this machine has room for the cluster, before anything is fetched, built or started."""
 
 from __future__ import annotations
 
+import platform
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bootstrap import machine
-from bootstrap.errors import LowDisk, LowMemory, PortTaken, UnsupportedPython
+from bootstrap.errors import LowDisk, LowMemory, PortTaken, UnsupportedPython, UnsupportedSystem
 from bootstrap.settings import NEWEST_PYTHON, OLDEST_PYTHON, Settings, environment_name
-from bootstrap.step import Report, Status, ready
+from bootstrap.step import Status, ready
 from bootstrap.steps import marks
+
+_IN_USE = "in use by the cluster"
 
 
 @dataclass(frozen=True)
-class Machine:
-    """Memory, disk, ports and Python suffice; not asked while `present` says that the cluster has them."""
+class System:
+    """The operating system is one that Rayside runs on."""
+
+    name: str = "system"
+    title: str = "operating system"
+    needs: tuple[str, ...] = ()
+
+    def check(self) -> Status:
+        system = f"{platform.system()} on {platform.machine()}"
+        if platform.system() not in ("Linux", "Darwin"):
+            raise UnsupportedSystem(
+                f"{system} is not supported", hint="use Linux, macOS, or Windows through WSL 2"
+            )
+        return ready(system)
+
+
+@dataclass(frozen=True)
+class Python:
+    """Ray has wheels for this Python."""
+
+    name: str = "python"
+    title: str = "Python"
+    needs: tuple[str, ...] = ()
+
+    def check(self) -> Status:
+        version = ".".join(map(str, sys.version_info[:3]))
+        if not OLDEST_PYTHON <= sys.version_info[:2] <= NEWEST_PYTHON:
+            oldest, newest = (".".join(map(str, bound)) for bound in (OLDEST_PYTHON, NEWEST_PYTHON))
+            raise UnsupportedPython(
+                f"this is Python {version}; Ray has wheels for {oldest} to {newest}",
+                hint="name another in RAYSIDE_PYTHON, remove .venv and run ./invokew again",
+            )
+        return ready(version)
+
+
+@dataclass(frozen=True)
+class Memory:
+    """As much memory is free as `setting` says, unless `present` says that the cluster has it already."""
 
     settings: Settings
+    setting: str
     present: Callable[[], bool]
-    # Each port that the cluster will listen on, by its setting.
-    ports: Mapping[str, int]
-    memory_gib: float
-    disk_gib: float
-    # Besides the cache it is the folder in which the Docker engine keeps its images.
-    folders: tuple[Path, ...] = ()
-    name: str = "machine"
-    title: str = "this machine"
-    needs: tuple[str, ...] = ()
-    patience: float = 0.0
     # It is the advice where the machine is too small and nothing on it can be freed, as in a codespace.
     too_small: str = ""
+    needs: tuple[str, ...] = ()
+    name: str = "memory"
+    title: str = "free memory"
 
     def check(self) -> Status:
         if self.present():
-            return ready("in use by the cluster")
-        require_python()
-        memory = self.require_memory()
-        folders = (self.settings.cache_folder, *self.folders)
-        disk = min(self.require_disk(folder) for folder in folders)
+            return ready(_IN_USE)
+        free, needed = machine.free_memory(), getattr(self.settings, self.setting)
+        if free < needed:
+            raise LowMemory(
+                f"{free:.1f} GiB of memory is free, {needed:g} GiB is needed",
+                hint=self.too_small
+                or f"end something, or set {environment_name(self.setting)} lower at your own risk",
+            )
+        return ready(f"{free:.1f} GiB free")
+
+
+@dataclass(frozen=True)
+class Ports:
+    """The ports, each by the name of its setting, are free, unless the cluster listens on them already."""
+
+    ports: Mapping[str, int]
+    present: Callable[[], bool]
+    needs: tuple[str, ...] = ()
+    name: str = "ports"
+    title: str = "free ports"
+
+    def check(self) -> Status:
+        listed = ", ".join(map(str, self.ports.values()))
+        if self.present():
+            return ready(f"{listed}, {_IN_USE}")
         for setting, port in self.ports.items():
             require_port(setting, port)
-        return ready(f"{memory:.1f} GiB of memory and {disk:.0f} GiB of disk free")
+        return ready(f"{listed} free")
 
-    def apply(self, report: Report) -> None:
-        raise AssertionError("a machine is as it is: check never says missing")
-
-    def undo(self, report: Report) -> None:
-        pass
-
-    def require_memory(self) -> float:
-        """Returns how many GiB of memory are free. Raises LowMemory."""
-        free = machine.free_memory()
-        if free < self.memory_gib:
-            raise LowMemory(
-                f"{free:.1f} GiB of memory is free, {self.memory_gib:g} GiB is needed",
-                hint=self.too_small
-                or f"end something, or set {environment_name('min_memory_gib')} lower at your own risk",
+    def each(self) -> list[Ports]:
+        """Returns a step for each port, so that all that are taken are found, under names of their own."""
+        return [
+            replace(
+                self, ports={setting: port}, name=setting.replace("_", "-"), title=setting.replace("_", " ")
             )
-        return free
+            for setting, port in self.ports.items()
+        ]
 
-    def require_disk(self, folder: Path) -> float:
-        """Returns how many GiB are free where `folder` is. Raises LowDisk."""
-        free = machine.free_disk(folder)
-        if free < self.disk_gib:
+
+@dataclass(frozen=True)
+class Disk:
+    """As much disk is free as `setting` says, where the cache is and where each of `folders` is.
+
+    It is the last look at the machine: whatever is fetched, built or started needs it.
+    """
+
+    settings: Settings
+    setting: str
+    present: Callable[[], bool]
+    # The Docker engine keeps its images in a folder besides the cache.
+    folders: tuple[Path, ...] = ()
+    too_small: str = ""
+    name: str = "disk"
+    title: str = "free disk"
+    needs: tuple[str, ...] = ("python", "memory", "ports")
+
+    def check(self) -> Status:
+        if self.present():
+            return ready(_IN_USE)
+        folders = (self.settings.cache_folder, *self.folders)
+        free, folder = min((machine.free_disk(folder), folder) for folder in folders)
+        needed = getattr(self.settings, self.setting)
+        if free < needed:
             raise LowDisk(
-                f"{free:.1f} GiB of disk is free at {folder}, {self.disk_gib:g} GiB is needed",
+                f"{free:.1f} GiB of disk is free at {folder}, {needed:g} GiB is needed",
                 hint=self.too_small
                 or f"free some, or set {environment_name('cache_folder')} to a folder on another disk",
             )
-        return free
-
-
-def require_python() -> str:
-    """Returns this Python's version. Raises UnsupportedPython."""
-    version = ".".join(map(str, sys.version_info[:3]))
-    if not OLDEST_PYTHON <= sys.version_info[:2] <= NEWEST_PYTHON:
-        oldest, newest = (".".join(map(str, bound)) for bound in (OLDEST_PYTHON, NEWEST_PYTHON))
-        raise UnsupportedPython(
-            f"this is Python {version}; Ray has wheels for {oldest} to {newest}",
-            hint="name another in RAYSIDE_PYTHON, remove .venv and run ./invokew again",
-        )
-    return version
+        return ready(f"{free:.0f} GiB free at {folder}")
 
 
 def require_port(setting: str, port: int) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from bootstrap import docker_engine
 from bootstrap.errors import CommandFailed, ImageMissing, LowDisk
 from bootstrap.shell import Shell
-from bootstrap.sources import engine
 from bootstrap.step import Report, Status, missing, ready
 
 
@@ -72,7 +72,7 @@ class NodeImages:
 
     def _unreadable(self) -> str:
         """Returns why nothing can be read in the node; empty where it can."""
-        with engine.connected() as client:
+        with docker_engine.connected() as client:
             nodes = client.containers.list(all=True, filters={"name": f"^/?{self.node}$"})
         if not nodes:
             return "there is no cluster yet"
@@ -85,9 +85,9 @@ class NodeImages:
         # configuration is the same everywhere, and the node's CRI lists every image under it too.
         digests = {line.split()[0]: line.split()[2] for line in listed if len(line.split()) > 2}
         absent = []
-        with engine.connected() as client:
+        with docker_engine.connected() as client:
             for reference in self.references:
-                image = engine.image(client, reference)
+                image = docker_engine.image(client, reference)
                 if image is None:
                     raise ImageMissing(
                         f"the Docker engine does not have {reference}",

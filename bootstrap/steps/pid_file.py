@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bootstrap import shell as processes
-from bootstrap.steps.state_folder import write_private
+from bootstrap import processes
+from bootstrap.private_file import write_private
 
 
 @dataclass(frozen=True)

@@ -15,13 +15,13 @@ from bootstrap.errors import NotRunning
 from bootstrap.instance import Instance
 from bootstrap.kube import trouble
 from bootstrap.kube.api import CORE, Kube, require_namespace
+from bootstrap.private_file import write_private
 from bootstrap.ray.state import Dashboard
 from bootstrap.settings import RAY_VERSION, ROOT, Settings
 from bootstrap.shell import Shell
 from bootstrap.sources.source import Images
 from bootstrap.step import Report, Status, difference, drifted, missing, pending, ready
 from bootstrap.steps import kuberay
-from bootstrap.steps.state_folder import write_private
 
 MANIFEST = ROOT / "k8s" / "ray-cluster.yaml"
 NAME = "rayside"

@@ -27,8 +27,7 @@ class RayEnvironment:
     lock_file: Path = LOCK_FILE
     name: str = "ray-environment"
     title: str = f"Python environment with Ray {RAY_VERSION}"
-    needs: tuple[str, ...] = ("machine",)
-    patience: float = 0.0
+    needs: tuple[str, ...] = ("disk",)
 
     @property
     def folder(self) -> Path:

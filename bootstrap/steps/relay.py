@@ -12,6 +12,7 @@ from bootstrap import cache
 from bootstrap.dap.exchange import ask
 from bootstrap.errors import DebuggerGone, StrangerListens
 from bootstrap.instance import Instance
+from bootstrap.private_file import write_private
 from bootstrap.relay.config import Config
 from bootstrap.settings import ROOT
 from bootstrap.shell import Shell
@@ -21,7 +22,6 @@ from bootstrap.steps import marks
 from bootstrap.steps.background import Background
 from bootstrap.steps.local_ray import RayHead
 from bootstrap.steps.machine import require_port
-from bootstrap.steps.state_folder import write_private
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ import secrets
 from dataclasses import dataclass
 from pathlib import Path
 
+from bootstrap.private_file import write_private
 from bootstrap.step import Report, Status, missing, ready
-from bootstrap.steps.state_folder import write_private
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,6 @@ class SecretFile:
     name: str
     title: str
     needs: tuple[str, ...] = ("state-folder",)
-    patience: float = 0.0
 
     def text(self) -> str | None:
         """Returns the secret; None where there is none yet."""

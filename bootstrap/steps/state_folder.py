@@ -1,9 +1,8 @@
-"""Makes the folder of what a cluster keeps on this machine, with its record, and files that are private."""
+"""Makes the folder of what a cluster keeps on this machine, with its record."""
 
 from __future__ import annotations
 
 import contextlib
-import os
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from pathlib import Path
 from bootstrap.errors import PortTaken
 from bootstrap.instance import Instance, all_recorded
 from bootstrap.own_folder import make_own, require_own
+from bootstrap.private_file import write_private
 from bootstrap.settings import environment_name
 from bootstrap.step import Report, Status, missing, ready
 
@@ -23,8 +23,7 @@ class StateFolder:
     more: tuple[Path, ...] = ()
     name: str = "state-folder"
     title: str = "folder for the cluster's files"
-    needs: tuple[str, ...] = ("machine",)
-    patience: float = 0.0
+    needs: tuple[str, ...] = ("disk",)
 
     @property
     def _folders(self) -> tuple[Path, ...]:
@@ -74,13 +73,3 @@ class StateFolder:
                         hint=f"choose another port: {environment_name(f'{name}_port')}={port + 1}; "
                         f"or ./invokew down --name {other.name} removes that cluster",
                     )
-
-
-def write_private(file: Path, text: str) -> None:
-    """Replaces `file` whole, readable by its owner alone at every moment."""
-    draft = file.with_name(f".{file.name}.{os.getpid()}")
-    with contextlib.suppress(FileNotFoundError):
-        draft.unlink()
-    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as stream:
-        stream.write(text)
-    draft.replace(file)

@@ -19,7 +19,9 @@ from bootstrap import cache, pip
 from bootstrap.codespaces import trusted_origins
 from bootstrap.errors import BadChecksum, CommandFailed, NoNetwork
 from bootstrap.instance import Instance
-from bootstrap.ray.paths import RESOURCES, WORKING_DIR, unpacked
+from bootstrap.private_file import write_private
+from bootstrap.ray.metadata import WORKING_DIR
+from bootstrap.ray.paths import RESOURCES, unpacked
 from bootstrap.ray.state import Job
 from bootstrap.settings import CODE_SERVER_VERSION, ROOT, environment_name
 from bootstrap.shell import Shell
@@ -31,7 +33,6 @@ from bootstrap.steps.cluster_file import ClusterFile
 from bootstrap.steps.local_ray import FOREIGN, RayHead
 from bootstrap.steps.machine import require_port
 from bootstrap.steps.secret_file import SecretFile
-from bootstrap.steps.state_folder import write_private
 
 SOURCE = ROOT / "image" / "workspace"
 # It opens this by default.
@@ -57,8 +58,7 @@ class WorkspaceFiles:
     extensions: Extensions
     name: str = "workspace-files"
     title: str = f"code-server {CODE_SERVER_VERSION} and its extensions"
-    needs: tuple[str, ...] = ("machine", "extensions")
-    patience: float = 0.0
+    needs: tuple[str, ...] = ("disk", "extensions")
 
     @property
     def folder(self) -> Path:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 
-from bootstrap import instance, machine
+from bootstrap import docker_engine, instance, machine
 from bootstrap.errors import (
     EarlierLayout,
     EngineNotPermitted,
@@ -18,7 +18,7 @@ from bootstrap.instance import Instance, Ports, configured
 from bootstrap.own_folder import require_own
 from bootstrap.settings import DEFAULT_NAME, Settings
 from bootstrap.shell import Shell
-from bootstrap.sources import engine, upstream
+from bootstrap.sources import upstream
 from bootstrap.step import Report, Step, dependants
 from bootstrap.steps import kind_cluster
 from bootstrap.targets.kind import Kind
@@ -83,7 +83,7 @@ def wait_for_engine(settings: Settings, report: Report) -> None:
     """Waits, as long as the settings say, for the Docker engine where the choice of the target needs one."""
     recorded = instance.read(settings.state_folder / settings.name)
     if settings.engine_wait and "local" not in (settings.target, recorded and recorded.target):
-        engine.wait(settings.engine_wait, report)
+        docker_engine.wait(settings.engine_wait, report)
 
 
 def preparation(settings: Settings, shell: Shell) -> tuple[Target, list[Step], list[Step]]:
@@ -96,16 +96,16 @@ def preparation(settings: Settings, shell: Shell) -> tuple[Target, list[Step], l
         The target; its steps; the steps that are left out.
     """
     chosen = choose(settings, shell)
-    if settings.target == "local" or chosen.present() or engine.answers():
-        return chosen, chosen.cacheable(), []
+    if settings.target == "local" or chosen.present() or docker_engine.answers():
+        return chosen, chosen.cacheable(engine=True), []
     later = _target(settings, shell, configured(settings, "kind"), "for later")
-    steps = later.cacheable()
+    steps = later.cacheable(engine=False)
     left_out = dependants(steps, "engine")
     now = [step for step in steps if step.name not in left_out]
     names = {step.name for step in now}
     if settings.target == "auto":
         local = _target(settings, shell, configured(settings, "local"), "for now")
-        now += [step for step in local.cacheable() if step.name not in names]
+        now += [step for step in local.cacheable(engine=False) if step.name not in names]
     return later, now, [step for step in steps if step.name in left_out]
 
 

@@ -20,12 +20,14 @@ from bootstrap.sources.upstream import Upstream
 from bootstrap.step import Step
 from bootstrap.steps import kind_cluster
 from bootstrap.steps.cluster_file import ClusterFile
-from bootstrap.steps.engine import Engine
+from bootstrap.steps.debian_program import debootstrap
+from bootstrap.steps.engine import DockerProgram, Engine
 from bootstrap.steps.forwards import Forwards
+from bootstrap.steps.inotify import Inotify
 from bootstrap.steps.kind_cluster import KindCluster
 from bootstrap.steps.kubeconfig import Kubeconfig, UserContext
 from bootstrap.steps.kuberay import CustomResources, KubeRay, OperatorManifest
-from bootstrap.steps.machine import Machine
+from bootstrap.steps.machine import Disk, Memory, Ports, Python, System
 from bootstrap.steps.node_images import NodeImages
 from bootstrap.steps.ray_cluster import (
     DASHBOARD_PORT,
@@ -60,7 +62,7 @@ class Kind:
     def steps(self) -> list[Step]:
         return [
             Engine(self.shell, installs=False),
-            self.machine,
+            *self._room,
             StateFolder(self.instance),
             self.extensions,
             *self.origin.steps,
@@ -79,14 +81,32 @@ class Kind:
             self.forwards,
         ]
 
-    def cacheable(self) -> list[Step]:
+    def cacheable(self, *, engine: bool) -> list[Step]:
+        # What needs no engine is programs alone, which take less memory than images.
+        setting = self.memory.setting if engine else "min_memory_gib"
+        memory = replace(self.memory, setting=setting, needs=())
         return [
             Engine(self.shell, installs=False),
-            replace(self.machine, ports={}),
+            *(Python(), memory, self.disk if engine else replace(self.disk, folders=())),
             self.extensions,
             *self.origin.steps,
             self.environment,
             self._operator_manifest,
+        ]
+
+    def machine(self) -> list[Step]:
+        # The cluster's disk may run full while it is up.
+        return [
+            System(),
+            Python(),
+            self.memory,
+            replace(self.disk, present=lambda: False),
+            Engine(self.shell),
+            DockerProgram(),
+            Inotify(),
+            *self.free_ports.each(),
+            self.environment,
+            *([debootstrap(self.shell)] if self.instance.source == "packages" else []),
         ]
 
     def present(self) -> bool:
@@ -179,18 +199,24 @@ class Kind:
         return RayCluster(self.shell, self.settings, self.kube, origin.kubectl, origin.images, self.instance)
 
     @property
-    def machine(self) -> Machine:
-        # It comes after the engine, which knows whether the cluster itself has taken the ports.
-        return Machine(
-            self.settings,
-            self.present,
-            ports=self.ports,
-            memory_gib=self.settings.kind_min_memory_gib,
-            disk_gib=self.settings.kind_min_disk_gib,
-            folders=(_ENGINES_FOLDER,),
-            needs=("engine",),
-            too_small=self._too_small,
-        )
+    def _room(self) -> list[Step]:
+        return [Python(), self.memory, self.free_ports, self.disk]
+
+    # These two come after the engine, which knows whether the cluster itself has the memory and the ports.
+
+    @cached_property
+    def memory(self) -> Memory:
+        setting, needs = "kind_min_memory_gib", ("engine",)
+        return Memory(self.settings, setting, self.present, too_small=self.too_small, needs=needs)
+
+    @cached_property
+    def free_ports(self) -> Ports:
+        return Ports(self.ports, self.present, needs=("engine",))
+
+    @cached_property
+    def disk(self) -> Disk:
+        setting, folders = "kind_min_disk_gib", (_ENGINES_FOLDER,)
+        return Disk(self.settings, setting, self.present, folders, too_small=self.too_small)
 
     @property
     def ports(self) -> dict[str, int]:
@@ -198,7 +224,7 @@ class Kind:
         return {f"{port.name}_port": port.local for port in self.forwards.ports}
 
     @property
-    def _too_small(self) -> str:
+    def too_small(self) -> str:
         """Returns the advice for a codespace that is too small; empty anywhere else."""
         memory, disk = self.settings.min_memory_gib, self.settings.min_disk_gib
         local = f"./invokew up --target local, which needs {memory:g} GiB of memory and {disk:g} GiB of disk"

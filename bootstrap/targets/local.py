@@ -17,8 +17,9 @@ from bootstrap.sources.extensions import Extensions, this_platform
 from bootstrap.step import Step
 from bootstrap.steps import workspace
 from bootstrap.steps.cluster_file import ClusterFile
+from bootstrap.steps.leftovers import Leftovers
 from bootstrap.steps.local_ray import RayHead
-from bootstrap.steps.machine import Machine
+from bootstrap.steps.machine import Disk, Memory, Ports, Python, System
 from bootstrap.steps.ray_environment import RayEnvironment
 from bootstrap.steps.relay import LocalRelay
 from bootstrap.steps.secret_file import SecretFile
@@ -42,7 +43,7 @@ class Local:
 
     def steps(self) -> list[Step]:
         return [
-            self.machine,
+            *self._room,
             self.environment,
             StateFolder(self.instance, (self.instance.ray_folder,)),
             SecretFile(self.instance.token_file, 32, "ray-token", "Ray's authentication token"),
@@ -52,10 +53,22 @@ class Local:
             *(self._workspace_steps if self.settings.workspace else ()),
         ]
 
-    def cacheable(self) -> list[Step]:
+    def cacheable(self, *, engine: bool) -> list[Step]:
         extensions = replace(self.extensions, since=time.time())
         files: list[Step] = [extensions, self.workspace_files] if self.settings.workspace else []
-        return [replace(self.machine, ports={}), self.environment, *files]
+        return [Python(), self.memory, self.disk, self.environment, *files]
+
+    def machine(self) -> list[Step]:
+        # Ray's disk may run full while it is up.
+        return [
+            System(),
+            Python(),
+            self.memory,
+            replace(self.disk, present=lambda: False),
+            *self.free_ports.each(),
+            Leftovers(self.head),
+            self.environment,
+        ]
 
     def present(self) -> bool:
         return self.head.present() or self.relay.present() or self.workspace.present()
@@ -107,15 +120,20 @@ class Local:
         return [self.extensions, self.workspace_files, self.password, self.workspace]
 
     @property
-    def machine(self) -> Machine:
-        return Machine(
-            self.settings,
-            self.present,
-            ports=self.ports,
-            memory_gib=self.settings.min_memory_gib,
-            disk_gib=self.settings.min_disk_gib,
-            too_small=larger_machine(),
-        )
+    def _room(self) -> list[Step]:
+        return [Python(), self.memory, self.free_ports, self.disk]
+
+    @cached_property
+    def memory(self) -> Memory:
+        return Memory(self.settings, "min_memory_gib", self.present, too_small=larger_machine())
+
+    @cached_property
+    def free_ports(self) -> Ports:
+        return Ports(self.ports, self.present)
+
+    @cached_property
+    def disk(self) -> Disk:
+        return Disk(self.settings, "min_disk_gib", self.present, too_small=larger_machine())
 
     @property
     def ports(self) -> dict[str, int]:

@@ -81,8 +81,14 @@ class Target(Protocol):
     def steps(self) -> list[Step]:
         """Returns the steps that make the cluster, in the order in which people read them."""
 
-    def cacheable(self) -> list[Step]:
-        """Returns the steps that can be made ready ahead without starting anything."""
+    def cacheable(self, *, engine: bool) -> list[Step]:
+        """Returns the steps that can be made ready ahead without starting anything.
+
+        `engine` says whether a Docker engine answers; what needs one is among the steps all the same.
+        """
+
+    def machine(self) -> list[Step]:
+        """Returns the steps of this machine that `doctor` lists, and with `--fix` makes ready."""
 
     def present(self) -> bool:
         """Returns whether anything of the cluster is there: then it holds its ports, and its memory."""

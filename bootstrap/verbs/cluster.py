@@ -17,12 +17,12 @@ from bootstrap.console import Console
 from bootstrap.errors import INTERRUPTED, InvalidArgument, JobNotFound
 from bootstrap.instance import Instance, all_recorded
 from bootstrap.lock import alone
+from bootstrap.private_file import write_private
 from bootstrap.settings import Settings
 from bootstrap.shell import Shell
 from bootstrap.sources.purge import remove_images
 from bootstrap.step import Condition, Status, Step, Timing
 from bootstrap.steps import example_job
-from bootstrap.steps.state_folder import write_private
 from bootstrap.targets import choice
 from bootstrap.targets.target import Target, with_example
 from bootstrap.verbs import workspace
@@ -81,10 +81,7 @@ def status(settings: Settings, console: Console) -> None:
                 "target": target.instance.target,
                 "source": target.instance.source,
                 "ready": _ready(statuses),
-                "steps": [
-                    {"name": name, "condition": status.condition.value, "detail": status.detail}
-                    for name, status in statuses.items()
-                ],
+                "steps": [{"name": name, **status.document()} for name, status in statuses.items()],
                 "urls": urls,
                 "timing": _timings(target.instance),
             }
@@ -95,6 +92,8 @@ def status(settings: Settings, console: Console) -> None:
         [(name, status.condition.value, status.detail) for name, status in statuses.items()],
     )
     console.result()
+    for hint, names in _hints(statuses).items():
+        console.result(f"{', '.join(names)}: {hint}")
     if not _ready(statuses):
         console.result("Not ready. Next: ./invokew up")
         return
@@ -215,6 +214,15 @@ def logs(settings: Settings, console: Console, *, job: str | None, follow: bool,
     except KeyboardInterrupt:
         return INTERRUPTED
     return 0
+
+
+def _hints(statuses: Mapping[str, Status]) -> dict[str, list[str]]:
+    """Returns each thing to do that an error names, once, with the names of the steps that have the error."""
+    hints: dict[str, list[str]] = {}
+    for name, status in statuses.items():
+        if status.error:
+            hints.setdefault(status.error.hint, []).append(name)
+    return hints
 
 
 def _ready(statuses: Mapping[str, Status]) -> bool:

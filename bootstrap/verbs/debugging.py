@@ -14,7 +14,7 @@ from bootstrap.debugger.commands import Place, option
 from bootstrap.debugger.session import AttachOptions, JobState
 from bootstrap.errors import Interrupted, InvalidArgument
 from bootstrap.options import seconds
-from bootstrap.ray.jobs import DEBUG
+from bootstrap.ray.metadata import DEBUG
 from bootstrap.ray.state import Dashboard, Job
 from bootstrap.settings import Settings
 from bootstrap.shell import Shell
@@ -86,12 +86,10 @@ def debug(
 
         history = target.instance.folder / "debug-history"
         return terminal.run(options, watch, console, timeout=patience, history=history)
-    from bootstrap.debugger import scripted as script
+    from bootstrap.debugger.scripted import run_sync
 
     try:
-        document = script.run_sync(
-            options, watch, evaluate=evaluate, timeout=patience, on_event=console.event
-        )
+        document = run_sync(options, watch, evaluate=evaluate, timeout=patience, on_event=console.event)
     except KeyboardInterrupt:
         raise Interrupted(
             "interrupted; what was recorded is lost, the tasks go on",

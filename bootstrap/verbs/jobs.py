@@ -11,7 +11,7 @@ from typing import Any
 from bootstrap import step
 from bootstrap.console import Console
 from bootstrap.errors import Interrupted, InvalidArgument
-from bootstrap.kube.rayjob.document import load as load_rayjob
+from bootstrap.kube.rayjob import document
 from bootstrap.ray import jobs
 from bootstrap.ray.state import LAG, Dashboard, Job, PausedTask
 from bootstrap.settings import Settings
@@ -50,7 +50,7 @@ class Request:
 def submit(settings: Settings, console: Console, request: Request, *, wait: bool) -> None:
     """Submits a job; with `wait`, shows its output until it ends. Raises JobFailed, Interrupted."""
     target = choice.existing(settings, Shell())
-    rayjob = load_rayjob(Path(request.job), target.instance.namespace) if request.job else None
+    rayjob = document.load(Path(request.job), target.instance.namespace) if request.job else None
     submission = request.prepare(rayjob)
     if rayjob and target.kubernetes is None:
         raise InvalidArgument("--job needs a Kubernetes cluster", hint="./invokew up --target kind makes one")

@@ -151,7 +151,7 @@ def bakings(target: Kind, source: Packages) -> float:
 
     With those kind's own node images come too.
     """
-    (whole,) = (one for one in target.cacheable() if isinstance(one, NodeImage))
+    (whole,) = (one for one in target.cacheable(engine=True) if isinstance(one, NodeImage))
     times = [(baked(whole), baked(source.node_with())) for _ in range(RUNS)]
     ours, alone = (float(statistics.median(column)) for column in zip(*times, strict=True))
     print(
@@ -184,7 +184,7 @@ def main() -> None:
         env["KUBECONFIG"] = f"{folder}/users-kubeconfig"
         target = kind_target(settings)
         source = Packages(settings, shell)
-        step.up(target.cacheable(), Console())
+        step.up(target.cacheable(engine=True), Console())
         # As kind's own node images are: with Kubernetes' images, and no others.
         plain = source.node_with()
         plain.apply(Console().event)

@@ -12,8 +12,7 @@ from pathlib import Path
 
 from playwright.sync_api import expect
 
-from bootstrap import settings as knobs
-from bootstrap.settings import ROOT, Settings
+from bootstrap.settings import ROOT, Settings, environment_name, parse
 from bootstrap.shell import Shell
 from bootstrap.targets import choice
 from tests.browser.stories import WAIT, areas, debug_the_example, stop_three_by_the_gutter
@@ -25,8 +24,8 @@ IMAGES = ROOT / "docs" / "images"
 
 
 def main() -> None:
-    names = {one.name: knobs.environment_name(one.name) for one in fields(Settings)}
-    settings = knobs.parse({key: os.environ.get(name) for key, name in names.items()})
+    names = {one.name: environment_name(one.name) for one in fields(Settings)}
+    settings = parse({key: os.environ.get(name) for key, name in names.items()})
     target = choice.choose(settings, Shell())
     where = target.instance.target
     rayside = Rayside(settings)

@@ -13,7 +13,7 @@ import docker
 import psutil
 import pytest
 
-from bootstrap import shell
+from bootstrap import processes
 from bootstrap.kube.api import Kube
 from bootstrap.settings import ROOT
 from bootstrap.targets.kind import Kind
@@ -86,7 +86,7 @@ def traces(one: Rayside) -> list[str]:
         client.close()
     folder = target(one).instance.folder
     for mark, value in (("RAYSIDE_FORWARDS", str(folder)), ("RAYSIDE_KIND", name)):
-        found += [f"process {process.pid}" for process in shell.marked(mark, value)]
+        found += [f"process {process.pid}" for process in processes.marked(mark, value)]
     for port in (one.settings.dashboard_port, one.settings.workspace_port, one.settings.relay_port):
         with socket.socket() as probe:
             if probe.connect_ex(("127.0.0.1", port)) == 0:

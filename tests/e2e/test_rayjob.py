@@ -27,6 +27,7 @@ from bootstrap.kube.forwarder import forwarded
 from bootstrap.kube.rayjob.document import for_standing_cluster, own_head_selector, problem
 from bootstrap.kube.rayjob.submission import KubectlRay
 from bootstrap.ray import jobs
+from bootstrap.ray.metadata import WORKING_DIR
 from bootstrap.ray.state import Dashboard
 from bootstrap.settings import ROOT
 from bootstrap.step import until
@@ -299,7 +300,7 @@ def test_a_job_on_its_own_cluster_runs_and_is_submitted_once(
     ended = until(lambda: dashboard.job("whole-1"), lambda job: job.ended, 60)
     assert ended.status == "SUCCEEDED", dashboard.output("whole-1")
     assert "('hello', 'hunter2', 'told', ['a b', \"it's #1\"])" in dashboard.output("whole-1")
-    assert ended.metadata[jobs.WORKING_DIR] == str(tmp_path / "code")
+    assert ended.metadata[WORKING_DIR] == str(tmp_path / "code")
     assert said
     # KubeRay agrees.
     agreed = until(

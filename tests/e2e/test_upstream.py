@@ -24,6 +24,7 @@ import docker.errors
 import pytest
 import requests
 
+from bootstrap import docker_engine
 from bootstrap.errors import BuildFailed, DownloadFailed, ImageMissing, WrongArchitecture
 from bootstrap.settings import (
     DEBUGPY_VERSION,
@@ -33,10 +34,9 @@ from bootstrap.settings import (
     ROOT,
     Settings,
 )
-from bootstrap.sources import engine as docker_engine
 from bootstrap.sources.image_build import LABEL, ImageBuild
 from bootstrap.sources.upstream import Upstream
-from bootstrap.step import Condition, Step, until
+from bootstrap.step import Appliable, Condition, until
 
 PYTHON = Path(sys.executable).resolve()
 
@@ -221,7 +221,7 @@ def source(tmp_path: Path, **images: str) -> Upstream:
     return Upstream(Settings(cache_folder=tmp_path / "cache", **images))  # type: ignore[arg-type]
 
 
-def step(source: Upstream, name: str) -> Step:
+def step(source: Upstream, name: str) -> Appliable:
     return next(one for one in source.steps if one.name == name)
 
 

@@ -18,9 +18,8 @@ from typing import Any, TypeVar
 import psutil
 import pytest
 
-from bootstrap import settings as knobs
 from bootstrap.console import Console
-from bootstrap.settings import ROOT, Settings
+from bootstrap.settings import ROOT, Settings, environment_name
 from bootstrap.targets.local import Local
 from tests import npm
 from tests.targets import local_target
@@ -39,7 +38,7 @@ class Rayside:
     def environment(self) -> dict[str, str]:
         return {
             **os.environ,
-            **{knobs.environment_name(name): str(value) for name, value in vars(self.settings).items()},
+            **{environment_name(name): str(value) for name, value in vars(self.settings).items()},
             **self.environment_too,
         }
 

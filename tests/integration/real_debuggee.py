@@ -23,6 +23,7 @@ from typing import Any
 from bootstrap.dap.client import Client
 from bootstrap.dap.debuggee import Debuggee
 from bootstrap.debugger.session import AttachOptions, JobState
+from bootstrap.hook.rayside_hook.attach import UNCHECKED
 from bootstrap.relay.server import Relay
 
 PATIENCE = 30.0  # seconds; only a broken test waits so long
@@ -95,7 +96,7 @@ class RealDebuggee:
                 **os.environ,
                 "PYTHONPATH": str(site),
                 "TASK": f"task-{number}",
-                "PYDEVD_DISABLE_FILE_VALIDATION": "1",
+                **UNCHECKED,
             },
         )
         self._changed = changed

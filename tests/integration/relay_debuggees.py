@@ -23,6 +23,7 @@ from bootstrap.dap.client import Client
 from bootstrap.dap.debuggee import Debuggee
 from bootstrap.dap.framing import Decoder, Message, encode
 from bootstrap.errors import NotRunning
+from bootstrap.hook.rayside_hook.attach import UNCHECKED
 from bootstrap.relay.server import Relay
 
 TOKEN = "a token"
@@ -88,7 +89,7 @@ class Process:
                 "JOB": job,
                 "IN_PROCESS": str(int(in_process)),
                 "WAIT": str(int(waits)),
-                "PYDEVD_DISABLE_FILE_VALIDATION": "1",
+                **UNCHECKED,
             },
         )
         assert process.stdout is not None

@@ -26,8 +26,8 @@ from bootstrap.settings import ROOT
 from tests.integration.conftest import Rayside
 
 WAIT = """
-from bootstrap.sources import engine
-print(engine.wait(60, lambda text: print(text, flush=True)))
+from bootstrap import docker_engine
+print(docker_engine.wait(60, lambda text: print(text, flush=True)))
 """
 # All that a sign of life takes, as https://docs.docker.com/reference/api/engine/ has it.
 SCRIPT = {

@@ -20,7 +20,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from bootstrap import shell as processes
+from bootstrap import processes
 from bootstrap.dap.framing import Decoder, encode
 from bootstrap.errors import NotRunning, PortTaken
 from bootstrap.kube import forwarder

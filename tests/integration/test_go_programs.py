@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from bootstrap import cache
+from bootstrap.processes import marked
 from bootstrap.settings import GO_VERSION, ROOT
-from bootstrap.shell import Shell, marked
+from bootstrap.shell import Shell
 from bootstrap.sources.go import Go, GoPrograms
 from bootstrap.step import Condition
 

@@ -19,7 +19,8 @@ from tests.integration.conftest import Rayside
 # that begins so; and when it is ready, before anybody has heard of it. In the order of the plan:
 # each `up` has to mend what the one before left, and gets further.
 PLACES = [
-    ("machine", "started"),
+    ("python", "started"),
+    ("disk", "started"),
     ("ray-environment", "started"),
     ("state-folder", "started"),
     ("state-folder", "finished"),

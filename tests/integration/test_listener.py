@@ -20,6 +20,7 @@ import pytest
 from bootstrap.dap.client import Client
 from bootstrap.dap.framing import Decoder, encode
 from bootstrap.errors import AttachFailed, DebuggerGone
+from bootstrap.hook.rayside_hook.attach import UNCHECKED
 from bootstrap.hook.rayside_hook.handshake import AUTHORIZE, proof
 from bootstrap.settings import ROOT
 from tests.integration.stranger import INITIALIZE, evaluates, exchange, request
@@ -89,7 +90,7 @@ class Process:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env={**os.environ, "PYDEVD_DISABLE_FILE_VALIDATION": "1"},
+            env={**os.environ, **UNCHECKED},
         )
         self.port = int(self._line())
 

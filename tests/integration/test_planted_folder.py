@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 import tasks
-from bootstrap import shell
+from bootstrap import processes
 from bootstrap.instance import configured
 from bootstrap.verbs import development
 from tests.integration.conftest import Rayside, apart
@@ -84,7 +84,7 @@ class Planted:
             },
             "up.json": [],
         }
-        own = {"pid": os.getpid(), "created": shell.created(os.getpid())}
+        own = {"pid": os.getpid(), "created": processes.created(os.getpid())}
         for name in ("ray", "relay-process", "workspace-process", "forwards-process"):
             documents[f"{name}.json"] = {**own, "spec": {}}
         for name, document in documents.items():

@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 import psutil
 import pytest
 
-from bootstrap import shell
+from bootstrap import processes
 from bootstrap.dap.exchange import ask
 from bootstrap.dap.framing import Decoder, encode
 from bootstrap.errors import DebuggerGone, RequestFailed
@@ -264,7 +264,7 @@ def up(rayside: Rayside) -> Rayside:
 
 
 def relay(one: Rayside) -> psutil.Process:
-    (process,) = shell.marked(marks.RELAY, str(one.folder))
+    (process,) = processes.marked(marks.RELAY, str(one.folder))
     return process
 
 
@@ -380,7 +380,7 @@ def test_a_relay_that_hangs_is_pending(up: Rayside) -> None:
 def test_a_port_that_is_taken_is_said_with_who_has_it(up: Rayside) -> None:
     port = up.settings.relay_port
     relay(up).kill()
-    until(lambda: not shell.marked(marks.RELAY, str(up.folder)))
+    until(lambda: not processes.marked(marks.RELAY, str(up.folder)))
     with socket.create_server(("127.0.0.1", port)):
         done = up.run("up", "--no-example")
         assert done.returncode == 3
@@ -410,7 +410,7 @@ def test_down_ends_it_and_frees_its_port(up: Rayside) -> None:
     process = relay(up)
     assert up.run("down").returncode == 0
     assert not process.is_running()
-    assert shell.marked(marks.RELAY, str(up.folder)) == []
+    assert processes.marked(marks.RELAY, str(up.folder)) == []
     assert not up.settings.state_folder.exists()
     with socket.create_server(("127.0.0.1", up.settings.relay_port)):
         finding = next(one for one in findings(up) if one["id"] == "relay-port")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bootstrap.dap import client as upstream
+from bootstrap.dap.client import LONGEST_OF_DEBUGGEE
 from bootstrap.dap.framing import encode
 from bootstrap.errors import RequestFailed
 from bootstrap.relay import server
@@ -43,7 +43,7 @@ def test_a_connection_without_the_token_says_no_more_than_64_kib_at_once() -> No
 
 
 def test_a_connection_that_shows_no_token_in_time_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "SHOWING", 0.3)
+    monkeypatch.setattr("bootstrap.debug.relay.SHOWING", 0.3)
 
     async def story(setting: Setting) -> None:
         editor = await setting.configured()
@@ -99,10 +99,10 @@ def test_an_answer_that_is_too_long_fails_and_the_debuggee_stays() -> None:
         session = await setting.attach()
         stop = await setting.stopped(session)
         frame = (await session.frames(stop))[0]["id"]
-        debuggee.says["completions"] = {"targets": [{"label": "x" * upstream.LONGEST_OF_DEBUGGEE}]}
+        debuggee.says["completions"] = {"targets": [{"label": "x" * LONGEST_OF_DEBUGGEE}]}
         with pytest.raises(RequestFailed, match=r"too long: it has 4,194,\d+ bytes, and 4,194,304 are taken"):
             await session.request("completions", frameId=frame, text="x", column=1)
-        debuggee.say({"event": "output", "body": {"output": "x" * upstream.LONGEST_OF_DEBUGGEE}})
+        debuggee.say({"event": "output", "body": {"output": "x" * LONGEST_OF_DEBUGGEE}})
         debuggee.says["completions"] = {"targets": [{"label": "short"}]}
         answer = await session.request("completions", frameId=frame, text="x", column=1)
         assert answer == {"targets": [{"label": "short"}]}

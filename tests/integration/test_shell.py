@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from bootstrap import machine, shell
+from bootstrap import machine, processes, shell
 from bootstrap.errors import CommandFailed, Interrupted, MissingProgram
 from bootstrap.shell import Shell
 from bootstrap.step import until
@@ -98,23 +98,23 @@ def test_a_spawned_process_outlives_its_parent_and_is_found_by_mark_and_ended(tm
         [*python(spawn), value, str(log)], cwd=root, capture_output=True, text=True, check=True
     )
     pid = int(done.stdout)
-    assert shell.alive(pid, shell.created(pid))
-    assert not shell.alive(pid, shell.created(pid) - 60)
+    assert processes.alive(pid, processes.created(pid))
+    assert not processes.alive(pid, processes.created(pid) - 60)
     while log.read_text() != "1\n":
         os.sched_yield()
     assert log.stat().st_mode & 0o777 == 0o600
     # The child has an empty environment: it is found as a descendant.
-    assert len(shell.marked("RS_MARK", value)) == 2
-    assert len(shell.end(lambda: shell.marked("RS_MARK", value), patience=5)) == 2
-    assert shell.marked("RS_MARK", value) == []
-    assert not shell.alive(pid, shell.created(pid))
+    assert len(processes.marked("RS_MARK", value)) == 2
+    assert len(processes.end(lambda: processes.marked("RS_MARK", value), patience=5)) == 2
+    assert processes.marked("RS_MARK", value) == []
+    assert not processes.alive(pid, processes.created(pid))
 
 
 def test_our_own_ancestors_are_never_found(monkeypatch: pytest.MonkeyPatch) -> None:
     parents = psutil.Process().parents()
     shared = set(parents[0].environ()) & {"PATH", "HOME"}
     for name in shared:
-        found = {process.pid for process in shell.marked(name, parents[0].environ()[name])}
+        found = {process.pid for process in processes.marked(name, parents[0].environ()[name])}
         assert os.getpid() not in found
         assert not found & {parent.pid for parent in parents}
 
@@ -176,10 +176,10 @@ def test_a_process_is_alive_until_the_last_of_its_threads_has_ended() -> None:
     )
     with subprocess.Popen([sys.executable, "-c", code]) as process:
         try:
-            created = shell.created(process.pid)
+            created = processes.created(process.pid)
             status = psutil.Process(process.pid).status
             assert until(status, lambda now: now == psutil.STATUS_ZOMBIE, 20) == psutil.STATUS_ZOMBIE
-            assert shell.alive(process.pid, created)
+            assert processes.alive(process.pid, created)
         finally:
             process.kill()
-        assert until(lambda: shell.alive(process.pid, created), lambda alive: not alive, 20) is False
+        assert until(lambda: processes.alive(process.pid, created), lambda alive: not alive, 20) is False

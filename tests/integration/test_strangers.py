@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from bootstrap import loopback, shell
+from bootstrap import loopback, processes
 from bootstrap.dap.client import Client
 from bootstrap.dap.exchange import ask
 from bootstrap.errors import ClusterUnreachable, StrangerListens
@@ -123,7 +123,7 @@ def cluster(base: Path, target: str) -> Rayside:
     instance.record.write_text(instance.document())
     instance.token_file.write_text(TOKEN)
     if target == "local":
-        own = {"pid": os.getpid(), "created": shell.created(os.getpid())}
+        own = {"pid": os.getpid(), "created": processes.created(os.getpid())}
         record = {**own, "spec": rayside.target.head.spec}
         (instance.folder / "ray.json").write_text(json.dumps(record))
     return rayside

@@ -24,6 +24,7 @@ import pytest
 
 from bootstrap.dap.client import Client
 from bootstrap.dap.framing import Message
+from bootstrap.hook.rayside_hook.attach import UNCHECKED, WITHOUT_MONITORING
 from bootstrap.hook.rayside_hook.handshake import proof
 from bootstrap.relay.tracing import SLEEP, WAKE
 from bootstrap.settings import ROOT
@@ -31,7 +32,7 @@ from bootstrap.settings import ROOT
 PATIENCE = 20.0  # seconds; only a broken test waits so long
 HOOK = ROOT / "bootstrap" / "hook"
 TOKEN = "the token of the cluster"
-BY_HAND = {"PYDEVD_USE_SYS_MONITORING": "0", "PYDEVD_DISABLE_FILE_VALIDATION": "1"}
+BY_HAND = {**WITHOUT_MONITORING, **UNCHECKED}
 PYTHONS = os.environ.get("RAYSIDE_TEST_PYTHONS", sys.executable).split(os.pathsep)
 
 PROGRAM = """\

@@ -74,7 +74,7 @@ def test_a_second_up_changes_nothing_and_says_so(up: Rayside) -> None:
     before = made(up)
     done = up.run("up")
     assert done.returncode == 0
-    assert "Nothing to change: all 8 steps were ready" in done.stdout
+    assert "Nothing to change: all 11 steps were ready" in done.stdout
     assert made(up) == before
 
 

@@ -19,8 +19,7 @@ import psutil
 import pytest
 import requests
 
-from bootstrap import cache, step
-from bootstrap import shell as processes
+from bootstrap import cache, processes, step
 from bootstrap.console import Console
 from bootstrap.errors import Interrupted, NoNetwork
 from bootstrap.settings import Settings

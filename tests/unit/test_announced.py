@@ -9,7 +9,8 @@ import pytest
 
 from bootstrap.errors import NotRunning
 from bootstrap.hook.rayside_hook import scout
-from bootstrap.ray.announced import DRIVER, announced
+from bootstrap.ray.announced import announced
+from bootstrap.ray.metadata import DRIVER
 from bootstrap.relay.cluster import ClusterDebuggees
 from tests.unit.test_relay_process import JOBS, WORKERS, Clock
 from tests.unit.test_state import JOB, WORKER, Recorded

@@ -65,8 +65,8 @@ def test_web_addresses_are_the_forwarded_ones_and_all_else_stays(inside: None) -
 def test_outside_of_one_nothing_changes(outside: None) -> None:
     assert codespaces.clickable("http://127.0.0.1:8265") == "http://127.0.0.1:8265"
     assert codespaces.trusted_origins(8443) == ()
-    assert kind_target().machine.too_small == ""
-    assert local_target().machine.too_small == ""
+    assert kind_target().memory.too_small == ""
+    assert local_target().memory.too_small == ""
 
 
 def test_code_server_is_told_the_host_that_the_browser_asks(inside: None) -> None:
@@ -74,10 +74,10 @@ def test_code_server_is_told_the_host_that_the_browser_asks(inside: None) -> Non
 
 
 def test_a_codespace_that_is_too_small_is_told_what_to_choose(inside: None) -> None:
-    kind = kind_target(Settings(min_memory_gib=1.5, min_disk_gib=2)).machine.too_small
+    kind = kind_target(Settings(min_memory_gib=1.5, min_disk_gib=2)).memory.too_small
     assert "choose a larger machine type" in kind
     assert kind.endswith("./invokew up --target local, which needs 1.5 GiB of memory and 2 GiB of disk")
-    local = local_target().machine.too_small
+    local = local_target().memory.too_small
     assert "choose a larger machine type" in local
     assert "--target local" not in local
 

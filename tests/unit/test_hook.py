@@ -13,6 +13,7 @@ import pytest
 from bootstrap.hook.rayside_hook import driver
 from bootstrap.hook.rayside_hook.packages import with_package
 from bootstrap.ray import jobs
+from bootstrap.ray.metadata import DEBUG, PY_MODULES, WORKING_DIR
 
 DEBUGPY = "debugpy==1.8.22"
 # Limits that a stopped task would break.
@@ -93,7 +94,7 @@ def test_the_driver_is_debugged_where_the_hook_is_sure_to_be_importable(
     environment = job.environment()
     assert ("RAY_RUNTIME_ENV_HOOK" in environment["env_vars"]) is driver_too
     assert ("worker_process_setup_hook" in environment) is not driver_too
-    told = json.loads(job.options("x-1", None)[-1])[jobs.DEBUG]
+    told = json.loads(job.options("x-1", None)[-1])[DEBUG]
     assert json.loads(told) == {"attach_timeout": 60.0, "post_mortem": False, "driver": driver_too}
 
 
@@ -146,13 +147,13 @@ def test_the_hook_is_the_last_of_py_modules_and_is_not_among_the_users(code: Pat
     assert modules[0] == str(code / "model")
     assert (Path(modules[1]) / "driver.py").is_file()
     metadata = json.loads(job.options("x-1", None)[-1])
-    assert json.loads(metadata[jobs.PY_MODULES]) == [str(code / "model")]
+    assert json.loads(metadata[PY_MODULES]) == [str(code / "model")]
 
 
 def test_without_debug_nothing_is_added(code: Path) -> None:
     job = jobs.prepare(working_dir=str(code), py_modules=[], entrypoint="python train.py")
     assert job.environment() == {}
-    assert set(json.loads(job.options("x-1", None)[-1])) == {jobs.WORKING_DIR}
+    assert set(json.loads(job.options("x-1", None)[-1])) == {WORKING_DIR}
 
 
 def started(monkeypatch: pytest.MonkeyPatch, job: dict[str, Any], **env: str) -> None:

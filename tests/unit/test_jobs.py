@@ -9,6 +9,7 @@ import pytest
 
 from bootstrap.errors import InvalidYaml, MissingEntrypoint, MissingWorkingDir, NotAPackage
 from bootstrap.ray import jobs
+from bootstrap.ray.metadata import LOCAL_ROOTS, PY_MODULES, WORKING_DIR
 from bootstrap.ray.state import Job
 
 
@@ -90,8 +91,8 @@ def test_the_command_keeps_quoted_words_and_local_roots(program: Path) -> None:
     assert command[command.index("--") + 1 :] == ["python", "train.py", "--name", "a b"]
     assert command[command.index("--working-dir") + 1] == str(program)
     metadata = json.loads(command[command.index("--metadata-json") + 1])
-    assert metadata[jobs.WORKING_DIR] == str(program)
-    assert json.loads(metadata[jobs.PY_MODULES]) == [str(program / "model")]
+    assert metadata[WORKING_DIR] == str(program)
+    assert json.loads(metadata[PY_MODULES]) == [str(program / "model")]
 
 
 def test_shell_syntax_goes_through_a_shell(program: Path) -> None:
@@ -152,8 +153,8 @@ def test_a_folder_written_through_a_symlink_is_kept_as_it_was_written(program: P
     job = prepare(link, py_modules=[str(link / "model"), str(program / "model")])
     assert job.working_dir == str(program)
     metadata = json.loads(job.options("train-1", None)[-1])
-    assert json.loads(metadata[jobs.LOCAL_ROOTS]) == {
+    assert json.loads(metadata[LOCAL_ROOTS]) == {
         str(program): str(link),
         str(program / "model"): str(link / "model"),
     }
-    assert jobs.LOCAL_ROOTS not in json.loads(prepare(program).options("train-1", None)[-1])
+    assert LOCAL_ROOTS not in json.loads(prepare(program).options("train-1", None)[-1])

@@ -1,16 +1,22 @@
-"""A port that is taken: by whom, and what to do about it."""
+"""Too little memory or disk, or a port that is taken: by whom, and what to do about it."""
 
 from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from bootstrap import machine
-from bootstrap.errors import PortTaken
+from bootstrap.errors import LowDisk, LowMemory, PortTaken, UnsupportedPython, UnsupportedSystem
 from bootstrap.machine import Holder
-from bootstrap.steps.machine import require_port
+from bootstrap.settings import Settings
+from bootstrap.step import Step
+from bootstrap.steps.machine import Disk, Memory, Ports, Python, System, require_port
 
-FORWARDS = {"RAYSIDE_FORWARDS": "/home/me/.local/state/rayside-host-kind"}
-LOCAL = "/home/me/.local/state/rayside-host"
+FOLDER = "/home/me/.local/state/rayside-host/demo"
+FORWARDS = {"RAYSIDE_FORWARDS": FOLDER}
 
 
 def refusal(
@@ -36,20 +42,81 @@ def test_of_another_user_nothing_is_looked_at(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize(
-    ("environment", "target", "part"),
+    ("environment", "part"),
     [
-        (FORWARDS, "kind", "port forwards"),
-        ({"RAYSIDE_STATE": LOCAL}, "local", "Ray"),
-        ({"RAYSIDE_RELAY": LOCAL}, "local", "debug relay"),
-        ({"RAYSIDE_WORKSPACE_PROCESS": LOCAL}, "local", "workspace"),
+        (FORWARDS, "port forwards"),
+        ({"RAYSIDE_STATE": FOLDER}, "Ray"),
+        ({"RAYSIDE_RELAY": FOLDER}, "debug relay"),
+        ({"RAYSIDE_WORKSPACE_PROCESS": FOLDER}, "workspace"),
     ],
 )
-def test_of_rayside_itself_the_target_is_named_and_the_command_that_removes_it(
-    monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], target: str, part: str
+def test_of_rayside_itself_the_cluster_is_named_and_the_command_that_removes_it(
+    monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], part: str
 ) -> None:
     error = refusal(monkeypatch, Holder(7, "python"), environment)
-    assert f"the {part} of Rayside's own {target} cluster" in error.message
+    assert f"the {part} of Rayside's own cluster demo, whose files are in {FOLDER}" in error.message
     assert "python (pid 7)" in error.message
     assert "end that program" not in error.hint
-    assert f"INVOKE_RAYSIDE_TARGET={target} ./invokew down" in error.hint
+    assert "./invokew down --name demo removes" in error.hint
     assert "INVOKE_RAYSIDE_DASHBOARD_PORT=8266" in error.hint
+
+
+def up() -> bool:
+    return True
+
+
+def not_up() -> bool:
+    return False
+
+
+def room(setting: str, present: Callable[[], bool], folder: Path) -> list[Step]:
+    """The steps that a small machine can't satisfy, whose ports are all taken."""
+    settings = Settings(cache_folder=folder, **{setting: 100_000.0})  # type: ignore[arg-type]
+    return [
+        Memory(settings, setting, present),
+        Ports({"dashboard_port": 8265, "relay_port": 5678}, present),
+        Disk(settings, setting, present),
+    ]
+
+
+def test_a_machine_too_small_names_the_very_setting_that_asks_for_more(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(machine, "port_holder", lambda port: Holder(None, "another user's program"))
+    memory, ports, disk = room("kind_min_memory_gib", not_up, tmp_path)
+    with pytest.raises(LowMemory, match="100000 GiB is needed") as refused:
+        memory.check()
+    assert "INVOKE_RAYSIDE_KIND_MIN_MEMORY_GIB" in refused.value.hint
+    with pytest.raises(LowDisk, match=f"free at {tmp_path}, 100000 GiB is needed"):
+        disk.check()
+    with pytest.raises(PortTaken, match="8265"):
+        ports.check()
+
+
+def test_a_cluster_that_is_up_has_its_memory_and_ports_and_disk(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(machine, "port_holder", lambda port: pytest.fail("nobody is to be asked"))
+    for step in room("min_memory_gib", up, tmp_path):
+        assert step.check().detail.endswith("in use by the cluster")
+
+
+def test_each_port_can_be_a_step_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    holders = {8265: Holder(7, "python")}
+    monkeypatch.setattr(machine, "port_holder", holders.get)
+    monkeypatch.setattr(machine, "environment", lambda pid: {})
+    dashboard, relay = Ports({"dashboard_port": 8265, "relay_port": 5678}, not_up).each()
+    assert (dashboard.name, relay.name) == ("dashboard-port", "relay-port")
+    with pytest.raises(PortTaken):
+        dashboard.check()
+    assert relay.check().detail == "5678 free"
+
+
+def test_a_python_or_a_system_that_ray_does_not_know_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert Python().check().detail in sys.version
+    monkeypatch.setattr(sys, "version_info", (3, 99, 0))
+    with pytest.raises(UnsupportedPython, match=r"this is Python 3\.99\.0"):
+        Python().check()
+    monkeypatch.setattr("platform.system", lambda: "Plan 9")
+    with pytest.raises(UnsupportedSystem, match="Plan 9 on"):
+        System().check()

@@ -1,13 +1,16 @@
 """From a worker's file to the local one it was sent from."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
 from bootstrap.ray import jobs
-from bootstrap.ray.paths import LOCAL_ROOTS, PY_MODULES, WORKING_DIR, PathMap
+from bootstrap.ray.metadata import LOCAL_ROOTS, PY_MODULES, WORKING_DIR
+from bootstrap.ray.paths import PathMap
 from bootstrap.ray.state import Job
+from bootstrap.settings import ROOT
 
 SESSION = "/tmp/ray/session_2026-11-21_11-12-05_658463_2912/runtime_resources"
 
@@ -68,6 +71,8 @@ def test_what_was_sent_through_a_symlink_is_shown_as_it_was_written() -> None:
     }
 
 
-def test_the_names_of_what_is_kept_with_a_job_are_those_that_submit_writes() -> None:
-    written = (jobs.WORKING_DIR, jobs.PY_MODULES, jobs.LOCAL_ROOTS)
-    assert written == (WORKING_DIR, PY_MODULES, LOCAL_ROOTS)
+def test_the_names_of_what_is_kept_with_a_job_are_those_that_submit_writes_and_the_extension_reads() -> None:
+    job = jobs.Submission("python x.py", "/code", ("/lib",), local_roots={"/code": "/link"})
+    assert list(job.all_metadata()) == [WORKING_DIR, PY_MODULES, LOCAL_ROOTS]
+    extension = (ROOT / "image/extension/src/submission.js").read_text()
+    assert {WORKING_DIR, PY_MODULES} == set(re.findall(r'metadata\["([^"]+)"\]', extension))

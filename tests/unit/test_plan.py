@@ -14,12 +14,24 @@ from typing import Any
 import pytest
 import yaml
 
-from bootstrap import settings as pins
-from bootstrap.settings import ROOT, Settings
-from bootstrap.sources import engine
+from bootstrap import docker_engine
+from bootstrap.settings import (
+    CODE_SERVER_VERSION,
+    COREDNS_VERSION,
+    EXTENSIONS,
+    KIND_VERSION,
+    KUBERAY_VERSION,
+    KUBERNETES_VERSION,
+    OLDEST_GO,
+    PAUSE_TAG,
+    RAY_VERSION,
+    ROOT,
+    Settings,
+)
 from bootstrap.sources.image_build import ImageBuild
 from bootstrap.step import Condition, Step, check, dependants
 from bootstrap.targets.kind import Kind
+from bootstrap.targets.local import Local
 from bootstrap.targets.target import with_example
 from tests.integration.vsix import vsix
 from tests.targets import kind_target, local_target
@@ -49,14 +61,14 @@ def test_every_need_is_a_step_and_none_needs_itself(steps: Sequence[Step]) -> No
 
 @pytest.mark.parametrize("source", ["packages", "upstream"])
 def test_a_source_gives_all_that_the_cluster_needs(source: str) -> None:
-    names = {step.name for step in kind(source).cacheable()}
+    names = {step.name for step in kind(source).cacheable(engine=True)}
     assert names >= {"kind", "kubectl", "kubectl-ray", "operator-manifest", "ray-environment"}
     assert names >= {f"{image}-image" for image in ("ray", "workspace", "operator", "node")}
 
 
 @pytest.mark.parametrize("source", ["packages", "upstream"])
 def test_preparing_starts_nothing(source: str) -> None:
-    names = {step.name for step in kind(source).cacheable()}
+    names = {step.name for step in kind(source).cacheable(engine=True)}
     assert not names & {"cluster", "images", "kuberay", "ray-cluster", "forwards", "example"}
 
 
@@ -80,7 +92,7 @@ def test_a_local_workspace_is_made_beside_ray_and_can_be_left_out() -> None:
     assert not names & {"extensions", "workspace-files", "workspace-password", "workspace"}
     assert "cluster-file" in names
     assert without.access.urls()["workspace"] is None
-    assert not {step.name for step in without.cacheable()} & {"extensions", "workspace-files"}
+    assert not {step.name for step in without.cacheable(engine=True)} & {"extensions", "workspace-files"}
 
 
 @pytest.mark.parametrize("source", ["packages", "upstream"])
@@ -91,7 +103,7 @@ def test_the_workspace_image_is_named_by_the_extensions_that_were_got(source: st
 
     (tmp_path / "vsix").mkdir()
     without = image(vsix_folder=str(tmp_path / "vsix"))
-    id, version = pins.EXTENSIONS[0]
+    id, version = EXTENSIONS[0]
     vsix(tmp_path / "vsix" / "any-name.vsix", id, version)
     assert image() == without != image(vsix_folder=str(tmp_path / "vsix"))
     settings = Settings(target="kind", source=source, vsix_folder=str(tmp_path / "vsix"))
@@ -110,16 +122,38 @@ def test_nothing_is_fetched_or_built_before_the_machine_was_looked_at(source: st
     def before(name: str) -> set[str]:
         return {name}.union(*(before(need) for need in steps[name].needs if need in steps))
 
-    assert [name for name in steps if "machine" not in before(name)] == ["engine"]
+    looks = {"engine", "python", "memory", "ports", "disk"}
+    assert before("disk") == looks
+    assert {name for name in steps if "disk" not in before(name)} == looks - {"disk"}
+
+
+@pytest.mark.parametrize("target", [kind("packages"), local_target()])
+def test_doctor_lists_the_steps_of_the_target_and_each_port(target: Kind | Local) -> None:
+    steps = {step.name: step for step in target.machine()}
+    cluster = {step.name: step for step in target.steps()}
+    assert {"system", "python", "memory", "disk", "ray-environment", "dashboard-port"} <= steps.keys()
+    assert {name for name in steps if name.endswith("-port")} == {
+        port.replace("_", "-") for port in target.ports
+    }
+    for name in ("python", "memory", "ray-environment"):
+        assert steps[name] == cluster[name]
 
 
 @pytest.mark.parametrize("source", ["packages", "upstream"])
 def test_without_an_engine_programs_and_rays_environment_are_prepared(source: str) -> None:
-    steps = kind(source).cacheable()
+    steps = kind(source).cacheable(engine=False)
     left = dependants(steps, "engine")
     prepared, left_out = [[step for step in steps if (step.name in left) is out] for out in (False, True)]
     names = {step.name for step in prepared}
-    assert names >= {"machine", "kind", "kubectl", "kubectl-ray", "operator-manifest", "ray-environment"}
+    assert names >= {
+        "memory",
+        "disk",
+        "kind",
+        "kubectl",
+        "kubectl-ray",
+        "operator-manifest",
+        "ray-environment",
+    }
     assert not any("image" in name for name in names)
     assert {step.name for step in left_out} >= {"engine", "ray-image", "workspace-image", "node-image"}
     assert not {need for step in prepared for need in step.needs} & {step.name for step in left_out}
@@ -145,7 +179,7 @@ def test_without_a_cluster_each_step_says_so_in_one_short_line(
         listed = [container] if node else []
         yield SimpleNamespace(containers=SimpleNamespace(list=lambda **_: listed))
 
-    monkeypatch.setattr(engine, "connected", connected)
+    monkeypatch.setattr(docker_engine, "connected", connected)
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
     statuses = check([step for step in target.steps() if step.name in ON_A_CLUSTER])
     assert tuple(statuses) == ON_A_CLUSTER
@@ -184,34 +218,32 @@ def test_upstreams_cluster_boots_while_images_are_fetched() -> None:
 
 def test_the_go_modules_are_the_pinned_ones() -> None:
     wanted = {
-        "kind": f"sigs.k8s.io/kind v{pins.KIND_VERSION}",
-        "kuberay": f"github.com/ray-project/kuberay/ray-operator v{pins.KUBERAY_VERSION}",
-        "kubernetes": f"k8s.io/kubernetes v{pins.KUBERNETES_VERSION}",
-        "coredns": f"github.com/coredns/coredns v{pins.COREDNS_VERSION}",
+        "kind": f"sigs.k8s.io/kind v{KIND_VERSION}",
+        "kuberay": f"github.com/ray-project/kuberay/ray-operator v{KUBERAY_VERSION}",
+        "kubernetes": f"k8s.io/kubernetes v{KUBERNETES_VERSION}",
+        "coredns": f"github.com/coredns/coredns v{COREDNS_VERSION}",
     }
     for module, line in wanted.items():
         assert line in (ROOT / "image" / "programs" / module / "go.mod").read_text(), module
-    oldest = ".".join(map(str, pins.OLDEST_GO))
+    oldest = ".".join(map(str, OLDEST_GO))
     for file in (ROOT / "image" / "programs").glob("*/go.mod"):
         needed = re.search(r"^go (\d+)\.(\d+)", file.read_text(), re.MULTILINE)
-        assert needed and tuple(map(int, needed.groups())) <= pins.OLDEST_GO, (
-            f"{file} wants more than {oldest}"
-        )
+        assert needed and tuple(map(int, needed.groups())) <= OLDEST_GO, f"{file} wants more than {oldest}"
 
 
 def test_the_node_has_the_pinned_pause() -> None:
     configuration = (ROOT / "image/node/files/etc/containerd/config.toml").read_text()
-    assert f'sandbox_image = "registry.k8s.io/pause:{pins.PAUSE_TAG}"' in configuration
+    assert f'sandbox_image = "registry.k8s.io/pause:{PAUSE_TAG}"' in configuration
 
 
 def test_the_manifests_have_the_pinned_ray() -> None:
     for file in ("k8s/ray-cluster.yaml", "example/ray-job.interactive-mode.yaml"):
-        assert f"rayVersion: {pins.RAY_VERSION}\n" in (ROOT / file).read_text()
+        assert f"rayVersion: {RAY_VERSION}\n" in (ROOT / file).read_text()
 
 
 def test_code_server_is_the_pinned_one() -> None:
     package = json.loads((ROOT / "image" / "workspace" / "package.json").read_text())
-    assert package["dependencies"]["code-server"] == pins.CODE_SERVER_VERSION
+    assert package["dependencies"]["code-server"] == CODE_SERVER_VERSION
 
 
 @pytest.mark.parametrize("file", sorted((ROOT / "k8s").glob("*.yaml")), ids=lambda file: file.stem)

@@ -18,6 +18,7 @@ from bootstrap.kube.rayjob import watcher
 from bootstrap.kube.rayjob.document import own_head_selector
 from bootstrap.kube.rayjob.submission import KubectlRay
 from bootstrap.ray import jobs
+from bootstrap.ray.metadata import PY_MODULES, WORKING_DIR
 from bootstrap.shell import Outcome, Shell
 from tests.unit.scripted_rayjob import ACTIVE, JOB, NAMESPACE, Scripted, rayjob, scripted, there
 
@@ -93,8 +94,8 @@ def test_the_command_says_all_that_rays_own_says(code: Path) -> None:
     assert {option: shell.after(option) for option in expected} == expected
     assert "--no-wait" in shell.args
     metadata = json.loads(shell.after("--metadata-json"))
-    assert metadata[jobs.WORKING_DIR] == str(code)
-    assert json.loads(metadata[jobs.PY_MODULES]) == [str(code / "model")]
+    assert metadata[WORKING_DIR] == str(code)
+    assert json.loads(metadata[PY_MODULES]) == [str(code / "model")]
     assert json.loads(shell.after("--runtime-env-json")) == {"py_modules": [str(code / "model")]}
 
 

@@ -16,12 +16,13 @@ import yaml
 
 from bootstrap.errors import NotRunning
 from bootstrap.instance import configured
-from bootstrap.ray.paths import WORKING_DIR
+from bootstrap.processes import created
+from bootstrap.ray.metadata import WORKING_DIR
 from bootstrap.relay.cluster import ClusterDebuggees
 from bootstrap.relay.config import Config
 from bootstrap.relay.process import allow_many_files
 from bootstrap.settings import ROOT, Settings
-from bootstrap.shell import Shell, created
+from bootstrap.shell import Shell
 from bootstrap.sources.workspace_image import RELAY, workspace_image
 from bootstrap.step import Condition
 from bootstrap.steps import marks

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from bootstrap.dap.framing import Message
-from bootstrap.relay import results as module
 from bootstrap.relay.configuration import SOON, Configuration
 from bootstrap.relay.desired import Desired
 from bootstrap.relay.editor import CurrentEditor
@@ -85,7 +84,7 @@ class Counted(collections.OrderedDict[Any, Any]):
 
 @pytest.fixture
 def looks(monkeypatch: pytest.MonkeyPatch) -> type[Counted]:
-    monkeypatch.setattr(module, "OrderedDict", Counted)
+    monkeypatch.setattr("bootstrap.relay.results.OrderedDict", Counted)
     monkeypatch.setattr(Counted, "looks", 0)
     return Counted
 

@@ -207,14 +207,43 @@ def test_down_tells_only_of_what_was_there() -> None:
 
 
 def test_check_tells_every_step_and_survives_an_error() -> None:
-    class Broken(Scripted):
-        def check(self) -> Status:
-            raise LowDisk("full", hint="free some")
-
-    found = step.check([Scripted("b", [ready("fine")]), Broken("a", [])])
+    full = LowDisk("full", hint="free some")
+    found = step.check([Scripted("b", [ready("fine")]), Scripted("a", [full])])
     assert list(found) == ["b", "a"]
-    assert found["a"] == Status(Condition.MISSING, "full")
+    assert found["a"] == Status(Condition.MISSING, "full", full)
     assert found["b"].detail == "fine"
+
+
+def test_a_status_shows_an_error_only_where_there_is_one() -> None:
+    error = {"id": "low-disk", "message": "full", "hint": "free some"}
+    document = step.failed(LowDisk("full", hint="free some")).document()
+    assert document == {"condition": "missing", "detail": "full", "error": error}
+    assert missing("not made").document() == {"condition": "missing", "detail": "not made"}
+
+
+@dataclass(frozen=True)
+class Bare:
+    """A step that only looks: it can't be made, gets no time and is not undone."""
+
+    status: Status
+    name: str = "bare"
+    title: str = "a bare step"
+    needs: tuple[str, ...] = ()
+
+    def check(self) -> Status:
+        return self.status
+
+
+def test_a_step_needs_no_more_than_a_check() -> None:
+    diary = Diary()
+    (timing,) = step.up([Bare(ready("seen"))], diary)
+    assert not timing.changed
+    step.down([Bare(ready())], diary)
+    assert diary.lines == ["started bare", "kept bare"]
+    with pytest.raises(NotReady, match="not ready after 0 s"):
+        step.up([Bare(pending())], diary)
+    with pytest.raises(AssertionError, match="its check has to raise"):
+        step.up([Bare(missing())], diary)
 
 
 def test_one_step_can_be_made_ready_by_itself() -> None:

@@ -7,6 +7,8 @@ import math
 import signal
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,9 +19,10 @@ from invoke.tasks import task
 
 import tasks
 from bootstrap.debugger import scripted
-from bootstrap.errors import InvalidArgument, LowMemory
+from bootstrap.errors import EngineNotRunning, InvalidArgument, LowMemory
 from bootstrap.options import seconds
 from bootstrap.ray.state import Job
+from bootstrap.step import Status
 from bootstrap.targets import choice
 from tasks import Verb
 
@@ -121,7 +124,7 @@ class ScriptedDashboard:
 
 
 @pytest.fixture
-def dashboard(monkeypatch: pytest.MonkeyPatch) -> ScriptedDashboard:
+def dashboard(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ScriptedDashboard:
     """Of a target that takes every job."""
     scripted_dashboard = ScriptedDashboard()
     access = SimpleNamespace(
@@ -129,7 +132,11 @@ def dashboard(monkeypatch: pytest.MonkeyPatch) -> ScriptedDashboard:
         require=lambda: scripted_dashboard,
         submit=lambda job, submission_id: scripted_dashboard.submitted.append(submission_id),
     )
-    target = SimpleNamespace(access=access, kubernetes=None, instance=SimpleNamespace(namespace="default"))
+    (tmp_path / "token").write_text("secret")
+    instance = SimpleNamespace(
+        namespace="default", folder=tmp_path, token_file=tmp_path / "token", ports=SimpleNamespace(relay=1)
+    )
+    target = SimpleNamespace(access=access, kubernetes=None, instance=instance)
     monkeypatch.setattr(choice, "existing", lambda settings, shell: target)
     return scripted_dashboard
 
@@ -192,6 +199,48 @@ def test_ctrl_c_in_a_scripted_debug_says_that_the_tasks_go_on(
     shown = capsys.readouterr().err
     assert "the tasks go on" in shown
     assert "run the command again to go on" not in shown
+
+
+# --- status ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Silent:
+    """A step whose check ends in an error."""
+
+    name: str
+    title: str = "what is silent"
+    needs: tuple[str, ...] = ()
+
+    def check(self) -> Status:
+        raise EngineNotRunning("no answer", hint="start it")
+
+
+@pytest.fixture
+def silent_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    target = SimpleNamespace(
+        instance=SimpleNamespace(target="kind", source="packages", folder=Path("/nowhere")),
+        access=SimpleNamespace(urls=dict),
+        steps=lambda: [Silent("engine"), Silent("memory")],
+    )
+    monkeypatch.setattr(choice, "choose", lambda settings, shell: target)
+
+
+@pytest.mark.usefixtures("silent_engine")
+def test_status_keeps_the_id_and_hint_of_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+    tasks.status(Context(), json=True)
+    engine, _ = json.loads(capsys.readouterr().out)["steps"]
+    assert engine == {
+        **{"name": "engine", "condition": "missing", "detail": "no answer"},
+        "error": {"id": "engine-not-running", "message": "no answer", "hint": "start it"},
+    }
+
+
+@pytest.mark.usefixtures("silent_engine")
+def test_status_shows_people_each_hint_once(capsys: pytest.CaptureFixture[str]) -> None:
+    tasks.status(Context())
+    shown = capsys.readouterr().out
+    assert shown.endswith("\nengine, memory: start it\nNot ready. Next: ./invokew up\n")
 
 
 # --- what to type next -------------------------------------------------------------------

@@ -12,7 +12,7 @@ import pytest
 from bootstrap.errors import BadChecksum, CommandFailed, NoNetwork
 from bootstrap.ray.state import Job
 from bootstrap.settings import ROOT, Settings
-from bootstrap.step import Condition
+from bootstrap.step import Appliable, Condition
 from bootstrap.steps import workspace
 from bootstrap.steps.workspace import FOLDER, head_folder, local_folder
 from bootstrap.targets.local import Local
@@ -69,6 +69,7 @@ def test_what_is_no_package_of_rays_opens_nothing(uri: str) -> None:
 def test_the_password_is_in_its_environment_and_nowhere_else(tmp_path: Path) -> None:
     one = local(tmp_path)
     secret = next(step for step in one.steps() if step.name == "workspace-password")
+    assert isinstance(secret, Appliable)
     secret.apply(lambda _: None)
     password = one.access.workspace_password()
     assert password

@@ -20,6 +20,13 @@ _NAMESPACE = b"rayside"
 _FRESH, _EVERY = 6.0, 2.0
 
 
+# pydevd reads these variables when it is first imported. Python 3.12's post-mortem shows the user's frames
+# only without sys.monitoring; everything else is quicker with it.
+WITHOUT_MONITORING = {"PYDEVD_USE_SYS_MONITORING": "0"}
+# The check of files only prints a warning about frozen modules.
+UNCHECKED = {"PYDEVD_DISABLE_FILE_VALIDATION": "1"}
+
+
 class _OfThisProcess(dict[str, int]):
     """Pickled it is empty: the workers get this module by value, from a driver that may have a port."""
 
@@ -78,12 +85,9 @@ def listen(host: str, token: bytes | None = None) -> int:
 
 def load() -> None:
     """Imports pydevd, as this process needs it. Raises ImportError."""
-    if os.environ.get("RAY_DEBUG_POST_MORTEM") == "1":
-        # Python 3.12's post-mortem shows the user's frames only without sys.monitoring. Read by pydevd
-        # when it is first imported; everything else is quicker with it.
-        os.environ.setdefault("PYDEVD_USE_SYS_MONITORING", "0")
-    # This check only prints a warning about frozen modules.
-    os.environ.setdefault("PYDEVD_DISABLE_FILE_VALIDATION", "1")
+    post_mortem = os.environ.get("RAY_DEBUG_POST_MORTEM") == "1"
+    for name, value in {**UNCHECKED, **(WITHOUT_MONITORING if post_mortem else {})}.items():
+        os.environ.setdefault(name, value)
     importlib.import_module("debugpy.server.api")
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from bootstrap import shell as processes
+from bootstrap import processes
 from bootstrap.errors import (
     ClusterUnreachable,
     CommandFailed,
@@ -30,7 +30,7 @@ from bootstrap.kube.rayjob.watcher import Watcher
 from bootstrap.loopback import require_own_listener, without_proxy
 from bootstrap.ray import jobs
 from bootstrap.ray.state import Dashboard
-from bootstrap.shell import Shell
+from bootstrap.shell import Shell, printable
 from bootstrap.step import until
 
 # Marks kubectl-ray and the `ray` that it runs, so that both are found when they have to be ended.
@@ -110,7 +110,7 @@ class KubectlRay:
             *[*self.kube.options, "--namespace", self.kube.namespace, "--address", url],
             *job.options(submission_id, runtime_env),
             # It joins the words with spaces and splits them again: quoted once more, as one.
-            *["--", processes.printable(job.words())],
+            *["--", printable(job.words())],
         ]
 
     def environment(self, submission_id: str, token_file: Path | None) -> dict[str, str]:
@@ -155,9 +155,7 @@ class KubectlRay:
 
     def _removal(self, name: str) -> str:
         """The command to paste that removes the RayJob of that name."""
-        return processes.printable(
-            ["kubectl", *self.kube.options, "-n", self.kube.namespace, "delete", "rayjob", name]
-        )
+        return printable(["kubectl", *self.kube.options, "-n", self.kube.namespace, "delete", "rayjob", name])
 
     def _end(self, submission_id: str) -> None:
         processes.end(lambda: processes.marked(_MARK, submission_id), patience=2)

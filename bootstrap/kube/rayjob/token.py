@@ -1,12 +1,9 @@
-"""The token of a RayJob's own cluster: read from its Secret, kept for its owner alone."""
+"""Reads the token of a RayJob's own cluster from its Secret."""
 
 from __future__ import annotations
 
 import base64
-import os
-import tempfile
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from bootstrap.kube.api import CORE, Kube
@@ -27,11 +24,3 @@ def read(kube: Kube, rayjob: Mapping[str, Any], cluster_selector: str) -> bytes 
         if "auth_token" in secret.get("data", {}):
             return base64.b64decode(secret["data"]["auth_token"])
     return None
-
-
-def keep(file: Path, token: bytes) -> None:
-    """Writes `file` anew, whole or not at all, readable by its owner alone."""
-    descriptor, draft = tempfile.mkstemp(dir=file.parent)  # with mode 0600
-    with os.fdopen(descriptor, "wb") as stream:
-        stream.write(token)
-    Path(draft).replace(file)

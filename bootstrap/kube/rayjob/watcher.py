@@ -20,6 +20,7 @@ from bootstrap.errors import (
 from bootstrap.kube import trouble
 from bootstrap.kube.api import Kube, require_namespace
 from bootstrap.kube.rayjob import document, token
+from bootstrap.private_file import write_private
 
 # Labels of the operator's Deployment, both in KubeRay's config/manager and in its Helm chart.
 OPERATOR = "app.kubernetes.io/component=kuberay-operator"
@@ -102,7 +103,7 @@ class Watcher:
         if self.token_file is not None:
             content = token.read(self.kube, rayjob, self._selector)
             if content is not None:
-                token.keep(self.token_file, content)
+                write_private(self.token_file, content)
                 self.token_file = None
         pod_problem = trouble.first_problem(self.kube, self._selector) or self._why_no_pods()
         if pod_problem is None:

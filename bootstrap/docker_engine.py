@@ -1,4 +1,4 @@
-"""Asks the Docker engine what sources need: a connection, its architecture, whether it has an image."""
+"""Asks the Docker engine: a connection, its architecture, whether it has an image."""
 
 from __future__ import annotations
 
