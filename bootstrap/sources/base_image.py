@@ -43,7 +43,6 @@ class BaseImage:
     name: str = "base-image"
     title: str = f"base image, Debian {DEBIAN_SUITE}"
     needs: tuple[str, ...] = ("engine", "disk")
-    patience: float = 0.0
 
     @property
     def reference(self) -> str:
@@ -97,9 +96,6 @@ class BaseImage:
                 with docker_engine.connected(600) as client:
                     changes = [f"LABEL {LABEL}={self._key}"]
                     client.api.import_image_from_file(str(archive), repository, tag, changes=changes)
-
-    def undo(self, report: Report) -> None:
-        """Does nothing: images are a cache, they stay."""
 
 
 def require_debootstrap(keyring: Path = KEYRING) -> str:

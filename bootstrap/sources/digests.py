@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from bootstrap.errors import BadChecksum, RaysideError
@@ -33,7 +34,7 @@ class Digests:
 
     def of(self, name: str) -> str | None:
         """Returns the digest that `name` must have; None where it was never fetched."""
-        return _read(self.recorded).get(name) or _read(self._first).get(name)
+        return self._recorded.get(name) or _read(self._first).get(name)
 
     def keep(self, name: str, digest: str, report: Report) -> None:
         """Records the digest of a first fetch, unless one is recorded: another is refused from then on."""
@@ -42,6 +43,10 @@ class Digests:
             if self.of(name) is None:
                 _write(self._first, {**_read(self._first), name: digest})
                 report(f"{name} is held to the digest of this first fetch from now on, {digest}")
+
+    @cached_property
+    def _recorded(self) -> dict[str, str]:
+        return _read(self.recorded)
 
     @property
     def _first(self) -> Path:

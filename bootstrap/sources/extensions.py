@@ -3,324 +3,204 @@
 from __future__ import annotations
 
 import json
-import platform
-import re
-import time
-import zipfile
-import zlib
+import platform as this_machine
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from bootstrap import cache, download
-from bootstrap.download import Download
-from bootstrap.errors import BadChecksum, DownloadFailed, InvalidSetting
-from bootstrap.private_file import write_private
-from bootstrap.settings import EXTENSIONS, ROOT, Settings
+from bootstrap.errors import BadChecksum, DownloadFailed
+from bootstrap.settings import EXTENSIONS, ROOT, Settings, environment_name
 from bootstrap.sources.digests import RECORDED, Digests
+from bootstrap.sources.gallery import Gallery
+from bootstrap.sources.source import Supply, supply
+from bootstrap.sources.vsix import BrokenVsix, Extension, of_folder, read
 from bootstrap.step import Report, Status, missing, ready
 
 # Ray Breakpoints is packed by its `pack`.
 OWN = ROOT / "image" / "extension"
-# A gallery that did not answer, or lacked an extension, is asked again after so many seconds.
-_A_DAY = 86_400
-# It finds a VSIX's platform, where it is not for all of them.
-_PLATFORM = re.compile(r'<Identity\b[^>]*\bTargetPlatform="([^"]+)"')
-_UNIVERSAL = "universal"
-_PREPARE = "./invokew prepare asks again, and vsix_folder names a folder to have them from"
+Pins = Sequence[tuple[str, str]]
+_MORE = "./invokew prepare asks again, for the next cluster, and vsix_folder names a folder to have them from"
 
 
 @dataclass(frozen=True)
-class Extension:
-    """An extension that was got: `source` is the gallery's address, or the name of the file it is from."""
+class Variant:
+    """The pinned extensions that a workspace is made with, and those that it does without.
 
-    id: str
-    version: str
-    sha256: str
-    source: str
-    file: Path
+    `variant` decides it once, at the start of a command, for the tag of the workspace's image has it.
 
-    def document(self) -> dict[str, str]:
-        """Returns it as `extensions.json` beside the installed ones lists it."""
-        return {"id": self.id, "version": self.version, "sha256": self.sha256, "from": self.source}
+    Attributes:
+        origin: the gallery's address, or the folder.
+        platform: VS Code's name for it: linux-x64, darwin-arm64 ...
+        extensions: those that it has, in the order of the pins.
+        absent: the others, as in `acme.snake 1.2.3`, each with the reason; a folder gives none.
+    """
+
+    origin: str
+    platform: str
+    extensions: tuple[Extension, ...] = ()
+    absent: tuple[tuple[str, str], ...] = ()
+
+    def __str__(self) -> str:
+        """Returns it in one line, for people."""
+        has = _listed(self.extensions) or "none but ours"
+        if not self.absent:
+            return f"{has} from {self.origin}"
+        names = ", ".join(name for name, _ in self.absent)
+        reasons = "; ".join(sorted({reason for _, reason in self.absent if reason}))
+        if not reasons:
+            return f"{has} from {self.origin}; there is no {names}"
+        return f"{has}; without {names}: {reasons}; {_MORE}"
+
+    def text(self) -> str:
+        """Returns it as a cluster's folder keeps it."""
+        extensions = [extension.document() for extension in self.extensions]
+        document = {"origin": self.origin, "platform": self.platform, "extensions": extensions}
+        return json.dumps({**document, "absent": self.absent}, indent=2)
+
+
+def variant(
+    settings: Settings,
+    *,
+    ask: bool = False,
+    record: Path | None = None,
+    platform: str = "",
+    pins: Pins = EXTENSIONS,
+    recorded: Path = RECORDED,
+) -> Variant:
+    """Decides which of the pinned extensions a workspace is made with; reads files alone, unless `ask`.
+
+    A folder of VSIX files decides where the settings name one. Else a cluster has what it was made with as
+    long as it exists: `record` is the file of its folder that keeps this. A cluster that does not exist yet
+    has what the cache has and, if `ask`, what the gallery says now that it gives, which takes 3 s at most
+    where none answers. Raises InvalidSetting, which names the file that is wrong.
+
+    Args:
+        platform: VS Code's name for it; the workspace image's unless told.
+        recorded: the file with the digests that the repository records.
+    """
+    platform = platform or this_platform("linux")
+    if settings.vsix_folder:
+        folder = Path(settings.vsix_folder).expanduser().absolute()
+        in_folder = of_folder(folder, pins, platform)
+        return _with(in_folder, pins, settings.vsix_folder, platform, lambda id: "")
+    digests, gallery = Digests(settings.cache_folder, recorded), _gallery(settings, platform)
+    if record and (kept := _kept(record, settings, platform, pins, digests)):
+        return kept
+
+    def digest(id: str, version: str) -> str | None:
+        return digests.of(_record(id, version, platform))
+
+    def extension(id: str, version: str, sha256: str) -> Extension:
+        return _cached(settings, id, version, sha256, gallery.address)
+
+    known = [extension(id, version, sha256) for id, version in pins if (sha256 := digest(id, version))]
+    has = {each.id: each for each in known if each.file.exists()}
+    lacking = [(id, version) for id, version in pins if id not in has]
+    reasons: dict[str, str] = {}
+    if lacking and ask:
+        given, reasons = gallery.digests(lacking, digest)
+        has |= {id: extension(id, version, given[id]) for id, version in lacking if id in given}
+    return _with(
+        has, pins, gallery.address, platform, lambda id: reasons.get(id, "the gallery was not asked")
+    )
 
 
 @dataclass(frozen=True)
 class Extensions:
-    """The settings' extensions, each in exactly its version; without those that the gallery does not give.
+    """The extensions of `variant`, in the cache or in the folder of VSIX files that they are used from.
 
-    A folder's files are used where they lie, a gallery's are kept in the cache.
+    A download that fails is an error. To go on with fewer would give another image than the one that the
+    rest of the command was told of, and the gallery has only just said that it has the file. The next `up`
+    takes the download up where it broke off; whoever can reach the gallery but not its files names a folder.
 
     Attributes:
-        platform: VS Code's name for it: linux-x64, darwin-arm64 ...
-        since: a gallery that was asked before this moment (seconds since 1970) and did not have them all
-            is asked again.
-        in_use: whether a cluster runs with what was got. Only where none does, a day is enough to ask
-            again: other extensions would be another workspace.
+        record: it keeps the variant in the cluster's folder, as long as the cluster exists; None where
+            there is no cluster, as in `prepare`.
+        recorded: it has the digests that the repository records.
     """
 
     settings: Settings
-    platform: str
-    since: float = 0.0
-    in_use: Callable[[], bool] = lambda: False
-    pins: Sequence[tuple[str, str]] = field(default=EXTENSIONS)
+    variant: Variant
+    record: Path | None = None
+    recorded: Path = RECORDED
     name: str = "extensions"
     title: str = "extensions for the workspace"
-    needs: tuple[str, ...] = ("disk",)
-    patience: float = 0.0
-    # It has the digests that the repository records.
-    recorded: Path = RECORDED
 
-    def got(self) -> list[Extension]:
-        """Returns the extensions that it has now, in the order of the settings. Raises InvalidSetting."""
-        if self.settings.vsix_folder:
-            return self._of_folder()
-        kept = [extension for entry in self._record["got"] if (extension := self._kept(entry)).file.exists()]
-        return [
-            extension
-            for extension in kept
-            if self._digests.of(self._name(extension.id, extension.version)) in (None, extension.sha256)
-        ]
+    @property
+    def needs(self) -> tuple[str, ...]:
+        return ("disk", "state-folder") if self.record else ("disk",)
+
+    @property
+    def supplies(self) -> tuple[Supply, ...]:
+        """Returns each extension, as a source supplies it."""
+        platform = self.variant.platform
+        return tuple(
+            supply(self, "extension", each.file, name=each.id, digest=each.sha256, platform=platform)
+            for each in self.variant.extensions
+        )
 
     def check(self) -> Status:
-        """Checks what it has. Raises InvalidSetting, which names the file that is wrong."""
-        got = self.got()
-        absent = self._absent(got)
-        if self.settings.vsix_folder:
-            lacks = f"; there is no {_listed(absent)}" if absent else ""
-            return ready(f"{_described(got)} from {self.settings.vsix_folder}{lacks}")
-        if not absent:
-            return ready(f"{_described(got)} from {self._gallery}")
-        record = self._record
-        why, asked = record["missing"], record["asked"]
-        old = asked < self.since or (asked < time.time() - _A_DAY and not self.in_use())
-        if {id for id, _ in absent} - why.keys() or old:
-            return missing(f"{self._gallery} is to be asked{' again' if why else ''}")
-        reasons = "; ".join(sorted(set(why.values())))
-        return ready(f"{_described(got)}; without {_listed(absent)}: {reasons}; {_PREPARE}")
+        if absent := self._absent():
+            return missing(f"{_listed(absent)} not fetched from {self.variant.origin} yet")
+        if self.record and not (self.record.exists() and self.record.read_text() == self.variant.text()):
+            return missing("not chosen yet")
+        return ready(str(self.variant))
 
     def apply(self, report: Report) -> None:
-        """Raises BadChecksum."""
-        got = {extension.id: extension for extension in self.got()}
-        why: dict[str, str] = {}
-        for number, (id, version) in enumerate(self.pins):
-            if id in got:
-                continue
+        """Fetches what the cache lacks, and keeps the choice. Raises DownloadFailed, BadChecksum."""
+        for extension in self._absent():
             try:
-                got[id] = self._fetch(id, version, report)
-            except _NoAnswer as error:
-                # The others would only take as long to fail.
-                why |= {other: error.message for other, _ in self.pins[number:] if other not in got}
-                break
+                self._fetch(extension, report)
             except DownloadFailed as error:
-                why[id] = error.message
-        record = {
-            "asked": time.time(),
-            "got": [got[id].document() for id, _ in self.pins if id in got],
-            "missing": why,
-        }
-        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        write_private(self._record_file, json.dumps(record, indent=2))
-        if why:
-            report(
-                f"going on without {_listed(self._absent(list(got.values())))}: {next(iter(why.values()))}"
-            )
+                raise DownloadFailed(
+                    f"{extension} was not fetched: {error.message}",
+                    hint="run the command again, or name a folder with the files, which may be empty, in "
+                    f"{environment_name('vsix_folder')}",
+                ) from None
+        if self.record:
+            draft = self.record.with_suffix(".draft")
+            draft.write_text(self.variant.text())
+            draft.replace(self.record)
 
-    def undo(self, report: Report) -> None:
-        """Does nothing: the cache stays."""
+    def _absent(self) -> list[Extension]:
+        return [extension for extension in self.variant.extensions if not extension.file.exists()]
 
-    # --- a gallery -----------------------------------------------------------------------
-
-    @property
-    def _gallery(self) -> str:
-        return self.settings.extension_gallery.rstrip("/")
-
-    @property
-    def _folder(self) -> Path:
-        return self.settings.cache_folder / "extensions"
-
-    @property
-    def _record_file(self) -> Path:
-        return self._folder / f"{cache.key(self._gallery, self.platform, json.dumps(self.pins))}.json"
-
-    @property
-    def _record(self) -> dict[str, Any]:
-        """Returns when the gallery was asked, what was got, and why what is missing is missing."""
+    def _fetch(self, extension: Extension, report: Report) -> None:
+        """Fetches one extension. Raises DownloadFailed, BadChecksum."""
+        vsix, _ = _gallery(self.settings, self.variant.platform).files(extension.id, extension.version)
+        report(str(extension))
+        extension.file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        vsix.fetch(extension.file, extension.sha256, lambda progress: report(f"{extension}: {progress}"))
         try:
-            return dict(json.loads(self._record_file.read_text()))
-        except (FileNotFoundError, ValueError):
-            return {"asked": 0.0, "got": [], "missing": {}}
-
-    def _kept(self, entry: dict[str, str]) -> Extension:
-        file = self._folder / f"{entry['id']}-{entry['version']}-{entry['sha256'][:12]}.vsix"
-        return Extension(entry["id"], entry["version"], entry["sha256"], entry["from"], file)
-
-    def _fetch(self, id: str, version: str, report: Report) -> Extension:
-        """Fetches one extension. Raises DownloadFailed (_NoAnswer where nobody answers), BadChecksum."""
-        vsix, checksum = self._files(id, version)
-        name = f"{id}-{version}"
-        expected = self._digests.of(self._name(id, version)) or checksum()
-        got = self._kept({"id": id, "version": version, "sha256": expected, "from": self._gallery})
-        report(name)
-        got.file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        Download(vsix, "extension_gallery").fetch(
-            got.file, expected, lambda progress: report(f"{name}: {progress}")
-        )
-        try:
-            content = _read(got.file)
-            actual = (
-                "" if (content.id, content.version) == (id, version) else f"{content.id} {content.version}"
-            )
-        except _Broken as error:
+            content = read(extension.file)
+            same = (content.id, content.version) == (extension.id, extension.version)
+            actual = "" if same else f"{content.id} {content.version}"
+        except BrokenVsix as error:
             actual = f"no VSIX file ({error})"
         if actual:
-            got.file.unlink()
+            extension.file.unlink()
             raise BadChecksum(
-                f"{vsix} is not {id} {version}: it is {actual}",
+                f"{vsix.url} is not {extension}: it is {actual}",
                 hint="correct extension_gallery, or set vsix_folder",
             )
-        self._digests.keep(self._name(id, version), expected, report)
-        return got
-
-    def published(self) -> dict[str, Callable[[], str]]:
-        """Returns a function for each, by its recorded name, that asks the gallery for its SHA-256."""
-
-        def asking(id: str, version: str) -> Callable[[], str]:
-            return lambda: self._files(id, version)[1]()
-
-        return {self._name(id, version): asking(id, version) for id, version in self.pins}
-
-    def _files(self, id: str, version: str) -> tuple[str, Callable[[], str]]:
-        """Returns the VSIX's address, and a function that fetches its SHA-256. Raises DownloadFailed."""
-        files = self._ask(id, version)
-        try:
-            vsix, checksum = str(files["download"]), str(files["sha256"])
-        except (KeyError, TypeError):
-            raise self._at(f"/{id}").failed(f"it names no file, or no SHA-256, of {id} {version}") from None
-        sums = (Download(checksum, "extension_gallery"),)
-        return vsix, lambda: download.published(sums, vsix.rsplit("/", 1)[-1])
-
-    def _name(self, id: str, version: str) -> str:
-        """Returns the name under which its digest is recorded."""
-        return f"{id}-{version}-{self.platform}"
-
-    @property
-    def _digests(self) -> Digests:
-        return Digests(self.settings.cache_folder, self.recorded)
-
-    def _ask(self, id: str, version: str) -> dict[str, Any]:
-        """Returns the gallery's `files` of the version for this platform, or of the version for all.
-
-        https://open-vsx.org/swagger-ui/index.html
-        """
-        extension = "/".join(id.split(".", 1))
-        of_platform = self._document(f"/{extension}/{self.platform}/{version}")
-        if of_platform is not None:
-            return dict(of_platform.get("files", {}))
-        universal = self._document(f"/{extension}/{version}")
-        if universal is None or universal.get("targetPlatform", _UNIVERSAL) not in (
-            _UNIVERSAL,
-            self.platform,
-        ):
-            raise self._at(f"/{extension}").failed(f"it has no {id} {version} for {self.platform}")
-        return dict(universal.get("files", {}))
-
-    def _document(self, path: str) -> dict[str, Any] | None:
-        asked = self._at(path)
-        try:
-            text = asked.text()
-        except DownloadFailed as error:
-            raise _NoAnswer(f"the gallery does not answer: {error.message}", hint=error.hint) from None
-        if text is None:
-            return None
-        try:
-            document = json.loads(text)
-            return document if isinstance(document, dict) else None
-        except ValueError:
-            raise asked.failed("what it says is no JSON") from None
-
-    def _at(self, path: str) -> Download:
-        return Download(f"{self._gallery}/api{path}", "extension_gallery")
-
-    # --- a folder ------------------------------------------------------------------------
-
-    def _of_folder(self) -> list[Extension]:
-        folder = Path(self.settings.vsix_folder).expanduser().absolute()
-        if not folder.is_dir():
-            raise InvalidSetting(
-                f"vsix_folder is {folder}, and there is no such folder", hint="correct vsix_folder"
-            )
-        extensions: dict[str, Extension] = {}
-        wrong: dict[str, str] = {}
-        versions = dict(self.pins)
-        for file in sorted(folder.glob("*.vsix")):
-            try:
-                vsix = _read(file)
-            except _Broken as error:
-                raise InvalidSetting(
-                    f"{file} is no VSIX file: {error}", hint="put a whole one there"
-                ) from None
-            if vsix.id not in versions:
-                continue
-            if vsix.version != versions[vsix.id]:
-                wrong[vsix.id] = f"{file} is {vsix.id} {vsix.version}, not {versions[vsix.id]}"
-            elif vsix.platform not in (_UNIVERSAL, self.platform):
-                wrong[vsix.id] = f"{file} is {vsix.id} for {vsix.platform}, not for {self.platform}"
-            else:
-                extensions[vsix.id] = Extension(
-                    vsix.id, vsix.version, download.sha256(file), f"file {file.name}", file
-                )
-        for id, problem in wrong.items():
-            # Another version or platform does no harm beside the right one.
-            if id not in extensions:
-                raise InvalidSetting(problem, hint="put exactly that one there, or take the file away")
-        return [extensions[id] for id in versions if id in extensions]
-
-    def _absent(self, got: Sequence[Extension]) -> list[tuple[str, str]]:
-        present = {extension.id for extension in got}
-        return [(id, version) for id, version in self.pins if id not in present]
+        record = _record(extension.id, extension.version, self.variant.platform)
+        Digests(self.settings.cache_folder, self.recorded).keep(record, extension.sha256, report)
 
 
-class _NoAnswer(DownloadFailed):
-    """Nobody answers who could say whether the extension exists."""
+def published(settings: Settings, platform: str, pins: Pins = EXTENSIONS) -> dict[str, Callable[[], str]]:
+    """Returns a function for each pin, by its recorded name, that asks the gallery for its SHA-256."""
 
+    def asking(id: str, version: str) -> Callable[[], str]:
+        return lambda: _gallery(settings, platform).files(id, version)[1]()
 
-class _Broken(Exception):
-    """A file is no VSIX; the message says why."""
-
-
-@dataclass(frozen=True)
-class _Vsix:
-    id: str
-    version: str
-    platform: str
-
-
-def _read(file: Path) -> _Vsix:
-    """Reads what is in the file, whatever its name is. Raises _Broken."""
-    try:
-        with zipfile.ZipFile(file) as archive:
-            package = json.loads(archive.read("extension/package.json"))
-            manifest = archive.read("extension.vsixmanifest").decode(errors="replace")
-        target = _PLATFORM.search(manifest)
-        id = f"{package['publisher']}.{package['name']}".lower()
-        return _Vsix(id, str(package["version"]), target.group(1) if target else _UNIVERSAL)
-    except KeyError as error:
-        raise _Broken(f"{error.args[0]}") from None
-    except (OSError, zipfile.BadZipFile, zlib.error, EOFError, ValueError, TypeError) as error:
-        raise _Broken(f"{error}") from None
-
-
-def image_extensions(settings: Settings) -> Extensions:
-    """Returns the extensions of the workspace's image."""
-    return Extensions(settings, this_platform("linux"))
+    return {_record(id, version, platform): asking(id, version) for id, version in pins}
 
 
 def this_platform(system: str = "") -> str:
     """Returns VS Code's name for this machine, or for an editor of another `system` on it."""
-    machine = {"x86_64": "x64", "amd64": "x64", "aarch64": "arm64"}.get(platform.machine().lower())
-    return f"{system or platform.system().lower()}-{machine or platform.machine().lower()}"
+    machine = this_machine.machine().lower()
+    name = {"x86_64": "x64", "amd64": "x64", "aarch64": "arm64"}.get(machine, machine)
+    return f"{system or this_machine.system().lower()}-{name}"
 
 
 def own_files() -> list[Path]:
@@ -333,9 +213,50 @@ def own_files() -> list[Path]:
     )
 
 
-def _described(got: Sequence[Extension]) -> str:
-    return _listed([(extension.id, extension.version) for extension in got]) if got else "none but ours"
+def _with(
+    has: dict[str, Extension], pins: Pins, origin: str, platform: str, reason: Callable[[str], str]
+) -> Variant:
+    extensions = tuple(has[id] for id, _ in pins if id in has)
+    absent = tuple((f"{id} {version}", reason(id)) for id, version in pins if id not in has)
+    return Variant(origin, platform, extensions, absent)
 
 
-def _listed(extensions: Sequence[tuple[str, str]]) -> str:
-    return ", ".join(f"{id} {version}" for id, version in extensions)
+def _kept(record: Path, settings: Settings, platform: str, pins: Pins, digests: Digests) -> Variant | None:
+    """Returns what the cluster was made with; None where it was for other settings, pins or digests."""
+    try:
+        document = json.loads(record.read_text())
+        extensions = tuple(
+            _cached(settings, each["id"], each["version"], each["sha256"], each["from"])
+            for each in document["extensions"]
+        )
+        absent = tuple((name, reason) for name, reason in document["absent"])
+        kept = Variant(document["origin"], document["platform"], extensions, absent)
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        return None
+    names = {*map(str, extensions), *(name for name, _ in absent)}
+    same = (kept.origin, kept.platform) == (_gallery(settings, platform).address, platform)
+    if not same or names != {f"{id} {version}" for id, version in pins}:
+        return None
+    held = all(
+        digests.of(_record(each.id, each.version, platform)) in (None, each.sha256) for each in extensions
+    )
+    return kept if held else None
+
+
+def _gallery(settings: Settings, platform: str) -> Gallery:
+    return Gallery(settings.extension_gallery.rstrip("/"), platform)
+
+
+def _cached(settings: Settings, id: str, version: str, sha256: str, source: str) -> Extension:
+    """Returns the extension in its place in the cache, whether it is there yet or not."""
+    file = settings.cache_folder / "extensions" / f"{id}-{version}-{sha256[:12]}.vsix"
+    return Extension(id, version, sha256, source, file)
+
+
+def _record(id: str, version: str, platform: str) -> str:
+    """Returns the name under which an extension's digest is recorded."""
+    return f"{id}-{version}-{platform}"
+
+
+def _listed(extensions: Sequence[Extension]) -> str:
+    return ", ".join(map(str, extensions))

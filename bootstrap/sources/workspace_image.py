@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from bootstrap.download import sha256
 from bootstrap.settings import ROOT
-from bootstrap.sources.extensions import OWN, Extension, own_files
+from bootstrap.sources.extensions import OWN, own_files
 from bootstrap.sources.image_build import ImageBuild
+from bootstrap.sources.vsix import Extension
 
 
 def _ours(folders: Sequence[str], modules: Sequence[str]) -> tuple[str, ...]:
@@ -35,10 +37,12 @@ def workspace_image(
     cache_folder: Path,
     build_base: str | None = None,
     extensions: Sequence[Extension] = (),
+    hashed: Callable[[Path], str] = sha256,
 ) -> ImageBuild:
     """Returns the build; `build_base` is what it can start from, where that is less than Ray.
 
-    `extensions` are others' extensions, in the folder or the cache that they come from.
+    `extensions` are others' extensions, in the folder or the cache that they come from. `hashed` is that of
+    ImageBuild.
     """
     record = json.dumps([extension.document() for extension in extensions])
     return ImageBuild(
@@ -57,6 +61,7 @@ def workspace_image(
             "extension/LICENSE": ROOT / "LICENSE",
             **{f"extensions/{extension.id}.vsix": extension.file for extension in extensions},
         },
+        hashed=hashed,
         needs=("engine", "ray-image", "extensions"),
         cache_folder=cache_folder,
     )

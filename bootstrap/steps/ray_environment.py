@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from bootstrap import cache, pip
@@ -29,7 +30,7 @@ class RayEnvironment:
     title: str = f"Python environment with Ray {RAY_VERSION}"
     needs: tuple[str, ...] = ("disk",)
 
-    @property
+    @cached_property
     def folder(self) -> Path:
         version = ".".join(map(str, sys.version_info[:3]))
         # A virtual environment can't be moved, nor outlive its Python: both are inputs.

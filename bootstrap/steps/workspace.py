@@ -10,6 +10,7 @@ import shutil
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +61,7 @@ class WorkspaceFiles:
     title: str = f"code-server {CODE_SERVER_VERSION} and its extensions"
     needs: tuple[str, ...] = ("disk", "extensions")
 
-    @property
+    @cached_property
     def folder(self) -> Path:
         """Returns code-server's folder: `bin/node`, `node_modules`, and the whole of Node in `build/node`."""
         files = sorted(file for name in _INPUTS for file in _files(SOURCE / name))
@@ -81,11 +82,13 @@ class WorkspaceFiles:
         """Returns the program and its first argument."""
         return [str(self.node), str(self.folder / "node_modules/code-server/out/node/entry.js")]
 
-    @property
+    @cached_property
     def _extensions(self) -> Path:
         contents = (f"{file.relative_to(OWN)} {file.read_bytes().hex()}" for file in own_files())
         key = cache.key(
-            self.folder.name, *contents, *(extension.sha256 for extension in self.extensions.got())
+            self.folder.name,
+            *contents,
+            *(extension.sha256 for extension in self.extensions.variant.extensions),
         )
         return self.cache_folder / f"workspace-extensions-{key}"
 
@@ -134,7 +137,7 @@ class WorkspaceFiles:
             except CommandFailed as error:
                 raise explained(error) from None
             report("installing extensions")
-            got = self.extensions.got()
+            got = self.extensions.variant.extensions
             files = [*(extension.file for extension in got), vsix]
             self.shell.run([SOURCE / "install-extensions", self.folder, draft / "installed", *files], env=env)
             vsix.unlink()

@@ -18,27 +18,28 @@ from bootstrap.instance import Instance, Ports, configured
 from bootstrap.own_folder import require_own
 from bootstrap.settings import DEFAULT_NAME, Settings
 from bootstrap.shell import Shell
-from bootstrap.sources import upstream
+from bootstrap.sources.reachable import unreachable
 from bootstrap.step import Report, Step, dependants
 from bootstrap.steps import kind_cluster
 from bootstrap.targets.kind import Kind
 from bootstrap.targets.local import Local
 from bootstrap.targets.target import Target
 
-_TARGETS: dict[str, Callable[[Settings, Shell, Instance, str], Target]] = {"local": Local, "kind": Kind}
+_TARGETS: dict[str, Callable[..., Target]] = {"local": Local, "kind": Kind}
 
 
-def choose(settings: Settings, shell: Shell) -> Target:
+def choose(settings: Settings, shell: Shell, *, asks: bool = False, prepares: bool = False) -> Target:
     """Returns the target of the cluster of that name, or what `up` would make, with the reason for people.
 
     A cluster that was made and not removed keeps its target. For a new one `auto` is kind where a Docker
-    engine answers, else local. Raises OtherTarget, EarlierLayout, UnsafeFolder.
+    engine answers, else local. `asks` says whether a gallery may be asked for what a workspace is made with,
+    and `prepares` whether that is for a cluster to come. Raises OtherTarget, EarlierLayout, UnsafeFolder.
     """
     require_own(settings.state_folder)
     _refuse_earlier_layout(settings)
     recorded = instance.read(settings.state_folder / settings.name)
     if recorded is None:
-        return _new(settings, shell)
+        return _new(settings, shell, asks=asks, prepares=prepares)
     if settings.target not in ("auto", recorded.target):
         raise OtherTarget(
             f"the cluster {settings.name} is on the target {recorded.target}, not on {settings.target}",
@@ -46,7 +47,7 @@ def choose(settings: Settings, shell: Shell) -> Target:
         )
     reason = "as asked" if settings.target != "auto" else "auto: it was made so"
     ports = _ports(settings, recorded)
-    return _target(settings, shell, replace(recorded, ports=ports), reason)
+    return _target(settings, shell, replace(recorded, ports=ports), reason, asks=asks, prepares=prepares)
 
 
 def existing(settings: Settings, shell: Shell) -> Target:
@@ -95,30 +96,30 @@ def preparation(settings: Settings, shell: Shell) -> tuple[Target, list[Step], l
     Returns:
         The target; its steps; the steps that are left out.
     """
-    chosen = choose(settings, shell)
+    chosen = choose(settings, shell, asks=True, prepares=True)
     if settings.target == "local" or chosen.present() or docker_engine.answers():
         return chosen, chosen.cacheable(engine=True), []
-    later = _target(settings, shell, configured(settings, "kind"), "for later")
+    later = _target(settings, shell, configured(settings, "kind"), "for later", asks=True, prepares=True)
     steps = later.cacheable(engine=False)
     left_out = dependants(steps, "engine")
     now = [step for step in steps if step.name not in left_out]
     names = {step.name for step in now}
     if settings.target == "auto":
-        local = _target(settings, shell, configured(settings, "local"), "for now")
+        local = _target(settings, shell, configured(settings, "local"), "for now", asks=True, prepares=True)
         now += [step for step in local.cacheable(engine=False) if step.name not in names]
     return later, now, [step for step in steps if step.name in left_out]
 
 
-def _target(settings: Settings, shell: Shell, identity: Instance, reason: str) -> Target:
+def _target(settings: Settings, shell: Shell, identity: Instance, reason: str, **purpose: bool) -> Target:
     source = _source(settings, identity)
-    return _TARGETS[identity.target](settings, shell, replace(identity, source=source), reason)
+    return _TARGETS[identity.target](settings, shell, replace(identity, source=source), reason, **purpose)
 
 
-def _new(settings: Settings, shell: Shell) -> Target:
+def _new(settings: Settings, shell: Shell, **purpose: bool) -> Target:
     def target(name: str, reason: str, source: str = "") -> Target:
         identity = configured(settings, name)
         identity = replace(identity, ports=_ports(settings, identity), source=source)
-        return _target(settings, shell, identity, reason)
+        return _target(settings, shell, identity, reason, **purpose)
 
     if settings.target == "local":
         return target("local", "as asked")
@@ -137,7 +138,7 @@ def _source(settings: Settings, identity: Instance) -> str:
     """Returns where programs and images come from: as asked, else as the cluster was made."""
     if settings.source != "auto" and identity.target != "local":
         return settings.source
-    return identity.source or ("packages" if upstream.answers(settings) else "upstream")
+    return identity.source or ("packages" if unreachable(settings) else "upstream")
 
 
 def _ports(settings: Settings, known: Instance) -> Ports:

@@ -7,16 +7,19 @@ from functools import cached_property
 from pathlib import Path
 
 from bootstrap.codespaces import larger_machine
+from bootstrap.delivery.baked import NodeImage, baked
+from bootstrap.delivery.loaded import NodeImages, stable_names
 from bootstrap.instance import Instance
 from bootstrap.kube.api import Kube, head_selector
 from bootstrap.kube.forwarder import Forward
 from bootstrap.kube.rayjob.submission import KubectlRay
 from bootstrap.settings import Settings
 from bootstrap.shell import Shell
-from bootstrap.sources.extensions import Extensions, image_extensions
-from bootstrap.sources.packages import Packages
+from bootstrap.sources.extensions import Extensions, variant
+from bootstrap.sources.packages import packages
+from bootstrap.sources.releases import Releases
 from bootstrap.sources.source import Source
-from bootstrap.sources.upstream import Upstream
+from bootstrap.sources.upstream import upstream
 from bootstrap.step import Step
 from bootstrap.steps import kind_cluster
 from bootstrap.steps.cluster_file import ClusterFile
@@ -28,7 +31,6 @@ from bootstrap.steps.kind_cluster import KindCluster
 from bootstrap.steps.kubeconfig import Kubeconfig, UserContext
 from bootstrap.steps.kuberay import CustomResources, KubeRay, OperatorManifest
 from bootstrap.steps.machine import Disk, Memory, Ports, Python, System
-from bootstrap.steps.node_images import NodeImages
 from bootstrap.steps.ray_cluster import (
     DASHBOARD_PORT,
     RELAY_PORT,
@@ -43,6 +45,11 @@ from bootstrap.targets.forwarded import ForwardedAccess
 
 # It is the engine's own default; if the engine is another machine's, the nearest folder of ours counts.
 _ENGINES_FOLDER = Path("/var/lib/docker")
+# A kind cluster is made of these; `kubernetes` is only where the node lacks Kubernetes' own images.
+_ARTIFACTS = (
+    *("kind", "kubectl", "kubectl-ray", "kuberay"),
+    *("ray", "workspace", "operator", "node", "kubernetes"),
+)
 
 
 @dataclass(frozen=True)
@@ -54,6 +61,9 @@ class Kind:
     instance: Instance
     # It says why it is this target, for people.
     reason: str
+    # Whether a gallery may be asked for extensions, and whether that is for a cluster to come.
+    asks: bool = False
+    prepares: bool = False
 
     def __post_init__(self) -> None:
         """Refuses a cluster whose folder may be another user's. Raises UnsafeFolder."""
@@ -64,15 +74,14 @@ class Kind:
             Engine(self.shell, installs=False),
             *self._room,
             StateFolder(self.instance),
-            self.extensions,
-            *self.origin.steps,
+            *self._made_available,
             self.environment,
             self._operator_manifest,
             self.cluster,
             Kubeconfig(self.shell, self.cluster, self.kube),
             self.user_context,
             self._node_images,
-            CustomResources(self.shell, self.kube, self.origin.kubectl, self._operator_manifest),
+            CustomResources(self.shell, self.kube, self.kubectl, self._operator_manifest),
             KubeRay(self.kube),
             self.password,
             self._ray_cluster,
@@ -88,8 +97,7 @@ class Kind:
         return [
             Engine(self.shell, installs=False),
             *(Python(), memory, self.disk if engine else replace(self.disk, folders=())),
-            self.extensions,
-            *self.origin.steps,
+            *self._made_available,
             self.environment,
             self._operator_manifest,
         ]
@@ -115,7 +123,9 @@ class Kind:
 
     @cached_property
     def access(self) -> ForwardedAccess:
-        kubectl_ray = KubectlRay(self.shell, self.kube, self.origin.kubectl_ray, self.environment.programs)
+        kubectl_ray = KubectlRay(
+            self.shell, self.kube, self.origin.resolve("kubectl-ray").path, self.environment.programs
+        )
         return ForwardedAccess(
             *(self.kube, self.token, self.password, self.forwards, kubectl_ray, self.user_context),
             self.instance.ray_cluster,
@@ -131,8 +141,22 @@ class Kind:
     def origin(self) -> Source:
         """Returns the source of the images and tools."""
         if self.instance.source == "upstream":
-            return Upstream(self.settings, self.shell)
-        return Packages(self.settings, self.shell, cluster_exists=self.present)
+            return upstream(Releases(self.settings), self.extensions, self.shell)
+        return packages(self.settings, self.extensions, self.shell)
+
+    @cached_property
+    def kubectl(self) -> Path:
+        return self.origin.resolve("kubectl").path
+
+    @cached_property
+    def _baked(self) -> NodeImage | None:
+        aliases, names = stable_names(self.origin.images), ("ray", "workspace", "operator")
+        return baked(self.shell, self.settings.cache_folder, self.origin, names, aliases, self.present)
+
+    @property
+    def _made_available(self) -> list[Step]:
+        steps: list[Step] = [*self.origin.steps_for(*filter(self.origin.gives, _ARTIFACTS))]
+        return [*steps, self._baked] if self._baked else steps
 
     @cached_property
     def kube(self) -> Kube:
@@ -140,13 +164,14 @@ class Kind:
 
     @cached_property
     def cluster(self) -> KindCluster:
-        return KindCluster(
-            self.shell, self.instance, self.origin.kind, self.origin.images.node, self.instance.source
-        )
+        node = self._baked.reference if self._baked else self.origin.resolve("node").reference
+        kind = self.origin.resolve("kind").path
+        return KindCluster(self.shell, self.instance, kind, node, self.instance.source)
 
     @cached_property
     def extensions(self) -> Extensions:
-        return image_extensions(self.settings)
+        record = None if self.prepares else self.instance.folder / "extensions.json"
+        return Extensions(self.settings, variant(self.settings, ask=self.asks, record=record), record)
 
     @cached_property
     def cluster_file(self) -> ClusterFile:
@@ -155,11 +180,11 @@ class Kind:
 
     @cached_property
     def user_context(self) -> UserContext:
-        return UserContext(self.shell, self.origin.kubectl, self.kube)
+        return UserContext(self.shell, self.kubectl, self.kube)
 
     @cached_property
     def password(self) -> WorkspacePassword:
-        return WorkspacePassword(self.shell, self.kube, self.origin.kubectl, self.instance)
+        return WorkspacePassword(self.shell, self.kube, self.kubectl, self.instance)
 
     @cached_property
     def token(self) -> KubeRayToken:
@@ -182,21 +207,21 @@ class Kind:
 
     @cached_property
     def _operator_manifest(self) -> OperatorManifest:
-        origin = self.origin
+        images, kuberay = self.origin.images, self.origin.resolve("kuberay").path
         return OperatorManifest(
-            self.shell, self.settings.cache_folder, origin.kubectl, origin.kuberay, origin.images.operator
+            self.shell, self.settings.cache_folder, self.kubectl, kuberay, images.operator
         )
 
     @property
     def _node_images(self) -> NodeImages:
         images = self.origin.images
         references = (images.ray, images.workspace, images.operator)
-        return NodeImages(self.shell, self.cluster.node, references, images.aliases())
+        return NodeImages(self.shell, self.instance.name, self.cluster.node, references, stable_names(images))
 
     @property
     def _ray_cluster(self) -> RayCluster:
         origin = self.origin
-        return RayCluster(self.shell, self.settings, self.kube, origin.kubectl, origin.images, self.instance)
+        return RayCluster(self.shell, self.settings, self.kube, self.kubectl, origin.images, self.instance)
 
     @property
     def _room(self) -> list[Step]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -13,7 +12,7 @@ from bootstrap.ray import jobs
 from bootstrap.ray.state import Dashboard
 from bootstrap.settings import Settings
 from bootstrap.shell import Shell
-from bootstrap.sources.extensions import Extensions, this_platform
+from bootstrap.sources.extensions import Extensions, this_platform, variant
 from bootstrap.step import Step
 from bootstrap.steps import workspace
 from bootstrap.steps.cluster_file import ClusterFile
@@ -35,6 +34,9 @@ class Local:
     shell: Shell
     instance: Instance
     reason: str
+    # Whether a gallery may be asked for extensions, and whether that is for a cluster to come.
+    asks: bool = False
+    prepares: bool = False
     kubernetes: None = None
 
     def __post_init__(self) -> None:
@@ -54,8 +56,7 @@ class Local:
         ]
 
     def cacheable(self, *, engine: bool) -> list[Step]:
-        extensions = replace(self.extensions, since=time.time())
-        files: list[Step] = [extensions, self.workspace_files] if self.settings.workspace else []
+        files: list[Step] = [self.extensions, self.workspace_files] if self.settings.workspace else []
         return [Python(), self.memory, self.disk, self.environment, *files]
 
     def machine(self) -> list[Step]:
@@ -97,7 +98,9 @@ class Local:
 
     @cached_property
     def extensions(self) -> Extensions:
-        return Extensions(self.settings, this_platform(), in_use=self.present)
+        record = None if self.prepares else self.instance.folder / "extensions.json"
+        chosen = variant(self.settings, ask=self.asks, record=record, platform=this_platform())
+        return Extensions(self.settings, chosen, record)
 
     @cached_property
     def workspace_files(self) -> WorkspaceFiles:

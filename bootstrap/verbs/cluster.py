@@ -38,7 +38,7 @@ def up(settings: Settings, console: Console, *, example: bool, use_context: bool
     """
     shell = Shell()
     choice.wait_for_engine(settings, console.event)
-    target = choice.choose(settings, shell)
+    target = choice.choose(settings, shell, asks=True)
     instance, access = target.instance, target.access
     if use_context and target.kubernetes is None:
         raise InvalidArgument("--use-context needs a Kubernetes cluster", hint="add --target kind")

@@ -17,16 +17,14 @@ from bootstrap.console import Console
 from bootstrap.errors import InvalidArgument
 from bootstrap.settings import DEBUGPY_VERSION, GO_VERSION, NODE_VERSION, RAY_VERSION, ROOT, Settings
 from bootstrap.shell import Shell
-from bootstrap.sources import digests, upstream
-from bootstrap.sources.extensions import Extensions
+from bootstrap.sources import digests
+from bootstrap.sources.published import published
 from bootstrap.step import Condition, Step
 from bootstrap.steps.debian_program import chromium, debootstrap, registry
 from bootstrap.steps.engine import Engine
 
 REQUIREMENTS = ROOT / "requirements"
 BENCHMARKS = ROOT / "tests" / "bench"
-# An editor may run on these, as VS Code calls them.
-EXTENSION_PLATFORMS = ("linux-x64", "linux-arm64", "darwin-x64", "darwin-arm64")
 
 
 @dataclass(frozen=True)
@@ -145,10 +143,7 @@ def lock(settings: Settings, console: Console) -> None:
         shell.run([uv, "pip", "compile", *development, *options], cwd=REQUIREMENTS)
     finally:
         pinned.unlink(missing_ok=True)
-    published = upstream.published(settings)
-    for platform in EXTENSION_PLATFORMS:
-        published |= Extensions(settings, platform).published()
-    digests.record(digests.RECORDED, published, console.event)
+    digests.record(digests.RECORDED, published(settings), console.event)
     console.result("The lock files are resolved anew. Next: ./invokew test")
 
 

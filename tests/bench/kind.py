@@ -24,11 +24,11 @@ import requests
 
 from bootstrap import step
 from bootstrap.console import Console
+from bootstrap.delivery.baked import NodeImage, baked
 from bootstrap.ray.state import Dashboard
 from bootstrap.settings import ROOT, Settings, environment_name
 from bootstrap.shell import Shell
-from bootstrap.sources.node_image import NodeImage
-from bootstrap.sources.packages import Packages
+from bootstrap.sources.source import Source
 from bootstrap.steps.kind_cluster import containers
 from bootstrap.targets.kind import Kind
 from tests.targets import kind_target
@@ -57,7 +57,7 @@ def run(*command: object, env: dict[str, str] | None = None, stdin: str | None =
 class ByHand:
     """kind, kind load, KubeRay, kubectl ray job submit, kubectl port-forward, one after the other."""
 
-    source: Packages
+    source: Source
     node: str
     ray_programs: Path
     folder: Path
@@ -66,9 +66,10 @@ class ByHand:
     def seconds(self) -> float:
         began = time.monotonic()
         images, kubeconfig = self.source.images, self.folder / "kubeconfig"
-        kubectl: list[str | Path] = [self.source.kubectl, "--kubeconfig", kubeconfig]
+        programs = {name: self.source.resolve(name).path for name in ("kind", "kubectl", "kubectl-ray")}
+        kubectl: list[str | Path] = [programs["kubectl"], "--kubeconfig", kubeconfig]
         kind: list[str | Path] = [
-            self.source.kind,
+            programs["kind"],
             "create",
             "cluster",
             "--name",
@@ -78,8 +79,8 @@ class ByHand:
         ]
         run(*kind, "--image", self.node, "--kubeconfig", kubeconfig)
         for image in (images.operator, images.ray, images.workspace):
-            run(self.source.kind, "load", "docker-image", image, "--name", self.name)
-        manifest = run(*kubectl, "kustomize", self.source.kuberay)
+            run(programs["kind"], "load", "docker-image", image, "--name", self.name)
+        manifest = run(*kubectl, "kustomize", self.source.resolve("kuberay").path)
         manifest = manifest.replace("quay.io/kuberay/operator:v1.6.2", images.operator)
         run(*kubectl, "apply", "--server-side", "-f", "-", stdin=manifest)
         run(*kubectl, "wait", "--for=condition=Available", "--timeout=120s", "deployment/kuberay-operator")
@@ -93,7 +94,7 @@ class ByHand:
         file.write_text(job)
         environment = {"PATH": f"{self.ray_programs}:{os.environ['PATH']}", "RAY_AUTH_MODE": "disabled"}
         run(
-            *[self.source.kubectl_ray, "job", "submit", "--kubeconfig", kubeconfig, "-f", file, "--no-wait"],
+            *[programs["kubectl-ray"], "job", "submit", "--kubeconfig", kubeconfig, "-f", file, "--no-wait"],
             *["--working-dir", ROOT / "example" / "working_dir"],
             *["--runtime-env-json", f'{{"py_modules": ["{ROOT / "example" / "dependency"}"]}}'],
             *["--", "python", "sample_code.py"],
@@ -112,7 +113,7 @@ class ByHand:
                 forward.terminate()
 
     def remove(self) -> None:
-        run(self.source.kind, "delete", "cluster", "--name", self.name)
+        run(self.source.resolve("kind").path, "delete", "cluster", "--name", self.name)
 
 
 def wait_for(workspace: str, dashboard: Dashboard) -> None:
@@ -129,7 +130,7 @@ def wait_for(workspace: str, dashboard: Dashboard) -> None:
         raise SystemExit("the example was not paused in time")
 
 
-def baked(node: NodeImage) -> float:
+def baking_seconds(node: NodeImage) -> float:
     """Seconds to make that image anew; the one that is there stays, and what is made goes."""
     # Under one more name, which makes it another image; nothing looks for it.
     other = replace(
@@ -146,13 +147,13 @@ def baked(node: NodeImage) -> float:
     return taken
 
 
-def bakings(target: Kind, source: Packages) -> float:
+def bakings(target: Kind, plain: NodeImage) -> float:
     """The median seconds of a baking, which is printed; in turn with one of Kubernetes' own images alone.
 
     With those kind's own node images come too.
     """
     (whole,) = (one for one in target.cacheable(engine=True) if isinstance(one, NodeImage))
-    times = [(baked(whole), baked(source.node_with())) for _ in range(RUNS)]
+    times = [(baking_seconds(whole), baking_seconds(plain)) for _ in range(RUNS)]
     ours, alone = (float(statistics.median(column)) for column in zip(*times, strict=True))
     print(
         f"baking, ahead of `up` and once for each change of an image: {ours:.1f} s "
@@ -182,13 +183,14 @@ def main() -> None:
         )
         env = {environment_name(key): str(value) for key, value in vars(settings).items()}
         env["KUBECONFIG"] = f"{folder}/users-kubeconfig"
-        target = kind_target(settings)
-        source = Packages(settings, shell)
+        target = replace(kind_target(settings), asks=True, prepares=True)
+        source = target.origin
         step.up(target.cacheable(engine=True), Console())
         # As kind's own node images are: with Kubernetes' images, and no others.
-        plain = source.node_with()
+        plain = baked(shell, settings.cache_folder, source)
+        assert plain
         plain.apply(Console().event)
-        baking = bakings(target, source)
+        baking = bakings(target, plain)
         by_hand = ByHand(source, plain.reference, target.environment.programs, Path(folder))
         ratios, walls, theirs, overheads = [], [], [], []
         for number in range(RUNS):

@@ -100,7 +100,7 @@ def context(up: Rayside) -> str:
 
 def kubectl(up: Rayside, *arguments: str) -> str:
     """Its output, with the user's kubeconfig."""
-    command = [str(target(up).origin.kubectl), "--kubeconfig", up.environment_too["KUBECONFIG"], *arguments]
+    command = [str(target(up).kubectl), "--kubeconfig", up.environment_too["KUBECONFIG"], *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
@@ -298,7 +298,7 @@ def test_an_image_that_the_node_lost_is_loaded_again(up: Rayside) -> None:
 
 def test_an_operator_that_was_stopped_is_said(up: Rayside) -> None:
     scale = [
-        str(target(up).origin.kubectl),
+        str(target(up).kubectl),
         "--kubeconfig",
         str(kube(up).kubeconfig),
         "-n",

@@ -40,7 +40,7 @@ def container(one: Rayside) -> dict[str, Any]:
 
 def inside(one: Rayside, script: str) -> str:
     """What a shell in the relay's container prints."""
-    kubectl = [str(target(one).origin.kubectl), "--kubeconfig", str(target(one).instance.kubeconfig)]
+    kubectl = [str(target(one).kubectl), "--kubeconfig", str(target(one).instance.kubeconfig)]
     name = head(one)["metadata"]["name"]
     command = [*kubectl, "exec", name, "--container", "relay", "--", "/bin/sh", "-c", script]
     return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout

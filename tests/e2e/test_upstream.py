@@ -34,9 +34,12 @@ from bootstrap.settings import (
     ROOT,
     Settings,
 )
+from bootstrap.shell import Shell
 from bootstrap.sources.image_build import LABEL, ImageBuild
-from bootstrap.sources.upstream import Upstream
+from bootstrap.sources.releases import Releases
+from bootstrap.sources.upstream import upstream
 from bootstrap.step import Appliable, Condition, until
+from tests.integration.vsix import without_asking
 
 PYTHON = Path(sys.executable).resolve()
 
@@ -217,12 +220,13 @@ def base(engine: docker.DockerClient, architecture: str) -> Iterator[str]:
 # --- public images -----------------------------------------------------------------------
 
 
-def source(tmp_path: Path, **images: str) -> Upstream:
-    return Upstream(Settings(cache_folder=tmp_path / "cache", **images))  # type: ignore[arg-type]
+def source(tmp_path: Path, **images: str) -> Releases:
+    return Releases(Settings(cache_folder=tmp_path / "cache", **images))  # type: ignore[arg-type]
 
 
-def step(source: Upstream, name: str) -> Appliable:
-    return next(one for one in source.steps if one.name == name)
+def step(releases: Releases, name: str) -> Appliable:
+    steps = upstream(releases, without_asking(releases.settings), Shell()).steps
+    return next(one for one in steps if one.name == name)
 
 
 def test_images_are_pulled_from_the_registry_that_the_settings_name(
@@ -238,7 +242,7 @@ def test_images_are_pulled_from_the_registry_that_the_settings_name(
         step(one, name).apply(silent)
         assert step(one, name).check().condition is Condition.READY
         step(one, name).apply(silent)
-    assert one.images.node == f"{registry}/kindest/node:v{KUBERNETES_VERSION}"
+    assert one.node.reference == f"{registry}/kindest/node:v{KUBERNETES_VERSION}"
 
 
 def layers(engine: docker.DockerClient, reference: str) -> list[str]:
@@ -258,17 +262,17 @@ def test_the_recorded_image_is_had_whatever_its_tag_is_by_now(
     digest = one.node.published()
     one.recorded.write_text(json.dumps({f"node-image v{KUBERNETES_VERSION}": digest}))
     one.node.apply(silent)
-    right = layers(engine, one.images.node)
+    right = layers(engine, one.node.reference)
     assert one.node.check().condition is Condition.READY
     # Whoever holds the registry moves the tag, and somebody of this machine pulls it.
     published(name, architecture)
     engine.images.pull(f"{registry}/held/node", f"v{KUBERNETES_VERSION}")
-    assert layers(engine, one.images.node) != right
+    assert layers(engine, one.node.reference) != right
     status = one.node.check()
     assert status.condition is Condition.MISSING
     assert f"not {digest} as recorded" in status.detail
     one.node.apply(silent)
-    assert layers(engine, one.images.node) == right
+    assert layers(engine, one.node.reference) == right
     assert one.node.check().condition is Condition.READY
     engine.images.remove(f"{registry}/held/node@{digest}", force=True)
 
@@ -297,11 +301,11 @@ def test_the_first_pull_of_what_is_not_recorded_is_recorded_in_the_cache(
     one = source(tmp_path, node_image=f"{registry}/first/node")
     one.node.apply(said.append)
     assert any("held to the digest of this first fetch" in line for line in said)
-    right = layers(engine, one.images.node)
-    engine.images.remove(one.images.node, force=True)
+    right = layers(engine, one.node.reference)
+    engine.images.remove(one.node.reference, force=True)
     published(name, architecture)
     one.node.apply(silent)
-    assert layers(engine, one.images.node) == right
+    assert layers(engine, one.node.reference) == right
 
 
 def test_an_image_for_another_architecture_is_refused(
@@ -355,7 +359,8 @@ def test_the_ray_image_is_the_public_one_and_debugpy(
         "[type(finder).__module__ for finder in sys.meta_path].count('rayside_start'),"
         "pathlib.Path('/etc/ssl/certs/machine.crt').exists())"
     )
-    said = engine.containers.run(one.images.ray, [str(PYTHON), "-c", program], remove=True)
+    image = upstream(one, without_asking(one.settings), Shell()).images.ray
+    said = engine.containers.run(image, [str(PYTHON), "-c", program], remove=True)
     assert said.decode().split() == [DEBUGPY_VERSION, "1000", "1", "False"]
 
 
@@ -420,6 +425,15 @@ def test_a_build_that_fails_shows_its_last_lines_and_leaves_nothing(
         one.apply(silent)
     assert one.check().condition is Condition.MISSING
     assert containers(engine, base) == []
+
+
+def test_files_that_change_after_the_image_was_named_are_not_built(base: str, tmp_path: Path) -> None:
+    one = build(tmp_path, base, "COPY Dockerfile /")
+    assert one.check().condition is Condition.MISSING
+    (one.context / "Dockerfile").write_text(f"FROM {base}\n")
+    with pytest.raises(BuildFailed, match="were changed since this command began"):
+        one.apply(silent)
+    assert one.check().condition is Condition.MISSING
 
 
 def test_a_base_for_another_architecture_is_refused(

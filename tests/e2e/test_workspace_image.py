@@ -23,12 +23,12 @@ from bootstrap.settings import CODE_SERVER_VERSION, NODE_VERSION, Settings
 from bootstrap.shell import Shell
 from bootstrap.sources.base_image import BaseImage
 from bootstrap.sources.image_build import ImageBuild, certificates
-from bootstrap.sources.packages import Packages
+from bootstrap.sources.packages import packages
 from bootstrap.step import Condition, Step
 from tests.at_once import AT_ONCE
 from tests.conftest import FIGURE
 from tests.integration import wrong_passwords
-from tests.integration.vsix import vsix
+from tests.integration.vsix import vsix, without_asking
 
 PASSWORD = "correct horse battery staple"
 NODE = "/opt/workspace/bin/node"
@@ -58,7 +58,7 @@ def steps() -> dict[str, Step]:
     """Those of source `packages`, by name."""
     settings = Settings()
     settings.cache_folder.mkdir(parents=True, exist_ok=True)
-    return {step.name: step for step in Packages(settings, Shell()).steps}
+    return {step.name: step for step in packages(settings, without_asking(settings), Shell()).steps}
 
 
 @pytest.fixture(scope="module")

@@ -28,10 +28,15 @@ import pytest
 from bootstrap.download import Download
 from bootstrap.errors import BadChecksum, DownloadFailed
 from bootstrap.settings import KUBERAY_VERSION, ROOT, Settings
-from bootstrap.sources import digests, upstream
-from bootstrap.sources.upstream import Upstream
+from bootstrap.shell import Shell
+from bootstrap.sources import digests
+from bootstrap.sources.published import published
+from bootstrap.sources.reachable import unreachable
+from bootstrap.sources.releases import Releases
+from bootstrap.sources.upstream import upstream
 from bootstrap.step import Condition
 from tests.at_once import AT_ONCE
+from tests.integration.vsix import without_asking
 
 CONTENT = random.Random(1).randbytes(4_000_000)
 # What a client reads at once: of what comes before a cut, whole pieces are kept.
@@ -319,7 +324,7 @@ def tarball() -> bytes:
 
 
 @pytest.fixture
-def source(site: Site, tmp_path: Path) -> Upstream:
+def source(site: Site, tmp_path: Path) -> Releases:
     """The source for linux on amd64, whose release pages are the server's."""
     plugin = tarball()
     site.files = {
@@ -339,11 +344,12 @@ def source(site: Site, tmp_path: Path) -> Upstream:
         kubernetes_releases=f"{site.url}/k8s",
         kuberay_releases=f"{site.url}/kuberay",
     )
-    return Upstream(settings, system="linux", architecture="amd64")
+    return Releases(settings, system="linux", architecture="amd64")
 
 
-def test_every_program_is_verified_and_runs(source: Upstream) -> None:
-    for step, program in zip(source.steps, (source.kind, source.kubectl, source.kubectl_ray), strict=False):
+def test_every_program_is_verified_and_runs(source: Releases) -> None:
+    for step in (source.kind, source.kubectl, source.kubectl_ray):
+        program = step.file
         assert step.check().condition is Condition.MISSING
         step.apply(silent)
         assert step.check().condition is Condition.READY
@@ -355,16 +361,16 @@ def test_every_program_is_verified_and_runs(source: Upstream) -> None:
     assert [found.name for found in downloads.iterdir() if found.suffix != ".lock"] == []
 
 
-def test_a_program_that_is_not_the_published_one_is_never_there(site: Site, source: Upstream) -> None:
+def test_a_program_that_is_not_the_published_one_is_never_there(site: Site, source: Releases) -> None:
     site.files["/kind/v0.33.0/kind-linux-amd64"] += b"# and more\n"
     with pytest.raises(BadChecksum):
-        source.steps[0].apply(silent)
-    assert source.steps[0].check().condition is Condition.MISSING
-    assert not source.kind.exists()
+        source.kind.apply(silent)
+    assert source.kind.check().condition is Condition.MISSING
+    assert not source.kind.file.exists()
 
 
 def test_a_recorded_digest_is_what_counts_whatever_the_release_says_of_itself(
-    site: Site, source: Upstream, tmp_path: Path
+    site: Site, source: Releases, tmp_path: Path
 ) -> None:
     """A release page that was taken over has another program, and the checksum of that."""
     recorded = replace(source, recorded=tmp_path / "digests.json")
@@ -373,36 +379,34 @@ def test_a_recorded_digest_is_what_counts_whatever_the_release_says_of_itself(
     site.files["/kind/v0.33.0/kind-linux-amd64"] = other
     site.files["/kind/v0.33.0/kind-linux-amd64.sha256sum"] = sha256(other).encode()
     with pytest.raises(BadChecksum, match=sha256(PROGRAM)):
-        recorded.steps[0].apply(silent)
-    assert not recorded.kind.exists()
+        recorded.kind.apply(silent)
+    assert not recorded.kind.file.exists()
     site.files["/kind/v0.33.0/kind-linux-amd64"] = PROGRAM
-    recorded.steps[0].apply(silent)
-    assert recorded.kind.read_bytes() == PROGRAM
+    recorded.kind.apply(silent)
+    assert recorded.kind.file.read_bytes() == PROGRAM
     assert site.gets("/kind/v0.33.0/kind-linux-amd64.sha256sum") == []
 
 
 def test_where_nothing_is_recorded_the_first_fetch_is_and_another_is_refused(
-    site: Site, source: Upstream
+    site: Site, source: Releases
 ) -> None:
     said: list[str] = []
-    source.steps[0].apply(said.append)
+    source.kind.apply(said.append)
     assert any("held to the digest of this first fetch" in line for line in said)
-    shutil.rmtree(source.kind.parent)
+    shutil.rmtree(source.kind.file.parent)
     other = PROGRAM + b"# and more\n"
     site.files["/kind/v0.33.0/kind-linux-amd64"] = other
     site.files["/kind/v0.33.0/kind-linux-amd64.sha256sum"] = sha256(other).encode()
     with pytest.raises(BadChecksum, match=sha256(PROGRAM)):
-        source.steps[0].apply(silent)
-    assert not source.kind.exists()
+        source.kind.apply(silent)
+    assert not source.kind.file.exists()
 
 
 def test_lock_records_what_is_published_keeps_what_is_not_there_and_refuses_another(
-    site: Site, source: Upstream, tmp_path: Path
+    site: Site, source: Releases, tmp_path: Path
 ) -> None:
     file, said = tmp_path / "digests.json", list[str]()
-    programs = {
-        name: ask for name, ask in upstream.published(source.settings).items() if name.startswith("k")
-    }
+    programs = {name: ask for name, ask in published(source.settings).items() if name.startswith("k")}
     file.write_text(json.dumps({"kind-0.33.0-darwin-arm64": "a" * 64, "kind-0.1.0-linux-amd64": "b" * 64}))
     digests.record(file, programs, said.append)
     after = json.loads(file.read_text())
@@ -420,22 +424,24 @@ def test_lock_records_what_is_published_keeps_what_is_not_there_and_refuses_anot
     assert json.loads(file.read_text()) == after
 
 
-def test_a_release_without_a_checksum_for_it_is_refused(site: Site, source: Upstream) -> None:
+def test_a_release_without_a_checksum_for_it_is_refused(site: Site, source: Releases) -> None:
     sums = "/kuberay/v1.6.2/kubectl-ray_1.6.2_checksums.txt"
     site.files[sums] = b"<html>please log in</html>"
     with pytest.raises(DownloadFailed, match="it has no SHA-256 of kubectl-ray_v1"):
-        source.steps[2].apply(silent)
+        source.kubectl_ray.apply(silent)
     del site.files[sums]
     with pytest.raises(DownloadFailed, match="HTTP 404"):
-        source.steps[2].apply(silent)
-    assert not source.kubectl_ray.exists()
+        source.kubectl_ray.apply(silent)
+    assert not source.kubectl_ray.file.exists()
 
 
 def test_the_manifests_come_from_the_module_that_go_sum_names_alone(
-    site: Site, source: Upstream, monkeypatch: pytest.MonkeyPatch
+    site: Site, source: Releases, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By Go, from where its own configuration says; once for another module, once for the right one."""
-    steps = {step.name: step for step in source.steps}
+    whole_source = upstream(source, without_asking(source.settings), Shell())
+    steps = {step.name: step for step in whole_source.steps}
+    kuberay = whole_source.resolve("kuberay").path
     if steps["go"].check().condition is Condition.MISSING:
         steps["go"].apply(silent)
     prefix, where = f"{KUBERAY}@v{KUBERAY_VERSION}", f"/go/{KUBERAY}/@v/v{KUBERAY_VERSION}"
@@ -453,11 +459,11 @@ def test_the_manifests_come_from_the_module_that_go_sum_names_alone(
         with pytest.raises(BadChecksum, match=r"not what go\.sum names"):
             steps["kuberay-manifests"].apply(silent)
     assert any(path.startswith("/go/") for path, _ in site.asked)
-    assert not source.kuberay.exists()
+    assert not kuberay.exists()
     steps["kuberay-manifests"].apply(silent)
     assert steps["kuberay-manifests"].check().condition is Condition.READY
-    assert f"v{KUBERAY_VERSION}" in (source.kuberay / "kustomization.yaml").read_text()
-    assert not (source.kuberay.parent.parent / "main.go").exists()
+    assert f"v{KUBERAY_VERSION}" in (kuberay / "kustomization.yaml").read_text()
+    assert not (kuberay.parent.parent / "main.go").exists()
 
 
 # --- whether it answers ------------------------------------------------------------------
@@ -468,7 +474,7 @@ def settings(registry: str, releases: str) -> Settings:
 
 
 def test_any_answer_of_registry_and_release_page_is_one(site: Site) -> None:
-    assert upstream.answers(settings(site.url.removeprefix("http://"), site.url)) is None
+    assert unreachable(settings(site.url.removeprefix("http://"), site.url)) is None
 
 
 def test_the_one_that_does_not_answer_is_named(site: Site) -> None:
@@ -476,10 +482,10 @@ def test_the_one_that_does_not_answer_is_named(site: Site) -> None:
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]
         host = site.url.removeprefix("http://")
-        said = upstream.answers(settings(host, f"http://127.0.0.1:{port}"))
+        said = unreachable(settings(host, f"http://127.0.0.1:{port}"))
         assert said
         assert said.startswith(f"http://127.0.0.1:{port}/ does not answer: ")
-        said = upstream.answers(settings(f"127.0.0.1:{port}", site.url))
+        said = unreachable(settings(f"127.0.0.1:{port}", site.url))
         assert said
         assert said.startswith(f"http://127.0.0.1:{port}/v2/ does not answer: ")
 
@@ -499,7 +505,7 @@ def test_one_that_never_ends_its_answer_is_not_waited_for(site: Site) -> None:
         thread = threading.Thread(target=trickle)
         thread.start()
         began = time.monotonic()
-        said = upstream.answers(
+        said = unreachable(
             settings(site.url.removeprefix("http://"), f"http://127.0.0.1:{slow.getsockname()[1]}")
         )
         took = time.monotonic() - began

@@ -13,6 +13,14 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+from bootstrap.settings import Settings
+from bootstrap.sources.extensions import Extensions, variant
+
+
+def without_asking(settings: Settings) -> Extensions:
+    """The extensions that the cache or the settings' folder has, for a workspace's image."""
+    return Extensions(settings, variant(settings))
+
 
 def vsix(file: Path, id: str, version: str, platform: str = "") -> Path:
     """A whole extension that does nothing; for one platform, if one is named."""
@@ -60,8 +68,8 @@ class Gallery:
 
 
 @contextmanager
-def gallery(trouble: int = 404) -> Iterator[Gallery]:
-    """One on a port of its own, until the block ends; `trouble` is its answer where it has none."""
+def gallery(port: int = 0, *, trouble: int = 404) -> Iterator[Gallery]:
+    """One on `port`, or one of its own, until the block ends; `trouble` is its answer where it has none."""
 
     class Answers(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -74,7 +82,7 @@ def gallery(trouble: int = 404) -> Iterator[Gallery]:
 
         def log_message(self, *_: object) -> None: ...
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Answers) as server:
+    with ThreadingHTTPServer(("127.0.0.1", port), Answers) as server:
         one = Gallery(f"http://127.0.0.1:{server.server_port}")
         thread = threading.Thread(target=server.serve_forever)
         thread.start()

@@ -10,9 +10,9 @@ from bootstrap.errors import CommandFailed, ImageMissing, LowDisk, NotReady
 from bootstrap.instance import configured
 from bootstrap.settings import KUBERNETES_VERSION, Settings
 from bootstrap.shell import Shell
+from bootstrap.sources.references import full_name
 from bootstrap.steps import kind_cluster
 from bootstrap.steps.kind_cluster import KindCluster, made_as
-from bootstrap.steps.node_images import full_name
 
 FOLDER = Path("/tmp/rayside-1000/rayside")
 INSTANCE = configured(Settings(state_folder=FOLDER.parent), "kind")

@@ -7,10 +7,8 @@ from pathlib import Path
 import pytest
 
 from bootstrap.settings import DEBUGPY_VERSION, GO_VERSION, NODE_VERSION, RAY_VERSION, ROOT, Settings
-from bootstrap.sources import upstream
 from bootstrap.sources.digests import RECORDED
-from bootstrap.sources.extensions import Extensions
-from bootstrap.verbs.development import EXTENSION_PLATFORMS
+from bootstrap.sources.published import published
 
 FILES = [*sorted((ROOT / "requirements").glob("*.txt")), ROOT / "image" / "workspace" / "node.txt"]
 
@@ -45,10 +43,7 @@ def test_the_cluster_has_the_pinned_ray_and_debugpy() -> None:
 
 def test_recorded_digests_are_of_what_is_pinned_now() -> None:
     digests = json.loads(RECORDED.read_text())
-    names = {*upstream.published(Settings())}
-    for platform in EXTENSION_PLATFORMS:
-        names |= Extensions(Settings(), platform).published().keys()
-    assert digests.keys() <= names
+    assert digests.keys() <= published(Settings()).keys()
     for digest in digests.values():
         assert re.fullmatch(r"(sha256:)?[0-9a-f]{64}", digest)
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+import sys
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from graphlib import TopologicalSorter
 from pathlib import Path
 from types import SimpleNamespace
@@ -30,10 +33,11 @@ from bootstrap.settings import (
 )
 from bootstrap.sources.image_build import ImageBuild
 from bootstrap.step import Condition, Step, check, dependants
+from bootstrap.steps.state_folder import StateFolder
 from bootstrap.targets.kind import Kind
 from bootstrap.targets.local import Local
 from bootstrap.targets.target import with_example
-from tests.integration.vsix import vsix
+from tests.integration.vsix import gallery, vsix
 from tests.targets import kind_target, local_target
 
 # What a source may bring in a step of its own, or with another.
@@ -101,18 +105,100 @@ def test_the_workspace_image_is_named_by_the_extensions_that_were_got(source: st
         one = Settings(target="kind", source=source, cache_folder=tmp_path, **settings)  # type: ignore[arg-type]
         return kind_target(one).origin.images.workspace
 
+    assert kind_target(Settings(target="kind", source=source)).asks is False
     (tmp_path / "vsix").mkdir()
     without = image(vsix_folder=str(tmp_path / "vsix"))
     id, version = EXTENSIONS[0]
     vsix(tmp_path / "vsix" / "any-name.vsix", id, version)
     assert image() == without != image(vsix_folder=str(tmp_path / "vsix"))
     settings = Settings(target="kind", source=source, vsix_folder=str(tmp_path / "vsix"))
-    steps = {step.name: step for step in kind_target(settings).origin.steps}
+    target = kind_target(settings)
+    steps = {step.name: step for step in target.origin.steps}
     build = steps["workspace-image"]
     assert isinstance(build, ImageBuild)
     assert build.extra[f"extensions/{id}.vsix"] == tmp_path / "vsix" / "any-name.vsix"
     (record,) = json.loads(build.arguments["EXTENSIONS"])
     assert (record["id"], record["version"], record["from"]) == (id, version, "file any-name.vsix")
+    (extension,) = (one for one in target.origin.artifacts if one.kind == "extension")
+    assert (extension.name, extension.digest) == (id, record["sha256"])
+
+
+@pytest.mark.parametrize("source", ["packages", "upstream"])
+def test_no_file_is_read_twice_to_name_what_images_are_made_of(source: str) -> None:
+    reads: Counter[Path] = Counter()
+
+    def watch(event: str, arguments: tuple[Any, ...]) -> None:
+        if event == "open" and watching and isinstance(arguments[0], str):
+            reads[Path(arguments[0])] += 1
+
+    target = kind(source)
+    # This machine's own environment is named by a file that is in Ray's image, too.
+    assert target.environment.folder.name
+    watching = True
+    sys.addaudithook(watch)
+    try:
+        with_example(target)
+        target.cacheable(engine=True)
+        assert {one.reference for one in target.origin.artifacts if one.kind == "image"}
+    finally:
+        # A hook stays for good (https://docs.python.org/3/library/sys.html#sys.addaudithook).
+        watching = False
+    inputs = {
+        file: count
+        for file, count in reads.items()
+        if file.is_relative_to(ROOT / "image") or file.is_relative_to(ROOT / "bootstrap")
+    }
+    assert len(inputs) > 50
+    assert {file: count for file, count in inputs.items() if count > 1} == {}
+
+
+@pytest.mark.parametrize("source", ["packages", "upstream"])
+def test_a_cluster_keeps_its_workspace_when_a_gallery_has_more_by_now(source: str, tmp_path: Path) -> None:
+    with gallery() as open_vsx:
+        url, port = open_vsx.url, int(open_vsx.url.rpartition(":")[2])
+    settings = Settings(
+        target="kind",
+        source=source,
+        cache_folder=tmp_path / "cache",
+        state_folder=tmp_path / "state",
+        extension_gallery=url,
+    )
+
+    def target(*, prepares: bool = False) -> Kind:
+        return replace(kind_target(settings), asks=True, prepares=prepares)
+
+    made = target()
+    StateFolder(made.instance).apply(lambda _: None)
+    assert made.extensions.variant.extensions == ()
+    made.extensions.apply(lambda _: None)
+    with gallery(port) as open_vsx:
+        for number, (id, version) in enumerate(EXTENSIONS):
+            open_vsx.publish(vsix(tmp_path / f"{number}.vsix", id, version), id, version, "universal")
+        assert target().origin.images == made.origin.images
+        assert open_vsx.asked == []
+        later = target(prepares=True)
+        assert later.origin.images.workspace != made.origin.images.workspace
+        assert len(later.extensions.variant.extensions) == len(EXTENSIONS)
+        # Named before anything was fetched, and the same afterwards.
+        later.extensions.apply(lambda _: None)
+        assert target(prepares=True).origin.images == later.origin.images
+    StateFolder(made.instance).undo(lambda _: None)
+    assert target().origin.images == later.origin.images
+
+
+def test_a_source_resolves_and_lists_what_a_target_is_made_of() -> None:
+    for source in ("packages", "upstream"):
+        one = kind(source).origin
+        assert {name: one.resolve(name).kind for name in ("kind", "kuberay", "go", "ray")} == {
+            **{"kind": "program", "kuberay": "manifest", "go": "wheel", "ray": "image"}
+        }
+        steps = {step.name for step in one.steps}
+        assert {one.step_of(artifact.name) for artifact in one.artifacts} <= steps
+        # Without a node, a source is asked for nothing that only a node is made of.
+        names = {step.name for step in one.steps_for("kubectl", "workspace")}
+        assert names >= {"kubectl", "ray-image", "workspace-image", "extensions"}
+        assert not names & {"kind", "plain-node-image", "node-image", "operator-image", "coredns"}
+        assert one.steps_for(*(artifact.name for artifact in one.artifacts)) == list(one.steps)
 
 
 @pytest.mark.parametrize("source", ["packages", "upstream"])

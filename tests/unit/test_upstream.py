@@ -10,19 +10,30 @@ import pytest
 
 from bootstrap import download
 from bootstrap.errors import DownloadFailed, ImageMissing
-from bootstrap.settings import RAY_VERSION, Settings
-from bootstrap.sources import upstream
+from bootstrap.settings import EXTENSIONS, RAY_VERSION, Settings
+from bootstrap.shell import Shell
 from bootstrap.sources.digests import Digests
+from bootstrap.sources.program import Program
+from bootstrap.sources.published import published
+from bootstrap.sources.pulled_image import PulledImage
+from bootstrap.sources.references import registry_url
+from bootstrap.sources.releases import Releases
 from bootstrap.sources.source import Source
-from bootstrap.sources.upstream import Program, PulledImage, Upstream
+from bootstrap.sources.upstream import RayImage, upstream
+from tests.integration.vsix import without_asking
 
 SUM = "a1" * 32
 OTHER = "b2" * 32
 
 
-def source(system: str = "linux", architecture: str = "amd64", **changed: str) -> Upstream:
+def releases(system: str = "linux", architecture: str = "amd64", **changed: str) -> Releases:
     settings = Settings(cache_folder=Path("/cache"), **changed)  # type: ignore[arg-type]
-    return Upstream(settings, system=system, architecture=architecture)
+    return Releases(settings, system=system, architecture=architecture)
+
+
+def source(system: str = "linux", architecture: str = "amd64", **changed: str) -> Source:
+    public = releases(system, architecture, **changed)
+    return upstream(public, without_asking(public.settings), Shell())
 
 
 def program(name: str, **machine: str) -> Program:
@@ -94,12 +105,12 @@ def test_a_link_is_not_a_program(tmp_path: Path) -> None:
 
 
 def test_it_is_a_source() -> None:
-    one: Source = source()
+    one = source()
     assert {step.name for step in one.steps} == {
-        *("kind", "kubectl", "kubectl-ray", "go", "kuberay-manifests"),
+        *("extensions", "kind", "kubectl", "kubectl-ray", "go", "kuberay-manifests"),
         *("ray-image", "workspace-image", "operator-image", "node-image"),
     }
-    assert one.kuberay.parts[-1] == "default"
+    assert one.resolve("kuberay").path.parts[-1] == "default"
 
 
 @pytest.mark.parametrize(
@@ -141,14 +152,16 @@ def test_the_plugin_is_the_release_s_tarball() -> None:
 
 
 def test_a_mirror_with_a_slash_at_its_end_is_one_without() -> None:
-    step = source(kind_releases="https://mirror.test/kind/").steps[0]
-    assert isinstance(step, Program)
+    step = releases(kind_releases="https://mirror.test/kind/").kind
     assert step.released.url.startswith("https://mirror.test/kind/v")
     assert "INVOKE_RAYSIDE_KIND_RELEASES" in step.released.failed("HTTP 500").hint
 
 
 def test_the_ray_image_for_arm_has_a_tag_of_its_own() -> None:
-    intel, arm = source().ray, source(architecture="arm64").ray
+    intel, arm = (
+        next(step for step in one.steps if isinstance(step, RayImage))
+        for one in (source(), source(architecture="arm64"))
+    )
     assert intel.base.reference == f"rayproject/ray:{RAY_VERSION}"
     assert arm.base.reference == f"rayproject/ray:{RAY_VERSION}-aarch64"
     assert intel.build.reference != arm.build.reference
@@ -163,7 +176,7 @@ def test_the_ray_image_for_arm_has_a_tag_of_its_own() -> None:
     ],
 )
 def test_a_setting_may_name_a_mirror_or_a_tag_or_a_digest(setting: str, reference: str) -> None:
-    assert source(node_image=setting).images.node == reference
+    assert source(node_image=setting).resolve("node").reference == reference
 
 
 @pytest.mark.parametrize(
@@ -178,11 +191,11 @@ def test_a_setting_may_name_a_mirror_or_a_tag_or_a_digest(setting: str, referenc
 def test_an_image_is_held_to_the_same_digest_wherever_it_comes_from_unless_it_is_the_users_own(
     setting: str, record: str
 ) -> None:
-    assert source(node_image=setting).node.record == record
+    assert releases(node_image=setting).node.record == record
 
 
 def test_everything_that_is_released_is_recorded_for_every_machine() -> None:
-    assert sorted(upstream.published(Settings())) == sorted(
+    assert sorted(published(Settings())) == sorted(
         [
             *(
                 f"{program}-{system}-{architecture}"
@@ -192,6 +205,11 @@ def test_everything_that_is_released_is_recorded_for_every_machine() -> None:
             ),
             *("ray-base-image 2.60.0", "ray-base-image 2.60.0-aarch64"),
             *("operator-image v1.6.2", "node-image v1.34.4"),
+            *(
+                f"{id}-{version}-{platform}"
+                for id, version in EXTENSIONS
+                for platform in ("linux-x64", "linux-arm64", "darwin-x64", "darwin-arm64")
+            ),
         ]
     )
 
@@ -207,7 +225,7 @@ def test_everything_that_is_released_is_recorded_for_every_machine() -> None:
     ],
 )
 def test_the_registry_is_read_from_the_image_s_name_as_docker_does(image: str, registry: str) -> None:
-    assert upstream.registry_url(image) == registry
+    assert registry_url(image) == registry
 
 
 # --- what a refusal means ----------------------------------------------------------------

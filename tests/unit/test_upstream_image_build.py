@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from bootstrap.download import sha256
 from bootstrap.sources.image_build import ImageBuild, certificates
 
 
@@ -38,6 +39,20 @@ def test_the_tag_is_twelve_digits_of_the_inputs(context: Path) -> None:
     one = build(context)
     assert one.reference == f"rayside/test:{one.inputs[:12]}"
     assert len(one.inputs) == 64
+
+
+def test_a_build_computes_its_tag_once(context: Path) -> None:
+    hashed: list[Path] = []
+
+    def remember(file: Path) -> str:
+        hashed.append(file)
+        return sha256(file)
+
+    one = build(context, hashed=remember)
+    before = (one.reference, one.inputs)
+    (context / "files" / "start").write_text("#!/bin/bash\n")
+    assert (one.reference, one.inputs) == before
+    assert sorted(hashed) == [context / "Dockerfile", context / "files" / "start"]
 
 
 def test_every_input_changes_the_tag(context: Path, tmp_path: Path) -> None:

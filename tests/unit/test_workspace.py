@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from bootstrap.errors import BadChecksum, CommandFailed, NoNetwork
+from bootstrap.own_folder import make_own
 from bootstrap.ray.state import Job
 from bootstrap.settings import ROOT, Settings
 from bootstrap.step import Appliable, Condition
@@ -29,7 +30,9 @@ def job(*, working_dir: str = "", uri: str = "") -> Job:
 
 def local(tmp_path: Path, **settings: object) -> Local:
     one = Settings(target="local", state_folder=tmp_path, cache_folder=tmp_path, **settings)  # type: ignore[arg-type]
-    return local_target(one)
+    target = local_target(one)
+    make_own(target.instance.folder)
+    return target
 
 
 # --- which folder opens ------------------------------------------------------------------
@@ -77,7 +80,7 @@ def test_the_password_is_in_its_environment_and_nowhere_else(tmp_path: Path) -> 
     assert one.workspace.environment()["PASSWORD"] == password
     assert password not in str(one.workspace.command())
     assert password not in json.dumps(one.workspace.spec)
-    assert (tmp_path / "workspace-password").stat().st_mode & 0o777 == 0o600
+    assert (tmp_path / "rayside" / "workspace-password").stat().st_mode & 0o777 == 0o600
 
 
 def test_what_would_change_code_server_is_not_inherited(
@@ -100,7 +103,7 @@ def test_what_would_change_code_server_is_not_inherited(
         environment
     )
     assert "RAYSIDE_STATE" not in environment
-    assert environment["RAYSIDE_WORKSPACE_PROCESS"] == str(tmp_path)
+    assert environment["RAYSIDE_WORKSPACE_PROCESS"] == str(tmp_path / "rayside")
     assert environment["HTTPS_PROXY"] == "http://proxy"
 
 
@@ -120,7 +123,7 @@ def test_it_is_started_anew_for_another_port_password_or_interpreter(tmp_path: P
     assert local(tmp_path, workspace_port=9000).workspace.spec != before
     assert replace(one.workspace, head=replace(one.head, programs=Path("/x"))).head != one.head
     assert replace(one.workspace, head=replace(one.head, programs=Path("/x"))).spec != before
-    (tmp_path / "workspace-password").write_text("another")
+    (tmp_path / "rayside" / "workspace-password").write_text("another")
     assert one.workspace.spec != before
 
 
@@ -152,7 +155,8 @@ def test_the_cluster_file_says_how_to_reach_and_submit(tmp_path: Path) -> None:
     assert json.loads(one.file.read_text()) == {
         "dashboard": "http://127.0.0.1:8265",
         "relay": {"host": "127.0.0.1", "port": 6000},
-        "token_file": str(tmp_path / "token"),
+        "name": "rayside",
+        "token_file": str(tmp_path / "rayside" / "token"),
         "submit": [str(ROOT / "invokew"), "submit"],
         "environment": {
             "INVOKE_RAYSIDE_TARGET": "local",

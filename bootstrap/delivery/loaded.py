@@ -1,4 +1,4 @@
-"""Brings the images that the cluster's pods need into its node."""
+"""Loads the images that the cluster's pods need into its node."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from dataclasses import dataclass
 from bootstrap import docker_engine
 from bootstrap.errors import CommandFailed, ImageMissing, LowDisk
 from bootstrap.shell import Shell
+from bootstrap.sources.references import full_name
+from bootstrap.sources.source import Images
 from bootstrap.step import Report, Status, missing, ready
+from bootstrap.steps.kind_cluster import containers
 
 
 @dataclass(frozen=True)
@@ -18,6 +21,8 @@ class NodeImages:
     """
 
     shell: Shell
+    # The kind cluster's name, and that of its one container.
+    cluster: str
     node: str
     references: tuple[str, ...]
     # Each is a reference and an alias.
@@ -25,7 +30,6 @@ class NodeImages:
     name: str = "images"
     title: str = "images in the node"
     needs: tuple[str, ...] = ("cluster", "ray-image", "workspace-image", "operator-image")
-    patience: float = 0.0
 
     def check(self) -> Status:
         if reason := self._unreadable():
@@ -63,9 +67,6 @@ class NodeImages:
                 hint="./invokew down, then ./invokew up, makes the node anew",
             )
 
-    def undo(self, report: Report) -> None:
-        """Does nothing: they go with the node."""
-
     @property
     def _ctr(self) -> list[str]:
         return ["docker", "exec", "--interactive", self.node, "ctr", "--namespace", "k8s.io"]
@@ -73,7 +74,7 @@ class NodeImages:
     def _unreadable(self) -> str:
         """Returns why nothing can be read in the node; empty where it can."""
         with docker_engine.connected() as client:
-            nodes = client.containers.list(all=True, filters={"name": f"^/?{self.node}$"})
+            nodes = containers(client, self.cluster)
         if not nodes:
             return "there is no cluster yet"
         return "" if nodes[0].status == "running" else f"the node {self.node} is {nodes[0].status}"
@@ -103,9 +104,9 @@ class NodeImages:
         return absent, unnamed
 
 
-def full_name(reference: str) -> str:
-    """Returns containerd's name for it (https://github.com/distribution/reference, ParseNormalizedNamed)."""
-    first, slash, _ = reference.partition("/")
-    if slash and ("." in first or ":" in first or first == "localhost"):
-        return reference
-    return f"docker.io/{reference}" if slash else f"docker.io/library/{reference}"
+def stable_names(images: Images) -> tuple[tuple[str, str], ...]:
+    """Returns references, each with the node's name for it, which stays the same whatever is in it."""
+    return (
+        (images.ray, "docker.io/rayside/ray:current"),
+        (images.workspace, "docker.io/rayside/workspace:current"),
+    )

@@ -10,10 +10,22 @@ from pathlib import Path
 from bootstrap import cache, docker_engine
 from bootstrap.errors import BuildFailed, CommandFailed
 from bootstrap.lock import alone
+from bootstrap.settings import COREDNS_VERSION, ETCD_TAG, KUBERNETES_VERSION, PAUSE_TAG
 from bootstrap.shell import Shell
 from bootstrap.sources.image_build import LABEL
+from bootstrap.sources.source import Source
 from bootstrap.step import Report, Status, missing, ready
 
+# kubeadm wants these names (`kubeadm config images list`); the image `kubernetes` has all of them.
+_KUBERNETES_NAMES = (
+    *(
+        f"registry.k8s.io/{name}:v{KUBERNETES_VERSION}"
+        for name in ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy")
+    ),
+    f"registry.k8s.io/etcd:{ETCD_TAG}",
+    f"registry.k8s.io/coredns/coredns:v{COREDNS_VERSION}",
+    f"registry.k8s.io/pause:{PAUSE_TAG}",
+)
 _BAKE = "/usr/local/lib/rayside/bake"
 _ENTRYPOINT = '["/usr/local/bin/entrypoint", "/lib/systemd/systemd"]'
 
@@ -33,7 +45,6 @@ class NodeImage:
     unneeded: Callable[[], bool] = lambda: False
     name: str = "node-image"
     title: str = "image of the node"
-    patience: float = 0.0
 
     @property
     def reference(self) -> str:
@@ -91,3 +102,30 @@ class NodeImage:
 
         with docker_engine.connected(60) as client, contextlib.suppress(docker.errors.NotFound):
             client.api.remove_container(container, v=True, force=True)
+
+
+def baked(
+    shell: Shell,
+    cache_folder: Path,
+    source: Source,
+    names: tuple[str, ...] = (),
+    aliases: tuple[tuple[str, str], ...] = (),
+    unneeded: Callable[[], bool] = lambda: False,
+) -> NodeImage | None:
+    """Returns the source's node with Kubernetes' own images in it, and the images that it gives as `names`.
+
+    Returns None where the source's node has Kubernetes' images already: it is used as it is then, and can't
+    bake.
+    """
+    if not source.gives("kubernetes"):
+        return None
+    kubernetes = source.resolve("kubernetes").reference
+    return NodeImage(
+        shell,
+        cache_folder,
+        plain=source.resolve("node").reference,
+        images=(kubernetes, *(source.resolve(name).reference for name in names)),
+        aliases=(*((kubernetes, name) for name in _KUBERNETES_NAMES), *aliases),
+        needs=tuple(source.step_of(name) for name in ("node", "kubernetes", *names)),
+        unneeded=unneeded,
+    )

@@ -1,0 +1,68 @@
+"""Fetches a released program, which is there only once its checksum was right."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from bootstrap import cache, download
+from bootstrap.download import Download
+from bootstrap.sources.digests import Digests
+from bootstrap.step import Report, Status, missing, ready
+
+
+@dataclass(frozen=True)
+class Program:
+    """A released program in a folder of the cache; `member` is its name where it is in a .tar.gz.
+
+    `checksums` are the release's own, which count where no digest is recorded yet.
+    """
+
+    name: str
+    title: str
+    released: Download
+    checksums: tuple[Download, ...]
+    folder: Path
+    digests: Digests
+    member: str | None = None
+    needs: tuple[str, ...] = ("disk",)
+
+    @property
+    def file(self) -> Path:
+        return self.folder / self.name
+
+    @property
+    def record(self) -> str:
+        """Returns the name of its digest."""
+        return self.folder.name
+
+    @property
+    def recorded(self) -> str | None:
+        """Returns the digest that it has to have; None where none is known yet."""
+        return self.digests.of(self.record)
+
+    def check(self) -> Status:
+        return ready(str(self.file)) if self.file.exists() else missing("not downloaded yet")
+
+    def apply(self, report: Report) -> None:
+        """Downloads it. Raises DownloadFailed, BadChecksum."""
+        asset = self.released.url.rsplit("/", 1)[1]
+        fetched = self.folder.with_name("downloads") / f"{self.folder.name}-{asset}"
+        with cache.making(self.folder, report) as draft:
+            if draft is None:
+                return
+            expected = self.recorded or self.published()
+            self.released.fetch(fetched, expected, report)
+            self.digests.keep(self.record, expected, report)
+            program = draft / self.name
+            if self.member:
+                download.extract(fetched, self.member, program)
+            else:
+                shutil.copyfile(fetched, program)
+            program.chmod(0o755)
+            fetched.unlink()
+
+    def published(self) -> str:
+        """Returns the SHA-256 that the release itself names. Raises DownloadFailed."""
+        return download.published(self.checksums, self.released.url.rsplit("/", 1)[1])

@@ -1,0 +1,36 @@
+"""Reads and completes references of images, by the rules of Docker and containerd."""
+
+from __future__ import annotations
+
+_HUB = "https://registry-1.docker.io"
+
+
+def registry(image: str) -> str:
+    """Returns the registry's host, by Docker's rule; empty for Docker Hub.
+
+    The first part is a host where it has a dot or a port, or is localhost
+    (https://pkg.go.dev/github.com/distribution/reference#ParseNormalizedNamed).
+    """
+    first, slash, _ = image.partition("/")
+    return first if slash and ("." in first or ":" in first or first == "localhost") else ""
+
+
+def registry_url(image: str) -> str:
+    """Returns where that image's registry answers, as in https://registry-1.docker.io/v2/."""
+    host = registry(image)
+    # The Docker engine speaks plain HTTP to registries of its own machine.
+    plain = host.startswith(("localhost", "127."))
+    return f"{'http' if plain else 'https'}://{host}/v2/" if host else f"{_HUB}/v2/"
+
+
+def tagged(image: str, tag: str) -> str:
+    """Returns `image:tag`, or just `image` where it names a tag or a digest already."""
+    named = ":" in image.rsplit("/", 1)[-1] or "@" in image
+    return image if named else f"{image}:{tag}"
+
+
+def full_name(reference: str) -> str:
+    """Returns containerd's name for an image of that reference, which always has a host."""
+    if registry(reference):
+        return reference
+    return f"docker.io/{reference}" if "/" in reference else f"docker.io/library/{reference}"

@@ -1,0 +1,103 @@
+"""Says where the released programs and public images of source `upstream` are, in which version."""
+
+from __future__ import annotations
+
+import platform
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from bootstrap import docker_engine
+from bootstrap.download import Download
+from bootstrap.settings import (
+    KIND_VERSION,
+    KUBERAY_VERSION,
+    KUBERNETES_VERSION,
+    RAY_VERSION,
+    Settings,
+)
+from bootstrap.sources.digests import RECORDED, Digests
+from bootstrap.sources.program import Program
+from bootstrap.sources.pulled_image import PulledImage
+from bootstrap.sources.references import tagged
+
+
+@dataclass(frozen=True)
+class Releases:
+    """The steps that fetch each of them, for one machine."""
+
+    settings: Settings
+    # It has the digests that the repository records.
+    recorded: Path = RECORDED
+    # The programs have to run on this, as release pages call it.
+    system: str = platform.system().lower()
+    architecture: str = docker_engine.normal(platform.machine())
+
+    @cached_property
+    def kind(self) -> Program:
+        release = f"{self.settings.kind_releases.rstrip('/')}/v{KIND_VERSION}"
+        url = f"{release}/kind-{self.system}-{self.architecture}"
+        return self._program("kind", KIND_VERSION, "kind_releases", url, f"{url}.sha256sum")
+
+    @cached_property
+    def kubectl(self) -> Program:
+        release = f"{self.settings.kubernetes_releases.rstrip('/')}/v{KUBERNETES_VERSION}"
+        url = f"{release}/bin/{self.system}/{self.architecture}/kubectl"
+        return self._program("kubectl", KUBERNETES_VERSION, "kubernetes_releases", url, f"{url}.sha256")
+
+    @cached_property
+    def kubectl_ray(self) -> Program:
+        release = f"{self.settings.kuberay_releases.rstrip('/')}/v{KUBERAY_VERSION}"
+        url = f"{release}/kubectl-ray_v{KUBERAY_VERSION}_{self.system}_{self.architecture}.tar.gz"
+        # KubeRay's GoReleaser file names neither the project nor the checksum file. GoReleaser then
+        # takes the repository's name, and should it be the module's or the program's: the second.
+        sums = [
+            f"{release}/{project}_{KUBERAY_VERSION}_checksums.txt" for project in ("kuberay", "kubectl-ray")
+        ]
+        return self._program(
+            "kubectl-ray", KUBERAY_VERSION, "kuberay_releases", url, *sums, member="kubectl-ray"
+        )
+
+    @cached_property
+    def ray(self) -> PulledImage:
+        """Returns Ray's own image, as it is published."""
+        # https://hub.docker.com/r/rayproject/ray: a tag without a suffix is for x86-64 alone.
+        suffix = "-aarch64" if self.architecture == "arm64" else ""
+        title = f"public image of Ray {RAY_VERSION}"
+        return self._public("ray-base-image", title, "ray_image", f"{RAY_VERSION}{suffix}")
+
+    @cached_property
+    def operator(self) -> PulledImage:
+        """Returns the image of KubeRay's operator, as it is published."""
+        title = f"KubeRay {KUBERAY_VERSION}'s operator"
+        return self._public("operator-image", title, "operator_image", f"v{KUBERAY_VERSION}")
+
+    @cached_property
+    def node(self) -> PulledImage:
+        """Returns the image of the kind cluster's node, as it is published."""
+        title = f"kind's node with Kubernetes {KUBERNETES_VERSION}"
+        return self._public("node-image", title, "node_image", f"v{KUBERNETES_VERSION}")
+
+    def _program(
+        self, name: str, version: str, setting: str, url: str, *checksums: str, member: str | None = None
+    ) -> Program:
+        return Program(
+            name=name,
+            title=f"{name} {version}",
+            released=Download(url, setting),
+            checksums=tuple(Download(other, setting) for other in checksums),
+            folder=self.settings.cache_folder / f"{name}-{version}-{self.system}-{self.architecture}",
+            digests=self._digests,
+            member=member,
+        )
+
+    def _public(self, name: str, title: str, setting: str, tag: str) -> PulledImage:
+        """Returns the recorded image for our tag, wherever it is from, and the user's for the user's tag."""
+        image = str(getattr(self.settings, setting))
+        reference = tagged(image, tag)
+        record = f"{name} {tag}" if reference != image else reference
+        return PulledImage(name, title, reference, setting, self._digests, "" if "@" in image else record)
+
+    @cached_property
+    def _digests(self) -> Digests:
+        return Digests(self.settings.cache_folder, self.recorded)
