@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+
+from bootstrap.dap.paused import PausedTask
 
 # Makes the proof, in hex, that "client" or "debuggee" knows the secret of debuggees: by the role, the
 # debuggee's nonce and the client's, and the host and port that were dialled.
@@ -47,7 +48,8 @@ class Debuggee:
         """Returns the id by which others know it, too."""
         return self.rays_id or self.worker_id
 
-    def document(self) -> dict[str, Any]:
-        """Returns it as `breakpoints --json` lists it."""
-        names = ("node_ip", "pid", "job_id", "task", "since")
-        return {"worker_id": self.shown_id, **{name: getattr(self, name) for name in names}}
+    def paused(self) -> PausedTask:
+        """Returns the description of its task, which the relay holds."""
+        return PausedTask(
+            self.shown_id, self.node_ip, self.pid, self.job_id, self.task, self.since, held=True
+        )

@@ -7,7 +7,7 @@ https://docs.ray.io/en/latest/cluster/running-applications/job-submission/api.ht
 from __future__ import annotations
 
 import socket
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
@@ -29,37 +29,23 @@ ENDED = frozenset({"SUCCEEDED", "FAILED", "STOPPED"})
 
 
 @dataclass(frozen=True)
-class PausedTask:
-    """A task that stands still: its worker waits for a debugger, or has the relay for one (`held`).
+class WaitingTask:
+    """A task whose worker waits for a debugger, which listens on `host`:`port`.
 
-    `host` and `port` are where that worker's debugger listens. Never connect to it but to debug:
-    one connect-and-close and the task can't be attached any more (microsoft/debugpy #974).
+    Never connect there but to debug: one connect-and-close and the task can't be attached any more
+    (microsoft/debugpy #974).
     `task` is empty, or what the worker ran before, for about a second after the pause, until Ray's
     task table has caught up (`LAG`).
-    `since` is, ISO 8601 in UTC and of whole seconds, when the task stopped where it is held, else when it
-    began to run: Ray does not record when it paused.
+    `since` is when it began to run, ISO 8601 in UTC and of whole seconds: Ray does not record when it paused.
     """
 
     worker_id: str
-    node_ip: str
     pid: int
     job_id: str
     task: str
     since: str
     host: str
     port: int
-    held: bool = False
-
-    def document(self) -> dict[str, Any]:
-        """Returns it as `breakpoints --json` lists it."""
-        return {
-            "worker_id": self.worker_id,
-            "node_ip": self.node_ip,
-            "pid": self.pid,
-            "job_id": self.job_id,
-            "task": self.task,
-            "since": self.since,
-        }
 
 
 @dataclass(frozen=True)
@@ -249,28 +235,25 @@ class Dashboard:
         rows = self._rows("tasks", [("job_id", "=", job_id), ("state", "=", "RUNNING")])
         return {row["worker_id"] for row in rows}
 
-    def paused(self) -> list[PausedTask]:
-        """Returns the tasks, and drivers, that wait for a debugger now: two requests, three with a driver."""
+    def waiting(
+        self, running: Callable[[], Mapping[str, Sequence[RunningTask]]] | None = None
+    ) -> list[WaitingTask]:
+        """Returns the tasks, and drivers, that wait for a debugger now: one request, or two if there are any.
+
+        `running` is for who has the running tasks already.
+        """
         workers = self._rows("workers", [("num_paused_threads", "!=", "0"), ("is_alive", "=", "True")])
         if not workers:
             return []
-        running: dict[str, list[dict[str, Any]]] = {}
-        for task in self._rows("tasks", [("state", "=", "RUNNING")]):
-            running.setdefault(task["worker_id"], []).append(task)
-        jobs = self.jobs() if any(worker["worker_type"] == "DRIVER" for worker in workers) else []
-        paused: list[PausedTask] = []
-        for worker in workers:
-            if worker["worker_type"] == "DRIVER":
-                paused.append(_driver(worker, jobs))
-                continue
-            tasks = running.get(worker["worker_id"], [])
-            # In a threaded actor more tasks may run than are paused, and Ray does not say which
-            # are: the latest are the likeliest.
-            tasks.sort(key=lambda task: task["start_time_ms"] or 0, reverse=True)
-            paused += [_paused(worker, task) for task in tasks[: worker["num_paused_threads"]]]
-            if not tasks:
-                paused.append(_paused(worker, {}))
-        return sorted(paused, key=lambda task: (task.since, task.worker_id))
+        tasks = (running or self.running_tasks)()
+        # In a threaded actor more tasks may run than are paused, and Ray does not say which are: the latest
+        # are the likeliest.
+        waiting = [
+            _waiting(worker, task)
+            for worker in workers
+            for task in _own(worker, tasks)[: worker["num_paused_threads"]] or [RunningTask("", "", "")]
+        ]
+        return sorted(waiting, key=lambda task: (task.since, task.worker_id))
 
     def _rows(self, resource: str, filters: Iterable[tuple[str, str, str]]) -> list[dict[str, Any]]:
         parameters: list[tuple[str, str]] = [("detail", "1"), ("limit", str(MOST_ROWS))]
@@ -324,28 +307,32 @@ def _debuggable(row: dict[str, Any]) -> DebuggableWorker:
         port=row["debugger_port"],
         pid=row["pid"],
         driver=driver,
-        # It is ComputeDriverIdFromJob of Ray's C++ core: the job's four bytes, then ones (seen on 2.60).
-        job_id=row["worker_id"][:8] if driver else "",
+        job_id=_job_of_driver(row["worker_id"]) if driver else "",
         since=_time(row["start_time_ms"]),
     )
 
 
-def _paused(worker: dict[str, Any], task: dict[str, Any]) -> PausedTask:
-    return PausedTask(
+def _own(worker: dict[str, Any], tasks: Mapping[str, Sequence[RunningTask]]) -> Sequence[RunningTask]:
+    if worker["worker_type"] == "DRIVER":
+        return [RunningTask("driver", _job_of_driver(worker["worker_id"]), "")]
+    return tasks.get(worker["worker_id"], [])
+
+
+def _job_of_driver(worker_id: str) -> str:
+    # It is ComputeDriverIdFromJob of Ray's C++ core: the job's four bytes, then ones (seen on 2.60).
+    return worker_id[:8]
+
+
+def _waiting(worker: dict[str, Any], task: RunningTask) -> WaitingTask:
+    return WaitingTask(
         worker_id=worker["worker_id"],
-        node_ip=worker["ip"],
         pid=worker["pid"],
-        job_id=task.get("job_id") or "",
-        task=task.get("name") or "",
-        since=_time(task.get("start_time_ms") or worker["start_time_ms"]),
+        job_id=task.job_id or "",
+        task=task.name or "",
+        since=task.since or _time(worker["start_time_ms"]),
         host=worker["ip"],
         port=worker["debugger_port"],
     )
-
-
-def _driver(worker: dict[str, Any], jobs: list[Job]) -> PausedTask:
-    job_id = next((job.job_id for job in jobs if job.driver_pid == worker["pid"]), None)
-    return _paused(worker, {"name": "driver", "job_id": job_id})
 
 
 def _time(milliseconds: int) -> str:

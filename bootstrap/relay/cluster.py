@@ -11,11 +11,12 @@ from functools import partial
 from typing import TypeVar
 
 from bootstrap.dap.debuggee import Debuggee
+from bootstrap.dap.paused import PausedTask
 from bootstrap.errors import NotRunning, RaysideError
 from bootstrap.hook.rayside_hook.handshake import proof
 from bootstrap.ray.announced import Announced, announced, announcing
 from bootstrap.ray.paths import PathMap
-from bootstrap.ray.state import LAG, Dashboard, DebuggableWorker, Job, RunningTask
+from bootstrap.ray.state import LAG, Dashboard, DebuggableWorker, Job, RunningTask, WaitingTask
 
 # One look at Ray may take so many seconds: at most three requests, of 4 to 50 ms each where all is well.
 LOOK = 15.0
@@ -62,6 +63,9 @@ class ClusterDebuggees:
         self._ask_again, self._pause = 0.0, _FIRST_PAUSE
         self._named_at, self._name_again = 0.0, 0.0
         self._jobs_again = 0.0
+        self._waiting: asyncio.Future[list[WaitingTask]] | None = None
+        self._table: dict[str, list[RunningTask]] = {}
+        self._read_again = 0.0
         self._nodes: dict[str, str] = {}
         self._announced: list[Announced] = []
         # It has the worker_id of each driver that was found before Ray's own.
@@ -77,6 +81,24 @@ class ClusterDebuggees:
     async def debuggees(self) -> list[Debuggee]:
         """Returns the debuggees of now. Raises NotRunning where Ray does not answer, or not in time."""
         return await _in_time(self.look)
+
+    async def waiting(self) -> list[PausedTask]:
+        """Returns the tasks that wait now: one look for all who ask meanwhile. Raises as `debuggees`."""
+        if self._waiting is None or self._waiting.done():
+            self._waiting = asyncio.ensure_future(_in_time(partial(self._dashboard.waiting, self._tasks)))
+        return [
+            PausedTask(task.worker_id, task.host, task.pid, task.job_id, task.task, task.since)
+            for task in await asyncio.shield(self._waiting)
+        ]
+
+    def _tasks(self) -> dict[str, list[RunningTask]]:
+        """Returns the running tasks, read anew unless that would take too much of Ray's dashboard."""
+        began = self._clock()
+        if began >= self._read_again:
+            self._table = self._dashboard.running_tasks()
+            now = self._clock()
+            self._read_again = now + _LEAST_SHARE * (now - began)
+        return self._table
 
     async def submission(self, job_id: str) -> str:
         """Returns a job's submission id as the last look knew it, or Ray knows it now. Raises NotRunning."""

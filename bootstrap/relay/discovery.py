@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from bootstrap.dap.debuggee import Debuggee
+from bootstrap.dap.paused import PausedTask
 
 
 class Discovery(Protocol):
@@ -17,6 +18,9 @@ class Discovery(Protocol):
         Raises:
             RaysideError: the cluster does not answer now; it is asked again.
         """
+
+    async def waiting(self) -> list[PausedTask]:
+        """Returns the tasks that wait for a debugger now; none of them is `held`. Raises as `debuggees`."""
 
     async def submission(self, job_id: str) -> str:
         """Returns the submission id of Ray's job id; "" where it has none. Raises as `debuggees`."""

@@ -15,6 +15,7 @@ from typing import Any
 
 from bootstrap.dap.additions import ALWAYS, ASK, BUSY, WATCH
 from bootstrap.dap.framing import Message
+from bootstrap.dap.paused import PausedTask
 from bootstrap.errors import DebuggerGone, RaysideError, RequestFailed
 from bootstrap.relay.capabilities import CAPABILITIES, REFUSED
 from bootstrap.relay.debug_session import DebugSession
@@ -27,6 +28,8 @@ from bootstrap.relay.work import Work
 
 # Seconds for Ray's answer while an editor waits.
 _SOON = 2.0
+# Seconds for Ray's answer to which tasks wait for a debugger.
+_LOOK = 5.0
 # So many requests of one editor may be in flight; it is not read any further until one is answered.
 MOST_REQUESTS = 256
 # The most connections, and the most of those that have not shown the token; the oldest of these makes room.
@@ -262,13 +265,28 @@ class Relay:
     async def _paused_tasks(self, editor: Editor, request: Message, arguments: Message) -> None:
         if self._session_of(editor) is None and not self._admits(editor, arguments):
             raise Refused("`pausedTasks` needs the token")
+        waiting, problem = await self._waiting()
         workers = [worker for session in self.sessions for worker in session.workers.attached]
-        paused = [
-            worker.described_at(thread).document() for worker in workers for thread in sorted(worker.stops)
-        ]
-        editor.respond(
-            request, {"tasks": sorted(paused, key=lambda task: (task["since"], task["worker_id"]))}
-        )
+        held = [worker.described_at(thread).paused() for worker in workers for thread in sorted(worker.stops)]
+        # A worker may be in both while a debugger attaches.
+        held_workers = {task.worker_id for task in held}
+        tasks = [*held, *(task for task in waiting if task.worker_id not in held_workers)]
+        rows = [task.row() for task in sorted(tasks, key=_order)]
+        editor.respond(request, {"tasks": rows, "problem": problem})
+
+    async def _waiting(self) -> tuple[list[PausedTask], str]:
+        """Returns the tasks that wait for a debugger, and why they are not known, if they are not."""
+        try:
+            return await asyncio.wait_for(self._discovery.waiting(), _LOOK), ""
+        except asyncio.TimeoutError:
+            return [], f"Ray did not answer within {_LOOK:g} s"
+        except RaysideError as error:
+            return [], error.message
+
+
+def _order(task: PausedTask) -> tuple[str, bool, str, str]:
+    # Ray's moments are of whole seconds. Within one the held come first, in the order of their stops.
+    return task.since[: len("2026-01-01T00:00:00")], not task.held, task.since, task.worker_id
 
 
 def _debugger(session: DebugSession) -> Message:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from bootstrap.ray import jobs
-from bootstrap.ray.state import LAG, Dashboard, Job, PausedTask
+from bootstrap.ray.state import LAG, Dashboard, Job, WaitingTask
 from bootstrap.settings import ROOT
 from bootstrap.step import Report, Status, missing, pending, ready, until
 
@@ -34,11 +34,11 @@ def paused_in(dashboard: Dashboard) -> str:
     """Returns the task that its newest run is paused in, or ""; waits until Ray's table has it (`LAG`)."""
     newest = {job.job_id for job in runs(dashboard)[-1:]}
 
-    def settled(tasks: list[PausedTask]) -> bool:
+    def settled(tasks: list[WaitingTask]) -> bool:
         # Until then the worker's row has no task, or an earlier one.
         return all(task.task and (task.task == PAUSES_IN or task.job_id not in newest) for task in tasks)
 
-    tasks = until(dashboard.paused, settled, patience=LAG)
+    tasks = until(dashboard.waiting, settled, patience=LAG)
     names = [task.task for task in tasks if task.job_id in newest]
     # It is another task if somebody changed the example.
     return PAUSES_IN if PAUSES_IN in names else next(iter(names), "")
@@ -66,7 +66,7 @@ class ExampleJob:
             return missing(jobs.failure(job).message)
         if job.ended:
             return ready(f"{job.submission_id} ended, {job.status}")
-        if any(task.job_id == job.job_id for task in dashboard.paused()):
+        if any(task.job_id == job.job_id for task in dashboard.waiting()):
             # It does not say which task: for a second that may be the one that its worker ran before (`LAG`).
             return ready(f"{job.submission_id} is paused")
         if job.job_id and dashboard.running_workers(job.job_id) & dashboard.workers_with_debugger():

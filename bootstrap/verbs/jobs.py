@@ -10,10 +10,11 @@ from typing import Any
 
 from bootstrap import step
 from bootstrap.console import Console
+from bootstrap.dap.paused import PausedTask
 from bootstrap.errors import Interrupted, InvalidArgument
 from bootstrap.kube.rayjob import document
 from bootstrap.ray import jobs
-from bootstrap.ray.state import LAG, Dashboard, Job, PausedTask
+from bootstrap.ray.state import LAG, Dashboard, Job
 from bootstrap.settings import Settings
 from bootstrap.shell import Shell
 from bootstrap.steps.example_job import example

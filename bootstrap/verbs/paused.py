@@ -1,4 +1,4 @@
-"""Lists the tasks that stand still: those that wait for a debugger, and those that the relay holds."""
+"""Lists the tasks that stand still, as the relay knows them."""
 
 from __future__ import annotations
 
@@ -7,37 +7,39 @@ from typing import Any
 
 from bootstrap import step
 from bootstrap.dap.exchange import ask
-from bootstrap.errors import DebuggerGone, RequestFailed
-from bootstrap.ray.state import LAG, PausedTask
+from bootstrap.dap.paused import PausedTask
+from bootstrap.errors import DebuggerGone, NotRunning, RequestFailed
+from bootstrap.ray.state import LAG
 from bootstrap.targets.target import Target
+
+# Seconds for the relay's answer: it asks Ray, for which it takes up to 5.
+_PATIENCE = 8.0
 
 
 def paused(target: Target) -> list[PausedTask]:
-    """Returns the tasks that stand still now, once Ray can name those that wait. Raises as `Access.require`.
+    """Returns the tasks that stand still now, once Ray can name those that wait.
 
-    Ray lists only what no debugger is attached to, the relay only what it is attached to. A relay that
-    does not answer holds nothing.
+    Raises:
+        NotRunning: Ray or the relay does not answer, or the relay is of an older Rayside; and as
+            `Access.require`.
     """
-    dashboard = target.access.require()
-    waiting = step.until(dashboard.paused, lambda tasks: all(task.task for task in tasks), patience=LAG)
-    held = [_held(task) for task in _relay(target)]
-    # A worker may be in both while a debugger attaches.
-    workers = {task.worker_id for task in held}
-    tasks = [*held, *(task for task in waiting if task.worker_id not in workers)]
-    # Within a second the relay's tasks come first, in the order of their stops, which it knows exactly.
-    return sorted(tasks, key=lambda task: task.since)
+    target.access.require()
+    return step.until(lambda: _tasks(target), lambda tasks: all(task.task for task in tasks), patience=LAG)
 
 
-def _relay(target: Target) -> list[dict[str, Any]]:
+def _tasks(target: Target) -> list[PausedTask]:
     token = target.instance.token_file.read_text()
     try:
-        return list(ask(target.instance.ports.relay, "pausedTasks", {"token": token})["tasks"])
-    except (DebuggerGone, RequestFailed):  # `status` reports that.
-        return []
+        answer = ask(target.instance.ports.relay, "pausedTasks", {"token": token}, timeout=_PATIENCE)
+    except DebuggerGone as error:
+        answer = {"problem": f"the debug relay's port {target.instance.ports.relay} {error.message}"}
+    except RequestFailed as error:
+        answer = {"problem": f"the debug relay refused {error.message}"}
+    if problem := answer.get("problem", "the debug relay is of an older Rayside"):
+        raise NotRunning(str(problem), hint="./invokew up mends it")
+    return [_read(row) for row in answer["tasks"]]
 
 
-def _held(task: dict[str, Any]) -> PausedTask:
-    names = ("worker_id", "node_ip", "pid", "job_id", "task", "since")
-    # Its port is the relay's alone. Ray's times are of whole seconds, too.
-    since = re.sub(r"\.[0-9]+", "", task["since"])
-    return PausedTask(**{**{name: task[name] for name in names}, "since": since}, host="", port=0, held=True)
+def _read(row: dict[str, Any]) -> PausedTask:
+    # Ray's times are of whole seconds.
+    return PausedTask(**{**row, "since": re.sub(r"\.[0-9]+", "", row["since"])})

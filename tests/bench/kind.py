@@ -122,7 +122,7 @@ def wait_for(workspace: str, dashboard: Dashboard) -> None:
     def there() -> bool:
         try:
             answer = requests.get(f"{workspace}/healthz", timeout=2)
-            return answer.ok and bool(dashboard.paused())
+            return answer.ok and bool(dashboard.waiting())
         except Exception:
             return False
 

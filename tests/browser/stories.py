@@ -8,7 +8,7 @@ from pathlib import Path
 
 from playwright.sync_api import expect
 
-from bootstrap.ray.state import PausedTask
+from bootstrap.dap.paused import PausedTask
 from bootstrap.settings import ROOT
 from bootstrap.step import until
 from bootstrap.verbs.paused import paused

@@ -22,6 +22,7 @@ from typing import Any
 
 from bootstrap.dap.client import Client
 from bootstrap.dap.debuggee import Debuggee
+from bootstrap.dap.paused import PausedTask
 from bootstrap.debugger.session import AttachOptions, JobState
 from bootstrap.hook.rayside_hook.attach import UNCHECKED
 from bootstrap.relay.server import Relay
@@ -170,6 +171,9 @@ class RealJob:
             for d in self.processes
             if d.port and not d.ended
         ]
+
+    async def waiting(self) -> list[PausedTask]:
+        return []
 
     async def submission(self, job_id: str) -> str:
         return "raysubmit_1"

@@ -22,6 +22,7 @@ from typing import Any
 from bootstrap.dap.client import Client
 from bootstrap.dap.debuggee import Debuggee
 from bootstrap.dap.framing import Decoder, Message, encode
+from bootstrap.dap.paused import PausedTask
 from bootstrap.errors import NotRunning
 from bootstrap.hook.rayside_hook.attach import UNCHECKED
 from bootstrap.relay.server import Relay
@@ -170,6 +171,9 @@ class Cluster:
         if self.away:
             raise NotRunning("no Ray dashboard answers", hint="")
         return [process.debuggee for process in self.processes if not process.ended]
+
+    async def waiting(self) -> list[PausedTask]:
+        return []
 
     async def submission(self, job_id: str) -> str:
         self.submission_asked.set()

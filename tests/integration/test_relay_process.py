@@ -110,7 +110,7 @@ def test_it_needs_only_the_files_that_the_image_has_and_starts_at_once(process: 
 
 def test_it_imports_nothing_that_it_does_not_need(process: Process) -> None:
     unwanted = ("ray", "rich", "docker", "kubernetes", "aiohttp", "psutil", "yaml", "invoke")
-    code = f"import sys, bootstrap.relay; print([name for name in {unwanted} if name in sys.modules])"
+    code = f"import sys, bootstrap.relay.process; print([name for name in {unwanted} if name in sys.modules])"
     done = subprocess.run(
         [python(), "-B", "-c", code],
         cwd=process.folder,
@@ -166,7 +166,9 @@ def test_without_ray_it_attaches_nothing_and_answers_all_the_same(process: Proce
     process.token.write_text("secret")
     process.start()
     until(lambda: answers(process.port))
-    assert ask(process.port, "pausedTasks", {"token": "secret"}) == {"tasks": []}
+    answer = ask(process.port, "pausedTasks", {"token": "secret"})
+    assert answer["tasks"] == []
+    assert "no Ray dashboard answers" in answer["problem"]
     for wrong in ("", "secre", "secret2"):
         with pytest.raises(RequestFailed) as caught:
             ask(process.port, "pausedTasks", {"token": wrong})
@@ -299,7 +301,8 @@ def test_it_listens_on_loopback_and_its_token_is_rays(up: Rayside) -> None:
     assert token_of(up) not in " ".join(process.environ().values())
     with pytest.raises(RequestFailed):
         ask(up.settings.relay_port, "pausedTasks", {"token": "wrong"})
-    assert ask(up.settings.relay_port, "pausedTasks", {"token": token_of(up)}) == {"tasks": []}
+    answer = ask(up.settings.relay_port, "pausedTasks", {"token": token_of(up)})
+    assert ([task["held"] for task in answer["tasks"]], answer["problem"]) == ([False], "")
     for name in ("relay.json", "relay-process.json", "relay.log"):
         file = up.folder / name
         assert file.stat().st_mode & 0o077 == 0
@@ -359,7 +362,8 @@ def test_killed_it_is_missing_and_up_mends_it_alone(up: Rayside) -> None:
     seen = condition(up)
     assert seen["condition"] == "missing"
     assert "has ended" in seen["detail"]
-    assert up.json("breakpoints") == [], "a relay that is not there is no error"
+    error = up.json("breakpoints", code=4)["error"]
+    assert (error["id"], error["hint"]) == ("not-running", "./invokew up mends it")
     assert up.run("up", "--no-example").returncode == 0
     assert relay(up).pid != before.pid
     assert condition(up)["condition"] == "ready"

@@ -18,8 +18,9 @@ import pytest
 from bootstrap.dap.client import Client
 from bootstrap.dap.debuggee import Debuggee
 from bootstrap.dap.framing import Message
-from bootstrap.errors import RequestFailed
-from bootstrap.relay import lookout
+from bootstrap.dap.paused import PausedTask
+from bootstrap.errors import NotRunning, RequestFailed
+from bootstrap.relay import lookout, server
 from bootstrap.relay.lifecycle import SETTLING
 from bootstrap.relay.server import Relay
 from bootstrap.relay.threads import Threads
@@ -100,6 +101,7 @@ class Listed:
     """A `Discovery` that finds what a test lists.
 
     Attributes:
+        waits: the tasks that wait for a debugger.
         looks: when it was asked.
         blind: for how many looks more it finds nothing.
         takes: seconds for each.
@@ -108,6 +110,7 @@ class Listed:
 
     def __init__(self, debuggees: Sequence[Debuggee]) -> None:
         self.listed = list(debuggees)
+        self.waits: list[PausedTask] = []
         self.looks: list[float] = []
         self.blind = 0
         self.takes = 0.0
@@ -122,6 +125,12 @@ class Listed:
             raise self.error
         self.blind -= 1
         return [] if self.blind >= 0 else list(self.listed)
+
+    async def waiting(self) -> list[PausedTask]:
+        await asyncio.sleep(self.takes)
+        if self.error is not None:
+            raise self.error
+        return list(self.waits)
 
     async def submission(self, job_id: str) -> str:
         return self.submissions.get(job_id, "")
@@ -1154,6 +1163,48 @@ def test_paused_tasks_are_those_that_are_stopped_the_longest_first() -> None:
         await wire.close()
 
     play(story, count=4)
+
+
+def test_paused_tasks_are_those_that_wait_and_those_that_are_held_each_once() -> None:
+    async def story(setting: Setting) -> None:
+        debuggee = setting.debuggees[0]
+        await setting.stopped(await setting.attach(), 1)
+        # While a debugger attaches, Ray says of a worker that the relay has already that it waits.
+        same = replace(debuggee.debuggee.paused(), held=False)
+        setting.discovery.waits = [
+            replace(same, worker_id="w8", since="2999-01-01T00:00:00Z"),
+            same,
+            replace(same, worker_id="w9", since="2026-01-01T00:00:00Z"),
+        ]
+        wire = await Wire.open(setting.port)
+        body = (await wire.ask("pausedTasks", token=TOKEN))["body"]
+        listed = [(task["worker_id"], task["held"]) for task in body["tasks"]]
+        assert listed == [("w9", False), (debuggee.debuggee.worker_id, True), ("w8", False)]
+        assert body["problem"] == ""
+        await wire.close()
+
+    play(story)
+
+
+@pytest.mark.parametrize("hangs", [False, True])
+def test_where_ray_does_not_answer_paused_tasks_says_so_beside_what_is_held(
+    hangs: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "_LOOK", 0.2)
+
+    async def story(setting: Setting) -> None:
+        await setting.stopped(await setting.attach(), 1)
+        setting.discovery.takes = 60.0 if hangs else 0.0
+        setting.discovery.error = NotRunning("no Ray dashboard answers", hint="")
+        wire = await Wire.open(setting.port)
+        began = time.monotonic()
+        body = (await wire.ask("pausedTasks", token=TOKEN))["body"]
+        assert time.monotonic() - began < AT_ONCE
+        assert [task["held"] for task in body["tasks"]] == [True]
+        assert body["problem"] == ("Ray did not answer within 0.2 s" if hangs else "no Ray dashboard answers")
+        await wire.close()
+
+    play(story)
 
 
 def test_what_a_debuggee_says_of_itself_is_kept_from_the_editor_and_so_is_what_nobody_knows() -> None:

@@ -103,7 +103,7 @@ METRICS = {"monitor.py": ("*", "44217"), "dashboard.py": ("*", "44227")}
 
 
 def test_nothing_listens_but_what_the_docs_name_and_where(up: Rayside) -> None:
-    (paused,) = up.target.access.require().paused()
+    (paused,) = up.target.access.require().waiting()
     names = {getattr(up.settings, name): name for name in ("dashboard_port", "ray_client_port", "relay_port")}
     found = listeners(
         up.settings.state_folder, {**names, paused.port: "debugger", 44217: "44217", 44227: "44227"}

@@ -101,7 +101,7 @@ def test_a_driver_is_the_same_debuggee_before_and_after_its_init() -> None:
     clock.now += 0.2
     (after,) = debuggees.look()
     assert (after.worker_id, after.job_id, after.submission_id) == (before.worker_id, "02000000", "j1")
-    assert after.document()["worker_id"] == after.shown_id == ROW["worker_id"]
+    assert after.paused().worker_id == after.shown_id == ROW["worker_id"]
     # The job ends before its row goes.
     dashboard.answers["jobs"] = [{**EARLY, "job_id": "02000000", "status": "SUCCEEDED"}]
     for _ in range(10):

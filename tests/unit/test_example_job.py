@@ -6,13 +6,13 @@ import time
 
 import pytest
 
-from bootstrap.ray.state import LAG, Dashboard, Job, PausedTask
+from bootstrap.ray.state import LAG, Dashboard, Job, WaitingTask
 from bootstrap.steps import example_job
 from bootstrap.steps.example_job import paused_in
 
 
-def task(name: str, job_id: str = "02000000") -> PausedTask:
-    return PausedTask("w1", "127.0.0.2", 3575, job_id, name, "", "127.0.0.2", 52381)
+def task(name: str, job_id: str = "02000000") -> WaitingTask:
+    return WaitingTask("w1", 3575, job_id, name, "", "127.0.0.2", 52381)
 
 
 def run(submission_id: str, job_id: str, status: str = "RUNNING") -> Job:
@@ -22,7 +22,7 @@ def run(submission_id: str, job_id: str, status: str = "RUNNING") -> Job:
 class Looks(Dashboard):
     """What is paused, look by look; the last one stays."""
 
-    def __init__(self, *looks: list[PausedTask]) -> None:
+    def __init__(self, *looks: list[WaitingTask]) -> None:
         super().__init__("http://127.0.0.1:1", "token")
         self.looks = list(looks)
 
@@ -33,7 +33,7 @@ class Looks(Dashboard):
             run("my-own", "03000000"),
         ]
 
-    def paused(self) -> list[PausedTask]:
+    def waiting(self, running: object = None) -> list[WaitingTask]:
         return self.looks.pop(0) if len(self.looks) > 1 else self.looks[0]
 
 
@@ -46,12 +46,12 @@ class Looks(Dashboard):
         pytest.param([[task("theirs", "03000000"), task("estimate")]], id="beside another's"),
     ],
 )
-def test_the_examples_own_task_is_waited_for(looks: list[list[PausedTask]]) -> None:
+def test_the_examples_own_task_is_waited_for(looks: list[list[WaitingTask]]) -> None:
     assert paused_in(Looks(*looks)) == "estimate"
 
 
 @pytest.mark.parametrize("paused", [[], [task("theirs", "03000000")], [task("estimate", "01000000")]])
-def test_tasks_of_other_jobs_are_neither_the_examples_nor_waited_for(paused: list[PausedTask]) -> None:
+def test_tasks_of_other_jobs_are_neither_the_examples_nor_waited_for(paused: list[WaitingTask]) -> None:
     began = time.monotonic()
     assert paused_in(Looks(paused)) == ""
     assert time.monotonic() - began < LAG / 2

@@ -10,16 +10,14 @@ import pytest
 
 from bootstrap.console import Console
 from bootstrap.dap.framing import Message
-from bootstrap.ray.state import PausedTask
+from bootstrap.errors import DebuggerGone, NotRunning, RequestFailed
 from bootstrap.settings import Settings
 from bootstrap.targets import choice
 from bootstrap.targets.target import Target
 from bootstrap.verbs import jobs, paused
 
-WAITS = PausedTask("w1", "127.0.0.2", 11, "01000000", "waits", "2026-01-01T00:00:41Z", "127.0.0.2", 52381)
 
-
-def held(worker: str, task: str, since: str) -> Message:
+def row(worker: str, task: str, since: str, *, held: bool = True) -> Message:
     """As the relay says it."""
     return {
         "worker_id": worker,
@@ -28,6 +26,7 @@ def held(worker: str, task: str, since: str) -> Message:
         "job_id": "01000000",
         "task": task,
         "since": since,
+        "held": held,
     }
 
 
@@ -35,15 +34,42 @@ def held(worker: str, task: str, since: str) -> Message:
 def target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Target:
     """A cluster in which one task waits and the relay holds two, in the order of their stops."""
     tasks = [
-        held("w9", "first", "2026-01-01T00:00:41.086146Z"),
-        held("w2", "second", "2026-01-01T00:00:41.500000Z"),
+        row("w9", "first", "2026-01-01T00:00:41.086146Z"),
+        row("w2", "second", "2026-01-01T00:00:41.500000Z"),
+        row("w1", "waits", "2026-01-01T00:00:41Z", held=False),
     ]
     (tmp_path / "token").write_text("secret")
-    monkeypatch.setattr(paused, "ask", lambda port, request, arguments: {"tasks": tasks})
-    dashboard = SimpleNamespace(paused=lambda: [WAITS])
+    answers(monkeypatch, {"tasks": tasks, "problem": ""})
     instance = SimpleNamespace(token_file=tmp_path / "token", ports=SimpleNamespace(relay=1))
-    cluster = SimpleNamespace(access=SimpleNamespace(require=lambda: dashboard), instance=instance)
+    cluster = SimpleNamespace(access=SimpleNamespace(require=lambda: None), instance=instance)
     return cast("Target", cluster)
+
+
+def answers(monkeypatch: pytest.MonkeyPatch, answer: Message | Exception) -> None:
+    def ask(port: int, command: str, arguments: Message, *, timeout: float) -> Message:
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(paused, "ask", ask)
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        pytest.param({"tasks": []}, "of an older Rayside", id="older"),
+        pytest.param({"tasks": [], "problem": "Ray hangs"}, "Ray hangs", id="without Ray"),
+        pytest.param(DebuggerGone("is not open", hint=""), "the debug relay's port 1 is not open", id="down"),
+        pytest.param(RequestFailed("a wrong token", hint=""), "a wrong token", id="another cluster's"),
+    ],
+)
+def test_where_the_relay_does_not_know_that_is_said_with_what_mends_it(
+    target: Target, monkeypatch: pytest.MonkeyPatch, answer: Message | Exception, message: str
+) -> None:
+    answers(monkeypatch, answer)
+    with pytest.raises(NotRunning, match=message) as caught:
+        paused.paused(target)
+    assert "./invokew up" in caught.value.hint
 
 
 def test_every_moment_is_of_whole_seconds_and_the_order_of_stops_stays(target: Target) -> None:

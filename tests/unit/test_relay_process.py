@@ -14,10 +14,9 @@ from typing import Any
 import pytest
 import yaml
 
+from bootstrap.dap.paused import PausedTask
 from bootstrap.errors import NotRunning
-from bootstrap.instance import configured
-from bootstrap.processes import created
-from bootstrap.ray.metadata import WORKING_DIR
+from bootstrap.ray.state import RunningTask
 from bootstrap.relay.cluster import ClusterDebuggees
 from bootstrap.relay.config import Config
 from bootstrap.relay.process import allow_many_files
@@ -189,6 +188,39 @@ def test_the_folders_of_the_jobs_are_known_with_the_first_worker() -> None:
     assert debuggees.local_roots() == {}
     debuggees.look()
     assert debuggees.local_roots() == {"_ray_pkg_9e9d6e2076c1b321": ["/home/x/code"]}
+
+
+def test_who_asks_meanwhile_gets_the_same_look_at_what_waits() -> None:
+    dashboard, debuggees = cluster(workers=[WORKER], tasks=[TASK])
+
+    async def several() -> list[list[PausedTask]]:
+        return await asyncio.gather(*(debuggees.waiting() for _ in range(5)))
+
+    paused = PausedTask("w1", "127.0.0.2", 3575, "02000000", "my_task", "2026-11-21T11:12:47Z", held=False)
+    assert asyncio.run(several()) == [[paused]] * 5
+    assert sorted(dashboard.asked) == sorted([WORKERS, TASKS])
+
+
+def test_a_table_that_takes_long_is_read_the_more_seldom_for_what_waits() -> None:
+    clock = Clock()
+
+    class Slow(Recorded):
+        def running_tasks(self) -> dict[str, list[RunningTask]]:
+            clock.now += 1.0
+            return super().running_tasks()
+
+    dashboard = Slow(workers=[WORKER], tasks=[])
+    debuggees = ClusterDebuggees(dashboard, clock=clock)
+    (unnamed,) = asyncio.run(debuggees.waiting())
+    assert unnamed.task == ""
+    dashboard.answers["tasks"] = [TASK]
+    for _ in range(9):
+        clock.now += 2.0
+        assert asyncio.run(debuggees.waiting()) == [unnamed]
+    clock.now += 2.0
+    (named,) = asyncio.run(debuggees.waiting())
+    assert named.task == "my_task"
+    assert (dashboard.asked.count(WORKERS), dashboard.asked.count(TASKS)) == (11, 2)
 
 
 def test_a_dashboard_that_hangs_is_an_error_in_time(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,8 +1,7 @@
 /**
- * Ray's dashboard over HTTP: the State API and the Jobs API, read only.
+ * Ray's dashboard over HTTP: the Jobs API, read only.
  *
- * Sources: https://docs.ray.io/en/latest/ray-observability/reference/api.html and
- * https://docs.ray.io/en/latest/cluster/running-applications/job-submission/api.html
+ * Source: https://docs.ray.io/en/latest/cluster/running-applications/job-submission/api.html
  */
 "use strict";
 
@@ -10,8 +9,6 @@ const http = require("node:http");
 const https = require("node:https");
 const { OwnAgent } = require("./listener");
 
-// The most rows the State API gives in one answer.
-const MOST_ROWS = 10_000;
 const LONGEST_ANSWER = 64 * 1024 * 1024;
 
 /** `kind`: "down" (no Ray answers there), "tokenMissing" or "tokenRefused". */
@@ -39,37 +36,15 @@ class Dashboard {
 
   /** All jobs, as the Jobs API has them. */
   async jobs() {
-    return rows(await this.#get("/api/jobs/"), this.url);
-  }
-
-  /** The live workers, and drivers, that wait for a debugger. */
-  pausedWorkers() {
-    return this.#rows("workers", [
-      ["num_paused_threads", "!=", "0"],
-      ["is_alive", "=", "True"],
-    ]);
-  }
-
-  /** The tasks that run. Ray's table lags behind that of its workers by about a second. */
-  runningTasks() {
-    return this.#rows("tasks", [["state", "=", "RUNNING"]]);
+    const jobs = await this.#get("/api/jobs/");
+    if (Array.isArray(jobs)) return jobs;
+    throw new DashboardError("down", `what answers at ${this.url} is not Ray's dashboard`);
   }
 
   /** All that a job has printed. */
   async output(submissionId) {
     const answer = await this.#get(`/api/jobs/${encodeURIComponent(submissionId)}/logs`);
     return String(answer?.logs ?? "");
-  }
-
-  async #rows(resource, filters) {
-    const query = new URLSearchParams({ detail: "1", limit: String(MOST_ROWS) });
-    for (const [key, predicate, value] of filters) {
-      query.append("filter_keys", key);
-      query.append("filter_predicates", predicate);
-      query.append("filter_values", value);
-    }
-    const answer = await this.#get(`/api/v0/${resource}?${query}`);
-    return rows(answer?.data?.result?.result, this.url);
   }
 
   async #get(path) {
@@ -87,11 +62,6 @@ class Dashboard {
       throw new DashboardError("down", `what answers at ${this.url} is not Ray's dashboard`);
     }
   }
-}
-
-function rows(found, url) {
-  if (Array.isArray(found)) return found;
-  throw new DashboardError("down", `what answers at ${url} is not Ray's dashboard`);
 }
 
 function get(address, token, patience, agent) {

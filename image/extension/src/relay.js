@@ -56,10 +56,20 @@ function ask({ host, port, trusted }, command, args, patience = 2000) {
   });
 }
 
-/** The tasks that the relay holds stopped, as rows of `breakpoints --json`. Throws RelayError. */
-async function pausedTasks(address, token, patience) {
-  const { tasks } = await ask(address, "pausedTasks", { token }, patience);
-  return Array.isArray(tasks) ? tasks : [];
+/**
+ * The tasks that stand still, as rows of `breakpoints --json`, each with `held`: whether the relay has it, else
+ * it waits for a debugger. `problem` is why they are not all known, "" where they are. Throws RelayError.
+ *
+ * The relay gives Ray 5 s.
+ */
+async function pausedTasks(address, token, patience = 8000) {
+  const { tasks, problem = "the debug relay is of an older Rayside" } = await ask(
+    address,
+    "pausedTasks",
+    { token },
+    patience,
+  );
+  return { tasks: Array.isArray(tasks) ? tasks : [], problem: String(problem) };
 }
 
 /**

@@ -13,7 +13,7 @@ const MOST_ENDED = 5;
  * @property {string} nodeIp
  * @property {number} pid
  * @property {string} jobId
- * @property {string} since when it began to run, ISO 8601; Ray does not record when it paused
+ * @property {string} since when it stopped where it is held, else when it began to run, ISO 8601
  * @property {boolean} held whether the relay holds it, else it waits for a debugger
  */
 
@@ -31,19 +31,21 @@ const MOST_ENDED = 5;
 /**
  * The jobs, those with paused tasks and the running ones first, the newest first.
  *
- * @param {object[]} workers rows of the State API, of those that wait for a debugger
- * @param {object[]} running rows of the State API, of tasks that run
  * @param {object[]} jobs rows of the Jobs API
- * @param {object[]} held rows of the relay's `pausedTasks`
+ * @param {object[]} paused rows of the relay's `pausedTasks`
  * @returns {Job[]}
  */
-function join(workers, running, jobs, held) {
+function join(jobs, paused) {
   const found = new Map();
   for (const row of jobs) {
     const job = jobOf(row);
     found.set(job.jobId || job.key, { ...job, started: row.start_time ?? 0 });
   }
-  for (const task of paused(workers, running, jobs, held)) {
+  const perWorker = new Map();
+  for (const row of paused) {
+    const n = perWorker.get(row.worker_id) ?? 0;
+    perWorker.set(row.worker_id, n + 1);
+    const task = taskOf(row, n);
     if (!found.has(task.jobId)) found.set(task.jobId, { ...unknown(task.jobId), started: Infinity });
     found.get(task.jobId).tasks.push(task);
   }
@@ -53,51 +55,17 @@ function join(workers, running, jobs, held) {
   return [...active, ...ended].map(({ started, ...job }) => job);
 }
 
-/** The paused tasks, those that run longest first. Arguments as of `join`. */
-function paused(workers, running, jobs, held) {
-  const tasks = held.map((row) => ({
-    key: `task ${row.worker_id}`,
+/** The n-th task of its worker: a threaded actor may have several. */
+function taskOf(row, n) {
+  return {
+    key: `task ${row.worker_id}${n ? ` ${n}` : ""}`,
     workerId: row.worker_id,
     name: row.task || "",
     nodeIp: row.node_ip,
     pid: row.pid,
     jobId: row.job_id || "",
     since: row.since || "",
-    held: true,
-  }));
-  // In the moment of attaching a worker may be in both.
-  const known = new Set(tasks.map((task) => task.workerId));
-  const byWorker = new Map();
-  for (const row of running) byWorker.set(row.worker_id, [...(byWorker.get(row.worker_id) ?? []), row]);
-  for (const worker of workers.filter((row) => !known.has(row.worker_id))) {
-    tasks.push(...waiting(worker, byWorker.get(worker.worker_id) ?? [], jobs));
-  }
-  return tasks.sort((a, b) => compare(a.since, b.since) || compare(a.key, b.key));
-}
-
-function waiting(worker, rows, jobs) {
-  if (worker.worker_type === "DRIVER") {
-    // ComputeDriverIdFromJob of Ray's C++ core: the job's four bytes, then ones.
-    const own = jobs.find((job) => job.job_id && String(job.driver_info?.pid) === String(worker.pid));
-    return [waitingTask(worker, { name: "driver", job_id: own?.job_id ?? worker.worker_id.slice(0, 8) }, 0)];
-  }
-  if (!rows.length) return [waitingTask(worker, {}, 0)];
-  // In a threaded actor more tasks may run than are paused, and Ray does not say which are: the latest
-  // are the likeliest.
-  const latest = [...rows].sort((a, b) => (b.start_time_ms ?? 0) - (a.start_time_ms ?? 0));
-  return latest.slice(0, worker.num_paused_threads).map((row, n) => waitingTask(worker, row, n));
-}
-
-function waitingTask(worker, row, n) {
-  return {
-    key: `task ${worker.worker_id}${n ? ` ${n}` : ""}`,
-    workerId: worker.worker_id,
-    name: row.name ?? "",
-    nodeIp: worker.ip,
-    pid: worker.pid,
-    jobId: row.job_id ?? "",
-    since: time(row.start_time_ms || worker.start_time_ms),
-    held: false,
+    held: row.held === true,
   };
 }
 
@@ -152,15 +120,6 @@ function ago(since, now) {
   const hours = Math.floor(minutes / 60);
   if (hours < 24) return `${hours} h ${minutes % 60} min`;
   return `${Math.floor(hours / 24)} d ${hours % 24} h`;
-}
-
-function time(milliseconds) {
-  return milliseconds ? new Date(milliseconds).toISOString() : "";
-}
-
-function compare(a, b) {
-  if (a === b) return 0;
-  return a < b ? -1 : 1;
 }
 
 module.exports = { ago, count, countText, join };

@@ -81,6 +81,10 @@ class View {
 /** The text above the rows; where there is one, VS Code shows no welcome text. */
 function messageOf(seen, paused) {
   if (seen.state === "nowhere" && seen.problem) return `${sentence(seen.problem)} Correct it and look again.`;
+  if (seen.problem && seen.cluster && !TROUBLE.has(seen.state)) {
+    const mended = "Where you ran ./invokew up, run it again: it mends what is missing.";
+    return `${sentence(seen.problem)} Which tasks are paused is as it was last seen. ${mended}`;
+  }
   if (seen.state === "seen" && !paused) {
     return "No task is paused. Click left of a line number to set a breakpoint, and run the script from its editor.";
   }

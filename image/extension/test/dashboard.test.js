@@ -25,38 +25,11 @@ async function serving(t, answer, { token = "secret", patience = PATIENCE } = {}
   return { asked, dashboard: new Dashboard(`http://127.0.0.1:${server.address().port}/`, token, patience) };
 }
 
-const rows = (list) => [200, JSON.stringify({ data: { result: { result: list } } })];
-
-test("paused workers: those that wait and live, in one request, with the token", async (t) => {
-  const { asked, dashboard } = await serving(t, () => rows([{ worker_id: "w" }]));
-  assert.deepEqual(await dashboard.pausedWorkers(), [{ worker_id: "w" }]);
-  assert.equal(asked.length, 1);
-  const [{ url, authorization }] = asked;
-  assert.equal(authorization, "Bearer secret");
-  assert.equal(url.pathname, "/api/v0/workers");
-  assert.deepEqual([...url.searchParams], [
-    ["detail", "1"],
-    ["limit", "10000"],
-    ["filter_keys", "num_paused_threads"],
-    ["filter_predicates", "!="],
-    ["filter_values", "0"],
-    ["filter_keys", "is_alive"],
-    ["filter_predicates", "="],
-    ["filter_values", "True"],
-  ]);
-});
-
-test("running tasks are asked for by their state", async (t) => {
-  const { asked, dashboard } = await serving(t, () => rows([]));
-  assert.deepEqual(await dashboard.runningTasks(), []);
-  assert.equal(asked[0].url.pathname, "/api/v0/tasks");
-  assert.equal(asked[0].url.searchParams.get("filter_values"), "RUNNING");
-});
-
 test("jobs, and what one has printed", async (t) => {
   const answers = { "/api/jobs/": [{ status: "RUNNING" }], "/api/jobs/a%2Fb/logs": { logs: "pi\n" } };
-  const { dashboard } = await serving(t, ({ url }) => [200, JSON.stringify(answers[url])]);
+  const { asked, dashboard } = await serving(t, ({ url }) => [200, JSON.stringify(answers[url])]);
   assert.deepEqual(await dashboard.jobs(), [{ status: "RUNNING" }]);
+  assert.deepEqual(asked.map(({ authorization }) => authorization), ["Bearer secret"]);
   assert.equal(await dashboard.output("a/b"), "pi\n");
 });
 
@@ -86,7 +59,6 @@ for (const [what, answer] of [
   test(`one that ${what}: down`, async (t) => {
     const { dashboard } = await serving(t, answer, { patience: answer() ? PATIENCE : SHORT });
     await assert.rejects(dashboard.jobs(), { kind: "down" });
-    await assert.rejects(dashboard.pausedWorkers(), { kind: "down" });
   });
 }
 

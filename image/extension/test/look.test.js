@@ -4,69 +4,61 @@ const assert = require("node:assert/strict");
 const http = require("node:http");
 const test = require("node:test");
 const { Look } = require("../src/look");
+const clusters = require("./clusters");
 
-/** A real HTTP server with these rows; and a relay that is not there. */
+/** A real HTTP server with these jobs, and a relay with these answers. */
 async function cluster(t, state) {
   const asked = [];
   const server = http.createServer((request, response) => {
-    const { pathname } = new URL(request.url, "http://x");
-    asked.push(pathname);
-    const rows = { "/api/v0/workers": state.workers, "/api/v0/tasks": state.tasks }[pathname];
-    const body = rows ? { data: { result: { result: rows } } } : state.jobs;
-    response.writeHead(state.status ?? 200).end(JSON.stringify(body));
+    asked.push(request.url);
+    response.writeHead(state.status ?? 200).end(JSON.stringify(state.jobs));
   });
   await new Promise((resolve) => server.listen(0, "127.0.0.1", resolve));
   t.after(() => server.close());
   return {
     asked,
     dashboard: `http://127.0.0.1:${server.address().port}`,
-    relay: { host: "127.0.0.1", port: 1 },
+    relay: await clusters.relay(t, state.relay),
   };
 }
 
-const worker = (id) => ({ worker_id: id, worker_type: "WORKER", ip: "n", pid: 1, num_paused_threads: 1 });
+const row = (id) => ({ worker_id: id, node_ip: "n", pid: 1, job_id: "1", task: id, since: "", held: false });
 const named = (jobs) => jobs.flatMap((job) => job.tasks.map((task) => task.name));
 
-test("two requests a look, whatever the number of workers; one more while names may be wrong", async (t) => {
-  const state = { workers: [], tasks: [], jobs: [] };
+test("a look is one request to Ray, for its jobs, and one to the relay, for what is paused", async (t) => {
+  const state = { jobs: [], relay: { pausedTasks: { tasks: [row("f"), row("g")], problem: "" } } };
   const there = await cluster(t, state);
-  let now = 1_000_000;
-  const look = new Look(() => now);
-  const requests = async (later = 2_000) => {
-    now += later;
-    there.asked.length = 0;
-    const seen = await look.at(there, "");
-    return [there.asked.length, seen.state, named(seen.jobs)];
-  };
-  assert.deepEqual(await requests(), [2, "empty", []]);
-  state.workers = ["a", "b"].map(worker);
-  state.tasks = [{ worker_id: "a", name: "before", job_id: "1", start_time_ms: 1 }];
-  // Ray's task table lags: a's is the one that it ran before, b's comes later.
-  assert.deepEqual(await requests(), [3, "seen", ["", "before"]]);
-  state.tasks = [
-    { worker_id: "a", name: "f", job_id: "1", start_time_ms: 1 },
-    { worker_id: "b", name: "g", job_id: "1", start_time_ms: 2 },
-  ];
-  assert.deepEqual(await requests(), [3, "seen", ["f", "g"]]);
-  assert.deepEqual(await requests(), [3, "seen", ["f", "g"]]);
-  assert.deepEqual(await requests(), [2, "seen", ["f", "g"]]);
-  state.workers = [worker("b")];
-  assert.deepEqual(await requests(), [2, "seen", ["g"]]);
-  // The worker runs another task when it waits again.
-  state.workers = [];
-  assert.deepEqual(await requests(), [2, "empty", []]);
-  state.workers = [worker("b")];
-  state.tasks = [{ worker_id: "b", name: "h", job_id: "1", start_time_ms: 3 }];
-  assert.deepEqual(await requests(), [3, "seen", ["h"]]);
-  assert.deepEqual(await requests(15_000), [3, "seen", ["h"]]);
-  assert.deepEqual(await requests(15_000), [2, "seen", ["h"]]);
-  // Also where nobody looked meanwhile.
-  state.tasks = [{ worker_id: "b", name: "i", job_id: "1", start_time_ms: 4 }];
-  assert.deepEqual(await requests(15_000), [3, "seen", ["i"]]);
+  const seen = await new Look().at(there, "secret");
+  assert.deepEqual([seen.state, seen.problem, named(seen.jobs)], ["seen", "", ["f", "g"]]);
+  assert.deepEqual(there.asked, ["/api/jobs/"]);
+  assert.deepEqual(there.relay.asked.map(({ command, arguments: given }) => [command, given]), [
+    ["pausedTasks", { token: "secret" }],
+  ]);
+});
+
+test("where the relay can't say what is paused, what it said last stays, with the reason", async (t) => {
+  const state = { jobs: [], relay: { pausedTasks: { tasks: [row("f")], problem: "" } } };
+  const there = await cluster(t, state);
+  const look = new Look();
+  await look.at(there, "secret");
+  state.relay.pausedTasks = { tasks: [], problem: "Ray did not answer within 5 s" };
+  const seen = await look.at(there, "secret");
+  assert.deepEqual([seen.state, seen.problem, named(seen.jobs)], [
+    "seen",
+    "Ray did not answer within 5 s",
+    ["f"],
+  ]);
+  // Another relay's tasks are not this one's.
+  const gone = await look.at({ ...there, relay: { host: "127.0.0.1", port: 1 } }, "secret");
+  assert.deepEqual([gone.state, gone.problem, gone.jobs], [
+    "empty",
+    "the debug relay at 127.0.0.1:1 is not there",
+    [],
+  ]);
 });
 
 test("what is wrong is the state, and it recovers", async (t) => {
-  const state = { status: 500, workers: [], tasks: [], jobs: [] };
+  const state = { status: 500, jobs: [], relay: { pausedTasks: { tasks: [], problem: "" } } };
   const there = await cluster(t, state);
   const look = new Look();
   const seen = await look.at(there, "secret");

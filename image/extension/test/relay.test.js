@@ -38,12 +38,18 @@ test("the paused tasks come with the token sent", async (t) => {
   const asked = [];
   const address = await serving(t, answering((request) => {
     asked.push(request);
-    return { success: true, body: { tasks: [{ worker_id: "w" }] } };
+    return { success: true, body: { tasks: [{ worker_id: "w" }], problem: "" } };
   }));
-  assert.deepEqual(await pausedTasks(address, "secret", PATIENCE), [{ worker_id: "w" }]);
+  assert.deepEqual(await pausedTasks(address, "secret", PATIENCE), { tasks: [{ worker_id: "w" }], problem: "" });
   assert.deepEqual(asked, [
     { seq: 1, type: "request", command: "pausedTasks", arguments: { token: "secret" } },
   ]);
+});
+
+test("a relay that knows nothing of what waits is of an older Rayside", async (t) => {
+  const address = await serving(t, answering(() => ({ success: true, body: { tasks: [] } })));
+  const { problem } = await pausedTasks(address, "secret", PATIENCE);
+  assert.equal(problem, "the debug relay is of an older Rayside");
 });
 
 test("an answer without a body is an empty one", async (t) => {

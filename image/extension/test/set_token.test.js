@@ -96,7 +96,7 @@ async function started(t, inFile) {
   const file = path.join(folder, "token");
   fs.writeFileSync(file, inFile);
   const dashboard = await clusters.dashboard(t, { token: RIGHT });
-  const relay = await clusters.relay(t, { pausedTasks: { tasks: [] } });
+  const relay = await clusters.relay(t, { pausedTasks: { tasks: [], problem: "" } });
   Object.assign(settings, { dashboard: dashboard.url, relay: `${relay.host}:${relay.port}`, tokenFile: file });
   const secrets = new Secrets();
   const subscriptions = [];

@@ -40,7 +40,7 @@ const { Debugging } = require("../src/debugging");
 /** A cluster that `busy` debugs already, and a user who chooses so; no session is there. */
 async function cluster(t, busy, choice) {
   Object.assign(user, { questions: [], choice, told: [], commands: [], started: [] });
-  const answers = { pausedTasks: { tasks: [] }, debugger: { debugger: busy } };
+  const answers = { pausedTasks: { tasks: [], problem: "" }, debugger: { debugger: busy } };
   const relay = await clusters.relay(t, answers);
   const trusted = [];
   debugging = new Debugging({

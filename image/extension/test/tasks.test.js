@@ -16,34 +16,20 @@ const job = (id, more = {}) => ({
   driver_info: { pid: String(9000 + Number(id)) },
   ...more,
 });
-const worker = (id, more = {}) => ({
+const paused = (id, task, jobId = "01", more = {}) => ({
   worker_id: id,
-  worker_type: "WORKER",
-  ip: "10.0.0.1",
+  node_ip: "10.0.0.1",
   pid: 100,
-  num_paused_threads: 1,
-  start_time_ms: NOON,
-  ...more,
-});
-const running = (workerId, name, jobId = "01", more = {}) => ({
-  worker_id: workerId,
-  name,
   job_id: jobId,
-  start_time_ms: NOON + 1000,
-  ...more,
-});
-const held = (id, task, jobId = "01", since = "2026-11-21T12:00:02Z") => ({
-  worker_id: id,
   task,
-  job_id: jobId,
-  node_ip: "10.0.0.2",
-  pid: 200,
-  since,
+  since: "2026-11-21T12:00:01Z",
+  held: false,
+  ...more,
 });
 const names = (jobs) => jobs.map((one) => [one.entrypoint, one.tasks.map((task) => task.name)]);
 
-test("waiting and held tasks lie below their jobs, those that run longest first", () => {
-  const jobs = join([worker("w1")], [running("w1", "a")], [job("01")], [held("w2", "b")]);
+test("waiting and held tasks lie below their jobs, in the relay's order", () => {
+  const jobs = join([job("01")], [paused("w1", "a"), paused("w2", "b", "01", { held: true })]);
   assert.deepEqual(names(jobs), [["python 01.py", ["a", "b"]]]);
   assert.deepEqual(jobs[0].tasks[0], {
     key: "task w1",
@@ -52,44 +38,31 @@ test("waiting and held tasks lie below their jobs, those that run longest first"
     nodeIp: "10.0.0.1",
     pid: 100,
     jobId: "01",
-    since: "2026-11-21T12:00:01.000Z",
+    since: "2026-11-21T12:00:01Z",
     held: false,
   });
   assert.equal(jobs[0].tasks[1].held, true);
   assert.equal(count(jobs), 2);
 });
 
-test("a worker that is in both lists counts once, as held", () => {
-  const [{ tasks }] = join([worker("w")], [running("w", "a")], [job("01")], [held("w", "a")]);
-  assert.deepEqual(tasks.map((task) => task.held), [true]);
-});
-
 test("a task that Ray can't name yet is listed all the same", () => {
-  const [found] = join([worker("w")], [], [], []);
+  const [found] = join([], [paused("w", "", "")]);
   assert.equal(found.entrypoint, "Job not known yet");
   assert.deepEqual([found.tasks[0].name, found.tasks[0].jobId], ["", ""]);
 });
 
-test("a threaded actor: as many of its latest tasks as are paused, each with a key of its own", () => {
-  const rows = [1, 2, 3].map((n) => running("w", `t${n}`, "01", { start_time_ms: NOON + n }));
-  const [{ tasks }] = join([worker("w", { num_paused_threads: 2 })], rows, [job("01")], []);
-  assert.deepEqual(tasks.map((task) => task.name), ["t2", "t3"]);
-  assert.equal(new Set(tasks.map((task) => task.key)).size, 2);
+test("each task of a threaded actor has a key of its own", () => {
+  const [{ tasks }] = join([job("01")], [paused("w", "t2"), paused("w", "t3"), paused("v", "t4")]);
+  assert.deepEqual(tasks.map((task) => task.key), ["task w", "task w 1", "task v"]);
 });
 
-test("a driver belongs to the job whose process it is", () => {
-  const driver = worker("02000000ffff", { worker_type: "DRIVER", pid: 9002 });
-  assert.deepEqual(names(join([driver], [], [job("02")], [])), [["python 02.py", ["driver"]]]);
-});
-
-test("a driver that was not submitted is told by its worker's id", () => {
-  const driver = worker("02000000ffff", { worker_type: "DRIVER", pid: 5 });
-  assert.deepEqual(names(join([driver], [], [], [])), [["job 02000000", ["driver"]]]);
+test("a task of a job that was not submitted is below a row for it", () => {
+  assert.deepEqual(names(join([], [paused("w", "driver", "02000000")])), [["job 02000000", ["driver"]]]);
 });
 
 test("running jobs come first, the newest first, then the last few that ended", () => {
   const ended = [1, 2, 3, 4, 5, 6, 7].map((n) => job(`0${n}`, { status: "SUCCEEDED" }));
-  const jobs = join([], [], [...ended, job("00"), job("09", { status: "PENDING", job_id: null })], []);
+  const jobs = join([...ended, job("00"), job("09", { status: "PENDING", job_id: null })], []);
   assert.deepEqual(
     jobs.map((one) => one.entrypoint.slice(7, 9)),
     ["09", "00", "07", "06", "05", "04", "03"],
@@ -98,7 +71,7 @@ test("running jobs come first, the newest first, then the last few that ended", 
 });
 
 test("an ended job whose task still stands is listed with the running ones", () => {
-  const jobs = join([worker("w")], [running("w", "a")], [job("01", { status: "STOPPED" }), job("02")], []);
+  const jobs = join([job("01", { status: "STOPPED" }), job("02")], [paused("w", "a")]);
   assert.deepEqual(names(jobs), [["python 02.py", []], ["python 01.py", ["a"]]]);
 });
 
