@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
+from weakref import WeakKeyDictionary, WeakSet
 
 from bootstrap.dap.framing import Message
 from bootstrap.errors import RequestFailed
@@ -43,6 +44,9 @@ class Configuration:
         self._workers, self._editor, self._work, self._log = workers, editor, work, log
         self._desired = Desired()
         self._revision = 0  # the revision of `_desired`
+        self._revisions: WeakKeyDictionary[Worker, int] = WeakKeyDictionary()  # those that were set last
+        # To these something is to be set once they answer again.
+        self._late: WeakSet[Worker] = WeakSet()
         self._telling: asyncio.TimerHandle | None = None
         self._differing: set[str] = set()  # the files of which the editor was told that they differ
 
@@ -81,7 +85,7 @@ class Configuration:
     async def set_exceptions(self, arguments: Message) -> list[Message]:
         """Takes the arguments of `setExceptionBreakpoints`; returns DAP's Breakpoint for each filter."""
         self._desired.exceptions = ExceptionFilters.of(arguments)
-        await self._fan_out(lambda worker: worker.set_exceptions(self._desired))
+        await self._fan_out(lambda worker: worker.installed.set_exceptions(self._desired))
         self._rest()
         self._note_filters()
         return self._desired.exceptions.verdicts
@@ -96,7 +100,7 @@ class Configuration:
             DAP's Breakpoint for each.
         """
         breakpoints = self._desired.replace_functions(specs)
-        await self._fan_out(lambda worker: worker.set_functions(self._desired))
+        await self._fan_out(lambda worker: worker.installed.set_functions(self._desired))
         for breakpoint_ in breakpoints:
             breakpoint_.reported = breakpoint_.document()
         self._rest()
@@ -120,8 +124,8 @@ class Configuration:
         before, self._revision = self._revision, self._revision + 1
 
         async def put_into_worker(worker: Worker) -> Any:
-            if worker.revision == before:  # otherwise it is behind, and gets this with the rest
-                worker.revision = self._revision
+            if self._revisions.get(worker) == before:  # otherwise it is behind, and gets this with the rest
+                self._revisions[worker] = self._revision
             try:
                 return await put(worker)
             except RequestFailed:
@@ -139,24 +143,24 @@ class Configuration:
     # --- what a debuggee has -------------------------------------------------------------
 
     def is_in(self, worker: Worker) -> bool:
-        return worker.revision == self._revision
+        return self._revisions.get(worker) == self._revision
 
     async def put_into(self, worker: Worker) -> None:
         """Puts all that the editor asked for into a debuggee, and takes back what an earlier one did."""
         try:
             while not self.is_in(worker):  # the editor may change it while this is done
-                worker.revision = self._revision
+                self._revisions[worker] = self._revision
                 by_path = self._by_path(worker)
-                for path in {*by_path, *worker.paths}:
-                    await worker.set_breakpoints(path, by_path.get(path, []))
+                for path in {*by_path, *worker.installed.paths}:
+                    await worker.installed.set_breakpoints(path, by_path.get(path, []))
                 for path in list(self._desired.files):
                     await self._compare(worker, path, self.paths.remote(path, worker.layout))
-                await worker.set_exceptions(self._desired)
+                await worker.installed.set_exceptions(self._desired)
                 self._tell_filters()
-                await worker.set_functions(self._desired)
-                await self._set_by_value(worker, await worker.await_missing())
-                await worker.set_prints(self._desired.prints)
-            if not (self._desired.needs_tracing or worker.ready.is_set()):
+                await worker.installed.set_functions(self._desired)
+                await self._set_by_value(worker, await worker.installed.await_missing())
+                await worker.installed.set_prints(self._desired.prints)
+            if not (self._desired.needs_tracing or not worker.is_attaching):
                 # It sleeps only now: earlier, that might come between a `breakpoint()` call and its stop.
                 await worker.sleep()
         except RequestFailed as error:
@@ -166,27 +170,29 @@ class Configuration:
 
     def forget(self, worker: Worker) -> None:
         self._desired.forget(worker)
+        self._revisions.pop(worker, None)
 
     async def _catch_up(self, worker: Worker) -> None:
         """Gives a debuggee that did not answer in time what it missed, once it answers again."""
-        if worker.late:
+        if worker in self._late:
             return
-        worker.late = True
+        self._late.add(worker)
         await worker.answers()
-        worker.late, worker.revision = False, -1
-        if not worker.detached:
+        self._late.discard(worker)
+        self._revisions.pop(worker, None)
+        if not worker.has_left:
             await self.put_into(worker)
 
     async def _set_in(self, worker: Worker, path: str) -> None:
         remote = self.paths.remote(path, worker.layout)
-        await worker.set_breakpoints(remote, self._by_path(worker).get(remote, []))
-        await self._set_by_value(worker, await worker.await_missing())
+        await worker.installed.set_breakpoints(remote, self._by_path(worker).get(remote, []))
+        await self._set_by_value(worker, await worker.installed.await_missing())
         await self._compare(worker, path, remote)
         self.tell_changes()
 
     async def file_loaded(self, worker: Worker, path: str) -> None:
         """Sets the breakpoints of a file of which a debuggee has only functions, pickled by value."""
-        if await worker.learn(path):
+        if await worker.installed.learn(path):
             await self._set_by_value(worker, [path])
             self.tell_changes()
 
@@ -196,7 +202,7 @@ class Configuration:
             breakpoints = self._by_path(worker).get(path, [])
             for breakpoint_ in breakpoints:
                 self.paths.opens(path, breakpoint_.path)
-            await worker.set_breakpoints(path, breakpoints)
+            await worker.installed.set_breakpoints(path, breakpoints)
 
     def _by_path(self, worker: Worker) -> dict[str, list[LineBreakpoint]]:
         """Returns all breakpoints by the debuggee's path: two paths of the editor's may be the same there."""
@@ -214,7 +220,7 @@ class Configuration:
         checksum = self._desired.checksums.get(path)
         if checksum is None and self.paths.shared:
             checksum = files.own(path)
-        file = await worker.file(remote) if checksum else None
+        file = await worker.installed.file(remote) if checksum else None
         # Another debuggee may have said so meanwhile.
         if file is None or file.sha256 == checksum or path in self._differing:
             return

@@ -254,7 +254,7 @@ class DebugSession:
 
     def _stops_too_often(self, worker: Worker) -> bool:
         bucket = self._stops.setdefault(worker, Bucket(STOPS, MOST_STOPS))
-        return max(len(worker.stops), len(worker.threads)) >= MOST_STOPS or not bucket.passes(1)
+        return max(len(worker.stops), len(worker.rows)) >= MOST_STOPS or not bucket.passes(1)
 
     def _tell_left_out(self, left_out: Mapping[Worker, int]) -> None:
         self._current.say(sentence([(worker.debuggee.title, lines) for worker, lines in left_out.items()]))

@@ -12,12 +12,13 @@ from bootstrap.dap.framing import Message
 from bootstrap.dap.rules import NotDap
 from bootstrap.relay import translation
 from bootstrap.relay.configuration import Configuration
+from bootstrap.relay.connection import PATIENCE
 from bootstrap.relay.editor import CurrentEditor, Editor, Refused
 from bootstrap.relay.gathered import Gathered
 from bootstrap.relay.ids import OF_A_STOP, Ids, Kind, OfAStop
 from bootstrap.relay.locations import locations
 from bootstrap.relay.threads import CLUSTER, Threads
-from bootstrap.relay.worker import PATIENCE, Worker, Workers
+from bootstrap.relay.worker import Worker, Workers
 
 # Seconds for a debuggee's answer where user code runs.
 EVALUATION = 60.0
@@ -105,7 +106,7 @@ class EditorRequests:
     async def _focus_task(self, editor: Editor, request: Message, arguments: Message) -> None:
         named = arguments.get("workerId")
         for worker in self._workers.attached:
-            thread = next((thread for thread in worker.stops if thread in worker.reported), None)
+            thread = next((thread for thread, stop in worker.stops.items() if stop.reported), None)
             if worker.debuggee.shown_id == named and thread is not None:
                 editor.respond(request)
                 self._threads.tell_stop(worker, thread, focus=True)
@@ -116,7 +117,7 @@ class EditorRequests:
         worker = self._evaluating.get((editor, arguments.get("requestId")))
         if worker is None:
             raise Refused("there is nothing to cancel: only an `evaluate` that has no answer yet can be")
-        await worker.interrupt()
+        await worker.connection.interrupt()
         editor.respond(request)
 
     # --- threads -------------------------------------------------------------------------
@@ -165,7 +166,7 @@ class EditorRequests:
             return
         worker, thread, inner = self._inward(editor, arguments)
         # Only a debuggee that traces its code notices a pause.
-        await worker.wake()
+        await worker.installed.tracing.wake()
         # The row of the main thread stands for all of them until one of them has stopped.
         everything = thread == worker.main_thread and not worker.stops
         await self._forward_to(
@@ -223,7 +224,7 @@ class EditorRequests:
         if command == "evaluate":
             self._evaluating[asked] = worker
         try:
-            response = await worker.answer(
+            response = await worker.connection.answer(
                 command, inner, EVALUATION if command in _RUN_USER_CODE else PATIENCE
             )
         finally:

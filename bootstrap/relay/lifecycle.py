@@ -83,7 +83,7 @@ class Lifecycle:
     def watch(self) -> None:
         """Gives an editor that is configured what is attached already."""
         for worker in self._workers.attached:  # these were kept paused, or are of the editor before
-            worker.reported.clear()
+            worker.unreported()
             self._work.start(self._adopt(worker))
 
     def editor_left(self) -> None:
@@ -112,7 +112,7 @@ class Lifecycle:
             name: self._missed.get(name, 0) + 1 for name in self._workers if name not in worker_ids
         }
         for name, missed in self._missed.items():
-            if missed > POLLS_MISSED and self._workers[name].ready.is_set():
+            if missed > POLLS_MISSED and not self._workers[name].is_attaching:
                 self.end(self._workers[name])
 
     # --- attached ------------------------------------------------------------------------
@@ -146,10 +146,10 @@ class Lifecycle:
 
     def attached_to(self, worker: Worker) -> None:
         """Notes that a debuggee takes requests now."""
-        if worker.detached:  # its editor went meanwhile, and the next one is not to see it
+        if worker.has_left:  # its editor went meanwhile, and the next one is not to see it
             return
         self._log(f"attached to {worker.debuggee.title}")
-        worker.ready.set()
+        worker.takes_requests()
         self._threads.show(worker, worker.main_thread)
         self._work.start(self._until_ended(worker))
         if not self._configuration.is_in(worker):
@@ -174,32 +174,31 @@ class Lifecycle:
         return (self._editor.editor.name if self._editor.editor else "") or "another editor"
 
     def receive(self, worker: Worker) -> None:
-        worker.holder, worker.revision = self._holder, -1
-        worker.reported.clear()
+        worker.given_to(self._holder)
         self._workers[worker.debuggee.worker_id] = worker
-        if worker.ready.is_set():
+        if worker.is_attached:
             self._threads.add_rows(worker)
             self._work.start(self._adopt(worker))
 
     async def _adopt(self, worker: Worker) -> None:
         await self._configuration.put_into(worker)
-        for thread in worker.named:
+        for thread in [thread for thread, stop in worker.stops.items() if stop.named]:
             self._threads.tell_stop(worker, thread)
 
     # --- ended, or detached --------------------------------------------------------------
 
     async def _until_ended(self, worker: Worker) -> None:
-        await worker.ended.wait()
+        await worker.connection.client.closed.wait()
         worker.holder.end(worker)
 
     def end(self, worker: Worker) -> None:
         """Notes that a debuggee has ended by itself, or says so."""
-        if worker.detached:
+        if worker.has_left:
             return
-        if not worker.ready.is_set():
+        if worker.is_attaching:
             # `_attach` gets the error, and counts it for the editor that it is for; another may have come
             # since. A debuggee that no editor asked for says so, too, when it is detached from.
-            worker.client.close()
+            worker.connection.client.close()
             return
         self._log(f"{worker.debuggee.title} has ended")
         if worker.stops and not self._editor.is_empty:
@@ -219,10 +218,9 @@ class Lifecycle:
 
     def _detach(self, workers: Iterable[Worker]) -> None:
         """Detaches: the debuggees run on without us; they are gone from the editor's list at once."""
-        for worker in [worker for worker in workers if not worker.detached]:
+        for worker in [worker for worker in workers if not worker.has_left]:
             self._threads.remove_rows(worker)
-            worker.detached = True
-            worker.ready.set()  # nobody has to wait for that any more
+            worker.leaves()
             # Each is detached by itself: one that is frozen must not keep the others from a new editor.
             self._detaching.add(detaching := self._work.start(worker.detach()))
             detaching.add_done_callback(self._detaching.discard)

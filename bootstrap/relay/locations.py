@@ -31,7 +31,9 @@ async def lines_of(path: str, workers: list[Worker], paths: Paths, work: Work) -
         (others if remote == path else packed).append((worker, remote))
         if len(packed) >= MOST_ASKED:
             break
-    asking = {work.start(worker.lines(remote)) for worker, remote in [*packed, *others][:MOST_ASKED]}
+    asking = {
+        work.start(worker.installed.lines(remote)) for worker, remote in [*packed, *others][:MOST_ASKED]
+    }
     until = asyncio.get_running_loop().time() + FAN_OUT
     while asking:
         left = until - asyncio.get_running_loop().time()

@@ -74,11 +74,11 @@ class Lookout:
                 if any(session.job is not None for session in self.sessions):
                     raise  # nobody can tell whose it is
             self._jobs[worker.debuggee.worker_id] = (job, submission)
-            worker.debuggee = replace(worker.debuggee, job_id=job, submission_id=submission)
+            worker.works_for(job, submission)
         holder = self._holder(worker.debuggee)
         assert holder is not None, "it is attached to for somebody"
         owner = self.owner(worker.debuggee)
-        if worker.detached or owner is None:
+        if worker.has_left or owner is None:
             # Its editor has gone meanwhile: once attached to and detached it runs on, and is found again.
             owner = holder if holder.is_for(worker.debuggee) else None
         if owner is None:
@@ -141,7 +141,7 @@ class Lookout:
             else:
                 worker = holder.workers[debuggee.worker_id]
                 worker.described(debuggee)
-                if worker.ready.is_set() and not worker.detached:
+                if worker.is_attached:
                     self._assign(worker, holder)
         for session in self.sessions:
             session.miss(worker_ids)

@@ -8,7 +8,8 @@ from collections.abc import Callable
 
 from bootstrap.dap.framing import Message
 from bootstrap.errors import DebuggerGone, RequestFailed
-from bootstrap.relay.worker import SOON, Worker, Workers
+from bootstrap.relay.connection import SOON
+from bootstrap.relay.worker import Worker, Workers
 
 # The most rows for one process, and for all that are stopped. Editors ask for all rows with each stop.
 MOST, MOST_IN_ALL = 50, 300
@@ -37,7 +38,7 @@ class Others:
         if self._room(worker) <= 0:
             return
         try:
-            body = await worker.client.request("threads", timeout=SOON)
+            body = await worker.connection.client.request("threads", timeout=SOON)
         except (RequestFailed, DebuggerGone):
             return
         names = {
@@ -66,13 +67,18 @@ class Others:
         """Forgets a worker that has ended, or is another session's now."""
         self._all -= self._shown.pop(worker, 0)
 
+    def ended(self, worker: Worker, thread: int) -> None:
+        """Notes that a thread has ended."""
+        worker.others.pop(thread, None)
+        self.settle(worker)
+
     def rows(self, worker: Worker) -> list[tuple[int, str]]:
         """Returns the number and the name of each other thread that has no row of its own."""
         at = f"{worker.debuggee.pid}@{worker.debuggee.node_ip}"
         return [
             (thread, f"{name or thread} · {at}")
             for thread, name in worker.others.items()
-            if thread not in worker.threads
+            if thread not in worker.rows
         ]
 
     def continued(self, worker: Worker) -> None:
@@ -82,7 +88,7 @@ class Others:
 
     def settle(self, worker: Worker) -> None:
         """Removes the rows of a worker, unless a thread of it is stopped."""
-        if worker.stops or worker.detached or self._workers.get(worker.debuggee.worker_id) is not worker:
+        if worker.stops or worker.has_left or self._workers.get(worker.debuggee.worker_id) is not worker:
             return
         others = worker.others
         self._keep(worker, {})

@@ -58,11 +58,11 @@ class Reports:
         try:
             if body.get("what") == "file":
                 await self._configuration.file_loaded(worker, body.get("text", ""))
-                await worker.answer_thread(number)
+                await worker.installed.answer_thread(number)
                 return
             # A breakpoint that was removed, or set anew, stops nothing more.
             stops, settled = _counted(breakpoint_) if breakpoint_ is not None else (False, True)
-            await worker.answer_thread(number, stops, settled)
+            await worker.installed.answer_thread(number, stops, settled)
         finally:
             self._counting[worker] -= 1
             if not self._counting[worker]:

@@ -11,12 +11,13 @@ from bootstrap.dap.client import reason
 from bootstrap.dap.debuggee import Debuggee
 from bootstrap.dap.framing import Message
 from bootstrap.errors import RequestFailed
+from bootstrap.relay.connection import PATIENCE
 from bootstrap.relay.editor import CurrentEditor, Editor
 from bootstrap.relay.ids import Ids
 from bootstrap.relay.others import Others
 from bootstrap.relay.others import document as others_row
 from bootstrap.relay.work import Work
-from bootstrap.relay.worker import PATIENCE, Worker, Workers
+from bootstrap.relay.worker import Stop, Worker, Workers
 
 # This row is always listed: VS Code hides a single row, and so the task's name.
 CLUSTER = "Ray cluster"
@@ -53,7 +54,7 @@ class Threads:
         """Returns DAP's Thread for each, of each process the stopped ones first; no debuggee is asked."""
         rows: list[Message] = []
         for worker in self._workers.attached:
-            for thread in worker.threads:
+            for thread in worker.rows:
                 at = _in_row(worker, thread)
                 rows.append({"id": self._row(worker, thread), "name": at.title, "ray": _ray(at)})
             if worker.others:
@@ -64,26 +65,25 @@ class Threads:
     def show(self, worker: Worker, thread: int) -> None:
         """Gives a thread a row. The main thread's is dropped for one that stops: it only waits for that."""
         main = worker.main_thread
-        if thread != main and main in worker.threads and main not in worker.stops:
-            worker.threads.remove(main)
+        if thread != main and main in worker.rows and main not in worker.stops:
+            worker.rows.remove(main)
             self._tell("exited", worker, main)
-        if thread not in worker.threads:
-            worker.threads.add(thread)
+        if thread not in worker.rows:
+            worker.rows.add(thread)
             self._tell("started", worker, thread)
 
     def ended(self, worker: Worker, thread: int) -> None:
-        if thread in worker.threads:
+        if thread in worker.rows:
             # Some editors show a thread that exits while it is stopped as stopped for ever.
             self._tell_no_more_stopped(worker, thread)
             worker.resumed([thread])
-            worker.threads.remove(thread)
-            worker.others.pop(thread, None)
+            worker.rows.remove(thread)
             self._tell("exited", worker, thread)
-            self._others.settle(worker)
+            self._others.ended(worker, thread)
 
     def add_rows(self, worker: Worker) -> None:
         """Gives the editor the rows that another one had."""
-        for thread in worker.threads:
+        for thread in worker.rows:
             self._tell("started", worker, thread)
 
     def remove_rows(self, worker: Worker, why: str = "") -> None:
@@ -93,7 +93,7 @@ class Threads:
         """
         for thread, _ in self._others.rows(worker):
             self._tell("exited", worker, thread, why)
-        for thread in worker.threads:
+        for thread in worker.rows:
             self._tell_no_more_stopped(worker, thread)
             self._tell("exited", worker, thread, why)
 
@@ -101,7 +101,7 @@ class Threads:
         self._ids.forget(worker)
         self._stopped.pop(worker, None)
         self._others.forget(worker)
-        for thread in [*worker.resumes, *worker.stops, *worker.threads, *worker.others, None]:
+        for thread in [*worker.resumes, *worker.stops, *worker.rows, *worker.others, None]:
             self._ids.forget_stop(worker, thread)
         if self.focus is worker:
             self.focus = None
@@ -110,7 +110,7 @@ class Threads:
 
     def _other_gone(self, worker: Worker, thread: int) -> None:
         self._ids.forget_stop(worker, thread)
-        if thread not in worker.threads:
+        if thread not in worker.rows:
             self._tell("exited", worker, thread)
 
     def _row(self, worker: Worker, thread: int) -> int:
@@ -124,19 +124,19 @@ class Threads:
 
     def stopped(self, worker: Worker, thread: int, body: Message) -> None:
         """Takes a stop of a thread; `body` is that of debugpy's `stopped` event."""
-        worker.stopped(thread, body)
-        self._work.start(self._name_and_tell(worker, thread, body))
+        stop = worker.stopped(thread, body)
+        self._work.start(self._name_and_tell(worker, thread, stop))
 
-    async def _name_and_tell(self, worker: Worker, thread: int, body: Message) -> None:
-        await worker.ready.wait()
-        if worker.detached:
+    async def _name_and_tell(self, worker: Worker, thread: int, stop: Stop) -> None:
+        await worker.settled()
+        if worker.has_left:
             return
         # Only with that answer does the editor know that the thread has resumed.
         if thread in worker.resuming:
             await asyncio.wait({worker.resuming[thread]}, timeout=PATIENCE)
         await asyncio.gather(worker.name_task(thread), self._others.ask(worker))
-        if worker.stops.get(thread) is body:
-            worker.named.add(thread)
+        if worker.stops.get(thread) is stop:
+            stop.named = True
             self.show(worker, thread)
             self.tell_stop(worker, thread)
 
@@ -157,7 +157,7 @@ class Threads:
     def show_all(self, editor: Editor) -> None:
         """Tells one editor of all stopped threads."""
         for worker in self._workers.attached:
-            for thread in sorted(worker.reported & set(worker.stops)):
+            for thread in sorted(thread for thread, stop in worker.stops.items() if stop.reported):
                 editor.event("stopped", {**self._stop(worker, thread), "preserveFocusHint": False})
 
     def tell_stop(self, worker: Worker, thread: int, *, focus: bool = False) -> None:
@@ -165,7 +165,7 @@ class Threads:
         if not self._editor.listens:
             return
         others = self._others_stopped(worker)
-        worker.reported.add(thread)
+        worker.stops[thread].reported = True
         self._stopped[worker] = None
         focus = self._is_awaited(worker) or focus
         # A second stop must not steal the focus from what the user looks at, nor from what is awaited.
@@ -183,16 +183,16 @@ class Threads:
             self._stopped.move_to_end(worker)
         while self._stopped:
             first = next(iter(self._stopped))
-            if first is worker or (first.reported and self._workers.has(first)):
+            if first is worker or (_is_reported(first) and self._workers.has(first)):
                 return first is not worker
             del self._stopped[first]
         return False
 
     def _stop(self, worker: Worker, thread: int) -> Message:
         """Returns the body of `stopped`, but for the focus."""
-        stop = worker.stops[thread]
+        stop = worker.stops[thread].body
         body = {name: value for name, value in stop.items() if name != "hitBreakpointIds"}
-        if hit := worker.hit(stop.get("hitBreakpointIds")):
+        if hit := worker.installed.hit(stop.get("hitBreakpointIds")):
             body["hitBreakpointIds"] = hit
         return {
             **body,
@@ -246,14 +246,14 @@ class Threads:
         thread = arguments["threadId"]
         if command == "continue":
             arguments = {**arguments, "singleThread": True}
-        await worker.end_evaluations()
+        await worker.connection.end_evaluations()
         # This is noted before the request, for the next stop may come together with its answer.
         stops = worker.resumed([thread])
         worker.resuming[thread] = resuming = asyncio.get_running_loop().create_future()
         try:
-            response = await worker.answer(command, arguments)
+            response = await worker.connection.answer(command, arguments)
             if not response.get("success"):
-                worker.stops = {**stops, **worker.stops}
+                worker.did_not_resume(stops)
                 raise RequestFailed(reason(response), hint="Try again.")
             if not unasked and stops.pop(thread, None) is not None:
                 self._editor.tell_watchers("continued", self._continued(worker, thread))
@@ -280,8 +280,8 @@ class Threads:
 
     async def pause_all(self) -> None:
         async def pause_worker(worker: Worker) -> None:
-            await worker.wake()
-            await worker.answer("pause", {"threadId": "*"})
+            await worker.installed.tracing.wake()
+            await worker.connection.answer("pause", {"threadId": "*"})
 
         await self._work.side_by_side(
             [pause_worker(worker) for worker in self._workers.attached if not worker.stops]
@@ -289,12 +289,12 @@ class Threads:
 
     def _tell_no_more_stopped(self, worker: Worker, thread: int) -> None:
         """Tells of a `continued` before an exit, where the thread did not resume: `ray` says so."""
-        if thread in worker.reported:
+        if thread in worker.stops and worker.stops[thread].reported:
             self._editor.event("continued", {**self._continued(worker, thread), "ray": {"reason": EXITED}})
 
     def _tell_continued(self, worker: Worker, threads: Iterable[int]) -> None:
         for thread in threads:
-            if worker.detached or thread not in worker.threads:
+            if worker.has_left or thread not in worker.rows:
                 continue  # the editor was told that it has exited
             self._editor.event("continued", self._continued(worker, thread))
 
@@ -302,11 +302,16 @@ class Threads:
         return {"threadId": self._row(worker, thread), "allThreadsContinued": False}
 
 
+def _is_reported(worker: Worker) -> bool:
+    return any(stop.reported for stop in worker.stops.values())
+
+
 def _in_row(worker: Worker, thread: int) -> Debuggee:
     """Returns a debuggee as the row of that thread shows it. That is seldom another: making one takes most of
     the time of a row."""
-    task = worker.tasks.get(thread) if thread in worker.stops else None
-    return worker.debuggee if task in (None, worker.debuggee.task) else worker.described_at(thread)
+    stop = worker.stops.get(thread)
+    is_same = stop is None or stop.task in ("", worker.debuggee.task)
+    return worker.debuggee if is_same else worker.described_at(thread)
 
 
 def _ray(debuggee: Debuggee) -> Message:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from bootstrap.hook.evaluated.reached import PATIENCE
-from bootstrap.relay.worker import NO_FILE
+from bootstrap.relay.installed import NO_FILE
 from tests.integration.relay_debuggees import Process, Session, relay_over
 
 # What cloudpickle does with a function of a driver's own; `make` is looked up anew, as unpickling does.

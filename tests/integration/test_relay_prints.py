@@ -133,7 +133,7 @@ def test_the_streams_are_given_back_when_the_relay_dies(tmp_path: Path) -> None:
             await editor.event("output", category="stdout")
             (session,) = setting.relay.sessions
             (worker,) = session.workers.attached
-            worker.client._writer.transport.abort()
+            worker.connection.client._writer.transport.abort()
             await until(process, "tick False False")
 
     run(story())
@@ -172,14 +172,14 @@ def test_nobody_who_prints_waits_for_a_relay_that_does_not_read(tmp_path: Path) 
             while not session.workers.attached:
                 await asyncio.sleep(0.01)
             (worker,) = session.workers.attached
-            transport: Any = worker.client._reader._transport  # type: ignore[attr-defined]
+            transport: Any = worker.connection.client._reader._transport  # type: ignore[attr-defined]
             transport.pause_reading()
             assert len(await process.end()) == 20_001
             transport.resume_reading()
-            await worker.ended.wait()
-            worker.client.close()
+            await worker.connection.client.closed.wait()
+            worker.connection.client.close()
             with contextlib.suppress(OSError):
-                await worker.client._writer.wait_closed()
+                await worker.connection.client._writer.wait_closed()
 
     run(story())
 

@@ -51,6 +51,10 @@ class Counted(Workers):
         return super().attached
 
 
+def is_reported(worker: Worker) -> bool:
+    return any(stop.reported for stop in worker.stops.values())
+
+
 class Setting:
     """Debuggees that are attached to."""
 
@@ -62,7 +66,7 @@ class Setting:
     def comes(self, number: int) -> Worker:
         nobody: Any = None
         worker = Worker(Debuggee(f"w{number}", "h", 1, number, "h"), Files(), nobody)
-        worker.ready.set()
+        worker.takes_requests()
         self.workers[worker.debuggee.worker_id] = worker
         return worker
 
@@ -100,16 +104,16 @@ def test_a_stop_does_not_take_the_focus_where_another_debuggee_stands_still(seed
     for _ in range(200):
         number = chance.randrange(5)
         worker = setting.all[number]
-        others = [each for each in setting.workers.attached if each is not worker and each.reported]
+        others = [each for each in setting.workers.attached if each is not worker and is_reported(each)]
         what = chance.choice(("stops", "stops", "stops", "goes on", "told", "left", "gone"))
-        if what == "stops" and not worker.detached:
+        if what == "stops" and not worker.has_left:
             assert setting.stop(worker) is bool(others)
         elif what == "goes on":
             worker.resumed([1])
         elif what == "told":  # another editor has come
-            worker.reported.clear()
+            worker.unreported()
         elif what == "left":
-            worker.detached = True
-        elif what == "gone" and worker.detached:
+            worker.leaves()
+        elif what == "gone" and worker.has_left:
             setting.threads.forget(worker)
             setting.all[number] = setting.comes(number)
