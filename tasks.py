@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from bootstrap.console import Console
 from bootstrap.errors import USAGE, Interrupted, RaysideError
-from bootstrap.options import seconds
+from bootstrap.options import JSON, SUBMISSION, seconds
 from bootstrap.settings import DEFAULT_NAME, SOURCES, TARGETS, Settings, parse
 from bootstrap.signals import signals_noticed
 
@@ -81,7 +81,7 @@ _TARGET = f"where Ray runs: {', '.join(TARGETS)} (default: auto)"
 _SOURCE = f"where programs come from: {', '.join(SOURCES)} (default: auto)"
 _WAIT = "seconds to wait for a Docker engine that is only just starting (default: 0)"
 _NAME = f"which cluster is meant, of several (default: {DEFAULT_NAME})"
-_JSON = "print one JSON document on standard output"
+_JSON = JSON.help
 
 
 @task(
@@ -158,17 +158,10 @@ def doctor(
     iterable=["py_modules"],
     help={
         "name": _NAME,
-        "working-dir": "folder your program is in (default: the current one)",
-        "py-modules": "folder of a package that your program imports; may be given several times",
-        "entrypoint": 'what to run there, as in "python your_program.py --its option"',
+        **{option.name: option.help for option in SUBMISSION},
         "job": "YAML file with a RayJob of your own (kind); it may make a cluster of its own",
-        "runtime-env": "YAML file with more of Ray's runtime_env (pip, env_vars, ...)",
-        "debug": "its processes open a debugger and wait for one: breakpoints in unmodified code",
-        "post-mortem": "with --debug, an exception that a task does not catch stops where it was raised",
-        "attach-timeout": "with --debug, seconds that they wait (default: 60); with 0 they do not wait",
         "pip-debugpy": "with --debug, install debugpy with pip: for an image that has none",
         "wait": "show the job's output until it ends; the exit code says how it ended",
-        "json": _JSON,
     },
 )
 def submit(

@@ -25,6 +25,7 @@ from bootstrap.errors import (
     SubmissionFailed,
 )
 from bootstrap.loopback import require_own_listener, without_proxy
+from bootstrap.options import SUBMISSION
 from bootstrap.ray import jobs
 from bootstrap.ray.state import Dashboard
 
@@ -80,30 +81,15 @@ def parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
         exit_on_error=False,
     )
-    parser.add_argument(
-        "--working-dir", metavar="D", help="folder your program is in (default: the current one)"
-    )
-    parser.add_argument(
-        "--py-modules",
-        metavar="D",
-        action="append",
-        default=[],
-        help="folder of a package that your program imports; may be given several times",
-    )
-    parser.add_argument("--entrypoint", metavar="E", help='what to run there, as in "python your_program.py"')
-    parser.add_argument("--runtime-env", metavar="F", help="YAML file with more of Ray's runtime_env")
-    parser.add_argument("--debug", action="store_true", help="its processes open a debugger and wait for one")
-    parser.add_argument(
-        "--post-mortem",
-        action="store_true",
-        help="with --debug, an exception that a task does not catch stops where it was raised",
-    )
-    parser.add_argument(
-        "--attach-timeout",
-        metavar="S",
-        help="with --debug, seconds that they wait (default: 60); with 0 they do not wait",
-    )
-    parser.add_argument("--json", action="store_true", help="print one JSON document on standard output")
+    for option in SUBMISSION:
+        if not option.metavar:
+            parser.add_argument(f"--{option.name}", action="store_true", help=option.help)
+        elif option.may_be_repeated:
+            parser.add_argument(
+                f"--{option.name}", metavar=option.metavar, action="append", default=[], help=option.help
+            )
+        else:
+            parser.add_argument(f"--{option.name}", metavar=option.metavar, help=option.help)
     return parser
 
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from bootstrap.dap.debuggee import Debuggee
 from bootstrap.dap.paused import PausedTask
@@ -59,6 +59,8 @@ class ClusterDebuggees:
         self._prove = partial(proof, token.encode())
         self._known: dict[str, _Known] = {}
         self._submissions: dict[str, str] = {}
+        # The map is made of this, once, while no job comes or goes.
+        self._packed: list[tuple[dict[str, str], dict[str, Any]]] = []
         self._paths = PathMap()
         self._ask_again, self._pause = 0.0, _FIRST_PAUSE
         self._named_at, self._name_again = 0.0, 0.0
@@ -144,7 +146,9 @@ class ClusterDebuggees:
         self._name(workers, tasks)
 
     def _take(self, jobs: Sequence[Job]) -> None:
-        self._paths = PathMap.of(jobs)
+        packed = [(job.metadata, job.runtime_env) for job in jobs]
+        if packed != self._packed:
+            self._packed, self._paths = packed, PathMap.of(jobs)
         self._submissions = _submissions(jobs)
         if any(job.node_id not in self._nodes for job in announcing(jobs)):
             self._nodes = self._dashboard.node_addresses()

@@ -16,6 +16,9 @@ import yaml
 
 from bootstrap.dap.paused import PausedTask
 from bootstrap.errors import NotRunning
+from bootstrap.instance import configured
+from bootstrap.processes import created
+from bootstrap.ray.metadata import WORKING_DIR
 from bootstrap.ray.state import RunningTask
 from bootstrap.relay.cluster import ClusterDebuggees
 from bootstrap.relay.config import Config
