@@ -26,7 +26,7 @@ from bootstrap.errors import (
 )
 from bootstrap.loopback import require_own_listener, without_proxy
 from bootstrap.options import SUBMISSION
-from bootstrap.ray import jobs
+from bootstrap.ray import jobs, outcome
 from bootstrap.ray.state import Dashboard
 
 CLUSTER_FILE = "RAYSIDE_CLUSTER_FILE"
@@ -138,7 +138,8 @@ def send(cluster: Cluster, job: jobs.Submission, submission_id: str) -> None:
         client.submit_job(**job.arguments(submission_id))
     except Exception as error:  # Ray raises what comes: RuntimeError, ValueError, TypeError, OSError ...
         raise SubmissionFailed(
-            f"Ray did not take the job: {jobs.reason(str(error))}", hint="correct that, then submit it again"
+            f"Ray did not take the job: {outcome.reason(str(error))}",
+            hint="correct that, then submit it again",
         ) from None
 
 

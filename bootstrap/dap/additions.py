@@ -8,3 +8,8 @@ BUSY = "busy"
 TAKEN_OVER, DEBUGGER_LEFT, RELAY_ENDING = "taken-over", "debugger-left", "relay-ending"
 # Why a `continued` comes though no thread resumed: the event says it as body.ray.reason.
 EXITED = "exited"
+
+
+def title_of(task: str, pid: int, node_ip: str) -> str:
+    """Returns the name of a task's row in an editor's list of threads."""
+    return f"{task or 'idle'} · {pid}@{node_ip}"

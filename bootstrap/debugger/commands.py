@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from bootstrap.errors import InvalidArgument
+
 
 @dataclass(frozen=True)
 class Word:
@@ -90,3 +92,13 @@ def usage() -> str:
     width = max(len(left) for left, _ in rows)
     lines = [f"  {left:<{width}}  {right}" for left, right in rows]
     return "\n".join([*lines, "An empty line repeats the last next, step, finish or list."])
+
+
+def named_place(command: str, text: str) -> Place:
+    """Returns the place that was typed behind a command. Raises InvalidArgument."""
+    named = place(text)
+    if named is None:
+        raise InvalidArgument(
+            f"not a place: {text}", hint=f"`{command} 12` or `{command} file.py:12`; `break 12 if x > 3`"
+        )
+    return named

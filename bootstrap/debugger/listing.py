@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from bootstrap.debugger.session import Stop
+from bootstrap.debugger.events import Stop
 from bootstrap.debugger.stops import Frame
 from bootstrap.plain import line
 

@@ -8,7 +8,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from bootstrap.debugger import stops
-from bootstrap.debugger.session import AttachOptions, Ended, JobEnded, JobWatch, Lost, Notice, Session, Stop
+from bootstrap.debugger.events import Ended, JobEnded, Lost, Notice, Stop
+from bootstrap.debugger.session import AttachOptions, JobWatch, Session
 from bootstrap.errors import DebuggerGone, RequestFailed
 
 OnEvent = Callable[[str], None]
@@ -149,8 +150,8 @@ class _Recorder:
             except RequestFailed as error:
                 evaluated[expression] = f"<{error.message}>"
         return {
-            "task": stop.debuggee.task,
-            "worker_id": stop.debuggee.worker_id,
+            "task": stop.task,
+            "worker_id": stop.worker_id,
             "reason": stop.reason,
             "file": frame.path,
             "line": frame.line,

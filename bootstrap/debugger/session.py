@@ -14,10 +14,10 @@ from typing import Any, Protocol
 
 from bootstrap.dap.additions import ALWAYS, BUSY, DEBUGGER_LEFT, EXITED, TAKEN_OVER
 from bootstrap.dap.client import Client
-from bootstrap.dap.debuggee import Debuggee
 from bootstrap.dap.framing import Message
 from bootstrap.debugger.breakpoints import Breakpoints
 from bootstrap.debugger.commands import Place
+from bootstrap.debugger.events import Ended, JobEnded, JobState, Lost, Notice, SessionEvent, Stop, stop_of
 from bootstrap.errors import AttachFailed, DebuggerBusy, DebuggerGone, NotRunning, RaysideError, RequestFailed
 from bootstrap.plain import line
 
@@ -27,21 +27,6 @@ SOON, SELDOM, SLOWING = 0.25, 2.0, 1.5
 POLL_TIMEOUT = 20.0
 FAILURES_BEFORE_GONE = 3
 LEAVE_TIMEOUT = 5.0
-# The most characters of a task's name, which is part of one line.
-_LONGEST_NAME = 200
-# The most characters of an exception's message, in the same line.
-_LONGEST_MESSAGE = 400
-# pydevd has this message where an exception has none.
-_NO_MESSAGE = "exception: no description"
-
-
-@dataclass(frozen=True)
-class JobState:
-    """Describes the job that is watched."""
-
-    submission_id: str
-    status: str
-    ended: bool
 
 
 class JobWatch(Protocol):
@@ -75,67 +60,6 @@ class AttachOptions:
     breakpoints: Sequence[Place] = ()
     exceptions: bool = False
     take_over: str = ALWAYS
-
-
-@dataclass(frozen=True, eq=False)
-class Stop:
-    """Describes one stopped thread of one task.
-
-    Attributes:
-        reason: DAP's reason: breakpoint, step, exception, pause.
-        text: the name of an exception.
-        message: the message of an exception, if it has one.
-    """
-
-    thread_id: int
-    reason: str
-    text: str
-    debuggee: Debuggee
-    message: str = ""
-
-    @property
-    def title(self) -> str:
-        return self.debuggee.title
-
-    @property
-    def job(self) -> str:
-        """Returns its job, by the submission id where it has one; empty where the relay does not know it."""
-        return self.debuggee.submission_id or self.debuggee.job_id
-
-    @property
-    def why(self) -> str:
-        """Returns the reason in one line, such as `exception: KeyError: 'k'`."""
-        return ": ".join(part for part in (self.reason, self.text, self.message) if part)
-
-
-@dataclass(frozen=True)
-class Ended:
-    """Says that a thread which had stopped is gone: with its worker, unless it was not stopped any more."""
-
-    stop: Stop
-    was_stopped: bool
-
-
-@dataclass(frozen=True)
-class JobEnded:
-    job: JobState
-
-
-@dataclass(frozen=True)
-class Notice:
-    """Says something that the user has to know, from the relay or about a breakpoint."""
-
-    text: str
-
-
-@dataclass(frozen=True)
-class Lost:
-    """Says that no event will follow: the relay or Ray is gone, another editor took over, or a defect."""
-
-    error: Exception
-
-
-SessionEvent = Stop | Ended | JobEnded | Notice | Lost
 
 
 class Session:
@@ -232,6 +156,17 @@ class Session:
                 self.stops[stop.thread_id] = stop
             raise
 
+    async def next_event(self, timeout: float) -> SessionEvent | None:
+        """Returns what happens next; None where nothing does within `timeout` seconds."""
+        try:
+            return await asyncio.wait_for(self.events.get(), timeout)
+        except asyncio.TimeoutError:
+            return None
+
+    async def pending_events(self) -> list[SessionEvent]:
+        """Returns what has happened and was not looked at yet."""
+        return [self.events.get_nowait() for _ in range(self.events.qsize())]
+
     async def job(self) -> JobState | None:
         """Returns the job's state now, with a deadline."""
         return await asyncio.wait_for(asyncio.to_thread(self._watch.job), POLL_TIMEOUT)
@@ -262,7 +197,7 @@ class Session:
         name, body = event.get("event"), event.get("body") or {}
         reason = (body.get("ray") or {}).get("reason")
         if name == "stopped":
-            stop = _stop(body)
+            stop = stop_of(body)
             self._resumed.pop(stop.thread_id, None)
             self.stops[stop.thread_id] = stop
             self._jobs |= {stop.job} - {""}
@@ -364,25 +299,4 @@ def _busy(ray: Mapping[str, Any]) -> DebuggerBusy:
     return DebuggerBusy(
         f"{who} has debugged these tasks since {line(str(ray.get('since')))}",
         hint="./invokew debug --job takes another job; end that one, or answer `y` to take over",
-    )
-
-
-def _stop(body: Mapping[str, Any]) -> Stop:
-    ray: Mapping[str, Any] = body.get("ray") or {}
-    message = str(body.get("description") or "")
-    return Stop(
-        thread_id=body.get("threadId", 0),
-        reason=line(str(body.get("reason", "")), _LONGEST_NAME),
-        text=line(str(body.get("text") or ""), _LONGEST_NAME),
-        message=line(message, _LONGEST_MESSAGE) if message != _NO_MESSAGE else "",
-        debuggee=Debuggee(
-            worker_id=str(ray.get("workerId", "")),
-            host="",  # where it listens is the relay's affair
-            port=0,
-            pid=int(ray.get("pid", 0)),
-            node_ip=str(ray.get("nodeIp", "")),
-            job_id=str(ray.get("jobId", "")),
-            submission_id=line(str(ray.get("submissionId", "")), _LONGEST_NAME),
-            task=line(str(ray.get("task", "")), _LONGEST_NAME),
-        ),
     )

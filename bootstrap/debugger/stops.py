@@ -8,7 +8,7 @@ from pathlib import Path
 
 from bootstrap.dap.client import Client
 from bootstrap.dap.framing import Message
-from bootstrap.debugger.session import Stop
+from bootstrap.debugger.events import Stop
 from bootstrap.errors import RequestFailed
 
 _NOT_THE_USERS = re.compile(

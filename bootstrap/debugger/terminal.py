@@ -6,17 +6,19 @@ prompt's and never ends the connection in the middle of a request.
 
 from __future__ import annotations
 
-import asyncio
 import signal
 import time
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from bootstrap.console import Console
 from bootstrap.dap.additions import ALWAYS, WATCH
 from bootstrap.debugger import commands, listing
+from bootstrap.debugger.events import Ended, Notice, SessionEvent, Stop
 from bootstrap.debugger.keyboard import line_editing, typed
-from bootstrap.debugger.session import AttachOptions, Ended, JobWatch, Notice, Session, SessionEvent, Stop
+from bootstrap.debugger.session import AttachOptions, JobWatch, Session
 from bootstrap.debugger.view import View
 from bootstrap.errors import (
     INTERRUPTED,
@@ -131,32 +133,26 @@ class Terminal:
         if not name:
             return
         self._repeat = name if name in {*commands.STEPS, "list"} else ""
-        if name in commands.STEPS:
-            self._step(commands.STEPS[name])
-        elif name == "continue":
-            self._continue()
-        elif name == "list":
-            self._view.list(rest, more=repeated)
-        elif name == "where":
-            self._view.where()
-        elif name in {"up", "down"}:
-            self._view.move(1 if name == "up" else -1)
-        elif name == "locals":
-            self._view.locals()
-        elif name in {"p", "!"}:
-            self._view.evaluate(rest, statement=name == "!")
-        elif name == "break":
-            self._break(rest)
-        elif name == "clear":
-            self._clear(rest)
-        elif name == "tasks":
-            self._tasks()
-        elif name == "task":
-            self._task(rest)
-        elif name == "help":
-            self._console.result(commands.usage())
-        elif name == "quit":
-            self._quit()
+        view = self._view
+        work: dict[str, Callable[[], None]] = {
+            **{step: partial(self._step, request) for step, request in commands.STEPS.items()},
+            "continue": self._continue,
+            "list": lambda: view.list(rest, more=repeated),
+            "where": view.where,
+            "up": lambda: view.move(1),
+            "down": lambda: view.move(-1),
+            "locals": view.locals,
+            "p": lambda: view.evaluate(rest, statement=False),
+            "!": lambda: view.evaluate(rest, statement=True),
+            "break": lambda: self._break(rest),
+            "clear": lambda: self._clear(rest),
+            "tasks": self._tasks,
+            "task": lambda: self._task(rest),
+            "help": lambda: self._console.result(commands.usage()),
+            "quit": self._quit,
+        }
+        if name in work:
+            work[name]()
         else:
             self._say(f"`{name}` is no command; `p {line.strip()}` evaluates it, `help` lists the commands")
 
@@ -180,7 +176,7 @@ class Terminal:
         until = time.monotonic() + timeout
         while not self._over():
             if self._session.stops:
-                while self._news(self._call(self._next_event(_QUIET))):
+                while self._news(self._call(self._session.next_event(_QUIET))):
                     pass
                 self._choose()
                 return
@@ -189,7 +185,7 @@ class Terminal:
                     f"no task stopped within {timeout:g} s",
                     hint="./invokew submit --debug, and stop it by --break FILE:LINE; --timeout waits longer",
                 )
-            self._news(self._call(self._next_event(min(_POLL, timeout))))
+            self._news(self._call(self._session.next_event(min(_POLL, timeout))))
 
     def _wait(self, stepped: Stop | None) -> None:
         """Waits until the task that was stepped stops, or any task where `stepped` is None; shows the stop.
@@ -209,7 +205,7 @@ class Terminal:
             elif self._session.stops:
                 self._view.arrive(next(iter(self._session.stops.values())))
                 return
-            event = self._call(self._next_event(_POLL))
+            event = self._call(self._session.next_event(_POLL))
             self._news(event)
             if isinstance(event, Ended) and event.stop is stepped:
                 if not event.was_stopped:
@@ -280,12 +276,12 @@ class Terminal:
         if not rest:
             self._console.result("\n".join(f"  {row}" for row in breakpoints.rows()) or "no breakpoints")
             return
-        place = _place("break", rest)
+        place = commands.named_place("break", rest)
         current = self._view.frame.path if place.file is None else self._shown()
         self._say(self._call(breakpoints.add(self._session.client, place, current)))
 
     def _clear(self, rest: str) -> None:
-        place = _place("clear", rest) if rest else None
+        place = commands.named_place("clear", rest) if rest else None
         current = self._view.frame.path if place is not None and place.file is None else self._shown()
         work = self._session.breakpoints.remove(self._session.client, place, current)
         removed = self._call(work)
@@ -302,20 +298,8 @@ class Terminal:
 
     # --- news ----------------------------------------------------------------------------
 
-    async def _next_event(self, timeout: float) -> SessionEvent | None:
-        try:
-            return await asyncio.wait_for(self._session.events.get(), timeout)
-        except asyncio.TimeoutError:
-            return None
-
-    async def _pending_events(self) -> list[SessionEvent]:
-        events = []
-        while not self._session.events.empty():
-            events.append(self._session.events.get_nowait())
-        return events
-
     def _tell_news(self) -> None:
-        for event in self._call(self._pending_events()):
+        for event in self._call(self._session.pending_events()):
             self._news(event)
             is_current = event is self._view.stop
             if isinstance(event, Stop) and self._is_stopped(event) and not is_current:
@@ -360,12 +344,3 @@ class Terminal:
 
     def _say(self, text: str) -> None:
         self._console.event(text)
-
-
-def _place(command: str, text: str) -> commands.Place:
-    place = commands.place(text)
-    if place is None:
-        raise InvalidArgument(
-            f"not a place: {text}", hint=f"`{command} 12` or `{command} file.py:12`; `break 12 if x > 3`"
-        )
-    return place

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from bootstrap.console import Console
 from bootstrap.debugger import listing, stops
-from bootstrap.debugger.session import Session, Stop
+from bootstrap.debugger.events import Stop
+from bootstrap.debugger.session import Session
 from bootstrap.debugger.stops import Frame
 from bootstrap.errors import InvalidArgument, RequestFailed
 from bootstrap.event_loop import Call

@@ -13,7 +13,7 @@ from typing import Any
 
 from bootstrap.errors import ClusterUnreachable, ImageMissing, PodFailed, RaysideError, WrongArchitecture
 from bootstrap.kube.api import Kube
-from bootstrap.ray.jobs import explain_exit
+from bootstrap.ray.outcome import explain_exit
 
 _IMAGE = frozenset({"ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "RegistryUnavailable"})
 # These mean that the kubelet could not even start the program.

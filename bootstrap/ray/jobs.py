@@ -1,4 +1,4 @@
-"""Checks jobs before they are submitted, submits them, and explains how a job ended."""
+"""Checks jobs before they are submitted, and submits them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import os
 import re
 import secrets
 import shlex
-import signal
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -20,20 +19,17 @@ from bootstrap.errors import (
     CommandFailed,
     InvalidArgument,
     InvalidYaml,
-    JobFailed,
     MissingEntrypoint,
     MissingWorkingDir,
     NotAPackage,
-    RaysideError,
     SubmissionFailed,
 )
 from bootstrap.hook import rayside_hook
 from bootstrap.hook.rayside_hook.packages import with_package
 from bootstrap.loopback import require_own_listener
 from bootstrap.options import seconds
-from bootstrap.plain import printed
+from bootstrap.ray import outcome
 from bootstrap.ray.metadata import DEBUG, LOCAL_ROOTS, PY_MODULES, WORKING_DIR
-from bootstrap.ray.state import Job
 from bootstrap.settings import DEBUGPY_VERSION
 
 if TYPE_CHECKING:  # bootstrap.submission runs where the packages that it needs are not.
@@ -271,7 +267,7 @@ def submit(shell: Shell, ray: Path, url: str, env: dict[str, str], job: Submissi
             if "already exists" in error.message:  # An earlier try got through after all.
                 return
             raise SubmissionFailed(
-                f"Ray did not take the job: {reason(error.message)}",
+                f"Ray did not take the job: {outcome.reason(error.message)}",
                 hint=f"it was: {shlex.join(command)}",
             ) from None
 
@@ -293,48 +289,6 @@ def new_submission_id(entrypoint: str) -> str:
     """Returns `<program>-<random>`, which says what the job runs, and is never taken."""
     script = next((Path(word).stem for word in entrypoint.split() if word.endswith(".py")), "job")
     return f"{re.sub('[^A-Za-z0-9]+', '-', script).strip('-').lower() or 'job'}-{secrets.token_hex(3)}"
-
-
-def failure(job: Job) -> RaysideError:
-    """Returns the error for a job that ended other than SUCCEEDED, its exit code explained."""
-    if job.status == "STOPPED":
-        return JobFailed(f"job {job.submission_id} was stopped", hint="./invokew submit starts a new one")
-    why = f": {explain_exit(job.exit_code)}" if job.exit_code is not None else ""
-    # Ray's message ends with the last of the program's output, which says most; Ray colours it.
-    lines = printed(job.message).strip().splitlines()
-    tail = "\n".join(lines[-12:] if job.exit_code is not None else lines[:12])
-    return JobFailed(
-        f"job {job.submission_id} failed{why}\n{tail}".rstrip(),
-        hint=f"./invokew logs --job {job.submission_id} shows all of its output",
-    )
-
-
-def explain_exit(code: int) -> str:
-    """Returns what an exit code says about how a program ended.
-
-    Source: https://tldp.org/LDP/abs/html/exitcodes.html; above 128, and below 0, it is a signal.
-    """
-    number = -code if code < 0 else code - 128 if code > 128 else 0
-    if number:
-        try:
-            name = signal.Signals(number).name
-        except ValueError:
-            return f"exit code {code}"
-        reasons = {
-            "SIGKILL": "killed, most often because memory ran out",
-            "SIGTERM": "it was asked to end",
-            "SIGINT": "it was interrupted",
-            "SIGSEGV": "it crashed in native code",
-            "SIGABRT": "it aborted, most often in native code",
-        }
-        return f"exit code {code} ({name}: {reasons.get(name, 'ended by that signal')})"
-    reasons_by_code = {
-        1: "the program raised an exception or said so itself",
-        2: "the program was called wrongly, or its file could not be opened",
-        126: "the program is not executable",
-        127: "the program was not found",
-    }
-    return f"exit code {code} ({reasons_by_code.get(code, 'as the program chose')})"
 
 
 def _check_entrypoint(entrypoint: str | None, folder: Path) -> None:
@@ -379,10 +333,3 @@ def _runtime_env(file: Path) -> dict[str, Any]:
     if not isinstance(loaded, dict):
         raise InvalidYaml(f"{file} is not a mapping of runtime_env fields", hint="write `pip: [...]` or such")
     return loaded
-
-
-def reason(output: str) -> str:
-    """Returns what Ray's own command gave as the reason for its failure."""
-    # Ray ends with a Python traceback whose last line is the reason.
-    lines = [line.strip() for line in output.splitlines() if line.strip()]
-    return lines[-1] if lines else "it gave no reason"

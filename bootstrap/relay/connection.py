@@ -8,10 +8,12 @@ import contextlib
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from bootstrap.dap.client import QUIETLY, Client, OnEvent
-from bootstrap.dap.debuggee import Debuggee
+from bootstrap.dap.channel import OnEvent
+from bootstrap.dap.client import QUIETLY, Client
 from bootstrap.dap.framing import Message
 from bootstrap.errors import DebuggerGone, RequestFailed
+from bootstrap.relay import messages
+from bootstrap.relay.debuggee import Debuggee
 from bootstrap.relay.sent import INTERRUPTION, Sent
 
 # Seconds for a debuggee's answer to an editor's request, before the debuggee counts as frozen.
@@ -59,7 +61,7 @@ class Connection:
         """Attaches; `configure` is awaited before the debuggee runs. Raises AttachFailed, DebuggerGone."""
         debuggee = self._debuggee
         client = self._client = await Client.connect(
-            debuggee.host, debuggee.port, on_event=self._on_event, of_stranger=True
+            debuggee.host, debuggee.port, on_event=self._on_event, tables=messages
         )
         try:
             await client.attach(

@@ -12,11 +12,11 @@ from weakref import WeakKeyDictionary
 
 from bootstrap.dap.additions import DEBUGGER_LEFT, RELAY_ENDING, TAKEN_OVER
 from bootstrap.dap.client import STOP_IN_USER_CODE
-from bootstrap.dap.debuggee import Debuggee
 from bootstrap.dap.framing import Message
 from bootstrap.hook.evaluated.prints import EVENT as PRINTED
 from bootstrap.hook.evaluated.reached import EVENT, Bucket
 from bootstrap.relay.configuration import Configuration
+from bootstrap.relay.debuggee import Debuggee
 from bootstrap.relay.discovery import Discovery
 from bootstrap.relay.editor import CurrentEditor, Editor, Refused
 from bootstrap.relay.editor_requests import EditorRequests

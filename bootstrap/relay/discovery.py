@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from bootstrap.dap.debuggee import Debuggee
 from bootstrap.dap.paused import PausedTask
+from bootstrap.relay.debuggee import Debuggee
 
 
 class Discovery(Protocol):

@@ -6,17 +6,17 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from bootstrap.dap import messages
-from bootstrap.dap.client import reason
+from bootstrap.dap.channel import reason
 from bootstrap.dap.framing import Message
-from bootstrap.dap.rules import NotDap
 from bootstrap.relay import translation
+from bootstrap.relay.arguments import arguments_of
 from bootstrap.relay.configuration import Configuration
 from bootstrap.relay.connection import PATIENCE
 from bootstrap.relay.editor import CurrentEditor, Editor, Refused
 from bootstrap.relay.gathered import Gathered
 from bootstrap.relay.ids import OF_A_STOP, Ids, Kind, OfAStop
 from bootstrap.relay.locations import locations
+from bootstrap.relay.rules import NotDap
 from bootstrap.relay.threads import CLUSTER, Threads
 from bootstrap.relay.worker import Worker, Workers
 
@@ -86,7 +86,7 @@ class EditorRequests:
             self._refuse_watcher(editor, request, arguments)
             return
         try:
-            known = messages.arguments_of(command, arguments)
+            known = arguments_of(command, arguments)
         except NotDap as error:
             raise Refused(f"{command}: {error}") from None
         handler = self._handlers.get(command, self._forward if known is not None else None)

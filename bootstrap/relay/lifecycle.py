@@ -9,10 +9,10 @@ from typing import Any
 
 from bootstrap.dap.additions import TAKEN_OVER
 from bootstrap.dap.client import STOP_IN_USER_CODE
-from bootstrap.dap.debuggee import Debuggee
 from bootstrap.errors import AttachFailed, RaysideError
 from bootstrap.plain import line
 from bootstrap.relay.configuration import Configuration
+from bootstrap.relay.debuggee import Debuggee
 from bootstrap.relay.editor import CurrentEditor
 from bootstrap.relay.files import Files
 from bootstrap.relay.threads import Threads

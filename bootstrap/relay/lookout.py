@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from bootstrap.dap.debuggee import Debuggee
 from bootstrap.errors import RaysideError
 from bootstrap.relay.debug_session import DebugSession
+from bootstrap.relay.debuggee import Debuggee
 from bootstrap.relay.discovery import Discovery
 from bootstrap.relay.work import Work
 from bootstrap.relay.worker import Configure, NotWanted, Worker

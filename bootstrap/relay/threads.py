@@ -7,11 +7,11 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable
 
 from bootstrap.dap.additions import EXITED
-from bootstrap.dap.client import reason
-from bootstrap.dap.debuggee import Debuggee
+from bootstrap.dap.channel import reason
 from bootstrap.dap.framing import Message
 from bootstrap.errors import RequestFailed
 from bootstrap.relay.connection import PATIENCE
+from bootstrap.relay.debuggee import Debuggee
 from bootstrap.relay.editor import CurrentEditor, Editor
 from bootstrap.relay.ids import Ids
 from bootstrap.relay.others import Others

@@ -11,10 +11,10 @@ from datetime import datetime, timezone
 from enum import Enum, auto
 from typing import Any, Protocol
 
-from bootstrap.dap.debuggee import Debuggee
 from bootstrap.dap.framing import Message
 from bootstrap.errors import DebuggerGone, RequestFailed
 from bootstrap.relay.connection import ATTACHING, SOON, Connection
+from bootstrap.relay.debuggee import Debuggee
 from bootstrap.relay.files import Files
 from bootstrap.relay.installed import Installed
 from bootstrap.relay.paths import Layout

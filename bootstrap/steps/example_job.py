@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from bootstrap.ray import jobs
+from bootstrap.ray import jobs, outcome
 from bootstrap.ray.state import LAG, Dashboard, Job, WaitingTask
 from bootstrap.settings import ROOT
 from bootstrap.step import Report, Status, missing, pending, ready, until
@@ -63,7 +63,7 @@ class ExampleJob:
             return missing("not submitted yet")
         job = submitted[-1]
         if job.status == "FAILED":
-            return missing(jobs.failure(job).message)
+            return missing(outcome.failure(job).message)
         if job.ended:
             return ready(f"{job.submission_id} ended, {job.status}")
         if any(task.job_id == job.job_id for task in dashboard.waiting()):

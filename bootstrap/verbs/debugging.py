@@ -11,7 +11,8 @@ from bootstrap.console import Console
 from bootstrap.dap.additions import ALWAYS, ASK
 from bootstrap.dap.client import Client
 from bootstrap.debugger.commands import Place, option
-from bootstrap.debugger.session import AttachOptions, JobState
+from bootstrap.debugger.events import JobState
+from bootstrap.debugger.session import AttachOptions
 from bootstrap.errors import Interrupted, InvalidArgument
 from bootstrap.options import seconds
 from bootstrap.ray.metadata import DEBUG

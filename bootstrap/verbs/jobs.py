@@ -13,7 +13,7 @@ from bootstrap.console import Console
 from bootstrap.dap.paused import PausedTask
 from bootstrap.errors import Interrupted, InvalidArgument
 from bootstrap.kube.rayjob import document
-from bootstrap.ray import jobs
+from bootstrap.ray import jobs, outcome
 from bootstrap.ray.state import LAG, Dashboard, Job
 from bootstrap.settings import Settings
 from bootstrap.shell import Shell
@@ -72,7 +72,7 @@ def submit(settings: Settings, console: Console, request: Request, *, wait: bool
             submission_id=name,
         ) from None
     if wait and job.status != "SUCCEEDED":
-        raise jobs.failure(job)
+        raise outcome.failure(job)
     if console.as_json:
         console.document({"submission_id": name, "job": job.job_id, "status": job.status, "cluster": cluster})
         return

@@ -21,10 +21,11 @@ from pathlib import Path
 from typing import Any
 
 from bootstrap.dap.client import Client
-from bootstrap.dap.debuggee import Debuggee
 from bootstrap.dap.paused import PausedTask
-from bootstrap.debugger.session import AttachOptions, JobState
+from bootstrap.debugger.events import JobState
+from bootstrap.debugger.session import AttachOptions
 from bootstrap.hook.rayside_hook.attach import UNCHECKED
+from bootstrap.relay.debuggee import Debuggee
 from bootstrap.relay.server import Relay
 
 PATIENCE = 30.0  # seconds; only a broken test waits so long

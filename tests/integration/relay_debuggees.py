@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import Any
 
 from bootstrap.dap.client import Client
-from bootstrap.dap.debuggee import Debuggee
 from bootstrap.dap.framing import Decoder, Message, encode
 from bootstrap.dap.paused import PausedTask
 from bootstrap.errors import NotRunning
 from bootstrap.hook.rayside_hook.attach import UNCHECKED
+from bootstrap.relay.debuggee import Debuggee
 from bootstrap.relay.server import Relay
 
 TOKEN = "a token"

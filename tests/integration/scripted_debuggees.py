@@ -20,8 +20,8 @@ from typing import Any
 
 from aiohttp import web
 
-from bootstrap.dap.debuggee import Debuggee
 from bootstrap.dap.framing import Decoder, Message, encode
+from bootstrap.relay.debuggee import Debuggee
 from bootstrap.relay.process import allow_many_files
 
 JOB = "01000000"

@@ -11,7 +11,8 @@ import pytest
 
 from bootstrap.debugger import scripted, stops
 from bootstrap.debugger.commands import Place
-from bootstrap.debugger.session import Ended, Lost, Notice, Session, Stop
+from bootstrap.debugger.events import Ended, Lost, Notice, Stop
+from bootstrap.debugger.session import Session
 from bootstrap.errors import AttachFailed, DebuggerGone, NotRunning, RequestFailed
 from tests.integration.real_debuggee import PATIENCE, TASK, RealJob, attachment, relay_over
 
@@ -121,7 +122,7 @@ def test_a_process_killed_while_stopped_is_told_and_the_other_goes_on(start: Sta
     async def story() -> None:
         async with relay_over(job) as port:
             session = await attached(job, port)
-            both = {stop.debuggee.worker_id: stop for stop in [await stop_of(session) for _ in range(2)]}
+            both = {stop.worker_id: stop for stop in [await stop_of(session) for _ in range(2)]}
             job.processes[0].process.kill()
             while not isinstance(happening := await session.events.get(), Ended):
                 pass
@@ -175,7 +176,7 @@ def test_what_is_left_stopped_is_found_again_with_nothing_run_in_between(start: 
         async with relay_over(job) as port:
             for _ in range(3):
                 session = await attached(job, port)
-                both = {stop.debuggee.worker_id: stop for stop in [await stop_of(session) for _ in range(2)]}
+                both = {stop.worker_id: stop for stop in [await stop_of(session) for _ in range(2)]}
                 frame = (await stops.frames(session.client, both["w1"]))[0]
                 assert await stops.evaluate(session.client, frame, "(x, numbers, runs)") == (
                     "(4, [0, 1, 2, 3], [1])"

@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 
 from bootstrap.dap.client import Client
-from bootstrap.dap.debuggee import Debuggee
 from bootstrap.dap.framing import Message
 from bootstrap.dap.paused import PausedTask
 from bootstrap.errors import NotRunning, RequestFailed
 from bootstrap.relay import lookout, server
+from bootstrap.relay.debuggee import Debuggee
 from bootstrap.relay.lifecycle import SETTLING
 from bootstrap.relay.server import Relay
 from bootstrap.relay.threads import Threads

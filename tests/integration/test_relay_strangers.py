@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from bootstrap.dap.client import LONGEST_OF_DEBUGGEE
 from bootstrap.dap.framing import encode
 from bootstrap.errors import RequestFailed
-from bootstrap.relay import server
+from bootstrap.relay import messages, server
 from bootstrap.relay.debug_session import MOST_STOPS
 from bootstrap.relay.flood import EACH_AT_ONCE
 from tests.integration.relay_debuggees import PATIENCE, TOKEN, Wire
@@ -99,10 +98,12 @@ def test_an_answer_that_is_too_long_fails_and_the_debuggee_stays() -> None:
         session = await setting.attach()
         stop = await setting.stopped(session)
         frame = (await session.frames(stop))[0]["id"]
-        debuggee.says["completions"] = {"targets": [{"label": "x" * LONGEST_OF_DEBUGGEE}]}
+        debuggee.says["completions"] = {"targets": [{"label": "x" * messages.LONGEST}]}
         with pytest.raises(RequestFailed, match=r"too long: it has 4,194,\d+ bytes, and 4,194,304 are taken"):
             await session.request("completions", frameId=frame, text="x", column=1)
-        debuggee.say({"event": "output", "body": {"output": "x" * LONGEST_OF_DEBUGGEE}})
+        debuggee.say({"event": "output", "body": {"output": "x" * messages.LONGEST}})
+        debuggee.says["completions"] = {"targets": [{"label": "x" * messages.LONGEST}]}
+        debuggee.say({"event": "output", "body": {"output": "x" * messages.LONGEST}})
         debuggee.says["completions"] = {"targets": [{"label": "short"}]}
         answer = await session.request("completions", frameId=frame, text="x", column=1)
         assert answer == {"targets": [{"label": "short"}]}

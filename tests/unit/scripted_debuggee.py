@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from bootstrap.console import Console, Style
-from bootstrap.dap.client import Client, OnEvent
+from bootstrap.dap.channel import OnEvent
+from bootstrap.dap.client import Client
 from bootstrap.dap.framing import Decoder, Message, encode
-from bootstrap.debugger.session import JobState
+from bootstrap.debugger.events import JobState
 
 
 @dataclass

@@ -12,7 +12,8 @@ import pytest
 
 from bootstrap.debugger import scripted, session
 from bootstrap.debugger.commands import Place
-from bootstrap.debugger.session import AttachOptions, JobState
+from bootstrap.debugger.events import JobState
+from bootstrap.debugger.session import AttachOptions
 from bootstrap.errors import AttachFailed, DebuggerGone, NotRunning, RayDied
 from tests.unit.scripted_debuggee import (
     ScriptedJob,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bootstrap.errors import InvalidYaml, MissingEntrypoint, MissingWorkingDir, NotAPackage
-from bootstrap.ray import jobs
+from bootstrap.ray import jobs, outcome
 from bootstrap.ray.metadata import LOCAL_ROOTS, PY_MODULES, WORKING_DIR
 from bootstrap.ray.state import Job
 
@@ -123,12 +123,12 @@ def test_a_runtime_env_file_keeps_secrets_out_of_the_command(program: Path) -> N
     ],
 )
 def test_exit_codes_are_explained(code: int, says: str) -> None:
-    assert says in jobs.explain_exit(code)
+    assert says in outcome.explain_exit(code)
 
 
 def test_a_failed_job_shows_its_last_words() -> None:
     job = Job("t-1", "01000000", "FAILED", "python t.py", "Traceback\nValueError: no", 1, 0.0, 7, {}, {})
-    error = jobs.failure(job)
+    error = outcome.failure(job)
     assert "raised an exception" in error.message
     assert error.message.endswith("ValueError: no")
     assert "--job t-1" in error.hint
@@ -137,7 +137,7 @@ def test_a_failed_job_shows_its_last_words() -> None:
 def test_the_last_words_of_a_failed_job_have_no_colours() -> None:
     message = "Traceback\n\x1b[36mray::bad()\x1b[39m (pid=7)\nValueError: no"
     job = Job("t-1", "01000000", "FAILED", "python t.py", message, 1, 0.0, 7, {}, {})
-    assert jobs.failure(job).message.splitlines()[-2:] == ["ray::bad() (pid=7)", "ValueError: no"]
+    assert outcome.failure(job).message.splitlines()[-2:] == ["ray::bad() (pid=7)", "ValueError: no"]
 
 
 def test_submission_ids_say_what_runs_and_differ() -> None:

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from bootstrap.dap import messages
-from bootstrap.dap.rules import All, Choice, Exact, Flag, Many, NotDap, Number, Printed, Record, Text
+from bootstrap.relay import messages
+from bootstrap.relay.arguments import REQUESTS, arguments_of
+from bootstrap.relay.rules import All, Choice, Exact, Flag, Many, NotDap, Number, Printed, Record, Text
 
 BAD = "\x1b]52;c;eA==\x07\x9b2J\u202e"
 # Fields by which an editor, or an extension of it, would do something: none is in any table.
@@ -213,13 +214,13 @@ def test_the_body_of_an_answer_to_what_is_not_known_is_empty() -> None:
 
 def test_only_requests_that_the_relay_knows_are_questions() -> None:
     for command in ("pydevdAuthorize", "setDebuggerProperty", "modules", "runInTerminal", "readMemory", ""):
-        assert messages.arguments_of(command, {}) is None
+        assert arguments_of(command, {}) is None
 
 
-@pytest.mark.parametrize("command", messages.REQUESTS)
+@pytest.mark.parametrize("command", REQUESTS)
 def test_an_argument_that_dap_does_not_have_is_left_out(command: str) -> None:
-    asked = full(messages.REQUESTS[command])
-    assert names(messages.arguments_of(command, asked)) <= names(asked) - set(ACTED_UPON) | {"checksums"}
+    asked = full(REQUESTS[command])
+    assert names(arguments_of(command, asked)) <= names(asked) - set(ACTED_UPON) | {"checksums"}
 
 
 @pytest.mark.parametrize(
@@ -240,16 +241,16 @@ def test_an_argument_that_dap_does_not_have_is_left_out(command: str) -> None:
 )
 def test_what_dap_does_not_have_is_refused_with_a_sentence(command: str, arguments: Any, reason: str) -> None:
     with pytest.raises(NotDap, match=reason):
-        messages.arguments_of(command, arguments)
+        arguments_of(command, arguments)
 
 
 def test_an_editors_code_is_not_touched() -> None:
     asked = {"expression": f"print('{BAD}\n')", "context": "repl"}
-    assert messages.arguments_of("evaluate", asked) == asked
+    assert arguments_of("evaluate", asked) == asked
 
 
 def test_null_is_as_if_it_were_not_there() -> None:
-    assert messages.arguments_of("next", {"threadId": 1, "granularity": None}) == {"threadId": 1}
+    assert arguments_of("next", {"threadId": 1, "granularity": None}) == {"threadId": 1}
 
 
 # --- rules ---------------------------------------------------------------------------------------

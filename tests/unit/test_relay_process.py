@@ -7,6 +7,7 @@ import json
 import os
 import resource
 import threading
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,8 @@ from bootstrap.errors import NotRunning
 from bootstrap.instance import configured
 from bootstrap.processes import created
 from bootstrap.ray.metadata import WORKING_DIR
-from bootstrap.ray.state import RunningTask
+from bootstrap.ray.paths import PathMap
+from bootstrap.ray.state import Job, RunningTask
 from bootstrap.relay.cluster import ClusterDebuggees
 from bootstrap.relay.config import Config
 from bootstrap.relay.process import allow_many_files
@@ -117,6 +119,25 @@ def test_a_worker_that_ray_can_not_name_is_asked_for_ever_more_seldom() -> None:
         debuggees.look()
         asked += [round(clock.now - 1000)] * (dashboard.asked[-2:] == [JOBS, TASKS])
     assert asked == [1, 3, 7, 15, 31, 61, 91]
+
+
+def test_where_files_lie_is_mapped_anew_only_where_jobs_differ(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, mapped = Clock(), list[int]()
+
+    def of(jobs: Iterable[Job]) -> PathMap:
+        mapped.append(len([*jobs]))
+        return PathMap()
+
+    monkeypatch.setattr("bootstrap.relay.cluster.PathMap.of", of)
+    dashboard, debuggees = cluster(clock, workers=[], jobs=[JOB])
+    for _ in range(10):
+        clock.now += 1.1
+        debuggees.look()
+    assert dashboard.asked.count(JOBS) == 10
+    dashboard.answers["jobs"] = [JOB, {**JOB, "submission_id": "j2"}]
+    clock.now += 1.1
+    debuggees.look()
+    assert mapped == [1, 2]
 
 
 def test_a_worker_gets_its_name_when_the_task_table_has_caught_up() -> None:

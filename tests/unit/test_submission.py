@@ -17,8 +17,7 @@ from bootstrap.errors import (
     NotAPackage,
     NotRunning,
 )
-from bootstrap.ray import jobs
-from bootstrap.ray.metadata import LOCAL_ROOTS, WORKING_DIR
+from bootstrap.ray import jobs, metadata
 from bootstrap.submission import CLUSTER_FILE, Cluster, parsed, prepare
 
 # --- the options -------------------------------------------------------------------------
@@ -178,8 +177,8 @@ def test_rays_client_and_its_program_are_told_the_same(
         "metadata": json.loads(given["--metadata-json"]),
     }
     assert inline["working_dir"] == str(program)
-    assert json.loads(given["--metadata-json"])[WORKING_DIR] == str(program)
-    assert str(link) in json.loads(given["--metadata-json"])[LOCAL_ROOTS]
+    assert json.loads(given["--metadata-json"])[metadata.WORKING_DIR] == str(program)
+    assert str(link) in json.loads(given["--metadata-json"])[metadata.LOCAL_ROOTS]
 
 
 def test_a_remote_working_dir_is_passed_on_and_none_is_left_out(program: Path) -> None:

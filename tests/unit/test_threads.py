@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from bootstrap.dap.debuggee import Debuggee
 from bootstrap.dap.framing import Message
+from bootstrap.relay.debuggee import Debuggee
 from bootstrap.relay.editor import CurrentEditor
 from bootstrap.relay.files import Files
 from bootstrap.relay.ids import Ids

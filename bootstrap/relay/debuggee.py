@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from bootstrap.dap.additions import title_of
+from bootstrap.dap.client import Prove
 from bootstrap.dap.paused import PausedTask
-
-# Makes the proof, in hex, that "client" or "debuggee" knows the secret of debuggees: by the role, the
-# debuggee's nonce and the client's, and the host and port that were dialled.
-Prove = Callable[[str, tuple[str, str], tuple[str, int]], str]
 
 
 @dataclass(frozen=True)
@@ -41,7 +38,7 @@ class Debuggee:
     @property
     def title(self) -> str:
         """Returns the name of its row in an editor's list of threads."""
-        return f"{self.task or 'idle'} · {self.pid}@{self.node_ip}"
+        return title_of(self.task, self.pid, self.node_ip)
 
     @property
     def shown_id(self) -> str:

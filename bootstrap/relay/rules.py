@@ -168,3 +168,13 @@ def _string(value: object, place: str) -> str:
     if not isinstance(value, str):
         raise NotDap(f"`{place}` has to be a text")
     return value
+
+
+def choice(words: str) -> Choice:
+    """Takes one of these words, which spaces part."""
+    return Choice(frozenset(words.split()))
+
+
+def record(*needs: str, **fields: Rule) -> Record:
+    """Takes these fields, of which it needs some."""
+    return Record(fields, frozenset(needs))
