@@ -205,6 +205,18 @@ class ClusterUnreachable(RaysideError):
     id, exit_code = "cluster-unreachable", TARGET
 
 
+class Forbidden(RaysideError):
+    id, exit_code = "forbidden", TARGET
+
+
+class CredentialsRefused(RaysideError):
+    id, exit_code = "credentials-refused", TARGET
+
+
+class FieldConflict(RaysideError):
+    id, exit_code = "field-conflict", TARGET
+
+
 class NamespaceTerminating(RaysideError):
     id, exit_code = "namespace-terminating", TARGET
 

@@ -15,6 +15,8 @@ from bootstrap.errors import InvalidSetting, UnsafeFolder
 from bootstrap.own_folder import require_own
 from bootstrap.settings import DEFAULT_NAME, Settings, short_folder
 
+# All that is made in Kubernetes has this label.
+MANAGED_BY = {"app.kubernetes.io/managed-by": "rayside"}
 # A cluster's record, by which it is known again, lies in its folder.
 _RECORD = "instance.json"
 # Earlier versions had the files of a local cluster in the state folder itself, and kind's beside it.
@@ -123,7 +125,7 @@ class Instance:
     @property
     def labels(self) -> dict[str, str]:
         """Returns the labels of all that is made for it in Kubernetes."""
-        return {"app.kubernetes.io/managed-by": "rayside", "rayside.dev/instance": self.name}
+        return {**MANAGED_BY, "rayside.dev/instance": self.name}
 
     # --- its record ----------------------------------------------------------------------
 

@@ -28,6 +28,13 @@ def without_proxy(environment: Mapping[str, str]) -> dict[str, str]:
     return {name: ",".join(filter(None, (environment.get(name), *_NAMES))) for name in _VARIABLES}
 
 
+def proxy_for(url: str) -> str | None:
+    """Returns the proxy that the environment names for `url`; None for this machine's own addresses."""
+    from requests.utils import get_environ_proxies, select_proxy
+
+    return None if is_loopback(url) else select_proxy(url, get_environ_proxies(url))
+
+
 def is_loopback(url: str) -> bool:
     """Returns whether the host of `url` is an address of this machine alone."""
     host = urlsplit(url).hostname or ""

@@ -1,28 +1,45 @@
-"""Calls the Kubernetes API, in JSON: reads, and the few writes that are not manifests."""
+"""Calls the Kubernetes API, in JSON: reads, server-side applies, and removes."""
 
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
 
-from bootstrap.errors import ClusterUnreachable, NamespaceTerminating, NotRunning
-from bootstrap.loopback import is_loopback
+from bootstrap.errors import (
+    ClusterUnreachable,
+    CredentialsRefused,
+    FieldConflict,
+    Forbidden,
+    NamespaceTerminating,
+    NotRunning,
+)
+from bootstrap.kube.kubeconfig import Access, access
 
 if TYPE_CHECKING:
-    from kubernetes.client import ApiClient
+    from urllib3 import BaseHTTPResponse, PoolManager
 
 CORE = "/api/v1"
 RAY = "/apis/ray.io/v1"
+# All that is applied is applied in this name. It takes its own fields over again, and nobody else's
+# (https://kubernetes.io/docs/reference/using-api/server-side-apply/#conflicts).
+FIELD_MANAGER = "rayside"
 # A connection, and an answer, may take so many seconds.
-_PATIENCE = (3, 15)
+_CONNECT, _ANSWER = 3.0, 15.0
 
 
 @dataclass(frozen=True)
 class Kube:
-    """One context of one kubeconfig, and the namespace that Ray is in."""
+    """One context of one kubeconfig, and the namespace that Ray is in.
+
+    Each call raises ClusterUnreachable; CredentialsRefused, also where they have expired and can't be
+    renewed; Forbidden where a right is lacking.
+    """
 
     kubeconfig: Path
     context: str
@@ -30,14 +47,11 @@ class Kube:
 
     @property
     def options(self) -> list[str]:
-        """The options by which kubectl and its plugins reach this context."""
+        """Returns the options by which kubectl and its plugins reach this context."""
         return ["--kubeconfig", str(self.kubeconfig), "--context", self.context]
 
     def get(self, path: str, **query: str) -> dict[str, Any] | None:
-        """Returns the object, or the list, at `path`, as in `/api/v1/nodes`; None where there is none.
-
-        Raises ClusterUnreachable.
-        """
+        """Returns the object, or the list, at `path`, as in `/api/v1/nodes`; None where there is none."""
         return self._call("GET", path, query)
 
     def items(self, path: str, selector: str = "", fields: str = "") -> list[dict[str, Any]]:
@@ -62,22 +76,34 @@ class Kube:
 
     def log(self, selector: str, container: str) -> str:
         """Returns what a container of the first pod with these labels has printed. Raises NotRunning."""
-        from kubernetes.client import CoreV1Api
-        from kubernetes.client.exceptions import ApiException
-
         pods = self.pods(selector)
         if not pods:
             raise NotRunning(f"there is no pod {selector}", hint="./invokew up makes it")
-        try:
-            return str(
-                CoreV1Api(self.client).read_namespaced_pod_log(
-                    pods[0]["metadata"]["name"], self.namespace, container=container
-                )
-            )
-        except ApiException as error:
+        return self.pod_log(pods[0]["metadata"]["name"], container)
+
+    def pod_log(self, pod: str, container: str, **query: str) -> str:
+        """Returns what a pod's container has printed. Raises NotRunning where it has no log yet."""
+        path = f"{self._core}/pods/{pod}/log"
+        answer = self._send("GET", path, {"container": container, **query})
+        if answer.status in (400, 404):
             raise NotRunning(
-                f"{container} has no log: {error.reason}", hint="./invokew status says why"
-            ) from None
+                f"{container} has no log: {_words(answer.data)}", hint="./invokew status says why"
+            )
+        self._require_success(answer, "GET", path)
+        return answer.data.decode(errors="replace")
+
+    def apply(self, document: Mapping[str, Any]) -> None:
+        """Makes the object, or makes its fields so, and takes no field from anybody else.
+
+        Raises FieldConflict where another manager has set one of them otherwise.
+        """
+        path = path_of(document)
+        body = json.dumps(document)
+        if self._call("PATCH", path, {"fieldManager": FIELD_MANAGER}, body) is None:
+            require_namespace(self)
+            raise ClusterUnreachable(
+                f"the Kubernetes API at {self.url} does not know {path}", hint="./invokew up"
+            )
 
     def delete(self, path: str, **query: str) -> None:
         """Asks for the removal of the object at `path`; does nothing where there is none.
@@ -86,6 +112,30 @@ class Kube:
         """
         self._call("DELETE", path, query)
 
+    def require(self, verb: str, resource: str) -> None:
+        """Checks that we may, as in `get`, `pods/portforward`, in the namespace. Raises Forbidden."""
+        kind, _, sub = resource.partition("/")
+        review = {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SelfSubjectAccessReview",
+            "spec": {
+                "resourceAttributes": {
+                    "namespace": self.namespace,
+                    "verb": verb,
+                    "resource": kind,
+                    "subresource": sub,
+                }
+            },
+        }
+        path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+        answer = self._call("POST", path, {}, json.dumps(review)) or {}
+        if not answer["status"]["allowed"]:
+            raise forbidden(verb, resource, "", self.namespace)
+
+    def is_ready(self) -> bool:
+        """Returns whether the API has come up whole: before, it may know nobody's rights yet."""
+        return self._send("GET", "/readyz", {}).status == 200
+
     @property
     def _core(self) -> str:
         return f"{CORE}/namespaces/{self.namespace}"
@@ -93,61 +143,182 @@ class Kube:
     @property
     def url(self) -> str:
         """Returns the API server's address."""
-        return str(self.client.configuration.host)
+        return self._connection[0].url
+
+    def renew(self) -> None:
+        """Reads the kubeconfig again from now on, and lets go of the idle connections."""
+        earlier: tuple[Access, PoolManager] | None = vars(self).pop("_connection", None)
+        if earlier:
+            earlier[1].clear()
 
     @cached_property
-    def client(self) -> ApiClient:
-        """Returns a client. Raises ClusterUnreachable where the kubeconfig does not lead to one."""
-        import yaml
-        from kubernetes import config
-        from kubernetes.client import ApiClient, Configuration
-        from urllib3 import Retry
+    def _connection(self) -> tuple[Access, PoolManager]:
+        from requests.utils import get_auth_from_url
+        from urllib3 import PoolManager, ProxyManager, make_headers
 
-        if not self.kubeconfig.exists():
-            raise ClusterUnreachable("there is no cluster yet", hint="./invokew up makes one")
-        loaded = Configuration()
-        try:
-            config.load_kube_config(str(self.kubeconfig), self.context, loaded)  # type: ignore[no-untyped-call]
-        except (config.ConfigException, yaml.YAMLError, OSError) as error:
-            raise ClusterUnreachable(
-                f"{self.kubeconfig} does not lead to a cluster: {error}", hint="./invokew up makes it anew"
-            ) from None
-        if is_loopback(str(loaded.host)):
-            loaded.proxy = None
+        way = access(self.kubeconfig, self.context)
+        options: dict[str, Any] = {"ssl_context": way.tls, "server_hostname": way.server_name}
+        options = {key: value for key, value in options.items() if value}
+        if not way.proxy:
+            return way, PoolManager(**options)
+        user, password = get_auth_from_url(way.proxy)
+        headers = make_headers(proxy_basic_auth=f"{user}:{password}") if user else None
+        return way, ProxyManager(way.proxy, proxy_headers=headers, **options)
+
+    def _call(
+        self, method: str, path: str, query: Mapping[str, str], body: str | None = None
+    ) -> dict[str, Any] | None:
+        answer = self._send(method, path, query, body)
+        if answer.status == 404:
+            return None
+        self._require_success(answer, method, path)
+        return dict(json.loads(answer.data))
+
+    def _send(
+        self, method: str, path: str, query: Mapping[str, str], body: str | None = None
+    ) -> BaseHTTPResponse:
+        """Returns the answer, whatever it is; asks once more where the credentials may be old."""
+        from urllib3 import Retry, Timeout
+        from urllib3.exceptions import HTTPError, SSLError
+
         # The API refuses requests for a custom resource for a moment, while it sets that up.
-        loaded.retries = Retry(
-            connect=0, read=0, status=5, status_forcelist=(429, 500, 503), backoff_factor=0.2
+        retries = Retry(
+            connect=0,
+            read=0,
+            other=0,
+            status=5,
+            status_forcelist=(429, 500, 503),
+            allowed_methods=None,
+            backoff_factor=0.2,
+            raise_on_status=False,
         )
-        return ApiClient(loaded)
+        kind = "application/apply-patch+yaml" if method == "PATCH" else "application/json"
+        content = {"Content-Type": kind} if body else {}
+        for _ in range(2):
+            way, pool = self._connection
+            if way.outdated():
+                self.renew()
+                way, pool = self._connection
+            try:
+                answer = pool.request(
+                    method,
+                    f"{way.url}{path}{'?' if query else ''}{urlencode(query)}",
+                    body=body,
+                    headers={"Accept": "application/json", **content, **way.headers},
+                    timeout=Timeout(connect=_CONNECT, read=_ANSWER),
+                    retries=retries,
+                )
+            except (HTTPError, OSError) as error:
+                reason = getattr(error, "reason", None)
+                why = f": {reason}" if isinstance(reason, SSLError) else ""
+                raise ClusterUnreachable(
+                    f"the Kubernetes API at {way.url} does not answer{why}",
+                    hint="./invokew up mends the cluster",
+                ) from None
+            if answer.status != 401:
+                return answer
+            way.refuse()
+            self.renew()
+        raise refused(self.kubeconfig, self.context)
 
-    def _call(self, method: str, path: str, query: dict[str, str]) -> dict[str, Any] | None:
-        from kubernetes.client.exceptions import ApiException
-        from urllib3.exceptions import HTTPError
-
-        request = self.client.param_serialize(
-            method,
-            path,
-            query_params=list(query.items()),
-            header_params={"Accept": "application/json"},
-            auth_settings=["BearerToken"],
+    def _require_success(self, answer: BaseHTTPResponse, method: str, path: str) -> None:
+        """Raises Forbidden, FieldConflict, ClusterUnreachable."""
+        if 200 <= answer.status < 300:
+            return
+        words = _words(answer.data)
+        if answer.status == 403:
+            raise _forbidden(method, path, words)
+        if conflicts := _conflicts(answer.data):
+            raise FieldConflict(
+                f"{path} is also another's: {'; '.join(conflicts)}",
+                hint="take back what was set there, or let it be; then ./invokew up",
+            )
+        reason = f"{answer.status} {words or answer.reason}"
+        raise ClusterUnreachable(
+            f"the Kubernetes API at {self.url} refused {method} {path}: {reason}",
+            hint="./invokew status shows what is left",
         )
-        try:
-            answer = self.client.call_api(*request, _request_timeout=_PATIENCE)
-            body = answer.read()  # type: ignore[no-untyped-call]
-            if answer.status == 404:
-                return None
-            if not 200 <= answer.status < 300:
-                raise ApiException(status=answer.status, reason=answer.reason)
-            return dict(json.loads(body))
-        except ApiException as error:
-            raise ClusterUnreachable(
-                f"the Kubernetes API at {self.url} refused {method} {path}: {error.status} {error.reason}",
-                hint="./invokew status shows what is left",
-            ) from None
-        except (HTTPError, OSError):
-            raise ClusterUnreachable(
-                f"the Kubernetes API at {self.url} does not answer", hint="./invokew up mends the cluster"
-            ) from None
+
+
+def path_of(document: Mapping[str, Any], plural: str = "") -> str:
+    """Returns the path of an object, which has its namespace in it where it is in one."""
+    version, metadata = document["apiVersion"], document["metadata"]
+    namespace = f"/namespaces/{metadata['namespace']}" if "namespace" in metadata else ""
+    root = f"/apis/{version}" if "/" in version else f"/api/{version}"
+    return f"{root}{namespace}/{plural or document['kind'].lower() + 's'}/{metadata['name']}"
+
+
+def made_here(document: Mapping[str, Any]) -> bool:
+    """Returns whether the object is ours: we applied it, and no other manager holds a field with us.
+
+    Who makes an object holds its fields; who applies the same values over it holds them too.
+    """
+    parts = document["metadata"].get("managedFields", [])
+    own = [part["fieldsV1"] for part in parts if part["manager"] == FIELD_MANAGER]
+    others = [part["fieldsV1"] for part in parts if part["manager"] != FIELD_MANAGER]
+    return bool(own) and not any(_overlap(fields, more) for fields in own for more in others)
+
+
+def _overlap(fields: Mapping[str, Any], more: Mapping[str, Any]) -> bool:
+    both = (fields.keys() & more.keys()) - {"."}
+    return any(not (fields[key] and more[key]) or _overlap(fields[key], more[key]) for key in both)
+
+
+def forbidden(verb: str, resource: str, group: str, namespace: str) -> Forbidden:
+    """Returns the error that names the right, and the least rule that gives it."""
+    where = f"in namespace {namespace}" if namespace else "in the whole cluster"
+    role = f"a Role in {namespace}" if namespace else "a ClusterRole"
+    return Forbidden(
+        f"you lack a right in Kubernetes: {verb} {resource} {where}",
+        hint=f"ask for {role} with the rule "
+        f'{{apiGroups: ["{group}"], resources: ["{resource}"], verbs: ["{verb}"]}}',
+    )
+
+
+def refused(kubeconfig: Path, context: str) -> CredentialsRefused:
+    """Returns the error for credentials that the API does not take."""
+    return CredentialsRefused(
+        f"the Kubernetes API refuses the credentials of {context} in {kubeconfig}, or they have expired",
+        hint="log in to the cluster again; a kind cluster: ./invokew down, then ./invokew up",
+    )
+
+
+def _forbidden(method: str, path: str, words: str) -> Forbidden:
+    """Returns the error for a 403; a quota, or an admission rule, answers so, too."""
+    _, root, *rest = path.split("/")
+    group, rest = ("", rest[1:]) if root == "api" else (rest[0], rest[2:])
+    namespace = rest[1] if rest[:1] == ["namespaces"] and len(rest) > 1 else ""
+    rest = rest[2:] if len(rest) > 2 and namespace else rest
+    verbs = {"GET": "get" if len(rest) > 1 else "list", "POST": "create"}
+    verb, resource = verbs.get(method, method.lower()), "/".join([*rest[:1], *rest[2:]])
+    # To make an object by applying it, one may have to create it: the API says which right it misses.
+    if named := re.search(r'cannot (\w+) resource "([^"]+)"', words):
+        verb, resource = named.groups()
+    elif words:
+        return Forbidden(f"Kubernetes forbids {method} {path}: {words}", hint="change what it names")
+    return forbidden(verb, resource, group, namespace)
+
+
+def _words(body: bytes) -> str:
+    """Returns the API's own words for an error; empty where there are none."""
+    return str(_status(body).get("message") or "")
+
+
+def _conflicts(body: bytes) -> list[str]:
+    """Returns each field that another manager has set otherwise, as in `kubectl has set .spec.replicas`."""
+    causes = (_status(body).get("details") or {}).get("causes") or []
+    conflicts = [cause for cause in causes if cause.get("reason") == "FieldManagerConflict"]
+    # Its message is as in `conflict with "kubectl" using apps/v1`.
+    managers = [cause["message"].removeprefix("conflict with ").split(" ")[0] for cause in conflicts]
+    return [f"{manager} has set {cause['field']}" for manager, cause in zip(managers, conflicts, strict=True)]
+
+
+def _status(body: bytes) -> dict[str, Any]:
+    """Returns an error's Status, as in k8s.io/apimachinery, pkg/apis/meta/v1/types.go."""
+    try:
+        return dict(json.loads(body))
+    except (ValueError, TypeError):
+        return {}
 
 
 def head_selector(ray_cluster: str) -> str:
@@ -156,9 +327,14 @@ def head_selector(ray_cluster: str) -> str:
 
 
 def require_namespace(kube: Kube) -> None:
-    """Raises NamespaceTerminating where the namespace is being deleted; nothing can be made in it."""
+    """Raises NamespaceTerminating where the namespace is being deleted, NotRunning where there is none."""
     namespace = kube.get(f"{CORE}/namespaces/{kube.namespace}")
-    if namespace and namespace["status"]["phase"] == "Terminating":
+    if namespace is None:
+        raise NotRunning(
+            f"there is no namespace {kube.namespace}",
+            hint=f"kubectl --context {kube.context} create namespace {kube.namespace}",
+        )
+    if namespace["status"]["phase"] == "Terminating":
         raise NamespaceTerminating(
             f"the namespace {kube.namespace} is being deleted",
             hint="wait until it is gone and run ./invokew up, or set another namespace",

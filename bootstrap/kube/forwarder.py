@@ -18,17 +18,15 @@ import struct
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
-
-import aiohttp
 
 from bootstrap import machine
 from bootstrap.errors import ClusterUnreachable, PortTaken, RaysideError
 from bootstrap.event_loop import background_loop
 from bootstrap.kube.api import Kube
-from bootstrap.kube.tunnel import GOODBYE, Tunnel, open_port, open_session, running_pod
+from bootstrap.kube.tunnel import GOODBYE, Session, Tunnel, open_port, open_session, running_pod
 
 # A client is kept waiting for a pod at most so many seconds.
 PATIENCE = 5.0
@@ -90,8 +88,7 @@ class Forwarder:
         self._clients: set[asyncio.Task[None]] = set()
         # These serve the clients that are joined with a pod, and don't wait for one.
         self._joined: set[asyncio.Task[None]] = set()
-        self._session: aiohttp.ClientSession | None = None
-        self._credentials = b""
+        self._session: Session | None = None
         self._pod: str | None = None
         self._picking = asyncio.Lock()
         self._pause, self._not_before = _FIRST_PAUSE, 0.0
@@ -152,7 +149,7 @@ class Forwarder:
         self, forward: Forward, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         try:
-            pod, tunnel = await asyncio.wait_for(self._open(forward.pod), PATIENCE)
+            pod, session, tunnel = await asyncio.wait_for(self._open(forward.pod), PATIENCE)
             client = asyncio.current_task()
             assert client is not None
             self._joined.add(client)
@@ -164,12 +161,14 @@ class Forwarder:
                 _reset(writer)
             finally:
                 await tunnel.close()
+                session.tunnels -= 1
+                await self._close_if_left(session)
         except asyncio.TimeoutError:
             _reset(writer)
         finally:
             writer.close()
 
-    async def _open(self, port: int) -> tuple[str, Tunnel]:
+    async def _open(self, port: int) -> tuple[str, Session, Tunnel]:
         while True:
             pod, session = await self._pick()
             try:
@@ -181,10 +180,11 @@ class Forwarder:
                 continue
             if session is self._session:
                 self._pause = _FIRST_PAUSE
-                return pod, tunnel
+                session.tunnels += 1
+                return pod, session, tunnel
             await tunnel.close()  # It leads to what was the target when it was begun.
 
-    async def _pick(self) -> tuple[str, aiohttp.ClientSession]:
+    async def _pick(self) -> tuple[str, Session]:
         """Returns the pod; one client at a time asks for it."""
         loop = asyncio.get_running_loop()
         async with self._picking:
@@ -204,25 +204,23 @@ class Forwarder:
                     self._tell(f"to pod {pod}")
             return self._pod, self._session
 
-    async def _renewed(self, kube: Kube) -> aiohttp.ClientSession:
-        """Returns the session; a new one where the kubeconfig has changed: then the cluster is another."""
-        try:
-            credentials = kube.kubeconfig.read_bytes()
-        except OSError as error:
-            raise ClusterUnreachable(
-                f"{kube.kubeconfig} can't be read: {error.strerror}", hint="./invokew up makes it anew"
-            ) from None
-        if self._session is not None and credentials == self._credentials:
+    async def _renewed(self, kube: Kube) -> Session:
+        """Returns the session; a new one where its credentials, or its kubeconfig, are of the past."""
+        if self._session is not None and not self._session.outdated():
             return self._session
-        # It takes a copy, as the present one remembers what it has read.
-        session = await open_session(replace(kube))
+        session = await open_session(kube)
         if kube is not self._target[0]:
             await session.close()
             raise ClusterUnreachable("another cluster is wanted by now", hint="./invokew status shows which")
-        if self._session is not None:
-            await self._session.close()
-        self._session, self._credentials = session, credentials
+        earlier, self._session = self._session, session
+        if earlier is not None:
+            await self._close_if_left(earlier)
         return session
+
+    async def _close_if_left(self, session: Session) -> None:
+        """Closes a session that is not the present one as soon as it carries no more tunnel."""
+        if session is not self._session and not session.tunnels:
+            await session.close()
 
     def _lose(self, pod: str) -> bool:
         """Forgets the pod, and returns whether it was still the one to connect to."""

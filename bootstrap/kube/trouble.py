@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from bootstrap.errors import ClusterUnreachable, ImageMissing, PodFailed, RaysideError, WrongArchitecture
+from bootstrap.errors import ImageMissing, PodFailed, RaysideError, WrongArchitecture
 from bootstrap.kube.api import Kube
 from bootstrap.ray.outcome import explain_exit
 
@@ -233,22 +233,10 @@ def _add_last_words(kube: Kube, pod: dict[str, Any]) -> None:
 
 
 def _log(kube: Kube, pod: Mapping[str, Any], container: str, *, previous: bool) -> str:
-    from kubernetes.client import CoreV1Api
-    from kubernetes.client.exceptions import ApiException
-    from urllib3.exceptions import HTTPError
-
     try:
-        answer: Any = CoreV1Api(kube.client).read_namespaced_pod_log(
-            pod["metadata"]["name"],
-            kube.namespace,
-            container=container,
-            previous=previous,
-            tail_lines=5,
-            _request_timeout=5,
-            _preload_content=False,
-        )
-        return bytes(answer.data).decode(errors="replace")
-    except (ApiException, ClusterUnreachable, HTTPError, OSError):  # The log would only say more.
+        query = {"previous": str(previous).lower(), "tailLines": "5"}
+        return kube.pod_log(pod["metadata"]["name"], container, **query)
+    except RaysideError:  # The log would only say more.
         return ""
 
 

@@ -10,18 +10,22 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-import ssl
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import aiohttp
 
-from bootstrap.errors import ClusterUnreachable, NotRunning, PodFailed
-from bootstrap.kube.api import CORE, Kube
+from bootstrap.errors import ClusterUnreachable, CredentialsRefused, Forbidden, NotRunning, PodFailed
+from bootstrap.kube.api import CORE, Kube, forbidden, refused
+from bootstrap.kube.kubeconfig import Access, access
 
 # TLS connections need so many seconds to say goodbye once they are closed
 # (https://docs.aiohttp.org/en/stable/client_advanced.html#graceful-shutdown).
 GOODBYE = 0.25
+
+# Who may do this may open tunnels: `get`, and from Kubernetes 1.35 on `create`, too.
+FORWARDING = "pods/portforward"
 
 _PROTOCOL = "v4.channel.k8s.io"
 # These are the first port's channels; each begins with the port's number in that many bytes.
@@ -147,47 +151,56 @@ class Tunnel:
 # --- the API -----------------------------------------------------------------------------
 
 
-async def open_session(kube: Kube) -> aiohttp.ClientSession:
-    """Returns a client of that API, with the kubeconfig's credentials; for paths such as `api/v1/nodes`.
+@dataclass(eq=False)
+class Session:
+    """A client of one API, for paths such as `api/v1/nodes`; `tunnels` counts the streams that it carries."""
 
-    Raises ClusterUnreachable where the kubeconfig leads nowhere.
+    http: aiohttp.ClientSession
+    access: Access
+    kube: Kube
+    tunnels: int = 0
+    refused: bool = False
+
+    def outdated(self) -> bool:
+        """Returns whether its credentials do not serve, or hardly, or its kubeconfig is another by now."""
+        return self.refused or self.access.outdated()
+
+    def refuse(self) -> CredentialsRefused:
+        """Notes that the API does not take its credentials, and returns the error."""
+        self.refused = True
+        self.access.refuse()
+        return refused(self.kube.kubeconfig, self.kube.context)
+
+    async def close(self) -> None:
+        await self.http.close()
+
+
+async def open_session(kube: Kube) -> Session:
+    """Returns a client with the kubeconfig's credentials, as they are now.
+
+    Raises ClusterUnreachable where the kubeconfig leads nowhere, CredentialsRefused.
     """
-    # It runs in a thread: importing the Kubernetes client takes 0.6 s.
-    url, headers, context = await asyncio.to_thread(_credentials, kube)
-    return aiohttp.ClientSession(
-        url,
-        headers=headers,
-        connector=aiohttp.TCPConnector(ssl=context, limit=0),
+    # It runs in a thread: a plugin may take seconds.
+    way = await asyncio.to_thread(access, kube.kubeconfig, kube.context)
+    http = aiohttp.ClientSession(
+        f"{way.url}/",
+        headers=way.headers,
+        connector=aiohttp.TCPConnector(ssl=way.tls or True, limit=0),
+        proxy=way.proxy,
         timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_TIMEOUT),
     )
+    return Session(http, way, kube)
 
 
-def _credentials(kube: Kube) -> tuple[str, dict[str, str], ssl.SSLContext]:
-    configuration = kube.client.configuration
-    try:
-        context = ssl.create_default_context(cafile=configuration.ssl_ca_cert)
-        if configuration.cert_file:
-            context.load_cert_chain(configuration.cert_file, configuration.key_file)
-    except OSError as error:  # ssl.SSLError is one of them.
-        raise ClusterUnreachable(
-            f"a certificate of {kube.kubeconfig} can't be used: {error}", hint="./invokew up makes it anew"
-        ) from None
-    if not configuration.verify_ssl:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    token = configuration.auth_settings().get("BearerToken")
-    headers = {"Authorization": str(token["value"])} if token else {}
-    return f"{kube.url.rstrip('/')}/", headers, context
-
-
-async def running_pod(session: aiohttp.ClientSession, namespace: str, selector: str) -> str:
+async def running_pod(session: Session, namespace: str, selector: str) -> str:
     """Returns the newest running pod with these labels that is not on its way out.
 
-    Raises ClusterUnreachable, NotRunning.
+    Raises ClusterUnreachable, CredentialsRefused, Forbidden, NotRunning.
     """
-    with _explained():
-        answer = await session.get(
+    with _explained(session, forbidden("list", "pods", "", namespace)):
+        answer = await session.http.get(
             _pods(namespace),
+            server_hostname=session.access.server_name,
             params={"labelSelector": selector, "fieldSelector": "status.phase=Running"},
             timeout=aiohttp.ClientTimeout(total=_ANSWER_TIMEOUT, sock_connect=_CONNECT_TIMEOUT),
             raise_for_status=True,
@@ -199,17 +212,19 @@ async def running_pod(session: aiohttp.ClientSession, namespace: str, selector: 
     return str(max(staying, key=lambda metadata: metadata["creationTimestamp"])["name"])
 
 
-async def open_port(session: aiohttp.ClientSession, namespace: str, pod: str, port: int) -> Tunnel:
+async def open_port(session: Session, namespace: str, pod: str, port: int) -> Tunnel:
     """Returns a stream to a port that listens on 127.0.0.1, or every address, in the pod.
 
     Whether something listens there shows only later, when `carry` or `read` raises PodFailed.
-    Raises ClusterUnreachable, PodFailed where there is no such pod.
+    Raises ClusterUnreachable, CredentialsRefused, Forbidden, PodFailed where there is no such pod.
     """
     name = f"port {port} of pod {pod}"
-    with _explained(name):
+    right = forbidden("get", FORWARDING, "", namespace)
+    with _explained(session, right, name):
         # It has no heartbeat: while a pod or a client takes nothing, pings are not answered either.
-        dial = session.ws_connect(
+        dial = session.http.ws_connect(
             f"{_pods(namespace)}/{pod}/portforward",
+            server_hostname=session.access.server_name,
             params={"ports": str(port)},
             protocols=(_PROTOCOL,),
             timeout=aiohttp.ClientWSTimeout(ws_close=_CLOSE_TIMEOUT),
@@ -221,7 +236,7 @@ async def open_port(session: aiohttp.ClientSession, namespace: str, pod: str, po
         own.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     tunnel = Tunnel(web, name)
     try:
-        with _explained(name):
+        with _explained(session, right, name):
             await asyncio.wait_for(tunnel.opened(), _ANSWER_TIMEOUT)
     except BaseException:
         await tunnel.close()
@@ -234,12 +249,16 @@ def _pods(namespace: str) -> str:
 
 
 @contextlib.contextmanager
-def _explained(name: str = "") -> Iterator[None]:
-    """Turns aiohttp's errors into ours; `name` is what in a pod was asked for."""
+def _explained(session: Session, right: Forbidden, name: str = "") -> Iterator[None]:
+    """Turns aiohttp's errors into ours; `right` is what a 403 means, `name` what in a pod was asked for."""
     try:
         yield
     except aiohttp.ClientResponseError as error:
-        if name and error.status not in (401, 403):
+        if error.status == 401:
+            raise session.refuse() from None
+        if error.status == 403:
+            raise right from None
+        if name:
             why = (
                 "there is no such pod"
                 if error.status == 404

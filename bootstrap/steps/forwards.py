@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
@@ -12,9 +13,10 @@ import psutil
 import requests
 
 from bootstrap.dap.exchange import ask
-from bootstrap.errors import DebuggerGone, NotRunning, StrangerListens
+from bootstrap.errors import ClusterUnreachable, DebuggerGone, NotRunning, StrangerListens
 from bootstrap.kube.api import Kube
 from bootstrap.kube.forwarder import Forward, document
+from bootstrap.kube.tunnel import FORWARDING
 from bootstrap.private_file import write_private
 from bootstrap.shell import Shell
 from bootstrap.step import Report, Status, missing, pending, ready
@@ -69,9 +71,16 @@ class Forwards:
             return missing(f"process {self.process.pid} forwards something else than wanted")
         for port in self.ports:
             if reason := _UNANSWERED[port.speaks](port.local):
+                self._require_rights()
                 return pending(f"port {port.local} ({port.name}) {reason}")
         listed = ", ".join(f"{port.name} at {port.url}" for port in self.ports)
         return ready(f"{listed}, process {self.process.pid}")
+
+    def _require_rights(self) -> None:
+        """Raises Forbidden: without these rights waiting is in vain."""
+        with contextlib.suppress(ClusterUnreachable):
+            self.kube.require("list", "pods")
+            self.kube.require("get", FORWARDING)
 
     def apply(self, report: Report) -> None:
         self.process.end(report)

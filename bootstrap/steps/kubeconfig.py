@@ -5,15 +5,13 @@ from __future__ import annotations
 import base64
 import os
 import tempfile
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from bootstrap.errors import ClusterUnreachable, CommandFailed, InvalidYaml
 from bootstrap.kube.api import CORE, Kube
+from bootstrap.kube.kubeconfig import entries
 from bootstrap.private_file import write_private
 from bootstrap.shell import Shell
 from bootstrap.step import Report, Status, missing, pending, ready
@@ -41,7 +39,9 @@ class Kubeconfig:
         if entries is None or entries["cluster"]["server"] != address:
             return missing(f"the kubeconfig does not lead to {address}")
         try:
-            nodes = Kube(self.kube.kubeconfig, self.kube.context).items(f"{CORE}/nodes")
+            if not self.kube.is_ready():
+                return pending("the API is coming up")
+            nodes = self.kube.items(f"{CORE}/nodes")
         except ClusterUnreachable as error:
             return pending(error.message)
         conditions = [condition for node in nodes for condition in node["status"].get("conditions", [])]
@@ -57,8 +57,7 @@ class Kubeconfig:
             [self.cluster.kind, "get", "kubeconfig", "--name", name], env=self.cluster.environment()
         )
         write_private(self.kube.kubeconfig, kubeconfig.out.rstrip("\n") + "\n")
-        # The client of an earlier file is of no use any more.
-        vars(self.kube).pop("client", None)
+        self.kube.renew()
 
     def undo(self, report: Report) -> None:
         self.kube.kubeconfig.unlink(missing_ok=True)
@@ -77,7 +76,6 @@ class UserContext:
     name: str = "context"
     title: str = "context in your kubeconfig"
     needs: tuple[str, ...] = ("kubeconfig", "kubectl")
-    patience: float = 0.0
 
     def check(self) -> Status:
         own_entries, user_entries = _entries(self.kube.kubeconfig, self.kube.context), self._user_entries()
@@ -154,25 +152,11 @@ def _user_file() -> Path:
     return Path(named[0]) if named else Path.home() / ".kube" / "config"
 
 
-def _read(file: Path) -> dict[str, Any]:
+def _entries(file: Path, name: str) -> dict[str, Any] | None:
+    """Returns the context of that name with its cluster and user; None where one is missing."""
     try:
-        return dict(yaml.safe_load(file.read_text()) or {})
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValueError, TypeError, yaml.YAMLError) as error:
+        return entries(file, name)
+    except (OSError, ValueError, TypeError, AttributeError) as error:
         raise InvalidYaml(
             f"the kubeconfig {file} can't be read: {error}", hint="correct or remove it"
         ) from None
-
-
-def _entries(file: Path, name: str) -> dict[str, Any] | None:
-    """Returns the cluster, user and context of that name; None where one is missing."""
-    document = _read(file)
-    by_kind: dict[str, Any] = {}
-    for kind in ("cluster", "user", "context"):
-        entries: list[Mapping[str, Any]] = document.get(f"{kind}s") or []
-        entry = next((entry[kind] for entry in entries if entry["name"] == name), None)
-        if entry is None:
-            return None
-        by_kind[kind] = entry
-    return by_kind

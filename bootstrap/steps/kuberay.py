@@ -1,8 +1,10 @@
-"""Installs the KubeRay operator, with its custom resources, in the cluster."""
+"""Installs the KubeRay operator, with its custom resources, where the cluster has none that serves us."""
 
 from __future__ import annotations
 
+import json
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,18 +12,27 @@ from typing import Any
 import yaml
 
 from bootstrap import cache
-from bootstrap.errors import OperatorNotRunning
-from bootstrap.kube import trouble
-from bootstrap.kube.api import RAY, Kube
+from bootstrap.errors import Drifted, OperatorNotRunning
+from bootstrap.instance import MANAGED_BY
+from bootstrap.kube import operator
+from bootstrap.kube.api import CORE, RAY, Kube, made_here, path_of
 from bootstrap.settings import KUBERAY_VERSION
 from bootstrap.shell import Shell
-from bootstrap.step import Report, Status, missing, pending, ready
+from bootstrap.step import Report, Status, missing, pending, ready, until
 
-# It is called so in the operator's own config/manager.
-DEPLOYMENT = "/apis/apps/v1/namespaces/default/deployments/kuberay-operator"
 _DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-_SELECTOR = "app.kubernetes.io/name=kuberay"
+_RIGHTS = "/apis/rbac.authorization.k8s.io/v1"
 _PUBLIC_IMAGE = "quay.io/kuberay/operator"
+# All of KubeRay's objects of ours bear these, those of the whole cluster too.
+_LABELS = {**MANAGED_BY, "app.kubernetes.io/part-of": "kuberay"}
+# Lists of what the manifests have, in the order in which it is removed.
+_PARTS = (
+    *(operator.DEPLOYMENTS, f"{CORE}/services", f"{CORE}/serviceaccounts"),
+    *(f"{_RIGHTS}/{plural}" for plural in ("rolebindings", "roles", "clusterrolebindings", "clusterroles")),
+    _DEFINITIONS,
+)
+# Kubernetes takes so many seconds, at most, to remove the custom resources.
+_REMOVAL = 60.0
 
 
 @dataclass(frozen=True)
@@ -38,16 +49,28 @@ class OperatorManifest:
     title: str = "KubeRay's manifests"
     # It brings the kustomization: the plugin's build, or a download of its own.
     needs: tuple[str, ...] = ("kubectl", "kubectl-ray", "kuberay-manifests")
-    patience: float = 0.0
 
     @property
     def file(self) -> Path:
-        return self._folder / "operator.yaml"
+        return self._folder / "operator.json"
 
     @property
     def _folder(self) -> Path:
         place = self.kustomization.relative_to(self.cache_folder)
-        return self.cache_folder / f"operator-manifest-{cache.key(str(place), self.image)}"
+        made_of = json.dumps([str(place), self._overlay(Path())], sort_keys=True)
+        return self.cache_folder / f"operator-manifest-{cache.key(made_of)}"
+
+    def _overlay(self, base: Path) -> dict[str, Any]:
+        name, tag = self.image.rsplit(":", 1)
+        return {
+            "resources": [str(base)],
+            "images": [{"name": _PUBLIC_IMAGE, "newName": name, "newTag": tag}],
+            "labels": [{"pairs": _LABELS}],
+        }
+
+    def documents(self) -> list[dict[str, Any]]:
+        """Returns the manifests; each object has its namespace in it, if it is in one."""
+        return list(json.loads(self.file.read_text()))
 
     def check(self) -> Status:
         return ready(str(self.file)) if self._folder.exists() else missing("not rendered yet")
@@ -56,15 +79,13 @@ class OperatorManifest:
         with cache.making(self._folder, report) as draft:
             if draft is None:
                 return
-            name, tag = self.image.rsplit(":", 1)
-            overlay = {
-                # kustomize takes a base only by a relative path.
-                "resources": [os.path.relpath(self.kustomization, draft)],
-                "images": [{"name": _PUBLIC_IMAGE, "newName": name, "newTag": tag}],
-            }
+            # kustomize takes a base only by a relative path.
+            overlay = self._overlay(Path(os.path.relpath(self.kustomization, draft)))
             (draft / "kustomization.yaml").write_text(yaml.safe_dump(overlay))
             rendered = self.shell.run([self.kubectl, "kustomize", draft], env=cache.environment(self._folder))
-            (draft / "operator.yaml").write_text(rendered.out)
+            # They are 4 MB: PyYAML's own loader takes ten times as long as libyaml's.
+            documents = list(yaml.load_all(rendered.out, yaml.CSafeLoader))
+            (draft / "operator.json").write_text(json.dumps(documents))
 
     def undo(self, report: Report) -> None:
         cache.end_builds(self._folder)
@@ -72,37 +93,66 @@ class OperatorManifest:
 
 @dataclass(frozen=True)
 class CustomResources:
-    """KubeRay's manifests are applied: Kubernetes knows RayClusters, and the operator is on its way."""
+    """Kubernetes knows RayClusters, and an operator for them is on its way: ours, or one that was there.
 
-    shell: Shell
+    Somebody else's is used where it serves us, as `Operator.require_fit` says, and never changed.
+    """
+
     kube: Kube
-    kubectl: Path
     manifest: OperatorManifest
+    cluster_goes: bool = False
     needs: tuple[str, ...] = ("kubeconfig", "operator-manifest")
     name: str = "custom-resources"
     title: str = f"manifests of KubeRay {KUBERAY_VERSION}"
     patience: float = 30.0
 
     def check(self) -> Status:
-        deployment = self.kube.get(DEPLOYMENT)
-        if deployment is None:
+        present = operator.installed(self.kube)
+        if present is None:
             return missing("not applied")
-        image = _image(deployment)
-        if image != self.manifest.image:
-            return missing(f"the operator's image is {image}")
+        if not present.ours:
+            present.require_fit()
+        elif present.image != self.manifest.image:
+            return missing(f"the operator's image is {present.image}")
         for plural in ("rayclusters", "rayjobs"):
-            if self.kube.get(f"{_DEFINITIONS}/{plural}.ray.io") is None:
-                return missing(f"Kubernetes does not know {plural}")
-            if self.kube.get(f"{RAY}/{plural}") is None:
-                return pending(f"{plural} are not served yet")
-        return ready(f"RayCluster, RayJob, {image}")
+            if self.kube.get(f"{RAY}/namespaces/{self.kube.namespace}/{plural}", limit="1") is None:
+                if self.kube.get(f"{_DEFINITIONS}/{plural}.ray.io"):
+                    return pending(f"{plural} are not served yet")
+                if present.ours:
+                    return missing(f"Kubernetes does not know {plural}")
+                raise Drifted(
+                    f"Kubernetes knows no {plural}, and {present.namespace}/{present.name} is another's",
+                    hint="ask who installed it for KubeRay's custom resources, too",
+                )
+        return ready(f"RayCluster, RayJob, {present.image}{'' if present.ours else ', not installed by us'}")
 
     def apply(self, report: Report) -> None:
         report("applying the custom resources and the operator")
-        apply(self.shell, self.kubectl, self.kube, self.manifest.file)
+        for document in self.manifest.documents():
+            self.kube.apply(document)
 
     def undo(self, report: Report) -> None:
-        """Does nothing: they go with the cluster."""
+        """Removes what we installed, the operator too, unless somebody's Ray cluster or job is there."""
+        if self.cluster_goes or any(self._in_use()):
+            return
+        paths = list(self._ours())
+        if paths:
+            report("removing KubeRay's operator and custom resources")
+        for path in paths:
+            self.kube.delete(path, propagationPolicy="Background")
+        until(lambda: list(self._ours()), lambda left: not left, _REMOVAL)
+
+    def _in_use(self) -> Iterator[str]:
+        for plural in ("rayclusters", "rayjobs", "rayservices", "raycronjobs"):
+            yield from (item["metadata"]["name"] for item in self.kube.items(f"{RAY}/{plural}"))
+
+    def _ours(self) -> Iterator[str]:
+        """Yields the path of each object of the manifests that is there, and was made by us."""
+        selector = ",".join(f"{key}={value}" for key, value in _LABELS.items())
+        for path in _PARTS:
+            version, _, plural = path.removeprefix("/apis/").removeprefix("/api/").rpartition("/")
+            for item in filter(made_here, self.kube.items(path, selector)):
+                yield path_of({"apiVersion": version, **item}, plural)
 
 
 @dataclass(frozen=True)
@@ -116,36 +166,17 @@ class KubeRay:
     patience: float = 120.0
 
     def check(self) -> Status:
-        deployment = self.kube.get(DEPLOYMENT)
-        if deployment is None:
+        present = operator.installed(self.kube)
+        if present is None:
             raise OperatorNotRunning("KubeRay is not installed", hint="./invokew up installs it")
-        if deployment["spec"].get("replicas") == 0:
+        if present.replicas == 0:
             raise OperatorNotRunning(
                 "somebody scaled the KubeRay operator to 0",
-                hint=f"kubectl --context {self.kube.context} -n default scale deployment/kuberay-operator"
-                " --replicas 1",
+                hint=f"kubectl --context {self.kube.context} -n {present.namespace} "
+                f"scale deployment/{present.name} --replicas 1",
             )
-        status = deployment.get("status") or {}
-        current = status.get("observedGeneration") == deployment["metadata"]["generation"]
-        if not current or not status.get("availableReplicas"):
-            home = Kube(self.kube.kubeconfig, self.kube.context, "default")
-            if error := trouble.first_problem(home, _SELECTOR):
+        if not present.runs():
+            if error := present.problem():
                 return pending(f"the operator does not run: {error.message}")
             return pending("the operator is starting")
-        return ready(f"the operator runs, {_image(deployment)}")
-
-    def apply(self, report: Report) -> None:
-        raise AssertionError("custom-resources applies it: check never says missing")
-
-    def undo(self, report: Report) -> None:
-        """Does nothing: it goes with the cluster."""
-
-
-def apply(shell: Shell, kubectl: Path, kube: Kube, file: Path) -> None:
-    """Runs `kubectl apply` server-side: KubeRay's resources are too large for kubectl's own annotation."""
-    options = ["--server-side", "--force-conflicts", "--field-manager=rayside"]
-    shell.run([kubectl, *kube.options, "apply", *options, "-f", file])
-
-
-def _image(deployment: dict[str, Any]) -> str:
-    return str(deployment["spec"]["template"]["spec"]["containers"][0]["image"])
+        return ready(f"the operator runs, {present.image}")

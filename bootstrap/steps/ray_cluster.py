@@ -7,100 +7,95 @@ import json
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from bootstrap import cache, codespaces, yaml_file
-from bootstrap.errors import NotRunning
+from bootstrap.errors import NotOurs, NotRunning
 from bootstrap.instance import Instance
 from bootstrap.kube import trouble
-from bootstrap.kube.api import CORE, Kube, require_namespace
+from bootstrap.kube.api import CORE, RAY, Kube, made_here, path_of, require_namespace
 from bootstrap.private_file import write_private
 from bootstrap.ray.state import Dashboard
-from bootstrap.settings import RAY_VERSION, ROOT, Settings
-from bootstrap.shell import Shell
+from bootstrap.settings import RAY_VERSION, ROOT
 from bootstrap.sources.source import Images
-from bootstrap.step import Report, Status, difference, drifted, missing, pending, ready
-from bootstrap.steps import kuberay
+from bootstrap.step import Report, Status, difference, drifted, missing, pending, ready, until
 
 MANIFEST = ROOT / "k8s" / "ray-cluster.yaml"
-NAME = "rayside"
 DASHBOARD_PORT, WORKSPACE_PORT, RELAY_PORT = 8265, 8443, 5678
-WORKSPACE_SECRET = "rayside-workspace"
 _SPEC = "rayside.dev/spec"
 # No setting decides these parts of it: the checkout does, and which extensions the cache has.
 _FILES = {"ray": "Ray's image", "workspace": "the workspace's image", "manifest": "the manifest"}
+# The pods may take so many seconds to go, and KubeRay to let go of a RayJob: it stops its job first.
+_REMOVAL = 60.0
 
 
 @dataclass(frozen=True)
 class WorkspacePassword:
     """A Secret with the workspace's password, made once at random."""
 
-    shell: Shell
-    kube: Kube
-    kubectl: Path
     instance: Instance
+    kube: Kube
+    cluster_goes: bool = False
     name: str = "workspace-password"
     title: str = "password of the workspace"
-    needs: tuple[str, ...] = ("kubeconfig", "kubectl")
-    patience: float = 0.0
+    needs: tuple[str, ...] = ("kubeconfig",)
 
     def password(self) -> str | None:
         """Returns the password; None where there is no Secret."""
-        return secret(self.kube, WORKSPACE_SECRET, "password")
+        return secret(self.kube, self.instance.workspace_secret, "password")
 
     def check(self) -> Status:
         require_namespace(self.kube)
-        return ready(f"in the Secret {WORKSPACE_SECRET}") if self.password() else missing("not made yet")
+        if self.password():
+            return ready(f"in the Secret {self.instance.workspace_secret}")
+        return missing("not made yet")
 
     def apply(self, report: Report) -> None:
-        manifest = {
-            "apiVersion": "v1",
-            "kind": "Secret",
-            "metadata": {"name": WORKSPACE_SECRET, "namespace": self.kube.namespace},
-            "stringData": {"password": secrets.token_urlsafe(18)},
-        }
-        file = self.instance.folder / "workspace-secret.json"
-        try:
-            write_private(file, json.dumps(manifest))
-            kuberay.apply(self.shell, self.kubectl, self.kube, file)
-        finally:
-            file.unlink(missing_ok=True)
+        metadata = _metadata(self.instance, self.instance.workspace_secret)
+        password = {"password": secrets.token_urlsafe(18)}
+        self.kube.apply({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": password})
 
     def undo(self, report: Report) -> None:
-        """Does nothing: it goes with the cluster."""
+        path = f"{CORE}/namespaces/{self.kube.namespace}/secrets/{self.instance.workspace_secret}"
+        if not self.cluster_goes and _is_ours(self.kube.get(path)):
+            report(f"removing the Secret {self.instance.workspace_secret}")
+            self.kube.delete(path)
 
 
 @dataclass(frozen=True)
 class RayCluster:
     """One head with the workspace beside it, and its workers, all of them ready."""
 
-    shell: Shell
-    settings: Settings
-    kube: Kube
-    kubectl: Path
-    images: Images
     instance: Instance
+    kube: Kube
+    images: Images
+    workers: int
+    patience: float
+    cluster_goes: bool = False
     needs: tuple[str, ...] = ("custom-resources", "workspace-password", "images")
     name: str = "ray-cluster"
-    title: str = f"RayCluster {NAME}"
 
     @property
-    def patience(self) -> float:
-        return self.settings.ray_patience
+    def title(self) -> str:
+        return f"RayCluster {self.instance.ray_cluster}"
 
     @property
     def selector(self) -> str:
         """Returns the labels of its pods."""
-        return f"ray.io/cluster={NAME}"
+        return f"ray.io/cluster={self.instance.ray_cluster}"
 
     def check(self) -> Status:
-        cluster = self.kube.ray("rayclusters", NAME)
+        cluster = self._cluster()
         if cluster is None:
             require_namespace(self.kube)
             return missing("there is none")
         if "deletionTimestamp" in cluster["metadata"]:
             return pending("the earlier one is being removed")
+        if not _is_ours(cluster):
+            raise NotOurs(
+                f"there is a {self.title} in namespace {self.kube.namespace} that Rayside did not make",
+                hint="set another namespace in invoke.yaml",
+            )
         was = cluster["metadata"].get("annotations", {}).get(_SPEC)
         spec = self.manifest()["metadata"]["annotations"][_SPEC]
         if was != spec:
@@ -109,50 +104,80 @@ class RayCluster:
         if behind := left_behind(pods):
             return missing(f"{', '.join(behind)} joined an earlier head")
         waits = [f"{pod['metadata']['name']}: {wait}" for pod in pods if (wait := trouble.waiting(pod))]
-        wanted_pods = 1 + self.settings.ray_workers
-        if not waits and len(pods) == wanted_pods:
-            return ready(f"Ray {RAY_VERSION}, {self.settings.ray_workers} workers")
+        all_pods = 1 + self.workers
+        if not waits and len(pods) == all_pods:
+            return ready(f"Ray {RAY_VERSION}, {self.workers} workers")
         if waits and (error := trouble.first_problem(self.kube, self.selector)):
             # It is said, not raised: what was killed with its engine, or lost its head, comes back by itself.
             return pending(f"{error.message}; {error.hint}")
-        return pending("; ".join(waits) or f"{len(pods)} of {wanted_pods} pods")
+        return pending("; ".join(waits) or f"{len(pods)} of {all_pods} pods")
 
     def apply(self, report: Report) -> None:
         require_namespace(self.kube)
-        file = self.instance.folder / "ray-cluster.json"
-        write_private(file, json.dumps(self.manifest()))
-        kuberay.apply(self.shell, self.kubectl, self.kube, file)
+        self.kube.apply(self.manifest())
         for pod in left_behind(self.kube.pods(self.selector)):
             report(f"removing {pod}, KubeRay makes another")
-            # A pod that is asked to end takes all its time, 30 s (measured), and nothing is left to save.
-            self.kube.delete(f"{CORE}/namespaces/{self.kube.namespace}/pods/{pod}", gracePeriodSeconds="1")
+            self._remove_pod(pod)
 
     def undo(self, report: Report) -> None:
-        """Does nothing: it goes with the cluster."""
+        """Removes it, its pods, and the RayJobs that were submitted to it."""
+        if self.cluster_goes:
+            return
+        cluster = self._cluster()
+        if _is_ours(cluster):
+            report(f"removing the {self.title} and its jobs")
+            for job in self._jobs():
+                self.kube.delete(path_of({"apiVersion": "ray.io/v1", **job}, "rayjobs"))
+            until(self._jobs, lambda jobs: not jobs, _REMOVAL)
+            assert cluster is not None
+            self.kube.delete(path_of(cluster))
+            for pod in self.kube.pods(self.selector):
+                self._remove_pod(pod["metadata"]["name"])
+            until(lambda: self.kube.pods(self.selector), lambda pods: not pods, _REMOVAL)
+
+    def _cluster(self) -> dict[str, Any] | None:
+        return self.kube.ray("rayclusters", self.instance.ray_cluster)
+
+    def _jobs(self) -> list[dict[str, Any]]:
+        selector = ",".join(f"{key}={value}" for key, value in self.instance.labels.items())
+        return self.kube.items(f"{RAY}/namespaces/{self.kube.namespace}/rayjobs", selector)
+
+    def _remove_pod(self, name: str) -> None:
+        # A pod that is asked to end takes all its time, 30 s (measured), and nothing is left to save.
+        self.kube.delete(f"{CORE}/namespaces/{self.kube.namespace}/pods/{name}", gracePeriodSeconds="1")
 
     def manifest(self) -> dict[str, Any]:
-        """Returns k8s/ray-cluster.yaml with the images and the number of workers, and what it is made of."""
+        """Returns k8s/ray-cluster.yaml with names, labels, images, workers, and what it is made of."""
         document = dict(yaml_file.read(MANIFEST))
         origins = " ".join(codespaces.trusted_origins(self.instance.ports.workspace))
         spec = document["spec"]
         for group in (spec["headGroupSpec"], *spec["workerGroupSpecs"]):
+            group["template"]["metadata"] = {"labels": self.instance.labels}
             for container in group["template"]["spec"]["containers"]:
                 ray = container["name"] in ("ray-head", "ray-worker")
                 container["image"] = self.images.ray if ray else self.images.workspace
+                for variable in container.get("env", []):
+                    if variable["name"] == "PASSWORD":
+                        variable["valueFrom"]["secretKeyRef"]["name"] = self.instance.workspace_secret
                 if origins and container["name"] == "workspace":
                     container["env"].append({"name": "TRUSTED_ORIGINS", "value": origins})
+        for volume in spec["headGroupSpec"]["template"]["spec"]["volumes"]:
+            if volume["name"] == "token":
+                volume["secret"]["secretName"] = self.instance.ray_cluster
         spec["rayVersion"] = RAY_VERSION
-        spec["workerGroupSpecs"][0]["replicas"] = self.settings.ray_workers
+        spec["workerGroupSpecs"][0]["replicas"] = self.workers
         made_of = {
             "ray": self.images.ray,
             "workspace": self.images.workspace,
-            "workers": str(self.settings.ray_workers),
+            "workers": str(self.workers),
             "trusted origins": origins or "none",
             "manifest": cache.key(MANIFEST.read_text()),
         }
-        metadata = document["metadata"]
-        metadata["namespace"] = self.kube.namespace
-        metadata["annotations"] = {_SPEC: json.dumps(made_of, sort_keys=True)}
+        annotations = {_SPEC: json.dumps(made_of, sort_keys=True)}
+        document["metadata"] = {
+            **_metadata(self.instance, self.instance.ray_cluster),
+            "annotations": annotations,
+        }
         return document
 
 
@@ -160,40 +185,48 @@ class RayCluster:
 class KubeRayToken:
     """The token that KubeRay made for the cluster, in a file that only its owner can read."""
 
-    kube: Kube
     instance: Instance
+    kube: Kube
     name: str = "ray-token"
     title: str = "Ray's authentication token"
     needs: tuple[str, ...] = ("ray-cluster",)
     patience: float = 30.0
 
-    @property
-    def file(self) -> Path:
-        return self.instance.token_file
-
     def check(self) -> Status:
-        token = secret(self.kube, NAME, "auth_token")
+        token, file = self._token(), self.instance.token_file
         if token is None:
             return pending("KubeRay has not made it yet")
-        if not self.file.exists() or self.file.read_text() != token:
+        if not file.exists() or file.read_text() != token:
             return missing("not fetched yet")
-        return ready(str(self.file))
+        return ready(str(file))
 
     def apply(self, report: Report) -> None:
-        token = secret(self.kube, NAME, "auth_token")
+        token = self._token()
         if token is None:
             raise NotRunning("KubeRay has made no token", hint="./invokew up goes on from there")
-        write_private(self.file, token)
+        write_private(self.instance.token_file, token)
 
     def undo(self, report: Report) -> None:
-        self.file.unlink(missing_ok=True)
+        self.instance.token_file.unlink(missing_ok=True)
 
-    def dashboard(self, url: str) -> Dashboard:
-        """Returns a client through the forward at `url`. Raises NotRunning without a token."""
+    def dashboard(self) -> Dashboard:
+        """Returns a client through the forward. Raises NotRunning without a token."""
         try:
-            return Dashboard(url, self.file.read_text())
+            token = self.instance.token_file.read_text()
         except FileNotFoundError:
             raise NotRunning("no Ray cluster is up", hint="./invokew up starts one") from None
+        return Dashboard(f"http://127.0.0.1:{self.instance.ports.dashboard}", token)
+
+    def _token(self) -> str | None:
+        return secret(self.kube, self.instance.ray_cluster, "auth_token")
+
+
+def _metadata(instance: Instance, name: str) -> dict[str, Any]:
+    return {"name": name, "namespace": instance.namespace, "labels": instance.labels}
+
+
+def _is_ours(document: dict[str, Any] | None) -> bool:
+    return document is not None and made_here(document)
 
 
 def secret(kube: Kube, name: str, key: str) -> str | None:

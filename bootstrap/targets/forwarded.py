@@ -6,9 +6,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from bootstrap.instance import Instance
 from bootstrap.kube.api import Kube, head_selector
 from bootstrap.kube.forwarder import forwarded
-from bootstrap.kube.rayjob.document import for_standing_cluster, own_head_selector
+from bootstrap.kube.rayjob.document import for_standing_cluster, own_head_selector, with_workspace_secret
 from bootstrap.kube.rayjob.submission import KubectlRay
 from bootstrap.ray.jobs import Submission
 from bootstrap.ray.state import Dashboard
@@ -23,22 +24,24 @@ from bootstrap.steps.ray_cluster import DASHBOARD_PORT, KubeRayToken, WorkspaceP
 class ForwardedAccess:
     """Access to the Ray of a RayCluster, and to KubeRay's jobs; a target's `access` and `kubernetes`."""
 
+    instance: Instance
     kube: Kube
-    token: KubeRayToken
-    password: WorkspacePassword
     forwards: Forwards
     kubectl_ray: KubectlRay
     context: UserContext
-    # The RayCluster that jobs go to, unless they make their own.
-    cluster: str
     needs: tuple[str, ...] = ("forwards", "ray-token", "ray-environment", "kuberay")
+
+    @property
+    def cluster(self) -> str:
+        """Returns the RayCluster that jobs go to, unless they make their own."""
+        return self.instance.ray_cluster
 
     def urls(self) -> dict[str, str | None]:
         urls = {port.name: port.url for port in self.forwards.ports}
         return {name: urls[name] for name in ("workspace", "dashboard", "relay")}
 
     def dashboard(self) -> Dashboard:
-        return self.token.dashboard(self._url)
+        return KubeRayToken(self.instance, self.kube).dashboard()
 
     def require(self) -> Dashboard:
         dashboard = self.dashboard()
@@ -47,21 +50,23 @@ class ForwardedAccess:
 
     def submit(self, job: Submission, submission_id: str) -> None:
         """Submits to the standing cluster, by a RayJob of that name. Raises as KubectlRay.submit."""
-        rayjob = for_standing_cluster(submission_id, self.cluster)
-        self.kubectl_ray.submit(rayjob, job, submission_id, url=self._url, token_file=self.token.file)
+        rayjob = for_standing_cluster(submission_id, self.instance)
+        url, token = self._url, self.instance.token_file
+        self.kubectl_ray.submit(rayjob, job, submission_id, url=url, token_file=token)
 
     def submit_rayjob(
         self, rayjob: dict[str, Any], job: Submission, submission_id: str, report: Report
     ) -> tuple[Dashboard, str]:
         name = rayjob["metadata"]["name"]
         if "clusterSelector" in rayjob["spec"]:
-            self._submit(rayjob, job, submission_id, self._url, self.token.file, report)
+            self._submit(rayjob, job, submission_id, self._url, self.instance.token_file, report)
         else:
             # It has a file of its own: if this fails, the token of the standing cluster is still there.
-            token = self.token.file.with_name("rayjob-token")
+            token = self.instance.folder / "rayjob-token"
+            rayjob = with_workspace_secret(rayjob, self.instance.workspace_secret)
             with forwarded(self.kube, own_head_selector(name), DASHBOARD_PORT) as port:
                 self._submit(rayjob, job, submission_id, f"http://127.0.0.1:{port}", token, report)
-            token.replace(self.token.file)
+            token.replace(self.instance.token_file)
             replace(self.forwards, selector=own_head_selector(name)).retarget()
         created = self.kube.ray("rayjobs", name) or {}
         return self.require(), created.get("status", {}).get("rayClusterName", "")
@@ -70,7 +75,7 @@ class ForwardedAccess:
         return self.kube.log(head_selector(self.cluster), "ray-head")
 
     def workspace_password(self) -> str | None:
-        return self.password.password()
+        return WorkspacePassword(self.instance, self.kube).password()
 
     def open_folder(self) -> str:
         return workspace.head_folder(self.require().jobs())

@@ -10,8 +10,7 @@ from bootstrap.codespaces import larger_machine
 from bootstrap.delivery.baked import NodeImage, baked
 from bootstrap.delivery.loaded import NodeImages, stable_names
 from bootstrap.instance import Instance
-from bootstrap.kube.api import Kube, head_selector
-from bootstrap.kube.forwarder import Forward
+from bootstrap.kube.api import Kube
 from bootstrap.kube.rayjob.submission import KubectlRay
 from bootstrap.settings import Settings
 from bootstrap.shell import Shell
@@ -29,18 +28,11 @@ from bootstrap.steps.forwards import Forwards
 from bootstrap.steps.inotify import Inotify
 from bootstrap.steps.kind_cluster import KindCluster
 from bootstrap.steps.kubeconfig import Kubeconfig, UserContext
-from bootstrap.steps.kuberay import CustomResources, KubeRay, OperatorManifest
+from bootstrap.steps.kuberay import OperatorManifest
 from bootstrap.steps.machine import Disk, Memory, Ports, Python, System
-from bootstrap.steps.ray_cluster import (
-    DASHBOARD_PORT,
-    RELAY_PORT,
-    WORKSPACE_PORT,
-    KubeRayToken,
-    RayCluster,
-    WorkspacePassword,
-)
 from bootstrap.steps.ray_environment import RayEnvironment
 from bootstrap.steps.state_folder import StateFolder
+from bootstrap.targets import kuberay
 from bootstrap.targets.forwarded import ForwardedAccess
 
 # It is the engine's own default; if the engine is another machine's, the nearest folder of ours counts.
@@ -76,18 +68,12 @@ class Kind:
             StateFolder(self.instance),
             *self._made_available,
             self.environment,
-            self._operator_manifest,
             self.cluster,
             Kubeconfig(self.shell, self.cluster, self.kube),
             self.user_context,
             self._node_images,
-            CustomResources(self.shell, self.kube, self.kubectl, self._operator_manifest),
-            KubeRay(self.kube),
-            self.password,
-            self._ray_cluster,
-            self.token,
             self.cluster_file,
-            self.forwards,
+            *self._kuberay,
         ]
 
     def cacheable(self, *, engine: bool) -> list[Step]:
@@ -126,10 +112,7 @@ class Kind:
         kubectl_ray = KubectlRay(
             self.shell, self.kube, self.origin.resolve("kubectl-ray").path, self.environment.programs
         )
-        return ForwardedAccess(
-            *(self.kube, self.token, self.password, self.forwards, kubectl_ray, self.user_context),
-            self.instance.ray_cluster,
-        )
+        return ForwardedAccess(self.instance, self.kube, self.forwards, kubectl_ray, self.user_context)
 
     @property
     def kubernetes(self) -> ForwardedAccess:
@@ -183,27 +166,13 @@ class Kind:
         return UserContext(self.shell, self.kubectl, self.kube)
 
     @cached_property
-    def password(self) -> WorkspacePassword:
-        return WorkspacePassword(self.shell, self.kube, self.kubectl, self.instance)
-
-    @cached_property
-    def token(self) -> KubeRayToken:
-        return KubeRayToken(self.kube, self.instance)
-
-    @cached_property
     def environment(self) -> RayEnvironment:
         """Returns this machine's Ray environment: kubectl-ray runs its `ray`."""
         return RayEnvironment(self.shell, self.settings.cache_folder)
 
     @cached_property
     def forwards(self) -> Forwards:
-        ports = (
-            Forward("dashboard", self.instance.ports.dashboard, DASHBOARD_PORT),
-            Forward("workspace", self.instance.ports.workspace, WORKSPACE_PORT),
-            Forward("relay", self.instance.ports.relay, RELAY_PORT, speaks="dap"),
-        )
-        selector = head_selector(self.instance.ray_cluster)
-        return Forwards(self.shell, self.kube, self.instance.folder, ports, selector)
+        return kuberay.forwards(self.instance, self.kube, self.shell)
 
     @cached_property
     def _operator_manifest(self) -> OperatorManifest:
@@ -219,9 +188,13 @@ class Kind:
         return NodeImages(self.shell, self.instance.name, self.cluster.node, references, stable_names(images))
 
     @property
-    def _ray_cluster(self) -> RayCluster:
-        origin = self.origin
-        return RayCluster(self.shell, self.settings, self.kube, self.kubectl, origin.images, self.instance)
+    def _kuberay(self) -> list[Step]:
+        return kuberay.stack(
+            *(self.instance, self.kube, self.shell, self.origin.images, self._operator_manifest),
+            workers=self.settings.ray_workers,
+            patience=self.settings.ray_patience,
+            cluster_goes=True,
+        )
 
     @property
     def _room(self) -> list[Step]:

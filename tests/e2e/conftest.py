@@ -16,6 +16,7 @@ import pytest
 from bootstrap import processes
 from bootstrap.kube.api import Kube
 from bootstrap.settings import ROOT
+from bootstrap.step import until
 from bootstrap.targets.kind import Kind
 from tests import npm
 from tests.integration.conftest import Rayside, apart
@@ -70,6 +71,12 @@ def target(one: Rayside) -> Kind:
 
 def kube(one: Rayside) -> Kube:
     return target(one).kube
+
+
+def make_namespace(cluster: Kube, name: str) -> None:
+    cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+    # Without its account, which Kubernetes makes a moment later, no pod can be made in it.
+    assert until(lambda: cluster.get(f"/api/v1/namespaces/{name}/serviceaccounts/default"), bool, 30)
 
 
 def traces(one: Rayside) -> list[str]:

@@ -19,13 +19,13 @@ from bootstrap.kube.tunnel import GOODBYE, open_port, open_session, running_pod
 from bootstrap.shell import Shell
 from bootstrap.step import Condition
 from bootstrap.steps.forwards import Forwards
-from tests.e2e.conftest import target
+from tests.e2e.conftest import NAME, target
 from tests.integration.conftest import Rayside, free_ports
 
 # The process is meant to outlive the object that started it.
 pytestmark = pytest.mark.filterwarnings("ignore:subprocess .* is still running:ResourceWarning")
 
-HEAD = head_selector("rayside")
+HEAD = head_selector(NAME)
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from bootstrap.kube.rayjob.document import object_name
 from bootstrap.settings import ROOT
 from bootstrap.step import until
 from bootstrap.steps.kind_cluster import containers
-from tests.e2e.conftest import kube, target
+from tests.e2e.conftest import NAME, kube, target
 from tests.integration.conftest import Rayside
 
 
@@ -44,7 +44,7 @@ def test_the_workspace_asks_for_the_password(up: Rayside) -> None:
     assert http(f"{url}/healthz").status_code == 200
     login = http(url)
     assert login.url.startswith(f"{url}/login")
-    password = target(up).password.password()
+    password = target(up).access.workspace_password()
     assert password and len(password) >= 20
     wrong = requests.post(f"{url}/login", data={"password": "wrong"}, allow_redirects=False, timeout=20)
     right = requests.post(f"{url}/login", data={"password": password}, allow_redirects=False, timeout=20)
@@ -76,7 +76,7 @@ def test_the_example_is_debugged_in_a_workers_pod(up: Rayside) -> None:
     # In its first second a task may still bear the name of the one that its worker ran before.
     paused = until(lambda: up.json("breakpoints"), lambda tasks: names(tasks) == ["estimate"], 120)
     assert names(paused) == ["estimate"]
-    workers = kube(up).pods("ray.io/cluster=rayside,ray.io/node-type=worker")
+    workers = kube(up).pods(f"ray.io/cluster={NAME},ray.io/node-type=worker")
     assert paused[0]["node_ip"] in {pod["status"]["podIP"] for pod in workers}
     document = up.json("debug", "--evaluate", "total / points", timeout=300)
     stop = document["stopped"][0]
@@ -106,7 +106,7 @@ def kubectl(up: Rayside, *arguments: str) -> str:
 
 def test_the_cluster_is_kubectls_current_one_where_there_was_none(up: Rayside) -> None:
     assert kubectl(up, "config", "current-context").strip() == context(up)
-    assert "rayside" in kubectl(up, "get", "rayclusters")
+    assert NAME in kubectl(up, "get", "rayclusters")
 
 
 def test_a_current_context_of_the_users_own_stays_unless_the_cluster_is_asked_for(up: Rayside) -> None:
@@ -159,7 +159,7 @@ def test_every_container_is_restricted_those_that_kuberay_adds_too(up: Rayside) 
 def test_no_process_has_a_capability_or_can_get_one_or_a_token_of_kubernetes(up: Rayside) -> None:
     """As the kernel says, of the first process of each container that goes on running."""
     looked_at = []
-    for pod, container in containers_of(up, "ray.io/cluster=rayside"):
+    for pod, container in containers_of(up, f"ray.io/cluster={NAME}"):
         if container["name"] == "wait-gcs-ready":
             continue
         where = [
@@ -207,7 +207,7 @@ def test_a_job_of_ones_own_runs_in_a_workers_pod(up: Rayside, tmp_path: Path) ->
         timeout=300,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    workers = kube(up).pods("ray.io/cluster=rayside,ray.io/node-type=worker")
+    workers = kube(up).pods(f"ray.io/cluster={NAME},ray.io/node-type=worker")
     assert any(f"ran on {pod['status']['podIP']}" in done.stdout for pod in workers)
 
 
@@ -221,7 +221,7 @@ def test_a_rayjob_may_make_its_own_cluster(up: Rayside) -> None:
     assert names(document["stopped"]) == ["estimate"]
     assert document["job"] == {"submission_id": submitted["submission_id"], "status": "SUCCEEDED"}
     assert up.run("up", timeout=300).returncode == 0
-    heads = kube(up).pods("ray.io/cluster=rayside,ray.io/node-type=head")
+    heads = kube(up).pods(f"ray.io/cluster={NAME},ray.io/node-type=head")
     assert len(heads) == 1
     assert up.json("breakpoints") == []
     kube(up).delete(f"/apis/ray.io/v1/namespaces/default/rayjobs/{submitted['cluster'].rsplit('-', 1)[0]}")

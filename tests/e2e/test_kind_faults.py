@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from bootstrap.step import until
-from tests.e2e.conftest import forwarder, kube, target, traces
+from tests.e2e.conftest import NAME, forwarder, kube, target, traces
 from tests.integration.conftest import Rayside
 
 # Each step of the cluster as its lines begin. The cluster's own is told of while kind works.
@@ -23,7 +23,7 @@ STEPS = (
     "password of the workspace:",
     "manifests of KubeRay 1.6.2:",
     "KubeRay 1.6.2:",
-    "RayCluster rayside:",
+    f"RayCluster {NAME}:",
     "Ray's authentication token:",
     "port forwards:",
     "example job:",
@@ -68,7 +68,7 @@ def test_the_forwards_killed(up: Rayside) -> None:
 
 
 def test_the_heads_pod_deleted(up: Rayside) -> None:
-    head, workers = (f"ray.io/cluster=rayside,ray.io/node-type={one}" for one in ("head", "worker"))
+    head, workers = (f"ray.io/cluster={NAME},ray.io/node-type={one}" for one in ("head", "worker"))
     was = kube(up).pods(head)[0]["metadata"]
     joined = uids(up, workers)
     pods = f"/api/v1/namespaces/{up.settings.namespace}/pods"

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kubernetes.client import CoreV1Api, CustomObjectsApi
 
 from bootstrap.errors import (
     ImageMissing,
@@ -31,7 +30,8 @@ from bootstrap.ray.metadata import WORKING_DIR
 from bootstrap.ray.state import Dashboard
 from bootstrap.settings import ROOT
 from bootstrap.step import until
-from tests.e2e.conftest import target
+from tests.e2e.conftest import make_namespace, target
+from tests.instances import instance
 from tests.integration.conftest import Rayside
 
 ABSENT = "rayside/absent:none"
@@ -46,12 +46,14 @@ def cluster(up: Rayside) -> Kube:
 def kube(cluster: Kube) -> Iterator[Kube]:
     """A namespace of our own."""
     name = f"rayside-test-{secrets.token_hex(3)}"
-    core: Any = CoreV1Api(cluster.client)
-    core.create_namespace({"metadata": {"name": name}})
-    # Without its account, which Kubernetes makes a moment later, no pod can be made in it.
-    assert until(lambda: cluster.get(f"/api/v1/namespaces/{name}/serviceaccounts/default"), bool, 30)
+    make_namespace(cluster, name)
     yield replace(cluster, namespace=name)
-    core.delete_namespace(name)
+    cluster.delete(f"/api/v1/namespaces/{name}")
+
+
+def placed(document: dict[str, Any], kube: Kube) -> dict[str, Any]:
+    """The same in that namespace."""
+    return {**document, "metadata": {**document["metadata"], "namespace": kube.namespace}}
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +92,6 @@ FOREIGN = "cp /bin/true /code/foreign && printf '\\363' | dd of=/code/foreign bs
 @pytest.fixture(scope="module")
 def pods(kube: Kube, image: str) -> None:
     """All of them at once, as each takes its time to fail."""
-    core: Any = CoreV1Api(kube.client)
     code = [{"name": "code", "mountPath": "/code"}]
     foreign = pod("foreign", image, "/code/foreign", volumeMounts=code)
     foreign["spec"]["initContainers"] = [
@@ -118,7 +119,7 @@ def pods(kube: Kube, image: str) -> None:
         pod("programless", image, "/no/such/program"),
         pod("full", image, "sh", "-c", fill, resources={"limits": {"ephemeral-storage": "5Mi"}}),
     ):
-        core.create_namespaced_pod(kube.namespace, one)
+        kube.apply(placed({"apiVersion": "v1", "kind": "Pod", **one}, kube))
 
 
 def explained(kube: Kube, name: str) -> RaysideError:
@@ -236,35 +237,32 @@ def test_a_rayjob_that_kuberay_refuses(kubectl: KubectlRay, tmp_path: Path, imag
 
 def test_a_standing_cluster_that_is_not_there(kubectl: KubectlRay, tmp_path: Path) -> None:
     with pytest.raises(NotReady, match="RayCluster of this RayJob is gone"):
-        submit(kubectl, for_standing_cluster("lost-1", "nowhere"), tmp_path, "lost-1")
+        submit(kubectl, for_standing_cluster("lost-1", instance("nowhere")), tmp_path, "lost-1")
     assert gone(kubectl.kube, "lost-1")
 
 
 def test_a_rayjob_of_that_name_is_left_alone(kubectl: KubectlRay, tmp_path: Path) -> None:
     kube = kubectl.kube
-    document = for_standing_cluster("taken", "nowhere")
-    rayjobs = CustomObjectsApi(kube.client)
-    rayjobs.create_namespaced_custom_object("ray.io", "v1", kube.namespace, "rayjobs", document)
+    document = for_standing_cluster("taken", instance("nowhere"))
+    kube.apply(placed(document, kube))
     with pytest.raises(SubmissionFailed, match="there is a RayJob taken already"):
         submit(kubectl, document, tmp_path)
     assert kube.ray("rayjobs", "taken") is not None
 
 
 def test_a_namespace_that_is_being_deleted(cluster: Kube, kubectl: KubectlRay, tmp_path: Path) -> None:
-    core: Any = CoreV1Api(cluster.client)
     name = f"rayside-test-{secrets.token_hex(3)}"
-    core.create_namespace({"metadata": {"name": name}})
-    # Without its account, which Kubernetes makes a moment later, no pod can be made in it.
-    assert until(lambda: cluster.get(f"/api/v1/namespaces/{name}/serviceaccounts/default"), bool, 30)
-    held = {"metadata": {"name": "held", "finalizers": ["rayside.dev/test"]}}
-    core.create_namespaced_config_map(name, held)
-    core.delete_namespace(name)
+    make_namespace(cluster, name)
+    metadata = {"name": "held", "namespace": name}
+    held = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
+    cluster.apply({**held, "metadata": {**metadata, "finalizers": ["rayside.dev/test"]}})
+    cluster.delete(f"/api/v1/namespaces/{name}")
     try:
         with pytest.raises(NamespaceTerminating, match=name):
             other = replace(kubectl, kube=replace(cluster, namespace=name))
-            submit(other, for_standing_cluster("late-1", "nowhere"), tmp_path)
+            submit(other, for_standing_cluster("late-1", instance("nowhere")), tmp_path)
     finally:
-        core.patch_namespaced_config_map("held", name, {"metadata": {"finalizers": None}})
+        cluster.apply(held)
 
 
 @pytest.fixture
@@ -317,10 +315,9 @@ def test_a_job_on_its_own_cluster_runs_and_is_submitted_once(
     assert there is not None
     assert there["metadata"]["uid"] == agreed["metadata"]["uid"]
     # On that cluster, a standing one now: what a submission that was killed left is taken up again.
-    again = for_standing_cluster("again-1", agreed["status"]["rayClusterName"])
+    again = for_standing_cluster("again-1", instance(agreed["status"]["rayClusterName"]))
     left = {**again, "spec": {**again["spec"], "jobId": "again-1"}}
-    rayjobs = CustomObjectsApi(kubectl.kube.client)
-    rayjobs.create_namespaced_custom_object("ray.io", "v1", kubectl.kube.namespace, "rayjobs", left)
+    kubectl.kube.apply(placed(left, kubectl.kube))
     kubectl.submit(again, job, "again-1", url=url, token_file=token)
     ended = until(lambda: dashboard.job("again-1"), lambda job: job.ended, 60)
     assert ended.status == "SUCCEEDED", dashboard.output("again-1")

@@ -12,15 +12,16 @@ import pytest
 
 from bootstrap.dap.exchange import ask
 from bootstrap.errors import RequestFailed
+from bootstrap.kube.api import head_selector
 from bootstrap.settings import ROOT
 from bootstrap.step import until
-from tests.e2e.conftest import kube, target
+from tests.e2e.conftest import NAME, kube, target
 from tests.integration import stranger
 from tests.integration.conftest import Rayside
 from tests.integration.crowd import debug_a_crowd
 from tests.integration.test_relay_process import Editor, answers, initialize
 
-HEAD = "ray.io/cluster=rayside,ray.io/node-type=head"
+HEAD = head_selector(NAME)
 EXAMPLE = ROOT / "example" / "working_dir" / "sample_code.py"
 
 
@@ -81,7 +82,7 @@ def test_a_task_in_a_workers_pod_stops_in_an_editor(up: Rayside) -> None:
     with closing(editor.socket):
         stop = editor.event("stopped")
         assert (stop["ray"]["task"], stop["ray"]["submissionId"]) == ("estimate", name)
-        workers = kube(up).pods("ray.io/cluster=rayside,ray.io/node-type=worker")
+        workers = kube(up).pods(f"ray.io/cluster={NAME},ray.io/node-type=worker")
         assert stop["ray"]["nodeIp"] in {pod["status"]["podIP"] for pod in workers}
         threads = {one["id"]: one["name"] for one in editor.request("threads", {})["threads"]}
         assert threads[stop["threadId"]].startswith("estimate · ")

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import json
 import ssl
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +22,7 @@ from bootstrap.event_loop import Call, background_loop
 from bootstrap.kube.api import Kube
 
 TOKEN = "scripted-token"
+REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 SELECTOR = "ray.io/cluster=c,ray.io/node-type=head"
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
@@ -45,6 +46,12 @@ class ScriptedApi:
     pods: dict[str, Pod] = field(default_factory=dict)
     requests: list[str] = field(default_factory=list)
     refuse: int = 0
+    # Rights that nobody has, as in `get pods/portforward`.
+    lacking: set[str] = field(default_factory=set)
+    # It takes this token alone; a request with another is 401.
+    token: str = TOKEN
+    # The client's certificate that it takes, in DER; of those that its TLS trusts, any other is 401.
+    certificate: bytes = b""
     # Upgrades a port-forward and says nothing more; `farewells` is how each of those ended.
     mute: bool = False
     farewells: list[WSMsgType] = field(default_factory=list)
@@ -58,11 +65,12 @@ class ScriptedApi:
     def kube(self) -> Kube:
         return Kube(self.folder / "kubeconfig", "scripted", "ns")
 
-    def write_kubeconfig(self, **user: str) -> None:
+    def write_kubeconfig(self, cluster_too: Mapping[str, Any] | None = None, **user: Any) -> None:
         scheme = "https" if self.tls else "http"
         cluster = {"server": f"{scheme}://127.0.0.1:{self.port}"}
         if self.tls:
             cluster["certificate-authority"] = str(self.folder / "ca.crt")
+        cluster.update(cluster_too or {})
         said = {
             "apiVersion": "v1",
             "kind": "Config",
@@ -130,8 +138,17 @@ class ScriptedApi:
         self.requests.append(request.path)
         if self.refuse:
             raise _status(self.refuse)
-        if not self.tls and request.headers.get("Authorization") != f"Bearer {TOKEN}":
+        if not self.tls and request.headers.get("Authorization") != f"Bearer {self.token}":
             raise web.HTTPUnauthorized
+        if self.certificate:
+            assert request.transport
+            peer = request.transport.get_extra_info("ssl_object").getpeercert(binary_form=True)
+            if peer != self.certificate:
+                raise web.HTTPUnauthorized
+        if request.path == REVIEWS and request.method == "POST":
+            asked = (await request.json())["spec"]["resourceAttributes"]
+            right = f"{asked['verb']} {asked['resource']}/{asked['subresource']}".rstrip("/")
+            return web.json_response({"status": {"allowed": right not in self.lacking}})
         words = request.path.split("/")[1:]
         if words[:5] == ["api", "v1", "namespaces", "ns", "pods"]:
             if len(words) == 5:

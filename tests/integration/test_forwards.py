@@ -22,7 +22,7 @@ import pytest
 
 from bootstrap import processes
 from bootstrap.dap.framing import Decoder, encode
-from bootstrap.errors import NotRunning, PortTaken
+from bootstrap.errors import Forbidden, NotRunning, PortTaken
 from bootstrap.kube import forwarder
 from bootstrap.kube.forwarder import Forward, document, forwarded
 from bootstrap.settings import ROOT
@@ -198,6 +198,15 @@ def test_a_port_that_leads_nowhere_is_not_ready(api: ScriptedApi, running: Forwa
     status = running.check()
     assert status.condition is Condition.PENDING
     assert "nothing that answers within 2 s" in status.detail
+
+
+def test_a_right_that_is_lacking_is_said_and_not_waited_for(api: ScriptedApi, step: Forwards) -> None:
+    api.lacking = {"get pods/portforward"}
+    api.pods.clear()
+    began = time.monotonic()
+    with pytest.raises(Forbidden, match="get pods/portforward in namespace ns"):
+        make(step)
+    assert time.monotonic() - began < 10
 
 
 def test_a_debug_adapter_is_asked_in_its_own_language(api: ScriptedApi, step: Forwards) -> None:

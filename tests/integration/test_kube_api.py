@@ -4,23 +4,38 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
-from bootstrap.errors import ClusterUnreachable
+from bootstrap.errors import (
+    ClusterUnreachable,
+    CredentialsRefused,
+    FieldConflict,
+    Forbidden,
+    NotRunning,
+)
 from bootstrap.kube.api import Kube
+from bootstrap.step import up
+from bootstrap.steps.ray_cluster import WorkspacePassword
+from tests.instances import instance
+from tests.integration.test_forwards import Quiet
 
 PODS = {"items": [{"metadata": {"name": "head-1"}}]}
 
 
 class Api(ThreadingHTTPServer):
-    """Answers with the scripted codes, one after the other, and fails when the script is over."""
+    """Answers with the scripted codes, one after the other, and fails when the script is over.
 
-    def __init__(self, *script: int) -> None:
+    A Status, as Kubernetes gives for an error, has its code in it.
+    """
+
+    def __init__(self, *script: int | dict[str, Any]) -> None:
         super().__init__(("127.0.0.1", 0), Answer)
         self.script = list(script)
         self.asked: list[str] = []
@@ -30,13 +45,19 @@ class Answer(BaseHTTPRequestHandler):
     server: Api
 
     def do_GET(self) -> None:
+        self.rfile.read(int(self.headers.get("Content-Length") or 0))
         self.server.asked.append(self.path)
-        code = self.server.script.pop(0)
-        body = json.dumps(PODS if code == 200 else {"code": code}).encode()
+        answer = self.server.script.pop(0)
+        status = answer if isinstance(answer, dict) else {"code": answer}
+        code = int(status["code"])
+        body = json.dumps(PODS if code == 200 else status).encode()
         self.send_response(code)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
+
+    def do_PATCH(self) -> None:
+        self.do_GET()
 
     def log_message(self, *words: object) -> None:
         """pytest's output is not this server's."""
@@ -84,8 +105,80 @@ def test_what_is_not_there_is_none(api: Api, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("api", [[403]], indirect=True)
 def test_what_is_forbidden_is_said(api: Api, tmp_path: Path) -> None:
-    with pytest.raises(ClusterUnreachable, match=r"refused GET .* 403"):
+    with pytest.raises(Forbidden, match="lack a right in Kubernetes: list pods in namespace ns"):
         kube(tmp_path, api.server_port).pods("")
+
+
+def status(code: int, message: str, **details: Any) -> dict[str, Any]:
+    return {"kind": "Status", "code": code, "message": message, "details": details}
+
+
+SECRET = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": "ns"}}
+LACKING = (
+    'secrets "s" is forbidden: User "u" cannot create resource "secrets" in API group "" in the namespace'
+)
+QUOTA = 'secrets "s" is forbidden: exceeded quota: few'
+
+
+@pytest.mark.parametrize("api", [[status(403, LACKING), status(403, QUOTA)]], indirect=True)
+def test_the_right_is_the_one_that_the_api_names_and_a_quota_is_none(api: Api, tmp_path: Path) -> None:
+    """To make an object by applying it, one may patch, and create."""
+    with pytest.raises(
+        Forbidden, match="lack a right in Kubernetes: create secrets in namespace ns"
+    ) as caught:
+        kube(tmp_path, api.server_port).apply(SECRET)
+    rule = '{apiGroups: [""], resources: ["secrets"], verbs: ["create"]}'
+    assert caught.value.hint == f"ask for a Role in ns with the rule {rule}"
+    with pytest.raises(Forbidden, match="exceeded quota: few"):
+        kube(tmp_path, api.server_port).apply(SECRET)
+    assert api.asked == ["/api/v1/namespaces/ns/secrets/s?fieldManager=rayside"] * 2
+
+
+@pytest.mark.parametrize("api", [[403] * 4], indirect=True)
+def test_the_right_is_told_by_what_was_asked_where_the_api_does_not_say(api: Api, tmp_path: Path) -> None:
+    client = kube(tmp_path, api.server_port)
+    for path, right, group in (
+        ("/api/v1/nodes", "list nodes in the whole cluster", ""),
+        ("/api/v1/namespaces/ns", "get namespaces in namespace ns", ""),
+        ("/apis/ray.io/v1/namespaces/ns/rayjobs/x", "get rayjobs in namespace ns", "ray.io"),
+        ("/api/v1/namespaces/ns/pods/x/log", "get pods/log in namespace ns", ""),
+    ):
+        with pytest.raises(Forbidden) as caught:
+            client.get(path)
+        assert caught.value.message.endswith(f": {right}")
+        assert f'apiGroups: ["{group}"]' in caught.value.hint
+
+
+@pytest.mark.parametrize("api", [[403], [401, 401]], ids=str, indirect=True)
+def test_a_refusal_ends_a_step_at_once(api: Api, tmp_path: Path) -> None:
+    step = WorkspacePassword(instance(namespace="ns"), kube(tmp_path, api.server_port))
+    began = time.monotonic()
+    with pytest.raises((Forbidden, CredentialsRefused)):
+        up([step], Quiet())
+    assert time.monotonic() - began < 2
+
+
+CAUSES = [
+    {
+        "reason": "FieldManagerConflict",
+        "message": f'conflict with "{who}" using v1',
+        "field": f".data.{field}",
+    }
+    for who, field in (("kubectl", "x"), ("helm", "y"))
+]
+
+
+@pytest.mark.parametrize("api", [[status(409, "conflicts", causes=CAUSES)]], indirect=True)
+def test_a_field_that_another_manager_has_set_is_named_with_it(api: Api, tmp_path: Path) -> None:
+    with pytest.raises(FieldConflict, match=r'"kubectl" has set \.data\.x; "helm" has set \.data\.y'):
+        kube(tmp_path, api.server_port).apply(SECRET)
+
+
+@pytest.mark.parametrize("api", [[404, 404]], indirect=True)
+def test_a_namespace_that_is_not_there_is_said_with_the_command(api: Api, tmp_path: Path) -> None:
+    with pytest.raises(NotRunning, match="there is no namespace ns") as caught:
+        kube(tmp_path, api.server_port).apply(SECRET)
+    assert caught.value.hint == "kubectl --context c create namespace ns"
 
 
 def test_an_api_that_is_not_there_is_said(tmp_path: Path) -> None:

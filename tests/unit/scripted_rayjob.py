@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -37,7 +38,9 @@ class Scripted(Kube):
     script: dict[str, Any] = field(default_factory=dict)
     deleted: list[str] = field(default_factory=list)
 
-    def _call(self, method: str, path: str, query: dict[str, str]) -> dict[str, Any] | None:
+    def _call(
+        self, method: str, path: str, query: Mapping[str, str], body: str | None = None
+    ) -> dict[str, Any] | None:
         if method == "DELETE":
             self.deleted.append(path)
             self.script[path] = None

@@ -10,6 +10,7 @@ import yaml
 
 from bootstrap.kube.rayjob.document import for_standing_cluster, with_own_cluster
 from bootstrap.settings import ROOT, Settings
+from tests.instances import instance
 from tests.targets import kind_target
 
 FILES = sorted([*(ROOT / "k8s").rglob("*.y*ml"), *(ROOT / "example").rglob("*.y*ml")])
@@ -22,7 +23,7 @@ def manifests() -> dict[str, dict[str, Any]]:
     step = next(step for step in target.steps() if step.name == "ray-cluster")
     found["the RayCluster"] = step.manifest()  # type: ignore[attr-defined]
     found["the example's RayJob"] = with_own_cluster(found["example/ray-job.interactive-mode.yaml"])
-    found["a job on the RayCluster"] = for_standing_cluster("mine", "rayside")
+    found["a job on the RayCluster"] = for_standing_cluster("mine", instance())
     return found
 
 

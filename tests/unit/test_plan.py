@@ -351,3 +351,26 @@ def test_the_ray_cluster_is_what_the_settings_say() -> None:
         images.workspace,
     )
     assert json.loads(document["metadata"]["annotations"]["rayside.dev/spec"])["workers"] == "3"
+
+
+def test_every_name_of_the_ray_cluster_is_its_instances() -> None:
+    target = kind_target(Settings(target="kind", source="upstream", name="mine"))
+    step = next(step for step in target.steps() if step.name == "ray-cluster")
+    document = step.manifest()  # type: ignore[attr-defined]
+    assert step.title == "RayCluster mine"
+    labels = {"app.kubernetes.io/managed-by": "rayside", "rayside.dev/instance": "mine"}
+    assert (document["metadata"]["name"], document["metadata"]["labels"]) == ("mine", labels)
+    head, workers = document["spec"]["headGroupSpec"], document["spec"]["workerGroupSpecs"][0]
+    assert [group["template"]["metadata"]["labels"] for group in (head, workers)] == [labels, labels]
+    (_, token), workspace = head["template"]["spec"]["volumes"], head["template"]["spec"]["containers"][1]
+    assert token["secret"]["secretName"] == "mine"
+    password = next(variable for variable in workspace["env"] if variable["name"] == "PASSWORD")
+    assert password["valueFrom"]["secretKeyRef"] == {"name": "mine-workspace", "key": "password"}
+
+
+@pytest.mark.parametrize("file", sorted((ROOT / "k8s").glob("*.yaml")), ids=lambda file: file.stem)
+def test_no_manifest_names_an_instance(file: Path) -> None:
+    text = yaml.safe_dump(yaml.safe_load(file.read_text()))
+    for ours in ("rayside/ray:current", "rayside/workspace:current", "/opt/rayside/"):
+        text = text.replace(ours, "")
+    assert "rayside" not in text

@@ -18,6 +18,7 @@ from bootstrap.errors import (
 )
 from bootstrap.kube.rayjob import document
 from bootstrap.settings import RAY_VERSION, ROOT
+from tests.instances import instance
 from tests.unit.scripted_rayjob import rayjob
 
 EXAMPLE = ROOT / "example" / "ray-job.interactive-mode.yaml"
@@ -144,18 +145,26 @@ def test_the_example_brings_its_own_cluster_with_the_workspace() -> None:
 
 
 def test_the_rayjob_of_a_standing_cluster_is_the_template_with_both_names() -> None:
-    made = document.for_standing_cluster("train-1a2b3c", "mine")
+    made = document.for_standing_cluster("train-1a2b3c", instance("mine"))
     template = yaml.safe_load(document.TEMPLATE.read_text())
     assert made["metadata"]["name"] == "train-1a2b3c"
     assert made["spec"].pop("clusterSelector") == {"ray.io/cluster": "mine"}
-    template["spec"].pop("clusterSelector")
     assert made["spec"] == template["spec"]
-    assert made["metadata"]["labels"] == template["metadata"]["labels"]
+    assert made["metadata"]["labels"] == instance("mine").labels
+
+
+def test_the_examples_password_is_that_of_the_cluster_that_is_up() -> None:
+    example = yaml.safe_load(EXAMPLE.read_text())
+    sent = document.with_workspace_secret(example, "mine-workspace")
+    _, workspace, _ = sent["spec"]["rayClusterSpec"]["headGroupSpec"]["template"]["spec"]["containers"]
+    password = next(variable for variable in workspace["env"] if variable["name"] == "PASSWORD")
+    assert password["valueFrom"]["secretKeyRef"] == {"name": "mine-workspace", "key": "password"}
+    assert "rayside-workspace" not in str(sent)
+    assert example == yaml.safe_load(EXAMPLE.read_text())
 
 
 def test_our_own_rayjobs_pass_our_own_checks(tmp_path: Path) -> None:
-    load(tmp_path, document.for_standing_cluster("01_Intro.x-1a2b3c", "rayside"))
-    document.load(document.TEMPLATE, "default")
+    load(tmp_path, document.for_standing_cluster("01_Intro.x-1a2b3c", instance()))
 
 
 @pytest.mark.parametrize(

@@ -200,7 +200,9 @@ def test_nothing_is_made_in_a_namespace_that_goes(code: Path) -> None:
 class Made(Scripted):
     """The RayJob is there once it was asked for twice: before kubectl-ray ran, and after it failed."""
 
-    def _call(self, method: str, path: str, query: dict[str, str]) -> dict[str, Any] | None:
+    def _call(
+        self, method: str, path: str, query: Mapping[str, str], body: str | None = None
+    ) -> dict[str, Any] | None:
         answer = super()._call(method, path, query)
         if method == "GET" and path == JOB and not self.deleted:
             self.script[JOB] = there()

@@ -15,7 +15,7 @@ from bootstrap.errors import (
     RaysideError,
     SubmissionFailed,
 )
-from bootstrap.kube.rayjob.watcher import OPERATOR, Watcher
+from bootstrap.kube.rayjob.watcher import Watcher
 from tests.unit.scripted_rayjob import JOB, NAMESPACE, scripted, there
 
 
@@ -29,7 +29,8 @@ def after_twenty_seconds(watching: Watcher) -> RaysideError | None:
     return watching.look(120)
 
 
-OPERATORS = f"/apis/apps/v1/deployments?{OPERATOR}"
+OPERATORS = "/apis/apps/v1/deployments?app.kubernetes.io/name in (kuberay,kuberay-operator)"
+OPERATORS_PODS = "app.kubernetes.io/component=kuberay-operator"
 PODS = f"{NAMESPACE}/pods?ray.io/cluster=mine-x"
 CLUSTER_EVENTS = f"{NAMESPACE}/events?involvedObject.kind=RayCluster,involvedObject.name=mine-x"
 
@@ -69,13 +70,13 @@ def test_an_operator_that_is_not_there() -> None:
 
 
 def test_an_operator_that_does_not_run_is_explained_by_its_pod() -> None:
-    operator = {"metadata": {"namespace": "kuberay-system"}, "status": {"replicas": 1}}
+    operator = {"metadata": {"namespace": "kuberay-system", "generation": 1}, "status": {"replicas": 1}}
     waits = pod({"waiting": {"reason": "ImagePullBackOff", "message": "Back-off pulling"}})
     watching = watcher(
         {
             JOB: there(),
             OPERATORS: [operator],
-            f"/api/v1/namespaces/kuberay-system/pods?{OPERATOR}": [waits],
+            f"/api/v1/namespaces/kuberay-system/pods?{OPERATORS_PODS}": [waits],
             no_events("Pod", "head", "kuberay-system"): [],
         }
     )
@@ -86,7 +87,8 @@ def test_an_operator_that_does_not_run_is_explained_by_its_pod() -> None:
 
 
 def test_an_operator_that_runs_and_does_nothing_is_told_with_the_last_event() -> None:
-    operator = {"metadata": {"namespace": "default"}, "status": {"readyReplicas": 1}}
+    running = {"observedGeneration": 1, "availableReplicas": 1}
+    operator = {"metadata": {"namespace": "default", "generation": 1}, "status": running}
     event = {"message": "the webhook timed out", "lastTimestamp": "2026-01-01T00:00:00Z"}
     watching = watcher({JOB: there(), OPERATORS: [operator], no_events("RayJob", "mine"): [event]})
     problem = after_twenty_seconds(watching)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -321,7 +322,9 @@ class Recorded(Kube):
 
     answers: dict[tuple[str, str], list[Any]] = field(default_factory=dict)
 
-    def _call(self, method: str, path: str, query: dict[str, str]) -> dict[str, Any] | None:
+    def _call(
+        self, method: str, path: str, query: Mapping[str, str], body: str | None = None
+    ) -> dict[str, Any] | None:
         assert method == "GET"
         return {"items": self.answers[path.rsplit("/", 1)[1], ",".join(query.values())]}
 

@@ -20,6 +20,7 @@ from bootstrap.errors import (
     RaysideError,
     SubmissionFailed,
 )
+from bootstrap.instance import Instance
 from bootstrap.settings import ROOT
 
 TEMPLATE = ROOT / "k8s" / "ray-job.yaml"
@@ -35,11 +36,13 @@ _ORIGIN_LABEL = "ray.io/originated-from-cr-name"
 # An RFC 1035 label that leaves room for what KubeRay adds to it (validation.go, constant.go).
 _NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 _LONGEST_NAME = 47
+# The example has the workspace's password from this Secret, which is that of the instance `rayside`.
+_EXAMPLES_SECRET = "rayside-workspace"
 _EXAMPLE = "example/ray-job.interactive-mode.yaml shows one"
 
 
 def load(file: Path, namespace: str) -> dict[str, Any]:
-    """The RayJob in a user's YAML file, checked so far that it can be submitted in `namespace`.
+    """Reads the RayJob in a user's YAML file, and checks that it can be submitted in `namespace`.
 
     Raises InvalidYaml, NotARayJob, NotInteractive.
     """
@@ -78,22 +81,22 @@ def load(file: Path, namespace: str) -> dict[str, Any]:
     return document
 
 
-def for_standing_cluster(submission_id: str, ray_cluster: str) -> dict[str, Any]:
-    """The RayJob for a job on the RayCluster of that name, which is there already."""
+def for_standing_cluster(submission_id: str, instance: Instance) -> dict[str, Any]:
+    """Returns the RayJob for a job on the instance's RayCluster, which is there already."""
     document = dict(yaml_file.read(TEMPLATE))
-    document["metadata"] = {**document["metadata"], "name": object_name(submission_id)}
-    document["spec"] = {**document["spec"], "clusterSelector": {CLUSTER_LABEL: ray_cluster}}
+    document["metadata"] = {"name": object_name(submission_id), "labels": instance.labels}
+    document["spec"] = {**document["spec"], "clusterSelector": {CLUSTER_LABEL: instance.ray_cluster}}
     return document
 
 
 def object_name(submission_id: str) -> str:
-    """The RayJob's name for a submission id, which Ray lets be anything: its end, as a valid name."""
+    """Returns the RayJob's name for a submission id, which Ray lets be anything: its end, made valid."""
     name = re.sub("[^a-z0-9]+", "-", submission_id.lower())[-_LONGEST_NAME:].strip("-")
     return name if _NAME.fullmatch(name) else f"job-{name}"[:_LONGEST_NAME].rstrip("-")
 
 
 def runtime_env(rayjob: Mapping[str, Any]) -> dict[str, Any]:
-    """The runtime_env in a RayJob's runtimeEnvYAML. Raises InvalidYaml."""
+    """Returns the runtime_env in a RayJob's runtimeEnvYAML. Raises InvalidYaml."""
     text = rayjob["spec"].get("runtimeEnvYAML") or ""
     loaded = yaml_file.parse(text, f"runtimeEnvYAML of the RayJob {rayjob['metadata']['name']}") or {}
     if not isinstance(loaded, dict):
@@ -102,12 +105,12 @@ def runtime_env(rayjob: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def own_head_selector(name: str) -> str:
-    """Labels of the head pod of the cluster that the RayJob of that name makes, once submitted here."""
+    """Returns the labels of the head pod that the RayJob of that name makes, once submitted here."""
     return f"{_ORIGIN_LABEL}={name},ray.io/node-type=head"
 
 
 def problem(rayjob: Mapping[str, Any]) -> RaysideError | None:
-    """Why KubeRay gave the RayJob up; None where it did not."""
+    """Returns why KubeRay gave the RayJob up; None where it did not."""
     name, status = rayjob["metadata"]["name"], rayjob.get("status") or {}
     if status.get("jobDeploymentStatus") not in ("Failed", "ValidationFailed"):
         return None
@@ -121,10 +124,10 @@ def problem(rayjob: Mapping[str, Any]) -> RaysideError | None:
 
 
 def with_own_cluster(rayjob: Mapping[str, Any]) -> dict[str, Any]:
-    """A RayJob that makes its own cluster, as it is submitted.
+    """Returns a RayJob that makes its own cluster, as it is submitted.
 
-    With a label by which a forward finds the head pod before its cluster has a name, and without
-    Ray's usage report, unless the RayJob itself says anything of it.
+    It gets a label by which a forward finds the head pod before its cluster has a name, and no
+    usage report of Ray, unless the RayJob itself says anything of it.
     """
     changed = copy.deepcopy(dict(rayjob))
     cluster = changed["spec"]["rayClusterSpec"]
@@ -140,8 +143,20 @@ def with_own_cluster(rayjob: Mapping[str, Any]) -> dict[str, Any]:
     return changed
 
 
+def with_workspace_secret(rayjob: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Returns a RayJob in which the Secret that the example names is this one, of the cluster that is up."""
+    changed = copy.deepcopy(dict(rayjob))
+    head = changed["spec"]["rayClusterSpec"].get("headGroupSpec") or {}
+    for container in ((head.get("template") or {}).get("spec") or {}).get("containers") or []:
+        for variable in container.get("env") or []:
+            reference = (variable.get("valueFrom") or {}).get("secretKeyRef") or {}
+            if reference.get("name") == _EXAMPLES_SECRET:
+                reference["name"] = name
+    return changed
+
+
 def asks_for_token(rayjob: Mapping[str, Any]) -> bool:
-    """Whether the job's cluster asks for a token; the standing cluster always does."""
+    """Returns whether the job's cluster asks for a token; the standing cluster always does."""
     own_cluster = rayjob["spec"].get("rayClusterSpec")
     return own_cluster is None or (own_cluster.get("authOptions") or {}).get("mode") == "token"
 
@@ -173,7 +188,7 @@ def _check_cluster(spec: Mapping[str, Any], file: Path) -> None:
     if not selector and not own_cluster:
         raise NotARayJob(
             f"the RayJob in {file} has neither a rayClusterSpec nor a clusterSelector",
-            hint=f"name a cluster (clusterSelector: {{{CLUSTER_LABEL}: rayside}}), or describe one",
+            hint=f"name a cluster (clusterSelector: {{{CLUSTER_LABEL}: NAME}}), or describe one",
         )
     if selector and own_cluster:
         raise NotARayJob(
@@ -183,7 +198,7 @@ def _check_cluster(spec: Mapping[str, Any], file: Path) -> None:
     if selector and not (isinstance(selector, dict) and selector.get(CLUSTER_LABEL)):
         raise NotARayJob(
             f"the clusterSelector of the RayJob in {file} names no cluster",
-            hint=f"write clusterSelector: {{{CLUSTER_LABEL}: rayside}}",
+            hint=f"write clusterSelector: {{{CLUSTER_LABEL}: NAME}}",
         )
     if own_cluster and not isinstance(own_cluster, dict):
         raise NotARayJob(f"the rayClusterSpec of the RayJob in {file} is not a mapping", hint=_EXAMPLE)

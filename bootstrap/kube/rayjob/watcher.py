@@ -6,7 +6,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from bootstrap.errors import (
@@ -17,13 +17,10 @@ from bootstrap.errors import (
     PodFailed,
     RaysideError,
 )
-from bootstrap.kube import trouble
+from bootstrap.kube import operator, trouble
 from bootstrap.kube.api import Kube, require_namespace
 from bootstrap.kube.rayjob import document, token
 from bootstrap.private_file import write_private
-
-# Labels of the operator's Deployment, both in KubeRay's config/manager and in its Helm chart.
-OPERATOR = "app.kubernetes.io/component=kuberay-operator"
 
 # Seconds between two looks, and how long KubeRay may take to name the cluster; 1 to 2 s were seen.
 _PAUSE, _NAMING = 1.0, 20.0
@@ -137,12 +134,11 @@ class Watcher:
             self.report(waits[0])
 
     def _why_no_cluster(self) -> RaysideError:
-        operators = self.kube.items("/apis/apps/v1/deployments", OPERATOR)
-        if not operators:
+        present = operator.installed(self.kube)
+        if present is None:
             return OperatorNotRunning("this cluster has no KubeRay operator", hint="./invokew up installs it")
-        if not any((operator.get("status") or {}).get("readyReplicas") for operator in operators):
-            namespace = operators[0]["metadata"]["namespace"]
-            pod_problem = trouble.first_problem(replace(self.kube, namespace=namespace), OPERATOR)
+        if not present.runs():
+            pod_problem = present.problem()
             return OperatorNotRunning(
                 f"the KubeRay operator does not run, so nothing becomes of RayJob {self.name}"
                 f"{f': {pod_problem.message}' if pod_problem else ''}",

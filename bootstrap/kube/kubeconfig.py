@@ -1,0 +1,241 @@
+"""Reads one context of a kubeconfig: the API's address, how it is known, and the credentials for it.
+
+The keys are those of k8s.io/client-go, tools/clientcmd/api/v1/types.go. A user's `exec` names a plugin,
+a program that prints credentials for a while
+(https://kubernetes.io/docs/reference/access-authn-authz/authentication/#client-go-credential-plugins).
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import os
+import ssl
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from bootstrap import yaml_file
+from bootstrap.errors import ClusterUnreachable, CredentialsRefused, InvalidYaml, RaysideError
+from bootstrap.loopback import proxy_for
+from bootstrap.shell import Shell
+
+# A plugin may ask a server, or open a browser for a login; so many seconds are enough for both.
+_PLUGIN_PATIENCE = 60.0
+# Credentials are renewed so many seconds before they expire: clocks differ, and requests take time.
+_EARLY = 10.0
+# These keys name files, relative to the kubeconfig's folder.
+_FILES = ("certificate-authority", "client-certificate", "client-key", "tokenFile")
+
+# What a plugin gave serves everybody who reads the same entry, until it expires or is refused.
+_given: dict[str, dict[str, Any]] = {}
+_giving = threading.Lock()
+
+
+@dataclass(frozen=True)
+class Access:
+    """A way to one Kubernetes API.
+
+    Attributes:
+        tls: has the authority that signs the API's certificate, and the client's own; None for plain HTTP.
+        server_name: the name in the API's certificate, where it is not that of the address.
+        expires: when the credentials end, in seconds since the epoch.
+        read: each file that it was read from, with its content.
+        plugin: names what a plugin gave; empty where none was asked.
+    """
+
+    url: str
+    headers: Mapping[str, str]
+    tls: ssl.SSLContext | None
+    server_name: str | None
+    proxy: str | None
+    expires: float
+    read: Mapping[Path, bytes]
+    plugin: str
+
+    def outdated(self) -> bool:
+        """Returns whether the credentials are about to expire, or a file of them has changed."""
+        return _ends_soon(self.expires) or any(_content(file) != was for file, was in self.read.items())
+
+    def refuse(self) -> None:
+        """Forgets what the plugin gave, as the API refused it: the next reader gets other credentials."""
+        with _giving:
+            _given.pop(self.plugin, None)
+
+
+def access(file: Path, context: str) -> Access:
+    """Reads a context. Raises ClusterUnreachable where it leads nowhere, CredentialsRefused by a plugin."""
+    if not file.exists():
+        raise ClusterUnreachable("there is no cluster yet", hint="./invokew up makes one")
+    was = _content(file)
+    try:
+        by_kind = entries(file, context)
+        if by_kind is None:
+            raise ValueError(f"it has no context {context}, or not its cluster and user")
+        cluster, user = (_absolute(by_kind[kind], file.parent) for kind in ("cluster", "user"))
+        url = str(cluster["server"]).rstrip("/")
+        proxy = cluster.get("proxy-url") or proxy_for(url)
+        if proxy and urlsplit(proxy).scheme not in ("http", "https"):
+            raise ValueError(f"its proxy {proxy} is not an HTTP proxy")
+        expires, plugin = float("inf"), ""
+        if "exec" in user:
+            plugin, status = _from_plugin(user["exec"], cluster, file)
+            expires = _end(status)
+            user = {**user, **_as_user(status)}
+        read = {Path(part[key]): b"" for part in (cluster, user) for key in _FILES if key in part}
+        return Access(
+            url,
+            _headers(user),
+            _tls(cluster, user) if url.startswith("https") else None,
+            cluster.get("tls-server-name"),
+            proxy,
+            expires,
+            {file: was, **{other: _content(other) for other in read}},
+            plugin,
+        )
+    except (InvalidYaml, KeyError, TypeError, ValueError, AttributeError, OSError) as error:
+        reason = error.message if isinstance(error, RaysideError) else error
+        raise ClusterUnreachable(
+            f"{file} does not lead to a cluster: {reason}", hint="./invokew up makes it anew"
+        ) from None
+
+
+def entries(file: Path, context: str) -> dict[str, Any] | None:
+    """Returns a context with its cluster and its user, by these names; None where one is missing.
+
+    Raises InvalidYaml; TypeError or AttributeError for what is YAML and no kubeconfig.
+    """
+    try:
+        document: dict[str, Any] = yaml_file.parse(file.read_text(), str(file)) or {}
+    except FileNotFoundError:
+        return None
+    by_kind: dict[str, Any] = {"context": _named(document, "context", context)}
+    for kind in ("cluster", "user"):
+        by_kind[kind] = _named(document, kind, (by_kind["context"] or {}).get(kind))
+    return None if None in by_kind.values() else by_kind
+
+
+def _named(document: Mapping[str, Any], kind: str, name: str | None) -> dict[str, Any] | None:
+    listed: list[Mapping[str, Any]] = document.get(f"{kind}s") or []
+    return next((entry[kind] for entry in listed if entry["name"] == name), None)
+
+
+def _absolute(entry: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    return {key: str(folder / value) if key in _FILES else value for key, value in entry.items()}
+
+
+def _content(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError:
+        return b""
+
+
+# --- credentials -------------------------------------------------------------------------
+
+
+def _headers(user: Mapping[str, Any]) -> dict[str, str]:
+    token = Path(user["tokenFile"]).read_text().strip() if "tokenFile" in user else user.get("token")
+    if token:
+        return {"Authorization": f"Bearer {token}"}
+    if "username" in user and "password" in user:
+        pair = f"{user['username']}:{user['password']}".encode()
+        return {"Authorization": f"Basic {base64.b64encode(pair).decode()}"}
+    return {}
+
+
+def _tls(cluster: Mapping[str, Any], user: Mapping[str, Any]) -> ssl.SSLContext:
+    authority = _pem(cluster, "certificate-authority")
+    context = ssl.create_default_context(cadata=authority.decode() if authority else None)
+    # Python 3.13 has it on; authorities of clusters often lack what it asks for, and kubectl takes them.
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    if cluster.get("insecure-skip-tls-verify"):
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    if certificate := _pem(user, "client-certificate"):
+        # OpenSSL takes them from files only; these are the owner's alone and are gone at once.
+        with _private_file(certificate) as chain, _private_file(_pem(user, "client-key")) as key:
+            context.load_cert_chain(chain, key)
+    return context
+
+
+def _pem(entry: Mapping[str, Any], key: str) -> bytes:
+    if f"{key}-data" in entry:
+        return base64.b64decode(entry[f"{key}-data"])
+    return Path(entry[key]).read_bytes() if key in entry else b""
+
+
+@contextlib.contextmanager
+def _private_file(content: bytes) -> Iterator[str]:
+    with tempfile.NamedTemporaryFile() as stream:  # Its mode is 0600.
+        stream.write(content)
+        stream.flush()
+        yield stream.name
+
+
+def _from_plugin(
+    plugin: Mapping[str, Any], cluster: Mapping[str, Any], file: Path
+) -> tuple[str, dict[str, Any]]:
+    """Returns the name of what the plugin gave, and its status. Raises CredentialsRefused."""
+    name = json.dumps([plugin, str(file)], sort_keys=True)
+    with _giving:
+        if name not in _given or _ends_soon(_end(_given[name])):
+            _given[name] = _run(plugin, cluster, file)
+        return name, _given[name]
+
+
+def _run(plugin: Mapping[str, Any], cluster: Mapping[str, Any], file: Path) -> dict[str, Any]:
+    command = str(plugin["command"])
+    if os.sep in command:
+        command = str(file.parent / command)
+    version = plugin["apiVersion"]
+    spec: dict[str, Any] = {"interactive": False}
+    if plugin.get("provideClusterInfo"):
+        spec["cluster"] = dict(cluster)
+    request = {"apiVersion": version, "kind": "ExecCredential", "spec": spec}
+    own = {variable["name"]: variable["value"] for variable in plugin.get("env") or []}
+    shell = Shell()
+    impatience = threading.Timer(_PLUGIN_PATIENCE, shell.interrupt)
+    impatience.daemon = True
+    impatience.start()
+    try:
+        printed = shell.run(
+            [command, *(plugin.get("args") or [])],
+            env={**os.environ, **own, "KUBERNETES_EXEC_INFO": json.dumps(request)},
+        )
+        status = json.loads(printed.out)["status"]
+        if "token" not in status and not {"clientCertificateData", "clientKeyData"} <= status.keys():
+            raise ValueError("it printed neither a token nor a certificate with its key")
+        _end(status)
+        return dict(status)
+    except (RaysideError, ValueError, KeyError, TypeError, AttributeError) as error:
+        reason = error.message.splitlines()[-1] if isinstance(error, RaysideError) else error
+        raise CredentialsRefused(
+            f"{command}, which {file} names for credentials, gave none: {reason}",
+            hint=plugin.get("installHint") or f"run {command} yourself: it may want you to log in",
+        ) from None
+    finally:
+        impatience.cancel()
+
+
+def _as_user(status: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns what a plugin gave in a kubeconfig's own words."""
+    words = {"client-certificate-data": "clientCertificateData", "client-key-data": "clientKeyData"}
+    encoded = {key: base64.b64encode(status[word].encode()) for key, word in words.items() if word in status}
+    return {**encoded, **({"token": status["token"]} if "token" in status else {})}
+
+
+def _end(status: Mapping[str, Any]) -> float:
+    stamp = status.get("expirationTimestamp")
+    return datetime.fromisoformat(stamp.replace("Z", "+00:00")).timestamp() if stamp else float("inf")
+
+
+def _ends_soon(expires: float) -> bool:
+    return time.time() + _EARLY >= expires

@@ -1,0 +1,109 @@
+"""Finds the KubeRay operator, wherever it is in the cluster, and says whether it serves us."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from bootstrap.errors import Drifted, RaysideError
+from bootstrap.kube import trouble
+from bootstrap.kube.api import Kube, made_here
+from bootstrap.settings import KUBERAY_VERSION
+
+# Its Deployment is labelled so in KubeRay's config/manager, and in its Helm chart; its pods in both.
+_DEPLOYMENTS = "app.kubernetes.io/name in (kuberay,kuberay-operator)"
+_PODS = "app.kubernetes.io/component=kuberay-operator"
+DEPLOYMENTS = "/apis/apps/v1/deployments"
+
+
+@dataclass(frozen=True)
+class Operator:
+    """An operator, by its Deployment as the API has it."""
+
+    kube: Kube
+    deployment: Mapping[str, Any]
+
+    @property
+    def name(self) -> str:
+        return str(self.deployment["metadata"]["name"])
+
+    @property
+    def namespace(self) -> str:
+        return str(self.deployment["metadata"]["namespace"])
+
+    @property
+    def image(self) -> str:
+        return str(self._container["image"])
+
+    @property
+    def ours(self) -> bool:
+        return made_here(self.deployment)
+
+    @property
+    def replicas(self) -> int:
+        """Returns how many pods are asked for; Kubernetes' default is one."""
+        return int(self.deployment["spec"].get("replicas", 1))
+
+    def runs(self) -> bool:
+        """Returns whether a pod of it, as it is described now, is available."""
+        status = self.deployment.get("status") or {}
+        current = status.get("observedGeneration") == self.deployment["metadata"]["generation"]
+        return current and bool(status.get("availableReplicas"))
+
+    def problem(self) -> RaysideError | None:
+        """Returns why its pod can't run; None where it is simply on its way."""
+        return trouble.first_problem(replace(self.kube, namespace=self.namespace), _PODS)
+
+    def require_fit(self) -> None:
+        """Checks that somebody else's operator serves us, as it is: it is never changed.
+
+        It does with the same major version as ours and the same minor version, or a newer one: KubeRay's
+        custom resources keep what a minor version brought. It has to watch our namespace.
+        Raises Drifted.
+        """
+        where = f"the KubeRay operator {self.namespace}/{self.name}, which Rayside did not install,"
+        ours = _major_and_minor(KUBERAY_VERSION)
+        theirs = _major_and_minor(self._version)
+        if theirs is None or ours is None or theirs[0] != ours[0] or theirs < ours:
+            raise Drifted(
+                f"{where} is {self._version or self.image}; Rayside needs {KUBERAY_VERSION} "
+                f"or a newer {KUBERAY_VERSION[0]}.x",
+                hint=f"ask who installed it to make it {KUBERAY_VERSION}",
+            )
+        if self._watched and self.kube.namespace not in self._watched:
+            raise Drifted(
+                f"{where} watches only {', '.join(self._watched)}, and not {self.kube.namespace}",
+                hint=f"set namespace to {self._watched[0]} in invoke.yaml",
+            )
+
+    @property
+    def _version(self) -> str:
+        """Returns the version that its label or its image's tag tells; empty where neither does."""
+        label = (self.deployment["metadata"].get("labels") or {}).get("app.kubernetes.io/version", "")
+        tag = self.image.partition("@")[0].rpartition("/")[2].partition(":")[2]
+        return next((text for text in (tag, label) if _major_and_minor(text)), "")
+
+    @property
+    def _watched(self) -> list[str]:
+        """Returns the namespaces that it watches; none means all."""
+        arguments = " ".join(self._container.get("args") or [])
+        flag = re.search(r"--?watch-namespace[= ]([-\w,]+)", arguments)
+        return flag[1].split(",") if flag else []
+
+    @property
+    def _container(self) -> Mapping[str, Any]:
+        containers: list[dict[str, Any]] = self.deployment["spec"]["template"]["spec"]["containers"]
+        return containers[0]
+
+
+def installed(kube: Kube) -> Operator | None:
+    """Returns the operator; ours, where there are several; None where there is none."""
+    operators = [Operator(kube, deployment) for deployment in kube.items(DEPLOYMENTS, _DEPLOYMENTS)]
+    return max(operators, key=lambda operator: operator.ours, default=None)
+
+
+def _major_and_minor(version: str) -> tuple[int, int] | None:
+    numbers = re.match(r"v?(\d+)\.(\d+)\b", version)
+    return (int(numbers[1]), int(numbers[2])) if numbers else None

@@ -1,0 +1,62 @@
+"""Lists the steps that make a standing Ray cluster, with the debugger beside it, in Kubernetes."""
+
+from __future__ import annotations
+
+from bootstrap.instance import Instance
+from bootstrap.kube.api import Kube, head_selector
+from bootstrap.kube.forwarder import Forward
+from bootstrap.shell import Shell
+from bootstrap.sources.source import Images
+from bootstrap.step import Step
+from bootstrap.steps.forwards import Forwards
+from bootstrap.steps.kuberay import CustomResources, KubeRay, OperatorManifest
+from bootstrap.steps.ray_cluster import (
+    DASHBOARD_PORT,
+    RELAY_PORT,
+    WORKSPACE_PORT,
+    KubeRayToken,
+    RayCluster,
+    WorkspacePassword,
+)
+
+
+def stack(
+    instance: Instance,
+    kube: Kube,
+    shell: Shell,
+    images: Images,
+    manifest: OperatorManifest,
+    *,
+    workers: int,
+    patience: float,
+    cluster_goes: bool,
+) -> list[Step]:
+    """Returns the steps from KubeRay's manifests to the forwards; the head has the relay and the workspace.
+
+    They need steps named `kubeconfig` and `images`, and those that bring kubectl and KubeRay's kustomization.
+
+    Args:
+        manifest: KubeRay's manifests, which name the operator's image.
+        workers: how many worker pods there are.
+        patience: how many seconds Ray may take to come up.
+        cluster_goes: `down` removes Kubernetes itself, in less time than one of these takes to be undone.
+    """
+    return [
+        manifest,
+        CustomResources(kube, manifest, cluster_goes),
+        KubeRay(kube),
+        WorkspacePassword(instance, kube, cluster_goes),
+        RayCluster(instance, kube, images, workers, patience, cluster_goes),
+        KubeRayToken(instance, kube),
+        forwards(instance, kube, shell),
+    ]
+
+
+def forwards(instance: Instance, kube: Kube, shell: Shell) -> Forwards:
+    """Returns the step that leads the instance's ports into the head's pod."""
+    ports = (
+        Forward("dashboard", instance.ports.dashboard, DASHBOARD_PORT),
+        Forward("workspace", instance.ports.workspace, WORKSPACE_PORT),
+        Forward("relay", instance.ports.relay, RELAY_PORT, speaks="dap"),
+    )
+    return Forwards(shell, kube, instance.folder, ports, head_selector(instance.ray_cluster))

@@ -1,0 +1,11 @@
+"""An identity for what is made of one, with folders and ports that nobody uses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from bootstrap.instance import Instance, Ports
+
+
+def instance(name: str = "rayside", namespace: str = "default", folder: Path = Path("/x")) -> Instance:
+    return Instance(name, "kind", namespace, f"kind-{name}", folder, Ports(8265, 10001, 5678, 8443))

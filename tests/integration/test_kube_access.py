@@ -1,0 +1,294 @@
+"""The ways to an API: credentials of plugins that are renewed, names in certificates, proxies, rotation."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import json
+import shutil
+import socket
+import ssl
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bootstrap.errors import ClusterUnreachable, CredentialsRefused
+from bootstrap.kube import kubeconfig
+from bootstrap.kube.forwarder import forwarded
+from tests.integration.connect_proxy import ConnectProxy, connect_proxy
+from tests.integration.scripted_api import SELECTOR, TOKEN, ScriptedApi, scripted_api
+from tests.integration.self_signed import self_signed
+
+HOST = "api.test"
+PLUGIN = f"""#!{sys.executable}
+import json, os, pathlib, sys
+folder = pathlib.Path(__file__).parent
+with (folder / "runs").open("a") as runs:
+    runs.write(os.environ["GREETING"] + " " + " ".join(sys.argv[1:]) + chr(10))
+assert json.loads(os.environ["KUBERNETES_EXEC_INFO"])["kind"] == "ExecCredential"
+print((folder / "answer").read_text())
+"""
+
+
+@pytest.fixture
+def api(tmp_path: Path) -> Iterator[ScriptedApi]:
+    with scripted_api(tmp_path) as api:
+        api.serve("head-1", 8265, echo)
+        yield api
+
+
+async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while data := await reader.read(65536):
+        writer.write(data)
+        await writer.drain()
+
+
+def answers(port: int) -> bool:
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as client:
+        return says(client)
+
+
+def says(client: socket.socket) -> bool:
+    try:
+        client.sendall(b"ping")
+        return client.recv(4) == b"ping"
+    except OSError:
+        return False
+
+
+# --- plugins -----------------------------------------------------------------------------
+
+
+class Plugin:
+    """A real program beside the kubeconfig, which gives what its file has."""
+
+    def __init__(self, api: ScriptedApi) -> None:
+        self.folder = api.folder
+        program = self.folder / "plugin"
+        program.write_text(PLUGIN)
+        program.chmod(0o700)
+        variables = [{"name": "GREETING", "value": "hello"}]
+        command = {"command": "./plugin", "args": ["get", "token"], "env": variables}
+        api.write_kubeconfig(exec={"apiVersion": "client.authentication.k8s.io/v1", **command})
+        self.give(token=TOKEN)
+
+    def give(self, *, expires_in: float = 3600, **status: str) -> None:
+        end = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(seconds=expires_in)
+        status["expirationTimestamp"] = end.strftime("%Y-%m-%dT%H:%M:%SZ")
+        (self.folder / "answer").write_text(json.dumps({"kind": "ExecCredential", "status": status}))
+
+    @property
+    def runs(self) -> list[str]:
+        file = self.folder / "runs"
+        return file.read_text().splitlines() if file.exists() else []
+
+
+@pytest.fixture
+def plugin(api: ScriptedApi) -> Plugin:
+    return Plugin(api)
+
+
+def test_a_plugin_runs_once_for_all_that_read_the_same_entry(api: ScriptedApi, plugin: Plugin) -> None:
+    for _ in range(3):
+        api.kube.require("get", "pods")
+    with forwarded(api.kube, SELECTOR, 8265) as port:
+        assert answers(port)
+    assert plugin.runs == ["hello get token"]
+
+
+def test_a_refused_token_is_renewed_by_the_plugin(api: ScriptedApi, plugin: Plugin) -> None:
+    kube = api.kube
+    kube.require("get", "pods")
+    api.token = "another"
+    plugin.give(token="another")
+    kube.require("get", "pods")
+    assert len(plugin.runs) == 2
+
+
+def test_a_token_that_is_about_to_expire_is_renewed_before_it_is_refused(
+    api: ScriptedApi, plugin: Plugin
+) -> None:
+    plugin.give(token=TOKEN, expires_in=1)
+    kube = api.kube
+    kube.require("get", "pods")
+    runs, requests = len(plugin.runs), len(api.requests)
+    kube.require("get", "pods")
+    assert (len(plugin.runs), len(api.requests)) == (runs + 1, requests + 1)
+
+
+def test_a_forward_renews_a_refused_token_and_what_is_open_stays_open(
+    api: ScriptedApi, plugin: Plugin
+) -> None:
+    with (
+        forwarded(api.kube, SELECTOR, 8265) as port,
+        socket.create_connection(("127.0.0.1", port), timeout=10) as client,
+    ):
+        assert says(client)
+        api.token = "another"
+        plugin.give(token="another")
+        assert answers(port)
+        assert len(plugin.runs) == 2
+        assert says(client)
+
+
+def test_a_plugin_that_gives_what_is_refused_is_told_from_an_api_that_is_gone(
+    api: ScriptedApi, plugin: Plugin
+) -> None:
+    plugin.give(token="wrong")
+    with pytest.raises(CredentialsRefused, match="refuses the credentials of scripted"):
+        api.kube.require("get", "pods")
+    assert len(plugin.runs) == 2
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        ("", "Expecting value"),
+        ("{}", "status"),
+        ('{"status": {}}', "neither a token nor a certificate"),
+        ('{"status": {"token": "x", "expirationTimestamp": "soon"}}', "soon"),
+    ],
+)
+def test_a_plugin_that_gives_nothing_is_said(
+    api: ScriptedApi, plugin: Plugin, answer: str, reason: str
+) -> None:
+    (plugin.folder / "answer").write_text(answer)
+    with pytest.raises(CredentialsRefused, match=f"plugin, which .* gave none: .*{reason}") as caught:
+        api.kube.require("get", "pods")
+    assert "log in" in caught.value.hint
+    assert api.requests == []
+
+
+def test_a_plugin_that_fails_hangs_or_is_not_there_is_said_with_its_own_hint(
+    api: ScriptedApi, plugin: Plugin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(command: str, *words: str) -> str:
+        entry = {"command": command, "args": list(words), "apiVersion": "v1", "installHint": "get it there"}
+        api.write_kubeconfig(exec=entry)
+        with pytest.raises(CredentialsRefused) as caught:
+            api.kube.require("get", "pods")
+        assert caught.value.hint == "get it there"
+        return caught.value.message
+
+    assert failing("/bin/sh", "-c", "echo not logged in >&2; exit 3").endswith("gave none: not logged in")
+    assert "no-such-plugin" in failing("no-such-plugin")
+    monkeypatch.setattr(kubeconfig, "_PLUGIN_PATIENCE", 0.3)
+    assert "was interrupted" in failing("/bin/sleep", "60")
+
+
+# --- certificates and proxies ------------------------------------------------------------
+
+
+@contextmanager
+def named_api(folder: Path) -> Iterator[ScriptedApi]:
+    """An API whose certificate is for another name than the address it is reached at."""
+    certificate, key = self_signed(HOST, folder)
+    shutil.copy(certificate, folder / "ca.crt")
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(certificate, key)
+    with scripted_api(folder, context) as api:
+        api.serve("head-1", 8265, echo)
+        yield api
+
+
+def reached(api: ScriptedApi) -> None:
+    """By both clients: the steps' and the forwards'."""
+    api.kube.require("get", "pods")
+    with forwarded(api.kube, SELECTOR, 8265) as port:
+        assert answers(port)
+
+
+def test_the_name_in_the_certificate_may_be_another_than_the_address(tmp_path: Path) -> None:
+    with named_api(tmp_path) as api:
+        with pytest.raises(ClusterUnreachable, match=r"certificate is not valid for '127\.0\.0\.1'"):
+            reached(api)
+        api.write_kubeconfig({"tls-server-name": HOST})
+        reached(api)
+        api.write_kubeconfig({"tls-server-name": "another.test"})
+        with pytest.raises(ClusterUnreachable, match=r"certificate is not valid for 'another\.test'"):
+            reached(api)
+
+
+@pytest.fixture
+def proxy() -> Iterator[ConnectProxy]:
+    with connect_proxy() as proxy:
+        yield proxy
+
+
+def test_a_proxy_of_the_kubeconfig_is_used_whatever_the_address(
+    tmp_path: Path, proxy: ConnectProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NO_PROXY", "*")
+    with named_api(tmp_path) as api:
+        url = f"http://me:secret@127.0.0.1:{proxy.port}"
+        api.write_kubeconfig({"tls-server-name": HOST, "proxy-url": url})
+        reached(api)
+        assert set(proxy.targets) == {f"127.0.0.1:{api.port}"}
+        assert len(proxy.targets) >= 2
+        assert set(proxy.credentials) == {"basic bwu6c2vjcmv0"}
+
+
+def test_a_proxy_of_the_environment_is_used_but_for_what_it_leaves_out(
+    tmp_path: Path, proxy: ConnectProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("HTTPS_PROXY", "https_proxy"):
+        monkeypatch.setenv(name, f"http://127.0.0.1:{proxy.port}")
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    with named_api(tmp_path) as api:
+        # This machine's own addresses never need it.
+        api.write_kubeconfig({"tls-server-name": HOST})
+        reached(api)
+        assert proxy.targets == []
+        # Nobody but the proxy knows that name.
+        api.write_kubeconfig({"server": f"https://{HOST}:{api.port}"})
+        reached(api)
+        assert set(proxy.targets) == {f"{HOST}:{api.port}"}
+        monkeypatch.setenv("NO_PROXY", ".test")
+        monkeypatch.setenv("no_proxy", ".test")
+        with pytest.raises(ClusterUnreachable):
+            reached(api)
+
+
+def test_a_proxy_that_is_not_http_is_said(api: ScriptedApi) -> None:
+    api.write_kubeconfig({"proxy-url": "socks5://127.0.0.1:1"})
+    with pytest.raises(ClusterUnreachable, match=r"its proxy socks5://127\.0\.0\.1:1 is not an HTTP proxy"):
+        reached(api)
+
+
+def test_certificates_that_rotate_on_disk_are_read_again(tmp_path: Path) -> None:
+    (tmp_path / "past").mkdir()
+    past, good = self_signed("client", tmp_path / "past"), self_signed("localhost", tmp_path)
+    files = {"client-certificate": tmp_path / "client.crt", "client-key": tmp_path / "client.key"}
+
+    def rotate(pair: tuple[Path, Path]) -> None:
+        for source, file in zip(pair, files.values(), strict=True):
+            shutil.copy(source, file)
+
+    shutil.copy(good[0], tmp_path / "ca.crt")
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    for certificate, _ in (past, good):
+        context.load_verify_locations(certificate)
+    context.load_cert_chain(*good)
+    context.verify_mode = ssl.CERT_REQUIRED
+    rotate(past)
+    with scripted_api(tmp_path, context) as api:
+        api.serve("head-1", 8265, echo)
+        names: dict[str, Any] = {key: file.name for key, file in files.items()}
+        api.write_kubeconfig({"tls-server-name": "localhost"}, **names)
+        api.certificate = ssl.PEM_cert_to_DER_cert(good[0].read_text())
+        kube = api.kube
+        with pytest.raises(CredentialsRefused):
+            kube.require("get", "pods")
+        with forwarded(kube, SELECTOR, 8265) as port:
+            rejected = socket.create_connection(("127.0.0.1", port), timeout=10)
+            rotate(good)
+            with rejected:
+                assert says(rejected)
+            assert answers(port)
+        kube.require("get", "pods")
+        kube.renew()  # No idle connection is left, whose end the API would wait for.
