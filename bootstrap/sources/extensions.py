@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bootstrap.errors import BadChecksum, DownloadFailed
+from bootstrap.private_file import write_private
 from bootstrap.settings import EXTENSIONS, ROOT, Settings, environment_name
 from bootstrap.sources.digests import RECORDED, Digests
 from bootstrap.sources.gallery import Gallery
@@ -158,9 +159,7 @@ class Extensions:
                     f"{environment_name('vsix_folder')}",
                 ) from None
         if self.record:
-            draft = self.record.with_suffix(".draft")
-            draft.write_text(self.variant.text())
-            draft.replace(self.record)
+            write_private(self.record, self.variant.text())
 
     def _absent(self) -> list[Extension]:
         return [extension for extension in self.variant.extensions if not extension.file.exists()]

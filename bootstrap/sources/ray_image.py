@@ -6,15 +6,16 @@ from pathlib import Path
 
 from bootstrap.settings import ROOT
 
-_HOOK = ROOT / "bootstrap" / "ray" / "hook"
-
-
-def hook_files() -> dict[str, Path]:
-    """Returns the hook and what runs at the start of Python, by their path below bootstrap/ray/hook/."""
-    return {str(file.relative_to(_HOOK)): file for file in sorted(_HOOK.rglob("*.py"))}
+_HOOK = ROOT / "bootstrap" / "hook"
 
 
 def ray_image_files() -> dict[str, Path]:
-    """Returns the files that the Dockerfiles of image/ray/ have in their context besides their folder's."""
-    hook = {f"hook/{name}": file for name, file in hook_files().items()}
-    return {"ray.txt": ROOT / "requirements" / "ray.txt", **hook}
+    """Returns the files that the Dockerfiles of image/ray/ have in their context besides their folder's.
+
+    What the relay sends to workers is not among them, or each change of it would be another Ray.
+    """
+    hook = [_HOOK / "start.py", *sorted((_HOOK / "rayside_hook").glob("*.py"))]
+    return {
+        "ray.txt": ROOT / "requirements" / "ray.txt",
+        **{f"hook/{file.relative_to(_HOOK).as_posix()}": file for file in hook},
+    }
