@@ -17,6 +17,7 @@ from bootstrap import processes
 from bootstrap.kube.api import Kube
 from bootstrap.settings import ROOT
 from bootstrap.step import until
+from bootstrap.steps import marks
 from bootstrap.targets.kind import Kind
 from tests import npm
 from tests.integration.conftest import Rayside, apart
@@ -92,8 +93,8 @@ def traces(one: Rayside) -> list[str]:
     finally:
         client.close()
     folder = target(one).instance.folder
-    for mark, value in (("RAYSIDE_FORWARDS", str(folder)), ("RAYSIDE_KIND", name)):
-        found += [f"process {process.pid}" for process in processes.marked(mark, value)]
+    for mark in (marks.FORWARDS, marks.KIND):
+        found += [f"process {process.pid}" for process in processes.marked(mark, str(folder))]
     for port in (one.settings.dashboard_port, one.settings.workspace_port, one.settings.relay_port):
         with socket.socket() as probe:
             if probe.connect_ex(("127.0.0.1", port)) == 0:

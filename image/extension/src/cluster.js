@@ -33,7 +33,7 @@ class ClusterError extends Error {}
  */
 async function find(settings, environment, { uid = process.getuid?.(), state = stateFolder(environment) } = {}) {
   const given = environment.RAYSIDE_CLUSTER_FILE;
-  const file = given ? await named(given, uid) : await newest(uid, state);
+  const file = given ? await named(given, uid) : await newest(uid, state, environment.INVOKE_RAYSIDE_NAME);
   const written = file ? parse(file.text, file.path) : null;
   if (!written && !settings.dashboard) return null;
   const trusted = written?.trusted_uids ?? [];
@@ -143,23 +143,37 @@ async function named(file, uid) {
   }
 }
 
-/** The newest cluster file of a state folder and kind's beside it, null where there is none. Throws ClusterError. */
-async function newest(uid, state) {
+/**
+ * The newest cluster file of a state folder, in which each cluster has a folder of its name; of the cluster `name`
+ * alone where that is given. Null where there is none. Throws ClusterError.
+ */
+async function newest(uid, state, name = "") {
   if (uid === undefined) return null;
-  const found = [];
-  for (const folder of [state, `${state}-kind`]) {
-    const file = path.join(folder, FILE);
-    // Its `submit` is run, and the token goes where it says: nobody else may have put it there.
+  const files = [];
+  for (const folder of [state, ...(await clusterFolders(uid, state, name))]) {
+    // A file's `submit` is run, and the token goes where it says: nobody else may have put it there.
     const wrong = strangers(folder, uid);
     if (wrong) throw new ClusterError(wrong);
+    if (folder === state) continue;
+    const file = path.join(folder, FILE);
     try {
       const { mtimeMs } = await fs.stat(file);
-      found.push({ path: file, text: await fs.readFile(file, "utf8"), time: mtimeMs });
+      files.push({ path: file, text: await fs.readFile(file, "utf8"), time: mtimeMs });
     } catch {
       // It isn't there, or went meanwhile.
     }
   }
-  return found.sort((a, b) => b.time - a.time)[0] ?? null;
+  return files.sort((a, b) => b.time - a.time)[0] ?? null;
+}
+
+async function clusterFolders(uid, state, name) {
+  if (strangers(state, uid)) return [];
+  if (name) return [path.join(state, name)];
+  try {
+    return (await fs.readdir(state)).map((entry) => path.join(state, entry));
+  } catch {
+    return [];
+  }
 }
 
 module.exports = { ClusterError, find, launchRelay, readToken, relayAddress };

@@ -5,7 +5,7 @@ const fs = require("node:fs");
 const os = require("node:os");
 const path = require("node:path");
 
-/** The folder of target `local`, as bootstrap/settings.py has it; that of kind is beside it. */
+/** The state folder, as bootstrap/settings.py has it; in it each cluster has a folder of its name. */
 function stateFolder(environment, { home = ownHome(), host = os.hostname(), platform = process.platform } = {}) {
   if (environment.INVOKE_RAYSIDE_STATE_FOLDER) return environment.INVOKE_RAYSIDE_STATE_FOLDER;
   const named = environment.XDG_STATE_HOME ?? "";

@@ -25,11 +25,11 @@ async function folder(t) {
   return made;
 }
 
-/** Writes a cluster file as `up` does, with that time of change in seconds. */
-async function write(base, name, document, seconds = 0) {
-  const state = path.join(base, name);
-  await fs.mkdir(state, { mode: 0o700 });
-  const file = path.join(state, "cluster.json");
+/** Writes the file of the cluster `name` as `up` does, with that time of change in seconds. */
+async function write(base, state, document, seconds = 0, name = "rayside") {
+  const folder = path.join(base, state, name);
+  await fs.mkdir(folder, { mode: 0o700, recursive: true });
+  const file = path.join(folder, "cluster.json");
   await fs.writeFile(file, typeof document === "string" ? document : JSON.stringify(document), { mode: 0o600 });
   await fs.utimes(file, seconds, seconds);
   return file;
@@ -54,24 +54,30 @@ test("the state folder's file is found", async (t) => {
   });
 });
 
-for (const [newer, target] of [["", "local"], ["-kind", "kind"]]) {
-  test(`of two the newest counts: ${target}`, async (t) => {
+for (const newer of ["rayside", "demo"]) {
+  test(`of two the newest counts, where none is named: ${newer}`, async (t) => {
     const base = await folder(t);
-    for (const [suffix, name] of [["", "local"], ["-kind", "kind"]]) {
-      await write(base, `rayside-${uid}${suffix}`, { ...WRITTEN, target: name }, suffix === newer ? 200 : 100);
-    }
-    assert.equal((await find({}, {}, { uid, state: path.join(base, `rayside-${uid}`) })).target, target);
+    for (const name of ["rayside", "demo"]) await write(base, "mine", { ...WRITTEN, target: name }, name === newer ? 200 : 100, name);
+    const state = path.join(base, "mine");
+    assert.equal((await find({}, {}, { uid, state })).target, newer);
+    assert.equal((await find({}, { INVOKE_RAYSIDE_NAME: "demo" }, { uid, state })).target, "demo");
+    assert.equal(await find({}, { INVOKE_RAYSIDE_NAME: "another" }, { uid, state }), null);
   });
 }
 
-for (const [suffix, target] of [["", "local"], ["-kind", "kind"]]) {
-  test(`the state folder that the environment names is the one that is looked through: ${target}`, async (t) => {
-    const base = await folder(t);
-    await write(base, `my state${suffix}`, { ...WRITTEN, target }, 100);
-    const environment = { INVOKE_RAYSIDE_STATE_FOLDER: path.join(base, "my state"), XDG_STATE_HOME: "/nowhere" };
-    assert.equal((await find({}, environment, { uid })).target, target);
-  });
-}
+test("the state folder that the environment names is the one that is looked through", async (t) => {
+  const base = await folder(t);
+  await write(base, "my state", { ...WRITTEN, target: "kind" }, 100);
+  const environment = { INVOKE_RAYSIDE_STATE_FOLDER: path.join(base, "my state"), XDG_STATE_HOME: "/nowhere" };
+  assert.equal((await find({}, environment, { uid })).target, "kind");
+});
+
+test("what else lies in the state folder is no cluster", async (t) => {
+  const base = await folder(t);
+  await write(base, "mine", WRITTEN);
+  await fs.mkdir(path.join(base, "mine", "empty"), { mode: 0o700 });
+  assert.equal((await find({}, {}, { uid, state: path.join(base, "mine") })).target, "local");
+});
 
 test("the variable's file wins over both", async (t) => {
   const base = await folder(t);
@@ -116,14 +122,14 @@ for (const [what, spoil] of [
     await fs.writeFile(state, "", { mode: 0o600 });
   }],
 ]) {
-  for (const suffix of ["", "-kind"]) {
-    test(`refused, for its program is run and the token sent: ${what}${suffix}`, async (t) => {
+  for (const spoiled of ["mine", "mine/rayside"]) {
+    test(`refused, for its program is run and the token sent: ${what}, ${spoiled}`, async (t) => {
       const base = await folder(t);
-      await write(base, `mine${suffix}`, WRITTEN);
-      await spoil(path.join(base, `mine${suffix}`));
+      await write(base, "mine", WRITTEN);
+      await spoil(path.join(base, spoiled));
       await assert.rejects(find({}, {}, { uid, state: path.join(base, "mine") }), (error) => {
         assert.ok(error instanceof ClusterError);
-        assert.ok(error.message.startsWith(path.join(base, `mine${suffix}`)), error.message);
+        assert.ok(error.message.startsWith(path.join(base, spoiled)), error.message);
         return true;
       });
     });
