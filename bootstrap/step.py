@@ -15,6 +15,7 @@ from graphlib import TopologicalSorter
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from bootstrap.errors import ClusterUnreachable, Drifted, Interrupted, NotReady, NotRunning, RaysideError
+from bootstrap.timing import Timing
 
 Report = Callable[[str], None]
 
@@ -133,20 +134,6 @@ class Progress(Protocol):
     def finished(self, name: str, title: str, outcome: str, detail: str) -> None: ...
 
 
-@dataclass(frozen=True)
-class Timing:
-    """A step's start, in seconds since the start of the run, its duration, whether it changed anything."""
-
-    name: str
-    started: float
-    seconds: float
-    changed: bool
-
-    def document(self) -> dict[str, Any]:
-        """Returns it as `status --json` lists it."""
-        return {"name": self.name, "started": round(self.started, 3), "seconds": round(self.seconds, 3)}
-
-
 # A check is repeated after this many seconds, each time half as long again, up to the limit:
 # quick things are seen at once, slow things are not hammered.
 _FIRST_PAUSE, _PAUSE_GROWTH, _LONGEST_PAUSE = 0.05, 1.5, 0.5
@@ -220,19 +207,6 @@ def dependants(steps: Sequence[Step], name: str) -> set[str]:
         if names.intersection(needs.get(other, ())):
             names.add(other)
     return names
-
-
-def critical_path(steps: Sequence[Step], timings: Sequence[Timing]) -> list[str]:
-    """Returns the chain of needs that took longest, first to last: what to speed up to finish sooner."""
-    seconds = {timing.name: timing.seconds for timing in timings}
-    # As in `_each`, a need that is not among the steps counts as met.
-    names = {step.name for step in steps}
-    needs = {step.name: [need for need in step.needs if need in names] for step in steps}
-    best: dict[str, tuple[float, list[str]]] = {}
-    for name in TopologicalSorter(needs).static_order():
-        before = max((best[need] for need in needs[name]), default=(0.0, []), key=lambda chain: chain[0])
-        best[name] = (before[0] + seconds.get(name, 0.0), [*before[1], name])
-    return max(best.values(), default=(0.0, []), key=lambda chain: chain[0])[1]
 
 
 def _make_ready(step: Step, progress: Progress, stop: threading.Event) -> bool:

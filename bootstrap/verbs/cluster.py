@@ -21,10 +21,11 @@ from bootstrap.private_file import write_private
 from bootstrap.settings import Settings
 from bootstrap.shell import Shell
 from bootstrap.sources.purge import remove_images
-from bootstrap.step import Condition, Status, Step, Timing
+from bootstrap.step import Condition, Status, Step
 from bootstrap.steps import example_job
 from bootstrap.targets import choice
 from bootstrap.targets.target import Target, with_example
+from bootstrap.timing import Timing, critical_path
 from bootstrap.verbs import workspace
 
 # A cluster's folder has the timing of the last `up` in it.
@@ -244,7 +245,7 @@ def _alone(target: Target, settings: Settings, console: Console) -> AbstractCont
 
 
 def _show_timings(console: Console, steps: Sequence[Step], timings: Sequence[Timing], wall: float) -> None:
-    critical = step.critical_path(steps, timings)
+    critical = critical_path({each.name: each.needs for each in steps}, timings)
     by_name = {timing.name: timing for timing in timings}
     rows = []
     for each in steps:

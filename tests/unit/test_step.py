@@ -11,7 +11,8 @@ import pytest
 
 from bootstrap import step
 from bootstrap.errors import ClusterUnreachable, Drifted, LowDisk, NotReady, NotRunning, RaysideError
-from bootstrap.step import Condition, Report, Status, Timing, difference, drifted, missing, pending, ready
+from bootstrap.step import Condition, Report, Status, difference, drifted, missing, pending, ready
+from bootstrap.timing import Timing, critical_path
 
 
 @dataclass
@@ -260,7 +261,7 @@ def test_the_critical_path_is_the_chain_that_took_longest() -> None:
     ]
     seconds = {"root": 1.0, "slow": 5.0, "quick": 2.0, "last": 1.0}
     timings = [Timing(name, 0.0, taken, True) for name, taken in seconds.items()]
-    assert step.critical_path(steps, timings) == ["root", "slow", "last"]
+    assert critical_path({each.name: each.needs for each in steps}, timings) == ["root", "slow", "last"]
 
 
 def test_what_needs_a_step_is_found_along_every_chain() -> None:
@@ -287,4 +288,4 @@ def test_what_is_not_among_the_steps_is_taken_as_given() -> None:
     timings = step.up([alone], Diary())
     step.down([alone], Diary())
     assert log == ["apply alone", "undo alone"]
-    assert step.critical_path([alone], timings) == ["alone"]
+    assert critical_path({alone.name: alone.needs}, timings) == ["alone"]
