@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,15 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
-from bootstrap.errors import (
-    ClusterUnreachable,
-    CredentialsRefused,
-    FieldConflict,
-    Forbidden,
-    NamespaceTerminating,
-    NotRunning,
-)
+from bootstrap.errors import ClusterUnreachable, NamespaceTerminating, NotRunning
 from bootstrap.kube.kubeconfig import Access, access
+from bootstrap.kube.refusal import forbidden, refusal, refused, words
 
 if TYPE_CHECKING:
     from urllib3 import BaseHTTPResponse, PoolManager
@@ -87,7 +80,7 @@ class Kube:
         answer = self._send("GET", path, {"container": container, **query})
         if answer.status in (400, 404):
             raise NotRunning(
-                f"{container} has no log: {_words(answer.data)}", hint="./invokew status says why"
+                f"{container} has no log: {words(answer.data)}", hint="./invokew status says why"
             )
         self._require_success(answer, "GET", path)
         return answer.data.decode(errors="replace")
@@ -222,22 +215,10 @@ class Kube:
         raise refused(self.kubeconfig, self.context)
 
     def _require_success(self, answer: BaseHTTPResponse, method: str, path: str) -> None:
-        """Raises Forbidden, FieldConflict, ClusterUnreachable."""
+        """Raises what `refusal` makes of an error."""
         if 200 <= answer.status < 300:
             return
-        words = _words(answer.data)
-        if answer.status == 403:
-            raise _forbidden(method, path, words)
-        if conflicts := _conflicts(answer.data):
-            raise FieldConflict(
-                f"{path} is also another's: {'; '.join(conflicts)}",
-                hint="take back what was set there, or let it be; then ./invokew up",
-            )
-        reason = f"{answer.status} {words or answer.reason}"
-        raise ClusterUnreachable(
-            f"the Kubernetes API at {self.url} refused {method} {path}: {reason}",
-            hint="./invokew status shows what is left",
-        )
+        raise refusal(self.url, method, path, answer.status, answer.data)
 
 
 def path_of(document: Mapping[str, Any], plural: str = "") -> str:
@@ -262,63 +243,6 @@ def made_here(document: Mapping[str, Any]) -> bool:
 def _overlap(fields: Mapping[str, Any], more: Mapping[str, Any]) -> bool:
     both = (fields.keys() & more.keys()) - {"."}
     return any(not (fields[key] and more[key]) or _overlap(fields[key], more[key]) for key in both)
-
-
-def forbidden(verb: str, resource: str, group: str, namespace: str) -> Forbidden:
-    """Returns the error that names the right, and the least rule that gives it."""
-    where = f"in namespace {namespace}" if namespace else "in the whole cluster"
-    role = f"a Role in {namespace}" if namespace else "a ClusterRole"
-    return Forbidden(
-        f"you lack a right in Kubernetes: {verb} {resource} {where}",
-        hint=f"ask for {role} with the rule "
-        f'{{apiGroups: ["{group}"], resources: ["{resource}"], verbs: ["{verb}"]}}',
-    )
-
-
-def refused(kubeconfig: Path, context: str) -> CredentialsRefused:
-    """Returns the error for credentials that the API does not take."""
-    return CredentialsRefused(
-        f"the Kubernetes API refuses the credentials of {context} in {kubeconfig}, or they have expired",
-        hint="log in to the cluster again; a kind cluster: ./invokew down, then ./invokew up",
-    )
-
-
-def _forbidden(method: str, path: str, words: str) -> Forbidden:
-    """Returns the error for a 403; a quota, or an admission rule, answers so, too."""
-    _, root, *rest = path.split("/")
-    group, rest = ("", rest[1:]) if root == "api" else (rest[0], rest[2:])
-    namespace = rest[1] if rest[:1] == ["namespaces"] and len(rest) > 1 else ""
-    rest = rest[2:] if len(rest) > 2 and namespace else rest
-    verbs = {"GET": "get" if len(rest) > 1 else "list", "POST": "create"}
-    verb, resource = verbs.get(method, method.lower()), "/".join([*rest[:1], *rest[2:]])
-    # To make an object by applying it, one may have to create it: the API says which right it misses.
-    if named := re.search(r'cannot (\w+) resource "([^"]+)"', words):
-        verb, resource = named.groups()
-    elif words:
-        return Forbidden(f"Kubernetes forbids {method} {path}: {words}", hint="change what it names")
-    return forbidden(verb, resource, group, namespace)
-
-
-def _words(body: bytes) -> str:
-    """Returns the API's own words for an error; empty where there are none."""
-    return str(_status(body).get("message") or "")
-
-
-def _conflicts(body: bytes) -> list[str]:
-    """Returns each field that another manager has set otherwise, as in `kubectl has set .spec.replicas`."""
-    causes = (_status(body).get("details") or {}).get("causes") or []
-    conflicts = [cause for cause in causes if cause.get("reason") == "FieldManagerConflict"]
-    # Its message is as in `conflict with "kubectl" using apps/v1`.
-    managers = [cause["message"].removeprefix("conflict with ").split(" ")[0] for cause in conflicts]
-    return [f"{manager} has set {cause['field']}" for manager, cause in zip(managers, conflicts, strict=True)]
-
-
-def _status(body: bytes) -> dict[str, Any]:
-    """Returns an error's Status, as in k8s.io/apimachinery, pkg/apis/meta/v1/types.go."""
-    try:
-        return dict(json.loads(body))
-    except (ValueError, TypeError):
-        return {}
 
 
 def head_selector(ray_cluster: str) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,15 +18,19 @@ from typing import Any
 import aiohttp
 
 from bootstrap.errors import ClusterUnreachable, CredentialsRefused, Forbidden, NotRunning, PodFailed
-from bootstrap.kube.api import CORE, Kube, forbidden, refused
+from bootstrap.kube.api import CORE, Kube
 from bootstrap.kube.kubeconfig import Access, access
+from bootstrap.kube.refusal import forbidden, refused
 
 # TLS connections need so many seconds to say goodbye once they are closed
 # (https://docs.aiohttp.org/en/stable/client_advanced.html#graceful-shutdown).
 GOODBYE = 0.25
 
-# Who may do this may open tunnels: `get`, and from Kubernetes 1.35 on `create`, too.
+# Who may `get` this resource may open tunnels.
 FORWARDING = "pods/portforward"
+# From this Kubernetes 1.x on, one has to be allowed to `create` it, too
+# (https://github.com/kubernetes/kubernetes/pull/134577).
+_CREATES_FORWARDS = 35
 
 _PROTOCOL = "v4.channel.k8s.io"
 # These are the first port's channels; each begins with the port's number in that many bytes.
@@ -149,6 +154,12 @@ class Tunnel:
 
 
 # --- the API -----------------------------------------------------------------------------
+
+
+def forwarding_verbs(kube: Kube) -> tuple[str, ...]:
+    """Returns what one must be allowed to do with `FORWARDING` in this version of Kubernetes."""
+    minor = re.match(r"\d+", (kube.get("/version") or {}).get("minor", ""))
+    return ("get", "create") if minor and int(minor[0]) >= _CREATES_FORWARDS else ("get",)
 
 
 @dataclass(eq=False)

@@ -16,7 +16,7 @@ from bootstrap.dap.exchange import ask
 from bootstrap.errors import ClusterUnreachable, DebuggerGone, NotRunning, StrangerListens
 from bootstrap.kube.api import Kube
 from bootstrap.kube.forwarder import Forward, document
-from bootstrap.kube.tunnel import FORWARDING
+from bootstrap.kube.tunnel import FORWARDING, forwarding_verbs
 from bootstrap.private_file import write_private
 from bootstrap.shell import Shell
 from bootstrap.step import Report, Status, missing, pending, ready
@@ -80,7 +80,8 @@ class Forwards:
         """Raises Forbidden: without these rights waiting is in vain."""
         with contextlib.suppress(ClusterUnreachable):
             self.kube.require("list", "pods")
-            self.kube.require("get", FORWARDING)
+            for verb in forwarding_verbs(self.kube):
+                self.kube.require(verb, FORWARDING)
 
     def apply(self, report: Report) -> None:
         self.process.end(report)

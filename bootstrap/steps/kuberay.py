@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 
 from bootstrap import cache
-from bootstrap.errors import Drifted, OperatorNotRunning
+from bootstrap.errors import Drifted, NotReady, OperatorNotRunning
 from bootstrap.instance import MANAGED_BY
 from bootstrap.kube import operator
 from bootstrap.kube.api import CORE, RAY, Kube, made_here, path_of
@@ -31,7 +31,7 @@ _PARTS = (
     *(f"{_RIGHTS}/{plural}" for plural in ("rolebindings", "roles", "clusterrolebindings", "clusterroles")),
     _DEFINITIONS,
 )
-# Kubernetes takes so many seconds, at most, to remove the custom resources.
+# What is removed may take so many seconds to go: pods, and RayJobs, whose jobs KubeRay stops first.
 _REMOVAL = 60.0
 
 
@@ -140,7 +140,7 @@ class CustomResources:
             report("removing KubeRay's operator and custom resources")
         for path in paths:
             self.kube.delete(path, propagationPolicy="Background")
-        until(lambda: list(self._ours()), lambda left: not left, _REMOVAL)
+        require_gone(lambda: list(self._ours()), "KubeRay")
 
     def _in_use(self) -> Iterator[str]:
         for plural in ("rayclusters", "rayjobs", "rayservices", "raycronjobs"):
@@ -153,6 +153,15 @@ class CustomResources:
             version, _, plural = path.removeprefix("/apis/").removeprefix("/api/").rpartition("/")
             for item in filter(made_here, self.kube.items(path, selector)):
                 yield path_of({"apiVersion": version, **item}, plural)
+
+
+def require_gone(left: Callable[[], list[Any]], what: str) -> None:
+    """Waits until nothing is left. Raises NotReady."""
+    if until(left, lambda left: not left, _REMOVAL):
+        raise NotReady(
+            f"{what} is still being removed after {_REMOVAL:g} s",
+            hint="./invokew status shows what is left; then run ./invokew down again",
+        )
 
 
 @dataclass(frozen=True)

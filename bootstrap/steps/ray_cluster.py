@@ -18,15 +18,14 @@ from bootstrap.private_file import write_private
 from bootstrap.ray.state import Dashboard
 from bootstrap.settings import RAY_VERSION, ROOT
 from bootstrap.sources.source import Images
-from bootstrap.step import Report, Status, difference, drifted, missing, pending, ready, until
+from bootstrap.step import Report, Status, difference, drifted, missing, pending, ready
+from bootstrap.steps.kuberay import require_gone
 
 MANIFEST = ROOT / "k8s" / "ray-cluster.yaml"
 DASHBOARD_PORT, WORKSPACE_PORT, RELAY_PORT = 8265, 8443, 5678
 _SPEC = "rayside.dev/spec"
 # No setting decides these parts of it: the checkout does, and which extensions the cache has.
 _FILES = {"ray": "Ray's image", "workspace": "the workspace's image", "manifest": "the manifest"}
-# The pods may take so many seconds to go, and KubeRay to let go of a RayJob: it stops its job first.
-_REMOVAL = 60.0
 
 
 @dataclass(frozen=True)
@@ -128,12 +127,12 @@ class RayCluster:
             report(f"removing the {self.title} and its jobs")
             for job in self._jobs():
                 self.kube.delete(path_of({"apiVersion": "ray.io/v1", **job}, "rayjobs"))
-            until(self._jobs, lambda jobs: not jobs, _REMOVAL)
+            require_gone(self._jobs, "a RayJob")
             assert cluster is not None
             self.kube.delete(path_of(cluster))
             for pod in self.kube.pods(self.selector):
                 self._remove_pod(pod["metadata"]["name"])
-            until(lambda: self.kube.pods(self.selector), lambda pods: not pods, _REMOVAL)
+            require_gone(lambda: self.kube.pods(self.selector), self.title)
 
     def _cluster(self) -> dict[str, Any] | None:
         return self.kube.ray("rayclusters", self.instance.ray_cluster)

@@ -48,6 +48,8 @@ class ScriptedApi:
     refuse: int = 0
     # Rights that nobody has, as in `get pods/portforward`.
     lacking: set[str] = field(default_factory=set)
+    # It is Kubernetes 1.x.
+    minor: str = "34"
     # It takes this token alone; a request with another is 401.
     token: str = TOKEN
     # The client's certificate that it takes, in DER; of those that its TLS trusts, any other is 401.
@@ -149,6 +151,8 @@ class ScriptedApi:
             asked = (await request.json())["spec"]["resourceAttributes"]
             right = f"{asked['verb']} {asked['resource']}/{asked['subresource']}".rstrip("/")
             return web.json_response({"status": {"allowed": right not in self.lacking}})
+        if request.path == "/version":
+            return web.json_response({"major": "1", "minor": self.minor})
         words = request.path.split("/")[1:]
         if words[:5] == ["api", "v1", "namespaces", "ns", "pods"]:
             if len(words) == 5:

@@ -200,11 +200,17 @@ def test_a_port_that_leads_nowhere_is_not_ready(api: ScriptedApi, running: Forwa
     assert "nothing that answers within 2 s" in status.detail
 
 
-def test_a_right_that_is_lacking_is_said_and_not_waited_for(api: ScriptedApi, step: Forwards) -> None:
-    api.lacking = {"get pods/portforward"}
+@pytest.mark.parametrize(
+    ("right", "minor"),
+    [("list pods", "34"), ("get pods/portforward", "34"), ("create pods/portforward", "35+")],
+)
+def test_a_right_that_is_lacking_is_said_and_not_waited_for(
+    api: ScriptedApi, step: Forwards, right: str, minor: str
+) -> None:
+    api.lacking, api.minor = {right}, minor
     api.pods.clear()
     began = time.monotonic()
-    with pytest.raises(Forbidden, match="get pods/portforward in namespace ns"):
+    with pytest.raises(Forbidden, match=f"{right} in namespace ns"):
         make(step)
     assert time.monotonic() - began < 10
 

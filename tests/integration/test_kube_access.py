@@ -291,4 +291,9 @@ def test_certificates_that_rotate_on_disk_are_read_again(tmp_path: Path) -> None
                 assert says(rejected)
             assert answers(port)
         kube.require("get", "pods")
+        rotate(past)
+        api.certificate = ssl.PEM_cert_to_DER_cert(past[0].read_text())
+        requests = len(api.requests)
+        kube.require("get", "pods")
+        assert len(api.requests) == requests + 1
         kube.renew()  # No idle connection is left, whose end the API would wait for.

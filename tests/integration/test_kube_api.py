@@ -6,6 +6,7 @@ import json
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -21,9 +22,7 @@ from bootstrap.errors import (
     NotRunning,
 )
 from bootstrap.kube.api import Kube
-from bootstrap.step import up
-from bootstrap.steps.ray_cluster import WorkspacePassword
-from tests.instances import instance
+from bootstrap.step import Report, Status, pending, up
 from tests.integration.test_forwards import Quiet
 
 PODS = {"items": [{"metadata": {"name": "head-1"}}]}
@@ -134,7 +133,7 @@ def test_the_right_is_the_one_that_the_api_names_and_a_quota_is_none(api: Api, t
     assert api.asked == ["/api/v1/namespaces/ns/secrets/s?fieldManager=rayside"] * 2
 
 
-@pytest.mark.parametrize("api", [[403] * 4], indirect=True)
+@pytest.mark.parametrize("api", [[403] * 5], indirect=True)
 def test_the_right_is_told_by_what_was_asked_where_the_api_does_not_say(api: Api, tmp_path: Path) -> None:
     client = kube(tmp_path, api.server_port)
     for path, right, group in (
@@ -147,14 +146,40 @@ def test_the_right_is_told_by_what_was_asked_where_the_api_does_not_say(api: Api
             client.get(path)
         assert caught.value.message.endswith(f": {right}")
         assert f'apiGroups: ["{group}"]' in caught.value.hint
+    with pytest.raises(Forbidden, match="get /version") as caught:
+        client.get("/version")
+    assert 'nonResourceURLs: ["/version"]' in caught.value.hint
+
+
+@dataclass
+class Waiting:
+    """A step that is on its way, until it asks for what nobody lets it see."""
+
+    kube: Kube
+    checks: int = 0
+    name: str = "waiting"
+    title: str = "what waits"
+    needs: tuple[str, ...] = ()
+    patience: float = 60.0
+
+    def check(self) -> Status:
+        self.checks += 1
+        if self.checks > 1:
+            self.kube.pods("")
+        return pending("on its way")
+
+    def apply(self, report: Report) -> None:
+        raise AssertionError
+
+    def undo(self, report: Report) -> None:
+        raise AssertionError
 
 
 @pytest.mark.parametrize("api", [[403], [401, 401]], ids=str, indirect=True)
 def test_a_refusal_ends_a_step_at_once(api: Api, tmp_path: Path) -> None:
-    step = WorkspacePassword(instance(namespace="ns"), kube(tmp_path, api.server_port))
     began = time.monotonic()
     with pytest.raises((Forbidden, CredentialsRefused)):
-        up([step], Quiet())
+        up([Waiting(kube(tmp_path, api.server_port))], Quiet())
     assert time.monotonic() - began < 2
 
 

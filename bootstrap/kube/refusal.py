@@ -1,0 +1,88 @@
+"""Says what a refusal of the Kubernetes API means, and the one thing to do about it."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from bootstrap.errors import ClusterUnreachable, CredentialsRefused, FieldConflict, Forbidden, RaysideError
+
+
+def refusal(url: str, method: str, path: str, status: int, body: bytes) -> RaysideError:
+    """Returns the error for an answer that is none of success, `not found` and `not authorized`."""
+    reason = words(body)
+    if status == 403:
+        return _forbidden(method, path, reason)
+    if conflicts := _conflicts(body):
+        return FieldConflict(
+            f"{path} is also another's: {'; '.join(conflicts)}",
+            hint="take back what was set there, then ./invokew up",
+        )
+    return ClusterUnreachable(
+        f"the Kubernetes API at {url} refused {method} {path}: {status} {reason}".rstrip(),
+        hint="./invokew status shows what is left",
+    )
+
+
+def forbidden(verb: str, resource: str, group: str, namespace: str) -> Forbidden:
+    """Returns the error that names the right, and the least rule that gives it."""
+    where = f"in namespace {namespace}" if namespace else "in the whole cluster"
+    role = f"a Role in {namespace}" if namespace else "a ClusterRole"
+    return Forbidden(
+        f"you lack a right in Kubernetes: {verb} {resource} {where}",
+        hint=f"ask for {role} with the rule "
+        f'{{apiGroups: ["{group}"], resources: ["{resource}"], verbs: ["{verb}"]}}',
+    )
+
+
+def refused(kubeconfig: Path, context: str) -> CredentialsRefused:
+    """Returns the error for credentials that the API does not take."""
+    return CredentialsRefused(
+        f"the Kubernetes API refuses the credentials of {context} in {kubeconfig}, or they have expired",
+        hint="log in to the cluster again; a kind cluster: ./invokew down, then ./invokew up",
+    )
+
+
+def _forbidden(method: str, path: str, reason: str) -> Forbidden:
+    """Returns the error for a 403; a quota, or an admission rule, answers so, too."""
+    _, root, *rest = path.split("/")
+    if root not in ("api", "apis"):
+        return Forbidden(
+            f"you lack a right in Kubernetes: {method.lower()} {path}",
+            hint=f'ask for a ClusterRole with the rule {{nonResourceURLs: ["{path}"], verbs: ["get"]}}',
+        )
+    group, rest = ("", rest[1:]) if root == "api" else (rest[0], rest[2:])
+    namespace = rest[1] if rest[:1] == ["namespaces"] and len(rest) > 1 else ""
+    rest = rest[2:] if len(rest) > 2 and namespace else rest
+    verbs = {"GET": "get" if len(rest) > 1 else "list", "POST": "create"}
+    verb, resource = verbs.get(method, method.lower()), "/".join([*rest[:1], *rest[2:]])
+    # To make an object by applying it, one may have to create it: the API says which right it misses.
+    if named := re.search(r'cannot (\w+) resource "([^"]+)"', reason):
+        verb, resource = named.groups()
+    elif reason:
+        return Forbidden(f"Kubernetes forbids {method} {path}: {reason}", hint="change what it names")
+    return forbidden(verb, resource, group, namespace)
+
+
+def words(body: bytes) -> str:
+    """Returns the API's own words for an error; empty where there are none."""
+    return str(_status(body).get("message") or "")
+
+
+def _conflicts(body: bytes) -> list[str]:
+    """Returns each field that another manager has set otherwise, as in `kubectl has set .spec.replicas`."""
+    causes = (_status(body).get("details") or {}).get("causes") or []
+    conflicts = [cause for cause in causes if cause.get("reason") == "FieldManagerConflict"]
+    # Its message is as in `conflict with "kubectl" using apps/v1`.
+    managers = [cause["message"].removeprefix("conflict with ").split(" ")[0] for cause in conflicts]
+    return [f"{manager} has set {cause['field']}" for manager, cause in zip(managers, conflicts, strict=True)]
+
+
+def _status(body: bytes) -> dict[str, Any]:
+    """Returns an error's Status, as in k8s.io/apimachinery, pkg/apis/meta/v1/types.go."""
+    try:
+        return dict(json.loads(body))
+    except (ValueError, TypeError):
+        return {}
