@@ -1,4 +1,4 @@
-"""What holds for every suite: the lanes that run side by side, and what a run says at its end."""
+"""Sets up what every suite shares: the lanes that run side by side, and the summary at a run's end."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ LANE = "lane"
 
 
 def _ctrl_c(number: int, frame: object) -> None:
-    """Once: what is removed at the end is removed whole, however often pytest-xdist asks."""
+    """Interrupts once: the tests' end must remove everything, however often pytest-xdist asks."""
     signal.signal(signal.SIGINT, lambda number, frame: None)
     raise KeyboardInterrupt
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Has Ctrl-C end the tests.
+    """Makes Ctrl-C end the tests.
 
     Where they are a job in the background of a script, they were started with it ignored, and every process
     that they start would be too.
@@ -45,7 +45,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    """Interrupted, it waits for each lane: pytest-xdist by itself would kill one after 15 s."""
+    """Waits for each lane after an interrupt: pytest-xdist by itself would kill a lane after 15 s."""
     distributed = session.config.pluginmanager.getplugin("dsession")
     if distributed is None or exitstatus != pytest.ExitCode.INTERRUPTED:
         return
@@ -60,7 +60,7 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """With CI set, a skip for want of something is a failure: CI has what tests need."""
+    """Fails, with CI set, a test that was skipped because something is missing: CI has what tests need."""
     report = yield
     if os.environ.get("CI") and report.skipped and not hasattr(report, "wasxfail"):
         reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
@@ -85,23 +85,30 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Which figures the tests have measured, and how long each lane and its longest files took."""
+    """Prints the figures that tests have measured, and how long each lane and its longest files took."""
     reports = [
         report
         for category in ("passed", "failed", "error", "skipped", "")
         for report in terminalreporter.stats.get(category, [])
         if isinstance(report, pytest.TestReport)
     ]
-    if figures := [text for one in reports if one.when == "call" for text in _recorded(one, FIGURE)]:
+    if figures := [
+        text
+        for test_report in reports
+        if test_report.when == "call"
+        for text in _recorded(test_report, FIGURE)
+    ]:
         terminalreporter.section("figures")
         for text in figures:
             terminalreporter.write_line(text)
-    taken: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
-    for one in reports:
-        for lane in _recorded(one, LANE):
-            taken[lane][one.nodeid.partition("::")[0].removeprefix("tests/")] += one.duration
+    durations: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
+    for test_report in reports:
+        for lane in _recorded(test_report, LANE):
+            durations[lane][test_report.nodeid.partition("::")[0].removeprefix("tests/")] += (
+                test_report.duration
+            )
     terminalreporter.section("lanes")
-    for lane, files in sorted(taken.items()):
+    for lane, files in sorted(durations.items()):
         longest = sorted(files.items(), key=lambda file: -file[1])[:8]
         each = ", ".join(f"{name} {seconds:.0f}" for name, seconds in longest)
         terminalreporter.write_line(f"{lane}: {sum(files.values()):.0f} s; {each}")

@@ -1,4 +1,4 @@
-"""The commands that README and docs show, as they are written there, and which of them no test can run."""
+"""Lists the commands that README and docs show, and which of them no test can run."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ ON_KIND = ("./invokew up --target kind",)
 
 @dataclass(frozen=True)
 class Block:
-    """A fenced block: its language, the line that it begins at, and its lines."""
+    """Is a fenced block: its language, the line that it begins at, and its lines."""
 
     document: str
     language: str
@@ -53,14 +53,14 @@ class Block:
 
     @property
     def commands(self) -> list[str]:
-        """As they would be typed, without comments; a line that ends in a backslash goes on."""
+        """Returns its commands as they would be typed, without comments; a trailing backslash joins lines."""
         joined = "\n".join(self.lines).replace("\\\n", " ")
         return [command for line in joined.split("\n") if (command := without_comment(line).strip())]
 
 
 def page(document: str) -> tuple[list[Block], str]:
-    """A page's fenced blocks, in order, and all the rest of it."""
-    found: list[Block] = []
+    """Returns a page's fenced blocks, in order, and the rest of the page."""
+    blocks: list[Block] = []
     rest: list[str] = []
     inside: list[str] | None = None
     language, first = "", 0
@@ -69,47 +69,47 @@ def page(document: str) -> tuple[list[Block], str]:
         if fence and inside is None:
             language, first, inside = fence[1], number, []
         elif fence and inside is not None:
-            found.append(Block(document, language, first, tuple(inside)))
+            blocks.append(Block(document, language, first, tuple(inside)))
             inside = None
         else:
             (rest if inside is None else inside).append(line)
     assert inside is None, f"{document}:{first}: a fence that is not closed"
-    return found, "\n".join(rest)
+    return blocks, "\n".join(rest)
 
 
 def shown(language: str = "sh") -> list[Block]:
-    """Every block of commands in that shell's language."""
+    """Returns every block of commands in that shell's language."""
     return [block for document in DOCUMENTS for block in page(document)[0] if block.language == language]
 
 
 def commands() -> list[str]:
-    """Every command of every block, in the order of the documents."""
+    """Returns every command of every block, in the order of the documents."""
     return [command for shell in SHELLS for block in shown(shell) for command in block.commands]
 
 
 def run_on_local() -> list[Block]:
-    """The blocks of which anything is run on a local cluster, each once."""
+    """Returns the blocks of which at least one command runs on a local cluster, each once."""
     # Its blocks are those of README.md: tests/unit/test_docs.py holds it to that.
     return [block for block in shown() if block.document != "README.zh.md" and runnable(block)]
 
 
 def runnable(block: Block) -> list[str]:
-    """Its commands but for those that are not run, or need kind."""
+    """Returns the block's commands without those that are not run, or need kind."""
     return [command for command in block.commands if command not in NOT_RUN and command not in ON_KIND]
 
 
 def changes_settings(block: Block) -> bool:
-    """Whether it sets a variable for a command, so that a cluster that is up would have drifted."""
+    """Returns whether it sets a variable for a command, so that a cluster that is up would have drifted."""
     return any(command.startswith("INVOKE_RAYSIDE_") for command in block.commands)
 
 
 def without_comment(line: str) -> str:
     quote = ""
-    for at, character in enumerate(line):
+    for index, character in enumerate(line):
         if quote:
             quote = "" if character == quote else quote
         elif character in "'\"":
             quote = character
-        elif character == "#" and (at == 0 or line[at - 1].isspace()):
-            return line[:at]
+        elif character == "#" and (index == 0 or line[index - 1].isspace()):
+            return line[:index]
     return line

@@ -1,4 +1,4 @@
-"""An identity for what is made of one, with folders and ports that nobody uses."""
+"""Makes the identity of a cluster for tests, with folders and ports that nobody uses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which tests run side by side: three lanes, each of them in order, in a process of its own.
+"""Says which tests run side by side: three lanes, each of them in order, in a process of its own.
 
 What would be in its own way twice has one of them: the kind cluster with the Docker engine below it, and real
 Rays with all the processor that they take.
@@ -20,7 +20,7 @@ LAST = "test_kind_faults"
 
 
 def lane(file: PurePosixPath, fixtures: Iterable[str] = ()) -> str:
-    """Of a test of that file, as in `tests/unit/test_dap.py`, that uses `fixtures`."""
+    """Returns the lane of a test that uses `fixtures`, in a file such as `tests/unit/test_dap.py`."""
     suite = file.parts[1]
     if suite == "e2e":
         # It follows the pages on a Ray of this machine, but for the commands that need kind.
@@ -30,5 +30,5 @@ def lane(file: PurePosixPath, fixtures: Iterable[str] = ()) -> str:
 
 
 def place(file: PurePosixPath, test: str) -> int:
-    """Where a test is in the order of its lane; those of one place stay as they are."""
+    """Returns where a test is in the order of its lane; tests of one place keep their order."""
     return -1 if test == FIRST else 1 if file.stem == LAST else 0

@@ -1,4 +1,4 @@
-"""Where the hook of `submit --debug` works: Ray by Python, by running it; not a test, for it takes long.
+"""Says where the hook of `submit --debug` works, Ray by Python; it is no test, because it takes long.
 
 `python -m tests.matrix FOLDER [RAY:PYTHON ...]` makes an environment for each cell below FOLDER
 (with uv, which looks for the Pythons on PATH), starts a Ray there, submits a job, and sees whether a plain
@@ -55,7 +55,7 @@ MARK = "RAYSIDE_MATRIX"
 
 @dataclass(frozen=True)
 class Cell:
-    """A running Ray."""
+    """Is a running Ray."""
 
     folder: Path
     programs: Path
@@ -65,7 +65,7 @@ class Cell:
 
 @contextlib.contextmanager
 def running(ray: str, python: str, bare: bool, below: Path, port: int) -> Iterator[Cell]:
-    """A Ray of that version, until the end of the block. Raises CalledProcessError where it has no wheel."""
+    """Runs a Ray of that version until the end of the block; raises CalledProcessError if it has no wheel."""
     venv = below / f"{ray}-{python}{'-bare' if bare else ''}"
     if not (venv / "complete").exists():
         subprocess.run(
@@ -107,8 +107,8 @@ def running(ray: str, python: str, bare: bool, below: Path, port: int) -> Iterat
                 if dashboard.live_nodes():
                     break
             if time.monotonic() > deadline or started.poll() is not None:
-                said = (folder / "log").read_text().strip().splitlines() or [""]
-                raise RayDied(f"it did not start: {said[-1]}", hint="run it on an idle machine")
+                lines = (folder / "log").read_text().strip().splitlines() or [""]
+                raise RayDied(f"it did not start: {lines[-1]}", hint="run it on an idle machine")
             time.sleep(0.5)
         yield Cell(folder, venv / "bin", dashboard, environment)
     finally:
@@ -117,7 +117,7 @@ def running(ray: str, python: str, bare: bool, below: Path, port: int) -> Iterat
 
 
 def end(mark: str) -> None:
-    """Ends every process of that Ray, and none other."""
+    """Ends every process of that Ray, and no other."""
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
             if process.environ().get(MARK) == mark:
@@ -125,7 +125,7 @@ def end(mark: str) -> None:
 
 
 async def stops(cell: Cell, bare: bool) -> str:
-    """`yes`, or what was missing."""
+    """Returns `yes`, or what was missing."""
     code = cell.folder / "code"
     code.mkdir()
     (code / "program.py").write_text(PROGRAM)
@@ -138,11 +138,11 @@ async def stops(cell: Cell, bare: bool) -> str:
     program = session / "runtime_resources" / "working_dir_files" / package / "program.py"
     prove = partial(proof, cell.environment.get("RAY_AUTH_TOKEN", "").encode())
     clients: dict[str, Client] = {}
-    seen: set[int] = set()
+    stopped: set[int] = set()
     deadline = time.monotonic() + 2 * PATIENCE
     while not cell.dashboard.job(name).ended:
         if time.monotonic() > deadline:
-            return f"stopped in {sorted(seen)}, then nothing"
+            return f"stopped in {sorted(stopped)}, then nothing"
         for worker in cell.dashboard.debuggable():
             if worker.worker_id not in clients:
                 client = clients[worker.worker_id] = await Client.connect(worker.node_ip, worker.port)
@@ -154,16 +154,16 @@ async def stops(cell: Cell, bare: bool) -> str:
                 if event and event["event"] == "stopped":
                     thread = {"threadId": event["body"]["threadId"]}
                     frame = (await client.request("stackTrace", thread))["stackFrames"][0]
-                    seen.add(frame["line"])
+                    stopped.add(frame["line"])
                     await client.request("continue", thread)
         await asyncio.sleep(0.1)
     for client in clients.values():
         await client.disconnect()
     status = cell.dashboard.job(name).status
-    if (seen, status) == ({WORK, DRIVER}, "SUCCEEDED"):
+    if (stopped, status) == ({WORK, DRIVER}, "SUCCEEDED"):
         return "yes"
-    said = f"{cell.dashboard.output(name)}\n{cell.dashboard.job(name).message}".split()
-    return f"{status}, stopped in {sorted(seen)}: {' '.join(said[-40:])}"
+    output = f"{cell.dashboard.output(name)}\n{cell.dashboard.job(name).message}".split()
+    return f"{status}, stopped in {sorted(stopped)}: {' '.join(output[-40:])}"
 
 
 def main(arguments: list[str]) -> None:
@@ -173,8 +173,8 @@ def main(arguments: list[str]) -> None:
         ray, python, *bare = cell.split(":")
         began = time.monotonic()
         try:
-            with running(ray, python, bool(bare), below, 18700 + number) as one:
-                answer = asyncio.run(stops(one, bool(bare)))
+            with running(ray, python, bool(bare), below, 18700 + number) as running_cell:
+                answer = asyncio.run(stops(running_cell, bool(bare)))
         except subprocess.CalledProcessError:
             answer = "not run: no wheel, or it can't be installed"
         except Exception as error:  # the other cells are run all the same

@@ -1,4 +1,4 @@
-"""Targets for tests, of settings that need not be those of a cluster that is up."""
+"""Makes targets for tests, of settings that need not be those of a cluster that is up."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from bootstrap.targets.local import Local
 
 
 def local_target(settings: Settings | None = None) -> Local:
-    """Ray on this machine, as the settings have it."""
+    """Returns Ray on this machine, as the settings have it."""
     settings = settings or Settings(target="local")
     return Local(settings, Shell(), configured(settings, "local"), "a test")
 
 
 def kind_target(settings: Settings | None = None) -> Kind:
-    """A kind cluster, as the settings have it; from `packages`, unless they name another source."""
+    """Returns a kind cluster, as the settings have it; from `packages`, unless they name another source."""
     settings = settings or Settings(target="kind")
     identity = configured(settings, "kind")
     return Kind(settings, Shell(), replace(identity, source=identity.source or "packages"), "a test")

@@ -1,4 +1,4 @@
-"""What the proof of a debugger port costs, as ratios within one run: `./invokew bench --name attach`.
+"""Measures what a debugger port's proof costs, as ratios within one run: `./invokew bench --name attach`.
 
 - From knowing a paused debuggee to its `stopped`: our listener over debugpy's server, with our client.
 - From a Python with debugpy to its open port: the same two.
@@ -42,7 +42,7 @@ STOPS = (
 
 
 def measured(whose: str) -> tuple[float, float]:
-    """Seconds to the open port, and from there to `stopped`, of a fresh debuggee."""
+    """Returns the seconds to a fresh debuggee's open port, and from there to `stopped`."""
     with tempfile.TemporaryDirectory() as folder:
         program = Path(folder, "debuggee.py")
         program.write_text(OPENS[whose] + STOPS)
@@ -66,9 +66,9 @@ async def _attach(port: int) -> float:
     )
     while (event := await client.events.get()) and event["event"] != "stopped":
         pass
-    taken = time.monotonic() - began
+    seconds = time.monotonic() - began
     await client.disconnect()
-    return taken
+    return seconds
 
 
 def main() -> None:

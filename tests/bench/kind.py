@@ -1,4 +1,6 @@
-"""Target `kind` with images cached and no cluster: `./invokew bench --name kind`. Needs `./invokew prepare`.
+"""Measures target `kind` with images cached and no cluster: `./invokew bench --name kind`.
+
+It needs `./invokew prepare`.
 
 - What is done ahead of `up`, and not by hand: the cluster's images are baked into the node's.
 - `up`, to the example paused in a worker's pod and the workspace answering, over the same done by hand: the
@@ -38,7 +40,7 @@ PATIENCE = 300.0
 
 
 def run(*command: object, env: dict[str, str] | None = None, stdin: str | None = None) -> str:
-    """A command's output; it must succeed."""
+    """Returns a command's output; the command must succeed."""
     done = subprocess.run(
         [str(word) for word in command],
         cwd=ROOT,
@@ -55,7 +57,7 @@ def run(*command: object, env: dict[str, str] | None = None, stdin: str | None =
 
 @dataclass(frozen=True)
 class ByHand:
-    """kind, kind load, KubeRay, kubectl ray job submit, kubectl port-forward, one after the other."""
+    """Runs kind, kind load, KubeRay, kubectl ray job submit and kubectl port-forward, one after the other."""
 
     source: Source
     node: str
@@ -117,55 +119,55 @@ class ByHand:
 
 
 def wait_for(workspace: str, dashboard: Dashboard) -> None:
-    """Until the workspace answers and a task is paused."""
+    """Waits until the workspace answers and a task is paused."""
 
-    def there() -> bool:
+    def answers_and_paused() -> bool:
         try:
             answer = requests.get(f"{workspace}/healthz", timeout=2)
             return answer.ok and bool(dashboard.waiting())
         except Exception:
             return False
 
-    if not step.until(there, bool, PATIENCE):
+    if not step.until(answers_and_paused, bool, PATIENCE):
         raise SystemExit("the example was not paused in time")
 
 
 def baking_seconds(node: NodeImage) -> float:
-    """Seconds to make that image anew; the one that is there stays, and what is made goes."""
+    """Returns the seconds to bake that image again; the existing one stays, and the new one is removed."""
     # Under one more name, which makes it another image; nothing looks for it.
     other = replace(
         node, aliases=(*node.aliases, (node.images[0], f"docker.io/rayside/bench:{secrets.token_hex(4)}"))
     )
     began = time.monotonic()
     other.apply(Console().event)
-    taken = time.monotonic() - began
+    seconds = time.monotonic() - began
     client = docker.from_env(timeout=600)
     try:
         client.images.remove(other.reference)
     finally:
         client.close()
-    return taken
+    return seconds
 
 
 def bakings(target: Kind, plain: NodeImage) -> float:
-    """The median seconds of a baking, which is printed; in turn with one of Kubernetes' own images alone.
+    """Prints and returns the median seconds of a baking, in turn with one of Kubernetes' own images alone.
 
     With those kind's own node images come too.
     """
-    (whole,) = (one for one in target.cacheable(engine=True) if isinstance(one, NodeImage))
+    (whole,) = (step for step in target.cacheable(engine=True) if isinstance(step, NodeImage))
     times = [(baking_seconds(whole), baking_seconds(plain)) for _ in range(RUNS)]
-    ours, alone = (float(statistics.median(column)) for column in zip(*times, strict=True))
+    whole_image, alone = (float(statistics.median(column)) for column in zip(*times, strict=True))
     print(
-        f"baking, ahead of `up` and once for each change of an image: {ours:.1f} s "
+        f"baking, ahead of `up` and once for each change of an image: {whole_image:.1f} s "
         f"(from {min(times)[0]:.1f} to {max(times)[0]:.1f}); with Kubernetes' own images alone {alone:.1f} s "
         f"(medians, {RUNS} runs)",
         flush=True,
     )
-    return ours
+    return whole_image
 
 
 def memory(cluster: str, forwarder: int) -> float:
-    """GiB of the node, page cache that the kernel gives back not counted, and of the forwards' process."""
+    """Returns the GiB of the node, without the page cache that the kernel gives back, and of the forwards."""
     client = docker.from_env()
     try:
         usage = containers(client, cluster)[0].stats(stream=False)["memory_stats"]
@@ -196,9 +198,9 @@ def main() -> None:
         for number in range(RUNS):
             try:
                 began = time.monotonic()
-                said = run("./invokew", "up", env=env)
+                printed = run("./invokew", "up", env=env)
                 walls.append(time.monotonic() - began)
-                wall, path = map(float, re.findall(r"([\d.]+) s", said.splitlines()[said_at(said)]))
+                wall, path = map(float, re.findall(r"([\d.]+) s", printed.splitlines()[total_at(printed)]))
                 overheads.append(wall / path)
                 if number == 0:
                     used = memory(settings.name, target.forwards.leftovers()[0].pid)
@@ -217,15 +219,15 @@ def main() -> None:
             f"{statistics.median(theirs):.1f} s, {RUNS} runs)"
         )
         together = statistics.median(
-            (ours + baking) / other for ours, other in zip(walls, theirs, strict=True)
+            (wall + baking) / other for wall, other in zip(walls, theirs, strict=True)
         )
         print(f"the same with a baking of {baking:.1f} s before each `up`, as after a change: {together:.2f}")
         print(f"wall over critical path: {statistics.median(overheads):.2f} ({RUNS} runs)")
 
 
-def said_at(said: str) -> int:
-    """The line that `up` ends its table with."""
-    return next(at for at, line in enumerate(said.splitlines()) if "s in all" in line)
+def total_at(printed: str) -> int:
+    """Returns the number of the line that `up` ends its table with."""
+    return next(at for at, line in enumerate(printed.splitlines()) if "s in all" in line)
 
 
 if __name__ == "__main__":

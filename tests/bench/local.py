@@ -1,4 +1,4 @@
-"""Target `local`, as ratios within one run: `./invokew bench --name local`. Needs nothing to be up.
+"""Measures target `local`, as ratios within one run: `./invokew bench --name local`. Nothing need be up.
 
 - A warm `up` (all is ready) over `python -c "import invoke, kubernetes, docker"`.
 - From knowing a paused debuggee to its `stopped`: our client over a bare exchange of the same requests.
@@ -34,7 +34,7 @@ DEBUGGEE = (
 
 
 def paired(name: str, ours: Callable[[], float], theirs: Callable[[], float]) -> None:
-    """Both in turn, so that a machine that slows down slows both; medians and the median ratio."""
+    """Runs both in turn, as a machine may slow down; prints the medians and the median ratio."""
     pairs = [(ours(), theirs()) for _ in range(RUNS + 1)][1:]  # the first pair warms up
     ratios = sorted(a / b for a, b in pairs)
     a, b = (statistics.median(column) for column in zip(*pairs, strict=True))
@@ -45,14 +45,14 @@ def paired(name: str, ours: Callable[[], float], theirs: Callable[[], float]) ->
 
 
 def command(*arguments: str, env: dict[str, str] | None = None) -> float:
-    """Seconds that a command takes, which must succeed."""
+    """Returns the seconds that a command takes; the command must succeed."""
     began = time.monotonic()
     subprocess.run(arguments, cwd=ROOT, env={**os.environ, **(env or {})}, check=True, capture_output=True)
     return time.monotonic() - began
 
 
 def attach(exchange: Callable[[int], float]) -> float:
-    """Seconds that `exchange` takes on a fresh debuggee that waits at the port it is given."""
+    """Returns the seconds that `exchange` takes on a fresh debuggee that waits at the given port."""
     with tempfile.TemporaryDirectory() as folder:
         program = Path(folder, "debuggee.py")
         program.write_text(DEBUGGEE)
@@ -70,16 +70,16 @@ def with_client(port: int) -> float:
         await client.attach()
         while (event := await client.events.get()) and event["event"] != "stopped":
             pass
-        taken = time.monotonic() - began
+        seconds = time.monotonic() - began
         await client.disconnect()
-        return taken
+        return seconds
 
     return asyncio.run(run())
 
 
 def bare(port: int) -> float:
     began = time.monotonic()
-    decoder, seen = Decoder(), list[dict[str, Any]]()
+    decoder, messages = Decoder(), list[dict[str, Any]]()
     with socket.create_connection(("127.0.0.1", port)) as connection:
 
         def say(seq: int, name: str, **arguments: object) -> None:
@@ -87,10 +87,12 @@ def bare(port: int) -> float:
             connection.sendall(encode(request))
 
         def hear(kind: str, name: str) -> None:
-            while not any(one["type"] == kind and one.get(key) == name for one in seen for key in KEYS):
+            while not any(
+                message["type"] == kind and message.get(key) == name for message in messages for key in KEYS
+            ):
                 data = connection.recv(65536)
                 assert data, f"the debuggee ended before it sent {name}"
-                seen.extend(decoder.feed(data))
+                messages.extend(decoder.feed(data))
 
         say(1, "initialize", clientID="bench", adapterID="python")
         hear("response", "initialize")
@@ -100,10 +102,10 @@ def bare(port: int) -> float:
         hear("response", "setExceptionBreakpoints")
         say(4, "configurationDone")
         hear("event", "stopped")
-        taken = time.monotonic() - began
+        seconds = time.monotonic() - began
         say(5, "disconnect", terminateDebuggee=False)
         hear("response", "disconnect")
-    return taken
+    return seconds
 
 
 def main() -> None:

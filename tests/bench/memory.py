@@ -1,4 +1,4 @@
-"""What a debugger costs a debuggee in memory on its own node: `./invokew bench --name memory`.
+"""Measures what a debugger costs a debuggee in memory on its own node: `./invokew bench --name memory`.
 
 Needs nothing to be up; takes half a minute. Several workers at a time, as a node has them: Pythons that have
 imported Ray, of the environment that the target `local` has, or else ones without Ray. Each is measured
@@ -63,7 +63,7 @@ PLAIN, LISTENS, ATTACHED, STOPPED = "as it is", "listens", "attached to", "stopp
 
 @dataclass(frozen=True)
 class Memory:
-    """Of one worker, in MB; and its threads."""
+    """Holds the memory of one worker, in MB, and its number of threads."""
 
     own: float
     share: float
@@ -71,13 +71,13 @@ class Memory:
 
     @classmethod
     def of(cls, process: asyncio.subprocess.Process) -> Memory:
-        there = psutil.Process(process.pid)
-        full = there.memory_full_info()
-        return cls(full.uss / 2**20, full.pss / 2**20, there.num_threads())
+        inspected = psutil.Process(process.pid)
+        full = inspected.memory_full_info()
+        return cls(full.uss / 2**20, full.pss / 2**20, inspected.num_threads())
 
 
 class Worker:
-    """One of them, from its start on."""
+    """Runs one worker, from its start on."""
 
     def __init__(self, process: asyncio.subprocess.Process, port: int, has_ray: bool) -> None:
         self.process, self.port, self.has_ray = process, port, has_ray
@@ -101,7 +101,7 @@ class Worker:
         await self._evaluate(tracing.SLEEP)
 
     async def stop(self, program: Path) -> None:
-        """At a breakpoint; then asks what an editor asks."""
+        """Stops at a breakpoint, then asks what an editor asks."""
         assert self.client
         request = self.client.request
         await self._evaluate(tracing.WAKE)
@@ -126,10 +126,10 @@ class Worker:
 
 
 async def measured(python: Path, folder: Path) -> tuple[dict[str, list[Memory]], bool]:
-    """What each worker had in each state; whether they had Ray."""
+    """Returns what each worker had in each state, and whether the workers had Ray."""
     program = folder / "worker.py"
     program.write_text(PROGRAM)
-    found: dict[str, list[Memory]] = {}
+    memories: dict[str, list[Memory]] = {}
     has_ray = True
     for how, states in (("plain", [PLAIN]), ("debug", [LISTENS, ATTACHED, STOPPED])):
         workers = await asyncio.gather(*(Worker.start(python, program, how) for _ in range(WORKERS)))
@@ -141,10 +141,10 @@ async def measured(python: Path, folder: Path) -> tuple[dict[str, list[Memory]],
                 elif state == STOPPED:
                     await asyncio.gather(*(worker.stop(program) for worker in workers))
                 await asyncio.sleep(0.5)
-                found[state] = [Memory.of(worker.process) for worker in workers]
+                memories[state] = [Memory.of(worker.process) for worker in workers]
         finally:
             await asyncio.gather(*(worker.end() for worker in workers))
-    return found, has_ray
+    return memories, has_ray
 
 
 def median(workers: list[Memory], name: str) -> float:
@@ -153,13 +153,13 @@ def median(workers: list[Memory], name: str) -> float:
 
 async def main() -> None:
     environment = RayEnvironment(Shell(), Settings().cache_folder)
-    made = environment.check().condition is Condition.READY
-    python = environment.programs / "python" if made else Path(sys.executable)
+    has_environment = environment.check().condition is Condition.READY
+    python = environment.programs / "python" if has_environment else Path(sys.executable)
     runs = []
     with tempfile.TemporaryDirectory(dir="/tmp", prefix="rs-") as name:
         for _ in range(RUNS):
-            found, has_ray = await asyncio.wait_for(measured(python, Path(name)), PATIENCE)
-            runs.append(found)
+            memories, has_ray = await asyncio.wait_for(measured(python, Path(name)), PATIENCE)
+            runs.append(memories)
     what = "with Ray imported" if has_ray else "without Ray, for its environment is not made"
     print(f"{WORKERS} workers side by side, {what}; medians of {RUNS} runs, in MB")
     for state in runs[0]:

@@ -1,4 +1,4 @@
-"""The debug relay: `./invokew bench --name relay`. Needs nothing to be up; takes about five minutes.
+"""Measures the debug relay: `./invokew bench --name relay`. Nothing need be up; it takes five minutes.
 
 The relay is the process that `up` starts, over a scripted Ray; nothing is asserted.
 
@@ -73,19 +73,19 @@ stamp
 
 @dataclass(frozen=True)
 class Rig:
-    """A relay's process, and the process of the Ray it looks at."""
+    """Holds a relay's process, and the process of the Ray that it looks at."""
 
     ray: str
     port: int
     process: psutil.Process
 
     def lists(self, *processes: Process) -> None:
-        """From now on Ray lists these."""
+        """Makes Ray list these from now on."""
         rows = [row(process.debuggee) for process in processes]
         requests.post(f"{self.ray}/workers", json=rows, timeout=5).raise_for_status()
 
-    def asked(self) -> dict[str, Any]:
-        return dict(requests.get(f"{self.ray}/asked", timeout=5).json())
+    def counts(self) -> dict[str, Any]:
+        return dict(requests.get(f"{self.ray}/requests", timeout=5).json())
 
     def stop_all(self) -> None:
         requests.post(f"{self.ray}/stop", timeout=5).raise_for_status()
@@ -141,7 +141,7 @@ async def until_listening(port: int) -> None:
 
 
 class Editor:
-    """Our client as one, through the relay or straight at a debuggee."""
+    """Is our client in the role of an editor, through the relay or directly at a debuggee."""
 
     def __init__(self, client: Client) -> None:
         self.client = client
@@ -158,12 +158,12 @@ class Editor:
         )
         return cls(client)
 
-    async def event(self, name: str, **holds: Any) -> Message:
+    async def event(self, name: str, **fields: Any) -> Message:
         while True:
             event = await asyncio.wait_for(self.client.events.get(), 30)
             assert event is not None, "the connection has ended"
             body = event.get("body") or {}
-            if event["event"] == name and all(body.get(key) == value for key, value in holds.items()):
+            if event["event"] == name and all(body.get(key) == value for key, value in fields.items()):
                 return dict(body)
 
     async def top(self, thread: int) -> int:
@@ -197,13 +197,13 @@ async def evaluations(folder: Path) -> None:
     script = folder / "task.py"
     script.write_text(TASK)
     processes = await asyncio.gather(*(Process.start(script, number) for number in (1, 2, 3)))
-    async with rig(folder) as one:
-        one.lists(processes[0])
-        at = {str(script): [LINE]}
+    async with rig(folder) as started:
+        started.lists(processes[0])
+        breakpoints = {str(script): [LINE]}
         editors = [
-            await Editor.attach(one.port, breakpoints=at),
-            await Editor.attach(processes[1].debuggee.port, breakpoints=at),
-            await Editor.attach(processes[2].debuggee.port, breakpoints=at, no_delay=True),
+            await Editor.attach(started.port, breakpoints=breakpoints),
+            await Editor.attach(processes[1].debuggee.port, breakpoints=breakpoints),
+            await Editor.attach(processes[2].debuggee.port, breakpoints=breakpoints, no_delay=True),
         ]
         frames = [await editor.top((await editor.event("stopped"))["threadId"]) for editor in editors]
         for editor, frame in zip(editors, frames, strict=True):
@@ -216,10 +216,10 @@ async def evaluations(folder: Path) -> None:
         names = ("through the relay", "debugpy as it comes", "straight, no delay")
         for name, column in zip(names, columns, strict=True):
             print(f"evaluate, {name}: {milliseconds(column)}")
-        ours, plain, cured = (statistics.median(column) for column in columns)
+        through_relay, plain, cured = (statistics.median(column) for column in columns)
         print(
-            f"evaluate: ratio {ours / cured:.2f} over a straight one with the same cure, no delay; "
-            f"{ours / plain:.3f} over debugpy as it comes"
+            f"evaluate: ratio {through_relay / cured:.2f} over a straight one with the same cure, no delay; "
+            f"{through_relay / plain:.3f} over debugpy as it comes"
         )
         for editor in editors:
             await editor.client.disconnect()
@@ -230,46 +230,49 @@ async def stops(folder: Path) -> None:
     script = folder / "task.py"
     script.write_text(TASK)
     process = await Process.start(script, 1)
-    taken = []
-    async with rig(folder) as one:
-        one.lists(process)
-        editor = await Editor.attach(one.port, breakpoints={str(script): [LINE]})
+    seconds = []
+    async with rig(folder) as started:
+        started.lists(process)
+        editor = await Editor.attach(started.port, breakpoints={str(script): [LINE]})
         for _ in range(STOPS + 1):
             stop = await editor.event("stopped")
             now = time.time()
-            taken.append(now - float(await editor.evaluate(await editor.top(stop["threadId"]), "stamp")))
+            seconds.append(now - float(await editor.evaluate(await editor.top(stop["threadId"]), "stamp")))
             await editor.client.request("continue", {"threadId": stop["threadId"]})
         await editor.client.disconnect()
     await process.close()
-    print(f"from a task's stop to `stopped`, attached before: {milliseconds(taken[1:])}")
+    print(f"from a task's stop to `stopped`, attached before: {milliseconds(seconds[1:])}")
 
     script.write_text(BREAKPOINT)
-    taken = []
-    async with rig(folder) as one:
-        editor = await Editor.attach(one.port)
+    seconds = []
+    async with rig(folder) as started:
+        editor = await Editor.attach(started.port)
         for number in range(1, FOUND + 1):
             process = await Process.start(script, number)
-            one.lists(process)
+            started.lists(process)
             listed = time.time()
             stop = await editor.event("stopped")
-            taken.append(time.time() - listed)
+            seconds.append(time.time() - listed)
             await editor.client.request("continue", {"threadId": stop["threadId"]})
             await process.end()
         await editor.client.disconnect()
-    print(f"from a task that waits in `breakpoint()`, as Ray lists it, to `stopped`: {milliseconds(taken)}")
+    print(f"from a task that waits in `breakpoint()`, as Ray lists it, to `stopped`: {milliseconds(seconds)}")
 
 
 @dataclass
 class Crowd:
-    """What was seen with so many debuggees: memory in MB; of the processor seconds until they were attached
-    to and while they stopped, and its share while nothing happened; requests a second to Ray."""
+    """Holds the figures of so many debuggees.
+
+    These are memory in MB; the processor's seconds until they were attached to and while they stopped, and
+    its share while nothing happened; and the requests a second to Ray.
+    """
 
     count: int
     resident: float
     attaching: float
     stopping: float
     idle: float
-    asked: float
+    requests: float
 
 
 async def crowd(folder: Path, count: int, profile: Path | None = None) -> Crowd:
@@ -277,13 +280,13 @@ async def crowd(folder: Path, count: int, profile: Path | None = None) -> Crowd:
 
 
 async def _crowd(folder: Path, count: int, profile: Path | None) -> Crowd:
-    async with rig(folder, count, profile) as one:
+    async with rig(folder, count, profile) as started:
 
         def spent() -> float:
-            return sum(one.process.cpu_times()[:2])
+            return sum(started.process.cpu_times()[:2])
 
-        empty, at_first = one.process.memory_info().rss / 2**20, spent()
-        editor = await Editor.attach(one.port, breakpoints={"/here/job.py": [2]})
+        empty, at_first = started.process.memory_info().rss / 2**20, spent()
+        editor = await Editor.attach(started.port, breakpoints={"/here/job.py": [2]})
         began = time.perf_counter()
         for _ in range(count + 1):  # the cluster's own row is one more
             await editor.event("thread", reason="started")
@@ -291,18 +294,20 @@ async def _crowd(folder: Path, count: int, profile: Path | None) -> Crowd:
         await asyncio.sleep(SETTLING)
         attaching = spent() - at_first
 
-        before, idle = one.asked(), spent()
+        before, idle = started.counts(), spent()
         await asyncio.sleep(IDLE)
-        after, idle = one.asked(), (spent() - idle) / IDLE
-        asked = sum(after.get(name, 0) - before.get(name, 0) for name in ("workers", "tasks", "jobs")) / IDLE
+        after, idle = started.counts(), (spent() - idle) / IDLE
+        requests_a_second = (
+            sum(after.get(name, 0) - before.get(name, 0) for name in ("workers", "tasks", "jobs")) / IDLE
+        )
 
         stopping = spent()
-        one.stop_all()
+        started.stop_all()
         began = time.perf_counter()
         took: dict[str, list[float]] = {"stackTrace": [], "evaluate": [], "threads": []}
 
         async def look(thread: int) -> None:
-            """As an editor does at each stop."""
+            """Asks what an editor asks at each stop."""
             request = editor.client.request
             body: Message = {}
 
@@ -313,23 +318,23 @@ async def _crowd(folder: Path, count: int, profile: Path | None) -> Crowd:
             took["evaluate"].append(await timed(lambda: editor.evaluate(body["stackFrames"][0]["id"])))
             took["threads"].append(await timed(lambda: request("threads")))
 
-        looking, seen = [], set[int]()
-        while len(seen) < count:
+        looking, stopped = [], set[int]()
+        while len(stopped) < count:
             stop = await editor.event("stopped")
-            seen.add(stop["threadId"])
+            stopped.add(stop["threadId"])
             looking.append(asyncio.ensure_future(look(stop["threadId"])))
-        all_told = time.perf_counter() - began
+        all_stopped = time.perf_counter() - began
         await asyncio.gather(*looking)
-        resident, stopping = one.process.memory_info().rss / 2**20, spent() - stopping
-        surprises = one.asked()["surprises"]
+        resident, stopping = started.process.memory_info().rss / 2**20, spent() - stopping
+        surprises = started.counts()["surprises"]
         await editor.client.disconnect()
-    found = Crowd(count, resident, attaching, stopping, idle, asked)
+    figures = Crowd(count, resident, attaching, stopping, idle, requests_a_second)
     print(
-        f"{count} debuggees: attached to within {attached:.2f} s; {len(seen)} of {count} stops told within "
-        f"{all_told:.2f} s, that had come within 1 s; of processor {attaching:.2f} s to attach, "
+        f"{count} debuggees: attached to within {attached:.2f} s; {len(stopped)} of {count} stops told "
+        f"within {all_stopped:.2f} s, that had come within 1 s; of processor {attaching:.2f} s to attach, "
         f"{stopping:.2f} s for the stops, {idle:.1%} while nothing happens; "
         f"resident {empty:.0f} MB before, {resident:.1f} MB after; "
-        f"{asked:.2f} requests a second to Ray",
+        f"{requests_a_second:.2f} requests a second to Ray",
         flush=True,
     )
     if count > 1:
@@ -337,20 +342,20 @@ async def _crowd(folder: Path, count: int, profile: Path | None) -> Crowd:
             print(f"  {name}: {milliseconds(values)}")
     if surprises:
         print(f"  what the scripted debuggees do not know: {surprises[:3]}")
-    return found
+    return figures
 
 
 def growth(crowds: Sequence[Sequence[Crowd]]) -> None:
-    """Medians of the runs of each count, and by how much they grow for each doubling of the debuggees."""
+    """Prints medians of the runs of each count, and how they grow with each doubling of the debuggees."""
     medians = []
     for runs in crowds:
         columns = ([getattr(run, field.name) for run in runs] for field in fields(Crowd))
         medians.append(Crowd(*map(statistics.median, columns)))
-    for one in medians:
+    for crowd in medians:
         print(
-            f"{one.count:.0f} debuggees, medians of {RUNS} runs: processor {one.attaching:.2f} s to attach, "
-            f"{one.stopping:.2f} s for the stops, {one.idle:.1%} while nothing happens; "
-            f"resident {one.resident:.1f} MB"
+            f"{crowd.count:.0f} debuggees, medians of {RUNS} runs: processor {crowd.attaching:.2f} s to "
+            f"attach, {crowd.stopping:.2f} s for the stops, {crowd.idle:.1%} while nothing happens; "
+            f"resident {crowd.resident:.1f} MB"
         )
     for smaller, larger in itertools.pairwise(medians[1:]):
         doublings = math.log2(larger.count / smaller.count)
@@ -376,7 +381,7 @@ async def measure() -> None:
 
 
 def profiled(profile: str, config: str) -> None:
-    """The relay's process, under cProfile until it is told to end."""
+    """Runs the relay's process under cProfile until it is told to end."""
     with cProfile.Profile() as profiler:
         asyncio.run(serve(Config.read(Path(config))))
     profiler.dump_stats(profile)

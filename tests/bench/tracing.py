@@ -1,4 +1,4 @@
-"""What debugpy costs a hot loop of a million small calls, as ratios: `python -m tests.bench.tracing`.
+"""Measures what debugpy costs a hot loop of small calls, as ratios: `python -m tests.bench.tracing`.
 
 With arguments, those Pythons are measured (each needs debugpy); without, this one.
 """
@@ -59,7 +59,7 @@ CASES = {
 
 
 class Process:
-    """One case of one Python."""
+    """Is the process of one case, of one Python."""
 
     def __init__(self, python: str, case: str, folder: Path) -> None:
         self.case, self.elsewhere = case, folder / "elsewhere.py"
@@ -77,13 +77,13 @@ class Process:
         if self.case in ("plain", "listening", "hook"):
             return None
         client = await Client.connect("127.0.0.1", self.port)
-        there = self.case == "elsewhere"
+        breakpoint_elsewhere = self.case == "elsewhere"
 
         async def sleep() -> None:
             if self.case == "relay":
                 await client.request("evaluate", {"expression": SLEEP, "context": QUIETLY})
 
-        breakpoints = {str(self.elsewhere): [{"line": 1}]} if there else {}
+        breakpoints = {str(self.elsewhere): [{"line": 1}]} if breakpoint_elsewhere else {}
         await client.attach(breakpoints=breakpoints, configure=sleep)
         return client
 
@@ -104,18 +104,18 @@ class Process:
 
 
 async def measure(python: str, folder: Path) -> dict[str, float]:
-    """Ratio of the loop to the same process's plain one by case: of the best of ROUNDS, taking turns."""
+    """Returns each case's ratio of the loop to the same process's plain one, of the best rounds in turn."""
     processes = [Process(python, case, folder) for case in CASES]
     clients = [client for process in processes if (client := await process.attach())]
-    taken: dict[str, list[float]] = {case: [] for case in CASES}
+    seconds: dict[str, list[float]] = {case: [] for case in CASES}
     for _ in range(ROUNDS):
         for process in processes:
-            taken[process.case].append(await process.seconds())
+            seconds[process.case].append(await process.seconds())
     for client in clients:
         await client.disconnect()
     for process in processes:
         process.end()
-    return {process.case: min(taken[process.case]) / process.plain for process in processes}
+    return {process.case: min(seconds[process.case]) / process.plain for process in processes}
 
 
 def main(pythons: Sequence[str] = ()) -> None:

@@ -1,4 +1,4 @@
-"""A real Ray with its browser workspace, of the tests' own, and a real browser."""
+"""Provides a real Ray with its browser workspace, which only the tests use, and a real browser."""
 
 from __future__ import annotations
 
@@ -25,44 +25,44 @@ Open = Callable[[str], AbstractContextManager[Workbench]]
 
 @contextlib.contextmanager
 def brought_up(environment: Mapping[str, str] | None = None) -> Iterator[Workspace]:
-    """Ray on this machine, the example paused in it, and the workspace; gone afterwards.
+    """Brings up Ray on this machine, the example paused in it, and the workspace; removes them afterwards.
 
     `environment` is what every verb has besides its settings.
     """
     folder = Path(tempfile.mkdtemp(prefix="rb-", dir="/tmp"))
     folder.rmdir()
-    one = Rayside(apart(folder, target="local", ray_cpus=CPUS), dict(environment or {}))
+    rayside = Rayside(apart(folder, target="local", ray_cpus=CPUS), dict(environment or {}))
     try:
-        done = one.run("up", timeout=900)
+        done = rayside.run("up", timeout=900)
         assert done.returncode == 0, done.stdout + done.stderr
-        yield workspace(one, one.target, done.stdout)
+        yield workspace(rayside, rayside.target, done.stdout)
     finally:
-        done = one.run("down")
+        done = rayside.run("down")
         shutil.rmtree(folder, ignore_errors=True)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.fixture(scope="package")
 def local() -> Iterator[Workspace]:
-    """The one of all tests that need nothing special."""
-    with brought_up() as one:
-        yield one
+    """Provides the workspace of all tests that need nothing special."""
+    with brought_up() as workspace:
+        yield workspace
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """Not for longer than a module: while it is there, no test can run asyncio's loop."""
-    with chromium() as one:
-        yield one
+    """Provides a browser for no longer than a module: while it is there, no test can run asyncio's loop."""
+    with chromium() as chrome:
+        yield chrome
 
 
 @pytest.fixture(scope="module")
 def known(local: Workspace, browser: Browser) -> StorageState:
-    """Of one log-in, for all tests of a module."""
+    """Returns the state of one log-in, for all tests of a module."""
     return logged_in(browser, local.url, local.password)
 
 
 @pytest.fixture
 def opened(local: Workspace, browser: Browser, known: StorageState, tmp_path: Path) -> Open:
-    """Opens the workbench at an address; what fails in it leaves its evidence in the test's folder."""
+    """Opens the workbench at an address; if something in it fails, the test's folder gets the evidence."""
     return partial(local.open, browser, evidence=tmp_path / "evidence", known=known)

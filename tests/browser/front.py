@@ -1,4 +1,4 @@
-"""What stands between a browser and a codespace, as far as a page can tell: TLS, and another Host."""
+"""Plays what stands between a browser and a codespace, as far as a page can tell: TLS, and another Host."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Front:
         self._context.load_cert_chain(certificate, key)
 
     async def serve(self, listening: Future[Callable[[], object]]) -> None:
-        """Until what it puts into `listening` is called, by whatever thread."""
+        """Serves until the function that it puts into `listening` is called, from any thread."""
         end, loop = asyncio.Event(), asyncio.get_running_loop()
         server = await asyncio.start_server(self._serve, "127.0.0.1", 0, ssl=self._context)
         self.port = server.sockets[0].getsockname()[1]
@@ -47,29 +47,30 @@ class Front:
         with contextlib.suppress(OSError, asyncio.IncompleteReadError), contextlib.closing(writer):
             request, *headers = (await reader.readuntil(b"\r\n\r\n")).removesuffix(b"\r\n\r\n").split(b"\r\n")
             fields = {
-                name.lower(): value.strip() for name, _, value in (one.partition(b":") for one in headers)
+                name.lower(): value.strip()
+                for name, _, value in (header.partition(b":") for header in headers)
             }
-            asked = self._host.fullmatch(fields[b"host"])
-            assert asked, fields[b"host"]
-            port = int(asked[1])
+            host = self._host.fullmatch(fields[b"host"])
+            assert host, fields[b"host"]
+            port = int(host[1])
             fields[b"host"] = b"localhost:%d" % port
             upgrades = fields.get(b"upgrade", b"").lower() == b"websocket"
             # A request a connection: what follows its head is only carried, both ways.
             fields[b"connection"] = b"Upgrade" if upgrades else b"close"
             behind, onward = await asyncio.open_connection("127.0.0.1", port)
             with contextlib.closing(onward):
-                head = [request, *(b"%b: %b" % one for one in fields.items()), b"", b""]
+                head = [request, *(b"%b: %b" % field for field in fields.items()), b"", b""]
                 onward.write(b"\r\n".join(head))
-                there = asyncio.ensure_future(_carry(reader, onward))
+                outward = asyncio.ensure_future(_carry(reader, onward))
                 answer = await behind.readline()
                 writer.write(answer)
                 if upgrades and answer.split()[1:2] == [b"101"]:
                     self.upgraded.append(request.split()[1].decode())
                 back = asyncio.ensure_future(_carry(behind, writer))
                 try:
-                    await asyncio.wait({there, back}, return_when=asyncio.FIRST_COMPLETED)
+                    await asyncio.wait({outward, back}, return_when=asyncio.FIRST_COMPLETED)
                 finally:
-                    there.cancel()
+                    outward.cancel()
                     back.cancel()
 
 
@@ -81,18 +82,18 @@ async def _carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
 
 @contextlib.contextmanager
 def front(name: str, domain: str, folder: Path) -> Iterator[tuple[Front, list[str]]]:
-    """One that serves, and the options that make Chromium find it and trust its certificate."""
+    """Provides a running Front, and the options that make Chromium find it and trust its certificate."""
     certificate, key = self_signed(f"*.{domain}", folder)
-    one = Front(name, domain, certificate, key)
+    proxy = Front(name, domain, certificate, key)
     with ThreadPoolExecutor(1) as thread:
         listening: Future[Callable[[], object]] = Future()
-        serving = thread.submit(asyncio.run, one.serve(listening))
+        serving = thread.submit(asyncio.run, proxy.serve(listening))
         stop = listening.result()
         try:
             yield (
-                one,
+                proxy,
                 [
-                    f"--host-resolver-rules=MAP *.{domain}:443 127.0.0.1:{one.port}",
+                    f"--host-resolver-rules=MAP *.{domain}:443 127.0.0.1:{proxy.port}",
                     f"--ignore-certificate-errors-spki-list={_public_key(certificate)}",
                 ],
             )
@@ -102,7 +103,7 @@ def front(name: str, domain: str, folder: Path) -> Iterator[tuple[Front, list[st
 
 
 def _public_key(certificate: Path) -> str:
-    """The SHA-256 of its public key, as Chromium's options name one."""
+    """Returns the SHA-256 of the certificate's public key, as Chromium's options name it."""
     command = ["openssl", "x509", "-in", str(certificate), "-pubkey", "-noout"]
     pem = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     key = base64.b64decode("".join(line for line in pem.splitlines() if not line.startswith("-----")))

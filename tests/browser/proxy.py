@@ -1,4 +1,4 @@
-"""A TCP proxy of this machine that can go away and come back, as what is behind it could."""
+"""Plays a server that can go away and come back: a TCP proxy on this machine."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 
 class Proxy:
-    """Listens on a port of its own, `port`, and leads to another one; up from the start."""
+    """Listens on its own `port`, and connects to another one; it is up from the start."""
 
     def __init__(self, to: int) -> None:
         self._to = to
@@ -19,19 +19,19 @@ class Proxy:
         self._serve()
 
     def down(self) -> None:
-        """Nobody answers any more, and who was connected is not any more."""
+        """Stops listening, and ends the connections."""
         # Closing alone does not wake the thread that waits in accept.
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         while self._connections:
-            one = self._connections.pop()
+            connection = self._connections.pop()
             with contextlib.suppress(OSError):
-                one.shutdown(socket.SHUT_RDWR)
-            one.close()
+                connection.shutdown(socket.SHUT_RDWR)
+            connection.close()
 
     def up(self) -> None:
-        """It answers again, on the same port."""
+        """Listens again, on the same port."""
         self._listener = socket.create_server(("127.0.0.1", self.port))
         self._serve()
 
@@ -41,15 +41,15 @@ class Proxy:
     def _accept(self, listener: socket.socket) -> None:
         with contextlib.suppress(OSError):
             while True:
-                here, _ = listener.accept()
-                there = socket.create_connection(("127.0.0.1", self._to))
-                self._connections += [here, there]
-                for one, other in ((here, there), (there, here)):
-                    threading.Thread(target=self._copy, args=(one, other), daemon=True).start()
+                client, _ = listener.accept()
+                server = socket.create_connection(("127.0.0.1", self._to))
+                self._connections += [client, server]
+                for source, other in ((client, server), (server, client)):
+                    threading.Thread(target=self._copy, args=(source, other), daemon=True).start()
 
-    def _copy(self, one: socket.socket, other: socket.socket) -> None:
+    def _copy(self, source: socket.socket, other: socket.socket) -> None:
         with contextlib.suppress(OSError):
-            while data := one.recv(65536):
+            while data := source.recv(65536):
                 other.sendall(data)
         with contextlib.suppress(OSError):
             other.shutdown(socket.SHUT_WR)
@@ -57,9 +57,9 @@ class Proxy:
 
 @contextlib.contextmanager
 def proxy(to: int) -> Iterator[Proxy]:
-    """One that is gone afterwards."""
-    one = Proxy(to)
+    """Provides a running proxy, and ends it afterwards."""
+    running = Proxy(to)
     try:
-        yield one
+        yield running
     finally:
-        one.down()
+        running.down()

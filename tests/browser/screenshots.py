@@ -1,4 +1,4 @@
-"""Takes the pictures of docs/images/ anew: `./invokew up`, then `python -m tests.browser.screenshots`.
+"""Takes the pictures of docs/images/ again: `./invokew up`, then `python -m tests.browser.screenshots`.
 
 Each is named after the target that is up, as in kind-stopped.png.
 """
@@ -24,22 +24,24 @@ IMAGES = ROOT / "docs" / "images"
 
 
 def main() -> None:
-    names = {one.name: environment_name(one.name) for one in fields(Settings)}
+    names = {field.name: environment_name(field.name) for field in fields(Settings)}
     settings = parse({key: os.environ.get(name) for key, name in names.items()})
     target = choice.choose(settings, Shell())
     where = target.instance.target
     rayside = Rayside(settings)
-    one = workspace(rayside, target, rayside.run("up", timeout=3600).stdout)
+    browsed = workspace(rayside, target, rayside.run("up", timeout=3600).stdout)
     IMAGES.mkdir(exist_ok=True)
     with chromium() as browser, tempfile.TemporaryDirectory() as folder:
-        with one.open(browser, one.link, Path(folder)) as workbench:
+        with browsed.open(browser, browsed.link, Path(folder)) as workbench:
             expect(workbench.row("Paused task").first).to_be_visible()
             _take(workbench, f"{where}-first-screen")
-            debug_the_example(one, workbench, lambda name: _take(workbench, f"{where}-{name}"))
+            debug_the_example(browsed, workbench, lambda name: _take(workbench, f"{where}-{name}"))
         code = areas(Path(folder) / "areas")
-        job = one.submit(code, "areas.py", *WAIT)
-        with one.open(browser, rayside.json("open")["url"], Path(folder)) as workbench:
-            stop_three_by_the_gutter(one, workbench, job, lambda name: _take(workbench, f"{where}-{name}"))
+        job = browsed.submit(code, "areas.py", *WAIT)
+        with browsed.open(browser, rayside.json("open")["url"], Path(folder)) as workbench:
+            stop_three_by_the_gutter(
+                browsed, workbench, job, lambda name: _take(workbench, f"{where}-{name}")
+            )
 
 
 def _take(workbench: Workbench, name: str) -> None:

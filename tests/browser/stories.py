@@ -1,4 +1,4 @@
-"""What a user does in the workspace, the same wherever Ray runs."""
+"""Does what a user does in the workspace, the same wherever Ray runs."""
 
 from __future__ import annotations
 
@@ -56,22 +56,22 @@ ROOMS = {"kitchen": 12, "cellar": 30, "attic": 56}
 WAIT = ("--debug", "--attach-timeout", "300")
 
 
-def paused_example(one: Workspace, folder: Path = EXAMPLE.parent) -> tuple[str, PausedTask]:
-    """A new run of the example, or of a copy of it, alone: its submission id, and its task that is paused."""
-    one.stop_all()
-    name = one.submit(folder, EXAMPLE.name, "--py-modules", str(EXAMPLE.parent.parent / "dependency"))
+def paused_example(workspace: Workspace, folder: Path = EXAMPLE.parent) -> tuple[str, PausedTask]:
+    """Runs only the example, or a copy of it, and returns its submission id and its paused task."""
+    workspace.stop_all()
+    name = workspace.submit(folder, EXAMPLE.name, "--py-modules", str(EXAMPLE.parent.parent / "dependency"))
 
-    def seen() -> list[PausedTask]:
-        job = one.dashboard.job(name)
+    def paused_tasks() -> list[PausedTask]:
+        job = workspace.dashboard.job(name)
         # In its first second a task may still bear the name of the one that its worker ran before.
-        return [task for task in paused(one.target) if task.task == TASK and task.job_id == job.job_id]
+        return [task for task in paused(workspace.target) if task.task == TASK and task.job_id == job.job_id]
 
-    (task,) = until(seen, bool, PATIENCE)
+    (task,) = until(paused_tasks, bool, PATIENCE)
     return name, task
 
 
 def stop_in(workbench: Workbench, task: PausedTask, *, take_over: bool = False) -> int:
-    """Clicks the paused task in the view; the line of the example that the editor then shows.
+    """Clicks the paused task in the view, and returns the line of the example that the editor then shows.
 
     `take_over`: from another window, which the user is asked about.
     """
@@ -86,10 +86,10 @@ def stop_in(workbench: Workbench, task: PausedTask, *, take_over: bool = False) 
 
 
 def debug_the_example(
-    one: Workspace, workbench: Workbench, picture: Callable[[str], None] = lambda name: None
+    workspace: Workspace, workbench: Workbench, picture: Callable[[str], None] = lambda name: None
 ) -> None:
-    """From a paused task in the view to the end of its job; `picture` is called where it is worth one."""
-    name, task = paused_example(one)
+    """Debugs a paused task of the view to the end of its job; calls `picture` at the moments worth one."""
+    name, task = paused_example(workspace)
     workbench.open_view("Ray")
     expect(workbench.row(f"process {task.pid}")).to_be_visible()
     picture("paused")
@@ -103,22 +103,22 @@ def debug_the_example(
         line = workbench.expect_stopped(EXAMPLE.name, line + 1)
     expect(workbench.variable("share")).to_have_attribute("aria-label", re.compile(r"^share, value 0\.78"))
     workbench.press("Continue")
-    assert one.ended(name).status == "SUCCEEDED"
-    assert "pi is about 3.1" in one.dashboard.output(name)
+    assert workspace.ended(name).status == "SUCCEEDED"
+    assert "pi is about 3.1" in workspace.dashboard.output(name)
     expect(workbench.row(f"process {task.pid}")).to_have_count(0)
 
 
 def areas(folder: Path) -> Path:
-    """A folder with an unmodified script in it."""
+    """Makes a folder with an unmodified script in it."""
     folder.mkdir(parents=True)
     (folder / "areas.py").write_text(AREAS)
     return folder
 
 
 def stop_three_by_the_gutter(
-    one: Workspace, workbench: Workbench, name: str, picture: Callable[[str], None] = lambda name: None
+    workspace: Workspace, workbench: Workbench, name: str, picture: Callable[[str], None] = lambda name: None
 ) -> None:
-    """A click in the gutter of a file as it was submitted, with `WAIT`: three tasks stop there, and go on."""
+    """Clicks in the gutter of a file that was submitted with `WAIT`; three tasks stop there, and resume."""
     workbench.open_file("areas.py")
     workbench.click_gutter(PRODUCT)
     workbench.open_view("Ray")
@@ -136,11 +136,11 @@ def stop_three_by_the_gutter(
         _go_to(workbench, room)
         workbench.press("Continue")
         expect(workbench.thread(room, "Paused")).to_have_count(0)
-    assert one.ended(name).status == "SUCCEEDED"
-    assert "areas [12, 30, 56]" in one.dashboard.output(name)
+    assert workspace.ended(name).status == "SUCCEEDED"
+    assert "areas [12, 30, 56]" in workspace.dashboard.output(name)
 
 
 def _go_to(workbench: Workbench, room: str) -> None:
-    """Chooses its thread, and waits until its variables are shown."""
+    """Chooses the task's thread, and waits until its variables are shown."""
     workbench.choose(workbench.thread(room))
     expect(workbench.variable("product")).to_have_attribute("aria-label", f"product, value {ROOMS[room]}")

@@ -1,4 +1,4 @@
-"""Ray's view for those who use a keyboard, a screen reader, or another theme."""
+"""Tests Ray's view for those who use a keyboard, a screen reader, or another theme."""
 
 from __future__ import annotations
 
@@ -25,16 +25,20 @@ OURS = [
 
 
 def violations(workbench: Workbench) -> list[dict[str, Any]]:
-    """What axe finds in ours that keeps somebody from using it."""
+    """Returns what axe finds in our parts that keeps somebody from using them."""
     # As text, as the page's policy lets no script of others in.
     axe = (importlib.resources.files("axe_playwright_python") / "axe.min.js").read_text()
     workbench.page.evaluate(axe)
-    found = workbench.page.evaluate("ours => axe.run({include: ours})", OURS)
-    assert found["passes"]
+    report = workbench.page.evaluate("ours => axe.run({include: ours})", OURS)
+    assert report["passes"]
     return [
-        {"rule": one["id"], "impact": one["impact"], "nodes": [node["html"] for node in one["nodes"]]}
-        for one in found["violations"]
-        if one["impact"] in ("serious", "critical")
+        {
+            "rule": violation["id"],
+            "impact": violation["impact"],
+            "nodes": [node["html"] for node in violation["nodes"]],
+        }
+        for violation in report["violations"]
+        if violation["impact"] in ("serious", "critical")
     ]
 
 
@@ -47,8 +51,8 @@ def test_axe_finds_nothing_serious_in_the_view(local: Workspace, opened: Open, t
             expect(workbench.page.locator(".monaco-workbench.vs-dark")).to_be_visible()
         workbench.open_view("Ray")
         expect(workbench.row("Paused task estimate").first).to_be_visible()
-        found = violations(workbench)
-        assert found == [], json.dumps(found, indent=2)
+        serious = violations(workbench)
+        assert serious == [], json.dumps(serious, indent=2)
 
 
 def test_a_task_is_reached_and_debugged_by_the_keyboard_alone(local: Workspace, opened: Open) -> None:
@@ -63,10 +67,10 @@ def test_a_task_is_reached_and_debugged_by_the_keyboard_alone(local: Workspace, 
         if not until(lambda: rows.evaluate("rows => rows === document.activeElement"), bool, 10):
             workbench.command("Ray: Focus on Paused Tasks View")
         expect(rows).to_be_focused()
-        while (at := rows.get_attribute("aria-activedescendant") or "") != row.get_attribute("id"):
+        while (active_row := rows.get_attribute("aria-activedescendant") or "") != row.get_attribute("id"):
             press("ArrowDown")
             # It moves a moment later; below the last row it does not.
-            expect(rows).not_to_have_attribute("aria-activedescendant", at)
+            expect(rows).not_to_have_attribute("aria-activedescendant", active_row)
         press("Enter")
         line = workbench.expect_stopped(EXAMPLE.name, BREAKPOINT, BREAKPOINT + 1)
         press("F10")

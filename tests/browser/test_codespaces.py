@@ -1,4 +1,4 @@
-"""The workspace as a codespace's user has it: over TLS, at a host that it never hears of itself."""
+"""Tests the workspace as a codespace's user has it: over TLS, at a host that the workspace never sees."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ NAME, DOMAIN = "fuzzy-space-guide-97x", "ports.test"
 
 @pytest.fixture(scope="module")
 def codespace() -> Iterator[Workspace]:
-    """All that `up` starts, in what takes itself for a codespace."""
+    """Provides all that `up` starts, in an environment that says it is a codespace."""
     variables = {
         "CODESPACES": "true",
         "CODESPACE_NAME": NAME,
         "GITHUB_CODESPACES_PORT_FORWARDING_DOMAIN": DOMAIN,
     }
-    with brought_up(variables) as one:
-        yield one
+    with brought_up(variables) as workspace:
+        yield workspace
 
 
 @pytest.fixture(scope="module")
 def outside(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Front, Browser]]:
-    """What is in front of the codespace's ports, and a browser that reaches them by it alone."""
+    """Provides the front of the codespace's ports, and a browser that reaches them only through it."""
     with (
-        front(NAME, DOMAIN, tmp_path_factory.mktemp("front")) as (one, options),
+        front(NAME, DOMAIN, tmp_path_factory.mktemp("front")) as (proxy, options),
         chromium(*options) as browser,
     ):
-        yield one, browser
+        yield proxy, browser
 
 
 def test_behind_another_host_one_logs_in_has_a_terminal_and_a_task_stops(
@@ -47,9 +47,9 @@ def test_behind_another_host_one_logs_in_has_a_terminal_and_a_task_stops(
     port = codespace.rayside.settings.workspace_port
     assert codespace.link.startswith(f"https://{NAME}-{port}.{DOMAIN}/?folder=")
     assert codespace.rayside.json("open")["url"].startswith(f"https://{NAME}-{port}.{DOMAIN}/?folder=")
-    said = tmp_path / "said"
+    marker = tmp_path / "said"
     with codespace.open(browser, codespace.link, tmp_path / "evidence") as workbench:
         assert before.upgraded, "no WebSocket"
-        workbench.type_in_terminal(f"echo here > {said}")
-        assert until(said.exists, bool, PATIENCE)
+        workbench.type_in_terminal(f"echo here > {marker}")
+        assert until(marker.exists, bool, PATIENCE)
         debug_the_example(codespace, workbench)

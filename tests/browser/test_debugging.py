@@ -1,4 +1,4 @@
-"""The whole way from a paused task in the view, or a click in the gutter, to the end of a job."""
+"""Tests the whole way from a paused task in the view, or a click in the gutter, to the end of a job."""
 
 from __future__ import annotations
 

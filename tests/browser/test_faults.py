@@ -1,4 +1,4 @@
-"""What the workspace says of what goes wrong, and how it goes on."""
+"""Tests what the workspace says when something goes wrong, and how it recovers."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from tests.browser.workspace import Workspace
 
 
 @contextlib.contextmanager
-def machine_settings(one: Workspace, **changed: str) -> Iterator[None]:
-    """Settings of Ray Breakpoints for all windows, as a user would write them."""
-    file = one.rayside.folder / "workspace" / "Machine" / "settings.json"
+def machine_settings(workspace: Workspace, **changed: str) -> Iterator[None]:
+    """Writes settings of Ray Breakpoints for all windows, as a user would."""
+    file = workspace.rayside.folder / "workspace" / "Machine" / "settings.json"
     before = file.read_text()
     more = {f"rayBreakpoints.{name}": value for name, value in changed.items()}
     file.write_text(json.dumps(json.loads(before) | more))
@@ -32,22 +32,25 @@ def machine_settings(one: Workspace, **changed: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def instead(one: Workspace, setting: str, port: int, scheme: str = "") -> Iterator[Proxy]:
-    """What stands for that port, to the workspace only, by the setting of that name."""
-    with proxy(port) as stand_in, machine_settings(one, **{setting: f"{scheme}127.0.0.1:{stand_in.port}"}):
+def instead(workspace: Workspace, setting: str, port: int, scheme: str = "") -> Iterator[Proxy]:
+    """Puts a proxy before that port, for the workspace only, by the setting of that name."""
+    with (
+        proxy(port) as stand_in,
+        machine_settings(workspace, **{setting: f"{scheme}127.0.0.1:{stand_in.port}"}),
+    ):
         yield stand_in
 
 
 @pytest.fixture
 def dashboard(local: Workspace) -> Iterator[Proxy]:
-    with instead(local, "dashboard", local.rayside.settings.dashboard_port, "http://") as one:
-        yield one
+    with instead(local, "dashboard", local.rayside.settings.dashboard_port, "http://") as stand_in:
+        yield stand_in
 
 
 @pytest.fixture
 def relay(local: Workspace) -> Iterator[Proxy]:
-    with instead(local, "relay", local.rayside.settings.relay_port) as one:
-        yield one
+    with instead(local, "relay", local.rayside.settings.relay_port) as stand_in:
+        yield stand_in
 
 
 def test_a_dashboard_that_is_down_is_said_once_and_the_view_recovers(

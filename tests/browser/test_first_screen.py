@@ -1,4 +1,4 @@
-"""What the page shows to whom: the password, the first screen, the terminal."""
+"""Tests what the page shows to whom: the password, the first screen, the terminal."""
 
 from __future__ import annotations
 
@@ -75,10 +75,10 @@ def test_whoever_went_elsewhere_is_not_brought_back_and_hidden_steps_stay_hidden
 
 
 def test_the_terminal_has_the_clusters_python_and_ray(local: Workspace, opened: Open, tmp_path: Path) -> None:
-    said, whole = tmp_path / "said", tmp_path / "whole"
+    unfinished, whole = tmp_path / "said", tmp_path / "whole"
     with opened(local.link) as workbench:
         commands = "command -v python; command -v ray; ray job list"
-        workbench.type_in_terminal(f"({commands}) > {said} 2>&1; mv {said} {whole}")
+        workbench.type_in_terminal(f"({commands}) > {unfinished} 2>&1; mv {unfinished} {whole}")
         assert until(whole.exists, bool, PATIENCE)
     programs = local.rayside.target.environment.programs
     assert whole.read_text().splitlines()[:2] == [f"{programs}/python", f"{programs}/ray"]

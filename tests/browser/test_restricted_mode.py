@@ -1,4 +1,4 @@
-"""A folder that a job wrote, opened as the workspace on kind opens it: nothing of it runs."""
+"""Tests a folder that a job wrote, opened as the workspace on kind opens it: nothing in it runs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PASSWORD = "a password of the test"
 
 @dataclass(frozen=True)
 class Written:
-    """A folder with all that an editor would run of it; whatever ran left its name in `ran`."""
+    """Holds a folder with everything that an editor would run; `ran` has the names of what did run."""
 
     folder: Path
     marks: Path
@@ -35,21 +35,21 @@ class Written:
 
 @pytest.fixture
 def written(tmp_path: Path) -> Written:
-    one = Written(tmp_path / "job", tmp_path / "marks")
-    one.marks.mkdir()
-    (one.folder / ".vscode").mkdir(parents=True)
+    planted = Written(tmp_path / "job", tmp_path / "marks")
+    planted.marks.mkdir()
+    (planted.folder / ".vscode").mkdir(parents=True)
     programs = {}
     for name in ("interpreter", "terminal", "git", "hook"):
-        programs[name] = str(one.folder / name)
-        Path(programs[name]).write_text(f'#!/bin/sh\ntouch {one.marks}/{name}\nexec /bin/bash "$@"\n')
+        programs[name] = str(planted.folder / name)
+        Path(programs[name]).write_text(f'#!/bin/sh\ntouch {planted.marks}/{name}\nexec /bin/bash "$@"\n')
         Path(programs[name]).chmod(0o755)
     task = {
         "label": "build",
         "type": "shell",
-        "command": f"touch {one.marks}/task",
+        "command": f"touch {planted.marks}/task",
         "runOptions": {"runOn": "folderOpen"},
     }
-    (one.folder / ".vscode" / "tasks.json").write_text(json.dumps({"version": "2.0.0", "tasks": [task]}))
+    (planted.folder / ".vscode" / "tasks.json").write_text(json.dumps({"version": "2.0.0", "tasks": [task]}))
     settings = {
         "git.path": programs["git"],
         "python.defaultInterpreterPath": programs["interpreter"],
@@ -58,26 +58,26 @@ def written(tmp_path: Path) -> Written:
         "terminal.integrated.defaultProfile.linux": "theirs",
         "terminal.integrated.profiles.linux": {"theirs": {"path": programs["terminal"]}},
     }
-    (one.folder / ".vscode" / "settings.json").write_text(json.dumps(settings))
-    (one.folder / "program.py").write_text("print(1)\n")
+    (planted.folder / ".vscode" / "settings.json").write_text(json.dumps(settings))
+    (planted.folder / "program.py").write_text("print(1)\n")
     if shutil.which("git"):
-        subprocess.run(["git", "init", "--quiet", str(one.folder)], check=True)
-        monitor = ["git", "-C", str(one.folder), "config", "core.fsmonitor", programs["hook"]]
+        subprocess.run(["git", "init", "--quiet", str(planted.folder)], check=True)
+        monitor = ["git", "-C", str(planted.folder), "config", "core.fsmonitor", programs["hook"]]
         subprocess.run(monitor, check=True)
-    return one
+    return planted
 
 
 @pytest.fixture(scope="module")
 def files() -> WorkspaceFiles:
-    one = local_target().workspace_files
-    if one.check().condition is Condition.MISSING:
-        one.apply(print)
-    return one
+    step = local_target().workspace_files
+    if step.check().condition is Condition.MISSING:
+        step.apply(print)
+    return step
 
 
 @dataclass(frozen=True)
 class Server:
-    """code-server with the image's own options and settings, as in the head's pod."""
+    """Runs code-server with the image's own options and settings, as in the head's pod."""
 
     files: WorkspaceFiles
     folder: Path
@@ -100,13 +100,18 @@ class Server:
 
 @pytest.fixture
 def server(files: WorkspaceFiles, tmp_path: Path) -> Server:
-    one = Server(files, tmp_path / "server")
-    (one.folder / "data" / "User").mkdir(parents=True)
-    (one.folder / "port").write_text(str(free_ports(1)[0]))
-    shutil.copyfile(SOURCE / "settings.json", one.folder / "data" / "User" / "settings.json")
-    seed = [files.node, SOURCE / "seed-extensions.js", files.installed, one.folder / "data" / "extensions"]
+    started = Server(files, tmp_path / "server")
+    (started.folder / "data" / "User").mkdir(parents=True)
+    (started.folder / "port").write_text(str(free_ports(1)[0]))
+    shutil.copyfile(SOURCE / "settings.json", started.folder / "data" / "User" / "settings.json")
+    seed = [
+        files.node,
+        SOURCE / "seed-extensions.js",
+        files.installed,
+        started.folder / "data" / "extensions",
+    ]
     subprocess.run(seed, check=True)
-    return one
+    return started
 
 
 def running(server: Server, *more: str) -> Iterator[None]:
@@ -116,7 +121,7 @@ def running(server: Server, *more: str) -> Iterator[None]:
             server.command(*more), env=environment, stdout=log, stderr=log, start_new_session=True
         )
         try:
-            assert until(lambda: healthz(server.port), lambda wrong: not wrong, 60) == ""
+            assert until(lambda: healthz(server.port), lambda problem: not problem, 60) == ""
             yield
         finally:
             os.killpg(process.pid, 15)
@@ -131,7 +136,7 @@ def as_on_kind(server: Server) -> Iterator[Server]:
 
 @pytest.fixture
 def without_trust(server: Server) -> Iterator[Server]:
-    """As it was before there was any: the same folder does run its programs."""
+    """Turns workspace trust off: then the same folder does run its programs."""
     settings = server.folder / "data" / "User" / "settings.json"
     automatic = {**json.loads(settings.read_text()), "task.allowAutomaticTasks": "on"}
     settings.write_text(json.dumps(automatic))
@@ -140,7 +145,7 @@ def without_trust(server: Server) -> Iterator[Server]:
 
 
 def shell_ran(workbench: Workbench, written: Written, mark: str) -> None:
-    """A terminal of the user's, in which a command has run: whatever starts by itself has had as long."""
+    """Waits until a command has run in a terminal, so that what starts by itself had time to start."""
     workbench.type_in_terminal(f"touch {written.marks}/{mark}")
     assert until(written.ran, lambda ran: mark in ran, PATIENCE) >= {mark}
 
@@ -169,5 +174,5 @@ def test_without_trust_the_same_folder_runs_its_programs(
         log_in(page, PASSWORD)
         workbench = ready(page)
         shell_ran(workbench, written, "shell")
-        wanted = {"task", "terminal", *(["hook"] if shutil.which("git") else [])}
-        assert until(written.ran, lambda ran: wanted <= ran, PATIENCE) >= wanted
+        expected = {"task", "terminal", *(["hook"] if shutil.which("git") else [])}
+        assert until(written.ran, lambda ran: expected <= ran, PATIENCE) >= expected

@@ -1,4 +1,4 @@
-"""VS Code in a browser as its user sees it: what there is to click, and what there is to read."""
+"""Drives VS Code in a browser as its user does: by what there is to click, and what there is to read."""
 
 from __future__ import annotations
 
@@ -75,20 +75,20 @@ async name => {
 
 @dataclass(frozen=True)
 class Workbench:
-    """One tab with a workbench in it."""
+    """Is one tab with a workbench in it."""
 
     page: Page
 
     # --- views ---------------------------------------------------------------------------
 
     def icon(self, title: str) -> Locator:
-        """That of a view in the activity bar; `aria-expanded` where it is the one that is open."""
+        """Returns the icon of a view in the activity bar; `aria-expanded` says whether the view is open."""
         # Not the link in it, which a badge can cover.
         label = f'a.action-label[aria-label^="{title}"]'
         return self.page.locator(".activitybar .action-item", has=self.page.locator(label))
 
     def open_view(self, title: str) -> None:
-        """Clicks its icon in the activity bar, unless it is open already."""
+        """Clicks the view's icon in the activity bar, unless the view is open already."""
         icon = self.icon(title)
         expect(icon).to_have_count(1)
         if icon.get_attribute("aria-expanded") != "true":
@@ -97,21 +97,21 @@ class Workbench:
 
     @property
     def view(self) -> Locator:
-        """Ray's view, once it is open."""
+        """Returns Ray's view, which has to be open."""
         return self.page.locator(".sidebar .pane", has=self.page.locator(".view-rayside-tasks"))
 
     def row(self, text: str) -> Locator:
-        """The rows of Ray's view that hold `text`, as they are read out."""
+        """Returns the rows of Ray's view that contain `text`, as they are read out."""
         return self.view.locator(f'.monaco-list-row[aria-label*="{text}"]')
 
     @property
     def badge(self) -> Locator:
-        """The count at the icon of Ray's view."""
+        """Returns the count at the icon of Ray's view."""
         return self.icon("Ray").locator(".badge-content")
 
     @property
     def status_bar_item(self) -> Locator:
-        """Ours."""
+        """Returns our item in the status bar."""
         return self.page.locator('.statusbar .statusbar-item[id^="rayside.ray-breakpoints"]')
 
     def menu(self, row: Locator, entry: str) -> None:
@@ -131,8 +131,8 @@ class Workbench:
         box = self.page.locator(".quick-input-widget input.input")
         expect(box).to_be_focused()
         box.fill(f">{title}")
-        found = self.page.locator(f'.quick-input-list .monaco-list-row.focused[aria-label^="{title}"]')
-        expect(found).to_be_visible()
+        row = self.page.locator(f'.quick-input-list .monaco-list-row.focused[aria-label^="{title}"]')
+        expect(row).to_be_visible()
         self.page.keyboard.press("Enter")
         expect(box).to_be_hidden()
 
@@ -143,27 +143,27 @@ class Workbench:
         self.page.add_locator_handler(question, lambda: answer.click())
 
     def wait_until_remembered(self, name: str, text: str) -> None:
-        """Until a value that VS Code keeps under that name has `text` in it: it writes a moment later."""
+        """Waits until a value that VS Code keeps under that name contains `text`; it writes with a delay."""
 
-        def kept() -> bool:
+        def remembered() -> bool:
             return any(text in value for value in self.page.evaluate(_REMEMBERED, name))
 
-        assert until(kept, bool, PATIENCE), self.page.evaluate(_REMEMBERED, name)
+        assert until(remembered, bool, PATIENCE), self.page.evaluate(_REMEMBERED, name)
 
     @property
     def notifications(self) -> Locator:
-        """What pops up, message by message."""
+        """Returns the notifications, message by message."""
         return self.page.locator(".notifications-toasts .notification-list-item-message")
 
     @property
     def first_steps(self) -> Locator:
-        """The view below the paused tasks that says what to click."""
+        """Returns the view below the paused tasks that says what to click."""
         header = self.page.locator('.pane-header[aria-label^="First Steps"]')
         return self.page.locator(".sidebar .pane", has=header)
 
     @property
     def frames(self) -> Locator:
-        """Pages in frames, which need VS Code's service worker: on a busy machine nothing may be in them."""
+        """Returns pages in frames, which need VS Code's service worker and may be empty on a busy machine."""
         return self.page.locator("iframe.webview")
 
     # --- files and breakpoints -----------------------------------------------------------
@@ -178,12 +178,12 @@ class Workbench:
         expect(self.text.locator("[class^=mtk]:not(.mtk1)").first).to_be_visible()
 
     def tab(self, name: str) -> Locator:
-        """The tab of an open editor."""
+        """Returns the tab of an open editor."""
         return self.page.locator(f'.editor-group-container .tab[data-resource-name="{name}"]')
 
     @property
     def text(self) -> Locator:
-        """The lines that the editor in front shows."""
+        """Returns the lines that the editor in front shows."""
         return self._editor.locator(".view-lines")
 
     def click_gutter(self, line: int) -> None:
@@ -207,7 +207,7 @@ class Workbench:
 
     @property
     def breakpoints(self) -> Locator:
-        """The marks left of the lines that have a breakpoint, verified or not."""
+        """Returns the marks left of the lines that have a breakpoint, verified or not."""
         return self._editor.locator(".glyph-margin-widgets [class*=codicon-debug-breakpoint]")
 
     @property
@@ -217,18 +217,18 @@ class Workbench:
     # --- debugging -----------------------------------------------------------------------
 
     def expect_stopped(self, name: str, *lines: int) -> int:
-        """Waits until that file is in front, marked as stopped at one of the lines; at which."""
+        """Waits until that file is in front, marked as stopped at one of the lines, and returns that line."""
         expect(self.tab(name)).to_have_attribute("aria-selected", "true")
         try:
             mark = self.page.wait_for_function(_STOPPED_AT, arg=list(lines))
         except TimeoutError as error:
-            seen = self.page.evaluate(_STOPPED_AT, None)
-            raise AssertionError(f"{name} is stopped at line {seen}, not {lines}") from error
+            lines_shown = self.page.evaluate(_STOPPED_AT, None)
+            raise AssertionError(f"{name} is stopped at line {lines_shown}, not {lines}") from error
         return int(mark.json_value())
 
     @property
     def call_stack(self) -> Locator:
-        """The rows of the call stack: threads, which are Ray's tasks, and below them their frames."""
+        """Returns the rows of the call stack: threads, which are Ray's tasks, and below them their frames."""
         return self.page.locator(".debug-call-stack .monaco-list-row")
 
     def make_room_for_the_call_stack(self) -> None:
@@ -241,30 +241,30 @@ class Workbench:
             expect(header).to_have_attribute("aria-expanded", "false")
 
     def thread(self, name: str, state: str = "") -> Locator:
-        """The rows of threads that are named so, in a state that begins so (`Paused`, `Running`)."""
+        """Returns the rows of threads with that name, in a state that begins so (`Paused`, `Running`)."""
         threads = self.call_stack.filter(has=self.page.locator(".thread .name", has_text=name))
         return threads.filter(has=self.page.locator(".state", has_text=state)) if state else threads
 
     def choose(self, row: Locator) -> None:
-        """Clicks a row of a list whose other rows come and go: that row, wherever it is by now."""
+        """Clicks a row of a list whose other rows come and go, wherever the row is by then."""
         expect(row).to_have_count(1)
         row.evaluate(_CLICK)
 
     def variable(self, name: str) -> Locator:
-        """The row of a variable; `name, value ...` is how it is read out."""
+        """Returns the row of a variable; it is read out as `name, value ...`."""
         return self.page.locator(f'.debug-variables .monaco-list-row[aria-label^="{name}, value "]')
 
     def press(self, action: str) -> None:
-        """A button of the debug toolbar: `Continue`, `Step Over`, `Disconnect`."""
+        """Presses a button of the debug toolbar: `Continue`, `Step Over`, `Disconnect`."""
         self.page.locator(f'.debug-toolbar .action-label[aria-label^="{action}"]').click()
 
     @property
     def debugging(self) -> Locator:
-        """The debug toolbar: there while there is a session."""
+        """Returns the debug toolbar, which is there while there is a session."""
         return self.page.locator(".debug-toolbar")
 
     def evaluate(self, expression: str) -> str:
-        """What the debug console answers."""
+        """Returns what the debug console answers."""
         self.command("Debug Console: Focus on Debug Console View")
         answers = self.page.locator(".repl .evaluation-result")
         before = answers.count()
@@ -278,7 +278,7 @@ class Workbench:
 
     @property
     def console(self) -> Locator:
-        """What the debug console shows."""
+        """Returns what the debug console shows."""
         return self.page.locator(".repl .monaco-list-row")
 
     # --- terminal ------------------------------------------------------------------------
@@ -295,7 +295,7 @@ class Workbench:
 
 @contextlib.contextmanager
 def chromium(*more: str) -> Iterator[Browser]:
-    """Debian's, without a window, with `more` options; as root it has no sandbox of its own."""
+    """Starts Debian's Chromium without a window, with `more` options; as root without its own sandbox."""
     with sync_playwright() as playwright:
         options = ["--no-sandbox", "--disable-dev-shm-usage", *more]
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=options)
@@ -307,11 +307,13 @@ def chromium(*more: str) -> Iterator[Browser]:
 
 @contextlib.contextmanager
 def tab(browser: Browser, url: str, evidence: Path, known: StorageState | None = None) -> Iterator[Page]:
-    """A tab at `url`, its profile fresh but for what is `known`. A failure leaves a screenshot and a trace.
+    """Opens a tab at `url` with a fresh profile except for `known`.
+
+    A failure leaves a screenshot and a trace.
 
     `evidence` is the folder for those. An error of our extension in the browser's console is a failure.
     """
-    said: list[ConsoleMessage] = []
+    messages: list[ConsoleMessage] = []
     context = browser.new_context(
         viewport={"width": 1280, "height": 800}, reduced_motion="reduce", storage_state=known
     )
@@ -319,13 +321,15 @@ def tab(browser: Browser, url: str, evidence: Path, known: StorageState | None =
     expect.set_options(timeout=1000 * PATIENCE)
     context.tracing.start(screenshots=True)
     page = context.new_page()
-    page.on("console", lambda message: said.append(message))
+    page.on("console", lambda message: messages.append(message))
     try:
         page.goto(url)
         yield page
-        errors = [f"{one.text} ({one.location['url']})" for one in said if one.type == "error"]
+        errors = [f"{entry.text} ({entry.location['url']})" for entry in messages if entry.type == "error"]
         ours = [text for text in errors if OURS.search(text)]
-        _LOG.info("errors of others in the browser's console: %s", [one for one in errors if one not in ours])
+        _LOG.info(
+            "errors of others in the browser's console: %s", [entry for entry in errors if entry not in ours]
+        )
         assert ours == []
         # As a user leaves: what the page has started in the server ends with it.
         page.goto("about:blank")
@@ -347,17 +351,19 @@ def log_in(page: Page, password: str) -> None:
 
 
 def logged_in(browser: Browser, url: str, password: str) -> StorageState:
-    """What a browser is known by that has logged in there, and nothing else of its profile."""
+    """Logs in, and returns what a browser is known by afterwards, and nothing else of its profile."""
     with contextlib.closing(browser.new_context()) as context:
         page = context.new_page()
         page.goto(url)
         log_in(page, password)
-        page.wait_for_url(lambda seen: "/login" not in seen, timeout=1000 * PATIENCE, wait_until="commit")
+        page.wait_for_url(
+            lambda address: "/login" not in address, timeout=1000 * PATIENCE, wait_until="commit"
+        )
         return {"cookies": context.storage_state()["cookies"], "origins": []}
 
 
 def ready(page: Page) -> Workbench:
-    """The workbench of a browser that is here for the first time, once Ray's view has come to the front."""
+    """Returns the workbench of a browser that is here for the first time, once Ray's view is in front."""
     workbench = Workbench(page)
     started(workbench)
     expect(workbench.icon("Ray")).to_have_attribute("aria-expanded", "true")

@@ -1,4 +1,4 @@
-"""One real kind cluster for all tests that need one, of their own name, beside whatever else is up."""
+"""Provides one real kind cluster for all tests that need one, under a name of its own."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ NAME = "rayside-test"
 
 @pytest.fixture(scope="session")
 def kind() -> Iterator[Rayside]:
-    """Nothing is up yet; whatever the tests bring up is gone at the end, without a trace."""
+    """Provides settings for a cluster that is not up yet; removes at the end whatever the tests bring up."""
     folder = Path(tempfile.mkdtemp(prefix="rs-", dir="/tmp"))
-    one = Rayside(apart(folder / "state", target="kind", source="packages", name=NAME))
-    one.environment_too["KUBECONFIG"] = str(folder / "users-kubeconfig")
+    rayside = Rayside(apart(folder / "state", target="kind", source="packages", name=NAME))
+    rayside.environment_too["KUBECONFIG"] = str(folder / "users-kubeconfig")
     # What is cold is built first, and behind what the other lanes do meanwhile.
     prepared = subprocess.run(
         ["nice", "-n", "10", ROOT / "invokew", "prepare"],
-        env=one.environment,
+        env=rayside.environment,
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -43,9 +43,9 @@ def kind() -> Iterator[Rayside]:
         check=False,
     )
     assert prepared.returncode == 0, prepared.stdout + prepared.stderr
-    yield one
-    done = one.run("down", timeout=300)
-    left = traces(one)
+    yield rayside
+    done = rayside.run("down", timeout=300)
+    left = traces(rayside)
     shutil.rmtree(folder, ignore_errors=True)
     assert done.returncode == 0, done.stdout + done.stderr
     assert left == []
@@ -53,25 +53,25 @@ def kind() -> Iterator[Rayside]:
 
 @pytest.fixture(scope="session")
 def node() -> Path:
-    """The folder of `node` and `npm`."""
+    """Returns the folder of `node` and `npm`."""
     return npm.programs()
 
 
 @pytest.fixture(scope="session")
 def up(kind: Rayside) -> Rayside:
-    """The cluster is up, the example is paused in it."""
+    """Provides a cluster that is up, with the example paused in it."""
     done = kind.run("up", timeout=3600)
     assert done.returncode == 0, done.stdout + done.stderr
     return kind
 
 
-def target(one: Rayside) -> Kind:
-    """The plan's view of it."""
-    return kind_target(one.settings)
+def target(rayside: Rayside) -> Kind:
+    """Returns the plan's view of the cluster."""
+    return kind_target(rayside.settings)
 
 
-def kube(one: Rayside) -> Kube:
-    return target(one).kube
+def kube(rayside: Rayside) -> Kube:
+    return target(rayside).kube
 
 
 def make_namespace(cluster: Kube, name: str) -> None:
@@ -80,33 +80,37 @@ def make_namespace(cluster: Kube, name: str) -> None:
     assert until(lambda: cluster.get(f"/api/v1/namespaces/{name}/serviceaccounts/default"), bool, 30)
 
 
-def traces(one: Rayside) -> list[str]:
-    """What a cluster can leave: containers, networks, volumes, processes, ports, files, a context."""
-    found: list[str] = []
+def traces(rayside: Rayside) -> list[str]:
+    """Returns what a cluster can leave: containers, networks, volumes, processes, ports, files, a context."""
+    left: list[str] = []
     client = docker.from_env()
     try:
-        name = one.settings.name
+        name = rayside.settings.name
         named = {"label": f"io.x-k8s.kind.cluster={name}"}
-        found += [f"container {one.name}" for one in client.containers.list(all=True, filters=named)]
-        found += [f"network {one.name}" for one in client.networks.list(names=[f"^{name}$"])]
-        found += [f"volume {one.name}" for one in client.volumes.list(filters={"dangling": True})]
+        left += [f"container {rayside.name}" for rayside in client.containers.list(all=True, filters=named)]
+        left += [f"network {rayside.name}" for rayside in client.networks.list(names=[f"^{name}$"])]
+        left += [f"volume {rayside.name}" for rayside in client.volumes.list(filters={"dangling": True})]
     finally:
         client.close()
-    folder = target(one).instance.folder
+    folder = target(rayside).instance.folder
     for mark in (marks.FORWARDS, marks.KIND):
-        found += [f"process {process.pid}" for process in processes.marked(mark, str(folder))]
-    for port in (one.settings.dashboard_port, one.settings.workspace_port, one.settings.relay_port):
+        left += [f"process {process.pid}" for process in processes.marked(mark, str(folder))]
+    for port in (
+        rayside.settings.dashboard_port,
+        rayside.settings.workspace_port,
+        rayside.settings.relay_port,
+    ):
         with socket.socket() as probe:
             if probe.connect_ex(("127.0.0.1", port)) == 0:
-                found.append(f"port {port}")
+                left.append(f"port {port}")
     if folder.exists():
-        found.append(f"folder {folder}")
-    users = Path(one.environment_too["KUBECONFIG"])
+        left.append(f"folder {folder}")
+    users = Path(rayside.environment_too["KUBECONFIG"])
     if users.exists() and name in users.read_text():
-        found.append(f"context in {users}")
-    return found
+        left.append(f"context in {users}")
+    return left
 
 
-def forwarder(one: Rayside) -> psutil.Process:
-    """The process of the port forwards."""
-    return target(one).forwards.leftovers()[0]
+def forwarder(rayside: Rayside) -> psutil.Process:
+    """Returns the process that forwards the ports."""
+    return target(rayside).forwards.leftovers()[0]

@@ -1,4 +1,4 @@
-"""The Debian below every image of source `packages` is signed with Debian's keys, or there is none."""
+"""Tests that the Debian below each image of source `packages` has Debian's signature, or is not made."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Quiet(SimpleHTTPRequestHandler):
 
 @pytest.fixture
 def mirror(tmp_path: Path) -> Iterator[str]:
-    """One of somebody who lacks Debian's keys: all that debootstrap asks for but a right signature."""
+    """Serves a mirror without Debian's keys: all that debootstrap asks for except a right signature."""
     suite = tmp_path / "mirror" / "dists" / DEBIAN_SUITE
     packages = suite / "main" / "binary-amd64" / "Packages"
     packages.parent.mkdir(parents=True)
@@ -54,18 +54,18 @@ def test_a_mirror_without_debians_signature_is_refused(
 ) -> None:
     if signature:
         (tmp_path / "mirror" / "dists" / DEBIAN_SUITE / "Release.gpg").write_text(signature)
-    one = BaseImage(Shell(), tmp_path / "cache", mirror)
+    image = BaseImage(Shell(), tmp_path / "cache", mirror)
     (tmp_path / "cache").mkdir()
     with pytest.raises(BuildFailed, match=why):
-        one.apply(lambda _: None)
-    assert one.check().condition is Condition.MISSING
+        image.apply(lambda _: None)
+    assert image.check().condition is Condition.MISSING
 
 
 def test_without_debians_keys_nothing_is_made(mirror: str, tmp_path: Path) -> None:
     absent = tmp_path / "no-keys.gpg"
     (tmp_path / "cache").mkdir()
-    one = BaseImage(Shell(), tmp_path / "cache", mirror, keyring=absent)
+    image = BaseImage(Shell(), tmp_path / "cache", mirror, keyring=absent)
     with pytest.raises(MissingProgram, match="no-keys") as caught:
-        one.apply(lambda _: None)
+        image.apply(lambda _: None)
     assert "doctor --fix" in caught.value.hint
     assert KEYRING.exists()

@@ -1,4 +1,4 @@
-"""The browser workspace on kind: as on `local`, with the tasks in pods and the editor in another."""
+"""Tests the browser workspace on kind: as on `local`, with the tasks and the editor in different pods."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from tests.integration.conftest import Rayside
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """Not for longer than a module: while it is there, no test can run asyncio's loop."""
-    with chromium() as one:
-        yield one
+    """Provides a browser for no longer than a module: while it is there, no test can run asyncio's loop."""
+    with chromium() as chrome:
+        yield chrome
 
 
 @pytest.fixture(scope="module")
 def kinds(up: Rayside) -> Workspace:
-    """The workspace in the head's pod, as `up` tells of it."""
+    """Provides the workspace in the head's pod, as `up` prints it."""
     done = up.run("up", timeout=600)
     assert done.returncode == 0, done.stdout + done.stderr
     return workspace(up, target(up), done.stdout)

@@ -1,4 +1,4 @@
-"""The devcontainer: npm's `@devcontainers/cli` reads it, and starts it for real.
+"""Tests the devcontainer: npm's `@devcontainers/cli` reads it, and really starts it.
 
 The public base image and features are not reachable everywhere, so the container is made from the base image
 of source `packages`, and has this machine's engine in place of its own. Its hooks are ours, as they stand.
@@ -30,7 +30,7 @@ from tests import npm
 from tests.checkout import check_out
 from tests.conftest import FIGURE
 from tests.e2e.conftest import traces
-from tests.e2e.test_workspace_image import made
+from tests.e2e.test_workspace_image import make_image
 from tests.integration.conftest import Rayside, apart
 
 CLIENT = Path(__file__).parent / "devcontainer"
@@ -53,7 +53,7 @@ PATIENCE = 3600
 
 @dataclass(frozen=True)
 class Tool:
-    """The command line of the devcontainer specification's own implementation."""
+    """Runs the command line of the devcontainer specification's own implementation."""
 
     program: Path
     environment: dict[str, str]
@@ -76,15 +76,15 @@ def tool(node: Path) -> Tool:
 
 @pytest.fixture(scope="module")
 def configuration(tool: Tool) -> dict[str, Any]:
-    """Ours, as the tool reads it."""
+    """Returns our configuration, as the tool reads it."""
     done = tool.run("read-configuration", "--workspace-folder", ROOT, timeout=60)
     assert done.returncode == 0, done.stdout + done.stderr
     return dict(json.loads(done.stdout)["configuration"])
 
 
 def test_every_hook_is_one_verb_of_ours_with_options_it_has(configuration: dict[str, Any]) -> None:
-    there = {name for name in configuration if re.fullmatch(r"\w+Command", name)}
-    assert there == set(HOOKS)
+    hooks = {name for name in configuration if re.fullmatch(r"\w+Command", name)}
+    assert hooks == set(HOOKS)
     for hook in HOOKS:
         wrapper, verb, *options = configuration[hook].split()
         assert wrapper == "./invokew"
@@ -114,9 +114,9 @@ def test_image_and_features_are_pinned(configuration: dict[str, Any]) -> None:
 
 
 def test_the_machine_asked_for_has_room_for_kind(configuration: dict[str, Any]) -> None:
-    asked, settings = configuration["hostRequirements"], Settings()
-    assert float(asked["memory"].removesuffix("gb")) > settings.kind_min_memory_gib
-    assert float(asked["storage"].removesuffix("gb")) > settings.kind_min_disk_gib
+    required, settings = configuration["hostRequirements"], Settings()
+    assert float(required["memory"].removesuffix("gb")) > settings.kind_min_memory_gib
+    assert float(required["storage"].removesuffix("gb")) > settings.kind_min_disk_gib
     assert configuration["containerEnv"][environment_name("state_folder")].startswith("/home/vscode/")
 
 
@@ -124,16 +124,16 @@ def test_a_prebuild_without_an_engine_caches_what_needs_none(tmp_path: Path) -> 
     nowhere = {"DOCKER_HOST": f"unix://{tmp_path}/engine.sock"}
     settings = replace(Settings(), source="packages", state_folder=Path("/tmp/rs-prebuild"))
     # Each `prepare` asks a gallery again for what it did not have.
-    one = Rayside(replace(settings, vsix_folder=str(tmp_path)), nowhere)
+    rayside = Rayside(replace(settings, vsix_folder=str(tmp_path)), nowhere)
     for _ in range(2):
-        done = one.run("prepare", timeout=PATIENCE)
+        done = rayside.run("prepare", timeout=PATIENCE)
         assert done.returncode == 0, done.stdout + done.stderr
         left_out, prepared = done.stdout.splitlines()
         assert left_out.startswith("Left out, as no Docker engine answers: base image")
     # All of it was cached by the first.
     assert prepared == "Nothing to prepare: the rest is cached. Next: ./invokew up"
     for program in ("kind", "kubernetes", "kuberay", "coredns", "ray"):
-        assert list(one.settings.cache_folder.glob(f"{program}-*/")), program
+        assert list(rayside.settings.cache_folder.glob(f"{program}-*/")), program
 
 
 # --- started for real --------------------------------------------------------------------
@@ -141,7 +141,7 @@ def test_a_prebuild_without_an_engine_caches_what_needs_none(tmp_path: Path) -> 
 
 @dataclass(frozen=True)
 class Devcontainer:
-    """A checkout in a container of the tool's; the cluster is made from within, on this machine's engine."""
+    """Is a checkout in the tool's container; the cluster is made from within, on this machine's engine."""
 
     tool: Tool
     checkout: Path
@@ -149,10 +149,10 @@ class Devcontainer:
     rayside: Rayside
 
     def up(self) -> tuple[str, dict[str, float]]:
-        """What the tool says, and the seconds that each hook took."""
+        """Returns what the tool prints, and the seconds that each hook took."""
         began = time.monotonic()
         seconds: dict[str, float] = {}
-        said: list[str] = []
+        lines: list[str] = []
         hook = ""
         with subprocess.Popen(
             [self.tool.program, "up", *self._where],
@@ -163,16 +163,16 @@ class Devcontainer:
         ) as running:
             assert running.stdout
             for line in running.stdout:
-                said.append(line)
-                if found := re.search(rf"Running the ({'|'.join(HOOKS)})", line):
-                    hook, began = found[1], time.monotonic()
+                lines.append(line)
+                if announced := re.search(rf"Running the ({'|'.join(HOOKS)})", line):
+                    hook, began = announced[1], time.monotonic()
                 elif hook:
                     seconds[hook] = time.monotonic() - began
-        assert running.returncode == 0, "".join(said)
-        return "".join(said), seconds
+        assert running.returncode == 0, "".join(lines)
+        return "".join(lines), seconds
 
     def run(self, *arguments: str, timeout: float = 600) -> subprocess.CompletedProcess[str]:
-        """A verb inside."""
+        """Runs a verb inside."""
         return self.tool.run("exec", *self._where, "./invokew", *arguments, timeout=timeout)
 
     @property
@@ -184,11 +184,11 @@ class Devcontainer:
 
 @pytest.fixture(scope="module")
 def base() -> str:
-    """An image that has of the public one what the hooks need."""
+    """Makes an image that has what the hooks need of the public one."""
     settings = Settings()
     settings.cache_folder.mkdir(parents=True, exist_ok=True)
-    debian = made(BaseImage(Shell(), settings.cache_folder, settings.debian_mirror))
-    return made(
+    debian = make_image(BaseImage(Shell(), settings.cache_folder, settings.debian_mirror))
+    return make_image(
         ImageBuild(
             name="devcontainer-image",
             title="image of the devcontainer's test",
@@ -202,7 +202,7 @@ def base() -> str:
 
 @pytest.fixture(scope="module")
 def devcontainer(tool: Tool, base: str, configuration: dict[str, Any]) -> Iterator[Devcontainer]:
-    """Not started yet; at the end no container, network, file or process is left of it."""
+    """Provides the container before its start; removes its container, network, files and processes."""
     folder = Path(tempfile.mkdtemp(prefix="rs-", dir="/tmp"))
     checkout = check_out(folder / "rayside")
     settings = apart(
@@ -246,8 +246,8 @@ def devcontainer(tool: Tool, base: str, configuration: dict[str, Any]) -> Iterat
     override["waitFor"] = "postStartCommand"
     file = folder / "devcontainer.json"
     file.write_text(json.dumps(override))
-    one = Devcontainer(tool, checkout, file, rayside)
-    yield one
+    started = Devcontainer(tool, checkout, file, rayside)
+    yield started
     client = docker.from_env()
     try:
         for container in client.containers.list(all=True, filters={"label": f"rayside.test={checkout}"}):
@@ -262,13 +262,13 @@ def devcontainer(tool: Tool, base: str, configuration: dict[str, Any]) -> Iterat
 def test_the_hooks_lead_to_a_ready_cluster(devcontainer: Devcontainer, record_property: Any) -> None:
     with contextlib.ExitStack() as stack:
         stack.callback(lambda: devcontainer.run("down", timeout=300))
-        said, seconds = devcontainer.up()
+        output, seconds = devcontainer.up()
         took = ", ".join(f"{hook} {taken:.0f} s" for hook, taken in seconds.items())
         record_property(FIGURE, f"devcontainer: {took}")
-        assert set(seconds) == set(HOOKS), said
+        assert set(seconds) == set(HOOKS), output
         # The first hook cached all that the second could.
-        assert "Nothing to prepare: it is all cached" in said
-        assert "Target kind (auto: a Docker engine answers)" in said
+        assert "Nothing to prepare: it is all cached" in output
+        assert "Target kind (auto: a Docker engine answers)" in output
         status = devcontainer.run("status", "--json")
         assert status.returncode == 0, status.stdout + status.stderr
         document = json.loads(status.stdout)

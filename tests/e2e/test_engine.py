@@ -1,4 +1,4 @@
-"""The engine that `doctor --fix` brings runs what kind will ask of it."""
+"""Tests that the engine that `doctor --fix` installs runs what kind needs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ IMAGE = "rayside-test-engine:latest"
 
 @pytest.fixture(scope="module")
 def engine() -> Iterator[docker.DockerClient]:
-    """A client, and an image of two programs of this machine with the libraries that they need."""
+    """Provides a client, and an image of two programs of this machine with the libraries that they need."""
     client = docker.from_env()
     client.images.load(image())
     yield client
@@ -32,7 +32,7 @@ def engine() -> Iterator[docker.DockerClient]:
 
 
 def image() -> bytes:
-    """A one-layer image as `docker save` writes it: config, layer, manifest."""
+    """Returns a one-layer image as `docker save` writes it: config, layer, manifest."""
     layer = io.BytesIO()
     with tarfile.open(fileobj=layer, mode="w") as tar:
         for name in files():
@@ -71,10 +71,10 @@ def privileged(engine: docker.DockerClient) -> Iterator[Container]:
 
 
 def assert_privileged(status: str) -> None:
-    """It has what kind's node needs, and nothing that the machine lacks."""
-    got = bounding_set(status)
-    assert got >= {"CAP_SYS_ADMIN", "CAP_NET_ADMIN", "CAP_MKNOD"}
-    assert got <= bounding_set(Path("/proc/self/status").read_text())
+    """Asserts that it has what kind's node needs, and nothing that the machine lacks."""
+    capabilities = bounding_set(status)
+    assert capabilities >= {"CAP_SYS_ADMIN", "CAP_NET_ADMIN", "CAP_MKNOD"}
+    assert capabilities <= bounding_set(Path("/proc/self/status").read_text())
 
 
 def test_doctor_finds_nothing_missing() -> None:

@@ -1,4 +1,4 @@
-"""On the real cluster: forwards and a tunnel into the head pod that is up. Changes nothing in it."""
+"""Tests, on the real cluster, port-forwards and a tunnel into the head pod; changes nothing in the pod."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ def kube(up: Rayside) -> Kube:
 def forwards(kube: Kube, tmp_path: Path) -> Iterator[Forwards]:
     dashboard, workspace = free_ports()
     ports = (Forward("dashboard", dashboard, 8265), Forward("workspace", workspace, 8443))
-    one = Forwards(Shell(), kube, tmp_path, ports, HEAD)
-    yield one
-    one.undo(lambda _: None)
-    assert one.leftovers() == []
+    step = Forwards(Shell(), kube, tmp_path, ports, HEAD)
+    yield step
+    step.undo(lambda _: None)
+    assert step.leftovers() == []
 
 
 def status(port: int, path: str) -> int:
@@ -51,9 +51,9 @@ def status(port: int, path: str) -> int:
 def test_the_step_leads_to_the_dashboard_and_the_workspace(forwards: Forwards) -> None:
     forwards.apply(lambda _: None)
     deadline = time.monotonic() + forwards.patience
-    while (seen := forwards.check()).condition is Condition.PENDING and time.monotonic() < deadline:
+    while (current := forwards.check()).condition is Condition.PENDING and time.monotonic() < deadline:
         time.sleep(0.2)
-    assert seen.condition is Condition.READY, seen.detail
+    assert current.condition is Condition.READY, current.detail
     dashboard, workspace = (port.local for port in forwards.ports)
     assert status(dashboard, "/api/version") == 401
     assert status(workspace, "/healthz") == 200
@@ -69,13 +69,13 @@ def test_a_forward_for_a_while(kube: Kube) -> None:
 def test_the_end_of_what_a_pod_says_is_a_good_end(kube: Kube) -> None:
     with (
         forwarded(kube, HEAD, 8265) as port,
-        socket.create_connection(("127.0.0.1", port), timeout=20) as one,
+        socket.create_connection(("127.0.0.1", port), timeout=20) as connection,
     ):
-        one.sendall(b"GET /api/version HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
-        said = b""
-        while data := one.recv(65536):  # a failed stream ends with ConnectionResetError
-            said += data
-    assert b" 401 " in said.split(b"\r\n")[0]
+        connection.sendall(b"GET /api/version HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        answer = b""
+        while data := connection.recv(65536):  # a failed stream ends with ConnectionResetError
+            answer += data
+    assert b" 401 " in answer.split(b"\r\n")[0]
 
 
 def test_a_port_that_nothing_listens_on_is_told(kube: Kube) -> None:
@@ -83,12 +83,12 @@ def test_a_port_that_nothing_listens_on_is_told(kube: Kube) -> None:
         session = await open_session(kube)
         try:
             pod = await running_pod(session, kube.namespace, HEAD)
-            one = await open_port(session, kube.namespace, pod, 1)
+            stream = await open_port(session, kube.namespace, pod, 1)
             try:
                 with pytest.raises(PodFailed, match=f"port 1 of pod {pod} can't be reached: .*refused"):
-                    await one.read()
+                    await stream.read()
             finally:
-                await one.close()
+                await stream.close()
         finally:
             await session.close()
             await asyncio.sleep(GOODBYE)

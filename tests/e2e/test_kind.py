@@ -1,4 +1,4 @@
-"""Target kind, as a user meets it: up, a breakpoint in a worker's pod, own jobs, and what goes wrong."""
+"""Tests target kind as a user sees it: up, a breakpoint in a worker's pod, own jobs, and failures."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ def test_the_workspace_asks_for_the_password(up: Rayside) -> None:
     assert login.url.startswith(f"{url}/login")
     password = target(up).access.workspace_password()
     assert password and len(password) >= 20
-    wrong = requests.post(f"{url}/login", data={"password": "wrong"}, allow_redirects=False, timeout=20)
+    refused = requests.post(f"{url}/login", data={"password": "wrong"}, allow_redirects=False, timeout=20)
     right = requests.post(f"{url}/login", data={"password": password}, allow_redirects=False, timeout=20)
-    assert (wrong.status_code, right.status_code) == (200, 302)
+    assert (refused.status_code, right.status_code) == (200, 302)
 
 
 def test_the_dashboard_wants_the_token(up: Rayside) -> None:
@@ -70,7 +70,7 @@ def names(tasks: list[dict[str, Any]]) -> list[str]:
 
 
 def test_the_example_is_debugged_in_a_workers_pod(up: Rayside) -> None:
-    """The run that `up` left paused; a new one where other tests have had that one to its end."""
+    """It is the run that `up` left paused, or a new one if other tests have brought that one to its end."""
     if not up.json("breakpoints"):
         up.json("submit")
     # In its first second a task may still bear the name of the one that its worker ran before.
@@ -89,9 +89,9 @@ def test_the_example_is_debugged_in_a_workers_pod(up: Rayside) -> None:
 
 
 def seen_by_kubectl(up: Rayside, rayjob: str) -> bool:
-    """Whether it says SUCCEEDED, by the named context of the user's kubeconfig."""
-    found = kubectl(up, "--context", context(up), "get", "rayjob", rayjob, "-o", "json")
-    return bool(json.loads(found)["status"].get("jobStatus") == "SUCCEEDED")
+    """Returns whether the RayJob says SUCCEEDED, by the named context of the user's kubeconfig."""
+    document = kubectl(up, "--context", context(up), "get", "rayjob", rayjob, "-o", "json")
+    return bool(json.loads(document)["status"].get("jobStatus") == "SUCCEEDED")
 
 
 def context(up: Rayside) -> str:
@@ -99,7 +99,7 @@ def context(up: Rayside) -> str:
 
 
 def kubectl(up: Rayside, *arguments: str) -> str:
-    """Its output, with the user's kubeconfig."""
+    """Returns kubectl's output, with the user's kubeconfig."""
     command = [str(target(up).kubectl), "--kubeconfig", up.environment_too["KUBECONFIG"], *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
@@ -135,7 +135,7 @@ STATUS = ["cat", "/proc/1/status"]
 
 
 def containers_of(up: Rayside, selector: str = "") -> list[tuple[dict[str, Any], dict[str, Any]]]:
-    """Every container, initial ones included, of every pod with these labels, with its pod."""
+    """Returns every container, init containers included, of every pod with these labels, with its pod."""
     pods = kube(up).pods(selector)
     return [
         (pod, container)
@@ -157,7 +157,7 @@ def test_every_container_is_restricted_those_that_kuberay_adds_too(up: Rayside) 
 
 
 def test_no_process_has_a_capability_or_can_get_one_or_a_token_of_kubernetes(up: Rayside) -> None:
-    """As the kernel says, of the first process of each container that goes on running."""
+    """The kernel says it, of the first process of each container that keeps running."""
     looked_at = []
     for pod, container in containers_of(up, f"ray.io/cluster={NAME}"):
         if container["name"] == "wait-gcs-ready":
@@ -212,7 +212,7 @@ def test_a_job_of_ones_own_runs_in_a_workers_pod(up: Rayside, tmp_path: Path) ->
 
 
 def test_a_rayjob_may_make_its_own_cluster(up: Rayside) -> None:
-    """The forwards lead to its head while it is there, and `up` leads them back."""
+    """The port-forwards lead to its head while it is there, and `up` leads them back."""
     manifest = ROOT / "example" / "ray-job.interactive-mode.yaml"
     submitted = up.json("submit", "--job", str(manifest), timeout=400)
     assert submitted["cluster"].startswith(yaml.safe_load(manifest.read_text())["metadata"]["name"])
@@ -258,7 +258,7 @@ def test_no_engine_is_said(up: Rayside) -> None:
 
 
 def test_another_mans_cluster_is_left_alone(up: Rayside) -> None:
-    """The same cluster, looked at by somebody whose files are elsewhere."""
+    """The same cluster is looked at by somebody whose files are elsewhere."""
     stranger = {"INVOKE_RAYSIDE_STATE_FOLDER": f"{up.settings.state_folder}-stranger"}
     for verb in ("up", "down"):
         done = up.run(verb, env=stranger, timeout=120)

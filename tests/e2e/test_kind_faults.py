@@ -1,4 +1,4 @@
-"""What dies comes back by `up`: the engine, the head's pod, the forwards, `up` at each of its steps."""
+"""Tests that `up` brings back what died: the engine, the head's pod, the forwards, `up` at each step."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ STEPS = (
 )
 
 
-def assert_mended(one: Rayside) -> None:
-    done = one.run("up", timeout=600)
+def assert_mended(rayside: Rayside) -> None:
+    done = rayside.run("up", timeout=600)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert one.json("status")["ready"] is True
+    assert rayside.json("status")["ready"] is True
 
 
 def test_up_killed_at_each_step_goes_on(kind: Rayside) -> None:
-    """`down` leaves nothing, also when it is run twice; then one cluster is made in twelve pieces."""
+    """`down` leaves nothing, even when it is run twice; then one cluster is made in twelve pieces."""
     for _ in range(2):
         done = kind.run("down", timeout=300)
         assert done.returncode == 0, done.stdout + done.stderr
@@ -45,12 +45,12 @@ def test_up_killed_at_each_step_goes_on(kind: Rayside) -> None:
     for beginning in STEPS:
         command = kind.start("up")
         assert command.stdout
-        seen = []
+        lines = []
         for line in command.stdout:
-            seen.append(line)
+            lines.append(line)
             if line.startswith(beginning):
                 break
-        assert any(line.startswith(beginning) for line in seen), "".join(seen)
+        assert any(line.startswith(beginning) for line in lines), "".join(lines)
         command.send_signal(signal.SIGKILL)
         command.wait()
         command.stdout.close()
@@ -68,12 +68,14 @@ def test_the_forwards_killed(up: Rayside) -> None:
 
 
 def test_the_heads_pod_deleted(up: Rayside) -> None:
-    head, workers = (f"ray.io/cluster={NAME},ray.io/node-type={one}" for one in ("head", "worker"))
+    head, workers = (
+        f"ray.io/cluster={NAME},ray.io/node-type={node_type}" for node_type in ("head", "worker")
+    )
     was = kube(up).pods(head)[0]["metadata"]
     joined = uids(up, workers)
     pods = f"/api/v1/namespaces/{up.settings.namespace}/pods"
     kube(up).delete(f"{pods}/{was['name']}")
-    heads = until(lambda: uids(up, head), lambda found: bool(found) and was["uid"] not in found, 120)
+    heads = until(lambda: uids(up, head), lambda current: bool(current) and was["uid"] not in current, 120)
     assert heads and was["uid"] not in heads
     assert_mended(up)
     # Those that knew the earlier head would have taken longer and longer to find this one.
@@ -83,9 +85,9 @@ def test_the_heads_pod_deleted(up: Rayside) -> None:
     assert [task["task"] for task in up.json("breakpoints")] == ["estimate"]
 
 
-def uids(one: Rayside, selector: str) -> set[str]:
-    """Of the pods with these labels: a pod of the same name may be another."""
-    return {pod["metadata"]["uid"] for pod in kube(one).pods(selector)}
+def uids(rayside: Rayside, selector: str) -> set[str]:
+    """Returns the uids of the pods with these labels: a pod of the same name may be another pod."""
+    return {pod["metadata"]["uid"] for pod in kube(rayside).pods(selector)}
 
 
 def dockerd() -> psutil.Process:
@@ -106,7 +108,7 @@ def test_the_engine_killed_and_started_again(up: Rayside) -> None:
 
 @pytest.mark.skipif(Path("/run/systemd/system").is_dir(), reason="systemd's engine is not ours to kill")
 def test_a_codespace_stopped_and_started(up: Rayside) -> None:
-    """What its `postStartCommand` runs comes before the engine, and alone leads to all being ready."""
+    """What its `postStartCommand` runs is there before the engine, and alone makes everything ready."""
     node, images = node_and_images(up)
     for process in (dockerd(), forwarder(up)):
         process.kill()
@@ -116,30 +118,30 @@ def test_a_codespace_stopped_and_started(up: Rayside) -> None:
     assert hook.stdout
     assert hook.stdout.readline() == "Waiting up to 120 s for the Docker engine\n"
     assert up.run("doctor", "--fix", timeout=300).returncode == 0
-    said = hook.stdout.read()
-    assert hook.wait(600) == 0, said
+    output = hook.stdout.read()
+    assert hook.wait(600) == 0, output
     hook.stdout.close()
-    assert said.startswith("The Docker engine answers\n")
+    assert output.startswith("The Docker engine answers\n")
     assert up.json("status")["ready"] is True
     # Nothing was made anew, neither the node nor an image, nor anything for a while.
     assert node_and_images(up) == (node, images)
     client = docker.from_env()
     try:
-        made = {
+        creations = {
             "type": ["container", "image"],
             "event": ["create", "build", "pull", "import", "commit", "load"],
         }
-        events = client.events(since=began, until=int(time.time()) + 1, filters=made, decode=True)
+        events = client.events(since=began, until=int(time.time()) + 1, filters=creations, decode=True)
         assert list(events) == []
     finally:
         client.close()
 
 
-def node_and_images(one: Rayside) -> tuple[str, set[str]]:
-    """The ids of the node's container and of all images of ours."""
+def node_and_images(rayside: Rayside) -> tuple[str, set[str]]:
+    """Returns the ids of the node's container and of all our images."""
     client = docker.from_env()
     try:
-        node = client.containers.get(target(one).cluster.node)
+        node = client.containers.get(target(rayside).cluster.node)
         images = {image.id for image in client.images.list() if any("rayside/" in tag for tag in image.tags)}
         return str(node.id), images
     finally:

@@ -1,4 +1,4 @@
-"""KubeRay's stack in a Kubernetes cluster that stays: a second instance beside the first, and its undo."""
+"""Tests KubeRay's stack in a cluster that stays: a second instance beside the first, and its undo."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ RIGHTS = "rbac.authorization.k8s.io"
 
 
 def steps_of(up: Rayside, instance: Instance) -> list[Step]:
-    """Of that instance, in the cluster that is up and that its undo does not remove."""
+    """Returns that instance's steps in the cluster that is up, which their undo does not remove."""
     first = target(up)
     (manifest,) = (step for step in first.steps() if isinstance(step, OperatorManifest))
     kube = replace(first.kube, namespace=instance.namespace)
@@ -53,7 +53,7 @@ def of_kind(steps: Sequence[Step], kind: type) -> Any:
 
 @pytest.fixture(scope="module")
 def second(up: Rayside, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
-    """Another instance's identity, in a namespace of its own."""
+    """Yields another instance's identity, in a namespace of its own."""
     folder = tmp_path_factory.mktemp("second")
     folder.chmod(0o700)
     dashboard, workspace = free_ports()
@@ -131,7 +131,7 @@ def kubectl(up: Rayside, *words: str, feed: str = "") -> str:
 
 
 def user(up: Rayside, folder: Path, token: str, namespace: str) -> Kube:
-    """The same API, for whoever has that token."""
+    """Returns a client of the same API for whoever has that token."""
     first = kube_of(up)
     by_kind = entries(first.kubeconfig, first.context)
     assert by_kind is not None
@@ -165,7 +165,7 @@ def allow(up: Rayside, namespace: str, *rules: tuple[str, str, str]) -> None:
 
 
 def lacking(call: Callable[[], Any]) -> Forbidden | None:
-    """What the call lacks; None where it goes through."""
+    """Returns what right the call lacks, or None if it succeeds."""
     try:
         call()
     except Forbidden as error:
@@ -237,13 +237,13 @@ def test_what_we_installed_goes_and_what_another_installed_is_used_and_stays(
 
     # Somebody else installs it, by their own means and in their own namespace.
     documents = of_kind(steps, OperatorManifest).documents()
-    theirs = json.dumps({"apiVersion": "v1", "kind": "List", "items": documents})
-    theirs = theirs.replace('"namespace": "default"', '"namespace": "kuberay-system"')
-    theirs = theirs.replace(
+    manifest = json.dumps({"apiVersion": "v1", "kind": "List", "items": documents})
+    manifest = manifest.replace('"namespace": "default"', '"namespace": "kuberay-system"')
+    manifest = manifest.replace(
         '"app.kubernetes.io/managed-by": "rayside"', '"app.kubernetes.io/managed-by": "them"'
     )
     make_namespace(kube, "kuberay-system")
-    kubectl(up, "apply", "--server-side", "-f", "-", feed=theirs)
+    kubectl(up, "apply", "--server-side", "-f", "-", feed=manifest)
     label = ["label", "deployment", "-n", "kuberay-system", "kuberay-operator", "--overwrite"]
     try:
         # Its image tells no version; then it tells one that is too old.
@@ -261,7 +261,7 @@ def test_what_we_installed_goes_and_what_another_installed_is_used_and_stays(
         assert (present.namespace, present.ours) == ("kuberay-system", False)
         assert len(kube.items(DEFINITIONS)) == 4
     finally:
-        kubectl(up, "delete", "--wait", "-f", "-", feed=theirs)
+        kubectl(up, "delete", "--wait", "-f", "-", feed=manifest)
         kube.delete(f"{CORE}/namespaces/kuberay-system")
     assert up.run("up", timeout=600).returncode == 0
     assert up.json("status")["ready"] is True

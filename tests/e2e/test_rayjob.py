@@ -1,4 +1,4 @@
-"""On the real cluster: pods that fail in each way are explained, and a submission never waits in vain."""
+"""Tests, on the real cluster, that failed pods are explained, and that no submission waits in vain."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def cluster(up: Rayside) -> Kube:
 
 @pytest.fixture(scope="module")
 def kube(cluster: Kube) -> Iterator[Kube]:
-    """A namespace of our own."""
+    """Provides a namespace for these tests alone."""
     name = f"rayside-test-{secrets.token_hex(3)}"
     make_namespace(cluster, name)
     yield replace(cluster, namespace=name)
@@ -52,25 +52,25 @@ def kube(cluster: Kube) -> Iterator[Kube]:
 
 
 def placed(document: dict[str, Any], kube: Kube) -> dict[str, Any]:
-    """The same in that namespace."""
+    """Returns the same document in that namespace."""
     return {**document, "metadata": {**document["metadata"], "namespace": kube.namespace}}
 
 
 @pytest.fixture(scope="module")
 def image(cluster: Kube) -> str:
-    """The Ray image that the node has: it has a shell."""
+    """Returns the Ray image that the node has; it has a shell."""
     names: list[str] = [
         name
         for node in cluster.items("/api/v1/nodes")
-        for one in node["status"].get("images", [])
+        for entry in node["status"].get("images", [])
         # Null where a tag has moved on: Kubernetes writes this list even when it has nothing in it.
-        for name in one.get("names") or []
+        for name in entry.get("names") or []
     ]
     return next(name for name in names if "rayside/ray:" in name)
 
 
 def pod(name: str, image: str, *command: str, **container: Any) -> dict[str, Any]:
-    one = {
+    spec = {
         "name": "main",
         "image": image,
         "imagePullPolicy": "IfNotPresent",
@@ -81,7 +81,7 @@ def pod(name: str, image: str, *command: str, **container: Any) -> dict[str, Any
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"name": name, "labels": {"test": name}},
-        "spec": {"containers": [one], "terminationGracePeriodSeconds": 0},
+        "spec": {"containers": [spec], "terminationGracePeriodSeconds": 0},
     }
 
 
@@ -91,7 +91,7 @@ FOREIGN = "cp /bin/true /code/foreign && printf '\\363' | dd of=/code/foreign bs
 
 @pytest.fixture(scope="module")
 def pods(kube: Kube, image: str) -> None:
-    """All of them at once, as each takes its time to fail."""
+    """Makes all of them at once, because each takes its time to fail."""
     code = [{"name": "code", "mountPath": "/code"}]
     foreign = pod("foreign", image, "/code/foreign", volumeMounts=code)
     foreign["spec"]["initContainers"] = [
@@ -105,7 +105,7 @@ def pods(kube: Kube, image: str) -> None:
     fill = "head -c 30000000 /dev/zero > /tmp/full; sleep 600"
     tainted = pod("tainted", image)
     tainted["spec"]["nodeSelector"] = {"nowhere": "true"}
-    for one in (
+    for document in (
         pod("absent", ABSENT),
         pod("never", ABSENT, imagePullPolicy="Never"),
         pod("misnamed", "Ray::latest"),
@@ -119,19 +119,19 @@ def pods(kube: Kube, image: str) -> None:
         pod("programless", image, "/no/such/program"),
         pod("full", image, "sh", "-c", fill, resources={"limits": {"ephemeral-storage": "5Mi"}}),
     ):
-        kube.apply(placed({"apiVersion": "v1", "kind": "Pod", **one}, kube))
+        kube.apply(placed({"apiVersion": "v1", "kind": "Pod", **document}, kube))
 
 
 def explained(kube: Kube, name: str) -> RaysideError:
-    found = until(
+    problem = until(
         lambda: trouble.first_problem(kube, f"test={name}"), lambda error: error is not None, patience=120
     )
-    assert found is not None, kube.pods(f"test={name}")
-    return found
+    assert problem is not None, kube.pods(f"test={name}")
+    return problem
 
 
 @pytest.mark.parametrize(
-    ("name", "error", "says"),
+    ("name", "error", "message_part"),
     [
         ("absent", ImageMissing, f"container main of pod absent has no image {ABSENT}"),
         ("never", ImageMissing, "never"),
@@ -148,11 +148,11 @@ def explained(kube: Kube, name: str) -> RaysideError:
     ],
 )
 def test_a_pod_that_fails_is_explained(
-    kube: Kube, pods: None, name: str, error: type[RaysideError], says: str
+    kube: Kube, pods: None, name: str, error: type[RaysideError], message_part: str
 ) -> None:
-    found = explained(kube, name)
-    assert type(found) is error
-    assert says in found.message
+    problem = explained(kube, name)
+    assert type(problem) is error
+    assert message_part in problem.message
 
 
 # --- submissions -------------------------------------------------------------------------
@@ -187,7 +187,7 @@ def own_cluster(name: str, image: str, **container: Any) -> dict[str, Any]:
 
 
 def submit(kubectl: KubectlRay, document: dict[str, Any], folder: Path, name: str = "test-1") -> float:
-    """Submits where nothing listens: it has to fail before that. How long it took, in seconds."""
+    """Submits where nothing listens, so it has to fail before that; returns the seconds that it took."""
     job = jobs.prepare(
         working_dir=str(ROOT / "example" / "working_dir"), py_modules=[], entrypoint="python sample_code.py"
     )
@@ -197,7 +197,7 @@ def submit(kubectl: KubectlRay, document: dict[str, Any], folder: Path, name: st
 
 
 def gone(kube: Kube, name: str) -> bool:
-    return until(lambda: kube.ray("rayjobs", name), lambda seen: seen is None, 30) is None
+    return until(lambda: kube.ray("rayjobs", name), lambda document: document is None, 30) is None
 
 
 def test_a_cluster_whose_image_is_missing(kubectl: KubectlRay, tmp_path: Path) -> None:
@@ -219,7 +219,7 @@ def test_a_cluster_that_no_node_has_room_for(kubectl: KubectlRay, tmp_path: Path
 
 
 def test_a_rayjob_that_no_operator_takes_up(kubectl: KubectlRay, tmp_path: Path, image: str) -> None:
-    """kubectl-ray by itself would wait for ever."""
+    """kubectl-ray by itself would wait forever."""
     document = own_cluster("ignored", image)
     document["spec"]["managedBy"] = "kueue.x-k8s.io/multikueue"
     with pytest.raises(NotReady, match="gave RayJob ignored no cluster within 20 s"):
@@ -254,20 +254,20 @@ def test_a_namespace_that_is_being_deleted(cluster: Kube, kubectl: KubectlRay, t
     name = f"rayside-test-{secrets.token_hex(3)}"
     make_namespace(cluster, name)
     metadata = {"name": "held", "namespace": name}
-    held = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
-    cluster.apply({**held, "metadata": {**metadata, "finalizers": ["rayside.dev/test"]}})
+    config_map = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
+    cluster.apply({**config_map, "metadata": {**metadata, "finalizers": ["rayside.dev/test"]}})
     cluster.delete(f"/api/v1/namespaces/{name}")
     try:
         with pytest.raises(NamespaceTerminating, match=name):
             other = replace(kubectl, kube=replace(cluster, namespace=name))
             submit(other, for_standing_cluster("late-1", instance("nowhere")), tmp_path)
     finally:
-        cluster.apply(held)
+        cluster.apply(config_map)
 
 
 @pytest.fixture
 def forward(kube: Kube) -> Iterator[str]:
-    """The address of a forward to the dashboard of the cluster that the RayJob `whole` makes."""
+    """Provides the address of a forward to the dashboard of the cluster that the RayJob `whole` makes."""
     with forwarded(kube, own_head_selector("whole"), 8265) as port:
         yield f"http://127.0.0.1:{port}"
 
@@ -292,18 +292,18 @@ def test_a_job_on_its_own_cluster_runs_and_is_submitted_once(
         runtime_env=tmp_path / "env.yaml",
     )
     document, url, token = own_cluster("whole", image), forward, tmp_path / "token"
-    said: list[str] = []
-    kubectl.submit(document, job, "whole-1", url=url, token_file=token, report=said.append)
+    reported: list[str] = []
+    kubectl.submit(document, job, "whole-1", url=url, token_file=token, report=reported.append)
     dashboard = Dashboard(url, token.read_text())
     ended = until(lambda: dashboard.job("whole-1"), lambda job: job.ended, 60)
     assert ended.status == "SUCCEEDED", dashboard.output("whole-1")
     assert "('hello', 'hunter2', 'told', ['a b', \"it's #1\"])" in dashboard.output("whole-1")
     assert ended.metadata[WORKING_DIR] == str(tmp_path / "code")
-    assert said
+    assert reported
     # KubeRay agrees.
     agreed = until(
         lambda: kubectl.kube.ray("rayjobs", "whole") or {},
-        lambda one: one.get("status", {}).get("jobStatus") == "SUCCEEDED",
+        lambda rayjob: rayjob.get("status", {}).get("jobStatus") == "SUCCEEDED",
         30,
     )
     assert agreed["status"]["jobDeploymentStatus"] == "Complete"
@@ -311,13 +311,13 @@ def test_a_job_on_its_own_cluster_runs_and_is_submitted_once(
     # A try that was thought to have failed finds the job, and changes nothing.
     kubectl.submit(document, job, "whole-1", url=url, token_file=token)
     assert len(dashboard.jobs()) == 1
-    there = kubectl.kube.ray("rayjobs", "whole")
-    assert there is not None
-    assert there["metadata"]["uid"] == agreed["metadata"]["uid"]
+    submitted = kubectl.kube.ray("rayjobs", "whole")
+    assert submitted is not None
+    assert submitted["metadata"]["uid"] == agreed["metadata"]["uid"]
     # On that cluster, a standing one now: what a submission that was killed left is taken up again.
-    again = for_standing_cluster("again-1", instance(agreed["status"]["rayClusterName"]))
-    left = {**again, "spec": {**again["spec"], "jobId": "again-1"}}
+    second_job = for_standing_cluster("again-1", instance(agreed["status"]["rayClusterName"]))
+    left = {**second_job, "spec": {**second_job["spec"], "jobId": "again-1"}}
     kubectl.kube.apply(placed(left, kubectl.kube))
-    kubectl.submit(again, job, "again-1", url=url, token_file=token)
+    kubectl.submit(second_job, job, "again-1", url=url, token_file=token)
     ended = until(lambda: dashboard.job("again-1"), lambda job: job.ended, 60)
     assert ended.status == "SUCCEEDED", dashboard.output("again-1")

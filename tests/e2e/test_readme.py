@@ -1,4 +1,4 @@
-"""README and docs followed literally: every command that they show is run in a terminal, as it is written."""
+"""Follows README and docs literally: each command that they show is run in a terminal, as it is written."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ MODEL = '"""A model."""\n\n\n\n\ndef fit(total: int) -> int:\n    return total +
 
 @dataclass(frozen=True)
 class User:
-    """Somebody who has a clone, and types what the pages say."""
+    """Is somebody who has a clone, and types what the pages say."""
 
     clone: Path
     rayside: Rayside
@@ -71,7 +71,7 @@ class User:
         return {name: value for name, value in self.rayside.environment.items() if name not in screens}
 
     def follow(self, block: Block) -> str:
-        """What the terminal showed; stops are gone on from until all has ended. Fails with a command."""
+        """Runs a block, resuming each stop, and returns what the terminal showed; fails with a command."""
         left_out = set(block.commands) - set(docs_commands.runnable(block))
         lines = [line for line in block.lines if docs_commands.without_comment(line).strip() not in left_out]
         # Whoever reads the terminal has to come to the end of it before it is closed: so both ends wait.
@@ -118,27 +118,27 @@ class User:
 
 @pytest.fixture(scope="module")
 def user() -> Iterator[User]:
-    """A fresh clone, in a path with a space, and settings that keep it apart from what else is up."""
+    """Provides a fresh clone, in a path with a space, with settings that keep it apart from others."""
     folder = Path(tempfile.mkdtemp(prefix="rs-", dir="/tmp"))
     clone = check_out(folder / "a clone")
     settings = apart(folder / "state", target="local", ray_patience=PATIENCE)
-    one = User(clone, Rayside(settings))
-    yield one
-    done = one.run("down")
+    reader = User(clone, Rayside(settings))
+    yield reader
+    done = reader.run("down")
     shutil.rmtree(folder, ignore_errors=True)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert one.rayside.processes() == []
+    assert reader.rayside.processes() == []
 
 
 def _last(shown: str) -> str:
-    """The end of what a terminal showed, without what was drawn over."""
+    """Returns the end of what a terminal showed, without what was drawn over."""
     lines = (line.rpartition("\x1b[2K")[2] for line in shown.split(LINE))
     return "\n".join([line for line in lines if line.strip()][-40:])
 
 
 @pytest.fixture
 def cluster(user: User) -> User:
-    """It is up, and what the pages call `train.py` is there."""
+    """Brings the cluster up, and writes what the pages call `train.py`."""
     if not user.json("status")["ready"]:
         done = user.run("up", "--no-example")
         assert done.returncode == 0, done.stdout + done.stderr

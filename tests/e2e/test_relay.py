@@ -1,4 +1,4 @@
-"""The relay on kind: a container of the head's pod, reached at one port of this machine."""
+"""Tests the relay on kind: a container of the head's pod, reached at one port of this machine."""
 
 from __future__ import annotations
 
@@ -25,24 +25,30 @@ HEAD = head_selector(NAME)
 EXAMPLE = ROOT / "example" / "working_dir" / "sample_code.py"
 
 
-def token_of(one: Rayside) -> str:
-    return target(one).instance.token_file.read_text()
+def token_of(rayside: Rayside) -> str:
+    return target(rayside).instance.token_file.read_text()
 
 
-def head(one: Rayside) -> dict[str, Any]:
-    (pod,) = kube(one).pods(HEAD)
+def head(rayside: Rayside) -> dict[str, Any]:
+    (pod,) = kube(rayside).pods(HEAD)
     return pod
 
 
-def container(one: Rayside) -> dict[str, Any]:
-    """What Kubernetes says of the relay's container."""
-    return next(status for status in head(one)["status"]["containerStatuses"] if status["name"] == "relay")
+def container(rayside: Rayside) -> dict[str, Any]:
+    """Returns what Kubernetes says of the relay's container."""
+    return next(
+        status for status in head(rayside)["status"]["containerStatuses"] if status["name"] == "relay"
+    )
 
 
-def inside(one: Rayside, script: str) -> str:
-    """What a shell in the relay's container prints."""
-    kubectl = [str(target(one).kubectl), "--kubeconfig", str(target(one).instance.kubeconfig)]
-    name = head(one)["metadata"]["name"]
+def inside(rayside: Rayside, script: str) -> str:
+    """Returns what a shell in the relay's container prints."""
+    kubectl = [
+        str(target(rayside).kubectl),
+        "--kubeconfig",
+        str(target(rayside).instance.kubeconfig),
+    ]
+    name = head(rayside)["metadata"]["name"]
     command = [*kubectl, "exec", name, "--container", "relay", "--", "/bin/sh", "-c", script]
     return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
 
@@ -84,7 +90,7 @@ def test_a_task_in_a_workers_pod_stops_in_an_editor(up: Rayside) -> None:
         assert (stop["ray"]["task"], stop["ray"]["submissionId"]) == ("estimate", name)
         workers = kube(up).pods(f"ray.io/cluster={NAME},ray.io/node-type=worker")
         assert stop["ray"]["nodeIp"] in {pod["status"]["podIP"] for pod in workers}
-        threads = {one["id"]: one["name"] for one in editor.request("threads", {})["threads"]}
+        threads = {thread["id"]: thread["name"] for thread in editor.request("threads", {})["threads"]}
         assert threads[stop["threadId"]].startswith("estimate · ")
         frame = editor.request("stackTrace", {"threadId": stop["threadId"]})["stackFrames"][0]
         assert (frame["name"], frame["source"]["path"]) == ("estimate", str(EXAMPLE))
@@ -98,15 +104,19 @@ def test_a_task_in_a_workers_pod_stops_in_an_editor(up: Rayside) -> None:
 
 
 def test_no_listener_of_a_workers_pod_lets_another_pod_evaluate(up: Rayside) -> None:
-    """With the example's plain `breakpoint()`, and with a job whose every process has a debugger."""
+    """It is tried with the example's plain `breakpoint()`, and with a job of `submit --debug`."""
     paused = up.json("submit", timeout=120)["submission_id"]
     debugged = up.json("submit", "--debug", "--attach-timeout", "0", timeout=120)["submission_id"]
     assert until(
-        lambda: {task["task"] for task in up.json("breakpoints")} >= {"estimate"}, lambda seen: seen, 120
+        lambda: {task["task"] for task in up.json("breakpoints")} >= {"estimate"},
+        lambda observed: observed,
+        120,
     )
     dashboard = target(up).access.require()
     ports = until(
-        lambda: {(one.node_ip, one.port) for one in dashboard.debuggable()}, lambda seen: len(seen) >= 3, 60
+        lambda: {(worker.node_ip, worker.port) for worker in dashboard.debuggable()},
+        lambda observed: len(observed) >= 3,
+        60,
     )
     tries = f"print([evaluates(one) for one in {sorted(ports)!r}])"
     script = f"{Path(stranger.__file__).read_text()}\n{tries}\n"
@@ -139,7 +149,7 @@ def test_with_a_new_head_it_is_back_after_up(up: Rayside) -> None:
     kube(up).delete(f"/api/v1/namespaces/{up.settings.namespace}/pods/{was['name']}")
     assert until(
         lambda: kube(up).pods(HEAD),
-        lambda found: bool(found) and was["uid"] not in {pod["metadata"]["uid"] for pod in found},
+        lambda current: bool(current) and was["uid"] not in {pod["metadata"]["uid"] for pod in current},
         120,
     )
     done = up.run("up", timeout=600)

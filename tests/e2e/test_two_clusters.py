@@ -1,4 +1,4 @@
-"""Two kind clusters side by side: each has ports, files and jobs of its own, and `down` removes one."""
+"""Tests two kind clusters side by side: each has ports, files and jobs of its own, and `down` removes one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NAME = "second-test"
 
 @pytest.fixture(scope="module")
 def second(up: Rayside) -> Iterator[Rayside]:
-    """Another cluster beside the first, without an example; nobody has named a port for it."""
+    """Yields another cluster beside the first, without an example; nobody has named a port for it."""
     settings = Settings(
         name=NAME,
         target="kind",

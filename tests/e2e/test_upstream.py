@@ -1,4 +1,4 @@
-"""Source `upstream` against a real registry and a real engine; images of ours, built for real."""
+"""Tests source `upstream` against a real registry and a real engine, with really built images."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def silent(_: str) -> None:
 
 
 def serve(folder: Path, auth: dict[str, Any]) -> Iterator[str]:
-    """A registry of Debian's package `docker-registry` on the loopback address; its name in images."""
+    """Serves Debian's package `docker-registry` on the loopback address; yields its name in images."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         name = f"127.0.0.1:{probe.getsockname()[1]}"
@@ -88,7 +88,7 @@ def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def closed_registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """One that lets nobody in."""
+    """Serves a registry that lets nobody in."""
     folder = tmp_path_factory.mktemp("closed-registry")
     (folder / "users").touch()
     yield from serve(folder, {"auth": {"htpasswd": {"realm": "test", "path": str(folder / "users")}}})
@@ -112,7 +112,7 @@ def architecture(engine: docker.DockerClient) -> str:
 def load(
     engine: docker.DockerClient, reference: str, layer: bytes, config: dict[str, Any], architecture: str
 ) -> str:
-    """Puts a one-layer image into the engine, as `docker save` would have written it; its id."""
+    """Puts a one-layer image into the engine, as `docker save` would have written it, and returns its id."""
     document = {
         "architecture": architecture,
         "os": "linux",
@@ -145,7 +145,7 @@ def add_folder(tar: tarfile.TarFile, name: str, mode: int, owner: int = 0) -> No
 
 
 def publish(engine: docker.DockerClient, reference: str) -> None:
-    """Pushes the image, and takes it from the engine."""
+    """Pushes the image, and removes it from the engine."""
     for line in engine.images.push(reference, stream=True, decode=True):
         assert "error" not in line, line
     engine.images.remove(reference, force=True)
@@ -153,10 +153,10 @@ def publish(engine: docker.DockerClient, reference: str) -> None:
 
 @pytest.fixture
 def published(engine: docker.DockerClient, registry: str) -> Iterator[Callable[[str, str], None]]:
-    """Puts a small image of an architecture into the registry, of a name and a tag; no two are the same."""
+    """Puts a small image of an architecture into the registry, under a name and tag; each is another."""
     names: list[str] = []
 
-    def one(name: str, architecture: str) -> None:
+    def publish_image(name: str, architecture: str) -> None:
         layer = io.BytesIO()
         with tarfile.open(fileobj=layer, mode="w") as tar:
             add(tar, "hello", f"{name} {len(names)}".encode())
@@ -164,18 +164,18 @@ def published(engine: docker.DockerClient, registry: str) -> Iterator[Callable[[
         publish(engine, f"{registry}/{name}")
         names.append(f"{registry}/{name}")
 
-    yield one
+    yield publish_image
     for name in names:
         with contextlib.suppress(docker.errors.ImageNotFound):  # the test did not pull it
             engine.images.remove(name, force=True)
 
 
 def with_python() -> bytes:
-    """A layer with a shell and this Python, its pip among it, for a user of number 1000."""
+    """Returns a layer with a shell and this Python, with its pip, for a user of number 1000."""
     programs = ["/bin/sh", "/bin/cp", "/bin/sed", "/bin/sleep", str(PYTHON)]
     library = Path(sysconfig.get_path("stdlib"))
     modules = [str(file) for file in (library / "lib-dynload").glob("*.so")]
-    told = subprocess.run(["ldd", *programs, *modules], capture_output=True, text=True, check=True).stdout
+    linked = subprocess.run(["ldd", *programs, *modules], capture_output=True, text=True, check=True).stdout
     pip = importlib.util.find_spec("pip")
     assert pip
     assert pip.origin
@@ -187,7 +187,7 @@ def with_python() -> bytes:
 
     layer = io.BytesIO()
     with tarfile.open(fileobj=layer, mode="w") as tar:
-        for name in sorted({*programs, *re.findall(r"(/\S+) \(0x", told)}):
+        for name in sorted({*programs, *re.findall(r"(/\S+) \(0x", linked)}):
             tar.add(Path(name).resolve(), arcname=name)
         tar.add(library, filter=needed)
         tar.add(Path(pip.origin).parent, arcname="/opt/pip/pip")
@@ -204,17 +204,17 @@ def with_python() -> bytes:
 
 @pytest.fixture(scope="module")
 def base(engine: docker.DockerClient, architecture: str) -> Iterator[str]:
-    """An image that is to `upstream` what the public Ray image is: Python, pip, a user that isn't root."""
+    """Makes what is to `upstream` as the public Ray image is: Python, pip, a user that isn't root."""
     reference = "rayside-test-upstream:base"
     config = {"User": "1000", "WorkingDir": "/home/ray", "Env": ["PATH=/usr/bin:/bin", "HOME=/home/ray"]}
     load(engine, reference, with_python(), config, architecture)
     layer = engine.images.get(reference).attrs["RootFS"]["Layers"][0]
     yield reference
     # What was built on it too; then the stages of builds, which have no name.
-    for found in [*engine.api.images(), *engine.api.images(all=True)]:
+    for image in [*engine.api.images(), *engine.api.images(all=True)]:
         with contextlib.suppress(docker.errors.ImageNotFound):  # gone with one that was built on it
-            if layer in engine.images.get(found["Id"]).attrs["RootFS"]["Layers"]:
-                engine.images.remove(found["Id"], force=True)
+            if layer in engine.images.get(image["Id"]).attrs["RootFS"]["Layers"]:
+                engine.images.remove(image["Id"], force=True)
 
 
 # --- public images -----------------------------------------------------------------------
@@ -226,7 +226,7 @@ def source(tmp_path: Path, **images: str) -> Releases:
 
 def step(releases: Releases, name: str) -> Appliable:
     steps = upstream(releases, without_asking(releases.settings), Shell()).steps
-    return next(one for one in steps if one.name == name)
+    return next(candidate for candidate in steps if candidate.name == name)
 
 
 def test_images_are_pulled_from_the_registry_that_the_settings_name(
@@ -234,15 +234,15 @@ def test_images_are_pulled_from_the_registry_that_the_settings_name(
 ) -> None:
     published(f"kuberay/operator:v{KUBERAY_VERSION}", architecture)
     published(f"kindest/node:v{KUBERNETES_VERSION}", architecture)
-    one = source(
+    releases = source(
         tmp_path, operator_image=f"{registry}/kuberay/operator", node_image=f"{registry}/kindest/node"
     )
     for name in ("operator-image", "node-image"):
-        assert step(one, name).check().condition is Condition.MISSING
-        step(one, name).apply(silent)
-        assert step(one, name).check().condition is Condition.READY
-        step(one, name).apply(silent)
-    assert one.node.reference == f"{registry}/kindest/node:v{KUBERNETES_VERSION}"
+        assert step(releases, name).check().condition is Condition.MISSING
+        step(releases, name).apply(silent)
+        assert step(releases, name).check().condition is Condition.READY
+        step(releases, name).apply(silent)
+    assert releases.node.reference == f"{registry}/kindest/node:v{KUBERNETES_VERSION}"
 
 
 def layers(engine: docker.DockerClient, reference: str) -> list[str]:
@@ -258,22 +258,24 @@ def test_the_recorded_image_is_had_whatever_its_tag_is_by_now(
 ) -> None:
     name = f"held/node:v{KUBERNETES_VERSION}"
     published(name, architecture)
-    one = replace(source(tmp_path, node_image=f"{registry}/held/node"), recorded=tmp_path / "digests.json")
-    digest = one.node.published()
-    one.recorded.write_text(json.dumps({f"node-image v{KUBERNETES_VERSION}": digest}))
-    one.node.apply(silent)
-    right = layers(engine, one.node.reference)
-    assert one.node.check().condition is Condition.READY
+    releases = replace(
+        source(tmp_path, node_image=f"{registry}/held/node"), recorded=tmp_path / "digests.json"
+    )
+    digest = releases.node.published()
+    releases.recorded.write_text(json.dumps({f"node-image v{KUBERNETES_VERSION}": digest}))
+    releases.node.apply(silent)
+    right = layers(engine, releases.node.reference)
+    assert releases.node.check().condition is Condition.READY
     # Whoever holds the registry moves the tag, and somebody of this machine pulls it.
     published(name, architecture)
     engine.images.pull(f"{registry}/held/node", f"v{KUBERNETES_VERSION}")
-    assert layers(engine, one.node.reference) != right
-    status = one.node.check()
+    assert layers(engine, releases.node.reference) != right
+    status = releases.node.check()
     assert status.condition is Condition.MISSING
     assert f"not {digest} as recorded" in status.detail
-    one.node.apply(silent)
-    assert layers(engine, one.node.reference) == right
-    assert one.node.check().condition is Condition.READY
+    releases.node.apply(silent)
+    assert layers(engine, releases.node.reference) == right
+    assert releases.node.check().condition is Condition.READY
     engine.images.remove(f"{registry}/held/node@{digest}", force=True)
 
 
@@ -281,12 +283,14 @@ def test_an_image_that_is_not_the_recorded_one_is_refused(
     registry: str, published: Callable[[str, str], None], architecture: str, tmp_path: Path
 ) -> None:
     published(f"other/node:v{KUBERNETES_VERSION}", architecture)
-    one = replace(source(tmp_path, node_image=f"{registry}/other/node"), recorded=tmp_path / "digests.json")
+    releases = replace(
+        source(tmp_path, node_image=f"{registry}/other/node"), recorded=tmp_path / "digests.json"
+    )
     digest = f"sha256:{'0' * 64}"
-    one.recorded.write_text(json.dumps({f"node-image v{KUBERNETES_VERSION}": digest}))
+    releases.recorded.write_text(json.dumps({f"node-image v{KUBERNETES_VERSION}": digest}))
     with pytest.raises(ImageMissing, match=f"as the image that is recorded, {digest}"):
-        one.node.apply(silent)
-    assert one.node.check().condition is Condition.MISSING
+        releases.node.apply(silent)
+    assert releases.node.check().condition is Condition.MISSING
 
 
 def test_the_first_pull_of_what_is_not_recorded_is_recorded_in_the_cache(
@@ -296,16 +300,16 @@ def test_the_first_pull_of_what_is_not_recorded_is_recorded_in_the_cache(
     architecture: str,
     tmp_path: Path,
 ) -> None:
-    name, said = f"first/node:v{KUBERNETES_VERSION}", list[str]()
+    name, reported = f"first/node:v{KUBERNETES_VERSION}", list[str]()
     published(name, architecture)
-    one = source(tmp_path, node_image=f"{registry}/first/node")
-    one.node.apply(said.append)
-    assert any("held to the digest of this first fetch" in line for line in said)
-    right = layers(engine, one.node.reference)
-    engine.images.remove(one.node.reference, force=True)
+    releases = source(tmp_path, node_image=f"{registry}/first/node")
+    releases.node.apply(reported.append)
+    assert any("held to the digest of this first fetch" in line for line in reported)
+    right = layers(engine, releases.node.reference)
+    engine.images.remove(releases.node.reference, force=True)
     published(name, architecture)
-    one.node.apply(silent)
-    assert layers(engine, one.node.reference) == right
+    releases.node.apply(silent)
+    assert layers(engine, releases.node.reference) == right
 
 
 def test_an_image_for_another_architecture_is_refused(
@@ -313,10 +317,10 @@ def test_an_image_for_another_architecture_is_refused(
 ) -> None:
     other = "arm64" if architecture == "amd64" else "amd64"
     published("node:other", other)
-    one = step(source(tmp_path, node_image=f"{registry}/node:other"), "node-image")
+    node_image = step(source(tmp_path, node_image=f"{registry}/node:other"), "node-image")
     with pytest.raises(WrongArchitecture, match=f"is for {other}, the Docker engine runs {architecture}"):
-        one.apply(silent)
-    status = one.check()
+        node_image.apply(silent)
+    status = node_image.check()
     assert status.condition is Condition.MISSING
     assert other in status.detail
 
@@ -337,9 +341,9 @@ def test_a_registry_that_lets_nobody_in_is_explained(closed_registry: str, tmp_p
 
 
 def test_a_registry_that_is_not_there_is_explained(tmp_path: Path) -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        nowhere = f"127.0.0.1:{taken.getsockname()[1]}/node"
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        nowhere = f"127.0.0.1:{listener.getsockname()[1]}/node"
         with pytest.raises(DownloadFailed, match="connection refused") as caught:
             step(source(tmp_path, node_image=nowhere), "node-image").apply(silent)
     assert caught.value.hint.startswith("./invokew up --source packages")
@@ -350,18 +354,18 @@ def test_the_ray_image_is_the_public_one_and_debugpy(
 ) -> None:
     engine.images.get(base).tag(f"{registry}/ray", RAY_VERSION)
     publish(engine, f"{registry}/ray:{RAY_VERSION}")
-    one = source(tmp_path, ray_image=f"{registry}/ray:{RAY_VERSION}")
-    step(one, "ray-image").apply(silent)
-    assert step(one, "ray-image").check().condition is Condition.READY
+    releases = source(tmp_path, ray_image=f"{registry}/ray:{RAY_VERSION}")
+    step(releases, "ray-image").apply(silent)
+    assert step(releases, "ray-image").check().condition is Condition.READY
     program = (
         "import debugpy, os, pathlib, sys; print(debugpy.__version__, os.getuid(),"
         # What has a plain `breakpoint()` ask for a proof runs at the start of Python.
         "[type(finder).__module__ for finder in sys.meta_path].count('rayside_start'),"
         "pathlib.Path('/etc/ssl/certs/machine.crt').exists())"
     )
-    image = upstream(one, without_asking(one.settings), Shell()).images.ray
-    said = engine.containers.run(image, [str(PYTHON), "-c", program], remove=True)
-    assert said.decode().split() == [DEBUGPY_VERSION, "1000", "1", "False"]
+    image = upstream(releases, without_asking(releases.settings), Shell()).images.ray
+    printed = engine.containers.run(image, [str(PYTHON), "-c", program], remove=True)
+    assert printed.decode().split() == [DEBUGPY_VERSION, "1000", "1", "False"]
 
 
 # --- builds ------------------------------------------------------------------------------
@@ -388,9 +392,16 @@ APPLY = (
 )
 
 
-def start(one: ImageBuild) -> subprocess.Popen[str]:
+def start(image_build: ImageBuild) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-c", APPLY, str(one.context), str(one.cache_folder), one.arguments["BASE"]],
+        [
+            sys.executable,
+            "-c",
+            APPLY,
+            str(image_build.context),
+            str(image_build.cache_folder),
+            image_build.arguments["BASE"],
+        ],
         cwd=ROOT,
         stdout=subprocess.PIPE,
         text=True,
@@ -398,42 +409,42 @@ def start(one: ImageBuild) -> subprocess.Popen[str]:
 
 
 def containers(engine: docker.DockerClient, base: str) -> list[str]:
-    return [found.id for found in engine.containers.list(all=True, filters={"ancestor": base})]
+    return [container.id for container in engine.containers.list(all=True, filters={"ancestor": base})]
 
 
 def test_an_image_is_built_once_and_says_of_what(
     engine: docker.DockerClient, base: str, tmp_path: Path
 ) -> None:
-    one = build(tmp_path, base, f"RUN {PYTHON} -c 'print(6 * 7)'")
-    assert one.check().condition is Condition.MISSING
-    said: list[str] = []
-    one.apply(said.append)
-    assert "42" in said
-    assert one.check().condition is Condition.READY
-    assert engine.images.get(one.reference).labels[LABEL] == one.inputs
+    image_build = build(tmp_path, base, f"RUN {PYTHON} -c 'print(6 * 7)'")
+    assert image_build.check().condition is Condition.MISSING
+    reported: list[str] = []
+    image_build.apply(reported.append)
+    assert "42" in reported
+    assert image_build.check().condition is Condition.READY
+    assert engine.images.get(image_build.reference).labels[LABEL] == image_build.inputs
     assert containers(engine, base) == []
-    said.clear()
-    one.apply(said.append)
-    assert said == []
+    reported.clear()
+    image_build.apply(reported.append)
+    assert reported == []
 
 
 def test_a_build_that_fails_shows_its_last_lines_and_leaves_nothing(
     engine: docker.DockerClient, base: str, tmp_path: Path
 ) -> None:
-    one = build(tmp_path, base, "RUN echo the reason is this && exit 3")
+    image_build = build(tmp_path, base, "RUN echo the reason is this && exit 3")
     with pytest.raises(BuildFailed, match=r"(?s)non-zero code: 3.*the reason is this"):
-        one.apply(silent)
-    assert one.check().condition is Condition.MISSING
+        image_build.apply(silent)
+    assert image_build.check().condition is Condition.MISSING
     assert containers(engine, base) == []
 
 
 def test_files_that_change_after_the_image_was_named_are_not_built(base: str, tmp_path: Path) -> None:
-    one = build(tmp_path, base, "COPY Dockerfile /")
-    assert one.check().condition is Condition.MISSING
-    (one.context / "Dockerfile").write_text(f"FROM {base}\n")
+    image_build = build(tmp_path, base, "COPY Dockerfile /")
+    assert image_build.check().condition is Condition.MISSING
+    (image_build.context / "Dockerfile").write_text(f"FROM {base}\n")
     with pytest.raises(BuildFailed, match="were changed since this command began"):
-        one.apply(silent)
-    assert one.check().condition is Condition.MISSING
+        image_build.apply(silent)
+    assert image_build.check().condition is Condition.MISSING
 
 
 def test_a_base_for_another_architecture_is_refused(
@@ -445,38 +456,38 @@ def test_a_base_for_another_architecture_is_refused(
         add(tar, "hello", b"hello")
     reference = f"rayside-test-upstream:{other}"
     load(engine, reference, layer.getvalue(), {}, other)
-    one = build(tmp_path, reference, "COPY Dockerfile /")
+    image_build = build(tmp_path, reference, "COPY Dockerfile /")
     try:
         with pytest.raises(WrongArchitecture, match=other):
-            one.apply(silent)
-        assert one.check().condition is Condition.MISSING
+            image_build.apply(silent)
+        assert image_build.check().condition is Condition.MISSING
     finally:
-        for name in (one.reference, reference):
+        for name in (image_build.reference, reference):
             engine.images.remove(name, force=True)
 
 
 def test_a_build_that_was_killed_leaves_no_image_and_no_container(
     engine: docker.DockerClient, base: str, tmp_path: Path
 ) -> None:
-    one = build(tmp_path, base, "RUN echo at work && sleep 4 && echo done")
-    with start(one) as killed:
+    image_build = build(tmp_path, base, "RUN echo at work && sleep 4 && echo done")
+    with start(image_build) as killed:
         assert killed.stdout
         for line in killed.stdout:
             if line == "at work\n":
                 break
         killed.send_signal(signal.SIGKILL)
-    assert one.check().condition is Condition.MISSING
-    assert until(lambda: containers(engine, base), lambda found: found == [], 20) == []
-    assert one.check().condition is Condition.MISSING
-    one.apply(silent)
-    assert one.check().condition is Condition.READY
+    assert image_build.check().condition is Condition.MISSING
+    assert until(lambda: containers(engine, base), lambda left: left == [], 20) == []
+    assert image_build.check().condition is Condition.MISSING
+    image_build.apply(silent)
+    assert image_build.check().condition is Condition.READY
 
 
 def test_of_two_builds_at_once_the_second_finds_the_work_done(
     engine: docker.DockerClient, base: str, tmp_path: Path
 ) -> None:
-    one = build(tmp_path, base, "RUN sleep 1 && echo at work")
-    both = [start(one), start(one)]
-    said = [process.communicate(timeout=120)[0] for process in both]
+    image_build = build(tmp_path, base, "RUN sleep 1 && echo at work")
+    both = [start(image_build), start(image_build)]
+    outputs = [process.communicate(timeout=120)[0] for process in both]
     assert [process.returncode for process in both] == [0, 0]
-    assert sorted("at work\n" in text for text in said) == [False, True]
+    assert sorted("at work\n" in text for text in outputs) == [False, True]

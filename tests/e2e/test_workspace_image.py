@@ -1,4 +1,4 @@
-"""The workspace image serves code-server as the pod of the Ray head runs it: real image, real engine."""
+"""Tests that the workspace image serves code-server as in the head's pod: real image, real engine."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ class Start(Protocol):
     def __call__(self, **options: Any) -> Container: ...
 
 
-def made(step: Step) -> str:
-    """The reference of the image, made unless the engine has it."""
+def make_image(step: Step) -> str:
+    """Makes the image unless the engine has it, and returns its reference."""
     assert isinstance(step, (BaseImage, ImageBuild))
     if step.check().condition is Condition.MISSING:
         step.apply(lambda _: None)
@@ -55,7 +55,7 @@ def made(step: Step) -> str:
 
 @pytest.fixture(scope="module")
 def steps() -> dict[str, Step]:
-    """Those of source `packages`, by name."""
+    """Returns the steps of source `packages`, by name."""
     settings = Settings()
     settings.cache_folder.mkdir(parents=True, exist_ok=True)
     return {step.name: step for step in packages(settings, without_asking(settings), Shell()).steps}
@@ -63,14 +63,14 @@ def steps() -> dict[str, Step]:
 
 @pytest.fixture(scope="module")
 def ray_image(steps: dict[str, Step]) -> str:
-    """What the workspace is built on; the base that it is built on itself is made first."""
-    made(steps["base-image"])
-    return made(steps["ray-image"])
+    """Makes the image that the workspace is built on, and first the base of that image."""
+    make_image(steps["base-image"])
+    return make_image(steps["ray-image"])
 
 
 @pytest.fixture(scope="module")
 def image(steps: dict[str, Step], ray_image: str) -> str:
-    return made(steps["workspace-image"])
+    return make_image(steps["workspace-image"])
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +82,7 @@ def engine() -> Iterator[docker.DockerClient]:
 
 @pytest.fixture
 def start(engine: docker.DockerClient, image: str) -> Iterator[Start]:
-    """Starts the image as the pod does; what is given replaces that."""
+    """Starts the image as the pod does; the arguments replace the pod's."""
     started: list[Container] = []
 
     def run(**options: Any) -> Container:
@@ -104,7 +104,7 @@ def start(engine: docker.DockerClient, image: str) -> Iterator[Start]:
 
 @pytest.fixture(scope="module")
 def served(engine: docker.DockerClient, image: str) -> Iterator[Container]:
-    """One that serves, for the tests that only look at it."""
+    """Provides a container that serves, for the tests that only look at it."""
     container = engine.containers.run(
         image,
         environment={"PASSWORD": PASSWORD, "PUID": "1234", "PGID": "2345", "TZ": "Asia/Shanghai"},
@@ -122,8 +122,8 @@ def served(engine: docker.DockerClient, image: str) -> Iterator[Container]:
 def eventually(look: Callable[[], Found | None], patience: float = 30) -> Found:
     deadline = time.monotonic() + patience
     while time.monotonic() < deadline:
-        if found := look():
-            return found
+        if result := look():
+            return result
         time.sleep(0.05)
     raise AssertionError(f"not within {patience} s")
 
@@ -146,15 +146,15 @@ def healthy(container: Container) -> requests.Response:
     return eventually(look)
 
 
-def told(container: Container, words: str) -> None:
+def until_logged(container: Container, words: str) -> None:
     deadline = time.monotonic() + 30
-    while words not in (said := container.logs().decode()):
-        assert time.monotonic() < deadline, said
+    while words not in (log := container.logs().decode()):
+        assert time.monotonic() < deadline, log
         time.sleep(0.05)
 
 
-def ended(container: Container) -> tuple[int, str]:
-    """Exit code, and everything said."""
+def wait_for_end(container: Container) -> tuple[int, str]:
+    """Returns the exit code, and everything that was printed."""
     code = container.wait(timeout=30)["StatusCode"]
     return code, container.logs().decode()
 
@@ -181,28 +181,28 @@ def login(container: Container, password: str) -> tuple[requests.Session, reques
 
 
 def processes(container: Container) -> dict[str, dict[str, str]]:
-    """The lines of /proc/PID/status of every process but those of `exec`, by pid."""
+    """Returns the lines of /proc/PID/status of every process except those of `exec`, by pid."""
     dump = execute(
         container, "sh", "-c", "for f in /proc/[0-9]*/status; do cat $f; echo; done 2>/dev/null", user="0"
     )
-    found = {}
+    by_pid = {}
     for block in dump.split("\n\n"):
         status = dict(re.findall(r"^(\w+):\s*(.*)$", block, re.M))
         if status:
-            found[status["Pid"]] = status
-    inside = {pid for pid, status in found.items() if status["PPid"] == "0" and pid != "1"}
-    while more := {pid for pid, status in found.items() if status["PPid"] in inside} - inside:
+            by_pid[status["Pid"]] = status
+    inside = {pid for pid, status in by_pid.items() if status["PPid"] == "0" and pid != "1"}
+    while more := {pid for pid, status in by_pid.items() if status["PPid"] in inside} - inside:
         inside |= more
-    return {pid: status for pid, status in found.items() if pid not in inside}
+    return {pid: status for pid, status in by_pid.items() if pid not in inside}
 
 
 def code_server(container: Container) -> str:
-    """The pid, inside, of the process that the entrypoint started."""
-    return next(pid for pid, one in processes(container).items() if one["PPid"] == "1")
+    """Returns the pid, inside, of the process that the entrypoint started."""
+    return next(pid for pid, status in processes(container).items() if status["PPid"] == "1")
 
 
 def kill(container: Container) -> set[str]:
-    """Kills that process; the pids of all that then has to end: its child, which serves, too."""
+    """Kills that process; returns the pids that then have to end: its own, and its serving child's."""
     old = processes(container).keys() - {"1"}
     execute(container, "sh", "-c", f"kill -9 {code_server(container)}", user="1000")
     return old
@@ -236,7 +236,7 @@ def test_the_password_opens_the_workbench(served: Container) -> None:
     assert "workbench.js" in page.text
     assert "folder=/home/workspace" in page.url
     # What the page loads first is there, so nothing of it was pruned.
-    script = next(found for found in re.findall(r'src="([^"]+)"', page.text) if "workbench.js" in found)
+    script = next(source for source in re.findall(r'src="([^"]+)"', page.text) if "workbench.js" in source)
     assert session.get(requests.compat.urljoin(page.url, script), timeout=30).status_code == 200
 
 
@@ -257,9 +257,9 @@ def test_a_hashed_password_does_too(start: Start, served: Container) -> None:
 
 @pytest.mark.parametrize("environment", [{}, {"PASSWORD": "", "HASHED_PASSWORD": ""}])
 def test_without_a_password_nothing_starts(start: Start, environment: dict[str, str]) -> None:
-    code, said = ended(start(environment=environment))
+    code, log = wait_for_end(start(environment=environment))
     assert code == 2
-    assert said == "workspace: set PASSWORD or HASHED_PASSWORD: without one, nothing starts\n"
+    assert log == "workspace: set PASSWORD or HASHED_PASSWORD: without one, nothing starts\n"
 
 
 def test_the_password_is_on_no_command_line(served: Container) -> None:
@@ -269,8 +269,8 @@ def test_the_password_is_on_no_command_line(served: Container) -> None:
     assert PASSWORD not in commands
 
 
-def upgraded(container: Container, session: requests.Session, origin: str) -> int:
-    """The status that a browser's request for a WebSocket gets, from a page at `origin`."""
+def upgrade_status(container: Container, session: requests.Session, origin: str) -> int:
+    """Returns the status that a browser's request for a WebSocket gets, from a page at `origin`."""
     headers = {
         **{"Upgrade": "websocket", "Connection": "Upgrade"},
         **{"Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": "cmF5c2lkZS1yYXlzaWRlLQ=="},
@@ -298,23 +298,23 @@ def test_where_a_proxy_rewrites_the_host_only_pages_of_named_hosts_get_a_websock
         "https://one.more.test": 101,
         "https://other-8443.ports.test": 403,
     }.items():
-        assert upgraded(container, session, origin) == status, origin
+        assert upgrade_status(container, session, origin) == status, origin
 
 
 @pytest.mark.parametrize("value", ["https://a.test", "a.test,b.test", "--auth=none", "*", "a.test $(id)"])
 def test_a_trusted_origin_that_is_no_host_is_refused(start: Start, value: str) -> None:
-    code, said = ended(start(environment={"PASSWORD": PASSWORD, "TRUSTED_ORIGINS": value}))
+    code, log = wait_for_end(start(environment={"PASSWORD": PASSWORD, "TRUSTED_ORIGINS": value}))
     assert code == 2
-    assert said.startswith("workspace: TRUSTED_ORIGINS has '")
+    assert log.startswith("workspace: TRUSTED_ORIGINS has '")
 
 
 # --- as whom it runs ---------------------------------------------------------------------
 
 
 def test_everything_runs_as_puid_and_pgid_without_any_capability(served: Container) -> None:
-    found = processes(served)
-    assert len(found) >= 2
-    for status in found.values():
+    statuses = processes(served)
+    assert len(statuses) >= 2
+    for status in statuses.values():
         assert status["Uid"].split() == ["1234"] * 4
         assert status["Gid"].split() == ["2345"] * 4
         assert status["NoNewPrivs"] == "1"
@@ -348,9 +348,9 @@ def test_it_serves_without_root_as_whoever_it_is(start: Start, user: str) -> Non
 
 @pytest.mark.parametrize(("name", "value"), [("PUID", "0"), ("PUID", "ray"), ("PGID", "-1")])
 def test_a_bad_id_is_named(start: Start, name: str, value: str) -> None:
-    code, said = ended(start(environment={"PASSWORD": PASSWORD, name: value}))
+    code, log = wait_for_end(start(environment={"PASSWORD": PASSWORD, name: value}))
     assert code == 2
-    assert f"{name} is '{value}'" in said
+    assert f"{name} is '{value}'" in log
 
 
 def test_settings_of_the_user_are_kept(start: Start) -> None:
@@ -401,9 +401,9 @@ def test_the_default_workspace_is_opened(start: Start) -> None:
 @pytest.mark.parametrize("shell", ["-c", "-lc", "-ic"])
 def test_every_kind_of_terminal_finds_ray(served: Container, shell: str) -> None:
     for program in ("ray", "python"):
-        found = execute(served, "bash", shell, f"command -v {program}", user="1234")
+        output = execute(served, "bash", shell, f"command -v {program}", user="1234")
         # Beside it an interactive bash without a terminal complains, in no fixed order.
-        assert f"/opt/ray/bin/{program}" in found.splitlines()
+        assert f"/opt/ray/bin/{program}" in output.splitlines()
 
 
 def test_pinned_versions_are_in_it(served: Container) -> None:
@@ -444,11 +444,11 @@ def test_a_log_turns_over_when_it_is_full(served: Container) -> None:
         "})"
     )
     execute(served, NODE, "-e", use, workdir=MODULES, user="1234")
-    found = execute(served, "sh", "-c", "cd /tmp/turns && for f in *; do echo $f; cat $f; done", user="1234")
-    assert re.findall(r"^over\S*$", found, re.M) == ["over.1.log", "over.2.log", "over.log"]
-    assert re.search(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} \[debug\] line 11$", found, re.M)
-    assert "unseen" not in found
-    assert "too late" not in found
+    output = execute(served, "sh", "-c", "cd /tmp/turns && for f in *; do echo $f; cat $f; done", user="1234")
+    assert re.findall(r"^over\S*$", output, re.M) == ["over.1.log", "over.2.log", "over.log"]
+    assert re.search(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} \[debug\] line 11$", output, re.M)
+    assert "unseen" not in output
+    assert "too late" not in output
 
 
 # --- the cluster beside it ---------------------------------------------------------------
@@ -466,15 +466,15 @@ def test_its_editor_and_terminals_find_the_cluster(served: Container) -> None:
         "RAY_AUTH_TOKEN_PATH=/run/ray/auth_token",
         "RAY_API_SERVER_ADDRESS=http://127.0.0.1:8265",
     } <= set(environment)
-    said = json.loads(execute(served, "cat", "/opt/workspace/cluster.json"))
-    assert (said["shared_files"], said["target"]) == (True, "kind")
-    assert said["relay"] == {"host": "127.0.0.1", "port": 5678}
+    cluster_file = json.loads(execute(served, "cat", "/opt/workspace/cluster.json"))
+    assert (cluster_file["shared_files"], cluster_file["target"]) == (True, "kind")
+    assert cluster_file["relay"] == {"host": "127.0.0.1", "port": 5678}
 
 
 def test_it_submits_with_the_command_of_its_cluster_file(served: Container) -> None:
-    said = json.loads(execute(served, "cat", "/opt/workspace/cluster.json"))
-    words = [*said["submit"], "--working-dir", "/nowhere", "--entrypoint", "python x.py", "--json"]
-    code, output = served.exec_run(words, environment=said["environment"], user="1234", demux=True)
+    cluster_file = json.loads(execute(served, "cat", "/opt/workspace/cluster.json"))
+    words = [*cluster_file["submit"], "--working-dir", "/nowhere", "--entrypoint", "python x.py", "--json"]
+    code, output = served.exec_run(words, environment=cluster_file["environment"], user="1234", demux=True)
     assert code == 2
     assert json.loads(output[0])["error"]["id"] == "missing-working-dir"
 
@@ -504,8 +504,8 @@ def test_a_code_server_that_was_killed_comes_back_and_the_container_stays(start:
     before = container.attrs["State"]["StartedAt"]
     for pause in (1, 2):
         old = kill(container)
-        told(container, f"code-server ended with exit code 137; again in {pause} s")
-        eventually(lambda gone=old: not gone & processes(container).keys() or None)  # type: ignore[misc]
+        until_logged(container, f"code-server ended with exit code 137; again in {pause} s")
+        eventually(lambda ended_pids=old: not ended_pids & processes(container).keys() or None)  # type: ignore[misc]
         healthy(container)
     container.reload()
     assert container.attrs["State"]["StartedAt"] == before
@@ -515,7 +515,7 @@ def test_it_ends_quickly_while_code_server_is_down(start: Start) -> None:
     container = start()
     healthy(container)
     kill(container)
-    told(container, "again in 1 s")
+    until_logged(container, "again in 1 s")
     began = time.monotonic()
     container.stop(timeout=10)
     assert time.monotonic() - began < AT_ONCE
@@ -547,13 +547,13 @@ def test_it_adds_layers_and_deletes_nothing(engine: docker.DockerClient, image: 
     layers = engine.images.get(image).attrs["RootFS"]["Layers"]
     assert layers[: len(below)] == below
     commands = [
-        one["CreatedBy"] for one in engine.images.get(image).history()[: len(layers) - len(below) + 4]
+        layer["CreatedBy"] for layer in engine.images.get(image).history()[: len(layers) - len(below) + 4]
     ]
     assert not any(re.search(r"\brm\b|-delete", command) for command in commands)
 
 
 def layers(container: Container, image: str, below: str) -> tuple[int, int]:
-    """Bytes of Ray's layers, and of those that the workspace's image has besides.
+    """Returns the bytes of Ray's layers, and of those that the workspace's image adds.
 
     The engine counts each layer's files once, as the node does.
     """
@@ -583,7 +583,7 @@ def test_its_memory_and_size_are_bounded(
 
 
 def installed(container: Container, user: str) -> dict[str, str]:
-    """Version by id, as code-server's own command line lists them to the user."""
+    """Returns the version by id, as code-server's own command line lists them to the user."""
     home = "/home/ray" if user == "1000" else "/home/workspace"
     listed = execute(
         container, *CODE_SERVER, "--list-extensions", "--show-versions", user=user, environment={"HOME": home}
@@ -622,7 +622,7 @@ def test_a_vsix_in_the_folder_is_installed(
     assert isinstance(step, ImageBuild)
     record = [{"id": "rayside.greeter", "version": "0.0.1", "sha256": "1" * 64, "from": "file greeter.vsix"}]
     container = start(
-        image=made(
+        image=make_image(
             dataclasses.replace(
                 step,
                 extra={**step.extra, "extensions/greeter.vsix": greeter},

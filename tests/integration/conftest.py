@@ -1,4 +1,4 @@
-"""A real Ray of the tests' own, beside whatever else runs on this machine."""
+"""Provides a real Ray that only the tests use, beside whatever else runs on this machine."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Rayside:
     def run(
         self, *arguments: str, cwd: Path = ROOT, env: Mapping[str, str] | None = None, timeout: float = 180
     ) -> subprocess.CompletedProcess[str]:
-        """One verb, to its end, without a terminal."""
+        """Runs one verb, to its end, without a terminal."""
         return subprocess.run(
             [str(ROOT / "invokew"), *arguments],
             cwd=cwd,
@@ -58,13 +58,13 @@ class Rayside:
         )
 
     def json(self, *arguments: str, code: int = 0, **how: Any) -> Any:
-        """The document that a verb prints with --json, which must be all that it prints."""
+        """Returns the document that a verb prints with --json, which must be all that it prints."""
         done = self.run(*arguments, "--json", **how)
         assert done.returncode == code, done.stdout + done.stderr
         return json.loads(done.stdout)
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
-        """One verb, running, its output still to be read."""
+        """Starts one verb, whose output is still to be read."""
         return subprocess.Popen(
             [str(ROOT / "invokew"), *arguments],
             cwd=ROOT,
@@ -77,7 +77,7 @@ class Rayside:
 
     @property
     def folder(self) -> Path:
-        """The folder of the cluster's files."""
+        """Returns the folder of the cluster's files."""
         return self.settings.state_folder / self.settings.name
 
     @property
@@ -85,30 +85,30 @@ class Rayside:
         return local_target(self.settings)
 
     def processes(self) -> list[psutil.Process]:
-        """All that runs of this cluster."""
+        """Returns all processes of this cluster."""
         return self.target.head.leftovers()
 
     def named(self, name: str) -> list[psutil.Process]:
-        """Those of `processes` that have this name."""
+        """Returns those of `processes` that have this name."""
         return [process for process, its in of_each(self.processes(), psutil.Process.name) if its == name]
 
 
 def of_each(
     processes: Sequence[psutil.Process], what: Callable[[psutil.Process], Seen]
 ) -> list[tuple[psutil.Process, Seen]]:
-    """Each with what that gives of it, but those that end meanwhile: a Ray's processes come and go."""
-    found = []
+    """Returns each process with what `what` gives of it, without those that end meanwhile."""
+    answers = []
     for process in processes:
         with contextlib.suppress(psutil.NoSuchProcess):
-            found.append((process, what(process)))
-    return found
+            answers.append((process, what(process)))
+    return answers
 
 
 _ports_given: set[int] = set()
 
 
 def free_ports(count: int = 2) -> list[int]:
-    """So many ports of the loopback address that nobody has now, outside the range that clients get.
+    """Returns that many free ports of the loopback address, outside the range that clients get.
 
     A cluster takes its ports long after they were given, so each lane has ports of its own, and gives none
     twice. They are random ones of these, for another run of the tests may be under way.
@@ -128,7 +128,7 @@ def free_ports(count: int = 2) -> list[int]:
 
 
 def apart(state_folder: Path, **more: Any) -> Settings:
-    """Settings that keep a cluster apart from whatever else runs on this machine, with `more`."""
+    """Returns settings that keep a cluster apart from whatever else runs on this machine, with `more`."""
     names = ("dashboard_port", "ray_client_port", "relay_port", "workspace_port")
     ports: dict[str, Any] = dict(zip(names, free_ports(len(names)), strict=True))
     return Settings(state_folder=state_folder, **ports, **more)
@@ -136,25 +136,25 @@ def apart(state_folder: Path, **more: Any) -> Settings:
 
 @pytest.fixture(scope="module")
 def rayside() -> Iterator[Rayside]:
-    """Nothing is up yet; whatever a test brings up is gone after the module."""
+    """Provides a cluster that is not up yet; removes after the module whatever a test brings up."""
     folder = Path(tempfile.mkdtemp(prefix="rs-", dir="/tmp"))
     folder.rmdir()
     # Tests of the workspace have one of their own.
-    one = Rayside(apart(folder, target="local", workspace=False))
-    yield one
-    done = one.run("down")
+    started = Rayside(apart(folder, target="local", workspace=False))
+    yield started
+    done = started.run("down")
     shutil.rmtree(folder, ignore_errors=True)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert one.processes() == []
+    assert started.processes() == []
 
 
 @pytest.fixture(scope="session", autouse=True)
 def ray_environment() -> None:
-    """Ray's environment, in the cache that every test shares."""
+    """Provides Ray's environment, in the cache that every test shares."""
     local_target().environment.apply(Console().event)
 
 
 @pytest.fixture(scope="session")
 def node() -> Path:
-    """The folder of `node` and `npm`."""
+    """Returns the folder of `node` and `npm`."""
     return npm.programs()

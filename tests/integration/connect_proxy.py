@@ -1,4 +1,4 @@
-"""An HTTP proxy on loopback, for CONNECT alone, that leads every name to this machine."""
+"""Runs an HTTP proxy on loopback, for CONNECT alone, that leads every name to this machine."""
 
 from __future__ import annotations
 

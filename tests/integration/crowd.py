@@ -1,4 +1,4 @@
-"""Eight tasks of a real Ray stopped at once in one session, for each target."""
+"""Debugs eight tasks of a real Ray that stop at once in one session, for each target."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ def square(x):
 """
 
 
-def debug_a_crowd(one: Rayside, token: str, folder: Path) -> None:
-    """Unmodified code, a breakpoint in working_dir and a conditional one in a py_module."""
+def debug_a_crowd(rayside: Rayside, token: str, folder: Path) -> None:
+    """Debugs unmodified code, with a breakpoint in working_dir and a conditional one in a py_module."""
     program, module = folder / "program.py", folder / "lib" / "maths" / "__init__.py"
     module.parent.mkdir(parents=True)
     program.write_text(PROGRAM)
     module.write_text(MODULE)
     words = ["--working-dir", str(folder), "--py-modules", str(module.parent)]
     entrypoint = ["--entrypoint", "python program.py"]
-    job = one.json("submit", "--debug", *words, *entrypoint, timeout=180)["submission_id"]
-    asyncio.run(asyncio.wait_for(_debug(one.settings.relay_port, token, job, program, module), 240))
-    document = one.json("debug", "--job", job, timeout=300)
+    job = rayside.json("submit", "--debug", *words, *entrypoint, timeout=180)["submission_id"]
+    asyncio.run(asyncio.wait_for(_debug(rayside.settings.relay_port, token, job, program, module), 240))
+    document = rayside.json("debug", "--job", job, timeout=300)
     assert document == {"stopped": [], "job": {"submission_id": job, "status": "SUCCEEDED"}}
-    assert "sum 154.0" in one.run("logs", "--job", job).stdout
+    assert "sum 154.0" in rayside.run("logs", "--job", job).stdout
 
 
 async def _debug(port: int, token: str, job: str, program: Path, module: Path) -> None:

@@ -1,4 +1,4 @@
-"""What listens for connections, process by process, in words that are the same each time."""
+"""Says what listens for connections, process by process, in words that are the same each time."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ FREE = "a free port"
 
 
 def listeners(folder: Path, ports: Mapping[int, str]) -> dict[str, set[tuple[Listener, ...]]]:
-    """By program, what each of its processes listens at; of all that have `folder` in their environment.
+    """Returns by program what its processes listen at, for all that have `folder` in their environment.
 
     Args:
         ports: the names of ports.
     """
-    ours = [
+    marked = [
         process
         for process, variables in of_each(list(psutil.process_iter()), _environment)
         if any(str(folder) in value for value in variables.values())
     ]
-    found: dict[str, set[tuple[Listener, ...]]] = {}
-    for _, (program, at) in of_each(ours, lambda process: (_program(process), _listens(process))):
-        if at:
-            found.setdefault(program, set()).add(
-                tuple(sorted((address, ports.get(port, FREE)) for address, port in at))
+    by_program: dict[str, set[tuple[Listener, ...]]] = {}
+    for _, (program, addresses) in of_each(marked, lambda process: (_program(process), _listens(process))):
+        if addresses:
+            by_program.setdefault(program, set()).add(
+                tuple(sorted((address, ports.get(port, FREE)) for address, port in addresses))
             )
-    return found
+    return by_program
 
 
 def _environment(process: psutil.Process) -> dict[str, str]:
@@ -43,7 +43,7 @@ def _environment(process: psutil.Process) -> dict[str, str]:
 
 
 def _program(process: psutil.Process) -> str:
-    """Its own name, as Ray's processes have it; of a Python's, that of its module or script."""
+    """Returns the process's own name, as Ray sets it; for a Python, that of its module or script."""
     if not process.name().startswith("python"):
         return process.name()
     words = [word for word in process.cmdline()[1:] if not word.startswith("-")]
@@ -51,11 +51,12 @@ def _program(process: psutil.Process) -> str:
 
 
 def _listens(process: psutil.Process) -> list[tuple[str, int]]:
-    """Address and port of each of its listeners, UDP's too."""
+    """Returns address and port of each of its listeners, UDP's too."""
     return [
-        (_address(one.laddr.ip), one.laddr.port)
-        for one in process.net_connections(kind="inet")
-        if one.status == psutil.CONN_LISTEN or (one.type == socket.SOCK_DGRAM and not one.raddr)
+        (_address(connection.laddr.ip), connection.laddr.port)
+        for connection in process.net_connections(kind="inet")
+        if connection.status == psutil.CONN_LISTEN
+        or (connection.type == socket.SOCK_DGRAM and not connection.raddr)
     ]
 
 

@@ -1,4 +1,4 @@
-"""Real Python processes that pause as Ray's workers do, and a real relay, for tests without a Ray.
+"""Runs real Python processes that pause as Ray's workers do, and a real relay, for tests without a Ray.
 
 What is measured on Ray's side is repeated: `breakpoint()` opens debugpy on a port of its own, says so,
 waits for a client, and then stops in the caller's frame; the debugger's module is `ray.util.debugpy`.
@@ -72,7 +72,7 @@ builtins.breakpoint = sys.breakpointhook = set_trace
 
 
 class RealDebuggee:
-    """A process running `script`; `lines` has what it printed itself."""
+    """Is a process that runs `script`; `lines` has what it printed itself."""
 
     def __init__(self, script: Path, number: int, changed: Callable[[], None]) -> None:
         site = script.parent / "site-packages"
@@ -109,8 +109,8 @@ class RealDebuggee:
         assert self.process.stdout is not None
         for line in self.process.stdout:
             if line.startswith("{"):
-                said = json.loads(line)
-                self.paused, self.port = said["paused"], said["port"]
+                announcement = json.loads(line)
+                self.paused, self.port = announcement["paused"], announcement["port"]
             else:
                 self.lines.append(line.strip())
             self._changed()
@@ -130,7 +130,7 @@ class RealDebuggee:
 
 
 class RealJob:
-    """Several debuggees as one job; a `Discovery`, and a `JobWatch`."""
+    """Makes one job of several debuggees; it is a `Discovery`, and a `JobWatch`."""
 
     def __init__(self, scripts: Sequence[Path]) -> None:
         self._condition = threading.Condition()
@@ -192,14 +192,14 @@ class RealJob:
         return JobState("raysubmit_1", "FAILED" if any(codes) else "SUCCEEDED", ended=True)
 
 
-def attachment(port: int, **wanted: Any) -> AttachOptions:
-    """To a relay at that port."""
-    return AttachOptions(partial(Client.connect, "127.0.0.1", port), **{"token": TOKEN, **wanted})
+def attachment(port: int, **options: Any) -> AttachOptions:
+    """Returns the options to attach to a relay at that port."""
+    return AttachOptions(partial(Client.connect, "127.0.0.1", port), **{"token": TOKEN, **options})
 
 
 @asynccontextmanager
 async def relay_over(job: RealJob) -> AsyncIterator[int]:
-    """A relay; its port."""
+    """Runs a relay, and yields its port."""
     defects: list[str] = []
     relay = Relay(job, token=TOKEN, log=defects.append, shared_files=True)
     server = await relay.serve("127.0.0.1", 0)

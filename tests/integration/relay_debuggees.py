@@ -1,4 +1,4 @@
-"""Real Python processes that are debuggable as Ray's workers with the hook are, and a real relay over them.
+"""Runs real Python processes, debuggable as Ray's workers with the hook are, and a real relay over them.
 
 Each listens before its script runs, waits for a client, and has its files where Ray unpacks a job's.
 """
@@ -59,7 +59,7 @@ exec(compile(open(script).read(), script, "exec"), {"__name__": "__main__", "__f
 
 
 class Process:
-    """One debuggee; `lines` is what its script printed."""
+    """Is one debuggee; `lines` is what its script printed."""
 
     def __init__(self, process: asyncio.subprocess.Process, debuggee: Debuggee) -> None:
         self.process, self.debuggee = process, debuggee
@@ -76,7 +76,7 @@ class Process:
         job: str = "01000000",
         in_process: bool = False,
     ) -> Process:
-        """`in_process`: without debugpy's adapter, which is a process of its own."""
+        """Starts the debuggee; with `in_process` without debugpy's adapter, which is a process of its own."""
         task = f"task-{number}"
         process = await asyncio.create_subprocess_exec(
             *[sys.executable, "-c", _START, str(script)],
@@ -108,8 +108,8 @@ class Process:
     def ended(self) -> bool:
         return self.process.returncode is not None
 
-    async def said(self, count: int = 1) -> float:
-        """Waits until its script has printed that many lines; the seconds that took."""
+    async def until_printed(self, count: int = 1) -> float:
+        """Waits until its script has printed that many lines, and returns the seconds that took."""
         began = time.monotonic()
         while len(self.lines) < count:
             assert time.monotonic() - began < PATIENCE, f"it printed only {self.lines}"
@@ -118,7 +118,7 @@ class Process:
         return time.monotonic() - began
 
     async def end(self) -> list[str]:
-        """Waits for its own end; what it printed."""
+        """Waits for the process's own end, and returns what it printed."""
         await asyncio.wait_for(self._reading, PATIENCE)
         await asyncio.wait_for(self.process.wait(), PATIENCE)
         return self.lines
@@ -132,7 +132,7 @@ class Process:
 
 
 class Cluster:
-    """The processes there are, as discovery finds them; a `Discovery`.
+    """Holds the processes that exist, as discovery finds them; it is a `Discovery`.
 
     Attributes:
         looks: how often it was asked.
@@ -149,7 +149,7 @@ class Cluster:
         self._folder = folder
 
     async def start(self, script: str, *, count: int = 1, name: str = "job.py", **how: Any) -> list[Process]:
-        """Processes that run the same script, from an unpacked working_dir whose local folder is `here`."""
+        """Starts processes that run one script, in an unpacked working_dir whose local folder is `here`."""
         unpacked = self._folder / "session" / "runtime_resources" / "working_dir_files" / PACKAGE
         for root in (unpacked, self.here):
             root.mkdir(parents=True, exist_ok=True)
@@ -187,33 +187,33 @@ class Cluster:
 
 
 class Session:
-    """An editor: our own client, attached to the relay."""
+    """Plays an editor: our own client, attached to the relay."""
 
     def __init__(self, client: Client, *, patience: float = PATIENCE) -> None:
         self.client, self.patience = client, patience
-        self.seen: list[Message] = []
+        self.unmatched: list[Message] = []
 
-    async def event(self, name: str, **holds: Any) -> dict[str, Any]:
-        """The body of the next event of that name whose body has these values; none is skipped for good."""
-        for index, event in enumerate(self.seen):
-            if _fits(event, name, holds):
-                del self.seen[index]
+    async def event(self, name: str, **fields: Any) -> dict[str, Any]:
+        """Returns the body of the next event of that name with these values; it loses no other event."""
+        for index, event in enumerate(self.unmatched):
+            if _fits(event, name, fields):
+                del self.unmatched[index]
                 return event.get("body") or {}
         while True:
             next_: Message | None = await asyncio.wait_for(self.client.events.get(), self.patience)
-            assert next_ is not None, f"the relay closed; {name} {holds} did not come"
-            if _fits(next_, name, holds):
+            assert next_ is not None, f"the relay closed; {name} {fields} did not come"
+            if _fits(next_, name, fields):
                 return next_.get("body") or {}
-            self.seen.append(next_)
+            self.unmatched.append(next_)
 
-    async def nothing(self, name: str, seconds: float = 0.5, **holds: Any) -> None:
-        """Fails where such an event comes within that time, or is on its way then."""
+    async def nothing(self, name: str, seconds: float = 0.5, **fields: Any) -> None:
+        """Fails if such an event comes within that time, or is on its way then."""
         await asyncio.sleep(seconds)
         # The relay has sent it before this answer.
         await self.client.answer("threads", {})
         while not self.client.events.empty():
-            self.seen.append(self.client.events.get_nowait() or {})
-        assert not [event for event in self.seen if _fits(event, name, holds)]
+            self.unmatched.append(self.client.events.get_nowait() or {})
+        assert not [event for event in self.unmatched if _fits(event, name, fields)]
 
     async def request(self, command: str, **arguments: Any) -> dict[str, Any]:
         return await self.client.request(command, arguments)
@@ -226,7 +226,7 @@ class Session:
         return str((await self.request("evaluate", expression=expression, frameId=frame))["result"])
 
     async def begin(self, stop: Mapping[str, Any], expression: str) -> asyncio.Future[Message]:
-        """Has that evaluated where a task stands, until it runs; the whole answer, to be awaited or left."""
+        """Evaluates it where a task is stopped; returns the whole answer, to be awaited or left."""
         frame = (await self.frames(stop))[0]["id"]
         with tempfile.TemporaryDirectory() as folder:
             begun = Path(folder, "begun")
@@ -241,27 +241,27 @@ class Session:
         return answer
 
     def abort(self) -> None:
-        """As when the editor is killed: no good-bye, and nothing that was still to be sent."""
+        """Ends as a killed editor does: it sends no `disconnect`, and nothing that was still to be sent."""
         self.client._writer.transport.abort()
 
     async def threads(self) -> dict[int, str]:
         return {row["id"]: row["name"] for row in (await self.request("threads"))["threads"]}
 
 
-def _fits(event: Message, name: str, holds: Mapping[str, Any]) -> bool:
+def _fits(event: Message, name: str, fields: Mapping[str, Any]) -> bool:
     body = event.get("body") or {}
-    return event.get("event") == name and all(body.get(key) == value for key, value in holds.items())
+    return event.get("event") == name and all(body.get(key) == value for key, value in fields.items())
 
 
 class Wire:
-    """A connection to the relay that sends just what it is told, and keeps what it hears.
+    """Connects to the relay, sends exactly what a test tells it, and keeps what it receives.
 
     Attributes:
-        heard: the messages that nobody has waited for yet.
+        unmatched: the messages that nobody has waited for yet.
     """
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.heard: list[Message] = []
+        self.unmatched: list[Message] = []
         self._reader, self._writer = reader, writer
         self._decoder = Decoder()
         self._seq = itertools.count(1)
@@ -274,33 +274,33 @@ class Wire:
         self._writer.write(data)
 
     def say(self, command: str, **arguments: Any) -> int:
-        """Sends a request; its number."""
+        """Sends a request, and returns its number."""
         seq = next(self._seq)
         self.send(encode({"seq": seq, "type": "request", "command": command, "arguments": arguments}))
         return seq
 
     async def ask(self, command: str, **arguments: Any) -> Message:
-        """The response to a request, whether it says yes or no."""
+        """Returns the response to a request, whether it is a success or not."""
         return await self.hear(type="response", request_seq=self.say(command, **arguments))
 
-    async def hear(self, **holds: Any) -> Message:
-        """The next message with these fields; none is skipped for good."""
+    async def hear(self, **fields: Any) -> Message:
+        """Returns the next message with these fields; it loses no other message."""
         while True:
-            for index, message in enumerate(self.heard):
-                if all(message.get(name) == value for name, value in holds.items()):
-                    return self.heard.pop(index)
+            for index, message in enumerate(self.unmatched):
+                if all(message.get(name) == value for name, value in fields.items()):
+                    return self.unmatched.pop(index)
             data = await asyncio.wait_for(self._reader.read(65536), PATIENCE)
-            assert data, f"the relay closed; {holds} did not come, but {self.heard}"
-            self.heard += self._decoder.feed(data)
+            assert data, f"the relay closed; {fields} did not come, but {self.unmatched}"
+            self.unmatched += self._decoder.feed(data)
 
     async def closed(self) -> None:
         """Waits until the relay has closed it."""
         while data := await asyncio.wait_for(self._reader.read(65536), PATIENCE):
-            self.heard += self._decoder.feed(data)
+            self.unmatched += self._decoder.feed(data)
         await self.close()
 
     def abort(self) -> None:
-        """As when the editor is killed."""
+        """Ends the connection as a killed editor does."""
         self._writer.transport.abort()
 
     async def close(self) -> None:
@@ -310,7 +310,7 @@ class Wire:
 
 
 class Setting:
-    """A relay over a cluster; `attach` makes an editor of it."""
+    """Holds a relay over a cluster; `attach` attaches an editor to it."""
 
     def __init__(self, relay: Relay, cluster: Cluster, port: int) -> None:
         self.relay, self.cluster, self.port = relay, cluster, port
@@ -319,27 +319,30 @@ class Setting:
     async def attach(
         self,
         breakpoints: Mapping[str, Sequence[int | Message]] | None = None,
-        wanted: Mapping[str, Mapping[str, Any]] | None = None,
+        requests: Mapping[str, Mapping[str, Any]] | None = None,
         **options: Any,
     ) -> Session:
-        """An editor that has attached.
+        """Returns an editor that has attached.
 
         Args:
             breakpoints: lines, or SourceBreakpoints, by the name of a file in the local folder.
-            wanted: more that is asked for before `configurationDone`: the arguments by the request's name.
+            requests: more requests before `configurationDone`: the arguments by the request's name.
         """
         client = await Client.connect("127.0.0.1", self.port)
         filters = options.pop("filters", ())
         specs = {
-            str(self.cluster.here / name): [at if isinstance(at, dict) else {"line": at} for at in lines]
+            str(self.cluster.here / name): [
+                breakpoint_ if isinstance(breakpoint_, dict) else {"line": breakpoint_}
+                for breakpoint_ in lines
+            ]
             for name, lines in (breakpoints or {}).items()
         }
 
         async def configure() -> None:
-            for command, arguments in (wanted or {}).items():
+            for command, arguments in (requests or {}).items():
                 await client.request(command, arguments)
 
-        exceptions = "setExceptionBreakpoints" in (wanted or {})
+        exceptions = "setExceptionBreakpoints" in (requests or {})
         await client.attach(
             breakpoints=specs,
             configure=configure,

@@ -1,4 +1,4 @@
-"""A program in a terminal of its own, and somebody who reads and types."""
+"""Runs a program in a terminal of its own, which a test reads and types in."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.integration.real_debuggee import PATIENCE
 
 
 class Screen:
-    """A program in a terminal of its own; `until` reads on from where the last one ended."""
+    """Runs a program in a terminal of its own; `until` continues reading where the last one ended."""
 
     def __init__(self, *command: str, env: Mapping[str, str] = os.environ) -> None:
         self._fd, inner = pty.openpty()
@@ -38,18 +38,18 @@ class Screen:
         self._unread = ""
 
     def which(self, *texts: str) -> str:
-        """The one of these that is shown first, with all before it taken as read."""
+        """Returns the one of these texts that is shown first; everything before it counts as read."""
         end = time.monotonic() + PATIENCE
-        while not (there := [text for text in texts if text in self._unread]):
+        while not (shown := [text for text in texts if text in self._unread]):
             assert time.monotonic() < end, f"none of {texts} in {self._unread!r}"
             ready, _, _ = select.select([self._fd], [], [], PATIENCE)
             self._unread += os.read(self._fd, 65536).decode(errors="replace") if ready else ""
-        first = min(there, key=self._unread.index)
+        first = min(shown, key=self._unread.index)
         self.until(first)
         return first
 
     def shows(self, text: str, *, seconds: float) -> bool:
-        """Whether it is shown within that time; `until` still finds it."""
+        """Returns whether the text is shown within that time; `until` still finds it."""
         end = time.monotonic() + seconds
         while text not in self._unread and (left := end - time.monotonic()) > 0:
             if select.select([self._fd], [], [], left)[0]:
@@ -57,7 +57,7 @@ class Screen:
         return text in self._unread
 
     def until(self, text: str) -> str:
-        """What was shown before `text`."""
+        """Returns what was shown before `text`."""
         end = time.monotonic() + PATIENCE
         while text not in self._unread:
             ready, _, _ = select.select([self._fd], [], [], PATIENCE)
@@ -68,8 +68,8 @@ class Screen:
                 data = b""
             assert data, f"ended without {text!r}: {self._unread!r}"
             self._unread += data.decode(errors="replace")
-        seen, _, self._unread = self._unread.partition(text)
-        return seen
+        shown, _, self._unread = self._unread.partition(text)
+        return shown
 
     def type(self, text: str) -> None:
         os.write(self._fd, text.encode())

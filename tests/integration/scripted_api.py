@@ -1,4 +1,4 @@
-"""A Kubernetes API on loopback: lists pods, and speaks the channel protocol for port-forward.
+"""Plays a Kubernetes API on loopback: it lists pods, and speaks the channel protocol of port-forward.
 
 Pods are scripted; a port-forward connects to a real server. What is not scripted is an error, and the
 fixture that made the API fails.
@@ -38,7 +38,7 @@ class Pod:
 
 @dataclass
 class ScriptedApi:
-    """Its methods may be called from any thread but that of its own loop."""
+    """Plays the API; its methods may be called from any thread except that of its own loop."""
 
     call: Call
     folder: Path
@@ -73,14 +73,14 @@ class ScriptedApi:
         if self.tls:
             cluster["certificate-authority"] = str(self.folder / "ca.crt")
         cluster.update(cluster_too or {})
-        said = {
+        kubeconfig = {
             "apiVersion": "v1",
             "kind": "Config",
             "clusters": [{"name": "one", "cluster": cluster}],
             "users": [{"name": "me", "user": user or {"token": TOKEN}}],
             "contexts": [{"name": "scripted", "context": {"cluster": "one", "user": "me"}}],
         }
-        self.kube.kubeconfig.write_text(json.dumps(said))
+        self.kube.kubeconfig.write_text(json.dumps(kubeconfig))
 
     def up(self) -> None:
         async def up() -> None:
@@ -95,12 +95,12 @@ class ScriptedApi:
         self.call(up())
 
     def down(self) -> None:
-        """As when the engine is killed: connections are reset, and the port refuses."""
+        """Ends as when the engine is killed: connections are reset, and the port refuses."""
 
         async def down() -> None:
             assert self._runner is not None
-            for one in self._sockets:
-                transport = one._req.transport if one._req else None
+            for websocket in self._sockets:
+                transport = websocket._req.transport if websocket._req else None
                 if transport:
                     transport.abort()
             await self._runner.cleanup()
@@ -108,7 +108,7 @@ class ScriptedApi:
         self.call(down())
 
     def serve(self, pod: str, port: int, handler: Handler) -> int:
-        """A real server behind a pod's port; where it really listens."""
+        """Starts a real server behind a pod's port, and returns the port where it really listens."""
 
         async def serve() -> int:
             async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -133,7 +133,7 @@ class ScriptedApi:
         self.call(close())
 
     def lists(self) -> int:
-        """How often the pods were listed."""
+        """Returns how often the pods were listed."""
         return sum(path.endswith("/pods") for path in self.requests)
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
@@ -148,8 +148,8 @@ class ScriptedApi:
             if peer != self.certificate:
                 raise web.HTTPUnauthorized
         if request.path == REVIEWS and request.method == "POST":
-            asked = (await request.json())["spec"]["resourceAttributes"]
-            right = f"{asked['verb']} {asked['resource']}/{asked['subresource']}".rstrip("/")
+            attributes = (await request.json())["spec"]["resourceAttributes"]
+            right = f"{attributes['verb']} {attributes['resource']}/{attributes['subresource']}".rstrip("/")
             return web.json_response({"status": {"allowed": right not in self.lacking}})
         if request.path == "/version":
             return web.json_response({"major": "1", "minor": self.minor})
@@ -176,47 +176,47 @@ class ScriptedApi:
         return {"items": items}
 
     async def _upgraded(self, request: web.Request) -> web.WebSocketResponse:
-        one = web.WebSocketResponse(protocols=("v4.channel.k8s.io",), max_msg_size=0, timeout=0.5)
+        websocket = web.WebSocketResponse(protocols=("v4.channel.k8s.io",), max_msg_size=0, timeout=0.5)
         assert "v4.channel.k8s.io" in request.headers["Sec-WebSocket-Protocol"]
-        await one.prepare(request)
-        self._sockets.add(one)
-        return one
+        await websocket.prepare(request)
+        self._sockets.add(websocket)
+        return websocket
 
     async def _port_forward(self, request: web.Request, pod: str) -> web.StreamResponse:
         port = int(request.query["ports"])
-        one = await self._upgraded(request)
+        websocket = await self._upgraded(request)
         try:
             if self.mute:
-                self.farewells.append((await one.receive()).type)
-                return one
+                self.farewells.append((await websocket.receive()).type)
+                return websocket
             for channel in (b"\0", b"\1"):
-                await one.send_bytes(channel + port.to_bytes(2, "little"))
+                await websocket.send_bytes(channel + port.to_bytes(2, "little"))
             try:
                 reader, writer = await asyncio.open_connection("127.0.0.1", self.pods[pod].ports.get(port, 1))
             except OSError:
-                said = f"error forwarding port {port} to pod {pod}: dial tcp4 127.0.0.1:{port}: refused"
-                await one.send_bytes(b"\1" + said.encode())
-                return one
+                refusal = f"error forwarding port {port} to pod {pod}: dial tcp4 127.0.0.1:{port}: refused"
+                await websocket.send_bytes(b"\1" + refusal.encode())
+                return websocket
 
             async def down() -> None:
                 with contextlib.suppress(ConnectionError):
                     while data := await reader.read(32768):
-                        await one.send_bytes(b"\0" + data)
-                    await one.close()
+                        await websocket.send_bytes(b"\0" + data)
+                    await websocket.close()
 
-            await _joined(one, writer, down())
+            await _joined(websocket, writer, down())
         finally:
-            await one.close()
-            self._sockets.discard(one)
-        return one
+            await websocket.close()
+            self._sockets.discard(websocket)
+        return websocket
 
 
-async def _joined(one: web.WebSocketResponse, writer: asyncio.StreamWriter, down: Any) -> None:
-    """Copies both ways until the socket ends, or `down`; closes `writer`, as containerd does."""
+async def _joined(websocket: web.WebSocketResponse, writer: asyncio.StreamWriter, down: Any) -> None:
+    """Copies both ways until the socket ends or `down` is true; closes `writer`, as containerd does."""
     copying = asyncio.create_task(down)
     try:
         with contextlib.suppress(ConnectionError):
-            async for message in one:
+            async for message in websocket:
                 assert message.type is WSMsgType.BINARY
                 assert message.data[0] == 0
                 writer.write(message.data[1:])
@@ -229,13 +229,13 @@ async def _joined(one: web.WebSocketResponse, writer: asyncio.StreamWriter, down
 
 
 def _status(code: int) -> web.HTTPException:
-    found = {403: web.HTTPForbidden, 503: web.HTTPServiceUnavailable}
-    return found[code]()
+    refusals = {403: web.HTTPForbidden, 503: web.HTTPServiceUnavailable}
+    return refusals[code]()
 
 
 @contextmanager
 def scripted_api(folder: Path, tls: ssl.SSLContext | None = None) -> Iterator[ScriptedApi]:
-    """Up, with one pod, `head-1`, and a kubeconfig."""
+    """Runs the API with one pod, `head-1`, and a kubeconfig."""
     with background_loop() as call:
         api = ScriptedApi(call, folder, tls)
         api.pods["head-1"] = Pod()

@@ -1,9 +1,9 @@
-"""Debuggees that play debugpy without a Python to debug, and the dashboard of the Ray that they are in.
+"""Plays debuggees that speak as debugpy does, without a Python to debug, and their Ray's dashboard.
 
 As a program, `python -m tests.integration.scripted_debuggees COUNT`, it prints the dashboard's port and
 runs until its standard input ends. Over HTTP it then also takes `POST /stop`, which stops every task
 within one second, `POST /workers` with the rows of the State API to list from then on, and
-`GET /asked`, which says how often Ray was asked.
+`GET /requests`, which says how often Ray was asked.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ FRAMES = 8
 
 
 class ScriptedDebuggee:
-    """One of them.
+    """Plays one debuggee.
 
     Attributes:
         changed: what is done to the bytes of each message before they are sent.
@@ -71,7 +71,7 @@ class ScriptedDebuggee:
         await asyncio.gather(*self._serving)
 
     def drop(self) -> None:
-        """The process ends."""
+        """Ends the process."""
         if self._writer is not None:
             self._writer.close()
 
@@ -84,11 +84,11 @@ class ScriptedDebuggee:
         return Debuggee(f"w{self.number}", "127.0.0.1", self.port, self.number, "127.0.0.1", JOB)
 
     def row(self) -> dict[str, Any]:
-        """As the State API describes a worker."""
+        """Returns its row, as the State API describes a worker."""
         return row(self.debuggee)
 
     def stop(self) -> None:
-        """Its task reaches a breakpoint."""
+        """Makes its task reach a breakpoint."""
         self.say({"event": "stopped", "body": {"reason": "breakpoint", "threadId": 1}})
 
     def say(self, message: Message) -> None:
@@ -100,7 +100,7 @@ class ScriptedDebuggee:
             self._writer.write(self.changed(data))
 
     async def drain(self) -> None:
-        """Until the client has taken most of what was sent."""
+        """Waits until the client has taken most of what was sent."""
         if self._writer is not None and self.connected:
             with suppress(OSError):
                 await self._writer.drain()
@@ -149,8 +149,8 @@ class ScriptedDebuggee:
         if command == "evaluate":
             return {"result": self._value(arguments["expression"]), "variablesReference": 0}
         if command == "setBreakpoints":
-            asked = arguments["breakpoints"]
-            return {"breakpoints": [{"id": n, "verified": True, **b} for n, b in enumerate(asked)]}
+            requested = arguments["breakpoints"]
+            return {"breakpoints": [{"id": n, "verified": True, **b} for n, b in enumerate(requested)]}
         if command == "stackTrace":
             frames = [
                 {"id": n, "name": "work", "line": 2, "column": 1, "source": {"path": FILE}}
@@ -201,12 +201,12 @@ def row(debuggee: Debuggee) -> dict[str, Any]:
 
 
 class ScriptedDashboard:
-    """Answers what the relay asks of Ray, with these rows."""
+    """Answers, with these rows, what the relay requests from Ray."""
 
     def __init__(self, debuggees: list[ScriptedDebuggee]) -> None:
         self.debuggees = debuggees
         self.rows = [debuggee.row() for debuggee in debuggees]
-        self.asked: Counter[str] = Counter()
+        self.requests: Counter[str] = Counter()
         app = web.Application()
         self._runner = web.AppRunner(app)
         app.router.add_get("/api/v0/workers", self._workers)
@@ -214,7 +214,7 @@ class ScriptedDashboard:
         app.router.add_get("/api/jobs/", self._jobs)
         app.router.add_post("/stop", self._stop)
         app.router.add_post("/workers", self._list)
-        app.router.add_get("/asked", self._asked)
+        app.router.add_get("/requests", self._requests)
 
     async def serve(self) -> int:
         await self._runner.setup()
@@ -231,16 +231,16 @@ class ScriptedDashboard:
         return self._result("tasks", [])
 
     async def _jobs(self, request: web.Request) -> web.Response:
-        self.asked["jobs"] += 1
+        self.requests["jobs"] += 1
         return web.json_response([])
 
     def _result(self, name: str, rows: list[dict[str, Any]]) -> web.Response:
-        self.asked[name] += 1
+        self.requests[name] += 1
         return web.json_response({"data": {"result": {"result": rows}}})
 
-    async def _asked(self, request: web.Request) -> web.Response:
-        surprises = [said for debuggee in self.debuggees for said in debuggee.surprises]
-        return web.json_response({**self.asked, "surprises": surprises})
+    async def _requests(self, request: web.Request) -> web.Response:
+        surprises = [surprise for debuggee in self.debuggees for surprise in debuggee.surprises]
+        return web.json_response({**self.requests, "surprises": surprises})
 
     async def _list(self, request: web.Request) -> web.Response:
         self.rows = await request.json()

@@ -1,4 +1,4 @@
-"""A certificate that nobody has signed, for what plays a host of the internet on this machine."""
+"""Makes a certificate that nobody has signed, for a server that plays an internet host on this machine."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 
 def self_signed(host: str, folder: Path) -> tuple[Path, Path]:
-    """The files of a certificate for that host, which may begin with `*.`, and of its key."""
+    """Returns the files of a certificate for that host, which may begin with `*.`, and of its key."""
     if shutil.which("openssl") is None:
         why = "openssl not found; enable it by installing it"
         pytest.skip(why)

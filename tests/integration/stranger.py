@@ -1,4 +1,4 @@
-"""Somebody who connects to a debugger port and is not one of us; also run as it stands, in a pod."""
+"""Connects to a debugger port as a stranger would; it is also run as it stands, in a pod."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from bootstrap.dap.framing import Decoder, FramingError, Message, encode
 def exchange(
     address: tuple[str, int], data: bytes, patience: float = 20.0, *, stays: bool = False
 ) -> list[Message]:
-    """What a stranger hears in DAP who sends just that, until the end, or `patience` seconds of silence.
+    """Returns what a stranger who sends exactly that gets, until the end or `patience` seconds of silence.
 
     `stays`: it may say more, for all that the other side knows.
     """
-    decoder, heard = Decoder(), list[Message]()
+    decoder, messages = Decoder(), list[Message]()
     # An end with what was sent unread is a reset.
     with socket.create_connection(address, timeout=patience) as connection, suppress(OSError, FramingError):
         connection.sendall(data)
         if not stays:
             connection.shutdown(socket.SHUT_WR)
         while piece := connection.recv(65536):
-            heard += decoder.feed(piece)
-    return heard
+            messages += decoder.feed(piece)
+    return messages
 
 
 def request(command: str, **arguments: Any) -> bytes:
@@ -36,10 +36,10 @@ ATTACH = request("attach", justMyCode=False) + request("configurationDone")
 
 
 def evaluates(address: tuple[str, int]) -> bool:
-    """Whether what listens there lets a stranger run code, as debugpy does."""
+    """Returns whether the listener lets a stranger run code, as debugpy does."""
     code = request("evaluate", expression="6 * 7", context="clipboard")
     try:
-        heard = exchange(address, INITIALIZE + ATTACH + code, patience=2.0, stays=True)
+        answers = exchange(address, INITIALIZE + ATTACH + code, patience=2.0, stays=True)
     except OSError:  # it has gone meanwhile
         return False
-    return any(answer.get("body", {}).get("result") == "42" for answer in heard)
+    return any(answer.get("body", {}).get("result") == "42" for answer in answers)

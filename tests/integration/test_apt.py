@@ -1,4 +1,4 @@
-"""apt-get waits while another program holds a lock of apt's or dpkg's, says for whom, and goes on by itself.
+"""Tests that apt-get waits while another program holds a lock of apt's or dpkg's, and says for whom.
 
 The apt is the machine's own, on folders of the test's, without any source of packages: it needs neither root
 nor network.
@@ -67,7 +67,7 @@ step.up([Packages(shell)], Console(), interrupt=shell.interrupt)
 
 @pytest.fixture
 def system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder that apt and dpkg keep everything in."""
+    """Provides the folder that apt and dpkg keep everything in."""
     for folder in ("lists/partial", "archives/partial", "dpkg"):
         (tmp_path / folder).mkdir(parents=True)
     (tmp_path / "dpkg" / "status").touch()
@@ -86,8 +86,8 @@ def system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @contextlib.contextmanager
-def held(lock: Path) -> Iterator[subprocess.Popen[str]]:
-    """Another program that has the lock; a line to its input, or the end of the block, ends it."""
+def lock_holder(lock: Path) -> Iterator[subprocess.Popen[str]]:
+    """Runs another program that has the lock; a line to its input, or the end of the block, ends it."""
     command = [sys.executable, "-c", HOLD, str(lock)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as program:
         assert program.stdout
@@ -98,33 +98,33 @@ def held(lock: Path) -> Iterator[subprocess.Popen[str]]:
 
 
 def release(program: subprocess.Popen[str]) -> None:
-    """Its lock is free when this returns."""
+    """Releases the program's lock: it is free when this returns."""
     program.communicate("\n")
 
 
 def name_of(program: subprocess.Popen[str]) -> str:
-    """As the kernel has it."""
+    """Returns the program's name, as the kernel has it."""
     return Path(f"/proc/{program.pid}/comm").read_text().strip()
 
 
 class Installing:
-    """`install` of no package, in a thread of its own; what it reports, and its end."""
+    """Runs `install` of no package in a thread of its own; has what it reports, and its end."""
 
     def __init__(self) -> None:
         self.ended: Future[None] = Future()
-        self._told: queue.Queue[str] = queue.Queue()
+        self._reported: queue.Queue[str] = queue.Queue()
         threading.Thread(target=self._install, daemon=True).start()
 
     def _install(self) -> None:
         try:
-            apt.install(Shell(), self._told.put, patience=PATIENCE)
+            apt.install(Shell(), self._reported.put, patience=PATIENCE)
             self.ended.set_result(None)
         except BaseException as error:  # raised where the end is waited for
             self.ended.set_exception(error)
 
     def waits(self) -> str:
-        """What it says while it waits, once it does."""
-        while not (text := self._told.get(timeout=PATIENCE)).startswith("waiting"):
+        """Returns what it reports while it waits, once it does."""
+        while not (text := self._reported.get(timeout=PATIENCE)).startswith("waiting"):
             pass
         return text
 
@@ -132,7 +132,7 @@ class Installing:
 @pytest.mark.parametrize("name", LOCKS)
 def test_it_says_whom_it_waits_for_and_goes_on_when_the_lock_is_free(system: Path, name: str) -> None:
     lock = system / name
-    with held(lock) as program:
+    with lock_holder(lock) as program:
         assert apt.holder(lock) == f"{name_of(program)} (process {program.pid})"
         installing = Installing()
         assert (
@@ -148,13 +148,13 @@ def test_it_says_whom_it_waits_for_and_goes_on_when_the_lock_is_free(system: Pat
 def test_a_lock_that_was_never_taken_holds_nobody_up(system: Path) -> None:
     assert not (system / "lists" / "lock").exists()
     assert apt.holder(system / "lists" / "lock") == ""
-    told: list[str] = []
-    apt.install(Shell(), told.append, patience=PATIENCE)
-    assert told == ["apt-get update -qq", "apt-get install -y -qq --no-install-recommends"]
+    reported: list[str] = []
+    apt.install(Shell(), reported.append, patience=PATIENCE)
+    assert reported == ["apt-get update -qq", "apt-get install -y -qq --no-install-recommends"]
 
 
 def test_whom_it_waited_for_in_vain_is_named(system: Path) -> None:
-    with held(system / "lists" / "lock") as program:
+    with lock_holder(system / "lists" / "lock") as program:
         began = time.monotonic()
         with pytest.raises(
             AptBusy, match=rf"\(process {program.pid}\) has kept apt-get from running for 1 s"
@@ -168,22 +168,22 @@ def test_a_lock_that_is_taken_just_before_apt_get_is_waited_for_too(
     system: Path, monkeypatch: pytest.MonkeyPatch, verb: str, name: str
 ) -> None:
     # The first time that it is run it lets the other program be quicker.
-    wrapper, asked, taken = system / "bin" / "apt-get", system / "asked", system / "taken"
-    for pipe in (asked, taken):
+    wrapper, before_apt_get, lock_taken = system / "bin" / "apt-get", system / "asked", system / "taken"
+    for pipe in (before_apt_get, lock_taken):
         os.mkfifo(pipe)
     wrapper.parent.mkdir()
     wrapper.write_text(
         "#!/bin/sh\n"
         f'case "$* " in *" {verb} "*) if [ ! -e "{system}/once" ]; then touch "{system}/once"\n'
-        f'echo > "{asked}"; read -r _ < "{taken}"; fi;; esac\n'
+        f'echo > "{before_apt_get}"; read -r _ < "{lock_taken}"; fi;; esac\n'
         f'exec "{shutil.which("apt-get")}" "$@"\n'
     )
     wrapper.chmod(0o755)
     monkeypatch.setenv("PATH", f"{wrapper.parent}{os.pathsep}{os.environ['PATH']}")
     installing = Installing()
-    asked.read_text()
-    with held(system / name) as program:
-        taken.write_text("\n")
+    before_apt_get.read_text()
+    with lock_holder(system / name) as program:
+        lock_taken.write_text("\n")
         assert f"(process {program.pid})" in installing.waits()
         release(program)
         installing.ended.result(PATIENCE)
@@ -195,7 +195,7 @@ def test_what_apt_get_can_not_do_is_not_tried_again(system: Path) -> None:
 
 
 def test_ctrl_c_ends_the_wait(system: Path) -> None:
-    with held(system / "lists" / "lock") as program:
+    with lock_holder(system / "lists" / "lock") as program:
         command = [sys.executable, "-c", INSTALL]
         with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True) as waiting:
             assert waiting.stderr
@@ -203,7 +203,7 @@ def test_ctrl_c_ends_the_wait(system: Path) -> None:
             assert line.startswith("packages of the test: waiting for")
             assert f"(process {program.pid})" in line
             waiting.send_signal(signal.SIGINT)
-            _, said = waiting.communicate(timeout=PATIENCE)
+            _, output = waiting.communicate(timeout=PATIENCE)
         assert waiting.returncode == -signal.SIGINT
-        assert "KeyboardInterrupt" in said
+        assert "KeyboardInterrupt" in output
         assert program.poll() is None

@@ -1,4 +1,4 @@
-"""Inside a codespace: the addresses that people click, ports that are public, a machine that is too small.
+"""Tests Rayside in a codespace: the addresses that people click, public ports, and too small a machine.
 
 GitHub's front is played by a server with TLS behind a CONNECT proxy, which is how a process of a codespace
 without a way out of its own would reach it: it sends a stranger to the login, or passes to the port.
@@ -26,7 +26,12 @@ NAME, DOMAIN = "fuzzy-space-guide-97x", "ports.test"
 
 @dataclass
 class Front:
-    """`public` are the ports that anybody reaches; `broken`, and it answers nobody at all."""
+    """Plays GitHub's front end.
+
+    Attributes:
+        public: the ports that anybody reaches.
+        broken: whether it answers nobody at all.
+    """
 
     server: ThreadingHTTPServer
     certificate: Path
@@ -36,7 +41,7 @@ class Front:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What a process of the codespace has, besides its other settings."""
+        """Returns what a process of the codespace has in its environment, besides its other settings."""
         return {
             "CODESPACES": "true",
             "CODESPACE_NAME": NAME,
@@ -47,7 +52,7 @@ class Front:
         }
 
     def ask(self, host: str, path: str) -> tuple[int, dict[str, str], bytes]:
-        """What a stranger gets."""
+        """Returns what a stranger gets."""
         assert host.startswith(f"{NAME}-") and host.endswith(f".{DOMAIN}"), host
         port = int(host.removeprefix(f"{NAME}-").removesuffix(f".{DOMAIN}"))
         if port not in self.public:
@@ -66,13 +71,13 @@ class Front:
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """A certificate for the codespace's ports, and its key."""
+    """Provides a certificate for the codespace's ports, and its key."""
     return self_signed(f"*.{DOMAIN}", tmp_path_factory.mktemp("tls"))
 
 
 @pytest.fixture
 def front(certificate: tuple[Path, Path], rayside: Rayside) -> Iterator[Front]:
-    """Every port is private."""
+    """Provides the front end; every port is private."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(*certificate)
 
@@ -80,7 +85,7 @@ def front(certificate: tuple[Path, Path], rayside: Rayside) -> Iterator[Front]:
         def do_CONNECT(self) -> None:
             host, port = self.path.split(":")
             assert port == "443"
-            if one.broken:
+            if proxy.broken:
                 self.send_error(503)
                 return
             self.send_response(200)
@@ -88,11 +93,11 @@ def front(certificate: tuple[Path, Path], rayside: Rayside) -> Iterator[Front]:
             with context.wrap_socket(self.connection, server_side=True) as stream:
                 with stream.makefile("rb") as lines:
                     _, path, _ = lines.readline().decode().split()
-                    asked = http.client.parse_headers(lines)
-                assert "Cookie" not in asked and "Authorization" not in asked
-                status, headers, body = one.ask(host, path)
-                said = {**headers, "Content-Length": str(len(body)), "Connection": "close"}
-                lines_out = [f"HTTP/1.1 {status} -", *(f"{name}: {value}" for name, value in said.items())]
+                    request_headers = http.client.parse_headers(lines)
+                assert "Cookie" not in request_headers and "Authorization" not in request_headers
+                status, headers, body = proxy.ask(host, path)
+                fields = {**headers, "Content-Length": str(len(body)), "Connection": "close"}
+                lines_out = [f"HTTP/1.1 {status} -", *(f"{name}: {value}" for name, value in fields.items())]
                 stream.sendall("\r\n".join([*lines_out, "", ""]).encode() + body)
             self.close_connection = True
 
@@ -100,10 +105,10 @@ def front(certificate: tuple[Path, Path], rayside: Rayside) -> Iterator[Front]:
             pass
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        one = Front(server, certificate[0], rayside.settings.workspace_port)
+        proxy = Front(server, certificate[0], rayside.settings.workspace_port)
         serving = threading.Thread(target=server.serve_forever)
         serving.start()
-        yield one
+        yield proxy
         server.shutdown()
         serving.join()
 
@@ -113,10 +118,10 @@ def reached(port: int) -> str:
 
 
 def test_private_ports_are_fine(rayside: Rayside, front: Front) -> None:
-    found = findings(rayside.json("doctor", env=front.environment))["ports-private"]
-    assert found["ok"] is True
+    finding = findings(rayside.json("doctor", env=front.environment))["ports-private"]
+    assert finding["ok"] is True
     ports = (front.workspace_port, rayside.settings.dashboard_port, rayside.settings.relay_port)
-    assert found["detail"] == ", ".join(map(str, ports))
+    assert finding["detail"] == ", ".join(map(str, ports))
     assert "ports-private" not in findings(rayside.json("doctor"))
 
 
@@ -124,17 +129,17 @@ def test_a_port_made_public_is_not_fine_though_nothing_listens(rayside: Rayside,
     port = front.workspace_port
     front.public = {port}
     document = rayside.json("doctor", code=3, env=front.environment)
-    found = findings(document)["ports-private"]
+    finding = findings(document)["ports-private"]
     assert document["ok"] is False
-    assert found["detail"] == reached(port)
-    assert f"gh codespace ports visibility {port}:private --codespace {NAME}" in str(found["fix"])
+    assert finding["detail"] == reached(port)
+    assert f"gh codespace ports visibility {port}:private --codespace {NAME}" in str(finding["fix"])
 
 
 def test_what_could_not_be_found_out_is_said(rayside: Rayside, front: Front) -> None:
     front.broken = True
-    found = findings(rayside.json("doctor", env=front.environment))["ports-private"]
-    assert found["ok"] is True
-    assert str(found["detail"]).startswith("could not be found out of ")
+    finding = findings(rayside.json("doctor", env=front.environment))["ports-private"]
+    assert finding["ok"] is True
+    assert str(finding["detail"]).startswith("could not be found out of ")
 
 
 def test_a_codespace_too_small_is_told_what_to_choose(rayside: Rayside, front: Front) -> None:
@@ -169,7 +174,7 @@ def test_up_and_status_print_what_people_click(up: Rayside, front: Front) -> Non
 def test_the_dashboard_or_the_relay_made_public_is_not_fine(up: Rayside, front: Front, setting: str) -> None:
     port = int(getattr(up.settings, setting))
     front.public = {port}
-    found = findings(up.json("doctor", code=3, env=front.environment))["ports-private"]
-    assert found["detail"] == reached(port)
+    finding = findings(up.json("doctor", code=3, env=front.environment))["ports-private"]
+    assert finding["detail"] == reached(port)
     # The question does no harm to what it reaches.
     assert up.json("status")["ready"] is True

@@ -1,4 +1,4 @@
-"""What docs/completion.md says to type makes the Tab key complete, in the shells themselves."""
+"""Tests that what docs/completion.md says to type makes the Tab key complete, in the shells themselves."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ STARTS = {
     ids=["bash", "bash, invoke", "zsh", "fish"],
 )
 def test_tab_completes_verbs_and_options(shell: str, lines: list[str], program: str) -> None:
-    there = shutil.which(shell)
-    if there is None:
+    installed = shutil.which(shell)
+    if installed is None:
         why = f"{shell} is not installed; enable it with ./invokew doctor --fix --tests"
         pytest.skip(why)
     # zsh asks about folders that others may write to, as root's are in some images.
     environment = {**os.environ, "PS1": "$ ", "ZSH_DISABLE_COMPFIX": "true"}
-    with closing(Screen(there, *STARTS[shell], env=environment)) as terminal:
+    with closing(Screen(installed, *STARTS[shell], env=environment)) as terminal:
         for line in [*lines, "echo read''y"]:
             terminal.type(f"{line}\r")
         terminal.until("ready")

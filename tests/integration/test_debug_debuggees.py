@@ -1,4 +1,4 @@
-"""The debugger, through a real relay, against real debugpy in real processes."""
+"""Tests the debugger, through a real relay, against real debugpy in real processes."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ def play(story: Coroutine[Any, Any, None]) -> None:
     asyncio.run(asyncio.wait_for(story, 2 * PATIENCE))
 
 
-async def attached(job: RealJob, port: int, **wanted: Any) -> Session:
-    session = Session(attachment(port, **wanted), job)
+async def attached(job: RealJob, port: int, **options: Any) -> Session:
+    session = Session(attachment(port, **options), job)
     await session.start()
     return session
 
 
 async def stop_of(session: Session) -> Stop:
-    """The next stop; what else happens before is passed over."""
+    """Returns the next stop, and passes over what else happens before."""
     while not isinstance(happening := await session.events.get(), Stop):
         assert not isinstance(happening, Lost), happening
     return happening
@@ -104,8 +104,8 @@ def test_several_tasks_are_recorded_and_the_job_succeeds(start: Start) -> None:
                 timeout=PATIENCE,
                 on_event=lambda text: None,
             )
-        seen = sorted((stop["task"], stop["evaluated"]["x"]) for stop in document["stopped"])
-        assert seen == [("task-1", "4"), ("task-2", "4"), ("task-3", "1"), ("task-3", "2")]
+        evaluated = sorted((stop["task"], stop["evaluated"]["x"]) for stop in document["stopped"])
+        assert evaluated == [("task-1", "4"), ("task-2", "4"), ("task-3", "1"), ("task-3", "2")]
         assert {stop["evaluated"]["nope"] for stop in document["stopped"]} == {
             "<NameError: name 'nope' is not defined>"
         }
@@ -146,24 +146,24 @@ def test_a_breakpoint_of_a_condition_stops_where_it_holds_and_a_moved_one_says_s
     async def story() -> None:
         async with relay_over(job) as port:
             session = await attached(job, port, breakpoints=places)
-            seen: list[tuple[int, str]] = []
-            said: list[str] = []
-            while len(seen) < 3:
+            evaluated: list[tuple[int, str]] = []
+            texts: list[str] = []
+            while len(evaluated) < 3:
                 happening = await session.events.get()
                 if isinstance(happening, Notice):
-                    said.append(happening.text)
+                    texts.append(happening.text)
                 if not isinstance(happening, Stop):
                     continue
                 frame = (await stops.frames(session.client, happening))[0]
                 i = await stops.evaluate(session.client, frame, "globals().get('i')")
-                seen.append((frame.line, i))
+                evaluated.append((frame.line, i))
                 await session.resume("continue", happening)
             await asyncio.to_thread(job.all_ended)
             await session.close()
-            assert seen[0][0] in {1, 2}
-            assert seen[1:] == [(3, "3"), (6, "4")]
-            [moved] = [text for text in said if text.startswith(f"breakpoint at {file}:6")]
-            assert said.count(moved) == 1
+            assert evaluated[0][0] in {1, 2}
+            assert evaluated[1:] == [(3, "3"), (6, "4")]
+            [moved] = [text for text in texts if text.startswith(f"breakpoint at {file}:6")]
+            assert texts.count(moved) == 1
 
     play(story())
     assert job.processes[0].lines == ["end"]
@@ -204,9 +204,9 @@ def test_leaving_with_an_evaluation_in_flight_does_not_spoil_the_debuggee(start:
             await asyncio.sleep(0)  # the request is sent
             await session.close()
             assert await slow == "False"
-            again = await attached(job, port)
-            await stop_of(again)
-            await again.close()
+            second_session = await attached(job, port)
+            await stop_of(second_session)
+            await second_session.close()
             await asyncio.to_thread(job.all_ended)
 
     play(story())

@@ -1,4 +1,4 @@
-"""The debugger on real Ray, through its relay: whatever stops, wherever its file came from."""
+"""Tests the debugger on real Ray, through its relay: whatever stops, wherever its file came from."""
 
 from __future__ import annotations
 
@@ -298,8 +298,8 @@ def test_a_driver_stops_in_its_first_lines_and_is_one_debuggee_from_there_on(
     assert result["job"] == {"submission_id": job, "status": "SUCCEEDED"}
     assert "a child\n" in output and "result 2 []" in output
     assert output.count("\nrayside: waiting for a debugger") == 1, output  # the driver; workers have a prefix
-    said = log.read_text()[earlier:]
-    assert said.count("attached to driver") == 1, said
+    logged = log.read_text()[earlier:]
+    assert logged.count("attached to driver") == 1, logged
 
 
 def test_eight_tasks_are_stopped_at_once_in_one_session(up: Rayside, tmp_path: Path) -> None:
@@ -336,7 +336,7 @@ def test_what_tasks_print_is_told_once_and_stays_in_the_jobs_output(up: Rayside,
     job = str(up.json("submit", *arguments, timeout=180)["submission_id"])
     token = up.target.instance.token_file.read_text()
 
-    async def told() -> list[Any]:
+    async def events() -> list[Any]:
         client = await Client.connect("127.0.0.1", up.settings.relay_port)
         options = {"token": token, "job": job, "redirectOutput": True}
         await client.attach(options=options, no_delay=False)
@@ -347,21 +347,21 @@ def test_what_tasks_print_is_told_once_and_stays_in_the_jobs_output(up: Rayside,
             if event["event"] == "output" and event["body"]["category"] in ("stdout", "stderr"):
                 prints.append(event["body"])
         await client.disconnect()
-        found = []
+        lines = []
         for body in prints:
             text, place = body["output"].partition(": ")[2].strip(), body.get("source") or {}
             task = body["data"]["ray"]["task"]
-            found.append((task, text, body["category"], place.get("path", ""), body.get("line", 0)))
-        return found
+            lines.append((task, text, body["category"], place.get("path", ""), body.get("line", 0)))
+        return lines
 
-    seen = asyncio.run(asyncio.wait_for(told(), 240))
+    printed = asyncio.run(asyncio.wait_for(events(), 240))
     # Of what is printed at a line of the program, `ray.init` prints some by itself.
-    mine = [
+    programs_lines = [
         (task, text, *rest, line)
-        for task, text, *rest, path, line in seen
+        for task, text, *rest, path, line in printed
         if path == str(program) and "INFO worker.py" not in text
     ]
-    assert sorted(mine) == [
+    assert sorted(programs_lines) == [
         ("Actor.work", "actor", "stdout", 9),
         ("driver", "driver", "stdout", 16),
         ("work", "bad one", "stderr", 5),
@@ -370,7 +370,7 @@ def test_what_tasks_print_is_told_once_and_stays_in_the_jobs_output(up: Rayside,
         ("work", "task two", "stdout", 4),
     ]
     # Nor does Ray's driver repeat what its tasks have printed.
-    assert not [line for _, line, *_ in seen if "pid=" in line or line.startswith(":")]
+    assert not [line for _, line, *_ in printed if "pid=" in line or line.startswith(":")]
     output = up.run("logs", "--job", job).stdout
     for line in ("task one", "task two", "bad one", "bad two", "actor", "driver"):
         assert output.count(line) == 1, output

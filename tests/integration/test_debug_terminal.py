@@ -1,4 +1,4 @@
-"""The terminal debugger in a real terminal, over real debugpy."""
+"""Tests the terminal debugger in a real terminal, over real debugpy."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def screen(tmp_path: Path) -> Iterator[Open]:
         return screens[-1]
 
     yield start
-    for one in screens:
-        one.close()
+    for opened in screens:
+        opened.close()
 
 
 def test_a_task_is_debugged_to_its_end(screen: Open) -> None:
@@ -90,7 +90,7 @@ def test_ctrl_c_at_an_empty_prompt_leaves_the_task_stopped_wherever_it_stands(sc
 
 
 def take(terminal: Screen, number: int) -> str:
-    """Waits until both tasks are stopped, and takes one; what was shown of it."""
+    """Waits until both tasks are stopped, chooses one, and returns what was shown of it."""
     if terminal.which("which one?", PROMPT) == PROMPT:  # one came much later than the other
         end = time.monotonic() + PATIENCE
         terminal.type("tasks\r")

@@ -1,4 +1,4 @@
-"""`doctor`: what is missing is found, said, and with --fix mended and looked at again."""
+"""Tests `doctor`: it finds and names what is missing, and with --fix repairs it and checks again."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ def test_what_nobody_can_mend_stays_a_finding_with_what_to_do(rayside: Rayside, 
         holder.bind(("127.0.0.1", rayside.settings.dashboard_port))
         holder.listen()
         document = rayside.json("doctor", "--fix", code=3, env={"INVOKE_RAYSIDE_MIN_MEMORY_GIB": "100000"})
-    found = findings(document)
+    by_id = findings(document)
     assert document["ok"] is False
-    assert found["dashboard-port"]["ok"] is False
-    assert "INVOKE_RAYSIDE_DASHBOARD_PORT" in str(found["dashboard-port"]["fix"])
-    assert found["memory"]["ok"] is False
-    assert found["disk"]["ok"] is True
+    assert by_id["dashboard-port"]["ok"] is False
+    assert "INVOKE_RAYSIDE_DASHBOARD_PORT" in str(by_id["dashboard-port"]["fix"])
+    assert by_id["memory"]["ok"] is False
+    assert by_id["disk"]["ok"] is True
 
 
 def test_fix_ends_leftovers(rayside: Rayside) -> None:
     assert rayside.run("up", "--no-example").returncode == 0
     (rayside.folder / "ray.json").unlink()
-    found = findings(rayside.json("doctor", code=3))
-    assert found["leftovers"]["ok"] is False
-    assert found["leftovers"]["fix"] == "./invokew doctor --fix"
+    by_id = findings(rayside.json("doctor", code=3))
+    assert by_id["leftovers"]["ok"] is False
+    assert by_id["leftovers"]["fix"] == "./invokew doctor --fix"
     document = rayside.json("doctor", "--fix")
     assert document["ok"] is True
     assert rayside.processes() == []

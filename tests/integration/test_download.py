@@ -1,4 +1,4 @@
-"""Downloads from a real server that breaks off, lies, moves, hangs, or knows no ranges."""
+"""Tests downloads from a real server that breaks off, lies, moves, hangs, or knows no ranges."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ HALF = 30 * PIECE
 
 @dataclass
 class Site:
-    """What the server has, how it answers, and what it was asked."""
+    """Holds what the server has, how it answers, and which requests it got."""
 
     files: dict[str, bytes]
     # Bytes of the body after which each of the next answers breaks off.
@@ -55,12 +55,12 @@ class Site:
     tag: str = '"first"'
     # Where set, answers stop in the middle until it is set.
     hold: threading.Event | None = None
-    asked: list[tuple[str, dict[str, str]]] = field(default_factory=list)
+    requests: list[tuple[str, dict[str, str]]] = field(default_factory=list)
     url: str = ""
 
     def gets(self, path: str) -> list[dict[str, str]]:
-        """The headers of each request for `path`."""
-        return [headers for asked, headers in self.asked if asked == path]
+        """Returns the headers of each request for `path`."""
+        return [headers for requested, headers in self.requests if requested == path]
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -72,15 +72,15 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         site = self.server.site
-        site.asked.append((self.path, dict(self.headers)))
+        site.requests.append((self.path, dict(self.headers)))
         content = site.files.get(self.path)
         if content is None:
             self.send_error(404)
             return
         start = 0
-        wanted = re.fullmatch(r"bytes=(\d+)-", self.headers.get("Range", ""))
-        if wanted and site.ranges and self.headers["If-Range"] == site.tag:
-            start = int(wanted[1])
+        byte_range = re.fullmatch(r"bytes=(\d+)-", self.headers.get("Range", ""))
+        if byte_range and site.ranges and self.headers["If-Range"] == site.tag:
+            start = int(byte_range[1])
             if start >= len(content):
                 self.send_error(416)
                 return
@@ -140,23 +140,23 @@ def sha256(content: bytes) -> str:
 
 
 def fetch(site: Site, file: Path, content: bytes = CONTENT) -> list[str]:
-    said: list[str] = []
-    Download(f"{site.url}/program", "kind_releases").fetch(file, sha256(content), said.append)
-    return said
+    reported: list[str] = []
+    Download(f"{site.url}/program", "kind_releases").fetch(file, sha256(content), reported.append)
+    return reported
 
 
 def left(file: Path) -> set[str]:
-    """What is in the folder besides the lock."""
-    return {found.name for found in file.parent.iterdir()} - {f".{file.name}.lock"}
+    """Returns what is in the folder besides the lock."""
+    return {entry.name for entry in file.parent.iterdir()} - {f".{file.name}.lock"}
 
 
 def test_a_file_is_downloaded_once_with_its_progress(site: Site, file: Path) -> None:
-    said = fetch(site, file)
+    progress = fetch(site, file)
     assert file.read_bytes() == CONTENT
     assert left(file) == {"program"}
-    assert said == ["0 of 4 MB", "1 of 4 MB", "2 of 4 MB", "3 of 4 MB", "4 of 4 MB"]
+    assert progress == ["0 of 4 MB", "1 of 4 MB", "2 of 4 MB", "3 of 4 MB", "4 of 4 MB"]
     assert fetch(site, file) == []
-    assert len(site.asked) == 1
+    assert len(site.requests) == 1
 
 
 def test_a_transfer_that_breaks_off_goes_on_where_it_stopped(site: Site, file: Path) -> None:
@@ -175,7 +175,7 @@ def test_from_a_server_without_ranges_it_is_downloaded_whole_again(site: Site, f
     site.ranges, site.cuts = False, [HALF]
     fetch(site, file)
     assert file.read_bytes() == CONTENT
-    assert len(site.asked) == 2
+    assert len(site.requests) == 2
 
 
 @pytest.mark.parametrize("tag", ['W/"first"', ""])
@@ -193,10 +193,10 @@ def test_a_server_that_gives_up_is_not_asked_for_ever_and_the_part_is_kept(site:
     with pytest.raises(DownloadFailed, match=re.escape(f"{site.url}/program can't be downloaded")) as caught:
         fetch(site, file)
     assert "INVOKE_RAYSIDE_KIND_RELEASES" in caught.value.hint
-    assert len(site.asked) == 2
+    assert len(site.requests) == 2
     assert not file.exists()
     fetch(site, file)
-    assert site.asked[-1][1]["Range"] == f"bytes={HALF}-"
+    assert site.requests[-1][1]["Range"] == f"bytes={HALF}-"
     assert file.read_bytes() == CONTENT
 
 
@@ -208,7 +208,7 @@ def test_a_part_of_an_older_file_is_not_continued(site: Site, file: Path) -> Non
     site.files["/program"], site.tag = newer, '"second"'
     fetch(site, file, newer)
     assert file.read_bytes() == newer
-    assert site.asked[-1][1]["If-Range"] == '"first"'
+    assert site.requests[-1][1]["If-Range"] == '"first"'
 
 
 def test_a_part_that_is_all_there_is_downloaded_again(site: Site, file: Path) -> None:
@@ -236,9 +236,9 @@ def test_a_file_that_is_not_there_is_told_with_its_address_and_status(site: Site
 
 
 def test_a_server_that_is_not_there_is_told_with_the_reason(file: Path) -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        nobody = Download(f"http://127.0.0.1:{taken.getsockname()[1]}/program", "kind_releases")
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        nobody = Download(f"http://127.0.0.1:{listener.getsockname()[1]}/program", "kind_releases")
         with pytest.raises(DownloadFailed, match="Connection refused"):
             nobody.fetch(file, sha256(CONTENT), silent)
         with pytest.raises(DownloadFailed, match="Connection refused"):
@@ -285,7 +285,7 @@ def test_a_download_that_was_killed_goes_on_where_it_stopped(site: Site, file: P
     site.hold = None
     fetch(site, file)
     assert file.read_bytes() == CONTENT
-    resumed = re.fullmatch(r"bytes=(\d+)-", site.asked[-1][1]["Range"])
+    resumed = re.fullmatch(r"bytes=(\d+)-", site.requests[-1][1]["Range"])
     assert resumed
     assert 900_000 < int(resumed[1]) <= HALF
 
@@ -303,7 +303,7 @@ def test_of_two_at_once_the_second_finds_the_work_done(site: Site, file: Path) -
         process.communicate(timeout=60)
         assert process.returncode == 0
     assert file.read_bytes() == CONTENT
-    assert len(site.asked) == 1
+    assert len(site.requests) == 1
 
 
 # --- the steps of source `upstream` -------------------------------------------------------
@@ -325,7 +325,7 @@ def tarball() -> bytes:
 
 @pytest.fixture
 def source(site: Site, tmp_path: Path) -> Releases:
-    """The source for linux on amd64, whose release pages are the server's."""
+    """Returns the source for linux on amd64, whose release pages are the server's."""
     plugin = tarball()
     site.files = {
         "/kind/v0.33.0/kind-linux-amd64": PROGRAM,
@@ -358,7 +358,7 @@ def test_every_program_is_verified_and_runs(source: Releases) -> None:
         assert done.stdout == "I am a program\n"
         step.apply(silent)
     downloads = source.settings.cache_folder / "downloads"
-    assert [found.name for found in downloads.iterdir() if found.suffix != ".lock"] == []
+    assert [entry.name for entry in downloads.iterdir() if entry.suffix != ".lock"] == []
 
 
 def test_a_program_that_is_not_the_published_one_is_never_there(site: Site, source: Releases) -> None:
@@ -372,7 +372,7 @@ def test_a_program_that_is_not_the_published_one_is_never_there(site: Site, sour
 def test_a_recorded_digest_is_what_counts_whatever_the_release_says_of_itself(
     site: Site, source: Releases, tmp_path: Path
 ) -> None:
-    """A release page that was taken over has another program, and the checksum of that."""
+    """A release page that was taken over has another program, and the checksum of that program."""
     recorded = replace(source, recorded=tmp_path / "digests.json")
     recorded.recorded.write_text(json.dumps({"kind-0.33.0-linux-amd64": sha256(PROGRAM)}))
     other = PROGRAM + b"# and more\n"
@@ -390,9 +390,9 @@ def test_a_recorded_digest_is_what_counts_whatever_the_release_says_of_itself(
 def test_where_nothing_is_recorded_the_first_fetch_is_and_another_is_refused(
     site: Site, source: Releases
 ) -> None:
-    said: list[str] = []
-    source.kind.apply(said.append)
-    assert any("held to the digest of this first fetch" in line for line in said)
+    reported: list[str] = []
+    source.kind.apply(reported.append)
+    assert any("held to the digest of this first fetch" in line for line in reported)
     shutil.rmtree(source.kind.file.parent)
     other = PROGRAM + b"# and more\n"
     site.files["/kind/v0.33.0/kind-linux-amd64"] = other
@@ -405,10 +405,10 @@ def test_where_nothing_is_recorded_the_first_fetch_is_and_another_is_refused(
 def test_lock_records_what_is_published_keeps_what_is_not_there_and_refuses_another(
     site: Site, source: Releases, tmp_path: Path
 ) -> None:
-    file, said = tmp_path / "digests.json", list[str]()
+    file, reported = tmp_path / "digests.json", list[str]()
     programs = {name: ask for name, ask in published(source.settings).items() if name.startswith("k")}
     file.write_text(json.dumps({"kind-0.33.0-darwin-arm64": "a" * 64, "kind-0.1.0-linux-amd64": "b" * 64}))
-    digests.record(file, programs, said.append)
+    digests.record(file, programs, reported.append)
     after = json.loads(file.read_text())
     assert after == {
         "kind-0.33.0-darwin-arm64": "a" * 64,
@@ -417,7 +417,7 @@ def test_lock_records_what_is_published_keeps_what_is_not_there_and_refuses_anot
         "kubectl-ray-1.6.2-darwin-amd64": sha256(b""),
         "kubectl-ray-1.6.2-linux-amd64": sha256(site.files[PLUGIN]),
     }
-    assert any(line.startswith("kubectl-1.34.4-darwin-arm64 could not be recorded") for line in said)
+    assert any(line.startswith("kubectl-1.34.4-darwin-arm64 could not be recorded") for line in reported)
     site.files["/kind/v0.33.0/kind-linux-amd64.sha256sum"] = sha256(b"another").encode()
     with pytest.raises(BadChecksum, match=r"kind-0\.33\.0-linux-amd64 is recorded as"):
         digests.record(file, programs, silent)
@@ -438,7 +438,7 @@ def test_a_release_without_a_checksum_for_it_is_refused(site: Site, source: Rele
 def test_the_manifests_come_from_the_module_that_go_sum_names_alone(
     site: Site, source: Releases, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By Go, from where its own configuration says; once for another module, once for the right one."""
+    """Go fetches them, from where its own configuration says: once another module, once the right one."""
     whole_source = upstream(source, without_asking(source.settings), Shell())
     steps = {step.name: step for step in whole_source.steps}
     kuberay = whole_source.resolve("kuberay").path
@@ -458,7 +458,7 @@ def test_the_manifests_come_from_the_module_that_go_sum_names_alone(
         elsewhere.setenv("GOPROXY", f"{site.url}/go")
         with pytest.raises(BadChecksum, match=r"not what go\.sum names"):
             steps["kuberay-manifests"].apply(silent)
-    assert any(path.startswith("/go/") for path, _ in site.asked)
+    assert any(path.startswith("/go/") for path, _ in site.requests)
     assert not kuberay.exists()
     steps["kuberay-manifests"].apply(silent)
     assert steps["kuberay-manifests"].check().condition is Condition.READY
@@ -478,16 +478,16 @@ def test_any_answer_of_registry_and_release_page_is_one(site: Site) -> None:
 
 
 def test_the_one_that_does_not_answer_is_named(site: Site) -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        port = taken.getsockname()[1]
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port = listener.getsockname()[1]
         host = site.url.removeprefix("http://")
-        said = unreachable(settings(host, f"http://127.0.0.1:{port}"))
-        assert said
-        assert said.startswith(f"http://127.0.0.1:{port}/ does not answer: ")
-        said = unreachable(settings(f"127.0.0.1:{port}", site.url))
-        assert said
-        assert said.startswith(f"http://127.0.0.1:{port}/v2/ does not answer: ")
+        problem = unreachable(settings(host, f"http://127.0.0.1:{port}"))
+        assert problem
+        assert problem.startswith(f"http://127.0.0.1:{port}/ does not answer: ")
+        problem = unreachable(settings(f"127.0.0.1:{port}", site.url))
+        assert problem
+        assert problem.startswith(f"http://127.0.0.1:{port}/v2/ does not answer: ")
 
 
 def test_one_that_never_ends_its_answer_is_not_waited_for(site: Site) -> None:
@@ -505,12 +505,12 @@ def test_one_that_never_ends_its_answer_is_not_waited_for(site: Site) -> None:
         thread = threading.Thread(target=trickle)
         thread.start()
         began = time.monotonic()
-        said = unreachable(
+        problem = unreachable(
             settings(site.url.removeprefix("http://"), f"http://127.0.0.1:{slow.getsockname()[1]}")
         )
         took = time.monotonic() - began
         over.set()
         thread.join()
     assert took < 3.0 + AT_ONCE
-    assert said
-    assert said.endswith("does not answer: not within 3 s")
+    assert problem
+    assert problem.endswith("does not answer: not within 3 s")

@@ -1,4 +1,4 @@
-"""The driver's port before its program, where Ray does not help: the job goes on, with one line at most."""
+"""Tests the driver's port before its program when Ray fails: the job goes on, with one line at most."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ JOB = json.dumps({"runtime_env": {}, "metadata": {"job_submission_id": "j1"}})
 def run(
     tmp_path: Path, ray: str = "", hook: Path = HOOK, env: dict[str, str] | None = None
 ) -> tuple[str, str]:
-    """What a driver prints whose Ray is that text."""
+    """Returns what a driver prints whose Ray is that text."""
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
     (tmp_path / "ray.py").write_text(ray)

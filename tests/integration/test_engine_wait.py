@@ -1,4 +1,4 @@
-"""Waiting for a Docker engine that is only just starting, and what is done when none comes."""
+"""Tests the wait for a Docker engine that is still starting, and what happens when none comes."""
 
 from __future__ import annotations
 
@@ -38,21 +38,21 @@ SCRIPT = {
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """Short, for the path of a socket."""
-    made = Path(tempfile.mkdtemp(prefix="rs-", dir="/tmp"))
-    yield made
-    shutil.rmtree(made)
+    """Provides a folder with a short path, for a socket."""
+    short = Path(tempfile.mkdtemp(prefix="rs-", dir="/tmp"))
+    yield short
+    shutil.rmtree(short)
 
 
 @contextmanager
-def scripted_engine(file: Path, asked: list[str]) -> Iterator[None]:
-    """An engine at that socket; `asked` is what was not in the script."""
+def scripted_engine(file: Path, unscripted: list[str]) -> Iterator[None]:
+    """Plays an engine at that socket; `unscripted` gets what was requested and is not in the script."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             path = re.sub(r"^/v\d+\.\d+", "", self.path)
             if path not in SCRIPT:
-                asked.append(path)
+                unscripted.append(path)
             body = SCRIPT.get(path, "").encode()
             self.send_response(200 if path in SCRIPT else 501)
             self.send_header("Content-Type", "application/json")
@@ -76,31 +76,31 @@ def scripted_engine(file: Path, asked: list[str]) -> Iterator[None]:
 
 def test_an_engine_that_starts_is_waited_for_and_that_is_said(folder: Path) -> None:
     environment = {**os.environ, "DOCKER_HOST": f"unix://{folder}/engine.sock"}
-    asked: list[str] = []
+    unscripted: list[str] = []
     command = [sys.executable, "-c", WAIT]
     with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True) as waiting:
         assert waiting.stdout
         assert waiting.stdout.readline() == "Waiting up to 60 s for the Docker engine\n"
-        with scripted_engine(folder / "engine.sock", asked):
+        with scripted_engine(folder / "engine.sock", unscripted):
             assert waiting.stdout.read() == "The Docker engine answers\nTrue\n"
             # One that answers at once is nothing to speak of.
             done = subprocess.run(
                 command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True, check=True, timeout=60
             )
     assert done.stdout == "True\n"
-    assert asked == []
+    assert unscripted == []
 
 
 def test_without_an_engine_up_says_so_and_goes_on_with_local(rayside: Rayside, folder: Path) -> None:
     nowhere = {"DOCKER_HOST": f"unix://{folder}/engine.sock"}
     done = rayside.run("up", "--no-example", "--target", "auto", "--wait-for-engine", "3", env=nowhere)
     assert done.returncode == 0, done.stdout + done.stderr
-    said = done.stderr.splitlines()
-    assert said[:2] == [
+    lines = done.stderr.splitlines()
+    assert lines[:2] == [
         "Waiting up to 3 s for the Docker engine",
         "No Docker engine answered within 3 s",
     ]
-    assert said[2].startswith("Target local (auto: the Docker engine does not answer")
+    assert lines[2].startswith("Target local (auto: the Docker engine does not answer")
     # What is up needs no engine: nothing is waited for.
     done = rayside.run("up", "--no-example", "--target", "auto", "--wait-for-engine", "60", env=nowhere)
     assert "Nothing to change" in done.stdout
@@ -110,9 +110,9 @@ def test_without_an_engine_up_says_so_and_goes_on_with_local(rayside: Rayside, f
 def test_a_kind_cluster_that_was_made_is_not_replaced_by_local(rayside: Rayside, folder: Path) -> None:
     assert rayside.run("down").returncode == 0
     state = folder / "s"
-    made = configured(replace(rayside.settings, state_folder=state), "kind")
-    make_own(made.folder)
-    made.record.write_text(made.document())
+    instance = configured(replace(rayside.settings, state_folder=state), "kind")
+    make_own(instance.folder)
+    instance.record.write_text(instance.document())
     nowhere = {"DOCKER_HOST": f"unix://{folder}/engine.sock", "INVOKE_RAYSIDE_STATE_FOLDER": str(state)}
     arguments = ("--target", "auto", "--source", "packages", "--wait-for-engine", "1")
     done = rayside.run("up", *arguments, env=nowhere)
@@ -120,7 +120,7 @@ def test_a_kind_cluster_that_was_made_is_not_replaced_by_local(rayside: Rayside,
     assert "Target kind (auto: it was made so)" in done.stderr
     assert "error[engine-not-running]" in done.stderr
     assert "then ./invokew up" in done.stderr.splitlines()[-1]
-    assert list(made.folder.iterdir()) == [made.record]
+    assert list(instance.folder.iterdir()) == [instance.record]
 
 
 def test_a_time_that_is_none_is_refused(rayside: Rayside) -> None:

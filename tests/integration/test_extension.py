@@ -1,4 +1,4 @@
-"""The extension *Ray Breakpoints*: its own tests, in Node, and that its manifest and its sources agree.
+"""Runs the tests of *Ray Breakpoints* in Node, and tests that its manifest and its sources agree.
 
 What needs an editor with a window is tested in tests/browser/.
 """
@@ -47,8 +47,8 @@ def test_each_source_can_be_parsed_and_asks_for_nothing_that_is_not_there(node: 
     checked = run(node / "node", "--check", source)
     assert checked.returncode == 0, checked.stderr
     for name in re.findall(r"require\(\"([^\"]+)\"\)", source.read_text()):
-        there = name == "vscode" or name.startswith("node:") or (EXTENSION / "src" / f"{name}.js").is_file()
-        assert there, f"{source.name} requires {name}"
+        exists = name == "vscode" or name.startswith("node:") or (EXTENSION / "src" / f"{name}.js").is_file()
+        assert exists, f"{source.name} requires {name}"
 
 
 def test_every_command_of_the_manifest_is_registered_and_every_registered_one_is_in_it(
@@ -115,9 +115,9 @@ def test_every_state_without_rows_has_a_text_with_one_thing_to_do(manifest: dict
 
 
 def _states(source: str) -> str:
-    found = re.search(r"@property \{([^}]+)\} state", source)
-    assert found
-    return found[1]
+    documented = re.search(r"@property \{([^}]+)\} state", source)
+    assert documented
+    return documented[1]
 
 
 def test_settings_that_say_where_the_token_goes_are_no_workspaces_to_set(manifest: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""The process that forwards ports, and the step that keeps it: what goes wrong around it, for real."""
+"""Tests the process that forwards ports, and its step, when something around it really fails."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ OTHER = "ray.io/originated-from-cr-name=job,ray.io/node-type=head"
 
 
 class Quiet:
-    """Progress that nobody looks at."""
+    """Is progress that nobody looks at."""
 
     def started(self, name: str, title: str) -> None: ...
     def note(self, name: str, text: str) -> None: ...
@@ -51,9 +51,9 @@ def nothing(text: str) -> None: ...
 
 @pytest.fixture
 def api(tmp_path: Path) -> Iterator[ScriptedApi]:
-    with scripted_api(tmp_path) as one:
-        serve(one, "head-1")
-        yield one
+    with scripted_api(tmp_path) as scripted:
+        serve(scripted, "head-1")
+        yield scripted
 
 
 @pytest.fixture
@@ -62,10 +62,10 @@ def step(api: ScriptedApi, tmp_path: Path) -> Iterator[Forwards]:
     folder.mkdir(mode=0o700)
     dashboard, workspace = free_ports()
     ports = (Forward("dashboard", dashboard, 8265), Forward("workspace", workspace, 8443))
-    one = Forwards(Shell(), api.kube, folder, ports, SELECTOR)
-    yield one
-    one.undo(nothing)
-    assert one.leftovers() == []
+    forwards = Forwards(Shell(), api.kube, folder, ports, SELECTOR)
+    yield forwards
+    forwards.undo(nothing)
+    assert forwards.leftovers() == []
 
 
 @pytest.fixture
@@ -79,7 +79,7 @@ def make(step: Step) -> None:
 
 
 def serve(api: ScriptedApi, pod: str) -> None:
-    """Real HTTP behind 8265 and 8443, and a port that answers only when the client has finished."""
+    """Serves real HTTP behind 8265 and 8443, and a port that answers only when the client has finished."""
 
     async def http(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
@@ -91,14 +91,14 @@ def serve(api: ScriptedApi, pod: str) -> None:
 
 
 def get(port: int, timeout: float = 20) -> str:
-    """The last line of what HTTP answers, to the end; empty where the connection ends before."""
-    with socket.create_connection(("127.0.0.1", port), timeout=timeout) as one:
-        one.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
-        said = b""
+    """Returns the last line of the whole HTTP answer; empty if the connection ends before."""
+    with socket.create_connection(("127.0.0.1", port), timeout=timeout) as connection:
+        connection.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        answer = b""
         with contextlib.suppress(ConnectionResetError):
-            while data := one.recv(65536):
-                said += data
-        return said.decode().split("\r\n")[-1]
+            while data := connection.recv(65536):
+                answer += data
+        return answer.decode().split("\r\n")[-1]
 
 
 def pid(step: Forwards) -> int:
@@ -106,7 +106,7 @@ def pid(step: Forwards) -> int:
     return process.pid
 
 
-def gone(number: int, within: float) -> bool:
+def ends_within(number: int, within: float) -> bool:
     deadline = time.monotonic() + within
     while time.monotonic() < deadline:
         if not processes.alive(number, processes.created(number)):
@@ -131,13 +131,13 @@ def test_up_starts_it_and_down_leaves_nothing(step: Forwards) -> None:
     assert sum(file.stat().st_size for file in step.folder.glob("*.log")) < 1000
     for connection in psutil.Process(first).net_connections(kind="tcp"):
         assert connection.laddr.ip == "127.0.0.1"
-    told: list[str] = []
-    step.undo(told.append)
-    assert told == [f"ending process {first}"]
+    reported: list[str] = []
+    step.undo(reported.append)
+    assert reported == [f"ending process {first}"]
     assert list(step.folder.iterdir()) == []
     assert not processes.alive(first, processes.created(first))
-    step.undo(told.append)
-    assert len(told) == 1
+    step.undo(reported.append)
+    assert len(reported) == 1
 
 
 def test_it_works_from_any_folder(step: Forwards, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,7 +149,7 @@ def test_it_works_from_any_folder(step: Forwards, tmp_path: Path, monkeypatch: p
 def test_a_killed_one_is_started_again(running: Forwards) -> None:
     first = pid(running)
     os.kill(first, signal.SIGKILL)
-    assert gone(first, 5)
+    assert ends_within(first, 5)
     status = running.check()
     assert status.condition is Condition.MISSING
     assert f"process {first} has ended" in status.detail
@@ -181,12 +181,12 @@ def test_another_process_that_has_its_number_is_not_taken_for_it_and_not_ended(s
 
 def test_other_ports_than_wanted_are_replaced(running: Forwards) -> None:
     first = pid(running)
-    wanted = replace(running, ports=(replace(running.ports[0], pod=8443), running.ports[1]))
-    status = wanted.check()
+    changed = replace(running, ports=(replace(running.ports[0], pod=8443), running.ports[1]))
+    status = changed.check()
     assert status.condition is Condition.MISSING
     assert "something else than wanted" in status.detail
-    make(wanted)
-    assert pid(wanted) != first
+    make(changed)
+    assert pid(changed) != first
 
 
 def test_a_port_that_leads_nowhere_is_not_ready(api: ScriptedApi, running: Forwards) -> None:
@@ -216,29 +216,29 @@ def test_a_right_that_is_lacking_is_said_and_not_waited_for(
 
 
 def test_a_debug_adapter_is_asked_in_its_own_language(api: ScriptedApi, step: Forwards) -> None:
-    asked: list[str] = []
+    commands: list[str] = []
 
     async def adapter(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         (request,) = Decoder().feed(await reader.read(65536))
-        asked.append(request["command"])
+        commands.append(request["command"])
         writer.write(encode({"type": "response", "request_seq": request["seq"], "success": True}))
         await writer.drain()
 
     api.serve("head-1", 5678, adapter)
     relay = Forward("relay", free_ports()[0], 5678, speaks="dap")
-    one = replace(step, ports=(relay,))
-    make(one)
-    status = one.check()
+    forwards = replace(step, ports=(relay,))
+    make(forwards)
+    status = forwards.check()
     assert status.condition is Condition.READY
     assert f"relay at tcp://127.0.0.1:{relay.local}" in status.detail
-    assert set(asked) == {"initialize"}
+    assert set(commands) == {"initialize"}
     # One that speaks HTTP is no relay.
     api.pods["head-1"].ports[5678] = api.pods["head-1"].ports[8265]
-    status = one.check()
+    status = forwards.check()
     assert status.condition is Condition.PENDING
     assert f"port {relay.local} (relay) gets no answer of a debugger" in status.detail
     del api.pods["head-1"].ports[5678]
-    assert one.check().condition is Condition.PENDING
+    assert forwards.check().condition is Condition.PENDING
 
 
 def test_a_port_that_is_taken_is_named_with_its_holder_and_setting(step: Forwards) -> None:
@@ -284,14 +284,14 @@ def test_fifty_at_once(api: ScriptedApi, running: Forwards) -> None:
 def test_nothing_is_asked_while_nobody_connects(api: ScriptedApi, running: Forwards) -> None:
     for port in running.ports:
         get(port.local)
-    seen, process = len(api.requests), psutil.Process(pid(running))
+    requests_before, process = len(api.requests), psutil.Process(pid(running))
     used = process.cpu_times()
     time.sleep(2)
-    assert len(api.requests) == seen
+    assert len(api.requests) == requests_before
     now = process.cpu_times()
     assert (now.user + now.system) - (used.user + used.system) < 0.05
     get(running.ports[0].local)
-    assert len(api.requests) == seen + 1  # the tunnel alone: the pod is known
+    assert len(api.requests) == requests_before + 1  # the tunnel alone: the pod is known
 
 
 def test_a_pod_that_is_replaced_is_found_by_its_labels(api: ScriptedApi, running: Forwards) -> None:
@@ -363,13 +363,13 @@ def test_a_client_that_closes_its_half_still_gets_the_answer(api: ScriptedApi, r
         await writer.drain()
 
     api.serve("head-1", 8443, slow)
-    with socket.create_connection(("127.0.0.1", running.ports[1].local), timeout=20) as one:
-        one.sendall(b"question")
-        one.shutdown(socket.SHUT_WR)
-        said = b""
-        while data := one.recv(65536):
-            said += data
-    assert len(said) == 3000
+    with socket.create_connection(("127.0.0.1", running.ports[1].local), timeout=20) as connection:
+        connection.sendall(b"question")
+        connection.shutdown(socket.SHUT_WR)
+        answer = b""
+        while data := connection.recv(65536):
+            answer += data
+    assert len(answer) == 3000
 
 
 def test_a_client_that_has_gone_is_let_go_in_the_pod_too(api: ScriptedApi, running: Forwards) -> None:
@@ -381,8 +381,8 @@ def test_a_client_that_has_gone_is_let_go_in_the_pod_too(api: ScriptedApi, runni
         ended.set()
 
     api.serve("head-1", 8443, patient)
-    with socket.create_connection(("127.0.0.1", running.ports[1].local), timeout=20) as one:
-        assert one.recv(5) == b"hello"
+    with socket.create_connection(("127.0.0.1", running.ports[1].local), timeout=20) as connection:
+        assert connection.recv(5) == b"hello"
     assert ended.wait(forwarder.LINGER + 5)
 
 
@@ -392,11 +392,11 @@ def test_an_answer_that_breaks_off_is_not_taken_for_a_whole_one(api: ScriptedApi
         await reader.read()
 
     api.serve("head-1", 8443, half)
-    with socket.create_connection(("127.0.0.1", running.ports[1].local), timeout=20) as one:
-        assert one.recv(4) == b"half"
+    with socket.create_connection(("127.0.0.1", running.ports[1].local), timeout=20) as connection:
+        assert connection.recv(4) == b"half"
         api.down()
         with pytest.raises(ConnectionResetError):
-            one.recv(1)
+            connection.recv(1)
     api.up()
 
 
@@ -408,14 +408,14 @@ def test_twenty_megabytes_each_way(api: ScriptedApi, running: Forwards) -> None:
 
     api.serve("head-1", 8443, echo)
     data = os.urandom(20 * 2**20)
-    with socket.create_connection(("127.0.0.1", running.ports[1].local), timeout=30) as one:
-        sender = threading.Thread(target=one.sendall, args=(data,))
+    with socket.create_connection(("127.0.0.1", running.ports[1].local), timeout=30) as connection:
+        sender = threading.Thread(target=connection.sendall, args=(data,))
         sender.start()
-        came = bytearray()
-        while len(came) < len(data):
-            came += one.recv(2**20)
+        received = bytearray()
+        while len(received) < len(data):
+            received += connection.recv(2**20)
         sender.join()
-    assert bytes(came) == data
+    assert bytes(received) == data
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -431,12 +431,12 @@ def test_it_ends_soon_with_connections_open(
     with contextlib.ExitStack() as stack:
         for _ in range(10):
             address = ("127.0.0.1", running.ports[1].local)
-            one = stack.enter_context(socket.create_connection(address, timeout=20))
-            one.recv(1)
+            connection = stack.enter_context(socket.create_connection(address, timeout=20))
+            connection.recv(1)
         process = psutil.Process(pid(running))
         process.send_signal(number)
         # Of itself, however long the connections would last.
-        assert gone(process.pid, 5.0)
+        assert ends_within(process.pid, 5.0)
     assert "Traceback" not in running.log.read_text()
 
 
@@ -450,11 +450,11 @@ def test_it_is_pointed_at_another_pod_while_it_runs(api: ScriptedApi, running: F
 
     api.serve("head-1", 8443, patient)
     first = pid(running)
-    with socket.create_connection(("127.0.0.1", running.ports[1].local), timeout=20) as one:
-        assert one.recv(5) == b"hello"
+    with socket.create_connection(("127.0.0.1", running.ports[1].local), timeout=20) as connection:
+        assert connection.recv(5) == b"hello"
         replace(running, selector=OTHER).retarget()
         with contextlib.suppress(ConnectionResetError):
-            assert one.recv(1) == b""  # to the pod before: ended
+            assert connection.recv(1) == b""  # to the pod before: ended
     assert get(running.ports[0].local) == "job-head"
     assert pid(running) == first
     assert replace(running, selector=OTHER).check().condition is Condition.READY
@@ -466,8 +466,8 @@ def test_who_comes_right_after_it_was_pointed_elsewhere_gets_the_new_pod(
 ) -> None:
     api.pods["job-head"] = Pod(labels=OTHER)
     serve(api, "job-head")
-    for wanted, name in [(OTHER, "job-head"), (SELECTOR, "head-1")] * 10:
-        replace(running, selector=wanted).retarget()
+    for selector, name in [(OTHER, "job-head"), (SELECTOR, "head-1")] * 10:
+        replace(running, selector=selector).retarget()
         assert get(running.ports[0].local) == name
 
 
@@ -496,7 +496,7 @@ def test_a_forward_for_a_while_needs_no_process_and_leaves_no_thread(api: Script
 
 
 def test_the_document_is_what_the_process_reads(api: ScriptedApi, tmp_path: Path) -> None:
-    """With nothing but the file: no environment of ours, from another folder, an ephemeral port."""
+    """The process gets nothing but the file: no environment of ours, another folder, an ephemeral port."""
     file = tmp_path / "config.json"
     port = free_ports()[0]
     file.write_text(document(api.kube, SELECTOR, [Forward("dashboard", port, 8265)]))

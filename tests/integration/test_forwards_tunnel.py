@@ -1,4 +1,4 @@
-"""Tunnels into pods: every byte, every end, every failure; a scripted API, real servers behind it."""
+"""Tests tunnels into pods: every byte, end and failure; over a scripted API, with real servers behind it."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ LARGE = 20 * 2**20
 
 @pytest.fixture
 def api(tmp_path: Path) -> Iterator[ScriptedApi]:
-    with scripted_api(tmp_path) as one:
-        yield one
+    with scripted_api(tmp_path) as scripted:
+        yield scripted
 
 
 def run(api: ScriptedApi, work: Callable[[Session], Awaitable[None]]) -> None:
-    """`work` with a session; no task may be left over by it."""
+    """Runs `work` with a session, and fails if it leaves a task."""
 
     async def whole() -> None:
         session = await open_session(api.kube)
@@ -50,21 +50,21 @@ def run(api: ScriptedApi, work: Callable[[Session], Awaitable[None]]) -> None:
 async def carried(
     session: Session, port: int
 ) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
-    """A client's end of a connection that a tunnel to that port of head-1 carries, as the forwarder does.
+    """Provides a client's end of a connection that a tunnel to that port of head-1 carries.
 
     What became of the tunnel shows at the end: PodFailed where the pod's side failed.
     """
-    one = await open_port(session, "ns", "head-1", port)
+    stream = await open_port(session, "ns", "head-1", port)
     near, far = socket.socketpair()
     reader, writer = await asyncio.open_unix_connection(sock=near)
     far_reader, far_writer = await asyncio.open_unix_connection(sock=far)
 
     async def carry() -> None:
         try:
-            await one.carry(far_reader, far_writer)
+            await stream.carry(far_reader, far_writer)
         finally:
             far_writer.close()
-            await one.close()
+            await stream.close()
 
     carrying = asyncio.create_task(carry())
     try:
@@ -89,9 +89,9 @@ async def there_and_back(reader: asyncio.StreamReader, writer: asyncio.StreamWri
         await writer.drain()
 
     sending = asyncio.create_task(send())
-    came = await reader.readexactly(len(data))
+    received = await reader.readexactly(len(data))
     await sending
-    assert hashlib.sha256(came).digest() == hashlib.sha256(data).digest()
+    assert hashlib.sha256(received).digest() == hashlib.sha256(data).digest()
 
 
 def test_twenty_megabytes_through_a_port_forward_and_back_are_the_same_bytes(api: ScriptedApi) -> None:
@@ -109,8 +109,8 @@ def test_the_end_of_a_stream_goes_both_ways(api: ScriptedApi) -> None:
 
     async def hello(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"hello")
-        said = await reader.read()  # until we have closed
-        await ended.put(said)
+        question = await reader.read()  # until we have closed
+        await ended.put(question)
 
     async def bye(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"x" * 300_000)
@@ -246,7 +246,7 @@ def test_the_newest_pod_that_stays_is_chosen(api: ScriptedApi) -> None:
 
 @pytest.fixture
 def tls(tmp_path: Path) -> Iterator[ScriptedApi]:
-    """An API that wants a client certificate, and `other.crt`, an authority that it does not know."""
+    """Provides an API that requires a client certificate, and an authority that it does not know."""
 
     def openssl(*words: str) -> None:
         subprocess.run(["openssl", *words], cwd=tmp_path, check=True, capture_output=True)
@@ -274,8 +274,8 @@ def tls(tmp_path: Path) -> Iterator[ScriptedApi]:
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(tmp_path / "ca.crt"))
     context.load_cert_chain(tmp_path / "server.crt", tmp_path / "server.key")
     context.verify_mode = ssl.CERT_REQUIRED
-    with scripted_api(tmp_path, context) as one:
-        yield one
+    with scripted_api(tmp_path, context) as scripted:
+        yield scripted
 
 
 def test_a_client_certificate_and_the_clusters_own_authority_are_used(tls: ScriptedApi) -> None:

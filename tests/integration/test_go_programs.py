@@ -1,4 +1,4 @@
-"""Programs built from Go modules: once, whole or not at all; with a Go from PyPI where there is none."""
+"""Tests programs built from Go modules: once, whole or not at all; with a Go from PyPI if there is none."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ pause(Path(sys.argv[1])).apply(lambda line: print(line, flush=True))
 
 @pytest.fixture(scope="module")
 def go(tmp_path_factory: pytest.TempPathFactory) -> Go:
-    """In a cache of its own."""
-    one = Go(Shell(), tmp_path_factory.mktemp("go"))
-    if one.check().condition is Condition.MISSING:
-        one.apply(print)
-    return one
+    """Provides a Go in a cache of its own."""
+    step = Go(Shell(), tmp_path_factory.mktemp("go"))
+    if step.check().condition is Condition.MISSING:
+        step.apply(print)
+    return step
 
 
 def pause(folder: Path) -> GoPrograms:
@@ -64,22 +64,22 @@ def test_a_build_that_is_killed_leaves_no_entry_and_the_next_one_goes_on(go: Go)
 def test_two_at_once_build_it_once_and_nothing_is_built_again(go: Go, tmp_path: Path) -> None:
     # What was compiled already serves both: the time goes into waiting, not into compiling.
     (tmp_path / "go-build").symlink_to(go.cache_folder / "go-build")
-    with start(tmp_path) as one, start(tmp_path) as other:
-        assert one.stdout
-        assert other.stdout
-        said = [one.stdout.read(), other.stdout.read()]
-    assert (one.returncode, other.returncode) == (0, 0), said
-    assert sorted("building pause" in text for text in said) == [False, True]
+    with start(tmp_path) as first, start(tmp_path) as second:
+        assert first.stdout
+        assert second.stdout
+        outputs = [first.stdout.read(), second.stdout.read()]
+    assert (first.returncode, second.returncode) == (0, 0), outputs
+    assert sorted("building pause" in text for text in outputs) == [False, True]
     step = pause(tmp_path)
-    made = (step.folder / "pause").stat().st_mtime_ns
+    built_at = (step.folder / "pause").stat().st_mtime_ns
     step.apply(print)
-    assert (step.folder / "pause").stat().st_mtime_ns == made
+    assert (step.folder / "pause").stat().st_mtime_ns == built_at
 
 
 def test_where_no_go_is_installed_it_comes_from_pypi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
-    one = Go(Shell(), tmp_path)
-    assert one.check().condition is Condition.MISSING
-    one.apply(print)
-    assert one.check().condition is Condition.READY
-    assert f"go{GO_VERSION} " in Shell().run([one.program, "version"]).out
+    step = Go(Shell(), tmp_path)
+    assert step.check().condition is Condition.MISSING
+    step.apply(print)
+    assert step.check().condition is Condition.READY
+    assert f"go{GO_VERSION} " in Shell().run([step.program, "version"]).out

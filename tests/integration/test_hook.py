@@ -1,4 +1,4 @@
-"""The hook of `submit --debug` in a real Ray: a plain DAP client stops in code that has no breakpoint()."""
+"""Tests the hook of `submit --debug` in a real Ray: a plain DAP client stops in unmodified code."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def up(rayside: Rayside) -> Rayside:
 
 
 class Debugger:
-    """Attaches to every process of a job as it opens its debugger, as the relay will."""
+    """Attaches to every process of a job as it opens its debugger, as the relay does."""
 
     def __init__(
         self, up: Rayside, name: str, before: set[str], breakpoints: Iterable[int], **how: Any
@@ -114,10 +114,10 @@ class Debugger:
         folder = self._session / "runtime_resources" / "working_dir_files" / package
         return str(folder / "program.py")
 
-    async def until(self, true: Callable[[], bool]) -> None:
-        """Attaches and lets every stop go on, until then; fails where the job ends before."""
+    async def until(self, reached: Callable[[], bool]) -> None:
+        """Attaches and resumes every stop until `reached` says so; fails if the job ends before."""
         deadline = time.monotonic() + PATIENCE
-        while not true():
+        while not reached():
             assert time.monotonic() < deadline, f"{self.stops[-5:]} {self.output}"
             assert not self.job.ended, self.output
             await self._look()
@@ -136,23 +136,23 @@ class Debugger:
             await client.set_breakpoints(self.program, [{"line": line} for line in self.lines])
 
     async def debuggees(self, count: int) -> set[tuple[str, int]]:
-        """Where the debuggers of that many processes listen, as soon as they do; nobody is attached to."""
+        """Returns where the debuggers of that many processes listen, once they do; it attaches to none."""
         deadline = time.monotonic() + PATIENCE
-        while len(found := {(worker.node_ip, worker.port) for worker in self._new()}) < count:
-            assert time.monotonic() < deadline, f"{found} {self.output}"
+        while len(addresses := {(worker.node_ip, worker.port) for worker in self._new()}) < count:
+            assert time.monotonic() < deadline, f"{addresses} {self.output}"
             await asyncio.sleep(0.1)
-        return found
+        return addresses
 
     def _new(self) -> list[DebuggableWorker]:
-        workers = [one for one in self._dashboard.debuggable() if one.worker_id not in self._before]
-        addresses = {(one.node_ip, one.port) for one in workers}
-        early = announced([self.job], self._dashboard.node_addresses())
+        workers = [worker for worker in self._dashboard.debuggable() if worker.worker_id not in self._before]
+        addresses = {(worker.node_ip, worker.port) for worker in workers}
+        before_ray_init = announced([self.job], self._dashboard.node_addresses())
         return [
             *workers,
             *(
-                DebuggableWorker(one.key, one.host, one.port, one.pid, True, "", one.since)
-                for one in early
-                if one.address not in addresses
+                DebuggableWorker(worker.key, worker.host, worker.port, worker.pid, True, "", worker.since)
+                for worker in before_ray_init
+                if worker.address not in addresses
             ),
         ]
 
@@ -161,8 +161,8 @@ class Debugger:
             if worker.pid in self.clients:
                 continue
             client = self.clients[worker.pid] = await Client.connect(worker.node_ip, worker.port)
-            wanted = {self.program: [{"line": line} for line in self.lines]}
-            await client.attach(breakpoints=wanted, prove=self._prove, **self._how)
+            breakpoints = {self.program: [{"line": line} for line in self.lines]}
+            await client.attach(breakpoints=breakpoints, prove=self._prove, **self._how)
         for pid, client in self.clients.items():
             while not client.events.empty():
                 event = client.events.get_nowait()
@@ -190,15 +190,15 @@ class Debugger:
 
 
 def listening(up: Rayside) -> set[tuple[str, int]]:
-    """Every port that a process of the cluster listens on, by an address at which it can be reached."""
-    found: set[tuple[str, int]] = set()
+    """Returns each port that a process of the cluster listens on, with an address where it can be reached."""
+    addresses: set[tuple[str, int]] = set()
     for process in [*up.target.head.leftovers(), *up.target.relay.leftovers()]:
         with suppress(psutil.Error):
             for connection in process.net_connections(kind="tcp"):
                 if connection.status == psutil.CONN_LISTEN:
                     host, port = connection.laddr
-                    found.add(({"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host), port))
-    return found
+                    addresses.add(({"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host), port))
+    return addresses
 
 
 def line(program: str, marker: str) -> int:
@@ -321,11 +321,11 @@ ray.get([actor.end.remote() for actor in (threaded, loop, python)] + runs)
 
 
 def test_breakpoints_set_later_reach_every_thread_that_runs_already(up: Rayside, tmp_path: Path) -> None:
-    """Threads of Ray's C++ part, of asyncio and of Python, asleep until then."""
+    """The threads are those of Ray's C++ part, of asyncio and of Python, and sleep until then."""
     markers = ["threaded", "async", "python", "driver"]
     go = tmp_path / "go"
     program = LATER.replace("GO", repr(str(go)))
-    wanted = {line(program, marker) for marker in markers}
+    lines_set = {line(program, marker) for marker in markers}
     code = tmp_path / "code"
     code.mkdir()
 
@@ -333,8 +333,8 @@ def test_breakpoints_set_later_reach_every_thread_that_runs_already(up: Rayside,
         debug = jobs.Debug(attach_timeout=PATIENCE)
         async with submitted(up, code, program, debug=debug) as debugger:
             await debugger.until(lambda: "running\n" in debugger.output and len(debugger.clients) >= 4)
-            await debugger.set_lines(wanted)
-            await debugger.until(lambda: {number for *_, number in debugger.stops} == wanted)
+            await debugger.set_lines(lines_set)
+            await debugger.until(lambda: {number for *_, number in debugger.stops} == lines_set)
             await debugger.set_lines([])
             go.touch()
             await debugger.to_the_end()
@@ -360,11 +360,11 @@ print("result", ray.get(work.remote(1)))
 
 def test_a_breakpoint_call_stops_and_steps_while_tracing_sleeps(up: Rayside, tmp_path: Path) -> None:
     async def step_twice(client: Client, body: dict[str, Any]) -> None:
-        command = "next" if body["reason"] != "step" or len(seen) < 3 else "continue"
-        seen.append(body["reason"])
+        command = "next" if body["reason"] != "step" or len(reasons) < 3 else "continue"
+        reasons.append(body["reason"])
         await client.request(command, {"threadId": body["threadId"]})
 
-    seen: list[str] = []
+    reasons: list[str] = []
 
     async def run() -> Debugger:
         debug = jobs.Debug(attach_timeout=PATIENCE)
@@ -545,11 +545,11 @@ def test_what_the_job_and_the_driver_both_set_is_refused_as_without_a_debugger(
     up: Rayside, tmp_path: Path
 ) -> None:
     program = "import ray\nray.init(runtime_env={'env_vars': {'WORD': 'driver'}})\n"
-    given = {"env_vars": {"WORD": "job"}}
+    runtime_env = {"env_vars": {"WORD": "job"}}
 
     async def run() -> Debugger:
         debug = jobs.Debug(attach_timeout=0)
-        async with submitted(up, tmp_path, program, debug=debug, runtime_env=given) as debugger:
+        async with submitted(up, tmp_path, program, debug=debug, runtime_env=runtime_env) as debugger:
             await debugger.to_the_end()
             return debugger
 
@@ -594,14 +594,14 @@ def test_a_shell_script_has_its_tasks_debugged_and_the_jobs_own_hook_runs(
 
 
 @pytest.mark.parametrize(
-    ("debugpy", "says"),
+    ("debugpy", "expected"),
     [
         ("raise ImportError", "it has no debugpy"),
         ("nothing = None", "No module named 'debugpy.server'"),
     ],
 )
 def test_a_job_goes_on_where_no_debugger_can_be_opened(
-    up: Rayside, tmp_path: Path, debugpy: str, says: str
+    up: Rayside, tmp_path: Path, debugpy: str, expected: str
 ) -> None:
     (tmp_path / "debugpy.py").write_text(debugpy)  # what the driver and the workers import
 
@@ -611,7 +611,7 @@ def test_a_job_goes_on_where_no_debugger_can_be_opened(
             return debugger
 
     output = ended(asyncio.run(run()))
-    assert says in output
+    assert expected in output
     assert "result ('ran', None)" in output
     assert "Traceback" not in output
 

@@ -1,4 +1,4 @@
-"""What this machine's own apt, pip and npm say, of configurations of the test's own."""
+"""Tests what this machine's own apt, pip and npm say about configurations that a test made."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def test_pip_and_npm_are_asked_for_what_their_files_say(
     (tmp_path / ".npmrc").write_text("registry=https://npm.test/\n")
     monkeypatch.setenv("PIP_CONFIG_FILE", str(tmp_path / "pip.conf"))
     monkeypatch.setenv("HOME", str(tmp_path))
-    found = package_indexes(Shell(), os.environ)
+    indexes = package_indexes(Shell(), os.environ)
     npm = {"NPM_CONFIG_REGISTRY": "https://npm.test/"} if shutil.which("npm") else {}
-    assert found == {"PIP_INDEX_URL": "https://pip.test/simple", **npm}
+    assert indexes == {"PIP_INDEX_URL": "https://pip.test/simple", **npm}
     monkeypatch.setenv("PIP_INDEX_URL", "https://environment.test/simple")
     monkeypatch.setenv("NPM_CONFIG_REGISTRY", "https://environment.test/npm/")
     assert package_indexes(Shell(), os.environ) == {

@@ -1,4 +1,4 @@
-"""The wrapper: sets up once, from any folder, in a path with spaces, and says why where it can't."""
+"""Tests the wrapper: it sets up once, from any folder, in a path with spaces, and explains a failure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.checkout import check_out
 
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """In a folder with a space in its name."""
+    """Provides a checkout in a folder with a space in its name."""
     return check_out(tmp_path_factory.mktemp("a checkout"))
 
 
@@ -67,9 +67,9 @@ def test_it_sets_up_once_and_runs_from_anywhere(checkout: Path, tmp_path: Path) 
     assert "breakpoints" in first.stdout
     link = tmp_path / "rayside"
     link.symlink_to(checkout / "invokew")
-    again = subprocess.run([str(link), "--list"], cwd="/", capture_output=True, text=True, check=True)
-    assert again.stdout == first.stdout
-    assert again.stderr == ""
+    second = subprocess.run([str(link), "--list"], cwd="/", capture_output=True, text=True, check=True)
+    assert second.stdout == first.stdout
+    assert second.stderr == ""
     # And in an activated environment, as `invoke TASK`.
     activated = subprocess.run(
         [str(checkout / ".venv" / "bin" / "invoke"), "--list"],

@@ -1,4 +1,4 @@
-"""`up` killed with SIGKILL anywhere: the next `up` goes on from there, and ends ready."""
+"""Tests that after an `up` that was killed with SIGKILL anywhere, the next `up` continues and ends ready."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ PLACES = [
 
 @dataclass
 class Killer:
-    """Progress that ends its own process, as `kill -9` does, at one place."""
+    """Is progress that ends its own process, as `kill -9` does, at one place."""
 
     name: str
     place: str

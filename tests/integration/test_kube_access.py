@@ -1,4 +1,4 @@
-"""The ways to an API: credentials of plugins that are renewed, names in certificates, proxies, rotation."""
+"""Tests the ways to an API: plugins' credentials that are renewed, certificates' names, proxies, rotation."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
         await writer.drain()
 
 
-def answers(port: int) -> bool:
+def forwards_echo(port: int) -> bool:
     with socket.create_connection(("127.0.0.1", port), timeout=10) as client:
-        return says(client)
+        return echoes(client)
 
 
-def says(client: socket.socket) -> bool:
+def echoes(client: socket.socket) -> bool:
     try:
         client.sendall(b"ping")
         return client.recv(4) == b"ping"
@@ -64,7 +64,7 @@ def says(client: socket.socket) -> bool:
 
 
 class Plugin:
-    """A real program beside the kubeconfig, which gives what its file has."""
+    """Is a real program beside the kubeconfig, which gives what its file has."""
 
     def __init__(self, api: ScriptedApi) -> None:
         self.folder = api.folder
@@ -96,7 +96,7 @@ def test_a_plugin_runs_once_for_all_that_read_the_same_entry(api: ScriptedApi, p
     for _ in range(3):
         api.kube.require("get", "pods")
     with forwarded(api.kube, SELECTOR, 8265) as port:
-        assert answers(port)
+        assert forwards_echo(port)
     assert plugin.runs == ["hello get token"]
 
 
@@ -127,12 +127,12 @@ def test_a_forward_renews_a_refused_token_and_what_is_open_stays_open(
         forwarded(api.kube, SELECTOR, 8265) as port,
         socket.create_connection(("127.0.0.1", port), timeout=10) as client,
     ):
-        assert says(client)
+        assert echoes(client)
         api.token = "another"
         plugin.give(token="another")
-        assert answers(port)
+        assert forwards_echo(port)
         assert len(plugin.runs) == 2
-        assert says(client)
+        assert echoes(client)
 
 
 def test_a_plugin_that_gives_what_is_refused_is_told_from_an_api_that_is_gone(
@@ -185,7 +185,7 @@ def test_a_plugin_that_fails_hangs_or_is_not_there_is_said_with_its_own_hint(
 
 @contextmanager
 def named_api(folder: Path) -> Iterator[ScriptedApi]:
-    """An API whose certificate is for another name than the address it is reached at."""
+    """Serves an API whose certificate is for another name than the address it is reached at."""
     certificate, key = self_signed(HOST, folder)
     shutil.copy(certificate, folder / "ca.crt")
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
@@ -196,10 +196,10 @@ def named_api(folder: Path) -> Iterator[ScriptedApi]:
 
 
 def reached(api: ScriptedApi) -> None:
-    """By both clients: the steps' and the forwards'."""
+    """Requires that both clients reach the API: the steps' and the forwards'."""
     api.kube.require("get", "pods")
     with forwarded(api.kube, SELECTOR, 8265) as port:
-        assert answers(port)
+        assert forwards_echo(port)
 
 
 def test_the_name_in_the_certificate_may_be_another_than_the_address(tmp_path: Path) -> None:
@@ -288,8 +288,8 @@ def test_certificates_that_rotate_on_disk_are_read_again(tmp_path: Path) -> None
             rejected = socket.create_connection(("127.0.0.1", port), timeout=10)
             rotate(good)
             with rejected:
-                assert says(rejected)
-            assert answers(port)
+                assert echoes(rejected)
+            assert forwards_echo(port)
         kube.require("get", "pods")
         rotate(past)
         api.certificate = ssl.PEM_cert_to_DER_cert(past[0].read_text())

@@ -1,4 +1,4 @@
-"""Reads of the Kubernetes API: what is there, what is not, and what is not there for a moment only."""
+"""Tests reads of the Kubernetes API: of what is there, what is not, and what is only briefly missing."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Api(ThreadingHTTPServer):
     def __init__(self, *script: int | dict[str, Any]) -> None:
         super().__init__(("127.0.0.1", 0), Answer)
         self.script = list(script)
-        self.asked: list[str] = []
+        self.requests: list[str] = []
 
 
 class Answer(BaseHTTPRequestHandler):
@@ -45,7 +45,7 @@ class Answer(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        self.server.asked.append(self.path)
+        self.server.requests.append(self.path)
         answer = self.server.script.pop(0)
         status = answer if isinstance(answer, dict) else {"code": answer}
         code = int(status["code"])
@@ -59,18 +59,18 @@ class Answer(BaseHTTPRequestHandler):
         self.do_GET()
 
     def log_message(self, *words: object) -> None:
-        """pytest's output is not this server's."""
+        """Writes nothing: pytest's output is not this server's."""
 
 
 @pytest.fixture
 def api(request: pytest.FixtureRequest) -> Iterator[Api]:
-    with Api(*request.param) as one:
-        thread = threading.Thread(target=one.serve_forever, args=(0.01,))
+    with Api(*request.param) as scripted:
+        thread = threading.Thread(target=scripted.serve_forever, args=(0.01,))
         thread.start()
-        yield one
-        one.shutdown()
+        yield scripted
+        scripted.shutdown()
         thread.join()
-        assert one.script == []
+        assert scripted.script == []
 
 
 def kube(folder: Path, port: int) -> Kube:
@@ -88,12 +88,12 @@ def kube(folder: Path, port: int) -> Kube:
 @pytest.mark.parametrize("api", [[200]], indirect=True)
 def test_pods_are_asked_for_by_label(api: Api, tmp_path: Path) -> None:
     assert kube(tmp_path, api.server_port).pods("a=b,c=d") == PODS["items"]
-    assert api.asked == ["/api/v1/namespaces/ns/pods?labelSelector=a%3Db%2Cc%3Dd"]
+    assert api.requests == ["/api/v1/namespaces/ns/pods?labelSelector=a%3Db%2Cc%3Dd"]
 
 
 @pytest.mark.parametrize("api", [[429, 503, 200]], indirect=True)
 def test_what_is_refused_for_a_moment_is_asked_again(api: Api, tmp_path: Path) -> None:
-    """As a list of a custom resource is, while it is being set up."""
+    """The API refuses the list of a custom resource while it is being set up."""
     assert kube(tmp_path, api.server_port).pods("") == PODS["items"]
 
 
@@ -121,7 +121,7 @@ QUOTA = 'secrets "s" is forbidden: exceeded quota: few'
 
 @pytest.mark.parametrize("api", [[status(403, LACKING), status(403, QUOTA)]], indirect=True)
 def test_the_right_is_the_one_that_the_api_names_and_a_quota_is_none(api: Api, tmp_path: Path) -> None:
-    """To make an object by applying it, one may patch, and create."""
+    """Tests an object that applying makes, for which one needs the right to patch and to create."""
     with pytest.raises(
         Forbidden, match="lack a right in Kubernetes: create secrets in namespace ns"
     ) as caught:
@@ -130,7 +130,7 @@ def test_the_right_is_the_one_that_the_api_names_and_a_quota_is_none(api: Api, t
     assert caught.value.hint == f"ask for a Role in ns with the rule {rule}"
     with pytest.raises(Forbidden, match="exceeded quota: few"):
         kube(tmp_path, api.server_port).apply(SECRET)
-    assert api.asked == ["/api/v1/namespaces/ns/secrets/s?fieldManager=rayside"] * 2
+    assert api.requests == ["/api/v1/namespaces/ns/secrets/s?fieldManager=rayside"] * 2
 
 
 @pytest.mark.parametrize("api", [[403] * 5], indirect=True)

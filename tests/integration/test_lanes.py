@@ -1,4 +1,4 @@
-"""Lanes, on suites of one small test each: they run side by side, are counted as one, and end as one."""
+"""Tests lanes with suites of one small test each: they run side by side, are counted and end as one."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ Project = Callable[[str], Path]
 
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
-    """Makes the suites, with the same code in each file, and gives their folder."""
+    """Makes the suites, with the same code in each file, and returns their folder."""
 
-    def made(code: str) -> Path:
-        there = tmp_path / "there"
-        there.mkdir()
+    def make(code: str) -> Path:
+        marks = tmp_path / "there"
+        marks.mkdir()
         for name in ("pyproject.toml", "tests/__init__.py", "tests/conftest.py", "tests/lanes.py"):
             (tmp_path / name).parent.mkdir(exist_ok=True)
             shutil.copy(ROOT / name, tmp_path / name)
@@ -66,10 +66,10 @@ def project(tmp_path: Path) -> Project:
             file.parent.mkdir()
             (file.parent / "__init__.py").touch()
             head = "import os, pathlib, pytest, time\nfrom bootstrap.step import until\n"
-            file.write_text(f"{head}HERE, LANE = pathlib.Path({str(there)!r}), {lane!r}\n{code}")
+            file.write_text(f"{head}HERE, LANE = pathlib.Path({str(marks)!r}), {lane!r}\n{code}")
         return tmp_path
 
-    return made
+    return make
 
 
 def run(folder: Path, **more: str) -> subprocess.CompletedProcess[str]:

@@ -1,4 +1,4 @@
-"""The debugger port of a real process: strangers get nothing from it, and disturb nobody who is there."""
+"""Tests a real process's debugger port: strangers get nothing from it, and disturb nobody attached."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ for line in sys.stdin:
 
 
 class Process:
-    """Does what it is told, line by line."""
+    """Runs a process that does what it is told, line by line."""
 
     def __init__(self, script: Path) -> None:
         script.write_text(PROGRAM)
@@ -103,7 +103,7 @@ class Process:
         return await asyncio.wait_for(asyncio.to_thread(self._line), PATIENCE)
 
     def end(self) -> str:
-        """Its standard error."""
+        """Waits for the end, and returns the standard error."""
         self.process.kill()
         errors = self.errors = self.errors or self.process.communicate()[1]
         return errors
@@ -134,7 +134,7 @@ def scene(test: Test) -> Callable[..., None]:
 
 
 async def attached(port: int, **how: Any) -> Client:
-    """Raises AttachFailed."""
+    """Attaches a client; raises AttachFailed."""
     client = await Client.connect("127.0.0.1", port)
     try:
         await client.attach(**{"prove": KNOWS, **how})
@@ -153,7 +153,7 @@ def process(tmp_path: Path) -> Iterator[Process]:
 
 @asynccontextmanager
 async def stopped(process: Process) -> AsyncIterator[tuple[Client, int]]:
-    """A session that stands still, and its frame."""
+    """Returns a session that is stopped, and its frame."""
     process.say("pause")
     client = await process.attach(options={"rules": [{"module": "__main__", "include": True}]})
     yield client, await frame_of(client)
@@ -170,7 +170,7 @@ async def frame_of(client: Client) -> int:
 
 
 async def drop(client: Client) -> None:
-    """The connection ends without a word."""
+    """Ends the connection without a word."""
     client.close()
     await client.disconnect()
 
@@ -212,10 +212,10 @@ async def test_a_debugger_that_knows_the_token_stops_and_evaluates(process: Proc
 async def test_a_stranger_gets_nothing_and_disturbs_nobody(process: Process, who: str) -> None:
     async with stopped(process) as (client, frame):
         for _ in range(12):  # more than pydevd would let anybody try
-            heard = await asyncio.to_thread(exchange, ("127.0.0.1", process.port), STRANGERS[who])
-            assert "never told" not in repr(heard)
-            for answer in heard:
-                assert not answer["success"] or answer["command"] == "initialize", heard
+            answers = await asyncio.to_thread(exchange, ("127.0.0.1", process.port), STRANGERS[who])
+            assert "never told" not in repr(answers)
+            for answer in answers:
+                assert not answer["success"] or answer["command"] == "initialize", answers
         answer = await client.request("evaluate", {"expression": "secret", "frameId": frame})
         assert answer["result"] == "'never told'"
     assert await process.hear() == "went on"
@@ -223,13 +223,13 @@ async def test_a_stranger_gets_nothing_and_disturbs_nobody(process: Process, who
 
 @scene
 async def test_strangers_who_only_hold_the_line_keep_nobody_out(process: Process) -> None:
-    held = [socket.create_connection(("127.0.0.1", process.port)) for _ in range(50)]
+    connections = [socket.create_connection(("127.0.0.1", process.port)) for _ in range(50)]
     try:
         async with stopped(process):
             pass
         assert await process.hear() == "went on"
     finally:
-        for connection in held:
+        for connection in connections:
             connection.close()
 
 
@@ -247,9 +247,9 @@ async def test_a_debugger_that_goes_while_it_is_let_in_keeps_nobody_out(process:
     reader, writer = await asyncio.open_connection("127.0.0.1", process.port)
     writer.write(INITIALIZE)
     decoder = Decoder()
-    while not (heard := decoder.feed(await reader.read(65536))):
+    while not (messages := decoder.feed(await reader.read(65536))):
         pass
-    nonces, address = (heard[0]["body"]["rayside"]["nonce"], "0" * 64), ("127.0.0.1", process.port)
+    nonces, address = (messages[0]["body"]["rayside"]["nonce"], "0" * 64), ("127.0.0.1", process.port)
     writer.write(request(AUTHORIZE, nonce=nonces[1], proof=KNOWS("client", nonces, address)))
     await writer.drain()
     # It waits for the first one's end by then; its own is a reset, so that the answer can't be sent.
@@ -295,7 +295,7 @@ async def test_who_passes_the_handshake_on_gets_no_session(process: Process) -> 
     async with stopped(process):
 
         async def lead_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            there, back = await asyncio.open_connection("127.0.0.1", process.port)
+            from_process, to_process = await asyncio.open_connection("127.0.0.1", process.port)
 
             async def copy(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
                 while data := await source.read(65536):
@@ -303,7 +303,7 @@ async def test_who_passes_the_handshake_on_gets_no_session(process: Process) -> 
                 sink.close()
                 await sink.wait_closed()
 
-            await asyncio.gather(copy(reader, back), copy(there, writer))
+            await asyncio.gather(copy(reader, to_process), copy(from_process, writer))
 
         server = await asyncio.start_server(lead_on, "127.0.0.1", 0)
         try:
@@ -315,13 +315,13 @@ async def test_who_passes_the_handshake_on_gets_no_session(process: Process) -> 
 
 @scene
 async def test_who_does_not_know_the_token_is_not_taken_for_a_debuggee() -> None:
-    asked: list[str] = []
+    commands: list[str] = []
 
     async def pretend(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         decoder = Decoder()
         while data := await reader.read(65536):
             for message in decoder.feed(data):
-                asked.append(message["command"])
+                commands.append(message["command"])
                 body = {"rayside": {"nonce": "1" * 64}, "proof": "2" * 64}
                 answer = {"type": "response", "request_seq": message["seq"], "success": True, "body": body}
                 writer.write(encode({"seq": 1, "command": message["command"], **answer}))
@@ -334,8 +334,8 @@ async def test_who_does_not_know_the_token_is_not_taken_for_a_debuggee() -> None
             await attached(server.sockets[0].getsockname()[1])
     finally:
         server.close()
-    assert asked[:2] == ["initialize", AUTHORIZE]
-    assert set(asked[2:]) <= {"disconnect"}
+    assert commands[:2] == ["initialize", AUTHORIZE]
+    assert set(commands[2:]) <= {"disconnect"}
 
 
 @scene

@@ -1,4 +1,4 @@
-"""`submit --pip-debugpy` on a real Ray whose environment has no debugpy: the job gets it from the index."""
+"""Tests `submit --pip-debugpy` on a real Ray without debugpy: the job gets it from the index."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ print("result", ray.get(work.remote(1)))
 
 @pytest.fixture(scope="module")
 def up(rayside: Rayside) -> Iterator[Rayside]:
-    """Ray in a copy of its environment, where debugpy is missing, as in an image of a user's own."""
+    """Provides Ray in a copy of its environment without debugpy, as in a user's own image."""
     with tempfile.TemporaryDirectory(prefix="rc-", dir="/tmp") as cache:
         bare = Rayside(replace(rayside.settings, cache_folder=Path(cache)))
         whole, copy = rayside.target.environment.folder, bare.target.environment.folder
@@ -36,8 +36,8 @@ def up(rayside: Rayside) -> Iterator[Rayside]:
         # Ray's own, which it makes a job's environment with.
         clone = packages / "ray" / "_private" / "runtime_env" / "_clonevirtualenv.py"
         subprocess.run([whole / "bin" / "python", clone, whole, copy], check=True, capture_output=True)
-        for found in (copy / packages.relative_to(whole)).glob("debugpy*"):
-            shutil.rmtree(found)
+        for distribution in (copy / packages.relative_to(whole)).glob("debugpy*"):
+            shutil.rmtree(distribution)
         assert subprocess.run(
             [copy / "bin" / "python", "-c", "import debugpy"], check=False, capture_output=True
         ).returncode
@@ -65,8 +65,8 @@ def test_without_it_the_job_says_what_is_missing_and_runs_to_its_end(up: Rayside
 
 def test_with_it_a_task_and_the_driver_stop_in_unmodified_code(up: Rayside, code: Path) -> None:
     # Ray makes an environment of the job's own first: a copy of its own, and what pip fetches.
-    wanted = ["--entrypoint", "python program.py", "--debug", "--pip-debugpy", "--attach-timeout", "150"]
-    job = up.json("submit", *wanted, cwd=code)["submission_id"]
+    options = ["--entrypoint", "python program.py", "--debug", "--pip-debugpy", "--attach-timeout", "150"]
+    job = up.json("submit", *options, cwd=code)["submission_id"]
     breaks = ["--break", "program.py:5", "--break", "program.py:8"]
     done = up.run("debug", "--job", job, *breaks, "--timeout", "150", "--json", cwd=code, timeout=400)
     assert done.returncode == 0, done.stdout + done.stderr

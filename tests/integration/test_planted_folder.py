@@ -1,4 +1,4 @@
-"""A state folder that another user made: no verb reads it, runs its programs, or sends to its addresses."""
+"""Tests that no verb reads a folder that another user made, runs its programs, or sends to its addresses."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ FORMS = {
 
 
 def verbs() -> list[list[str]]:
-    """Every verb of tasks.py, and its forms, but those that are no business of a cluster."""
-    found = []
+    """Returns every verb of tasks.py, in its forms, without those that have nothing to do with a cluster."""
+    lines = []
     for name, task in sorted(tasks.namespace.tasks.items()):
         if "import development" in inspect.getsource(task.body):
             continue
-        found += [[name, *options] for options in FORMS.get(name, ([],))]
-    return found
+        lines += [[name, *options] for options in FORMS.get(name, ([],))]
+    return lines
 
 
 def test_the_verbs_that_are_left_out_know_no_target() -> None:
@@ -49,18 +49,18 @@ def test_the_verbs_that_are_left_out_know_no_target() -> None:
 
 
 class Planted:
-    """A state folder as a stranger would make it, with a cluster's folder in it.
+    """Is a state folder as a stranger would make it, with a cluster's folder in it.
 
-    `seen` is what the cluster's dashboard was asked and sent.
+    `received` is what the cluster's dashboard was sent.
     """
 
-    def __init__(self, rayside: Rayside, seen: list[str]) -> None:
-        self.rayside, self.seen = rayside, seen
+    def __init__(self, rayside: Rayside, received: list[str]) -> None:
+        self.rayside, self.received = rayside, received
         self.root, self.folder = rayside.settings.state_folder, rayside.folder
         self.marker = self.root.with_name(f"{self.root.name}-marker")
 
     def write(self) -> None:
-        """All that verbs look for, so that they would believe it."""
+        """Writes all that verbs look for, so that they would believe it."""
         self.folder.mkdir(parents=True)
         settings = self.rayside.settings
         plugin = {
@@ -84,9 +84,9 @@ class Planted:
             },
             "up.json": [],
         }
-        own = {"pid": os.getpid(), "created": processes.created(os.getpid())}
+        this_process = {"pid": os.getpid(), "created": processes.created(os.getpid())}
         for name in ("ray", "relay-process", "workspace-process", "forwards-process"):
-            documents[f"{name}.json"] = {**own, "spec": {}}
+            documents[f"{name}.json"] = {**this_process, "spec": {}}
         for name, document in documents.items():
             (self.folder / name).write_text(
                 yaml.safe_dump(document) if name == "kubeconfig" else json.dumps(document)
@@ -96,7 +96,7 @@ class Planted:
         (self.folder / "instance.json").write_text(configured(settings, target).document())
 
     def give_away(self) -> None:
-        """To a stranger, where we may; else it is open to everybody, as one that was made for us would be."""
+        """Gives it to a stranger, if we may; otherwise opens it to everybody, as if made by one."""
         for path in (*self.folder.iterdir(), self.folder, self.root):
             if os.getuid() == 0:
                 os.chown(path, STRANGER, STRANGER)
@@ -106,13 +106,13 @@ class Planted:
 
 @contextlib.contextmanager
 def recording(port: int) -> Iterator[list[str]]:
-    """A dashboard that believes everything and keeps what it was sent."""
-    seen: list[str] = []
+    """Runs a dashboard that believes everything and keeps what it was sent."""
+    received: list[str] = []
 
     class Recorder(BaseHTTPRequestHandler):
         def record(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            seen.append(f"{self.requestline}\n{self.headers}\n{body!r}")
+            received.append(f"{self.requestline}\n{self.headers}\n{body!r}")
             self.send_response(200)
             self.end_headers()
             self.wfile.write(b"{}")
@@ -124,12 +124,12 @@ def recording(port: int) -> Iterator[list[str]]:
             self.record()
 
         def log_message(self, *arguments: object) -> None:
-            """Not to the terminal."""
+            """Writes nothing to the terminal."""
 
     with ThreadingHTTPServer(("127.0.0.1", port), Recorder) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         try:
-            yield seen
+            yield received
         finally:
             server.shutdown()
 
@@ -139,15 +139,15 @@ def planted(request: pytest.FixtureRequest) -> Iterator[Planted]:
     base = Path(tempfile.mkdtemp(prefix="rs-", dir="/tmp"))
     base.rmdir()
     rayside = Rayside(apart(base, target=request.param, name=f"rs-{os.getpid()}"))
-    with recording(rayside.settings.dashboard_port) as seen:
-        one = Planted(rayside, seen)
-        one.write()
-        one.give_away()
+    with recording(rayside.settings.dashboard_port) as received:
+        stranger_folder = Planted(rayside, received)
+        stranger_folder.write()
+        stranger_folder.give_away()
         try:
-            yield one
+            yield stranger_folder
         finally:
             shutil.rmtree(base)
-            one.marker.unlink(missing_ok=True)
+            stranger_folder.marker.unlink(missing_ok=True)
 
 
 RAYJOB = """\
@@ -170,9 +170,9 @@ def test_no_verb_believes_a_folder_that_a_stranger_planted(
     before = {path: path.read_bytes() for path in planted.folder.iterdir()}
     done = planted.rayside.run(*words, cwd=tmp_path if words[0] == "debug" else Path.cwd(), timeout=60)
     assert done.returncode == 3, done.stdout + done.stderr
-    said = done.stdout + done.stderr
-    assert "error[unsafe-folder]" in said or '"id": "unsafe-folder"' in said
-    assert str(planted.root) in said
-    assert planted.seen == []
+    output = done.stdout + done.stderr
+    assert "error[unsafe-folder]" in output or '"id": "unsafe-folder"' in output
+    assert str(planted.root) in output
+    assert planted.received == []
     assert not planted.marker.exists()
     assert {path: path.read_bytes() for path in planted.folder.iterdir()} == before

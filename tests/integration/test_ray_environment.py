@@ -1,4 +1,4 @@
-"""The cached environment, built by real pip from a small lock file: once, alone, and never half."""
+"""Tests the cached environment, built by real pip from a small lock file: once, alone, and never half."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SMALL = "websocket-client"
 
 @pytest.fixture
 def lock_file(tmp_path: Path) -> Path:
-    """One small package, as the real lock file pins and hashes it."""
+    """Provides one small package, as the real lock file pins and hashes it."""
     text = (ROOT / "requirements" / "rayside.txt").read_text()
     start = text.index(f"{SMALL}==")
     file = tmp_path / "small.txt"
@@ -81,9 +81,9 @@ def test_of_two_builds_at_once_the_second_finds_the_work_done(environment: RayEn
     )
     command = [sys.executable, "-c", build, str(environment.cache_folder), str(environment.lock_file)]
     both = [subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) for _ in range(2)]
-    said = [process.communicate(timeout=120)[0] for process in both]
+    outputs = [process.communicate(timeout=120)[0] for process in both]
     assert [process.returncode for process in both] == [0, 0]
-    assert sorted("downloading" in text for text in said) == [False, True]
+    assert sorted("downloading" in text for text in outputs) == [False, True]
 
 
 def test_a_download_with_another_hash_is_refused(environment: RayEnvironment) -> None:

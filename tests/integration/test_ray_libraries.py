@@ -1,4 +1,4 @@
-"""Ray Serve and Ray Tune in the debugger: a replica that stands still lives on, and a trial has its name."""
+"""Tests Ray Serve and Ray Tune in the debugger: a stopped replica stays alive, and a trial has its name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The relay over real debuggees: everyday debugging, and what bit the first trial of it."""
+"""Tests the relay over real debuggees: everyday debugging, and the faults of its first trial."""
 
 from __future__ import annotations
 
@@ -135,8 +135,8 @@ def test_variables_are_read_set_and_completed(tmp_path: Path) -> None:
             for stop in await stops_of(editor, 2):
                 frame = (await editor.frames(stop))[0]["id"]
                 scope = (await editor.request("scopes", frameId=frame))["scopes"][0]["variablesReference"]
-                found = (await editor.request("variables", variablesReference=scope))["variables"]
-                assert {v["name"]: v["value"] for v in found}["y"] == "0"
+                variables = (await editor.request("variables", variablesReference=scope))["variables"]
+                assert {v["name"]: v["value"] for v in variables}["y"] == "0"
                 await editor.request("setVariable", variablesReference=scope, name="y", value="40")
                 await editor.request("setExpression", frameId=frame, expression="y", value="y + 1")
                 assert await editor.evaluate(stop, "y") == "41"
@@ -213,8 +213,8 @@ def test_exceptions_that_leave_a_task_stop_it_and_are_told(tmp_path: Path) -> No
             (process,) = await setting.cluster.start(script)
             editor = await setting.attach(filters=["raised"])
             stop = await editor.event("stopped", reason="exception")
-            told = await editor.request("exceptionInfo", threadId=stop["threadId"])
-            assert told["exceptionId"] == "ZeroDivisionError"
+            info = await editor.request("exceptionInfo", threadId=stop["threadId"])
+            assert info["exceptionId"] == "ZeroDivisionError"
             await editor.request("setExceptionBreakpoints", filters=[])
             await editor.request("continue", threadId=stop["threadId"])
             assert await process.end() == ["caught"]
@@ -230,10 +230,10 @@ def test_pause_stops_a_running_task_also_all_of_them(tmp_path: Path) -> None:
             editor = await setting.attach()
             while len(rows := await editor.threads()) < 4:
                 await editor.event("thread", reason="started")
-            one, cluster = next(iter(rows)), next(i for i, name in rows.items() if name == "Ray cluster")
-            await editor.request("pause", threadId=one)
+            thread, cluster = next(iter(rows)), next(i for i, name in rows.items() if name == "Ray cluster")
+            await editor.request("pause", threadId=thread)
             stop = await editor.event("stopped", reason="pause")
-            assert stop["threadId"] == one
+            assert stop["threadId"] == thread
             await editor.nothing("stopped", 0.2)
             await editor.request("pause", threadId=cluster)
             stops = await stops_of(editor, 2)
@@ -301,8 +301,8 @@ def test_an_editor_can_ask_for_the_focus_on_a_stopped_task(tmp_path: Path) -> No
             first, second = await stops_of(editor, 2)
             for stop in (second, first):
                 await editor.request("focusTask", workerId=stop["ray"]["workerId"])
-                again = await editor.event("stopped")
-                assert again == {**stop, "preserveFocusHint": False}
+                repeated = await editor.event("stopped")
+                assert repeated == {**stop, "preserveFocusHint": False}
                 # From then on it is the one that is meant where none is named, as in the debug console.
                 body = await editor.request(
                     "evaluate", expression="__import__('os').environ['TASK']", context="repl"
@@ -352,12 +352,12 @@ def test_the_newest_editor_wins_and_has_what_is_stopped(tmp_path: Path) -> None:
             new = await setting.attach()
             assert "Another editor" in (await old.event("output"))["output"]
             await old.event("terminated")
-            again = await stops_of(new, 2)
-            assert {stop["threadId"] for stop in again} == {stop["threadId"] for stop in stops}
-            assert sorted(stop["preserveFocusHint"] for stop in again) == [False, True]
-            assert await new.evaluate(again[0], "x") == "0"
+            repeated = await stops_of(new, 2)
+            assert {stop["threadId"] for stop in repeated} == {stop["threadId"] for stop in stops}
+            assert sorted(stop["preserveFocusHint"] for stop in repeated) == [False, True]
+            assert await new.evaluate(repeated[0], "x") == "0"
             # The old one's breakpoints are gone with it.
-            for stop in again:
+            for stop in repeated:
                 await new.request("continue", threadId=stop["threadId"])
             assert [await process.end() for process in setting.cluster.processes] == [["1", "3", "5"]] * 2
             await new.client.disconnect()
@@ -388,13 +388,13 @@ def test_two_paths_of_one_file_keep_each_others_breakpoints(tmp_path: Path) -> N
             (process,) = await setting.cluster.start(WORK)
             (tmp_path / "link").symlink_to(setting.cluster.here)
             editor = await setting.attach({"job.py": [2], "../link/job.py": [5]})
-            seen = []
+            lines = []
             for _ in range(4):
                 stop = await editor.event("stopped")
                 frame = (await editor.frames(stop))[0]
-                seen.append(frame["line"])
+                lines.append(frame["line"])
                 await editor.request("continue", threadId=stop["threadId"])
-            assert seen == [2, 5, 2, 5]
+            assert lines == [2, 5, 2, 5]
             await editor.client.disconnect()
             assert await process.end() == ["1", "3", "5"]
 
@@ -404,10 +404,10 @@ def test_two_paths_of_one_file_keep_each_others_breakpoints(tmp_path: Path) -> N
 def test_what_concerns_one_debuggee_alone_is_not_the_editors(tmp_path: Path) -> None:
     async def story() -> None:
         async with relay_over(tmp_path) as setting:
-            one, _ = await setting.cluster.start(WORK, count=2)
+            killed, _ = await setting.cluster.start(WORK, count=2)
             editor = await setting.attach({"job.py": [3]})
             await stops_of(editor, 2)
-            one.process.kill()
+            killed.process.kill()
             await editor.event("thread", reason="exited")
             await editor.nothing("terminated")
             for name in ("exited", "process", "module", "debugpySockets", "debugpyWaitingForServer"):
@@ -446,7 +446,7 @@ over.set()
 
 
 async def beats_on(editor: Session, stop: dict[str, Any]) -> bool:
-    """Whether another thread of its process runs while that one stands."""
+    """Returns whether another thread of its process runs while that thread is stopped."""
     before = int(await editor.evaluate(stop, "beats"))
     for _ in range(100):
         if int(await editor.evaluate(stop, "beats")) > before + 2:
@@ -484,7 +484,7 @@ def test_two_threads_of_one_process_stop_and_go_on_each_by_itself(tmp_path: Path
             numbers = [await editor.evaluate(stop, "n") for stop in (first, second)]
             frame = (await editor.frames(second))[0]["id"]
             await editor.request("continue", threadId=first["threadId"])
-            await process.said(1)
+            await process.until_printed(1)
             assert process.lines == [f"done {numbers[0]}"]
             await editor.nothing("continued", 0.1)
             assert (await editor.request("scopes", frameId=frame))["scopes"]
@@ -556,9 +556,9 @@ def test_a_breakpoint_where_no_code_is_moves_or_says_why(tmp_path: Path) -> None
                 "setBreakpoints", source={"path": "/no/such.py"}, breakpoints=[{"line": 1}]
             )
             assert body["breakpoints"][0]["verified"] is False
-            while "working_dir" not in (told := body["breakpoints"][0])["message"]:
+            while "working_dir" not in (breakpoint_ := body["breakpoints"][0])["message"]:
                 body = {"breakpoints": [(await editor.event("breakpoint"))["breakpoint"]]}
-            assert told["verified"] is False
+            assert breakpoint_["verified"] is False
             await editor.client.disconnect()
 
     run(story())
@@ -571,8 +571,8 @@ def test_a_file_that_was_edited_since_is_told_once(tmp_path: Path) -> None:
             (setting.cluster.here / "job.py").write_text("# new\n" + WORK)
             editor = await setting.attach({"job.py": [3]})
             await stops_of(editor, 2)
-            told = await editor.event("output", category="console")
-            assert "job.py" in told["output"] and "submit" in told["output"].lower()
+            output = await editor.event("output", category="console")
+            assert "job.py" in output["output"] and "submit" in output["output"].lower()
             await editor.nothing("output", category="console")
             await editor.client.disconnect()
 
@@ -626,10 +626,10 @@ def test_the_editors_own_mapping_wins_and_a_path_of_the_cluster_is_one_too(tmp_p
 def test_only_the_jobs_debuggees_are_attached_and_the_others_wait_on(tmp_path: Path) -> None:
     async def story() -> None:
         async with relay_over(tmp_path) as setting:
-            (ours,) = await setting.cluster.start(WORK)
+            (jobs_debuggee,) = await setting.cluster.start(WORK)
             (other,) = await setting.cluster.start(WORK, job="02000000")
             # A worker before its first task: nobody but itself knows its job.
-            for process in (ours, other):
+            for process in (jobs_debuggee, other):
                 object.__setattr__(process.debuggee, "job_id", "")
             editor = await setting.attach({"job.py": [3]}, job="01000000")
             stop = await editor.event("stopped")

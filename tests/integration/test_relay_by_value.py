@@ -1,4 +1,4 @@
-"""Breakpoints in functions that came by value, from a driver's file that no debuggee has."""
+"""Tests breakpoints in functions that came by value, from a driver's file that no debuggee has."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ COMES_AGAIN = COMES + f"print(receive({OTHER!r})(3), flush=True)\nprint(receive(
 
 
 def play(folder: Path, script: str, story: Callable[[Scene], Coroutine[Any, Any, None]]) -> None:
-    """A process that has come so far that functions can come, and an editor that has set nothing yet."""
+    """Plays a process that is ready for functions to come, and an editor that has set nothing yet."""
 
     async def whole() -> None:
         async with relay_over(folder) as setting:
@@ -48,7 +48,7 @@ def play(folder: Path, script: str, story: Callable[[Scene], Coroutine[Any, Any,
             editor = await setting.attach()
             for _ in ("the cluster's row", "the debuggee's, which takes requests from now on"):
                 await editor.event("thread", reason="started")
-            await process.said()
+            await process.until_printed()
             await story(Scene(process, editor, driver))
 
     asyncio.run(asyncio.wait_for(whole(), 60))
@@ -61,7 +61,7 @@ class Scene:
     driver: str
 
     async def set(self, *lines: int) -> list[dict[str, Any]]:
-        """The answer for each."""
+        """Sets breakpoints, and returns the answer for each."""
         specs = [{"line": line} for line in lines]
         answer = await self.editor.request("setBreakpoints", source={"path": self.driver}, breakpoints=specs)
         return list(answer["breakpoints"])
@@ -72,7 +72,7 @@ class Scene:
     async def stop(self) -> dict[str, Any]:
         return await self.editor.event("stopped", reason="breakpoint")
 
-    async def goes_on(self, stop: dict[str, Any]) -> None:
+    async def resume(self, stop: dict[str, Any]) -> None:
         await self.editor.request("continue", threadId=stop["threadId"])
 
 
@@ -89,7 +89,7 @@ def test_a_function_that_comes_by_value_stops_at_its_first_call(tmp_path: Path) 
         assert await scene.editor.evaluate(stop, "y") == "9"
         changed = (await scene.editor.event("breakpoint"))["breakpoint"]
         assert (changed["id"], changed["verified"], changed["line"]) == (unset["id"], True, 4)
-        await scene.goes_on(stop)
+        await scene.resume(stop)
         assert await scene.process.end() == ["there", "9"]
 
     play(tmp_path, COMES, story)
@@ -102,7 +102,7 @@ def test_a_function_that_came_before_gets_its_breakpoint_too(tmp_path: Path) -> 
         scene.go()
         stop = await scene.stop()
         assert stop["hitBreakpointIds"] == [first["id"]]
-        await scene.goes_on(stop)
+        await scene.resume(stop)
         assert await scene.process.end() == ["there", "9"]
 
     play(tmp_path, IS_THERE, story)
@@ -115,7 +115,7 @@ def test_another_function_of_the_same_file_gets_its_own_when_it_comes(tmp_path: 
         for expected in ("3", "4"):
             stop = await scene.stop()
             assert await scene.editor.evaluate(stop, "x") == expected
-            await scene.goes_on(stop)
+            await scene.resume(stop)
         assert await scene.process.end() == ["there", "9", "-3", "-4"]
 
     play(tmp_path, COMES_AGAIN, story)

@@ -1,4 +1,4 @@
-"""Evaluations without end, in real debuggees: they can be ended, and hold nothing up."""
+"""Tests evaluations without end in real debuggees: they can be ended, and do not block anything else."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ENDLESS = "[y for y in iter(int, 1)]"
 
 
 async def cancels(session: Session, number: int) -> bool:
-    """Whether the request of that number could be cancelled."""
+    """Returns whether the request of that number could be cancelled."""
     try:
         await session.request("cancel", requestId=number)
     except RequestFailed as refused:

@@ -1,4 +1,4 @@
-"""What must neither stop the relay, nor leave a task paused, nor spoil a debuggee for the next editor."""
+"""Tests faults that must not stop the relay, leave a task paused, or spoil a debuggee for the next editor."""
 
 from __future__ import annotations
 
@@ -77,16 +77,16 @@ def nested(depth: int) -> bytes:
 
 
 async def stopped_in(session: Session, count: int) -> list[dict[str, Any]]:
-    """The stops of that many tasks."""
+    """Returns the stops of that many tasks."""
     return [await session.event("stopped") for _ in range(count)]
 
 
 async def is_well(session: Session, stop: dict[str, Any]) -> None:
-    """The editor that was there before is still served."""
+    """Asserts that the editor that was attached before is still served."""
     assert await session.evaluate(stop, "x + 100") == "120"
 
 
-async def goes_on(session: Session, stop: dict[str, Any], process: Process) -> None:
+async def resume(session: Session, stop: dict[str, Any], process: Process) -> None:
     await session.request("continue", threadId=stop["threadId"])
     assert await process.end() == ["21"]
 
@@ -123,7 +123,7 @@ def test_bytes_that_are_not_dap_get_an_answer_that_says_why_and_harm_nobody_else
                 assert len(answer["message"]) < 300
                 await wire.closed()
                 await is_well(session, stop)
-            await goes_on(session, stop, process)
+            await resume(session, stop, process)
 
     play(story())
 
@@ -186,13 +186,13 @@ def test_nothing_reaches_a_debuggee_before_the_token(tmp_path: Path) -> None:
                 wire.say("threads")
                 assert (await wire.hear(request_seq=refused))["success"] is False
                 await wire.closed()
-                assert not [answer for answer in wire.heard if answer.get("success")]
+                assert not [answer for answer in wire.unmatched if answer.get("success")]
             assert setting.cluster.looks == 0
             assert process.lines == []
             # It listens for one client only, and that has not been there yet.
             session = await setting.attach({"job.py": [LINE[ONCE]]})
             (stop,) = await stopped_in(session, 1)
-            await goes_on(session, stop, process)
+            await resume(session, stop, process)
             assert TOKEN not in "\n".join(setting.log)
 
     play(story())
@@ -215,7 +215,7 @@ def test_an_attach_cannot_point_the_relay_at_another_address(tmp_path: Path) -> 
                 {"job.py": [LINE[ONCE]]}, connect=where, listen=where, processId=1, subProcess=True, **where
             )
             (stop,) = await stopped_in(session, 1)
-            await goes_on(session, stop, process)
+            await resume(session, stop, process)
         assert not dialled.is_set()
 
     play(story())
@@ -260,7 +260,7 @@ def test_requests_and_ids_that_do_not_exist_are_refused_and_the_session_goes_on(
                 with pytest.raises(RequestFailed):
                     await session.request("setBreakpoints", **arguments)
             await is_well(session, stop)
-            await goes_on(session, stop, process)
+            await resume(session, stop, process)
 
     play(story())
 
@@ -284,16 +284,16 @@ def test_connections_that_only_come_and_go_cost_nothing(tmp_path: Path) -> None:
             silent = await Wire.open(setting.port)
             session = await setting.attach({"job.py": [LINE[ONCE]]})
             (stop,) = await stopped_in(session, 1)
-            await goes_on(session, stop, process)
+            await resume(session, stop, process)
             await silent.close()
 
     play(story())
 
 
 @asynccontextmanager
-async def until(holds: Any) -> AsyncIterator[None]:
+async def until(condition: Any) -> AsyncIterator[None]:
     deadline = time.monotonic() + PATIENCE
-    while not holds():
+    while not condition():
         assert time.monotonic() < deadline, "in vain"
         await asyncio.sleep(0.02)
     yield
@@ -309,8 +309,8 @@ def test_a_second_editor_takes_over_with_what_is_stopped_and_the_first_is_told(t
             first = await setting.attach({"job.py": [LINE[ONCE]]})
             await stopped_in(first, 2)
             second = await setting.attach({"job.py": [LINE[ONCE]]})
-            told = await first.event("output", category="console")
-            assert "another editor" in told["output"].lower()
+            output = await first.event("output", category="console")
+            assert "another editor" in output["output"].lower()
             await first.event("terminated")
             await asyncio.wait_for(first.client.closed.wait(), PATIENCE)
             stops = await stopped_in(second, 2)
@@ -332,7 +332,7 @@ def test_tasks_go_on_within_two_seconds_when_the_editor_is_killed(tmp_path: Path
             await stopped_in(session, 3)
             assert not any(process.lines for process in processes)
             session.abort()
-            took = await asyncio.gather(*(process.said() for process in processes))
+            took = await asyncio.gather(*(process.until_printed() for process in processes))
             assert max(took) <= LET_GO
             assert [await process.end() for process in processes] == [["21"]] * 3
 
@@ -351,7 +351,7 @@ def test_an_editor_that_leaves_in_the_middle_of_an_evaluation_spoils_nothing(
                 (stop,) = await stopped_in(session, 1)
                 await session.begin(stop, f"__import__('time').sleep({seconds})")
                 session.abort()
-                await process.said(len(process.lines) + 2)  # the task goes on
+                await process.until_printed(len(process.lines) + 2)  # the task goes on
             session = await setting.attach({"job.py": [LINE[AGAIN]]})
             (stop,) = await stopped_in(session, 1)
             assert await session.evaluate(stop, "x >= 0") == "True"
@@ -375,7 +375,7 @@ def test_what_is_to_stay_paused_waits_for_the_next_editor(tmp_path: Path, how: s
                 first.abort()
             else:
                 await first.request("disconnect")
-            await other.said(len(other.lines) + 10)  # half a second
+            await other.until_printed(len(other.lines) + 10)  # half a second
             assert stopping.lines == []
             wire = await Wire.open(setting.port)
             (task,) = (await wire.ask("pausedTasks", token=TOKEN))["body"]["tasks"]
@@ -384,7 +384,7 @@ def test_what_is_to_stay_paused_waits_for_the_next_editor(tmp_path: Path, how: s
             second = await setting.attach({"job.py": [LINE[ONCE]]})
             (stop,) = await stopped_in(second, 1)
             await is_well(second, stop)
-            await goes_on(second, stop, stopping)
+            await resume(second, stop, stopping)
 
     play(story())
 
@@ -441,7 +441,7 @@ def test_a_debuggee_that_freezes_while_it_is_attached_to_is_debugged_when_it_tha
         async with relay_over(tmp_path) as setting:
             (frozen,) = await setting.cluster.start(AGAIN)
             session = await setting.attach({"job.py": [100]})
-            await frozen.said()
+            await frozen.until_printed()
             frozen.process.send_signal(signal.SIGSTOP)
             try:
                 await session.nothing("stopped", 4.0)
@@ -482,18 +482,18 @@ def test_a_debuggee_that_is_frozen_while_stopped_answers_again_when_it_thaws(tmp
             stops = {stop["ray"]["workerId"]: stop for stop in await stopped_in(session, 2)}
             frozen.process.send_signal(signal.SIGSTOP)
             try:
-                late = asyncio.ensure_future(session.evaluate(stops["w1"], "x + 100"))
+                evaluation = asyncio.ensure_future(session.evaluate(stops["w1"], "x + 100"))
                 began = time.monotonic()
                 assert len(await session.threads()) == 3
                 await is_well(session, stops["w2"])
                 await session.request("setExceptionBreakpoints", filters=["raised"])
-                await goes_on(session, stops["w2"], well)
+                await resume(session, stops["w2"], well)
                 assert time.monotonic() - began < PATIENCE / 2
-                assert not late.done()
+                assert not evaluation.done()
             finally:
                 frozen.process.send_signal(signal.SIGCONT)
-            assert await asyncio.wait_for(late, PATIENCE) == "120"
-            await goes_on(session, stops["w1"], frozen)
+            assert await asyncio.wait_for(evaluation, PATIENCE) == "120"
+            await resume(session, stops["w1"], frozen)
 
     play(story())
 
@@ -516,7 +516,7 @@ def test_a_debuggee_killed_while_stopped_disappears_and_the_others_stay(tmp_path
                 "Ray cluster",
             }
             await is_well(session, stops["w2"])
-            await goes_on(session, stops["w2"], processes[1])
+            await resume(session, stops["w2"], processes[1])
 
     play(story())
 
@@ -541,8 +541,8 @@ def test_the_session_outlives_a_ray_that_does_not_answer(tmp_path: Path) -> None
             session = await setting.attach({"job.py": [LINE[ONCE]]})
             (stop,) = await stopped_in(session, 1)
             setting.cluster.away = True
-            told = await session.event("output", category="console")
-            assert "Ray does not answer" in told["output"]
+            output = await session.event("output", category="console")
+            assert "Ray does not answer" in output["output"]
             (late,) = await setting.cluster.start(ONCE)
             looks = setting.cluster.looks
             async with until(lambda: setting.cluster.looks > looks + 3):
@@ -553,8 +553,8 @@ def test_the_session_outlives_a_ray_that_does_not_answer(tmp_path: Path) -> None
             assert "answers again" in (await session.event("output", category="console"))["output"]
             (second,) = await stopped_in(session, 1)
             assert second["ray"]["workerId"] == "w2"
-            await goes_on(session, second, late)
-            await goes_on(session, stop, early)
+            await resume(session, second, late)
+            await resume(session, stop, early)
 
     play(story())
 
@@ -575,7 +575,7 @@ def test_a_relay_that_ends_lets_tasks_go_on_and_the_next_relay_can_attach(
                     await session.begin(stop, "__import__('time').sleep(0.4)")
             began = time.monotonic()
             await setting.relay.close()
-            await asyncio.gather(*(process.said(len(process.lines) + 1) for process in processes))
+            await asyncio.gather(*(process.until_printed(len(process.lines) + 1) for process in processes))
             assert time.monotonic() - began <= LET_GO
             await session.event("terminated")
             with pytest.raises(DebuggerGone):
@@ -586,16 +586,16 @@ def test_a_relay_that_ends_lets_tasks_go_on_and_the_next_relay_can_attach(
 
 
 async def stops_again(cluster: Cluster) -> None:
-    """Another relay over the same tasks."""
+    """Runs another relay over the same tasks."""
     relay = Relay(cluster, token=TOKEN, log=lambda line: None)
     server = await relay.serve("127.0.0.1", 0)
     client = await Client.connect("127.0.0.1", server.sockets[0].getsockname()[1])
     lines = {str(cluster.here / "job.py"): [{"line": LINE[AGAIN]}]}
     await client.attach(breakpoints=lines, options={"token": TOKEN}, no_delay=False)
-    again = Session(client)
-    stops = await stopped_in(again, len(cluster.processes))
+    session = Session(client)
+    stops = await stopped_in(session, len(cluster.processes))
     for stop in stops:
-        assert await again.evaluate(stop, "x >= 0") == "True"
+        assert await session.evaluate(stop, "x >= 0") == "True"
     await relay.close()
 
 

@@ -1,4 +1,4 @@
-"""Broken messages, many of them, from editors and from debuggees: the relay lives on, and grows no larger.
+"""Sends many broken messages from editors and debuggees: the relay keeps running, and does not grow.
 
 Mutations of valid messages, always the same ones for the same seed. What each side sent is counted.
 """
@@ -162,7 +162,7 @@ DEPTHS = (50, 500, 2000)
 
 
 def mutated(generator: random.Random, message: Message, seq: int, broken: float) -> bytes:
-    """One frame; with that probability it is no longer one."""
+    """Returns one frame, which with that probability is broken."""
     whole = json.loads(
         json.dumps({"seq": seq, "type": "event" if "event" in message else "request", **message})
     )
@@ -220,7 +220,7 @@ def _broken(generator: random.Random, frame: bytes) -> bytes:
 
 
 class Fuzzed:
-    """The relay's process, and the Ray that it looks at, which is in this one."""
+    """Holds the relay's process, and the Ray that it looks at, which runs in this process."""
 
     def __init__(self, port: int, process: subprocess.Popen[bytes], dashboard: ScriptedDashboard) -> None:
         self.port, self.process, self.dashboard = port, process, dashboard
@@ -229,12 +229,12 @@ class Fuzzed:
 
     @property
     def resident(self) -> float:
-        """In MB."""
+        """Returns the relay's memory, in MB."""
         return float(psutil.Process(self.process.pid).memory_info().rss) / 2**20
 
     @property
     def most_resident(self) -> float:
-        """The most that it ever was, in MB."""
+        """Returns the most memory that the relay ever had, in MB."""
         status = Path(f"/proc/{self.process.pid}/status").read_text()
         return int(re.findall(r"VmHWM:\s+(\d+) kB", status)[0]) / 1024
 
@@ -279,17 +279,17 @@ async def listens(port: int) -> bool:
 
 
 class Stream:
-    """An editor's connection that reads and forgets."""
+    """Is an editor's connection that reads and forgets."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.writer = writer
-        self.heard = 0
+        self.received = 0
         self.draining = asyncio.ensure_future(self._drain(reader))
 
     async def _drain(self, reader: asyncio.StreamReader) -> None:
         with contextlib.suppress(OSError):
             while data := await reader.read(1 << 20):
-                self.heard += len(data)
+                self.received += len(data)
 
     async def close(self) -> None:
         self.writer.close()
@@ -303,12 +303,12 @@ def frame(seq: int, command: str, **arguments: Any) -> bytes:
     return b"Content-Length: %d\r\n\r\n%b" % (len(text), text)
 
 
-async def editor(one: Fuzzed, number: int, until: int) -> None:
+async def editor(target: Fuzzed, number: int, until: int) -> None:
     """Sends mutated requests; the first editor attaches properly before."""
     generator = random.Random(SEED + number)
-    while one.sent["editors"] < until:
-        one.connections += 1
-        stream = Stream(*await asyncio.open_connection("127.0.0.1", one.port))
+    while target.sent["editors"] < until:
+        target.connections += 1
+        stream = Stream(*await asyncio.open_connection("127.0.0.1", target.port))
         if number == 0:
             for seq, message in enumerate(REQUESTS[:6], 1):
                 stream.writer.write(frame(seq, message["command"], **message["arguments"]))
@@ -317,44 +317,48 @@ async def editor(one: Fuzzed, number: int, until: int) -> None:
                 mutated(generator, generator.choice(REQUESTS), seq, 0.01)
                 for seq in range(10, 10 + BATCH // 5)
             ]
-            heard = stream.heard
+            received = stream.received
             stream.writer.write(b"".join(batch))
-            one.sent["editors"] += len(batch)
+            target.sent["editors"] += len(batch)
             with contextlib.suppress(OSError):
                 await stream.writer.drain()
             # Until it has read them, as its answers show; where a length lies, it waits for more.
-            asked = time.monotonic()
-            while stream.heard == heard and not stream.draining.done() and time.monotonic() < asked + SILENCE:
+            began = time.monotonic()
+            while (
+                stream.received == received
+                and not stream.draining.done()
+                and time.monotonic() < began + SILENCE
+            ):
                 await asyncio.sleep(0.001)
-            if stream.draining.done() or stream.heard == heard:
+            if stream.draining.done() or stream.received == received:
                 break
         await stream.close()
 
 
-async def debuggee(one: Fuzzed, which: ScriptedDebuggee, until: int) -> None:
-    """Sends mutated events and answers whenever it is attached to."""
+async def debuggee(target: Fuzzed, which: ScriptedDebuggee, until: int) -> None:
+    """Sends mutated events and answers whenever a client is attached to it."""
     generator = random.Random(SEED + 1000 + which.number)
     if which.number <= BROKEN:
         which.changed = lambda data: _broken(generator, data) if generator.random() < 0.2 else data
-    while one.sent["debuggees"] < until:
+    while target.sent["debuggees"] < until:
         if not which.attached.is_set():
             await asyncio.sleep(0.02)
             continue
         for seq in range(BATCH // 4):
             if which.connected:
                 which.send(mutated(generator, generator.choice(SAYINGS), seq, 0.002))
-                one.sent["debuggees"] += 1
+                target.sent["debuggees"] += 1
         await which.drain()
         await asyncio.sleep(0.005)
 
 
-async def attended(one: Fuzzed, done: asyncio.Event) -> None:
-    """Editors that are well, one after another: each has the relay attach to what it gave up for the last."""
+async def attended(target: Fuzzed, done: asyncio.Event) -> None:
+    """Attaches sound editors one by one, so that the relay attaches again to what it gave up."""
     while not done.is_set():
-        stream = Stream(*await asyncio.open_connection("127.0.0.1", one.port))
+        stream = Stream(*await asyncio.open_connection("127.0.0.1", target.port))
         for seq, message in enumerate(REQUESTS[:2] + REQUESTS[5:6], 1):
             stream.writer.write(frame(seq, message["command"], **message["arguments"]))
-        await first_of(done, *(which.attached for which in one.dashboard.debuggees), seconds=PATIENCE)
+        await first_of(done, *(which.attached for which in target.dashboard.debuggees), seconds=PATIENCE)
         await first_of(done, seconds=SESSION)
         await stream.close()
 
@@ -367,23 +371,23 @@ async def first_of(*events: asyncio.Event, seconds: float) -> None:
         each.cancel()
 
 
-async def storm(one: Fuzzed, count: int) -> None:
-    """Until each side has sent that many, first the editors and then the debuggees."""
-    await asyncio.gather(*(editor(one, number, count) for number in range(EDITORS)))
+async def storm(target: Fuzzed, count: int) -> None:
+    """Waits until each side has sent that many, first the editors and then the debuggees."""
+    await asyncio.gather(*(editor(target, number, count) for number in range(EDITORS)))
     done = asyncio.Event()
-    attending = asyncio.ensure_future(attended(one, done))
-    debuggees = one.dashboard.debuggees[:DEBUGGEES]
-    await asyncio.gather(*(debuggee(one, which, count) for which in debuggees))
+    attending = asyncio.ensure_future(attended(target, done))
+    debuggees = target.dashboard.debuggees[:DEBUGGEES]
+    await asyncio.gather(*(debuggee(target, which, count) for which in debuggees))
     done.set()
     await attending
 
 
-async def still_serves(one: Fuzzed, number: int) -> None:
-    """A new editor attaches, and a new debuggee stops and answers."""
+async def still_serves(target: Fuzzed, number: int) -> None:
+    """Asserts that a new editor attaches, and that a new debuggee stops and answers."""
     new = ScriptedDebuggee(number)
     await new.listen()
-    one.add(new)
-    client = await Client.connect("127.0.0.1", one.port)
+    target.add(new)
+    client = await Client.connect("127.0.0.1", target.port)
     await client.attach(breakpoints={"/here/job.py": [{"line": 2}]}, options={"token": TOKEN}, no_delay=False)
     session = Session(client)
     await asyncio.wait_for(new.attached.wait(), PATIENCE)
@@ -398,7 +402,7 @@ async def still_serves(one: Fuzzed, number: int) -> None:
 
 
 def complaints(log: str) -> Sequence[str]:
-    """Lines of the log that tell of a defect."""
+    """Returns the lines of the log that tell of a defect."""
     return sorted(
         set(re.findall(r"a defect: .*|never retrieved.*|^\w*Error.*|: \w+Error\(.*", log, re.MULTILINE))
     )
@@ -409,25 +413,25 @@ def test_the_relay_outlives_mutated_messages_from_both_sides(
     tmp_path: Path, each: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async def story() -> None:
-        async with fuzzed(tmp_path) as one:
+        async with fuzzed(tmp_path) as target:
             began = time.monotonic()
-            await storm(one, each // 5)
-            await still_serves(one, 901)
-            warm = one.resident
-            await storm(one, each)
-            await still_serves(one, 902)
-            assert one.process.poll() is None
-            grown, most = one.resident - warm, one.most_resident
+            await storm(target, each // 5)
+            await still_serves(target, 901)
+            warm = target.resident
+            await storm(target, each)
+            await still_serves(target, 902)
+            assert target.process.poll() is None
+            grown, most = target.resident - warm, target.most_resident
             with capsys.disabled():
                 sys.stdout.write(
-                    f"\n{one.sent} messages, {one.connections} editors, "
-                    f"{sum(d.connections for d in one.dashboard.debuggees)} connections to debuggees, "
+                    f"\n{target.sent} messages, {target.connections} editors, "
+                    f"{sum(d.connections for d in target.dashboard.debuggees)} connections to debuggees, "
                     f"{time.monotonic() - began:.0f} s; {warm:.1f} MB after a fifth of them, "
                     f"{grown:+.1f} MB after all, {most:.1f} MB at most\n"
                 )
             assert not complaints((tmp_path / "log").read_text())
             assert most <= MOST
-            assert sum(one.sent.values()) >= 2 * each
+            assert sum(target.sent.values()) >= 2 * each
             assert grown <= GROWTH
 
     asyncio.run(story())

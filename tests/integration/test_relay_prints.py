@@ -1,4 +1,4 @@
-"""What real debuggees print, as an editor of the relay gets it; their own output stays whole."""
+"""Tests what an editor of the relay gets of real debuggees' prints; their own output stays complete."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ def run(story: Any) -> None:
 
 
 async def lines(editor: Session, title: str, count: int, category: str = "stdout") -> list[tuple[str, int]]:
-    """What the next events of that category say without the title, each with its line."""
-    found = []
+    """Returns what the next events of that category say without the title, each with its line."""
+    printed = []
     for _ in range(count):
-        said = await editor.event("output", category=category)
-        text = said["output"].replace(f"{title}: ", "")
-        assert said["output"].count(f"{title}: ") == text.count("\n")
-        found.append((text.removesuffix("\n"), said["line"]))
-    return found
+        output = await editor.event("output", category=category)
+        text = output["output"].replace(f"{title}: ", "")
+        assert output["output"].count(f"{title}: ") == text.count("\n")
+        printed.append((text.removesuffix("\n"), output["line"]))
+    return printed
 
 
 @pytest.mark.parametrize("in_process", [False, True])
@@ -90,11 +90,11 @@ def test_prints_that_come_too_fast_are_counted_and_none_is_lost(tmp_path: Path) 
             assert await process.end() == [*(f"line {i}" for i in range(5000)), "done"]
             left_out = shown = 0
             while left_out + shown < 5001:
-                told = await editor.event("output", category="console")
-                found = re.search(r": ([\d,]+) more lines? w.* came too fast", told["output"])
-                assert found is not None
-                left_out += int(found[1].replace(",", ""))
-                shown = sum(event["event"] == "output" for event in editor.seen)
+                output = await editor.event("output", category="console")
+                match = re.search(r": ([\d,]+) more lines? w.* came too fast", output["output"])
+                assert match is not None
+                left_out += int(match[1].replace(",", ""))
+                shown = sum(event["event"] == "output" for event in editor.unmatched)
             assert shown + left_out == 5001
             assert shown >= 100
 
@@ -115,8 +115,8 @@ def test_the_streams_are_given_back_when_the_editor_leaves(tmp_path: Path) -> No
             (process,) = await setting.cluster.start(TICKS)
             for _ in range(2):  # and it can be had again
                 editor = await setting.attach(redirectOutput=True)
-                said = await editor.event("output", category="stdout")
-                assert said["output"].endswith(": tick True True\n")
+                output = await editor.event("output", category="stdout")
+                assert output["output"].endswith(": tick True True\n")
                 await editor.client.disconnect()
                 await until(process, "tick False False")
             # Each once.
@@ -153,9 +153,9 @@ def test_an_editor_that_takes_over_without_asking_gets_none(tmp_path: Path) -> N
 
 
 async def until(process: Any, line: str) -> None:
-    seen = len(process.lines)
+    earlier = len(process.lines)
     began = time.monotonic()
-    while line not in process.lines[seen:]:
+    while line not in process.lines[earlier:]:
         assert time.monotonic() - began < PATIENCE, process.lines[-1]
         await asyncio.sleep(0.02)
 
@@ -228,7 +228,7 @@ def test_a_forked_child_prints_as_before(tmp_path: Path) -> None:
             text = "".join(printed)  # two that print at a time share lines
             assert (text.count("child"), text.count("parent")) == (3000, 3000)
             await editor.event("output", category="stdout")
-            assert not [event for event in editor.seen if "child" in str(event)]
+            assert not [event for event in editor.unmatched if "child" in str(event)]
 
     run(story())
 
@@ -249,7 +249,9 @@ def test_a_step_into_a_print_does_not_lead_into_ours(tmp_path: Path) -> None:
             await editor.request("continue", threadId=stop["threadId"])
             assert (await process.end())[-1] == "done"
             await editor.nothing("output", 0.2, output="never")
-            said = [str(event["body"]["output"]) for event in editor.seen if event["event"] == "output"]
-            assert len([text for text in said if "from the console" in text]) == 1
+            outputs = [
+                str(event["body"]["output"]) for event in editor.unmatched if event["event"] == "output"
+            ]
+            assert len([text for text in outputs if "from the console" in text]) == 1
 
     run(story())

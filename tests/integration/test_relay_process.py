@@ -1,4 +1,4 @@
-"""The relay as a real process: beside a real Ray brought up by `up`, and by itself where Ray is not well."""
+"""Tests the relay as a real process: beside a real Ray, and by itself where Ray is not well."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from tests.targets import local_target
 
 
 def python() -> str:
-    """Ray's own Python, as the process runs on."""
+    """Returns Ray's own Python, which the process runs on."""
     return str(local_target().environment.programs / "python")
 
 
@@ -42,9 +42,9 @@ def initialize(port: int) -> dict[str, Any]:
     return ask(port, "initialize", {"adapterID": "test"}, timeout=5)
 
 
-def until(holds: Any, within: float = 10) -> None:
+def until(condition: Any, within: float = 10) -> None:
     deadline = time.monotonic() + within
-    while not holds():
+    while not condition():
         assert time.monotonic() < deadline, "in vain"
         time.sleep(0.02)
 
@@ -59,7 +59,7 @@ def answers(port: int) -> bool:
 
 
 class Process:
-    """A relay started by hand, in a folder with nothing but its own code."""
+    """Is a relay started by hand, in a folder with nothing but its own code."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.port = folder, free_ports()[0]
@@ -88,11 +88,11 @@ class Process:
 
 @pytest.fixture
 def process(tmp_path: Path) -> Iterator[Process]:
-    one = Process(tmp_path)
-    yield one
-    if one.running is not None:
-        one.running.kill()
-        one.running.wait()
+    started = Process(tmp_path)
+    yield started
+    if started.running is not None:
+        started.running.kill()
+        started.running.wait()
 
 
 def test_it_needs_only_the_files_that_the_image_has_and_starts_at_once(process: Process) -> None:
@@ -146,10 +146,10 @@ def test_it_waits_for_its_token_and_can_be_ended_meanwhile(process: Process) -> 
     process.token.unlink()
     running.terminate()
     assert running.wait(10) == 0
-    again = process.start()
+    restarted = process.start()
     until(lambda: process.log.read_text().count("waiting for the token") == 2)
-    again.terminate()
-    assert again.wait(10) == 0
+    restarted.terminate()
+    assert restarted.wait(10) == 0
 
 
 def test_a_port_that_is_taken_is_said(process: Process) -> None:
@@ -169,19 +169,19 @@ def test_without_ray_it_attaches_nothing_and_answers_all_the_same(process: Proce
     answer = ask(process.port, "pausedTasks", {"token": "secret"})
     assert answer["tasks"] == []
     assert "no Ray dashboard answers" in answer["problem"]
-    for wrong in ("", "secre", "secret2"):
+    for wrong_token in ("", "secre", "secret2"):
         with pytest.raises(RequestFailed) as caught:
-            ask(process.port, "pausedTasks", {"token": wrong})
-        assert "secret" not in caught.value.message.replace(wrong or "secret2", "")
+            ask(process.port, "pausedTasks", {"token": wrong_token})
+        assert "secret" not in caught.value.message.replace(wrong_token or "secret2", "")
 
 
 class Dashboard(BaseHTTPRequestHandler):
-    """Ray without workers; it keeps what it is asked."""
+    """Plays a Ray without workers, and records the requests to it."""
 
-    asked: ClassVar[list[tuple[str, str]]] = []
+    requests: ClassVar[list[tuple[str, str]]] = []
 
     def do_GET(self) -> None:
-        self.asked.append((self.path.partition("?")[0], self.headers["Authorization"]))
+        self.requests.append((self.path.partition("?")[0], self.headers["Authorization"]))
         jobs = self.path.startswith("/api/jobs")
         body = json.dumps([] if jobs else {"data": {"result": {"result": []}}}).encode()
         self.send_response(200)
@@ -204,27 +204,27 @@ def test_ray_is_asked_only_while_an_editor_is_there_and_is_found_again(process: 
     with ThreadingHTTPServer(("127.0.0.1", port), Dashboard) as ray:
         threading.Thread(target=ray.serve_forever).start()
         try:
-            until(lambda: len(Dashboard.asked) >= 5)
-            asked = {(path, "Bearer secret") for path in ("/api/v0/workers", "/api/jobs/")}
-            assert set(Dashboard.asked) == asked
+            until(lambda: len(Dashboard.requests) >= 5)
+            expected = {(path, "Bearer secret") for path in ("/api/v0/workers", "/api/jobs/")}
+            assert set(Dashboard.requests) == expected
             editor.request("disconnect", {})
             editor.socket.close()
-            until(lambda: quiet(Dashboard.asked))
+            until(lambda: quiet(Dashboard.requests))
         finally:
             ray.shutdown()
 
 
-def quiet(asked: list[Any]) -> bool:
-    before = len(asked)
+def quiet(requests: list[Any]) -> bool:
+    before = len(requests)
     time.sleep(1)
-    return len(asked) == before
+    return len(requests) == before
 
 
 # --- one request and its answer ----------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("said", "why"),
+    ("answer", "why"),
     [
         (b"", "nothing listens behind it"),
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", "gets no answer of a debugger"),
@@ -232,19 +232,19 @@ def quiet(asked: list[Any]) -> bool:
         (encode({"type": "event", "event": "output"}), "nothing listens behind it"),
     ],
 )
-def test_what_is_no_answer_is_told(said: bytes | None, why: str) -> None:
+def test_what_is_no_answer_is_told(answer: bytes | None, why: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-        if said is None:
+        if answer is None:
             with pytest.raises(DebuggerGone, match=why):
                 ask(port, "initialize", {}, timeout=0.3)
             return
 
-        def serve(said: bytes = said) -> None:
+        def serve(answer: bytes = answer) -> None:
             connection, _ = server.accept()
             with connection:
                 connection.recv(65536)
-                connection.sendall(said)
+                connection.sendall(answer)
 
         thread = threading.Thread(target=serve)
         thread.start()
@@ -265,17 +265,17 @@ def up(rayside: Rayside) -> Rayside:
     return rayside
 
 
-def relay(one: Rayside) -> psutil.Process:
-    (process,) = processes.marked(marks.RELAY, str(one.folder))
+def relay(rayside: Rayside) -> psutil.Process:
+    (process,) = processes.marked(marks.RELAY, str(rayside.folder))
     return process
 
 
-def token_of(one: Rayside) -> str:
-    return (one.folder / "token").read_text()
+def token_of(rayside: Rayside) -> str:
+    return (rayside.folder / "token").read_text()
 
 
-def condition(one: Rayside) -> dict[str, str]:
-    steps = {step["name"]: step for step in one.json("status")["steps"]}
+def condition(rayside: Rayside) -> dict[str, str]:
+    steps = {step["name"]: step for step in rayside.json("status")["steps"]}
     return dict(steps["relay"])
 
 
@@ -310,17 +310,17 @@ def test_it_listens_on_loopback_and_its_token_is_rays(up: Rayside) -> None:
 
 
 class Editor:
-    """The least that attaches; every event is kept until it is asked for."""
+    """Attaches with the least that is needed; keeps every event until a test asks for it."""
 
     def __init__(self, port: int, arguments: dict[str, Any]) -> None:
-        self._decoder, self._seen, self._seq = Decoder(), list[dict[str, Any]](), 0
+        self._decoder, self._unmatched, self._seq = Decoder(), list[dict[str, Any]](), 0
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=60)
-        for command, given in (("initialize", {"adapterID": "test"}), ("attach", arguments)):
-            self.request(command, given)
+        for command, body in (("initialize", {"adapterID": "test"}), ("attach", arguments)):
+            self.request(command, body)
         self.request("configurationDone", {})
 
     def request(self, command: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        """The body of its response, which has to be a success."""
+        """Returns the body of the request's response, which has to be a success."""
         self._seq += 1
         message = {"seq": self._seq, "type": "request", "command": command, "arguments": arguments}
         self.socket.sendall(encode(message))
@@ -329,17 +329,17 @@ class Editor:
         return dict(answer.get("body") or {})
 
     def event(self, name: str) -> dict[str, Any]:
-        """The body of the next one of that name."""
+        """Returns the body of the next event of that name."""
         return dict(self._next(lambda message: message.get("event") == name)["body"])
 
-    def _next(self, wanted: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+    def _next(self, fits: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
         while True:
-            for number, message in enumerate(self._seen):
-                if wanted(message):
-                    return self._seen.pop(number)
+            for number, message in enumerate(self._unmatched):
+                if fits(message):
+                    return self._unmatched.pop(number)
             data = self.socket.recv(65536)
-            assert data, f"the relay has left; it said {self._seen}"
-            self._seen += self._decoder.feed(data)
+            assert data, f"the relay has left; it said {self._unmatched}"
+            self._unmatched += self._decoder.feed(data)
 
 
 def test_breakpoints_lists_a_task_once_whoever_holds_it(up: Rayside) -> None:
@@ -347,9 +347,9 @@ def test_breakpoints_lists_a_task_once_whoever_holds_it(up: Rayside) -> None:
     editor = Editor(up.settings.relay_port, {"token": token_of(up)})
     with contextlib.closing(editor.socket):
         assert editor.event("stopped")["reason"]
-        (held,) = up.json("breakpoints")
-        assert (held["worker_id"], held["task"]) == (waiting["worker_id"], "estimate")
-        assert set(held) == set(waiting)
+        (listed,) = up.json("breakpoints")
+        assert (listed["worker_id"], listed["task"]) == (waiting["worker_id"], "estimate")
+        assert set(listed) == set(waiting)
     # The editor has gone: within 2 s all goes on.
     until(lambda: up.json("breakpoints") == [])
 
@@ -359,9 +359,9 @@ def test_killed_it_is_missing_and_up_mends_it_alone(up: Rayside) -> None:
     before = relay(up)
     before.kill()
     before.wait(10)
-    seen = condition(up)
-    assert seen["condition"] == "missing"
-    assert "has ended" in seen["detail"]
+    step = condition(up)
+    assert step["condition"] == "missing"
+    assert "has ended" in step["detail"]
     error = up.json("breakpoints", code=4)["error"]
     assert (error["id"], error["hint"]) == ("not-running", "./invokew up mends it")
     assert up.run("up", "--no-example").returncode == 0
@@ -374,8 +374,8 @@ def test_a_relay_that_hangs_is_pending(up: Rayside) -> None:
     process = relay(up)
     process.suspend()
     try:
-        seen = condition(up)
-        assert (seen["condition"], "nothing that answers" in seen["detail"]) == ("pending", True)
+        step = condition(up)
+        assert (step["condition"], "nothing that answers" in step["detail"]) == ("pending", True)
     finally:
         process.resume()
     assert condition(up)["condition"] == "ready"
@@ -390,13 +390,13 @@ def test_a_port_that_is_taken_is_said_with_who_has_it(up: Rayside) -> None:
         assert done.returncode == 3
         assert f"(pid {os.getpid()})" in done.stderr
         assert f"INVOKE_RAYSIDE_RELAY_PORT={port + 1}" in done.stderr
-        finding = next(one for one in findings(up) if one["id"] == "relay-port")
+        finding = next(each for each in findings(up) if each["id"] == "relay-port")
         assert finding["ok"] is True, "of a cluster that is up the ports are its own"
     assert up.run("up", "--no-example").returncode == 0
 
 
-def findings(one: Rayside) -> list[dict[str, Any]]:
-    done = one.run("doctor", "--target", "local", "--json")
+def findings(rayside: Rayside) -> list[dict[str, Any]]:
+    done = rayside.run("doctor", "--target", "local", "--json")
     return list(json.loads(done.stdout)["findings"])
 
 
@@ -417,6 +417,6 @@ def test_down_ends_it_and_frees_its_port(up: Rayside) -> None:
     assert processes.marked(marks.RELAY, str(up.folder)) == []
     assert not up.settings.state_folder.exists()
     with socket.create_server(("127.0.0.1", up.settings.relay_port)):
-        finding = next(one for one in findings(up) if one["id"] == "relay-port")
+        finding = next(each for each in findings(up) if each["id"] == "relay-port")
         assert finding["ok"] is False
         assert f"(pid {os.getpid()})" in finding["detail"]

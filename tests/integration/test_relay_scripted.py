@@ -1,4 +1,4 @@
-"""The relay over scripted debuggees: what it asks of them, when, how often, and what becomes of a refusal.
+"""Tests the relay over scripted debuggees: what it requests of them, when and how often, and refusals.
 
 Nothing here depends on what debugpy makes of it: that is what the other tests of the relay are about.
 """
@@ -33,10 +33,10 @@ Story = Callable[["Setting"], Coroutine[Any, Any, None]]
 
 
 class Scripted(ScriptedDebuggee):
-    """One that keeps what it was asked.
+    """Plays a debuggee that keeps what it was asked.
 
     Attributes:
-        asked: every request, in order.
+        requests: every request, in order.
         dialled: when somebody connected.
         left: when it was told that its client goes.
         refuses: commands that it says no to.
@@ -48,7 +48,7 @@ class Scripted(ScriptedDebuggee):
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
-        self.asked: list[Message] = []
+        self.requests: list[Message] = []
         self.dialled: list[float] = []
         self.left: list[float] = []
         self.refuses: set[str] = set()
@@ -65,7 +65,7 @@ class Scripted(ScriptedDebuggee):
             await super()._serve(reader, writer)
 
     def _answer(self, request: Message) -> None:
-        self.asked.append(request)
+        self.requests.append(request)
         command = request["command"]
         if command == "disconnect":
             self.left.append(time.monotonic())
@@ -81,24 +81,24 @@ class Scripted(ScriptedDebuggee):
         return "null" if self.fileless and "line_table" in expression else super()._value(expression)
 
     def answers(self, command: str) -> None:
-        """What it was deaf to."""
+        """Answers the requests that it was deaf to."""
         self.deaf_to.discard(command)
-        for request in [asked for asked in self.asked if asked["command"] == command]:
+        for request in [each for each in self.requests if each["command"] == command]:
             self._respond(request, self._body(command, request.get("arguments", {})) or {})
         if command == "configurationDone":
             self._respond(self._attach, {})
 
-    def was_asked(self, command: str) -> list[Message]:
-        """The arguments of each request of that name."""
-        return [asked.get("arguments", {}) for asked in self.asked if asked["command"] == command]
+    def received(self, command: str) -> list[Message]:
+        """Returns the arguments of each request of that name."""
+        return [request.get("arguments", {}) for request in self.requests if request["command"] == command]
 
     def evaluated(self, expression: str) -> int:
-        """How often."""
-        return sum(asked["expression"] == expression for asked in self.was_asked("evaluate"))
+        """Returns how often it evaluated that."""
+        return sum(arguments["expression"] == expression for arguments in self.received("evaluate"))
 
 
 class Listed:
-    """A `Discovery` that finds what a test lists.
+    """Is a `Discovery` that finds what a test lists.
 
     Attributes:
         waits: the tasks that wait for a debugger.
@@ -143,7 +143,7 @@ class Listed:
 
 
 class Setting:
-    """A relay over scripted debuggees.
+    """Holds a relay over scripted debuggees.
 
     Attributes:
         log: what it logged.
@@ -158,7 +158,7 @@ class Setting:
         self._clients: list[Client] = []
 
     async def attach(self, lines: Sequence[int] = (), **options: Any) -> Session:
-        """`lines`: of FILE, to stop at."""
+        """Attaches an editor; `lines` are breakpoints in FILE."""
         client = await Client.connect("127.0.0.1", self.port)
         self._clients.append(client)
         await client.attach(
@@ -169,14 +169,14 @@ class Setting:
         return Session(client)
 
     async def configured(self) -> Wire:
-        """A connection that has attached, and is done with its configuration."""
+        """Returns a connection that has attached, and has sent its configuration."""
         wire = await Wire.open(self.port)
         await wire.ask("attach", token=TOKEN)
         await wire.ask("configurationDone")
         return wire
 
     async def stopped(self, session: Session, number: int = 1) -> Message:
-        """The stop of the debuggee of that number, counted from 1."""
+        """Returns the stop of the debuggee of that number, counted from 1."""
         debuggee = self.debuggees[number - 1]
         await asyncio.wait_for(debuggee.attached.wait(), PATIENCE)
         debuggee.stop()
@@ -196,25 +196,25 @@ class Setting:
             await debuggee.close()
 
     async def paused(self) -> set[str]:
-        """The workers that the relay says are stopped, to whoever asks."""
+        """Returns the workers that the relay says are stopped, to any client."""
         wire = await Wire.open(self.port)
         answer = await wire.ask("pausedTasks", token=TOKEN)
         await wire.close()
         return {row["worker_id"] for row in answer["body"]["tasks"]}
 
     async def looked(self, count: int) -> None:
-        """Until Ray was asked so many times more."""
+        """Waits until Ray was asked that many times more."""
         until_then = len(self.discovery.looks) + count
         await until(lambda: len(self.discovery.looks) >= until_then)
 
     async def settled(self) -> None:
-        """Until Ray was asked twice after the time in which nobody that was left is attached to again."""
+        """Waits until Ray was asked twice after the time in which the relay does not attach again."""
         then = time.monotonic() + SETTLING
         await until(lambda: sum(look > then for look in self.discovery.looks) >= 2)
 
 
 def play(story: Story, count: int = 1, *, defects: bool = False) -> None:
-    """`defects`: whether the relay is to log one."""
+    """Plays a story; `defects` says whether the relay is to log a defect."""
 
     async def all_of_it() -> None:
         async with scripted(count) as setting:
@@ -238,9 +238,9 @@ async def scripted(count: int) -> AsyncIterator[Setting]:
         await setting.close()
 
 
-async def until(holds: Callable[[], bool]) -> None:
+async def until(condition: Callable[[], bool]) -> None:
     deadline = time.monotonic() + PATIENCE
-    while not holds():
+    while not condition():
         assert time.monotonic() < deadline, "in vain"
         await asyncio.sleep(0.02)
 
@@ -316,8 +316,8 @@ def test_a_debuggee_that_refuses_is_told_and_not_tried_again() -> None:
         (debuggee,) = setting.debuggees
         debuggee.refuses = {"initialize"}
         session = await setting.attach()
-        told = await session.event("output", category="console")
-        assert "refused to attach" in told["output"]
+        output = await session.event("output", category="console")
+        assert "refused to attach" in output["output"]
         await setting.settled()
         assert len(debuggee.dialled) == 1
         assert list((await session.threads()).values()) == ["Ray cluster"]
@@ -333,7 +333,7 @@ def test_a_debuggee_of_another_job_is_asked_for_it_once() -> None:
         await until(lambda: len(debuggee.left) == 1)
         await setting.settled()
         assert len(debuggee.dialled) == 1
-        assert not debuggee.was_asked("configurationDone")  # it waits on
+        assert not debuggee.received("configurationDone")  # it waits on
 
     play(story)
 
@@ -345,7 +345,7 @@ def test_what_was_attached_to_for_an_earlier_editor_is_tried_for_the_next(takes_
         setting.discovery.listed = [replace(debuggee.debuggee, job_id="")]
         debuggee.deaf_to = {"evaluate"}
         session = await setting.attach(job="another")
-        await until(lambda: bool(debuggee.was_asked("evaluate")))  # for its job
+        await until(lambda: bool(debuggee.received("evaluate")))  # for its job
         if not takes_over:
             await session.request("disconnect")
         session = await setting.attach()
@@ -358,15 +358,15 @@ def test_what_was_attached_to_for_an_earlier_editor_is_tried_for_the_next(takes_
 
 def test_a_debuggee_that_is_known_to_be_of_another_job_is_not_dialled() -> None:
     async def story(setting: Setting) -> None:
-        one, other = setting.debuggees
+        ours, other = setting.debuggees
         setting.discovery.listed = [
-            replace(one.debuggee, submission_id="ours"),
+            replace(ours.debuggee, submission_id="ours"),
             replace(other.debuggee, submission_id="theirs"),
         ]
         await setting.attach(job="ours")
-        await asyncio.wait_for(one.attached.wait(), PATIENCE)
+        await asyncio.wait_for(ours.attached.wait(), PATIENCE)
         await setting.looked(2)
-        assert (one.connections, other.connections) == (1, 0)
+        assert (ours.connections, other.connections) == (1, 0)
 
     play(story, count=2)
 
@@ -431,10 +431,10 @@ def test_an_editor_that_comes_in_the_pause_after_a_slow_look_has_ray_asked_at_on
         await until(lambda: len(setting.discovery.looks) == 1)
         setting.discovery.takes = 0.0
         await asyncio.sleep(0.6)  # the look ends, and the pause of 4.5 s begins
-        came = time.monotonic()
+        began = time.monotonic()
         await setting.attach()
         await setting.looked(1)
-        assert setting.discovery.looks[1] - came < AT_ONCE
+        assert setting.discovery.looks[1] - began < AT_ONCE
 
     play(story)
 
@@ -463,7 +463,7 @@ def test_what_is_found_waits_until_an_editor_has_said_what_it_wants() -> None:
         await wire.ask("setBreakpoints", source={"path": FILE}, breakpoints=[{"line": 2}])
         await wire.ask("configurationDone")
         await asyncio.wait_for(debuggee.attached.wait(), PATIENCE)
-        commands = [asked["command"] for asked in debuggee.asked]
+        commands = [request["command"] for request in debuggee.requests]
         assert commands.index("setBreakpoints") < commands.index("configurationDone")
         await wire.close()
 
@@ -476,7 +476,7 @@ def test_an_editor_that_goes_while_a_debuggee_is_attached_to_leaves_nothing_behi
         before = len(asyncio.all_tasks())
         debuggee.deaf_to = {"configurationDone"}
         first = await setting.attach()
-        await until(lambda: bool(debuggee.was_asked("configurationDone")))
+        await until(lambda: bool(debuggee.received("configurationDone")))
         debuggee.stop()  # before the answer, as debugpy may
         await first.request("disconnect")
         second = await setting.attach()
@@ -501,7 +501,7 @@ def test_a_debuggee_is_not_dialled_again_before_what_is_in_flight_is_answered() 
         debuggee.deaf_to = {"scopes"}
         frame = (await first.frames(stop))[0]["id"]
         asking = asyncio.ensure_future(first.request("scopes", frameId=frame))
-        await until(lambda: bool(debuggee.was_asked("scopes")))
+        await until(lambda: bool(debuggee.received("scopes")))
         second = await setting.attach()
         await second.request("disconnect")
         await setting.attach()
@@ -522,7 +522,7 @@ def test_what_is_to_stay_paused_is_kept_and_nothing_else(continues: bool) -> Non
         session = await setting.attach(keepPaused=True)
         await setting.stopped(session, 1)
         await asyncio.wait_for(runs.attached.wait(), PATIENCE)
-        await until(lambda: bool(late.was_asked("configurationDone")))
+        await until(lambda: bool(late.received("configurationDone")))
         late.stop()
         await setting.looked(1)
         await session.request("disconnect")
@@ -532,11 +532,11 @@ def test_what_is_to_stay_paused_is_kept_and_nothing_else(continues: bool) -> Non
         late.answers("configurationDone")
         if continues:
             await until(lambda: not late.connected)
-        kept = {stopped.debuggee.worker_id} | ({late.debuggee.worker_id} if not continues else set())
-        while await setting.paused() != kept:
+        expected = {stopped.debuggee.worker_id} | ({late.debuggee.worker_id} if not continues else set())
+        while await setting.paused() != expected:
             await asyncio.sleep(0.02)
         # The relay has read by then what the late one said, and does nothing about it.
-        assert [await setting.paused() for _ in range(3)] == [kept] * 3
+        assert [await setting.paused() for _ in range(3)] == [expected] * 3
         assert (stopped.connected, runs.connected, late.connected) == (True, False, not continues)
         await setting.relay.close()
         assert [len(debuggee.left) for debuggee in setting.debuggees] == [1, 1, 1]
@@ -561,7 +561,7 @@ def test_how_debuggees_are_debugged_is_the_editors_and_nothing_else_of_what_it_a
             redirectOutput=True,
         )
         await setting.stopped(session)
-        (attached,) = debuggee.was_asked("attach")
+        (attached,) = debuggee.received("attach")
         assert (attached["justMyCode"], attached["showReturnValue"]) == (False, True)
         # Ours stay: without them a `breakpoint()` would not stop in the user's frame.
         assert attached["rules"] == [{"module": "ray.util.debugpy", "include": True}, rule]
@@ -580,12 +580,12 @@ def test_one_that_comes_later_gets_all_that_was_asked_before_it_moves() -> None:
         await session.request("setExceptionBreakpoints", filters=["raised"])
         setting.discovery.listed = listed
         await asyncio.wait_for(debuggee.attached.wait(), PATIENCE)
-        assert [asked["breakpoints"] for asked in debuggee.was_asked("setBreakpoints")] == [[{"line": 2}]]
-        (function,) = debuggee.was_asked("setFunctionBreakpoints")[-1]["breakpoints"]
+        assert [request["breakpoints"] for request in debuggee.received("setBreakpoints")] == [[{"line": 2}]]
+        (function,) = debuggee.received("setFunctionBreakpoints")[-1]["breakpoints"]
         assert function["name"] == "work"
-        assert debuggee.was_asked("setExceptionBreakpoints")[-1] == {"filters": ["raised"]}
-        last = max(n for n, asked in enumerate(debuggee.asked) if asked["command"].startswith("set"))
-        assert [asked["command"] for asked in debuggee.asked].index("configurationDone") > last
+        assert debuggee.received("setExceptionBreakpoints")[-1] == {"filters": ["raised"]}
+        last = max(n for n, request in enumerate(debuggee.requests) if request["command"].startswith("set"))
+        assert [request["command"] for request in debuggee.requests].index("configurationDone") > last
 
     play(story)
 
@@ -599,9 +599,9 @@ def test_what_an_earlier_editor_asked_for_is_taken_back() -> None:
         await setting.stopped(session)
         session = await setting.attach()
         await session.event("stopped")
-        await until(lambda: debuggee.was_asked("setFunctionBreakpoints")[-1] == {"breakpoints": []})
-        assert debuggee.was_asked("setBreakpoints")[-1]["breakpoints"] == []
-        assert debuggee.was_asked("setExceptionBreakpoints")[-1] == {"filters": []}
+        await until(lambda: debuggee.received("setFunctionBreakpoints")[-1] == {"breakpoints": []})
+        assert debuggee.received("setBreakpoints")[-1]["breakpoints"] == []
+        assert debuggee.received("setExceptionBreakpoints")[-1] == {"filters": []}
         assert debuggee.connections == 1
 
     play(story)
@@ -633,7 +633,7 @@ def test_a_debuggee_watches_its_code_run_only_while_there_is_something_to_stop_a
         (debuggee,) = setting.debuggees
 
         def traced() -> list[str]:
-            expressions = [asked["expression"] for asked in debuggee.was_asked("evaluate")]
+            expressions = [arguments["expression"] for arguments in debuggee.received("evaluate")]
             return ["wake" if e == WAKE else "sleep" for e in expressions if e in (WAKE, SLEEP)]
 
         session = await setting.attach()
@@ -676,8 +676,10 @@ def test_every_editor_is_told_once_that_its_file_is_another() -> None:
             assert "was changed" in (await session.event("output", category="console"))["output"]
             await session.nothing("output", 0.2, category="console")
         # One of them was asked for what is in it, for all of one editor's.
-        evaluated = [asked for debuggee in setting.debuggees for asked in debuggee.was_asked("evaluate")]
-        assert sum("line_table" in asked["expression"] for asked in evaluated) == 2
+        evaluated = [
+            arguments for debuggee in setting.debuggees for arguments in debuggee.received("evaluate")
+        ]
+        assert sum("line_table" in arguments["expression"] for arguments in evaluated) == 2
 
     play(story, count=2)
 
@@ -690,10 +692,10 @@ def test_a_stop_that_comes_before_it_is_attached_is_told_after() -> None:
         (debuggee,) = setting.debuggees
         debuggee.deaf_to = {"configurationDone"}
         session = await setting.attach()
-        await until(lambda: bool(debuggee.was_asked("configurationDone")))
+        await until(lambda: bool(debuggee.received("configurationDone")))
         debuggee.stop()
         await session.nothing("stopped", 0.2)
-        assert not debuggee.was_asked("stackTrace")
+        assert not debuggee.received("stackTrace")
         debuggee.answers("configurationDone")
         await session.event("stopped")
 
@@ -707,7 +709,7 @@ def test_frames_that_come_after_their_task_went_on_are_not_known() -> None:
         stop = await setting.stopped(session)
         debuggee.deaf_to = {"stackTrace"}
         asking = asyncio.ensure_future(session.frames(stop))
-        await until(lambda: len(debuggee.was_asked("stackTrace")) == 2)  # the first was for the task's name
+        await until(lambda: len(debuggee.received("stackTrace")) == 2)  # the first was for the task's name
         debuggee.say({"event": "continued", "body": {"threadId": 1}})
         await session.event("continued")
         debuggee.answers("stackTrace")
@@ -751,7 +753,7 @@ def test_a_move_that_is_refused_leaves_the_task_stopped() -> None:
         # As debugpy's own clients do after one `continue` has let all threads of a process go.
         body = await session.request("continue", threadId=stop["threadId"])
         assert body == {"allThreadsContinued": False}
-        assert len(debuggee.was_asked("continue")) == 2
+        assert len(debuggee.received("continue")) == 2
 
     play(story)
 
@@ -775,7 +777,7 @@ def test_the_next_stop_is_told_after_the_answer_to_what_moved_it() -> None:
         stop = await setting.stopped(session)
         debuggee.deaf_to = {"next"}
         moving = asyncio.ensure_future(session.request("next", threadId=stop["threadId"]))
-        await until(lambda: bool(debuggee.was_asked("next")))
+        await until(lambda: bool(debuggee.received("next")))
         debuggee.stop()
         await session.nothing("stopped", 0.2)  # an editor would take the answer for its going on
         assert not moving.done()
@@ -797,7 +799,7 @@ def test_each_thread_of_a_process_goes_on_by_itself_and_those_that_go_with_it_ar
         other = (await session.frames(second))[0]["id"]
         assert second["threadId"] != first["threadId"]
         await session.request("continue", threadId=second["threadId"])
-        assert debuggee.was_asked("continue")[-1] == {"threadId": 7, "singleThread": True}
+        assert debuggee.received("continue")[-1] == {"threadId": 7, "singleThread": True}
         await session.nothing("continued", 0.1)
         assert (await session.request("scopes", frameId=frame))["scopes"]  # it stands still
         with pytest.raises(RequestFailed, match="is not known"):
@@ -806,8 +808,8 @@ def test_each_thread_of_a_process_goes_on_by_itself_and_those_that_go_with_it_ar
         for thread in (7, 1):
             body = {"threadId": thread, "allThreadsContinued": False}
             debuggee.say({"event": "continued", "body": body})
-        told = await session.event("continued")
-        assert told == {"threadId": first["threadId"], "allThreadsContinued": False}
+        continued = await session.event("continued")
+        assert continued == {"threadId": first["threadId"], "allThreadsContinued": False}
         await session.nothing("continued", 0.1)
         with pytest.raises(RequestFailed, match="is not known"):
             await session.request("scopes", frameId=frame)
@@ -824,8 +826,8 @@ def test_an_answer_for_a_thread_that_stands_is_known_though_another_went_on_mean
         second = await session.event("stopped")
         debuggee.deaf_to = {"stackTrace"}
         asking = asyncio.ensure_future(session.frames(first))
-        asked = len(debuggee.was_asked("stackTrace"))
-        await until(lambda: len(debuggee.was_asked("stackTrace")) > asked)
+        requests = len(debuggee.received("stackTrace"))
+        await until(lambda: len(debuggee.received("stackTrace")) > requests)
         await session.request("continue", threadId=second["threadId"])
         debuggee.answers("stackTrace")
         assert (await session.request("scopes", frameId=(await asking)[0]["id"]))["scopes"]
@@ -845,7 +847,7 @@ def test_a_thread_that_ends_while_it_is_stopped_goes_on_before_it_exits() -> Non
                 debuggee.say({"event": "thread", "body": {"reason": "exited", "threadId": 1}})
             await session.event("thread", reason="exited", threadId=stop["threadId"])
             # nvim-dap would show it as stopped for ever.
-            assert [e for e in session.seen if e["event"] == "continued"][-1]["body"] == {
+            assert [e for e in session.unmatched if e["event"] == "continued"][-1]["body"] == {
                 "threadId": stop["threadId"],
                 "allThreadsContinued": False,
                 "ray": {"reason": "exited"},
@@ -862,8 +864,8 @@ def test_a_debuggee_that_is_killed_by_its_own_continue_does_not_go_on_after_it_e
         stop = await setting.stopped(session)
         debuggee.deaf_to = {"continue"}
         going = asyncio.ensure_future(session.request("continue", threadId=stop["threadId"]))
-        await until(lambda: bool(debuggee.was_asked("continue")))
-        session.seen.clear()
+        await until(lambda: bool(debuggee.received("continue")))
+        session.unmatched.clear()
         debuggee.drop()
         await session.event("thread", reason="exited", threadId=stop["threadId"])
         with pytest.raises(RequestFailed):
@@ -936,7 +938,7 @@ def test_a_driver_is_not_asked_for_the_task_that_it_does_not_run() -> None:
         setting.discovery.listed = [replace(debuggee.debuggee, task="driver", driver=True)]
         session = await setting.attach()
         assert (await setting.stopped(session))["ray"]["task"] == "driver"
-        assert not any("].task(" in asked["expression"] for asked in debuggee.was_asked("evaluate"))
+        assert not any("].task(" in arguments["expression"] for arguments in debuggee.received("evaluate"))
 
     play(story)
 
@@ -972,7 +974,7 @@ def test_a_stop_that_is_over_before_its_task_is_known_is_not_told() -> None:
         await session.request("threads")
         debuggee.deaf_to = {"stackTrace"}
         debuggee.stop()
-        await until(lambda: bool(debuggee.was_asked("stackTrace")))
+        await until(lambda: bool(debuggee.received("stackTrace")))
         debuggee.say({"event": "continued", "body": {"threadId": 1}})
         debuggee.answers("stackTrace")
         await session.nothing("stopped", 0.3)
@@ -988,10 +990,10 @@ def test_the_clusters_row_pauses_what_runs_and_continues_what_is_stopped() -> No
         await asyncio.wait_for(setting.debuggees[1].attached.wait(), PATIENCE)
         await until(lambda: sum("attached to" in line for line in setting.log) == 2)
         await session.request("pause", threadId=cluster)
-        assert [len(debuggee.was_asked("pause")) for debuggee in setting.debuggees] == [0, 1]
+        assert [len(debuggee.received("pause")) for debuggee in setting.debuggees] == [0, 1]
         assert setting.debuggees[1].evaluated(WAKE) == 1  # else it would not notice
         await session.request("continue", threadId=cluster)
-        assert [len(debuggee.was_asked("continue")) for debuggee in setting.debuggees] == [1, 0]
+        assert [len(debuggee.received("continue")) for debuggee in setting.debuggees] == [1, 0]
         assert (await session.request("stackTrace", threadId=cluster))["stackFrames"] == []
         for command in ("next", "stepIn", "stepOut", "exceptionInfo"):
             with pytest.raises(RequestFailed, match="choose a task"):
@@ -1012,7 +1014,7 @@ def test_a_request_that_names_two_tasks_or_none_is_refused() -> None:
         (target,) = (await session.request("stepInTargets", frameId=frame))["targets"]
         with pytest.raises(RequestFailed, match="of two tasks"):
             await session.request("stepIn", threadId=second["threadId"], targetId=target["id"])
-        assert not any(debuggee.was_asked("stepIn") for debuggee in setting.debuggees)
+        assert not any(debuggee.received("stepIn") for debuggee in setting.debuggees)
 
     play(story, count=2)
 
@@ -1030,10 +1032,10 @@ def test_a_file_that_the_editor_has_is_opened_there_and_another_one_is_served() 
         assert other["path"] == "/usr/lib.py"
         debuggee.says["source"] = {"content": "x = 1"}
         await session.request("source", source=other, sourceReference=other["sourceReference"])
-        assert debuggee.was_asked("source") == [{"source": sources[1], "sourceReference": 5}]
+        assert debuggee.received("source") == [{"source": sources[1], "sourceReference": 5}]
         debuggee.says["gotoTargets"] = {"targets": []}
         await session.request("gotoTargets", source={"path": "/here/job.py"}, line=2)
-        assert debuggee.was_asked("gotoTargets") == [{"source": {"path": FILE}, "line": 2}]
+        assert debuggee.received("gotoTargets") == [{"source": {"path": FILE}, "line": 2}]
 
     play(story)
 
@@ -1066,11 +1068,11 @@ def test_an_editor_is_read_no_further_while_too_much_is_unanswered() -> None:
         for _ in range(300):
             wire.say("completions", text="x", column=1)
         threads = wire.say("threads")
-        await until(lambda: len(debuggee.was_asked("completions")) == 256)
+        await until(lambda: len(debuggee.received("completions")) == 256)
         # What the relay had of this one it would have read before it answers another, twice.
         for _ in range(2):
             await setting.paused()
-        assert len(debuggee.was_asked("completions")) == 256
+        assert len(debuggee.received("completions")) == 256
         # The first answer makes room for one, and so on.
         debuggee.says["completions"] = {"targets": []}
         debuggee.answers("completions")
@@ -1088,9 +1090,9 @@ def test_an_editor_that_asks_for_all_threads_faster_than_it_reads_is_not_left(
 
     async def story(setting: Setting) -> None:
         wire = await setting.configured()
-        asked = [wire.say("threads") for _ in range(100)]
+        numbers = [wire.say("threads") for _ in range(100)]
         await asyncio.sleep(0.5)
-        for seq in asked:
+        for seq in numbers:
             answer = await wire.hear(type="response", request_seq=seq)
             assert len(answer["body"]["threads"]) == len(many)
         await wire.close()
@@ -1103,13 +1105,13 @@ def test_attaching_and_configuring_twice_changes_nothing() -> None:
         (debuggee,) = setting.debuggees
         wire = await setting.configured()
         await asyncio.wait_for(debuggee.attached.wait(), PATIENCE)
-        again = await wire.ask("attach", token=TOKEN)
-        assert (again["success"], "already" in again["message"]) == (False, True)
+        second = await wire.ask("attach", token=TOKEN)
+        assert (second["success"], "already" in second["message"]) == (False, True)
         assert (await wire.ask("configurationDone"))["success"] is True
         assert (await wire.ask("threads"))["success"] is True
-        named = [message.get("event") for message in wire.heard]
+        named = [message.get("event") for message in wire.unmatched]
         assert (named.count("initialized"), named.count("terminated")) == (1, 0)
-        rows = [m["body"]["threadId"] for m in wire.heard if m.get("event") == "thread"]
+        rows = [m["body"]["threadId"] for m in wire.unmatched if m.get("event") == "thread"]
         assert len(rows) == len(set(rows))
         await wire.close()
 
@@ -1208,21 +1210,37 @@ def test_where_ray_does_not_answer_paused_tasks_says_so_beside_what_is_held(
 
 
 def test_what_a_debuggee_says_of_itself_is_kept_from_the_editor_and_so_is_what_nobody_knows() -> None:
-    kept = ["capabilities", "debugpySockets", "exited", "initialized", "loadedSource", "module", "process"]
-    kept += ["debugpyAttach", "startDebugging", "memory", "invalidated", "progressStart", "openExternal", ""]
+    withheld = [
+        "capabilities",
+        "debugpySockets",
+        "exited",
+        "initialized",
+        "loadedSource",
+        "module",
+        "process",
+    ]
+    withheld += [
+        "debugpyAttach",
+        "startDebugging",
+        "memory",
+        "invalidated",
+        "progressStart",
+        "openExternal",
+        "",
+    ]
 
     async def story(setting: Setting) -> None:
         (debuggee,) = setting.debuggees
         session = await setting.attach()
         await setting.stopped(session)
         await session.nothing("terminated", 0.1)
-        session.seen.clear()
-        for name in kept:
+        session.unmatched.clear()
+        for name in withheld:
             debuggee.say({"event": name, "body": {"of": "a debuggee"}})
         debuggee.say({"event": "output", "body": {"category": "telemetry", "output": "ptvsd"}})
         debuggee.say({"event": "output", "body": {"category": "stdout", "output": "x", "command": "x"}})
         assert await session.event("output") == {"category": "stdout", "output": "x"}
-        assert session.seen == []
+        assert session.unmatched == []
         # Its adapter outlives it, and says so.
         debuggee.say({"event": "terminated"})
         await session.event("thread", reason="exited")

@@ -1,4 +1,4 @@
-"""Several editors at one relay: whose each debuggee is, who takes over, who only watches."""
+"""Tests several editors at one relay: whose each debuggee is, who takes over, who only watches."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def busy(setting: Setting, **options: Any) -> dict[str, Any]:
 
 
 async def is_told(session: Session, number: int) -> None:
-    """That the debuggee of that number stopped."""
+    """Asserts that the session is told that the debuggee of that number stopped."""
     stop = await session.event("stopped")
     assert stop["ray"]["workerId"] == f"w{number}"
 
@@ -43,11 +43,11 @@ def test_each_of_three_editors_has_the_debuggees_of_its_job_and_the_one_without_
     async def story(setting: Setting) -> None:
         of_jobs(setting, ONE, TWO, THREE)
         everything = await setting.attach()
-        one, two = await setting.attach(job=ONE), await setting.attach(job=TWO)
-        for number, session in ((1, one), (2, two), (3, everything)):
+        first, second = await setting.attach(job=ONE), await setting.attach(job=TWO)
+        for number, session in ((1, first), (2, second), (3, everything)):
             await setting.stopped(session, number)
             assert len(await session.threads()) == 2  # its own, and the cluster's row
-        for session in (one, two, everything):
+        for session in (first, second, everything):
             await session.nothing("stopped", 0.05)
             await session.nothing("terminated", 0)
         assert [debuggee.connections for debuggee in setting.debuggees] == [1, 1, 1]
@@ -73,19 +73,19 @@ def test_an_editor_for_one_job_takes_its_stopped_task_from_the_one_for_all_and_g
         of_jobs(setting, ONE)
         everything = await setting.attach()
         stop = await setting.stopped(everything)
-        one = await setting.attach(job=ONE)
-        await is_told(one, 1)
-        told = await everything.event("output", category="console")
-        assert told["output"].endswith("is stopped in Rayside now, which has asked for its job by name\n")
+        editor = await setting.attach(job=ONE)
+        await is_told(editor, 1)
+        output = await everything.event("output", category="console")
+        assert output["output"].endswith("is stopped in Rayside now, which has asked for its job by name\n")
         await everything.event(
             "thread", reason="exited", threadId=stop["threadId"], ray={"reason": "taken-over"}
         )
         assert len(await everything.threads()) == 1
         assert debuggee.connections == 1  # it stands all the while
-        assert not debuggee.was_asked("continue")
+        assert not debuggee.received("continue")
         with pytest.raises(RequestFailed, match="not known"):
             await everything.request("continue", threadId=stop["threadId"])
-        await one.client.disconnect()
+        await editor.client.disconnect()
         await setting.stopped(everything)
         assert debuggee.connections == 2
 
@@ -101,12 +101,12 @@ def test_a_worker_that_knows_its_job_only_itself_comes_to_the_editor_of_that_job
         debuggee.drop()
         setting.discovery.listed = []
         await everything.event("thread", reason="exited")
-        one = await setting.attach([2], job=ONE)
+        editor = await setting.attach([2], job=ONE)
         setting.discovery.listed = [replace(debuggee.debuggee, job_id="", worker_id="w7")]
         await until(lambda: debuggee.attached.is_set() and debuggee.connections == 2)
         debuggee.stop()
-        assert (await one.event("stopped"))["ray"]["jobId"] == ONE
-        assert len(debuggee.was_asked("setBreakpoints")[-1]["breakpoints"]) == 1
+        assert (await editor.event("stopped"))["ray"]["jobId"] == ONE
+        assert len(debuggee.received("setBreakpoints")[-1]["breakpoints"]) == 1
         await everything.nothing("stopped", 0.05)
 
     play(story)
@@ -119,9 +119,9 @@ def test_who_debugs_is_told_to_one_that_asks_and_is_not_disturbed() -> None:
         first = await setting.attach(job=ONE, takeOver="ask")
         await setting.stopped(first)
         for job in (ONE, "raysubmit_1"):  # it has two names
-            told = await busy(setting, job=job)
-            assert (told["reason"], told["client"], told["job"]) == ("busy", "Rayside", ONE)
-            assert told["since"].endswith("Z")
+            refusal = await busy(setting, job=job)
+            assert (refusal["reason"], refusal["client"], refusal["job"]) == ("busy", "Rayside", ONE)
+            assert refusal["since"].endswith("Z")
         await first.nothing("terminated", 0.05)
         other = await setting.attach(job=TWO, takeOver="ask")
         assert len(await other.threads()) == 1
@@ -186,7 +186,7 @@ def test_who_watches_sees_what_stops_and_has_no_hand_in_it() -> None:
         frame = (await watcher.frames(stop))[0]["id"]
         scope = (await watcher.request("scopes", frameId=frame))["scopes"][0]
         await watcher.request("variables", variablesReference=scope["variablesReference"])
-        before = len(debuggee.asked)
+        before = len(debuggee.requests)
         thread = {"threadId": stop["threadId"]}
         for command, arguments in (
             ("continue", thread),
@@ -201,7 +201,7 @@ def test_who_watches_sees_what_stops_and_has_no_hand_in_it() -> None:
                 await watcher.client.request(command, arguments)
         set_ = await watcher.client.set_breakpoints(FILE, [{"line": 1}])
         assert [each["verified"] for each in set_["breakpoints"]] == [False]
-        assert len(debuggee.asked) == before
+        assert len(debuggee.requests) == before
         await session.request("continue", threadId=stop["threadId"])
         await watcher.event("continued", threadId=stop["threadId"])
         await session.client.disconnect()
@@ -230,7 +230,7 @@ def test_nonsense_in_take_over_is_refused() -> None:
 
 
 class VSCode:
-    """A window of it, as far as the relay can tell that it is there."""
+    """Plays a window of VS Code, as far as the relay can tell that it is there."""
 
     def __init__(self, client: Client) -> None:
         self.client = client
@@ -243,7 +243,7 @@ class VSCode:
         return cls(client)
 
     async def shows(self) -> None:
-        """Asks for the threads when it is told of one."""
+        """Asks for the threads when an event tells of one."""
         while (event := await self.client.events.get()) is not None:
             if event["event"] == "thread":
                 await self.client.request("threads")
@@ -253,8 +253,8 @@ def test_a_closed_tab_whose_connection_stays_open_is_nobody_to_ask() -> None:
     async def story(setting: Setting) -> None:
         window = await VSCode.attach(setting)
         showing = asyncio.ensure_future(window.shows())
-        told = await busy(setting)
-        assert told["client"] == "a\\x1b[2J" + 52 * "b" + "..."  # bounded, and no terminal's command
+        refusal = await busy(setting)
+        assert refusal["client"] == "a\\x1b[2J" + 52 * "b" + "..."  # bounded, and no terminal's command
         showing.cancel()  # the tab is closed
         session = await setting.attach(takeOver="ask")
         await setting.stopped(session)

@@ -1,4 +1,4 @@
-"""What real debuggees stop at, over the relay: conditions, counts, messages, functions, exceptions."""
+"""Tests what real debuggees stop at: conditions, counts, messages, functions, exceptions."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def run(story: Any) -> None:
     asyncio.run(asyncio.wait_for(story, 60))
 
 
-async def goes_on(editor: Session, stop: dict[str, Any]) -> None:
+async def resume(editor: Session, stop: dict[str, Any]) -> None:
     await editor.request("continue", threadId=stop["threadId"])
 
 
@@ -95,7 +95,7 @@ def test_hits_are_counted_over_all_debuggees(tmp_path: Path) -> None:
             editor = await setting.attach({"job.py": [{"line": 3, "hitCondition": "25"}]})
             # Each has ten: counted by each, none would stop.
             stop = await editor.event("stopped")
-            await goes_on(editor, stop)
+            await resume(editor, stop)
             assert [await process.end() for process in processes] == [["done"]] * 3
             await editor.nothing("stopped", 0)
 
@@ -112,7 +112,7 @@ def test_a_condition_and_a_count_both_have_to_hold(tmp_path: Path) -> None:
                 stop = await editor.event("stopped")
                 assert await editor.evaluate(stop, "x") == expected
                 assert (await editor.frames(stop))[0]["line"] == 3
-                await goes_on(editor, stop)
+                await resume(editor, stop)
             assert await process.end() == ["done"]
             await editor.nothing("stopped", 0)
 
@@ -126,7 +126,7 @@ def test_a_count_that_can_not_change_any_more_is_not_asked_for(tmp_path: Path) -
             editor = await setting.attach({"job.py": [{"line": 3, "hitCondition": "2"}]})
             stop = await editor.event("stopped")
             assert await editor.evaluate(stop, "x") == "1"
-            await goes_on(editor, stop)
+            await resume(editor, stop)
             # At 1 ms each, they would take half a minute.
             assert await asyncio.wait_for(process.end(), 15) == ["done"]
 
@@ -138,11 +138,11 @@ def test_a_condition_that_raises_is_told_once_and_counts_as_false(tmp_path: Path
         async with relay_over(tmp_path) as setting:
             processes = await setting.cluster.start(LOOP, count=2)
             editor = await setting.attach({"job.py": [{"line": 3, "condition": "nope > 1"}]})
-            told = await editor.event("output", category="console")
+            output = await editor.event("output", category="console")
             path = setting.cluster.here / "job.py"
             sentence = f"The condition of {path}:3 raised NameError: name 'nope' is not defined in task-"
-            assert told["output"].startswith(sentence)
-            assert told["output"].endswith("; it counts as false.\n")
+            assert output["output"].startswith(sentence)
+            assert output["output"].endswith("; it counts as false.\n")
             assert [await process.end() for process in processes] == [["done"]] * 2
             await editor.nothing("output", 0, category="console")
             await editor.nothing("stopped", 0)
@@ -172,10 +172,10 @@ def test_a_logpoint_says_of_which_task_and_place_it_is(tmp_path: Path) -> None:
             editor = await setting.attach({"job.py": [spec]})
             title = f"task-1 · {process.process.pid}@127.0.0.1"
             for x in (7, 8, 9):
-                said = await editor.event("output", category="stdout")
-                assert said["output"] == f"{title}: x is {x}, twice {x * 2}\n"
-                assert (said["source"]["path"], said["line"]) == (str(setting.cluster.here / "job.py"), 3)
-                assert said["data"]["ray"] == {"task": "task-1", "workerId": "w1"}
+                output = await editor.event("output", category="stdout")
+                assert output["output"] == f"{title}: x is {x}, twice {x * 2}\n"
+                assert (output["source"]["path"], output["line"]) == (str(setting.cluster.here / "job.py"), 3)
+                assert output["data"]["ray"] == {"task": "task-1", "workerId": "w1"}
             assert await process.end() == ["done"]
             await editor.nothing("stopped", 0)
 
@@ -204,9 +204,9 @@ def test_messages_that_come_too_fast_are_counted(tmp_path: Path) -> None:
             await setting.cluster.start(LOOP.replace("range(10)", "range(10**9)"))
             editor = await setting.attach({"job.py": [{"line": 3, "logMessage": "x is {x}"}]})
             began = time.monotonic()
-            told = await editor.event("output", category="console")
-            assert "left out here, for they came too fast" in told["output"]
-            shown = sum(event["event"] == "output" for event in editor.seen)
+            output = await editor.event("output", category="console")
+            assert "left out here, for they came too fast" in output["output"]
+            shown = sum(event["event"] == "output" for event in editor.unmatched)
             seconds = time.monotonic() - began + 1  # it began to run a moment before
             assert 100 <= shown <= 1000 + 200 * seconds
 
@@ -221,13 +221,13 @@ def test_messages_of_a_process_that_ends_at_once_are_all_accounted_for(tmp_path:
             assert await process.end() == ["done"]
             left_out = shown = 0
             while left_out + shown < 5000:
-                told = await editor.event("output", category="console")
-                found = re.search(
-                    r": ([\d,]+) more lines? w.* left out here, for they came too fast", told["output"]
+                output = await editor.event("output", category="console")
+                match = re.search(
+                    r": ([\d,]+) more lines? w.* left out here, for they came too fast", output["output"]
                 )
-                assert found is not None
-                left_out += int(found[1].replace(",", ""))
-                shown = sum(event["event"] == "output" for event in editor.seen)
+                assert match is not None
+                left_out += int(match[1].replace(",", ""))
+                shown = sum(event["event"] == "output" for event in editor.unmatched)
             assert shown >= 100
             assert shown + left_out == 5000
 
@@ -248,13 +248,13 @@ def test_a_function_breakpoint_stops_in_functions_of_that_name(
         async with relay_over(tmp_path) as setting:
             (process,) = await setting.cluster.start(TWICE)
             client = await setting.attach(
-                wanted={"setFunctionBreakpoints": {"breakpoints": [{"name": name}]}}
+                requests={"setFunctionBreakpoints": {"breakpoints": [{"name": name}]}}
             )
             for expected in stops:
                 stop = await client.event("stopped", reason="function breakpoint")
                 assert await client.evaluate(stop, "type(self).__name__") == repr(expected)
                 assert len(stop["hitBreakpointIds"]) == 1
-                await goes_on(client, stop)
+                await resume(client, stop)
             assert await process.end() == ["done"]
 
     run(story())
@@ -272,13 +272,13 @@ def test_a_function_is_verified_once_some_debuggee_has_it(tmp_path: Path) -> Non
             assert [each["verified"] for each in answer] == [True, False, False]
             assert "No task has loaded a function of this name" in answer[1]["message"]
             assert len({each["id"] for each in answer}) == 3
-            await goes_on(editor, stop)
+            await resume(editor, stop)
             stop = await editor.event("stopped", reason="function breakpoint")
             assert stop["hitBreakpointIds"] == [answer[0]["id"]]
-            await goes_on(editor, stop)
+            await resume(editor, stop)
             await editor.event("breakpoint", breakpoint={"id": answer[2]["id"], "verified": True})
             stop = await editor.event("stopped", reason="function breakpoint")
-            await goes_on(editor, stop)
+            await resume(editor, stop)
             assert await process.end() == ["done"]
 
     run(story())
@@ -288,19 +288,19 @@ def test_a_function_is_verified_once_some_debuggee_has_it(tmp_path: Path) -> Non
 
 
 async def failing(setting: Any, folder: Path, *, rules: bool = True, **filters: Any) -> tuple[Session, Any]:
-    """An editor that asked for these filters, and the process of FAILS that it debugs."""
+    """Returns an editor that set these filters, and the process of FAILS that it debugs."""
     library = folder / "library"
     library.mkdir()
     (library / "library.py").write_text(LIBRARY)
     (process,) = await setting.cluster.start(FAILS.replace("LIBRARY", str(library)))
     options = {"rules": [{"path": f"{library}/**", "include": False}]} if rules else {}
-    editor = await setting.attach(wanted={"setExceptionBreakpoints": filters}, **options)
+    editor = await setting.attach(requests={"setExceptionBreakpoints": filters}, **options)
     return editor, process
 
 
 async def values(editor: Session, process: Any) -> list[tuple[str, str]]:
-    """The function and its `x` at each stop, until the process has ended."""
-    found: list[tuple[str, str]] = []
+    """Returns the function and its `x` at each stop, until the process has ended."""
+    evaluated: list[tuple[str, str]] = []
     ending = asyncio.ensure_future(process.end())
     while True:
         stopping = asyncio.ensure_future(editor.event("stopped"))
@@ -308,13 +308,13 @@ async def values(editor: Session, process: Any) -> list[tuple[str, str]]:
         if not stopping.done():
             stopping.cancel()
             assert ending.result() == ["done"]
-            return found
+            return evaluated
         stop = stopping.result()
         assert stop["reason"] == "exception"
         frames = await editor.frames(stop)
         answer = await editor.request("evaluate", expression="x", frameId=frames[0]["id"])
-        found.append((frames[0]["name"].split()[0], answer["result"]))
-        await goes_on(editor, stop)
+        evaluated.append((frames[0]["name"].split()[0], answer["result"]))
+        await resume(editor, stop)
 
 
 @pytest.mark.parametrize(
@@ -365,8 +365,8 @@ def test_a_filters_condition_that_raises_is_told(tmp_path: Path) -> None:
         async with relay_over(tmp_path) as setting:
             options = [{"filterId": "userUnhandled", "condition": "nope"}]
             editor, process = await failing(setting, tmp_path, filters=[], filterOptions=options)
-            told = await editor.event("output", category="console")
-            assert "The condition of the filter userUnhandled raised NameError" in told["output"]
+            output = await editor.event("output", category="console")
+            assert "The condition of the filter userUnhandled raised NameError" in output["output"]
             assert await values(editor, process) == []
 
     run(story())
@@ -384,7 +384,7 @@ def test_a_filter_that_can_have_no_condition_is_not_verified(tmp_path: Path) -> 
             assert raised == {"verified": True}
             assert unhandled["verified"] is False
             assert "can give this filter no condition" in unhandled["message"]
-            await goes_on(editor, stop)
+            await resume(editor, stop)
             assert await process.end() == ["ready", "done"]
 
     run(story())
@@ -394,16 +394,16 @@ def test_a_later_task_that_can_have_no_condition_is_told(tmp_path: Path) -> None
     async def story() -> None:
         async with relay_over(tmp_path) as setting:
             options = [{"filterId": "userUnhandled", "condition": "x"}]
-            wanted = {"setExceptionBreakpoints": {"filters": [], "filterOptions": options}}
+            requests = {"setExceptionBreakpoints": {"filters": [], "filterOptions": options}}
             # It listens, and runs before anybody attaches.
             script = LACKS.replace(
                 'print("done', 'input = sys.stdin.read\nimport time\ntime.sleep(30)\nprint("done'
             )
             (process,) = await setting.cluster.start("import sys\n" + script, waits=False)
-            await process.said()
-            editor = await setting.attach(wanted=wanted)
-            told = await editor.event("output", category="console")
-            assert told["output"].startswith("the filter userUnhandled: The debugpy of a task can give")
+            await process.until_printed()
+            editor = await setting.attach(requests=requests)
+            output = await editor.event("output", category="console")
+            assert output["output"].startswith("the filter userUnhandled: The debugpy of a task can give")
             await editor.nothing("output", 0.1, category="console")
 
     run(story())
@@ -418,20 +418,20 @@ def test_locations_of_breakpoints_are_the_lines_with_code(tmp_path: Path) -> Non
             editor = await setting.attach({"job.py": [7]})
             source = {"path": str(setting.cluster.here / "job.py")}
 
-            async def asked(**where: Any) -> list[int]:
+            async def locations(**where: Any) -> list[int]:
                 answer = await editor.request("breakpointLocations", source=source, **where)
                 return [each["line"] for each in answer["breakpoints"]]
 
-            assert await asked(line=1, endLine=7) == []  # there is no task yet
+            assert await locations(line=1, endLine=7) == []  # there is no task yet
             await setting.cluster.start(LOOP)
             await editor.event("stopped")
-            assert await asked(line=1, endLine=99) == [1, 2, 3, 5, 6, 7]
-            assert await asked(line=4) == []
+            assert await locations(line=1, endLine=99) == [1, 2, 3, 5, 6, 7]
+            assert await locations(line=4) == []
             # Their text begins in column 5.
-            assert await asked(line=2, endLine=3, endColumn=4) == [2]
-            assert await asked(line=2, column=6, endLine=3) == [3]
+            assert await locations(line=2, endLine=3, endColumn=4) == [2]
+            assert await locations(line=2, column=6, endLine=3) == [3]
             source["path"] = str(setting.cluster.here / "other.py")
-            assert await asked(line=1, endLine=99) == []
+            assert await locations(line=1, endLine=99) == []
 
     run(story())
 
@@ -454,9 +454,9 @@ def test_each_of_several_requests_in_flight_is_answered_as_it_turns_out(tmp_path
             editor = await setting.attach({"job.py": [7]})
             await editor.event("stopped")
             source = {"path": str(setting.cluster.here / "job.py")}
-            asked = [[{"line": 7}], [{"line": 7, "condition": "0"}], [{"line": 7}, {"line": 3}]]
+            requested = [[{"line": 7}], [{"line": 7, "condition": "0"}], [{"line": 7}, {"line": 3}]]
             answers = await asyncio.gather(
-                *(editor.request("setBreakpoints", source=source, breakpoints=specs) for specs in asked)
+                *(editor.request("setBreakpoints", source=source, breakpoints=specs) for specs in requested)
             )
             verified = [[each["verified"] for each in answer["breakpoints"]] for answer in answers]
             assert verified == [[True], [True], [True, True]]

@@ -1,4 +1,4 @@
-"""Strangers at a relay: connections that have no token, and debuggees that say whatever they like."""
+"""Tests strangers at a relay: connections without a token, and debuggees that send whatever they like."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.integration.test_relay_scripted import Setting, play, until
 
 
 async def dropped(wire: Wire) -> None:
-    """Waits until the relay has dropped it."""
+    """Waits until the relay has ended the connection."""
     with pytest.raises((ConnectionResetError, AssertionError)):
         await wire.hear(event="nothing")
     await wire.close()
@@ -138,8 +138,8 @@ def test_a_debuggee_that_stops_without_end_is_left_alone(shape: str) -> None:
             hostile.say({"event": "stopped", "body": {"reason": "x", "threadId": thread}})
             if shape == "stop and go":
                 hostile.say({"event": "continued", "body": {"threadId": 1}})
-        told = await session.event("output")
-        assert "stops too often to be debugged" in told["output"]
+        output = await session.event("output")
+        assert "stops too often to be debugged" in output["output"]
         await until(lambda: not hostile.connected)
         good.stop()
         while (await session.event("stopped"))["ray"]["workerId"] != good.debuggee.worker_id:
@@ -170,11 +170,11 @@ def test_a_flood_of_output_is_cut_told_in_one_line_and_drops_no_editor() -> None
     play(story)
 
 
-@pytest.mark.parametrize("asked", [True, False])
-def test_what_debuggees_say_they_printed_is_bounded_and_only_for_who_has_asked(asked: bool) -> None:
+@pytest.mark.parametrize("redirected", [True, False])
+def test_what_debuggees_say_they_printed_is_bounded_and_only_for_who_has_asked(redirected: bool) -> None:
     async def story(setting: Setting) -> None:
         (debuggee,) = setting.debuggees
-        session = await setting.attach(redirectOutput=asked)
+        session = await setting.attach(redirectOutput=redirected)
         await asyncio.wait_for(debuggee.attached.wait(), PATIENCE)
 
         def prints(**body: Any) -> None:
@@ -186,7 +186,7 @@ def test_what_debuggees_say_they_printed_is_bounded_and_only_for_who_has_asked(a
         prints(output="z", category="telemetry")
         prints(leftOut=2**31 - 1)
         assert await setting.stopped(session)
-        if not asked:
+        if not redirected:
             await session.nothing("output", 0.1)
             return
         long = await session.event("output", category="stdout")
@@ -205,7 +205,7 @@ def test_what_debuggees_say_they_printed_is_bounded_and_only_for_who_has_asked(a
 
 @pytest.mark.parametrize("sends", ["requests", "halves"])
 def test_a_debuggee_that_reads_nothing_costs_no_memory(sends: str) -> None:
-    """A reverse request gets an answer, which nobody takes."""
+    """A reverse request gets an answer, which nobody reads."""
 
     async def story(setting: Setting) -> None:
         (debuggee,) = setting.debuggees

@@ -1,4 +1,4 @@
-"""The relay with a client that was not written here: npm's `@vscode/debugadapter-testsupport`.
+"""Tests the relay with a client of others: npm's `@vscode/debugadapter-testsupport`.
 
 What it does is in relay_client/session.js. The package is fetched once, by its lock file, into the cache.
 """
@@ -31,7 +31,7 @@ print(work(20), flush=True)
 
 @pytest.fixture(scope="module")
 def modules(node: Path) -> Path:
-    """The folder of the client's packages."""
+    """Provides the folder of the client's packages."""
     return npm.packages(node, CLIENT)
 
 
@@ -47,9 +47,9 @@ def test_an_editor_not_written_here_debugs_two_tasks(tmp_path: Path, node: Path,
                 stderr=asyncio.subprocess.PIPE,
                 env={**os.environ, "NODE_PATH": str(modules)},
             )
-            said, complaint = await asyncio.wait_for(client.communicate(), 4 * PATIENCE)
+            output, complaint = await asyncio.wait_for(client.communicate(), 4 * PATIENCE)
             assert client.returncode == 0, complaint.decode()
-            assert json.loads(said) == {
+            assert json.loads(output) == {
                 "names": [f"task-{n} · {p.debuggee.pid}@127.0.0.1" for n, p in enumerate(processes, 1)],
                 "locals": ["20", "20"],
                 "changed": "1001",

@@ -1,4 +1,4 @@
-"""The other Python threads of a real debuggee that has stopped."""
+"""Tests the other Python threads of a real debuggee that has stopped."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ def test_the_other_threads_of_a_stopped_process_have_rows_until_it_goes_on(tmp_p
             editor = await setting.attach({"job.py": [6]})
             stop = await editor.event("stopped")
             rows = await editor.threads()
-            at = f"{process.process.pid}@127.0.0.1"
+            process_name = f"{process.process.pid}@127.0.0.1"
             # What stopped comes first; pydevd's ghosts and the debugger's own threads are not there.
             task, *others_, cluster = rows.values()
-            assert (task, cluster) == (f"task-1 · {at}", "Ray cluster")
-            assert sorted(others_) == [f"beats · {at}", f"feeds · {at}"]
+            assert (task, cluster) == (f"task-1 · {process_name}", "Ray cluster")
+            assert sorted(others_) == [f"beats · {process_name}", f"feeds · {process_name}"]
             feeds = next(number for number, name in rows.items() if name.startswith("feeds"))
             frames = (await editor.request("stackTrace", threadId=feeds))["stackFrames"]
             assert "feed" in [frame["name"].split()[0] for frame in frames]
@@ -65,8 +65,8 @@ def test_the_other_threads_of_a_stopped_process_have_rows_until_it_goes_on(tmp_p
             assert set(await editor.threads()) == set(rows)
             await editor.nothing("thread", 0, reason="exited")
             await editor.request("continue", threadId=stop["threadId"])
-            gone = {(await editor.event("thread", reason="exited"))["threadId"] for _ in others_}
-            assert gone == {number for number, name in rows.items() if name in others_}
+            exited = {(await editor.event("thread", reason="exited"))["threadId"] for _ in others_}
+            assert exited == {number for number, name in rows.items() if name in others_}
             assert len(await editor.threads()) == 2
 
     run(story())
@@ -86,8 +86,8 @@ def test_what_is_shown_of_many_threads_is_bounded() -> None:
             debuggee.stop()
             await session.event("stopped")
         assert len(await session.threads()) == len(setting.debuggees) + others.MOST_IN_ALL + 1
-        asked = [len(debuggee.was_asked("threads")) for debuggee in setting.debuggees]
+        requests = [len(debuggee.received("threads")) for debuggee in setting.debuggees]
         # Once when it was attached to, and once for the stop; not where there is no room left.
-        assert asked == [2] * SHOWN + [1, 1]
+        assert requests == [2] * SHOWN + [1, 1]
 
     play(story, count=SHOWN + 2)

@@ -1,4 +1,4 @@
-"""Processes: their output, their end, and finding again those that outlive a command."""
+"""Tests processes: their output, their end, and how those that outlive a command are found again."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_a_program_that_is_not_there_is_named() -> None:
 
 
 def test_interrupt_ends_even_what_ignores_it_with_its_children() -> None:
-    one = Shell()
+    runner = Shell()
     ready = threading.Event()
     stubborn = (
         "import signal, subprocess, sys, time\n"
@@ -56,7 +56,7 @@ def test_interrupt_ends_even_what_ignores_it_with_its_children() -> None:
     )
     pids: list[int] = []
 
-    def told(line: str) -> None:
+    def note_pid(line: str) -> None:
         pids.append(int(line))
         ready.set()
 
@@ -64,7 +64,7 @@ def test_interrupt_ends_even_what_ignores_it_with_its_children() -> None:
 
     def run() -> None:
         try:
-            one.run(python(stubborn), on_line=told)
+            runner.run(python(stubborn), on_line=note_pid)
         except BaseException as error:
             failures.append(error)
 
@@ -72,14 +72,14 @@ def test_interrupt_ends_even_what_ignores_it_with_its_children() -> None:
     thread.start()
     assert ready.wait(20)
     began = time.monotonic()
-    one.interrupt()
+    runner.interrupt()
     thread.join(10)
     assert time.monotonic() - began < AT_ONCE
     assert isinstance(failures[0], Interrupted)
     # Nobody waits for the child's child: it was killed with its group, and takes its time to be gone.
     assert until(lambda: _is_gone(pids[0]), bool, 5)
     with pytest.raises(Interrupted):
-        one.run(["true"])
+        runner.run(["true"])
 
 
 def test_a_spawned_process_outlives_its_parent_and_is_found_by_mark_and_ended(tmp_path: Path) -> None:
@@ -114,9 +114,9 @@ def test_our_own_ancestors_are_never_found(monkeypatch: pytest.MonkeyPatch) -> N
     parents = psutil.Process().parents()
     shared = set(parents[0].environ()) & {"PATH", "HOME"}
     for name in shared:
-        found = {process.pid for process in processes.marked(name, parents[0].environ()[name])}
-        assert os.getpid() not in found
-        assert not found & {parent.pid for parent in parents}
+        pids = {process.pid for process in processes.marked(name, parents[0].environ()[name])}
+        assert os.getpid() not in pids
+        assert not pids & {parent.pid for parent in parents}
 
 
 def test_who_holds_a_port_is_named() -> None:
@@ -126,15 +126,15 @@ def test_who_holds_a_port_is_named() -> None:
         holder.bind(("127.0.0.1", 0))
         holder.listen()
         port = holder.getsockname()[1]
-        found = machine.port_holder(port)
-        assert found is not None
-        assert found.pid == os.getpid()
-        assert found.program == psutil.Process().name()
+        process = machine.port_holder(port)
+        assert process is not None
+        assert process.pid == os.getpid()
+        assert process.program == psutil.Process().name()
     assert machine.port_holder(port) is None
 
 
 def test_one_programs_output_is_anothers_input() -> None:
-    """All of it, whatever the first one says on the side."""
+    """The second program gets all of it, whatever the first one prints elsewhere."""
     big = "import sys; sys.stderr.write('noise\\n' * 50_000); sys.stdout.write('x' * 3_000_000)"
     count = "import sys; print(len(sys.stdin.read()))"
     assert Shell().run(python(count), feed=python(big)).out == "3000000"
@@ -150,13 +150,13 @@ def test_it_is_said_which_of_two_joined_programs_failed() -> None:
 
 
 def test_an_interrupt_ends_both_of_two_joined_programs() -> None:
-    one = Shell()
+    runner = Shell()
     sleep = "import time; time.sleep(600)"
-    timer = threading.Timer(0.5, one.interrupt)
+    timer = threading.Timer(0.5, runner.interrupt)
     timer.start()
     began = time.monotonic()
     with pytest.raises(Interrupted):
-        one.run(python(sleep), feed=python(sleep))
+        runner.run(python(sleep), feed=python(sleep))
     assert time.monotonic() - began < 10
     timer.join()
 

@@ -1,4 +1,4 @@
-"""Ray's token goes to no other user's program, whatever port it holds, and to no proxy."""
+"""Tests that Ray's token goes to no other user's program, whatever port it holds, and to no proxy."""
 
 from __future__ import annotations
 
@@ -51,20 +51,20 @@ while True:
 
 @contextlib.contextmanager
 def stranger(port: int) -> Iterator[Callable[[], str]]:
-    """Another user's program on that port; called after its end, all that it was sent."""
-    with tempfile.TemporaryFile() as kept:
+    """Runs another user's program on that port; its function returns, after the end, all that it was sent."""
+    with tempfile.TemporaryFile() as output:
         command = [sys.executable, "-I", "-c", LISTEN, str(STRANGER), str(port)]
         with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
             assert process.stdout is not None
             assert process.stdout.readline() == b"listening\n"
-            copying = threading.Thread(target=lambda: kept.write(process.stdout.read()))  # type: ignore[union-attr]
+            copying = threading.Thread(target=lambda: output.write(process.stdout.read()))  # type: ignore[union-attr]
             copying.start()
 
             def sent() -> str:
                 process.kill()
                 copying.join()
-                kept.seek(0)
-                return kept.read().decode(errors="replace")
+                output.seek(0)
+                return output.read().decode(errors="replace")
 
             try:
                 yield sent
@@ -77,10 +77,10 @@ ROWS: dict[str, Any] = {"data": {"result": {"result": []}}}
 
 
 class Recorder(BaseHTTPRequestHandler):
-    """A dashboard, or a proxy: `seen` of its server has what it was asked."""
+    """Plays a dashboard, or a proxy: `requests` of its server are those to it."""
 
     def do_GET(self) -> None:
-        self.server.seen.append(f"{self.requestline}\n{self.headers}")  # type: ignore[attr-defined]
+        self.server.requests.append(f"{self.requestline}\n{self.headers}")  # type: ignore[attr-defined]
         answers = {"/api/version": {"ray_version": "0"}, "/api/jobs/": []}
         body = json.dumps(answers.get(self.path, ROWS)).encode()
         self.send_response(200)
@@ -95,13 +95,13 @@ class Recorder(BaseHTTPRequestHandler):
         self.do_GET()
 
     def log_message(self, *arguments: object) -> None:
-        """Not to the terminal."""
+        """Writes nothing to the terminal."""
 
 
 @contextlib.contextmanager
 def recording(port: int = 0) -> Iterator[ThreadingHTTPServer]:
     with ThreadingHTTPServer(("127.0.0.1", port), Recorder) as server:
-        server.seen = []  # type: ignore[attr-defined]
+        server.requests = []  # type: ignore[attr-defined]
         threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
         try:
             yield server
@@ -116,15 +116,15 @@ def folders() -> Iterator[Path]:
 
 
 def cluster(base: Path, target: str) -> Rayside:
-    """What a cluster of that target leaves here, its ports not taken."""
+    """Makes what a cluster of that target leaves on this machine, with free ports."""
     rayside = Rayside(apart(base, target=target, workspace=False, name=f"rs-{os.getpid()}"))
     instance = configured(rayside.settings, target)
     make_own(instance.folder)
     instance.record.write_text(instance.document())
     instance.token_file.write_text(TOKEN)
     if target == "local":
-        own = {"pid": os.getpid(), "created": processes.created(os.getpid())}
-        record = {**own, "spec": rayside.target.head.spec}
+        this_process = {"pid": os.getpid(), "created": processes.created(os.getpid())}
+        record = {**this_process, "spec": rayside.target.head.spec}
         (instance.folder / "ray.json").write_text(json.dumps(record))
     return rayside
 
@@ -151,13 +151,13 @@ def test_no_verb_sends_a_byte_of_the_token_to_a_stranger_at_the_dashboards_port(
     with stranger(rayside.settings.dashboard_port) as sent:
         for words in VERBS:
             done = rayside.run(*words, timeout=60)
-            said = done.stdout + done.stderr
-            assert "Traceback" not in said
+            output = done.stdout + done.stderr
+            assert "Traceback" not in output
             if words[0] not in ("status", "doctor"):
-                assert done.returncode == 4, said
+                assert done.returncode == 4, output
                 assert (
-                    f"error[stranger-listens]: port {rayside.settings.dashboard_port} is held by" in said
-                    or ('"id": "stranger-listens"' in said)
+                    f"error[stranger-listens]: port {rayside.settings.dashboard_port} is held by" in output
+                    or ('"id": "stranger-listens"' in output)
                 )
         received = sent()
     # A probe whether a forward answers, which has no token, is all that there may be.
@@ -181,7 +181,7 @@ def test_no_verb_sends_a_byte_to_a_stranger_at_the_relays_port(folders: Path, wo
 
 @as_root
 def test_programs_that_we_start_are_not_sent_to_a_stranger_either(folders: Path, tmp_path: Path) -> None:
-    """`ray job submit` connects by itself: who listens is looked at right before it is started."""
+    """`ray job submit` connects by itself, so who listens is checked right before it is started."""
     rayside = cluster(folders, "local")
     target = rayside.target
     job = jobs.Submission("true", str(tmp_path), (), {})
@@ -195,15 +195,15 @@ def test_programs_that_we_start_are_not_sent_to_a_stranger_either(folders: Path,
 
 
 @pytest.fixture
-def others(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """From when it is called, what this process listens for is another user's than this one."""
-    own = os.geteuid()
-    return lambda: monkeypatch.setattr(os, "geteuid", lambda: own + 1)
+def as_another_user(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Makes what this process listens for, from the call on, look like another user's."""
+    own_uid = os.geteuid()
+    return lambda: monkeypatch.setattr(os, "geteuid", lambda: own_uid + 1)
 
 
 @pytest.fixture(params=["asked", "by its table"])
 def kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """How Linux tells whose a socket is."""
+    """Makes Linux tell whose a socket is in one of its two ways."""
     if request.param == "by its table":
         monkeypatch.setattr(loopback, "_ask_kernel", _untold)
     else:
@@ -222,7 +222,7 @@ def _unread() -> list[str]:
 @pytest.mark.parametrize("family", [socket.AF_INET, socket.AF_INET6])
 @pytest.mark.parametrize("accepted", [False, True])
 def test_the_owner_of_a_connection_is_known_before_it_is_accepted_and_after(
-    others: Callable[[], None], family: socket.AddressFamily, accepted: bool
+    as_another_user: Callable[[], None], family: socket.AddressFamily, accepted: bool
 ) -> None:
     address = "127.0.0.1" if family == socket.AF_INET else "::1"
     with (
@@ -231,16 +231,16 @@ def test_the_owner_of_a_connection_is_known_before_it_is_accepted_and_after(
         server.accept()[0] if accepted else contextlib.nullcontext(),
     ):
         loopback.require_own(connection)
-        own = os.geteuid()
-        others()
+        own_uid = os.geteuid()
+        as_another_user()
         with pytest.raises(StrangerListens, match=f"port {server.getsockname()[1]} "):
             loopback.require_own(connection)
-        loopback.require_own(connection, trusted=[own])
+        loopback.require_own(connection, trusted=[own_uid])
 
 
 @pytest.mark.usefixtures("kernel")
 @pytest.mark.parametrize("dual", [False, True], ids=["every IPv4 address", "every address"])
-def test_who_listens_on_every_address_is_known_too(others: Callable[[], None], dual: bool) -> None:
+def test_who_listens_on_every_address_is_known_too(as_another_user: Callable[[], None], dual: bool) -> None:
     server = (
         socket.create_server(("::", 0), family=socket.AF_INET6, dualstack_ipv6=True)
         if dual
@@ -248,27 +248,27 @@ def test_who_listens_on_every_address_is_known_too(others: Callable[[], None], d
     )
     with server, socket.create_connection(("127.0.0.1", server.getsockname()[1])) as connection:
         loopback.require_own(connection)
-        others()
+        as_another_user()
         with pytest.raises(StrangerListens):
             loopback.require_own(connection)
 
 
 @pytest.mark.usefixtures("kernel")
 def test_a_connection_whose_listener_has_gone_is_known_by_who_took_it() -> None:
-    """Whoever accepted it may have left the port to us meanwhile."""
+    """The program that accepted the connection may have left the port to us meanwhile."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         with socket.create_connection(("127.0.0.1", port)) as connection:
-            taken, _ = server.accept()
+            accepted_connection, _ = server.accept()
             server.close()
-            with taken:
+            with accepted_connection:
                 ends = connection.getpeername(), connection.getsockname()
                 owners = loopback._owners(*map(loopback._end, ends))
                 assert owners == {os.geteuid()}
 
 
 def test_where_the_system_does_not_tell_only_what_a_process_of_ours_listens_for_is_ours(
-    others: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+    as_another_user: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def untold() -> list[str]:
         raise FileNotFoundError
@@ -280,26 +280,26 @@ def test_where_the_system_does_not_tell_only_what_a_process_of_ours_listens_for_
         socket.create_connection(server.getsockname()) as connection,
     ):
         loopback.require_own(connection)
-        others()
+        as_another_user()
         with pytest.raises(StrangerListens):
             loopback.require_own(connection)
 
 
-def test_every_client_of_ours_asks_who_listens(others: Callable[[], None]) -> None:
+def test_every_client_of_ours_asks_who_listens(as_another_user: Callable[[], None]) -> None:
     with recording() as server:
         port = server.server_address[1]
         dashboard = Dashboard(f"http://127.0.0.1:{port}", TOKEN)
         dashboard.version()
-        others()
+        as_another_user()
         # The one connection that is known already may be used on.
-        for asked in (Dashboard(dashboard.url, TOKEN).version, lambda: list(dashboard.follow("a-job"))):
+        for request in (Dashboard(dashboard.url, TOKEN).version, lambda: list(dashboard.follow("a-job"))):
             with pytest.raises(StrangerListens):
-                asked()
+                request()
         with pytest.raises(StrangerListens):
             ask(port, "pausedTasks", {"token": TOKEN})
         with background_loop() as call, pytest.raises(StrangerListens):
             call(Client.connect("127.0.0.1", port))
-        assert len(server.seen) == 1  # type: ignore[attr-defined]
+        assert len(server.requests) == 1  # type: ignore[attr-defined]
 
 
 # --- proxies -----------------------------------------------------------------------------
@@ -307,7 +307,7 @@ def test_every_client_of_ours_asks_who_listens(others: Callable[[], None]) -> No
 
 @pytest.fixture
 def proxy(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """A proxy that the environment names for everything; what it was asked."""
+    """Provides a proxy that the environment names for everything, and the requests to it."""
     for name in ("no_proxy", "NO_PROXY"):
         monkeypatch.delenv(name, raising=False)
     with recording() as server:
@@ -315,16 +315,16 @@ def proxy(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
             address = f"http://127.0.0.1:{server.server_address[1]}"
             monkeypatch.setenv(name, address)
             monkeypatch.setenv(name.upper(), address)
-        yield server.seen  # type: ignore[attr-defined]
+        yield server.requests  # type: ignore[attr-defined]
 
 
 def test_a_jobs_output_does_not_come_through_a_proxy(proxy: list[str]) -> None:
     from aiohttp import web
 
-    asked: list[str] = []
+    tokens: list[str] = []
 
     async def tail(request: web.Request) -> web.WebSocketResponse:
-        asked.append(request.headers["Authorization"])
+        tokens.append(request.headers["Authorization"])
         stream = web.WebSocketResponse()
         await stream.prepare(request)
         await stream.send_str("pi is about 3\n")
@@ -347,7 +347,7 @@ def test_a_jobs_output_does_not_come_through_a_proxy(proxy: list[str]) -> None:
             assert list(Dashboard(f"http://127.0.0.1:{port}", TOKEN).follow("a-job")) == ["pi is about 3\n"]
         finally:
             call(runner.cleanup())
-    assert asked == [f"Bearer {TOKEN}"]
+    assert tokens == [f"Bearer {TOKEN}"]
     assert proxy == []
 
 
@@ -359,7 +359,7 @@ def test_rays_own_program_uses_no_proxy_for_the_dashboard(
         target = rayside.target
         with contextlib.suppress(Exception):  # what it is answered is no dashboard's answer
             target.access.submit(jobs.Submission("true", str(tmp_path), (), {}), "a-job")
-        assert any("/api/" in request for request in server.seen)  # type: ignore[attr-defined]
+        assert any("/api/" in request for request in server.requests)  # type: ignore[attr-defined]
     assert proxy == []
 
 

@@ -1,4 +1,4 @@
-"""Submission from beside the cluster: its own files alone, on Ray's own Python, to a real Ray."""
+"""Tests submission from beside the cluster: with its own files alone, on Ray's Python, to a real Ray."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ print('sum', ray.get(add.remote(*map(int, sys.argv[1:]))), os.environ.get('WORD'
 
 @dataclass(frozen=True)
 class Beside:
-    """A folder with those files and a cluster file, as the workspace's container has them."""
+    """Is a folder with those files and a cluster file, as the workspace's container has them."""
 
     up: Rayside
     folder: Path
@@ -56,7 +56,7 @@ class Beside:
         )
 
     def json(self, *arguments: str, code: int = 0, **how: Any) -> Any:
-        """The document, which must be all that it prints."""
+        """Returns the document, which must be all that it prints."""
         done = self.run(*arguments, "--json", **how)
         assert done.returncode == code, done.stdout + done.stderr
         assert "Traceback" not in done.stderr
@@ -66,7 +66,7 @@ class Beside:
         return self.dashboard.job(submission_id)
 
     def printed(self, submission_id: str) -> str:
-        """All that the job printed, once it has succeeded."""
+        """Returns all that the job printed, once it has succeeded."""
         job = until(lambda: self.job(submission_id), lambda job: job.ended, patience=90)
         printed = self.dashboard.output(submission_id)
         assert job.status == "SUCCEEDED", job.message + printed
@@ -87,14 +87,14 @@ def beside(rayside: Rayside, tmp_path_factory: pytest.TempPathFactory) -> Beside
     assert done.returncode == 0, done.stdout + done.stderr
     folder = copied(tmp_path_factory.mktemp("beside"))
     head = rayside.target.head
-    said = {"dashboard": head.url, "token_file": str(head.token), "target": "local"}
-    (folder / "cluster.json").write_text(json.dumps(said))
+    cluster = {"dashboard": head.url, "token_file": str(head.token), "target": "local"}
+    (folder / "cluster.json").write_text(json.dumps(cluster))
     return Beside(rayside, folder, rayside.target.access.require())
 
 
 @pytest.fixture
 def code(tmp_path: Path) -> Path:
-    """A user's folder, a space in its path: a program, and a package beside it."""
+    """Provides a user's folder with a space in its path: a program, and a package beside it."""
     folder = tmp_path / "my code"
     (folder / "one").mkdir(parents=True)
     (folder / "one" / "__init__.py").write_text("VALUE = 1\n")
@@ -123,15 +123,15 @@ def test_what_is_sent_is_what_the_verb_sends(beside: Beside, code: Path) -> None
     assert document["status"] in ("PENDING", "RUNNING", "SUCCEEDED")
     assert document["cluster"] == "mine"
     verb = beside.up.json("submit", *arguments, cwd=code)
-    ours, theirs = beside.job(document["submission_id"]), beside.job(verb["submission_id"])
+    from_beside, from_verb = beside.job(document["submission_id"]), beside.job(verb["submission_id"])
     # The hook's package has another name where Python left its __pycache__ beside it.
-    for job in (ours, theirs):
+    for job in (from_beside, from_verb):
         assert len(job.runtime_env["py_modules"]) == 2
         job.runtime_env["py_modules"].pop()
-    assert ours.runtime_env == theirs.runtime_env
-    assert ours.metadata == theirs.metadata
-    assert ours.entrypoint == theirs.entrypoint
-    assert json.loads(ours.metadata["rayside.debug"])["driver"] is True
+    assert from_beside.runtime_env == from_verb.runtime_env
+    assert from_beside.metadata == from_verb.metadata
+    assert from_beside.entrypoint == from_verb.entrypoint
+    assert json.loads(from_beside.metadata["rayside.debug"])["driver"] is True
     for submission_id in (document["submission_id"], verb["submission_id"]):
         assert "sum 31 hello there" in beside.printed(submission_id)
 
@@ -171,8 +171,8 @@ def test_people_are_told_in_two_lines(beside: Beside, code: Path) -> None:
     arguments = ["--py-modules", "../one", "--entrypoint", "python good.py 1"]
     done = beside.run(*arguments, cwd=code / "program")
     assert done.returncode == 0, done.stderr
-    told, following = done.stdout.splitlines()
-    assert told.startswith("Job good-")
+    first, following = done.stdout.splitlines()
+    assert first.startswith("Job good-")
     assert following == "Next: the Ray view shows its tasks where they pause"
     debug = ["--debug", "--attach-timeout", "0", "--entrypoint", "sh -c 'uv --version'"]
     done = beside.run(*debug, cwd=code / "program")
@@ -197,20 +197,20 @@ def test_a_runtime_env_that_ray_refuses_is_told_in_its_words(beside: Beside, cod
 
 
 @pytest.mark.parametrize(
-    ("changed", "says"), [("token", "refuses our token"), ("dashboard", "no Ray dashboard")]
+    ("changed", "message_part"), [("token", "refuses our token"), ("dashboard", "no Ray dashboard")]
 )
 def test_a_cluster_that_is_not_there_or_not_ours_is_not_running(
-    beside: Beside, code: Path, changed: str, says: str
+    beside: Beside, code: Path, changed: str, message_part: str
 ) -> None:
-    said = json.loads((beside.folder / "cluster.json").read_text())
+    cluster = json.loads((beside.folder / "cluster.json").read_text())
     (code / "token").write_text("0" * 64)
     other = {
         "token": {"token_file": str(code / "token")},
         "dashboard": {"dashboard": f"http://127.0.0.1:{free_ports(1)[0]}"},
     }
-    (code / "cluster.json").write_text(json.dumps({**said, **other[changed]}))
+    (code / "cluster.json").write_text(json.dumps({**cluster, **other[changed]}))
     env = {CLUSTER_FILE: str(code / "cluster.json")}
     arguments = ["--working-dir", "program", "--entrypoint", "python good.py"]
     error = beside.json(*arguments, cwd=code, env=env, code=4)["error"]
     assert error["id"] == "not-running"
-    assert says in error["message"]
+    assert message_part in error["message"]

@@ -1,4 +1,4 @@
-"""Jobs of the user's own: what reaches them, how their end is told, and what is refused."""
+"""Tests jobs of the user's own: what reaches them, how their end is reported, and what is refused."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def up(rayside: Rayside) -> Rayside:
 
 @pytest.fixture
 def code(tmp_path: Path) -> Path:
-    """A user's folder, a space in its path: programs, and two packages beside them."""
+    """Provides a user's folder with a space in its path: programs, and two packages beside them."""
     folder = tmp_path / "my code"
     folder.mkdir()
     for name, value in (("one", 1), ("two", 2)):

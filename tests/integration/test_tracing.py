@@ -1,4 +1,4 @@
-"""Tracing off and on in real debuggees: what sleeps runs untraced, what is woken stops, whatever the thread.
+"""Tests tracing off and on in real debuggees: what sleeps is untraced, what is woken stops, in any thread.
 
 Runs on every Python that has debugpy and is named in RAYSIDE_TEST_PYTHONS (paths, separated as in PATH);
 on this one otherwise. What holds of sys.monitoring alone runs on each Python from 3.12 on that is on PATH or
@@ -104,7 +104,7 @@ for line in sys.stdin:
 
 
 class Debuggee:
-    """A process that does what it is told, line by line."""
+    """Runs a process that does what it is told, line by line."""
 
     def __init__(
         self, python: str, script: Path, program: str, words: Sequence[str], environment: Mapping[str, str]
@@ -179,13 +179,13 @@ def debuggee(
     words: Sequence[str] = (),
     environment: Mapping[str, str] = BY_HAND,
 ) -> Iterator[Debuggee]:
-    one = Debuggee(python, folder / "program.py", program, words, environment)
+    started = Debuggee(python, folder / "program.py", program, words, environment)
     try:
-        yield one
+        yield started
     finally:
-        one.process.kill()
-        one.process.wait()
-        for pipe in (one.process.stdin, one.process.stdout):
+        started.process.kill()
+        started.process.wait()
+        for pipe in (started.process.stdin, started.process.stdout):
             assert pipe
             pipe.close()
 
@@ -193,8 +193,8 @@ def debuggee(
 def play(
     python: str, folder: Path, scene: Callable[[Debuggee], Coroutine[Any, Any, None]], *, hook: bool
 ) -> None:
-    with debuggee(python, folder, words=["hook"] if hook else []) as one:
-        asyncio.run(scene(one))
+    with debuggee(python, folder, words=["hook"] if hook else []) as running:
+        asyncio.run(scene(running))
 
 
 pythons = pytest.mark.parametrize("python", PYTHONS)
@@ -203,21 +203,21 @@ with_or_without_hook = pytest.mark.parametrize("hook", [True, False])
 
 @pythons
 def test_with_the_hook_nothing_is_traced_until_there_is_a_breakpoint(python: str, tmp_path: Path) -> None:
-    async def scene(one: Debuggee) -> None:
-        assert not await one.traced()
-        await one.attach()
-        assert not await one.traced()
-        await one.breakpoints("turn")
-        assert await one.traced()
-        one.say("main")
-        stop = await one.stopped()
-        assert (await one.frame(stop))["line"] == one.line("turn")
-        await one.go_on(stop)
-        await one.breakpoints()
-        assert not await one.traced()
-        await one.breakpoints("turn")
-        await one.client.disconnect()
-        assert not await one.traced()
+    async def scene(process: Debuggee) -> None:
+        assert not await process.traced()
+        await process.attach()
+        assert not await process.traced()
+        await process.breakpoints("turn")
+        assert await process.traced()
+        process.say("main")
+        stop = await process.stopped()
+        assert (await process.frame(stop))["line"] == process.line("turn")
+        await process.go_on(stop)
+        await process.breakpoints()
+        assert not await process.traced()
+        await process.breakpoints("turn")
+        await process.client.disconnect()
+        assert not await process.traced()
 
     play(python, tmp_path, scene, hook=True)
 
@@ -244,26 +244,26 @@ def test_with_the_hook_a_thread_that_goes_on_as_the_debugger_leaves_is_not_trace
 
 @pythons
 def test_without_the_hook_the_expressions_do_it(python: str, tmp_path: Path) -> None:
-    async def scene(one: Debuggee) -> None:
-        assert await one.traced()
-        await one.attach()
-        await one.evaluate(SLEEP)
-        assert not await one.traced()
+    async def scene(process: Debuggee) -> None:
+        assert await process.traced()
+        await process.attach()
+        await process.evaluate(SLEEP)
+        assert not await process.traced()
         for _ in range(2):
-            await one.evaluate(WAKE)
-            await one.breakpoints("turn")
-            assert await one.traced()
-            one.say("main")
-            stop = await one.stopped()
-            await one.evaluate(SLEEP)  # must not disturb what stands still
-            await one.go_on(stop, "next")
-            stop = await one.stopped()
-            assert (await one.frame(stop))["line"] == one.line("turn") + 1
-            await one.go_on(stop)
-            await one.breakpoints()
-            await one.evaluate(SLEEP)
-            await one.evaluate(SLEEP)
-            assert not await one.traced()
+            await process.evaluate(WAKE)
+            await process.breakpoints("turn")
+            assert await process.traced()
+            process.say("main")
+            stop = await process.stopped()
+            await process.evaluate(SLEEP)  # must not disturb what stands still
+            await process.go_on(stop, "next")
+            stop = await process.stopped()
+            assert (await process.frame(stop))["line"] == process.line("turn") + 1
+            await process.go_on(stop)
+            await process.breakpoints()
+            await process.evaluate(SLEEP)
+            await process.evaluate(SLEEP)
+            assert not await process.traced()
 
     play(python, tmp_path, scene, hook=False)
 
@@ -283,46 +283,46 @@ def test_without_the_hook_the_expressions_do_it(python: str, tmp_path: Path) -> 
 def test_threads_of_every_kind_stop_whenever_they_began(
     python: str, tmp_path: Path, hook: bool, kind: str, began: str
 ) -> None:
-    async def scene(one: Debuggee) -> None:
+    async def scene(process: Debuggee) -> None:
         if began == "before":
-            one.say(kind)
-        await one.attach()
-        await one.evaluate(SLEEP)
+            process.say(kind)
+        await process.attach()
+        await process.evaluate(SLEEP)
         if began == "asleep":
-            one.say(kind)
-            assert not await one.traced()
-        await one.evaluate(WAKE)
+            process.say(kind)
+            assert not await process.traced()
+        await process.evaluate(WAKE)
         if began == "awake":
-            one.say(kind)
-        await one.breakpoints("turn")
+            process.say(kind)
+        await process.breakpoints("turn")
         for _ in range(2):
-            stop = await one.stopped()
-            assert (await one.frame(stop))["line"] == one.line("turn")
-            await one.go_on(stop)
-        await one.breakpoints()
+            stop = await process.stopped()
+            assert (await process.frame(stop))["line"] == process.line("turn")
+            await process.go_on(stop)
+        await process.breakpoints()
 
     play(python, tmp_path, scene, hook=hook)
 
 
 @pythons
 def test_exceptions_and_pause_reach_a_process_that_was_asleep(python: str, tmp_path: Path) -> None:
-    async def scene(one: Debuggee) -> None:
-        await one.attach()
-        await one.client.request("setExceptionBreakpoints", {"filters": ["raised"]})
-        one.say("raises")
-        stop = await one.stopped()
+    async def scene(process: Debuggee) -> None:
+        await process.attach()
+        await process.client.request("setExceptionBreakpoints", {"filters": ["raised"]})
+        process.say("raises")
+        stop = await process.stopped()
         assert stop["reason"] == "exception"
-        assert (await one.frame(stop))["line"] == one.line("raises")
-        await one.go_on(stop)
-        await one.client.request("setExceptionBreakpoints", {"filters": []})
-        assert not await one.traced()
-        one.say("python")
-        threads = (await one.client.request("threads"))["threads"]
+        assert (await process.frame(stop))["line"] == process.line("raises")
+        await process.go_on(stop)
+        await process.client.request("setExceptionBreakpoints", {"filters": []})
+        assert not await process.traced()
+        process.say("python")
+        threads = (await process.client.request("threads"))["threads"]
         thread = next(thread["id"] for thread in threads if "run" in thread["name"])
-        await one.client.request("pause", {"threadId": thread})
-        stop = await one.stopped()
+        await process.client.request("pause", {"threadId": thread})
+        stop = await process.stopped()
         assert stop["reason"] == "pause"
-        await one.go_on(stop)
+        await process.go_on(stop)
 
     play(python, tmp_path, scene, hook=True)
 
@@ -330,29 +330,29 @@ def test_exceptions_and_pause_reach_a_process_that_was_asleep(python: str, tmp_p
 @pythons
 @with_or_without_hook
 def test_a_breakpoint_call_stops_and_steps_while_asleep(python: str, tmp_path: Path, hook: bool) -> None:
-    async def scene(one: Debuggee) -> None:
-        await one.attach()
-        await one.evaluate(SLEEP)
-        one.say("breakpoint")
+    async def scene(process: Debuggee) -> None:
+        await process.attach()
+        await process.evaluate(SLEEP)
+        process.say("breakpoint")
         lines = []
         for command in ("next", "continue"):
-            stop = await one.stopped()
-            lines.append((await one.frame(stop))["line"])
-            await one.go_on(stop, command)
+            stop = await process.stopped()
+            lines.append((await process.frame(stop))["line"])
+            await process.go_on(stop, command)
         assert lines[1] == lines[0] + 1
-        await one.evaluate(SLEEP)
-        assert not await one.traced()
+        await process.evaluate(SLEEP)
+        assert not await process.traced()
 
     play(python, tmp_path, scene, hook=hook)
 
 
 def test_the_expressions_leave_nothing_behind_in_the_users_module(tmp_path: Path) -> None:
-    async def scene(one: Debuggee) -> None:
-        await one.attach()
-        before = await one.evaluate("sorted(globals())")
-        await one.evaluate(WAKE)
-        await one.evaluate(SLEEP)
-        assert await one.evaluate("sorted(globals())") == before
+    async def scene(process: Debuggee) -> None:
+        await process.attach()
+        before = await process.evaluate("sorted(globals())")
+        await process.evaluate(WAKE)
+        await process.evaluate(SLEEP)
+        assert await process.evaluate("sorted(globals())") == before
 
     play(PYTHONS[0], tmp_path, scene, hook=False)
 
@@ -450,7 +450,7 @@ for line in sys.stdin:
 
 @cache
 def python_of(version: str) -> str:
-    """The path of such a Python; skips the test where the machine has none."""
+    """Returns the path of such a Python; skips the test if the machine has none."""
     name = f"python{version}"
     pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
     candidates = [Path(sys.executable), *(Path(folder, name) for folder in os.get_exec_path())]
@@ -472,19 +472,19 @@ def monitored(
     packages = folder / "packages"
     packages.mkdir()
     # Its compiled parts are for one Python; for others it has the same in Python.
-    found = importlib.util.find_spec("debugpy")
-    assert found is not None
-    assert found.submodule_search_locations is not None
-    (packages / "debugpy").symlink_to(found.submodule_search_locations[0])
+    spec = importlib.util.find_spec("debugpy")
+    assert spec is not None
+    assert spec.submodule_search_locations is not None
+    (packages / "debugpy").symlink_to(spec.submodule_search_locations[0])
     whole = {"PYTHONPATH": str(packages), "PYTHONDONTWRITEBYTECODE": "1", **environment}
     with debuggee(python, folder, MONITORED, [TOKEN], whole) as started:
         asyncio.run(scene(started))
 
 
 async def states(process: Debuggee) -> list[Message]:
-    """In the main thread, in an earlier one, and in a new one."""
-    told: list[Message] = json.loads(await process.ask("state"))
-    return told
+    """Returns the states in the main thread, in an earlier one, and in a new one."""
+    answered: list[Message] = json.loads(await process.ask("state"))
+    return answered
 
 
 async def stops_at(process: Debuggee, marker: str, *commands: str) -> None:
@@ -517,9 +517,9 @@ def test_with_sys_monitoring_a_breakpoint_elsewhere_costs_nothing(version: str, 
         assert await states(process) == [OFF] * 3
         await process.breakpoints("beat")
         # Where a function begins pydevd is asked once, whether there is something to stop at.
-        asked = {**OFF, "tool": "pydevd", "events": ["PY_START", "PY_RESUME"]}
+        expected = {**OFF, "tool": "pydevd", "events": ["PY_START", "PY_RESUME"]}
         for state in await states(process):
-            assert {**state, "calls from turn": 0} == asked
+            assert {**state, "calls from turn": 0} == expected
         await process.breakpoints()
         process.say("beat")
         for _ in range(2):
@@ -530,7 +530,7 @@ def test_with_sys_monitoring_a_breakpoint_elsewhere_costs_nothing(version: str, 
             assert await asyncio.to_thread(process.hear) == "2"
             for state in await states(process):
                 # Its own function is another matter: this would tell calls, too.
-                assert {**state, "events of others": [], "calls from turn": 0} == asked
+                assert {**state, "events of others": [], "calls from turn": 0} == expected
                 assert "LINE" in state["events of others"]
                 assert state["calls from turn"] > 1
             await process.breakpoints()

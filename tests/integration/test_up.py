@@ -1,4 +1,4 @@
-"""From nothing to a task that is debugged, and back to nothing, by the verbs a user types."""
+"""Tests the way from nothing to a task that is debugged, and back, by the verbs that a user types."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ EXAMPLE = ROOT / "example" / "working_dir" / "sample_code.py"
 
 
 def line_of(text: str) -> int:
-    """The number of the example's line that holds `text`."""
+    """Returns the number of the example's line that contains `text`."""
     return next(n for n, line in enumerate(EXAMPLE.read_text().splitlines(), 1) if text in line)
 
 
-def made(up: Rayside) -> tuple[str, list[str]]:
-    """What `up` makes and would not make twice: the head's process, and the jobs."""
+def head_and_jobs(up: Rayside) -> tuple[str, list[str]]:
+    """Returns what `up` makes and would not make twice: the head's process, and the jobs."""
     record = (up.folder / "ray.json").read_text()
     return record, [job.submission_id for job in up.target.access.require().jobs()]
 
@@ -71,15 +71,15 @@ def test_breakpoints_lists_the_paused_task(up: Rayside) -> None:
 
 
 def test_a_second_up_changes_nothing_and_says_so(up: Rayside) -> None:
-    before = made(up)
+    before = head_and_jobs(up)
     done = up.run("up")
     assert done.returncode == 0
     assert "Nothing to change: all 11 steps were ready" in done.stdout
-    assert made(up) == before
+    assert head_and_jobs(up) == before
 
 
 def test_a_setting_that_differs_from_what_runs_is_drift_and_nothing_is_touched(up: Rayside) -> None:
-    before = made(up)
+    before = head_and_jobs(up)
     done = up.run("up", env={"INVOKE_RAYSIDE_RAY_CPUS": "3"})
     assert done.returncode == 4
     assert "error[drifted]" in done.stderr
@@ -88,7 +88,7 @@ def test_a_setting_that_differs_from_what_runs_is_drift_and_nothing_is_touched(u
     assert prepared.returncode == 0
     assert "stays so: ray_cpus is 2, the settings say 3" in prepared.stdout
     assert "Next: ./invokew down, then ./invokew up" in prepared.stdout
-    assert made(up) == before
+    assert head_and_jobs(up) == before
     assert "Next: ./invokew up\n" in up.run("prepare").stdout
 
 
@@ -105,15 +105,18 @@ METRICS = {"monitor.py": ("*", "44217"), "dashboard.py": ("*", "44227")}
 def test_nothing_listens_but_what_the_docs_name_and_where(up: Rayside) -> None:
     (paused,) = up.target.access.require().waiting()
     names = {getattr(up.settings, name): name for name in ("dashboard_port", "ray_client_port", "relay_port")}
-    found = listeners(
+    by_program = listeners(
         up.settings.state_folder, {**names, paused.port: "debugger", 44217: "44217", 44227: "44227"}
     )
     for program, metrics in METRICS.items():
-        alone = {tuple(one for one in at if one != metrics) for at in found.pop(program, set())} - {()}
-        found |= {program: alone} if alone else {}
+        alone = {
+            tuple(listener for listener in listeners_ if listener != metrics)
+            for listeners_ in by_program.pop(program, set())
+        } - {()}
+        by_program |= {program: alone} if alone else {}
     # Workers that wait for a task: as many as Ray sees fit, or none.
-    assert found.pop("ray::IDLE", {(EVERYWHERE,)}) == {(EVERYWHERE,)}
-    assert found == {
+    assert by_program.pop("ray::IDLE", {(EVERYWHERE,)}) == {(EVERYWHERE,)}
+    assert by_program == {
         # Ours, and what holders of the token or a proof get in at: loopback.
         "bootstrap.relay": {(("127.0.0.1", "relay_port"),)},
         "dashboard.py": {(("127.0.0.1", "dashboard_port"),)},
@@ -275,17 +278,17 @@ def test_ctrl_c_ends_up_within_two_seconds_and_up_goes_on(rayside: Rayside) -> N
 
 def test_two_ups_at_once_make_one_ray(rayside: Rayside) -> None:
     assert rayside.run("down").returncode == 0
-    with rayside.start("up", "--no-example") as one, rayside.start("up", "--no-example") as other:
-        said = [process.communicate(timeout=120)[0] for process in (one, other)]
-    assert [one.returncode, other.returncode] == [0, 0], said
-    assert sorted("Nothing to change" in text for text in said) == [False, True]
-    assert sum("Another up or down is at work: waiting" in text for text in said) == 1
+    with rayside.start("up", "--no-example") as first, rayside.start("up", "--no-example") as second:
+        outputs = [process.communicate(timeout=120)[0] for process in (first, second)]
+    assert [first.returncode, second.returncode] == [0, 0], outputs
+    assert sorted("Nothing to change" in text for text in outputs) == [False, True]
+    assert sum("Another up or down is at work: waiting" in text for text in outputs) == 1
     assert len(rayside.named("raylet")) == 1
 
 
 def strays() -> set[Path]:
-    """What Ray is known to leave in the system's temporary folder."""
-    return {found for name in ("ray", "pymp-*") for found in Path("/tmp").glob(name)}
+    """Returns what Ray is known to leave in the system's temporary folder."""
+    return {path for name in ("ray", "pymp-*") for path in Path("/tmp").glob(name)}
 
 
 def test_down_leaves_nothing_and_may_be_repeated(rayside: Rayside) -> None:

@@ -1,4 +1,4 @@
-"""Every package of the lock files has a wheel for every Python and platform: nothing is ever built."""
+"""Tests that every package of the lock files has a wheel for each Python and platform: nothing is built."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PLATFORMS = {
 
 
 def resolved(lock_file: Path, python: str, platform: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    """What would be installed, by what the index says of each package: nothing is downloaded."""
+    """Resolves what would be installed from what the index says of each package; it downloads nothing."""
     for_it = ["--python-version", python, "--python-platform", platform, "--target", str(folder)]
     exact = ["--dry-run", "--no-deps", "--require-hashes", "--only-binary", ":all:", "--requirement"]
     command = [str(UV), "pip", "install", *for_it, *exact, str(lock_file)]
@@ -33,8 +33,8 @@ def resolved(lock_file: Path, python: str, platform: str, folder: Path) -> subpr
 
 
 def test_every_lock_file_is_looked_at() -> None:
-    found = {*(ROOT / "requirements").glob("*.txt"), *(ROOT / "image").glob("*/*.txt")}
-    assert {str(file.relative_to(ROOT)) for file in found} == set(PLATFORMS)
+    files = {*(ROOT / "requirements").glob("*.txt"), *(ROOT / "image").glob("*/*.txt")}
+    assert {str(file.relative_to(ROOT)) for file in files} == set(PLATFORMS)
 
 
 @pytest.mark.parametrize("lock_file", PLATFORMS)

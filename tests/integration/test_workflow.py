@@ -1,4 +1,4 @@
-"""The workflow of the repository's host: what it may, what it runs, and that nothing of others runs in it."""
+"""Tests the workflow of the repository's host: its rights, and that it runs nothing of others."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from bootstrap.step import Condition
 # YAML 1.1 reads the key `on` as a truth.
 WORKFLOW: dict[Any, Any] = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text())
 JOBS: dict[str, dict[str, Any]] = WORKFLOW["jobs"]
-STEPS = [(job, step) for job, one in JOBS.items() for step in one["steps"]]
+STEPS = [(job, step) for job, definition in JOBS.items() for step in definition["steps"]]
 
 
 def test_it_may_read_the_code_and_no_more_and_every_job_ends() -> None:
@@ -51,10 +51,10 @@ def test_its_verbs_have_the_options_that_it_gives_them(verb: str) -> None:
 
 
 def test_the_code_is_checked_out_at_the_commit(tmp_path: Path) -> None:
-    """Its own lines, against a repository of this machine in place of the host's."""
-    origin, there = tmp_path / "somebody" / "a", tmp_path / "there"
+    """The workflow's own lines run against a repository of this machine in place of the host's."""
+    origin, checkouts = tmp_path / "somebody" / "a", tmp_path / "there"
     origin.mkdir(parents=True)
-    there.mkdir()
+    checkouts.mkdir()
     git = ["git", "-C", str(origin), "-c", "user.name=a", "-c", "user.email=a@b.test"]
     for words in (["init", "-q"], ["commit", "-q", "--allow-empty", "-m", "a"], ["rev-parse", "HEAD"]):
         commit = subprocess.run([*git, *words], check=True, capture_output=True, text=True).stdout.strip()
@@ -69,7 +69,7 @@ def test_the_code_is_checked_out_at_the_commit(tmp_path: Path) -> None:
     }
     for job, step in STEPS:
         if step["name"] == "Check out":
-            folder = there / job
+            folder = checkouts / job
             folder.mkdir()
             command = ["bash", "-e", "-c", step["run"]]
             subprocess.run(command, cwd=folder, env=environment, check=True, capture_output=True)

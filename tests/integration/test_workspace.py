@@ -1,4 +1,4 @@
-"""The local browser workspace: real code-server, made from PyPI and npm, and who it lets in."""
+"""Tests the local browser workspace: real code-server, made from PyPI and npm, and who it lets in."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ DEBUGPY = ("ms-python.debugpy", "2025.10.0")
 
 @dataclass(frozen=True)
 class Workspace:
-    """The workspace's steps, without Ray: it does not need one to run."""
+    """Holds the workspace's steps without Ray, which it does not need to run."""
 
     settings: Settings
 
@@ -59,9 +59,13 @@ class Workspace:
         return self.target.instance.folder
 
     def up(self, **changed: Any) -> dict[str, bool]:
-        """Whether each step changed something."""
+        """Brings it up, and returns whether each step changed something."""
         target = replace(self.target, settings=replace(self.settings, **changed))
-        without_ray = [one for one in target.steps() if one.name not in ("ray", "relay", "ray-environment")]
+        without_ray = [
+            candidate
+            for candidate in target.steps()
+            if candidate.name not in ("ray", "relay", "ray-environment")
+        ]
         return {timing.name: timing.changed for timing in step.up(without_ray, Console())}
 
     @property
@@ -80,7 +84,7 @@ class Workspace:
         return session, answer
 
     def restart(self) -> None:
-        """Anew, and with it code-server's count of wrong passwords."""
+        """Starts it again, and with it code-server's count of wrong passwords."""
         self.target.workspace.undo(lambda _: None)
         self.up()
 
@@ -91,16 +95,16 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
     folder.rmdir()
     vsix(tmp_path_factory.mktemp("vsix") / "greeter.vsix", *DEBUGPY)
     vsix_folder = str(tmp_path_factory.getbasetemp() / "vsix0")
-    one = Workspace(apart(folder, target="local", vsix_folder=vsix_folder))
-    one.up()
-    yield one
-    step.down(one.target.steps(), Console())
+    started = Workspace(apart(folder, target="local", vsix_folder=vsix_folder))
+    started.up()
+    yield started
+    step.down(started.target.steps(), Console())
     assert processes.marked(marks.WORKSPACE, str(folder)) == []
     assert not folder.exists()
 
 
 def code_server(workspace: Workspace, *arguments: str) -> str:
-    """What its command line says, about the data of its user."""
+    """Returns what code-server's command line prints about its user's data."""
     data = workspace.folder / "workspace"
     folders = ["--user-data-dir", str(data), "--extensions-dir", str(data / "extensions")]
     command = [*workspace.target.workspace_files.code_server, *folders, *arguments]
@@ -128,9 +132,9 @@ def test_the_password_is_in_a_private_file_and_in_no_argument(workspace: Workspa
     state = workspace.settings.state_folder
     assert (state / "workspace-password").stat().st_mode & 0o777 == 0o600
     assert state.stat().st_mode & 0o777 == 0o700
-    found = workspace.target.workspace.leftovers()
-    assert found
-    for process in found:
+    running = workspace.target.workspace.leftovers()
+    assert running
+    for process in running:
         assert workspace.password not in " ".join(process.cmdline())
     for log in state.glob("*.log"):
         assert workspace.password not in log.read_text()
@@ -138,17 +142,17 @@ def test_the_password_is_in_a_private_file_and_in_no_argument(workspace: Workspa
 
 def test_it_listens_at_its_own_port_of_loopback_and_nowhere_else(workspace: Workspace) -> None:
     names = {workspace.settings.workspace_port: "workspace_port"}
-    seen = listeners(workspace.settings.state_folder, names)
+    by_program = listeners(workspace.settings.state_folder, names)
     # Node calls itself after its thread.
-    assert seen == {"MainThread": {(("127.0.0.1", "workspace_port"),)}}
+    assert by_program == {"MainThread": {(("127.0.0.1", "workspace_port"),)}}
 
 
 def test_its_terminals_are_at_home_in_the_cluster(workspace: Workspace) -> None:
     state = workspace.settings.state_folder
     (main,) = [
-        one
-        for one in workspace.target.workspace.leftovers()
-        if one.ppid() == 1 or "--config" in one.cmdline()
+        process
+        for process in workspace.target.workspace.leftovers()
+        if process.ppid() == 1 or "--config" in process.cmdline()
     ][:1]
     environment = main.environ()
     assert environment["RAYSIDE_WORKSPACE"] == "1"
@@ -162,11 +166,11 @@ def test_its_terminals_are_at_home_in_the_cluster(workspace: Workspace) -> None:
 def test_the_cluster_file_leads_to_the_cluster_and_has_no_secret(workspace: Workspace) -> None:
     file = workspace.folder / "cluster.json"
     assert file.stat().st_mode & 0o777 == 0o600
-    said = json.loads(file.read_text())
-    assert said["dashboard"] == workspace.target.head.url
-    assert said["relay"] == {"host": "127.0.0.1", "port": workspace.settings.relay_port}
-    assert (said["shared_files"], said["target"]) == (True, "local")
-    token = Path(said["token_file"]).read_text()
+    cluster = json.loads(file.read_text())
+    assert cluster["dashboard"] == workspace.target.head.url
+    assert cluster["relay"] == {"host": "127.0.0.1", "port": workspace.settings.relay_port}
+    assert (cluster["shared_files"], cluster["target"]) == (True, "local")
+    token = Path(cluster["token_file"]).read_text()
     assert token not in file.read_text()
     assert workspace.password not in file.read_text()
 
@@ -245,7 +249,7 @@ def test_one_that_was_killed_is_started_again(workspace: Workspace) -> None:
     assert status.condition is Condition.MISSING
     assert "has ended" in status.detail
     changed = workspace.up()
-    assert [name for name, made in changed.items() if made] == ["workspace"]
+    assert [name for name, was_made in changed.items() if was_made] == ["workspace"]
     assert workspace.target.workspace.check().condition is Condition.READY
 
 
@@ -269,7 +273,7 @@ def test_what_its_user_set_and_installed_stays(workspace: Workspace, tmp_path: P
     workspace.restart()
     assert json.loads(settings.read_text()) == {"mine": 1}
     listed = {
-        one["identifier"]["id"] for one in json.loads((data / "extensions/extensions.json").read_text())
+        entry["identifier"]["id"] for entry in json.loads((data / "extensions/extensions.json").read_text())
     }
     assert {"mine.own", "rayside.ray-breakpoints", DEBUGPY[0]} <= listed
     python = json.loads((data / "Machine" / "settings.json").read_text())["python.defaultInterpreterPath"]
@@ -289,22 +293,22 @@ def test_without_a_registry_it_says_how_to_do_without(
     monkeypatch.delenv("PIP_FIND_LINKS", raising=False)
     monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
     monkeypatch.setenv("PIP_RETRIES", "0")
-    one = files(workspace, tmp_path / "cache", Shell())
+    workspace_files = files(workspace, tmp_path / "cache", Shell())
     with pytest.raises(NoNetwork) as caught:
-        one.apply(lambda _: None)
+        workspace_files.apply(lambda _: None)
     assert caught.value.hint.endswith("INVOKE_RAYSIDE_WORKSPACE=false")
-    assert one.check().condition is Condition.MISSING
+    assert workspace_files.check().condition is Condition.MISSING
 
 
 def test_ctrl_c_ends_it_and_another_commands_down_does_not(workspace: Workspace, tmp_path: Path) -> None:
     shell = Shell()
-    one = files(workspace, tmp_path / "cache", shell)
+    workspace_files = files(workspace, tmp_path / "cache", shell)
     begun, ended = threading.Event(), threading.Event()
     raised: list[BaseException] = []
 
     def make() -> None:
         try:
-            one.apply(lambda _: begun.set())
+            workspace_files.apply(lambda _: begun.set())
         except BaseException as error:
             raised.append(error)
         ended.set()
@@ -312,14 +316,14 @@ def test_ctrl_c_ends_it_and_another_commands_down_does_not(workspace: Workspace,
     threading.Thread(target=make, daemon=True).start()
     assert begun.wait(60)
     files(workspace, tmp_path / "cache", Shell()).undo(lambda _: None)
-    assert processes.marked(cache.MARK, str(one.folder))
+    assert processes.marked(cache.MARK, str(workspace_files.folder))
     began = time.monotonic()
     shell.interrupt()
     assert ended.wait(10)
     assert time.monotonic() - began < AT_ONCE
     assert [type(error) for error in raised] == [Interrupted]
-    assert one.check().condition is Condition.MISSING
-    assert processes.marked(cache.MARK, str(one.folder)) == []
+    assert workspace_files.check().condition is Condition.MISSING
+    assert processes.marked(cache.MARK, str(workspace_files.folder)) == []
 
 
 # --- the verb ----------------------------------------------------------------------------
@@ -339,18 +343,18 @@ def test_open_leads_to_the_files_of_the_newest_job(workspace: Workspace, tmp_pat
     rayside = Rayside(workspace.settings)
     done = rayside.run("up", "--no-example")
     assert done.returncode == 0, done.stdout + done.stderr
-    said = rayside.json("open")
-    assert said == {"url": f"{workspace.url}/?folder={quote(str(FOLDER))}", "folder": str(FOLDER)}
-    assert f"Workspace   {said['url']}\n            password {workspace.password}\n" in done.stdout
-    mine = tmp_path / "my code"
-    mine.mkdir()
-    (mine / "x.py").write_text("print('x')\n")
-    rayside.json("submit", "--working-dir", str(mine), "--entrypoint", "python x.py")
-    said = rayside.json("open")
-    assert said["folder"] == str(mine)
-    assert said["url"].endswith("/my%20code")
-    told = rayside.run("open").stdout
-    assert told == f"{said['url']}\npassword {workspace.password}\n"
+    opened = rayside.json("open")
+    assert opened == {"url": f"{workspace.url}/?folder={quote(str(FOLDER))}", "folder": str(FOLDER)}
+    assert f"Workspace   {opened['url']}\n            password {workspace.password}\n" in done.stdout
+    users_folder = tmp_path / "my code"
+    users_folder.mkdir()
+    (users_folder / "x.py").write_text("print('x')\n")
+    rayside.json("submit", "--working-dir", str(users_folder), "--entrypoint", "python x.py")
+    opened = rayside.json("open")
+    assert opened["folder"] == str(users_folder)
+    assert opened["url"].endswith("/my%20code")
+    printed = rayside.run("open").stdout
+    assert printed == f"{opened['url']}\npassword {workspace.password}\n"
     workspace.target.workspace.undo(lambda _: None)
     error = rayside.json("open", code=4)["error"]
     assert error["id"] == "not-running"

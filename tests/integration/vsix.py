@@ -1,4 +1,4 @@
-"""VSIX files, and a gallery that speaks Open VSX's API, for tests of the workspace's extensions."""
+"""Makes VSIX files, and plays a gallery with Open VSX's API, for tests of the workspace's extensions."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from bootstrap.sources.extensions import Extensions, variant
 
 
 def without_asking(settings: Settings) -> Extensions:
-    """The extensions that the cache or the settings' folder has, for a workspace's image."""
+    """Returns the extensions that the cache or the settings' folder has, for a workspace's image."""
     return Extensions(settings, variant(settings))
 
 
 def vsix(file: Path, id: str, version: str, platform: str = "") -> Path:
-    """A whole extension that does nothing; for one platform, if one is named."""
+    """Makes a whole extension that does nothing; for one platform, if one is named."""
     publisher, name = id.split(".")
     package = {"name": name, "publisher": publisher, "version": version, "engines": {"vscode": "^1.60.0"}}
     target = f' TargetPlatform="{platform}"' if platform else ""
@@ -41,14 +41,14 @@ def vsix(file: Path, id: str, version: str, platform: str = "") -> Path:
 
 @dataclass
 class Gallery:
-    """`asked`: the path of each request."""
+    """Serves extensions as Open VSX does; `requests` are the paths that clients asked for."""
 
     url: str
     served: dict[str, bytes] = field(default_factory=dict)
-    asked: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
 
     def publish(self, file: Path, id: str, version: str, platform: str, *, checksum: str = "") -> None:
-        """Serves `file`; `platform` as in linux-x64, or universal."""
+        """Serves `file` for a `platform` such as linux-x64, or universal."""
         data = file.read_bytes()
         extension = id.replace(".", "/")
         place = f"/file/{id}-{version}@{platform}.vsix"
@@ -69,12 +69,12 @@ class Gallery:
 
 @contextmanager
 def gallery(port: int = 0, *, trouble: int = 404) -> Iterator[Gallery]:
-    """One on `port`, or one of its own, until the block ends; `trouble` is its answer where it has none."""
+    """Runs a gallery on `port`, or on its own port, until the block ends; `trouble` answers what it lacks."""
 
     class Answers(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            one.asked.append(self.path)
-            body = one.served.get(self.path)
+            site.requests.append(self.path)
+            body = site.served.get(self.path)
             self.send_response(200 if body is not None else trouble)
             self.send_header("Content-Length", str(len(body or b"")))
             self.end_headers()
@@ -83,11 +83,11 @@ def gallery(port: int = 0, *, trouble: int = 404) -> Iterator[Gallery]:
         def log_message(self, *_: object) -> None: ...
 
     with ThreadingHTTPServer(("127.0.0.1", port), Answers) as server:
-        one = Gallery(f"http://127.0.0.1:{server.server_port}")
+        site = Gallery(f"http://127.0.0.1:{server.server_port}")
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         try:
-            yield one
+            yield site
         finally:
             server.shutdown()
             thread.join()

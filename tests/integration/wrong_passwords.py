@@ -1,4 +1,4 @@
-"""Wrong passwords, as docs/security.md has it: two a minute, twelve more an hour; then the right one, too."""
+"""Tries wrong passwords: two a minute and twelve more an hour are checked, as docs/security.md says."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ LIMITED = "Login rate limited"
 
 
 def are_throttled(login: Callable[[str], str], password: str) -> None:
-    """Asserts it of a workspace where nobody has tried yet; `login` gives the text of its answer."""
+    """Asserts the limits of a workspace where nobody has tried yet; `login` returns its answer's text."""
     began, tried = time.monotonic(), 0
     while LIMITED not in login("wrong"):
         tried += 1

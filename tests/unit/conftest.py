@@ -1,4 +1,4 @@
-"""What several of the unit tests stand on."""
+"""Provides what several of the unit tests need."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 @pytest.fixture
 def python_signals() -> Iterator[None]:
-    """Python's own handlers; a lane's handler of Ctrl-C serves one, which is the user's."""
+    """Sets Python's own handlers; a lane's handler of Ctrl-C serves one Ctrl-C, which is the user's."""
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     handlers = {number: signal.getsignal(number) for number in numbers}
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -22,7 +22,7 @@ def python_signals() -> Iterator[None]:
 
 @pytest.fixture
 def program(tmp_path: Path) -> Path:
-    """A folder, with a space in its path, that holds train.py and the package `model`."""
+    """Provides a folder, with a space in its path, that holds train.py and the package `model`."""
     folder = tmp_path / "my code"
     (folder / "model").mkdir(parents=True)
     (folder / "train.py").write_text("")

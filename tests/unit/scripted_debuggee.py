@@ -1,4 +1,4 @@
-"""Fakes for the debugger's unit tests: they play a script, and fail on anything that isn't in it."""
+"""Provides fakes for the debugger's unit tests: they play a script, and fail on anything that isn't in it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from bootstrap.debugger.events import JobState
 
 @dataclass
 class Turn:
-    """One request that is expected, and what follows it.
+    """Is one request that is expected, and what follows it.
 
     `holds` are arguments it must have (others may be there too). `answer` is the body; a string is a
     refusal; None is no answer at all. `events` follow the answer, and `then` is called last.
@@ -41,7 +41,7 @@ def task_stopped(
     job: str = "raysubmit_1",
     **body: Any,
 ) -> Message:
-    """As the relay says it."""
+    """Returns the event, as the relay sends it."""
     ray = {
         "task": task,
         "workerId": f"w{thread}",
@@ -58,7 +58,7 @@ def thread_exited(thread: int = 1, **more: Any) -> Message:
 
 
 def stack(*frames: tuple[str, str, int], thread: int = 1) -> Turn:
-    """Frames as (function, path, line), innermost first; their ids count from 1, or 101 in thread 2."""
+    """Answers frames as (function, path, line), innermost first; ids count from 1, in thread 2 from 101."""
     return Turn(
         "stackTrace",
         {"threadId": thread},
@@ -72,7 +72,7 @@ def stack(*frames: tuple[str, str, int], thread: int = 1) -> Turn:
 
 
 def value(result: Any, expression: str | None = None, frame: int = 1) -> Turn:
-    """An evaluation; `result` is a value, of which the `repr` is answered."""
+    """Answers an evaluation; `result` is a value, of which the `repr` is answered."""
     holds: dict[str, Any] = {"frameId": frame}
     if expression is not None:
         holds["expression"] = expression
@@ -80,7 +80,7 @@ def value(result: Any, expression: str | None = None, frame: int = 1) -> Turn:
 
 
 class ScriptedDebuggee:
-    """Both ends of a connection without a socket; knows the handshake of `attach` by itself.
+    """Plays both ends of a connection without a socket; knows the handshake of `attach` by itself.
 
     Attributes:
         surprises: what was asked and not in the script; `check` fails when there is any.
@@ -133,15 +133,15 @@ class ScriptedDebuggee:
         self._reader.feed_data(encode({"seq": 0, "type": "event", **message}))
 
     def end(self) -> None:
-        """The debuggee is gone."""
+        """Ends the debuggee."""
         if self._reader is not None and not self._ended:
             self._ended = True
             self._reader.feed_eof()
 
     def last(self, command: str) -> dict[str, Any]:
-        """The arguments of the last request of that name."""
-        found = [request for request in self.requests if request["command"] == command]
-        return dict(found[-1].get("arguments", {}))
+        """Returns the arguments of the last request of that name."""
+        requests = [request for request in self.requests if request["command"] == command]
+        return dict(requests[-1].get("arguments", {}))
 
     def respond(self, request: Message, answer: dict[str, Any] | str) -> None:
         refused = isinstance(answer, str)
@@ -194,7 +194,7 @@ class ScriptedDebuggee:
 
 
 class ScriptedRelay(ScriptedDebuggee):
-    """A relay with a script for each thread, and under 0 one for what is of no thread.
+    """Plays a relay with a script for each thread, and under 0 one for what belongs to no thread.
 
     Ids are as `stack` gives them: of thread 1 up to 100, of thread 2 up to 200.
     """
@@ -219,7 +219,7 @@ class ScriptedRelay(ScriptedDebuggee):
 
 
 class ScriptedJob:
-    """A `JobWatch`; a test changes the attributes as the story goes."""
+    """Is a `JobWatch`, whose attributes a test changes as the story goes."""
 
     def __init__(self) -> None:
         self.state = JobState("raysubmit_1", "RUNNING", ended=False)
@@ -235,7 +235,7 @@ class ScriptedJob:
 
 
 class ScriptedConsole(Console):
-    """A console whose user types these lines; an exception is raised in place of a line.
+    """Is a console whose user types these lines; an exception is raised in place of a line.
 
     Attributes:
         lines: all that was shown, results and events, in order.

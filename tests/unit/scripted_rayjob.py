@@ -1,4 +1,4 @@
-"""A RayJob, and a Kubernetes API whose answers are scripted."""
+"""Plays a RayJob, and a Kubernetes API whose answers are scripted."""
 
 from __future__ import annotations
 
@@ -56,6 +56,6 @@ def scripted(script: dict[str, Any]) -> Scripted:
     return Scripted(Path("/k/config"), "kind-rayside", script={NAMESPACE: ACTIVE, **script})
 
 
-def there(submission_id: str = "m-1", **status: str) -> dict[str, Any]:
-    """The RayJob as kubectl-ray made it."""
+def existing_rayjob(submission_id: str = "m-1", **status: str) -> dict[str, Any]:
+    """Returns the RayJob as kubectl-ray made it."""
     return {**rayjob(jobId=submission_id), "status": status}

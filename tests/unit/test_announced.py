@@ -1,4 +1,4 @@
-"""A driver that listens before its `ray.init`: what is believed of what its job says, and how it is found."""
+"""Tests how a driver that listens before its `ray.init` is found, and what of its job's data is believed."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ ROW = {
 }
 
 
-def found(job: dict[str, Any]) -> list[tuple[str, int, int]]:
+def announced_drivers(job: dict[str, Any]) -> list[tuple[str, int, int]]:
     (read,) = Recorded(jobs=[job]).jobs()
-    return [(one.host, one.port, one.pid) for one in announced([read], {"n1": "127.0.0.2"})]
+    return [(driver.host, driver.port, driver.pid) for driver in announced([read], {"n1": "127.0.0.2"})]
 
 
 def test_the_hook_and_the_relay_mean_the_same() -> None:
     assert scout.DRIVER == DRIVER
-    assert found(EARLY) == [("127.0.0.2", 40001, 3543)]
+    assert announced_drivers(EARLY) == [("127.0.0.2", 40001, 3543)]
 
 
 @pytest.mark.parametrize(
-    "said",
+    "announcement",
     [
         None,
         5,
@@ -69,20 +69,20 @@ def test_the_hook_and_the_relay_mean_the_same() -> None:
         '{"port": 4' + "0" * 90 + ', "pid": 7}',
     ],
 )
-def test_anything_else_in_its_place_is_nothing(said: object) -> None:
-    assert found({**EARLY, "metadata": {DRIVER: said}}) == []
+def test_anything_else_in_its_place_is_nothing(announcement: object) -> None:
+    assert announced_drivers({**EARLY, "metadata": {DRIVER: announcement}}) == []
 
 
 def test_no_address_comes_from_the_job() -> None:
-    said = json.dumps({"port": 40001, "pid": 7, "host": "192.0.2.1"})
-    assert found({**EARLY, "metadata": {DRIVER: said}}) == [("127.0.0.2", 40001, 7)]
-    assert found({**EARLY, "driver_node_id": "another"}) == []
-    assert found({**EARLY, "driver_node_id": None}) == []
+    announcement = json.dumps({"port": 40001, "pid": 7, "host": "192.0.2.1"})
+    assert announced_drivers({**EARLY, "metadata": {DRIVER: announcement}}) == [("127.0.0.2", 40001, 7)]
+    assert announced_drivers({**EARLY, "driver_node_id": "another"}) == []
+    assert announced_drivers({**EARLY, "driver_node_id": None}) == []
 
 
 @pytest.mark.parametrize("status", ["PENDING", "SUCCEEDED", "FAILED", "STOPPED"])
 def test_a_job_that_does_not_run_has_no_driver(status: str) -> None:
-    assert found({**EARLY, "status": status}) == []
+    assert announced_drivers({**EARLY, "status": status}) == []
 
 
 def cluster(**answers: Any) -> tuple[Clock, Recorded, ClusterDebuggees]:
@@ -148,12 +148,12 @@ def test_waiting_drivers_cost_one_request_a_second_however_many_they_are() -> No
     ]
     clock, dashboard, debuggees = cluster(jobs=jobs)
     assert len(debuggees.look()) == 100
-    dashboard.asked.clear()
+    dashboard.paths.clear()
     for _ in range(50):
         clock.now += 0.2
         debuggees.look()
-    assert set(dashboard.asked) == {WORKERS, JOBS}
-    assert dashboard.asked.count(JOBS) <= 10
+    assert set(dashboard.paths) == {WORKERS, JOBS}
+    assert dashboard.paths.count(JOBS) <= 10
 
 
 def test_jobs_that_name_no_node_of_the_cluster_are_not_asked_for_more_than_once_a_second() -> None:
@@ -161,7 +161,7 @@ def test_jobs_that_name_no_node_of_the_cluster_are_not_asked_for_more_than_once_
     for _ in range(50):
         assert debuggees.look() == []
         clock.now += 0.2
-    assert dashboard.asked.count("/api/v0/nodes") <= 11
+    assert dashboard.paths.count("/api/v0/nodes") <= 11
 
 
 def test_workers_are_found_while_the_jobs_can_not_be_read(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""What runc is handed asks for no capability that the machine lacks."""
+"""Tests that what runc is given asks for no capability that the machine lacks."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The names of what is cached: the same for the same inputs, another for any difference."""
+"""Tests the names of what is cached: the same for the same inputs, another for any difference."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ def folder(at: Path, files: dict[str, str]) -> Path:
 
 def test_a_folder_is_its_names_modes_and_contents(tmp_path: Path) -> None:
     files = {"a": "1", "b/c": "2"}
-    one, same = folder(tmp_path / "one", files), folder(tmp_path / "same", files)
-    assert cache.content(one) == cache.content(same)
+    first, same = folder(tmp_path / "one", files), folder(tmp_path / "same", files)
+    assert cache.content(first) == cache.content(same)
     (same / "a").chmod(0o755)
     other = folder(tmp_path / "other", {"a": "1", "b/d": "2"})
-    assert len({cache.content(one), cache.content(same), cache.content(other)}) == 3
+    assert len({cache.content(first), cache.content(same), cache.content(other)}) == 3
 
 
 def test_what_fails_half_way_leaves_no_entry(tmp_path: Path) -> None:

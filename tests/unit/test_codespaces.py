@@ -1,4 +1,4 @@
-"""A codespace is known by its environment, and its ports by the names that people click."""
+"""Tests that a codespace is known by its environment, and its ports by the names that people click."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The console: what goes where, on a terminal, elsewhere, and with JSON."""
+"""Tests the console: what goes where, on a terminal, elsewhere, and with JSON."""
 
 import io
 import json
@@ -10,7 +10,7 @@ from bootstrap.errors import LowDisk
 
 
 class Terminal(io.StringIO):
-    """A text stream that says it is a terminal."""
+    """Is a text stream that says it is a terminal."""
 
     def isatty(self) -> bool:
         return True
@@ -85,7 +85,7 @@ COMMAND = "\x1b]52;c;eA==\x07\x9b2J\u202e"
 
 
 def test_nothing_that_is_shown_commands_the_terminal() -> None:
-    """Each way in, one after another, on a terminal and elsewhere, with JSON and without."""
+    """It tries each way in, one after another, on a terminal and elsewhere, with JSON and without."""
     for as_json in (False, True):
         for stream in (io.StringIO, Terminal):
             out, err = stream(), stream()

@@ -1,4 +1,4 @@
-"""DAP's framing: what is cut out of a byte stream, and what is refused."""
+"""Tests DAP's framing: what is cut out of a byte stream, and what is refused."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_what_is_encoded_is_decoded_split_at_every_byte() -> None:
 def test_bytes_that_come_one_by_one_make_the_same_messages() -> None:
     decoder = Decoder()
     stream = b"".join(encode(message) for message in MESSAGES)
-    assert [found for byte in stream for found in decoder.feed(bytes([byte]))] == MESSAGES
+    assert [decoded for byte in stream for decoded in decoder.feed(bytes([byte]))] == MESSAGES
 
 
 def test_several_messages_in_one_chunk_come_in_order() -> None:
@@ -49,7 +49,7 @@ def test_a_lone_surrogate_survives() -> None:
 
 
 @pytest.mark.parametrize(
-    ("frame", "says"),
+    ("frame", "message_part"),
     [
         (b"GET / HTTP/1.1\r\n\r\n", "not a header"),
         (b"\r\n\r\n", "not a header"),
@@ -68,8 +68,8 @@ def test_a_lone_surrogate_survives() -> None:
         (b"Content-Length: " + b"9" * 5000 + b"\r\n\r\n", "longer than 16777216 bytes"),
     ],
 )
-def test_what_is_no_frame_is_refused_with_the_reason(frame: bytes, says: str) -> None:
-    with pytest.raises(FramingError, match=says):
+def test_what_is_no_frame_is_refused_with_the_reason(frame: bytes, message_part: str) -> None:
+    with pytest.raises(FramingError, match=message_part):
         Decoder().feed(frame)
 
 
@@ -102,7 +102,7 @@ def test_what_is_too_long_is_left_out_and_the_next_message_comes() -> None:
         skipped: list[tuple[int, bytes]] = []
         decoder = Decoder(content_limit=1_000, on_skipped=lambda *what, to=skipped: to.append(what))
         pieces = [stream[at : at + size] for at in range(0, len(stream), size)]
-        assert [found for piece in pieces for found in decoder.feed(piece)] == [{"seq": 2}, {"seq": 2}]
+        assert [message for piece in pieces for message in decoder.feed(piece)] == [{"seq": 2}, {"seq": 2}]
         assert [length for length, _ in skipped] == [10_027, 10_027]
         assert all(head.startswith(b'{"request_seq":7,') and len(head) == 512 for _, head in skipped)
 

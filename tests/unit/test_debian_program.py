@@ -1,4 +1,4 @@
-"""A program of Debian's is there with the files that it needs, or it is installed."""
+"""Tests that a program of Debian's is there with the files that it needs, or is installed."""
 
 from __future__ import annotations
 

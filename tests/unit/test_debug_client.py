@@ -1,4 +1,4 @@
-"""The DAP client: the handshake, answers, and above all how it leaves."""
+"""Tests the DAP client: the handshake, answers, and above all how it leaves."""
 
 from __future__ import annotations
 
@@ -173,12 +173,12 @@ def test_a_reverse_request_is_refused() -> None:
 def test_events_go_to_the_callback_in_order() -> None:
     async def story() -> None:
         debuggee = ScriptedDebuggee()
-        seen: list[str] = []
-        client = await debuggee.connect("h", 1, on_event=lambda event: seen.append(event["event"]))
+        names: list[str] = []
+        client = await debuggee.connect("h", 1, on_event=lambda event: names.append(event["event"]))
         for name in ("one", "two", "three"):
             debuggee.say({"event": name})
         debuggee.end()
         await soon(client.closed.wait())
-        assert seen == ["one", "two", "three"]
+        assert names == ["one", "two", "three"]
 
     asyncio.run(story())

@@ -1,4 +1,4 @@
-"""`.vscode/launch.json`: what is there stays, or nothing is written and the error says what to paste."""
+"""Tests `.vscode/launch.json`: what is there stays, or the error says what to paste."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def drawn(document: Any, indent: int | str = 4) -> str:
 
 
 def pasted(hint: str) -> list[Any]:
-    """The JSON objects in a hint, in their order."""
+    """Returns the JSON objects in a hint, in their order."""
     objects, decoder = [], json.JSONDecoder()
     while (start := hint.find("{")) >= 0:
         value, end = decoder.raw_decode(hint[start:])

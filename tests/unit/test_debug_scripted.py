@@ -1,4 +1,4 @@
-"""The debugger for scripts: what it records, how it lets tasks go on, when it ends."""
+"""Tests the debugger for scripts: what it records, how it resumes tasks, when it ends."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ def reads(*variables: tuple[str, str], thread: int = 1) -> list[Turn]:
     ]
 
 
-def goes_on(thread: int = 1, then: Callable[[], None] | None = None, **how: Any) -> Turn:
+def resume(thread: int = 1, then: Callable[[], None] | None = None, **how: Any) -> Turn:
     return Turn("continue", {"threadId": thread}, then=then, **how)
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing here takes time, so nothing is worth waiting for."""
+    """Makes it quick: nothing here takes time, so nothing is worth waiting for."""
     monkeypatch.setattr(session, "SOON", 0.01)
 
 
@@ -58,10 +58,10 @@ def record(
     *,
     evaluate: tuple[str, ...] = (),
     timeout: float = 5,
-    **wanted: Any,
+    **options: Any,
 ) -> tuple[dict[str, Any], list[str]]:
     events: list[str] = []
-    attachment = AttachOptions(partial(relay.connect, "127.0.0.1", 5678), "secret", **wanted)
+    attachment = AttachOptions(partial(relay.connect, "127.0.0.1", 5678), "secret", **options)
 
     async def run() -> dict[str, Any]:
         return await asyncio.wait_for(
@@ -78,7 +78,7 @@ def test_a_stop_is_recorded_and_let_go_on_until_the_job_has_ended() -> None:
         *reads(("special variables", ""), ("numbers", "[0, 1]"), ("(return) f", "3"), ("x", "2")),
         value(1, "sum(numbers)"),
         Turn("evaluate", {"expression": "y", "context": "watch"}, "NameError: name 'y' is not defined"),
-        goes_on(then=job.end),
+        resume(then=job.end),
     ]
     relay = ScriptedRelay({1: turns})
     document, events = record(job, relay, evaluate=("sum(numbers)", "y"))
@@ -135,7 +135,7 @@ def test_breakpoints_are_set_before_any_task_moves_and_what_is_off_is_told_once(
         )
     ]
     after = [*changed, task_stopped()]
-    relay = ScriptedRelay({0: [turn], 1: [stack(CODE), *reads(), goes_on(then=job.end)]}, after_attach=after)
+    relay = ScriptedRelay({0: [turn], 1: [stack(CODE), *reads(), resume(then=job.end)]}, after_attach=after)
     places = [Place(str(file), 7, None), Place(str(file), 3, "x == 'a:b'"), Place(str(file), 9, None)]
     _, events = record(job, relay, breakpoints=places)
     assert events[:3] == [
@@ -157,13 +157,13 @@ def test_breakpoints_are_set_before_any_task_moves_and_what_is_off_is_told_once(
 def test_what_the_relay_has_to_say_is_told() -> None:
     job = ScriptedJob()
     job.end()
-    said = [
+    outputs = [
         {"event": "output", "body": {"category": "console", "output": "sample.py differs\n"}},
         {"event": "output", "body": {"category": "telemetry", "output": "never shown"}},
         # What a task printed, for an editor that has asked for it.
         {"event": "output", "body": {"category": "stderr", "output": "work: bad\n", "data": {"ray": {}}}},
     ]
-    _, events = record(job, ScriptedRelay({}, after_attach=said))
+    _, events = record(job, ScriptedRelay({}, after_attach=outputs))
     assert "sample.py differs" in events
     assert "never shown" not in events
     assert "work: bad" not in events
@@ -174,7 +174,7 @@ def test_rays_own_frames_are_not_the_users() -> None:
     turns = [
         stack(INSIDE, ("f", "/elsewhere/ray/util/mine.py", 3), CODE),
         Turn("scopes", {"frameId": 2}, {"scopes": []}),
-        goes_on(then=job.end),
+        resume(then=job.end),
     ]
     relay = ScriptedRelay({1: turns})
     document, _ = record(job, relay)
@@ -187,8 +187,8 @@ def test_rays_own_frames_are_not_the_users() -> None:
 def test_the_next_stop_of_the_same_worker_has_its_own_task() -> None:
     job = ScriptedJob()
     turns = [
-        stack(CODE), *reads(), goes_on(events=[task_stopped(task="two")]),
-        stack(CODE), *reads(), goes_on(then=job.end),
+        stack(CODE), *reads(), resume(events=[task_stopped(task="two")]),
+        stack(CODE), *reads(), resume(then=job.end),
     ]  # fmt: skip
     relay = ScriptedRelay({1: turns}, after_attach=[task_stopped(task="one")])
     document, _ = record(job, relay)
@@ -208,7 +208,7 @@ def test_tasks_are_read_side_by_side() -> None:
                 relay.respond({"seq": seq, "command": "stackTrace"}, {"stackFrames": []})
             job.end()
 
-    turns = {n: [Turn("stackTrace", answer=None, then=both), goes_on(n)] for n in (1, 2)}
+    turns = {n: [Turn("stackTrace", answer=None, then=both), resume(n)] for n in (1, 2)}
     relay = ScriptedRelay(turns, after_attach=[task_stopped(1, "one"), task_stopped(2, "two")])
     document, events = record(job, relay)
     assert document["stopped"] == []
@@ -234,7 +234,7 @@ def test_a_worker_that_dies_while_stopped_is_told_and_the_rest_goes_on() -> None
 
     turns = {
         1: [Turn("stackTrace", answer=None, then=die)],
-        2: [stack(CODE, thread=2), *reads(thread=2), goes_on(2, then=job.end)],
+        2: [stack(CODE, thread=2), *reads(thread=2), resume(2, then=job.end)],
     }
     relay = ScriptedRelay(turns, after_attach=[task_stopped(1, "one"), task_stopped(2, "two")])
     document, events = record(job, relay)
@@ -250,9 +250,9 @@ def test_no_relay_and_a_refused_token_say_what_to_do() -> None:
     async def run(attachment: AttachOptions) -> None:
         await asyncio.wait_for(scripted.run(attachment, ScriptedJob(), on_event=print), 5)
 
-    with pytest.raises(NotRunning) as gone:
+    with pytest.raises(NotRunning) as no_relay:
         asyncio.run(run(AttachOptions(nobody, "secret")))
-    assert "./invokew up" in gone.value.hint
+    assert "./invokew up" in no_relay.value.hint
 
     class Refusing(ScriptedRelay):
         def say(self, message: dict[str, Any]) -> None:
@@ -266,9 +266,9 @@ def test_no_relay_and_a_refused_token_say_what_to_do() -> None:
 
 
 def test_another_debugger_that_takes_over_ends_it() -> None:
-    taken = {"event": "terminated", "body": {"ray": {"reason": "taken-over"}}}
+    terminated = {"event": "terminated", "body": {"ray": {"reason": "taken-over"}}}
     with pytest.raises(DebuggerGone, match="another debugger has taken over"):
-        record(ScriptedJob(), ScriptedRelay({}, after_attach=[taken]))
+        record(ScriptedJob(), ScriptedRelay({}, after_attach=[terminated]))
 
 
 def test_what_the_relay_says_before_it_ends_is_no_reason() -> None:
@@ -296,13 +296,13 @@ def test_rays_end_is_an_error_after_a_few_tries() -> None:
 
 
 def test_a_defect_in_the_watch_is_not_swallowed_nor_tried_again() -> None:
-    asked: list[bool] = []
+    calls: list[bool] = []
 
     class Broken(ScriptedJob):
         def job(self) -> JobState | None:
-            asked.append(True)
+            calls.append(True)
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
         record(Broken(), ScriptedRelay({}, after_attach=()))
-    assert len(asked) == 1
+    assert len(calls) == 1

@@ -1,4 +1,4 @@
-"""What a killed engine leaves does not keep the next one from starting."""
+"""Tests that what a killed engine leaves does not keep the next one from starting."""
 
 from pathlib import Path
 
@@ -8,10 +8,10 @@ from bootstrap.steps.engine import forget_dead
 
 
 def test_a_pid_file_stays_only_while_its_process_is_that_program(tmp_path: Path) -> None:
-    own = psutil.Process()
+    this_process = psutil.Process()
     file = tmp_path / "docker.pid"
-    file.write_text(str(own.pid))
-    forget_dead(file, own.name())
+    file.write_text(str(this_process.pid))
+    forget_dead(file, this_process.name())
     assert file.exists()
     # The pid was given to somebody else.
     forget_dead(file, "dockerd")

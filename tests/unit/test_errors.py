@@ -1,4 +1,4 @@
-"""Errors are data: an id of its own each, a documented exit code, a document of fixed shape."""
+"""Tests that errors are data: each has an id, a documented exit code, and a document of fixed shape."""
 
 import re
 

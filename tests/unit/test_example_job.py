@@ -1,4 +1,4 @@
-"""What `up` says of the example: Ray's table of tasks lags behind, and others' tasks may be paused, too."""
+"""Tests what `up` says of the example: Ray's table of tasks lags, and other jobs' tasks may be paused."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def run(submission_id: str, job_id: str, status: str = "RUNNING") -> Job:
 
 
 class Looks(Dashboard):
-    """What is paused, look by look; the last one stays."""
+    """Says what is paused, look by look; the last answer stays."""
 
     def __init__(self, *looks: list[WaitingTask]) -> None:
         super().__init__("http://127.0.0.1:1", "token")

@@ -1,4 +1,4 @@
-"""The bound on debuggees' output, by a clock that stands unless it is moved."""
+"""Tests the bound on debuggees' output, by a clock that stands unless it is moved."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from bootstrap.relay.flood import (
 
 
 class Clock:
-    """Seconds, and what is to be done at which of them."""
+    """Holds the seconds, and what is to be done at which of them."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -39,7 +39,7 @@ class Clock:
 
 
 class Debuggee:
-    """Only who it is matters."""
+    """Is a debuggee of which only its identity matters."""
 
 
 ONE, TWO = Debuggee(), Debuggee()
@@ -47,12 +47,12 @@ ONE, TWO = Debuggee(), Debuggee()
 
 def flood() -> tuple[Flood[Debuggee], Clock, list[dict[Debuggee, int]]]:
     clock = Clock()
-    told: list[dict[Debuggee, int]] = []
+    reports: list[dict[Debuggee, int]] = []
 
     def tell(left_out: Mapping[Debuggee, int]) -> None:
-        told.append(dict(left_out))
+        reports.append(dict(left_out))
 
-    return Flood(tell, clock=clock, later=clock.later), clock, told
+    return Flood(tell, clock=clock, later=clock.later), clock, reports
 
 
 def passed(output: Flood[Debuggee], debuggee: Debuggee, count: int, text: str = "a line\n") -> int:
@@ -60,31 +60,31 @@ def passed(output: Flood[Debuggee], debuggee: Debuggee, count: int, text: str = 
 
 
 def test_ordinary_output_passes_and_nothing_is_told() -> None:
-    output, clock, told = flood()
+    output, clock, reports = flood()
     for _ in range(100):
         assert passed(output, ONE, 100) == 100
         clock.move(1)
-    assert (told, clock.due) == ([], [])
+    assert (reports, clock.due) == ([], [])
 
 
 def test_a_flood_is_cut_and_what_was_left_out_is_counted_and_told_once() -> None:
-    output, clock, told = flood()
+    output, clock, reports = flood()
     assert passed(output, ONE, 50_000) == EACH_AT_ONCE
-    assert told == []
+    assert reports == []
     clock.move(TELLING)
-    assert told == [{ONE: 50_000 - EACH_AT_ONCE}]
+    assert reports == [{ONE: 50_000 - EACH_AT_ONCE}]
     clock.move(10 * TELLING)
-    assert len(told) == 1
+    assert len(reports) == 1
 
 
 def test_a_flood_that_lasts_passes_at_the_rate_and_is_told_once_a_second() -> None:
-    output, clock, told = flood()
+    output, clock, reports = flood()
     passed(output, ONE, 50_000)
     for _ in range(10):
         clock.move(1)
         assert passed(output, ONE, 5_000) == EACH
-    assert len(told) == 10
-    assert told[-1] == {ONE: 5_000 - EACH}
+    assert len(reports) == 10
+    assert reports[-1] == {ONE: 5_000 - EACH}
 
 
 def test_the_flood_of_one_debuggee_leaves_room_for_the_others() -> None:
@@ -94,12 +94,12 @@ def test_the_flood_of_one_debuggee_leaves_room_for_the_others() -> None:
 
 
 def test_all_together_are_bounded_too_and_told_in_one() -> None:
-    output, clock, told = flood()
+    output, clock, reports = flood()
     crowd = [Debuggee() for _ in range(1_000)]
     assert sum(passed(output, each, 100) for each in crowd) == ALL_AT_ONCE
     clock.move(TELLING)
-    assert len(told) == 1
-    assert sum(told[0].values()) == 100_000 - ALL_AT_ONCE
+    assert len(reports) == 1
+    assert sum(reports[0].values()) == 100_000 - ALL_AT_ONCE
 
 
 def test_few_long_lines_count_as_many() -> None:

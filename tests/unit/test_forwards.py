@@ -1,4 +1,4 @@
-"""What a forwarder is told, and the frames of a tunnel, split anywhere."""
+"""Tests what a forwarder is told, and the frames of a tunnel, split anywhere."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ BROKEN = Message(WSMsgType.CLOSED)
 
 
 class ScriptedSocket:
-    """A WebSocket that says these messages, and takes none."""
+    """Is a WebSocket that sends these messages, and takes none."""
 
     def __init__(self, *messages: bytes | Message) -> None:
         self._messages = [
@@ -51,17 +51,17 @@ class ScriptedSocket:
 
 
 def read(*messages: bytes | Message) -> bytes:
-    """All that a tunnel reads of these, to its end; every message has to be taken."""
+    """Returns all that a tunnel reads of these, to its end; every message has to be taken."""
     scripted: Any = ScriptedSocket(*messages)
 
     async def whole() -> bytes:
         tunnel = Tunnel(scripted, "port 1 of pod p")
         await tunnel.opened()
-        came = b""
+        received = b""
         while data := await tunnel.read():
-            came += data
+            received += data
         assert scripted._messages == []
-        return came
+        return received
 
     return asyncio.run(whole())
 
@@ -104,9 +104,9 @@ def test_a_forward_says_where_it_is_in_what_it_speaks() -> None:
 
 
 def test_what_was_started_before_ports_had_a_language_is_read_as_http() -> None:
-    said = json.loads(document(KUBE, "a=b", FORWARDS[:1]))
-    del said["forwards"][0]["speaks"]
-    assert parse(json.dumps(said))[2] == list(FORWARDS[:1])
+    saved = json.loads(document(KUBE, "a=b", FORWARDS[:1]))
+    del saved["forwards"][0]["speaks"]
+    assert parse(json.dumps(saved))[2] == list(FORWARDS[:1])
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"kubeconfig": "/x"}'])

@@ -1,4 +1,4 @@
-"""An answer that many ask for at once is made once; and none is of a moment before it was asked for."""
+"""Tests that an answer for many who ask at once is made once, and never before it was asked for."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bootstrap.relay.gathered import LEAST_SHARE, Gathered
 
 
 class Rows:
-    """Counts how often they are made."""
+    """Counts how often the rows are made."""
 
     def __init__(self, takes: float = 0.0) -> None:
         self.made, self.now = 0, 0
@@ -32,8 +32,8 @@ def test_an_answer_is_made_once_for_all_who_wait_for_it() -> None:
     async def story() -> None:
         rows = Rows()
         gathered = Gathered(rows.make)
-        asked = asyncio.get_running_loop().time()
-        answers = await asyncio.gather(*(gathered.since(asked) for _ in range(1000)))
+        began = asyncio.get_running_loop().time()
+        answers = await asyncio.gather(*(gathered.since(began) for _ in range(1000)))
         assert set(answers) == {b'{"now":0}'}
         assert rows.made == 1
 

@@ -1,4 +1,4 @@
-"""What `submit --debug` adds to a job's runtime_env, and how the hook takes it away again in the driver."""
+"""Tests what `submit --debug` adds to a job's runtime_env, and how the hook removes it in the driver."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ RAISED = {
 
 
 @pytest.mark.parametrize(
-    ("given", "expected"),
+    ("runtime_env", "expected"),
     [
         ({}, {"pip": [DEBUGPY]}),
         ({"pip": ["numpy"]}, {"pip": ["numpy", DEBUGPY]}),
@@ -44,8 +44,8 @@ RAISED = {
         ({"conda": "some-name"}, {"conda": "some-name"}),
     ],
 )
-def test_debugpy_joins_what_the_user_installs(given: dict[str, Any], expected: dict[str, Any]) -> None:
-    assert with_package(given, DEBUGPY) == expected
+def test_debugpy_joins_what_the_user_installs(runtime_env: dict[str, Any], expected: dict[str, Any]) -> None:
+    assert with_package(runtime_env, DEBUGPY) == expected
 
 
 def test_debugpy_joins_a_requirements_file(tmp_path: Path) -> None:
@@ -94,27 +94,27 @@ def test_the_driver_is_debugged_where_the_hook_is_sure_to_be_importable(
     environment = job.environment()
     assert ("RAY_RUNTIME_ENV_HOOK" in environment["env_vars"]) is driver_too
     assert ("worker_process_setup_hook" in environment) is not driver_too
-    told = json.loads(job.options("x-1", None)[-1])[DEBUG]
-    assert json.loads(told) == {"attach_timeout": 60.0, "post_mortem": False, "driver": driver_too}
+    recorded = json.loads(job.options("x-1", None)[-1])[DEBUG]
+    assert json.loads(recorded) == {"attach_timeout": 60.0, "post_mortem": False, "driver": driver_too}
 
 
 def test_the_limits_that_are_raised_are_named(code: Path) -> None:
     debug = jobs.Debug()
-    given: dict[str, Any] = {"env_vars": {"collective_gloo_timeout": "7"}}
+    runtime_env: dict[str, Any] = {"env_vars": {"collective_gloo_timeout": "7"}}
     assert submission(code, debug=debug).raised_limits == list(RAISED)
-    assert submission(code, debug=debug, **given).raised_limits == [*RAISED][:-1]
+    assert submission(code, debug=debug, **runtime_env).raised_limits == [*RAISED][:-1]
     assert replace(submission(code), debug=None).raised_limits == []
 
 
 def test_nothing_that_the_user_gave_is_lost(code: Path) -> None:
-    given: dict[str, Any] = {
+    runtime_env: dict[str, Any] = {
         "env_vars": {"WORD": "x", "PYDEVD_USE_SYS_MONITORING": "1", "collective_gloo_timeout": "7"},
         "pip": ["numpy"],
         "worker_process_setup_hook": "own.hook",
         "excludes": ["data"],
     }
     debug = jobs.Debug(attach_timeout=5, post_mortem=True, pip_debugpy=True)
-    environment = submission(code, debug=debug, **given).environment()
+    environment = submission(code, debug=debug, **runtime_env).environment()
     assert environment["worker_process_setup_hook"] == "own.hook"  # the driver's hook chains it
     assert environment["pip"] == ["numpy", DEBUGPY]
     assert environment["excludes"] == ["data"]
@@ -129,7 +129,7 @@ def test_nothing_that_the_user_gave_is_lost(code: Path) -> None:
             "RAYSIDE_ATTACH_TIMEOUT": "5",
         }.items()
     )
-    workers_only = submission(code, "bash run.sh", debug=debug, **given).environment()
+    workers_only = submission(code, "bash run.sh", debug=debug, **runtime_env).environment()
     assert workers_only["worker_process_setup_hook"] == "rayside_hook.worker.setup"
     assert workers_only["env_vars"]["RAYSIDE_SETUP_HOOK"] == "own.hook"
 
@@ -157,7 +157,7 @@ def test_without_debug_nothing_is_added(code: Path) -> None:
 
 
 def started(monkeypatch: pytest.MonkeyPatch, job: dict[str, Any], **env: str) -> None:
-    """The driver's environment, as Ray's job supervisor makes it."""
+    """Returns the driver's environment, as Ray's job supervisor makes it."""
     for name in driver.OURS:
         monkeypatch.delenv(name, raising=False)
     for name, value in {**job.get("env_vars", {}), **env}.items():
@@ -193,15 +193,15 @@ def test_the_drivers_own_fields_take_the_place_of_what_only_we_have_set(
 
 
 @pytest.mark.parametrize(
-    "own", [{"pip": ["torch"]}, {"env_vars": {"WORD": "y"}}, {"working_dir": "gcs://_ray_pkg_9.zip"}]
+    "drivers", [{"pip": ["torch"]}, {"env_vars": {"WORD": "y"}}, {"working_dir": "gcs://_ray_pkg_9.zip"}]
 )
 def test_what_the_user_gave_twice_is_refused_as_ray_refuses_it(
-    code: Path, monkeypatch: pytest.MonkeyPatch, own: dict[str, Any]
+    code: Path, monkeypatch: pytest.MonkeyPatch, drivers: dict[str, Any]
 ) -> None:
     sent = submission(code, pip=["numpy"], env_vars={"WORD": "x"}).environment()
     job = {**sent, "py_modules": ["gcs://_ray_pkg_1.zip"], "working_dir": "gcs://_ray_pkg_2.zip"}
     started(monkeypatch, job)
-    merged = {**job, **own, "env_vars": {**job["env_vars"], **own.get("env_vars", {})}}
+    merged = {**job, **drivers, "env_vars": {**job["env_vars"], **drivers.get("env_vars", {})}}
     with pytest.raises(ValueError, match="Failed to merge the Job's runtime env"):
         driver.on_init(merged)
 

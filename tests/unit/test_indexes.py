@@ -1,4 +1,4 @@
-"""Where builds have packages from, read from what pip, npm and apt print of their configuration."""
+"""Tests where builds get packages from, read from what pip, npm and apt print of their configuration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A cluster's identity, its record, and the ports that it is given."""
+"""Tests a cluster's identity, its record, and the ports that it is given."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from bootstrap.targets import choice
 
 
 def recorded(state: Path, name: str, target: str = "local", **settings: int) -> instance.Instance:
-    """A cluster of that name, which was made and is down."""
-    given = configured(Settings(state_folder=state, name=name, **settings), target)  # type: ignore[arg-type]
-    identity = replace(given, source="packages")
+    """Records a cluster of that name, which was made and is down."""
+    parsed = configured(Settings(state_folder=state, name=name, **settings), target)  # type: ignore[arg-type]
+    identity = replace(parsed, source="packages")
     make_own(identity.folder)
     identity.record.write_text(identity.document())
     return identity
@@ -169,8 +169,8 @@ def test_an_earlier_layout_is_said_kept_and_removed_by_down_alone(suffix: str, t
 
 def test_the_removal_of_an_earlier_layout_leaves_clusters_of_this_one(tmp_path: Path) -> None:
     state = tmp_path / "state"
-    kept = recorded(state, "demo")
+    current = recorded(state, "demo")
     (state / "token").write_text("theirs")
     (target,) = choice.removable(Settings(state_folder=state, target="local"), Shell())
     StateFolder(target.instance).undo(lambda _: None)
-    assert list(state.iterdir()) == [kept.location]
+    assert list(state.iterdir()) == [current.location]

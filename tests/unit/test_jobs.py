@@ -1,4 +1,4 @@
-"""Jobs: what is refused before anything is sent, the command that sends it, how an end is explained."""
+"""Tests jobs: what is refused before anything is sent, the command that sends it, and explained ends."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from bootstrap.ray.state import Job
 
 
 def prepare(folder: Path, **changed: object) -> jobs.Submission:
-    given: dict[str, object] = {
+    arguments: dict[str, object] = {
         "working_dir": str(folder),
         "py_modules": [],
         "entrypoint": "python train.py",
         **changed,
     }
-    return jobs.prepare(**given)  # type: ignore[arg-type]
+    return jobs.prepare(**arguments)  # type: ignore[arg-type]
 
 
 def test_a_complete_job_is_made_absolute(program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,13 +73,15 @@ def test_a_runtime_env_file_adds_what_the_options_do_not_say(program: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "message_part"),
     [("pip: [a\nenv: b\n", "line 2"), ("- a\n", "not a mapping"), ("\x00", "special characters")],
 )
-def test_a_broken_runtime_env_file_is_refused_with_its_place(program: Path, text: str, says: str) -> None:
+def test_a_broken_runtime_env_file_is_refused_with_its_place(
+    program: Path, text: str, message_part: str
+) -> None:
     file = program / "env.yaml"
     file.write_text(text)
-    with pytest.raises(InvalidYaml, match=says):
+    with pytest.raises(InvalidYaml, match=message_part):
         prepare(program, runtime_env=file)
     with pytest.raises(InvalidYaml, match="can't be read"):
         prepare(program, runtime_env=program / "absent.yaml")
@@ -111,7 +113,7 @@ def test_a_runtime_env_file_keeps_secrets_out_of_the_command(program: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("code", "says"),
+    ("code", "explanation"),
     [
         (1, "raised an exception"),
         (127, "was not found"),
@@ -122,8 +124,8 @@ def test_a_runtime_env_file_keeps_secrets_out_of_the_command(program: Path) -> N
         (255, "exit code 255"),
     ],
 )
-def test_exit_codes_are_explained(code: int, says: str) -> None:
-    assert says in outcome.explain_exit(code)
+def test_exit_codes_are_explained(code: int, explanation: str) -> None:
+    assert explanation in outcome.explain_exit(code)
 
 
 def test_a_failed_job_shows_its_last_words() -> None:
@@ -141,9 +143,9 @@ def test_the_last_words_of_a_failed_job_have_no_colours() -> None:
 
 
 def test_submission_ids_say_what_runs_and_differ() -> None:
-    one, other = (jobs.new_submission_id("python src/My_Train.py --x") for _ in range(2))
-    assert one.startswith("my-train-")
-    assert one != other
+    first, second = (jobs.new_submission_id("python src/My_Train.py --x") for _ in range(2))
+    assert first.startswith("my-train-")
+    assert first != second
     assert jobs.new_submission_id("python -m model").startswith("job-")
 
 

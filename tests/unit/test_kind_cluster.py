@@ -1,4 +1,4 @@
-"""The kind cluster: how it is known as ours, how its configuration is made, what kind's failures mean."""
+"""Tests the kind cluster: how it is known as ours, how it is configured, what kind's failures mean."""
 
 from __future__ import annotations
 
@@ -42,16 +42,16 @@ def test_the_api_is_on_loopback_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "error"),
+    ("output", "error"),
     [
         ("ERROR: failed to create cluster: write: no space left on device", LowDisk),
         ('ERROR: failed to create cluster: failed to pull image "rayside/node:1"', ImageMissing),
         ("[kubelet-check] The kubelet is not healthy after 4m0s", NotReady),
     ],
 )
-def test_what_kind_says_becomes_an_error_with_one_action(said: str, error: type[Exception]) -> None:
+def test_what_kind_says_becomes_an_error_with_one_action(output: str, error: type[Exception]) -> None:
     explained = kind_cluster.explained(
-        CommandFailed(f"kind create cluster\nended with exit code 1\n{said}", hint="")
+        CommandFailed(f"kind create cluster\nended with exit code 1\n{output}", hint="")
     )
     assert type(explained) is error
     assert explained.hint

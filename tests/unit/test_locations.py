@@ -1,4 +1,4 @@
-"""Where breakpoints can be set, from what a debuggee says of its file."""
+"""Tests where breakpoints can be set, from what a debuggee says of its file."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ print(work(1))
 
 
 @pytest.mark.parametrize(
-    ("asked", "lines"),
+    ("arguments", "lines"),
     [
         ({"line": 1}, [1]),
         ({"line": 2}, []),
@@ -37,15 +37,15 @@ print(work(1))
     ],
 )
 def test_locations_are_lines_with_code_in_the_range(
-    asked: dict[str, int], lines: list[int], tmp_path: Path
+    arguments: dict[str, int], lines: list[int], tmp_path: Path
 ) -> None:
     (tmp_path / "a.py").write_text(SOURCE)
     table = Lines.read(json.loads(line_table.answer(str(tmp_path / "a.py")))["lines"])
     assert table is not None
-    assert locations(table, asked) == [{"line": line} for line in lines]
+    assert locations(table, arguments) == [{"line": line} for line in lines]
 
 
 def test_an_answer_is_bounded() -> None:
     table = Lines(frozenset(range(1, 3 * MOST_LINES)), (), (), ())
-    found = locations(table, {"line": 1, "endLine": 10**6})
-    assert found == [{"line": line} for line in range(1, MOST_LINES + 1)]
+    places = locations(table, {"line": 1, "endLine": 10**6})
+    assert places == [{"line": line} for line in range(1, MOST_LINES + 1)]

@@ -1,4 +1,4 @@
-"""The lock files agree with the settings' pins, name no registry, and carry a hash for everything."""
+"""Tests that the lock files have the settings' pins, name no registry, and have a hash for everything."""
 
 import json
 import re
@@ -24,9 +24,9 @@ def test_there_is_one_for_each_environment() -> None:
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_everything_is_pinned_and_hashed(file: Path) -> None:
-    found = requirements(file)
-    assert found
-    assert [line for line in found if "==" not in line or "--hash=sha256:" not in line] == []
+    lines = requirements(file)
+    assert lines
+    assert [line for line in lines if "==" not in line or "--hash=sha256:" not in line] == []
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
@@ -36,9 +36,9 @@ def test_no_address_is_named(file: Path) -> None:
 
 
 def test_the_cluster_has_the_pinned_ray_and_debugpy() -> None:
-    found = " ".join(requirements(ROOT / "requirements" / "ray.txt"))
-    assert re.search(rf"(^| )ray=={RAY_VERSION} ", found)
-    assert f"debugpy=={DEBUGPY_VERSION} " in found
+    pinned = " ".join(requirements(ROOT / "requirements" / "ray.txt"))
+    assert re.search(rf"(^| )ray=={RAY_VERSION} ", pinned)
+    assert f"debugpy=={DEBUGPY_VERSION} " in pinned
 
 
 def test_recorded_digests_are_of_what_is_pinned_now() -> None:

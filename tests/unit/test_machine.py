@@ -1,4 +1,4 @@
-"""Too little memory or disk, or a port that is taken: by whom, and what to do about it."""
+"""Tests too little memory or disk, or a port that is taken: by which program, and what to do about it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FORWARDS = {"RAYSIDE_FORWARDS": FOLDER}
 def refusal(
     monkeypatch: pytest.MonkeyPatch, holder: Holder, environment: dict[str, str] | None = None
 ) -> PortTaken:
-    """Of the dashboard's port, which `holder` has."""
+    """Returns the refusal for the dashboard's port, which `holder` has."""
     monkeypatch.setattr(machine, "port_holder", lambda port: holder)
     monkeypatch.setattr(machine, "environment", lambda pid: environment or {})
     with pytest.raises(PortTaken) as caught:
@@ -70,7 +70,7 @@ def not_up() -> bool:
 
 
 def room(setting: str, present: Callable[[], bool], folder: Path) -> list[Step]:
-    """The steps that a small machine can't satisfy, whose ports are all taken."""
+    """Returns the steps that a small machine can't satisfy, whose ports are all taken."""
     settings = Settings(cache_folder=folder, **{setting: 100_000.0})  # type: ignore[arg-type]
     return [
         Memory(settings, setting, present),

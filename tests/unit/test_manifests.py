@@ -1,4 +1,4 @@
-"""What every container of our manifests may do: nothing that it does not need."""
+"""Tests that the containers of our manifests may do nothing that they do not need."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ FILES = sorted([*(ROOT / "k8s").rglob("*.y*ml"), *(ROOT / "example").rglob("*.y*
 
 
 def manifests() -> dict[str, dict[str, Any]]:
-    """By file; and as they are sent, where something is put in."""
-    found = {str(file.relative_to(ROOT)): yaml.safe_load(file.read_text()) for file in FILES}
+    """Returns the manifests by file, and as they are sent where something is put in."""
+    documents = {str(file.relative_to(ROOT)): yaml.safe_load(file.read_text()) for file in FILES}
     target = kind_target(Settings(target="kind", source="upstream"))
     step = next(step for step in target.steps() if step.name == "ray-cluster")
-    found["the RayCluster"] = step.manifest()  # type: ignore[attr-defined]
-    found["the example's RayJob"] = with_own_cluster(found["example/ray-job.interactive-mode.yaml"])
-    found["a job on the RayCluster"] = for_standing_cluster("mine", instance())
-    return found
+    documents["the RayCluster"] = step.manifest()  # type: ignore[attr-defined]
+    documents["the example's RayJob"] = with_own_cluster(documents["example/ray-job.interactive-mode.yaml"])
+    documents["a job on the RayCluster"] = for_standing_cluster("mine", instance())
+    return documents
 
 
 def pods(document: Any) -> Iterator[dict[str, Any]]:
-    """Every pod's spec, wherever it is."""
+    """Yields every pod's spec, wherever it is."""
     if isinstance(document, dict):
         if "containers" in document:
             yield document
@@ -54,8 +54,8 @@ CONTAINERS = [
 
 
 def test_the_containers_of_every_manifest_are_looked_at() -> None:
-    found = [parameters.values[1]["name"] for parameters in CONTAINERS]  # type: ignore[index]
-    assert found == ["ray-head", "workspace", "relay", "ray-worker"] * 4
+    container_names = [parameters.values[1]["name"] for parameters in CONTAINERS]  # type: ignore[index]
+    assert container_names == ["ray-head", "workspace", "relay", "ray-worker"] * 4
 
 
 @pytest.mark.parametrize("pod", POD_SPECS)

@@ -1,4 +1,4 @@
-"""What a debuggee says to an editor and an editor to a debuggee: only what DAP has, typed and bounded."""
+"""Tests that debuggees and editors send each other only what DAP has, typed and bounded."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ STRANGE: tuple[Any, ...] = (
 
 
 def full(rule: Any) -> Any:
-    """A value with every field of a rule, and with more than DAP has in every object."""
+    """Returns a value with every field of a rule, and with more than DAP has in every object."""
     if isinstance(rule, Record):
         more: dict[str, Any] = dict.fromkeys(ACTED_UPON, "x")
         return {**more, **{name: full(inner) for name, inner in rule.fields.items()}}
@@ -68,7 +68,7 @@ def full(rule: Any) -> Any:
 
 
 def size(value: Any) -> int:
-    """Characters and members."""
+    """Returns the number of characters and members."""
     if isinstance(value, dict):
         return sum(size(inner) for inner in value.values()) + len(value)
     if isinstance(value, list):
@@ -77,7 +77,7 @@ def size(value: Any) -> int:
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """The path to each member."""
+    """Yields the path to each member."""
     inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, member in inner:
         yield (*path, key)
@@ -99,7 +99,7 @@ def texts(value: Any) -> list[str]:
 
 
 def with_one(value: Any, path: tuple[Any, ...], other: Any) -> Any:
-    """A copy in which another value stands there."""
+    """Returns a copy in which another value is at that path."""
     if not path:
         return other
     copy = dict(value) if isinstance(value, dict) else list(value)
@@ -110,8 +110,8 @@ def with_one(value: Any, path: tuple[Any, ...], other: Any) -> Any:
 SAYINGS = [("event", name) for name in messages.EVENTS] + [("response", name) for name in messages.RESPONSES]
 
 
-def taken(kind: str, name: str, body: Any) -> Any:
-    """What the relay makes of a body."""
+def rebuilt(kind: str, name: str, body: Any) -> Any:
+    """Returns what the relay makes of a body."""
     if kind == "event":
         return messages.event({"event": name, "body": body})
     return messages.response(name, {"success": True, "body": body})
@@ -127,8 +127,8 @@ def rule_of(kind: str, name: str) -> Record:
 @pytest.mark.parametrize(("kind", "name"), SAYINGS)
 def test_what_dap_has_passes_and_what_an_editor_would_act_upon_does_not(kind: str, name: str) -> None:
     body = full(rule_of(kind, name))
-    made = taken(kind, name, body)["body"]
-    assert names(made) == names(body) - set(ACTED_UPON)
+    message = rebuilt(kind, name, body)["body"]
+    assert names(message) == names(body) - set(ACTED_UPON)
 
 
 @pytest.mark.parametrize(("kind", "name"), SAYINGS)
@@ -138,10 +138,10 @@ def test_whatever_stands_in_a_place_the_answer_is_bounded_typed_and_commands_not
     body = full(rule_of(kind, name))
     known = names(body) - set(ACTED_UPON)
     for path, strange in itertools.product([(), *places(body)], STRANGE):
-        made = taken(kind, name, with_one(body, path, strange))
-        assert size(made) < 4_100_000, (path, type(strange))
-        assert names(made) <= known | {"event", "body", "success", "message"}
-        assert not [text for text in texts(made) for bad in "\x1b\x07\x9b\u202e" if bad in text], path
+        message = rebuilt(kind, name, with_one(body, path, strange))
+        assert size(message) < 4_100_000, (path, type(strange))
+        assert names(message) <= known | {"event", "body", "success", "message"}
+        assert not [text for text in texts(message) for bad in "\x1b\x07\x9b\u202e" if bad in text], path
 
 
 @pytest.mark.parametrize(
@@ -158,30 +158,30 @@ def test_telemetry_is_no_output() -> None:
 
 def test_output_keeps_its_text_and_loses_every_sequence() -> None:
     body = {"category": "stdout", "output": f"\x1b[31mred{BAD}\n"}
-    made = messages.event({"event": "output", "body": body})
-    assert made == {"event": "output", "body": {"category": "stdout", "output": "red\\u202e\n"}}
+    message = messages.event({"event": "output", "body": body})
+    assert message == {"event": "output", "body": {"category": "stdout", "output": "red\\u202e\n"}}
 
 
 def test_a_list_is_cut_and_what_is_wrong_in_it_left_out() -> None:
     frames = [{"id": number, "name": "f"} for number in range(100_000)]
-    made = messages.response("stackTrace", {"success": True, "body": {"stackFrames": ["x", *frames]}})
-    assert len(made["body"]["stackFrames"]) == 4_999
+    message = messages.response("stackTrace", {"success": True, "body": {"stackFrames": ["x", *frames]}})
+    assert len(message["body"]["stackFrames"]) == 4_999
 
 
 def test_where_the_place_in_a_list_counts_what_is_wrong_leaves_a_gap() -> None:
     body = {"breakpoints": [None, {"id": 1, "verified": True}]}
-    made = messages.response("setBreakpoints", {"success": True, "body": body})
-    assert made["body"]["breakpoints"] == [{}, {"id": 1, "verified": True}]
+    message = messages.response("setBreakpoints", {"success": True, "body": body})
+    assert message["body"]["breakpoints"] == [{}, {"id": 1, "verified": True}]
 
 
 def test_an_exception_inside_an_exception_has_an_end() -> None:
     details: Any = {"message": "innermost"}
     for _ in range(500):
         details = {"message": "outer", "innerException": [details]}
-    made = messages.response(
+    message = messages.response(
         "exceptionInfo", {"success": True, "body": {"exceptionId": "E", "details": details}}
     )
-    assert size(made) < 100
+    assert size(message) < 100
 
 
 @pytest.mark.parametrize(
@@ -200,9 +200,9 @@ def test_a_refusal_has_a_reason_that_is_safe_to_show(message: Any, reason: str) 
 
 
 def test_an_answer_that_lacks_what_it_needs_is_a_refusal() -> None:
-    made = messages.response("evaluate", {"success": True, "body": {"result": 1}})
-    assert made["success"] is False
-    assert "`result` has to be a text" in made["message"]
+    message = messages.response("evaluate", {"success": True, "body": {"result": 1}})
+    assert message["success"] is False
+    assert "`result` has to be a text" in message["message"]
 
 
 def test_the_body_of_an_answer_to_what_is_not_known_is_empty() -> None:
@@ -219,8 +219,8 @@ def test_only_requests_that_the_relay_knows_are_questions() -> None:
 
 @pytest.mark.parametrize("command", REQUESTS)
 def test_an_argument_that_dap_does_not_have_is_left_out(command: str) -> None:
-    asked = full(REQUESTS[command])
-    assert names(arguments_of(command, asked)) <= names(asked) - set(ACTED_UPON) | {"checksums"}
+    arguments = full(REQUESTS[command])
+    assert names(arguments_of(command, arguments)) <= names(arguments) - set(ACTED_UPON) | {"checksums"}
 
 
 @pytest.mark.parametrize(
@@ -245,8 +245,8 @@ def test_what_dap_does_not_have_is_refused_with_a_sentence(command: str, argumen
 
 
 def test_an_editors_code_is_not_touched() -> None:
-    asked = {"expression": f"print('{BAD}\n')", "context": "repl"}
-    assert arguments_of("evaluate", asked) == asked
+    arguments = {"expression": f"print('{BAD}\n')", "context": "repl"}
+    assert arguments_of("evaluate", arguments) == arguments
 
 
 def test_null_is_as_if_it_were_not_there() -> None:
@@ -272,6 +272,6 @@ def test_what_has_to_stay_as_it_is_is_not_cut_but_refused() -> None:
 def test_an_exceptions_name_is_just_that() -> None:
     noted = "KeyError       (note: full exception trace is shown but execution is paused at: bad)"
     stop = {"reason": "exception", "threadId": 1, "text": noted, "description": "'k'"}
-    assert taken("event", "stopped", stop)["body"] == {**stop, "text": "KeyError"}
-    information = taken("response", "exceptionInfo", {"exceptionId": noted, "description": "'k'"})
+    assert rebuilt("event", "stopped", stop)["body"] == {**stop, "text": "KeyError"}
+    information = rebuilt("response", "exceptionInfo", {"exceptionId": noted, "description": "'k'"})
     assert information["body"] == {"exceptionId": "KeyError", "description": "'k'"}

@@ -1,4 +1,4 @@
-"""Which operator serves us as it is, and whose an object is, by what the API keeps of its managers."""
+"""Tests which operator serves us as it is, and whose an object is, by what the API keeps of its managers."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_an_operator_of_the_same_minor_version_or_a_newer_one_serves_us(fitting:
 
 
 @pytest.mark.parametrize(
-    ("unfitting", "says"),
+    ("unfitting", "message_part"),
     [
         (operator("operator:v1.5.1"), r"is v1\.5\.1; Rayside needs 1\.6\.2 or a newer 1\.x"),
         (operator("operator:v2.0.0"), r"is v2\.0\.0"),
@@ -51,15 +51,15 @@ def test_an_operator_of_the_same_minor_version_or_a_newer_one_serves_us(fitting:
     ],
     ids=lambda value: value.image if isinstance(value, Operator) else "",
 )
-def test_any_other_is_drift_with_one_thing_to_do(unfitting: Operator, says: str) -> None:
-    with pytest.raises(Drifted, match=says) as caught:
+def test_any_other_is_drift_with_one_thing_to_do(unfitting: Operator, message_part: str) -> None:
+    with pytest.raises(Drifted, match=message_part) as caught:
         unfitting.require_fit()
     assert caught.value.message.startswith("the KubeRay operator system/kuberay-operator")
     assert "namespace to a" in caught.value.hint or KUBERAY_VERSION in caught.value.hint
 
 
 def managed(**fields: dict[str, Any]) -> dict[str, Any]:
-    """An object with these managers of its fields."""
+    """Returns an object with these managers of its fields."""
     parts = [{"manager": manager, "fieldsV1": owned} for manager, owned in fields.items()]
     return {"metadata": {"managedFields": parts}}
 

@@ -1,4 +1,4 @@
-"""A folder that another user could have made, or could change, is refused; one's own is not."""
+"""Tests that a folder that another user could have made, or could change, is refused; one's own is not."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ as_root = pytest.mark.skipif(os.getuid() != 0, reason="gives files to another us
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    made = tmp_path / "way" / "state"
-    make_own(made)
-    return made
+    state = tmp_path / "way" / "state"
+    make_own(state)
+    return state
 
 
 def test_ones_own_folder_and_one_that_is_not_there_yet_are_taken(folder: Path, tmp_path: Path) -> None:
@@ -41,8 +41,8 @@ def test_what_is_made_is_its_owners_alone_whatever_the_umask(tmp_path: Path) -> 
         make_own(tmp_path / "a" / "b" / "c")
     finally:
         os.umask(before)
-    for made in ("a", "a/b", "a/b/c"):
-        assert (tmp_path / made).stat().st_mode & 0o777 == 0o700
+    for name in ("a", "a/b", "a/b/c"):
+        assert (tmp_path / name).stat().st_mode & 0o777 == 0o700
 
 
 @pytest.mark.parametrize("mode", [0o701, 0o704, 0o710, 0o740, 0o770, 0o777])
@@ -100,7 +100,7 @@ def test_a_way_that_a_group_may_change_is_refused_unless_the_group_is_the_users_
     gid = folder.parent.stat().st_gid
     user = pwd.struct_passwd(("me", "", os.getuid(), gid, "", "/", ""))
     monkeypatch.setattr(pwd, "getpwuid", lambda uid: user)
-    for name, members, own in (
+    for name, members, is_own in (
         ("me", [], True),
         ("me", ["me"], True),
         ("me", ["x"], False),
@@ -108,7 +108,7 @@ def test_a_way_that_a_group_may_change_is_refused_unless_the_group_is_the_users_
     ):
         group = grp.struct_group((name, "", gid, members))
         monkeypatch.setattr(grp, "getgrgid", lambda _, group=group: group)
-        if own:
+        if is_own:
             assert require_own(folder) == folder
         else:
             with pytest.raises(UnsafeFolder):

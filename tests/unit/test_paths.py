@@ -1,4 +1,4 @@
-"""From a worker's file to the local one it was sent from."""
+"""Tests the way from a worker's file to the local file that it was sent from."""
 
 import json
 import re
@@ -43,10 +43,10 @@ def test_the_same_package_from_two_folders_is_shown_where_it_was_sent_from_last(
         metadata, runtime_env = {WORKING_DIR: folder}, {"working_dir": "gcs://_ray_pkg_aa.zip"}
         return Job("j", None, "RUNNING", "python x.py", "", None, 0.0, None, metadata, runtime_env)
 
-    one, other = tmp_path / "one", tmp_path / "other"
-    jobs = [job(str(folder)) for folder in (one, other, one)]
-    assert PathMap.of(jobs[:2]).local_roots() == {"_ray_pkg_aa": [str(other), str(one)]}
-    assert PathMap.of(jobs).local_roots() == {"_ray_pkg_aa": [str(one), str(other)]}
+    first, second = tmp_path / "one", tmp_path / "other"
+    jobs = [job(str(folder)) for folder in (first, second, first)]
+    assert PathMap.of(jobs[:2]).local_roots() == {"_ray_pkg_aa": [str(second), str(first)]}
+    assert PathMap.of(jobs).local_roots() == {"_ray_pkg_aa": [str(first), str(second)]}
 
 
 def test_what_was_sent_through_a_symlink_is_shown_as_it_was_written() -> None:

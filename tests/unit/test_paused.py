@@ -1,4 +1,4 @@
-"""What `breakpoints` lists: the tasks that wait for a debugger, and those that the relay holds."""
+"""Tests what `breakpoints` lists: the tasks that wait for a debugger, and those that the relay holds."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from bootstrap.verbs import jobs, paused
 
 
 def row(worker: str, task: str, since: str, *, held: bool = True) -> Message:
-    """As the relay says it."""
+    """Returns a task as the relay lists it."""
     return {
         "worker_id": worker,
         "node_ip": "127.0.0.2",
@@ -32,20 +32,20 @@ def row(worker: str, task: str, since: str, *, held: bool = True) -> Message:
 
 @pytest.fixture
 def target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Target:
-    """A cluster in which one task waits and the relay holds two, in the order of their stops."""
+    """Is a cluster in which one task waits and the relay holds two, in the order of their stops."""
     tasks = [
         row("w9", "first", "2026-01-01T00:00:41.086146Z"),
         row("w2", "second", "2026-01-01T00:00:41.500000Z"),
         row("w1", "waits", "2026-01-01T00:00:41Z", held=False),
     ]
     (tmp_path / "token").write_text("secret")
-    answers(monkeypatch, {"tasks": tasks, "problem": ""})
+    script_relay(monkeypatch, {"tasks": tasks, "problem": ""})
     instance = SimpleNamespace(token_file=tmp_path / "token", ports=SimpleNamespace(relay=1))
     cluster = SimpleNamespace(access=SimpleNamespace(require=lambda: None), instance=instance)
     return cast("Target", cluster)
 
 
-def answers(monkeypatch: pytest.MonkeyPatch, answer: Message | Exception) -> None:
+def script_relay(monkeypatch: pytest.MonkeyPatch, answer: Message | Exception) -> None:
     def ask(port: int, command: str, arguments: Message, *, timeout: float) -> Message:
         if isinstance(answer, Exception):
             raise answer
@@ -66,7 +66,7 @@ def answers(monkeypatch: pytest.MonkeyPatch, answer: Message | Exception) -> Non
 def test_where_the_relay_does_not_know_that_is_said_with_what_mends_it(
     target: Target, monkeypatch: pytest.MonkeyPatch, answer: Message | Exception, message: str
 ) -> None:
-    answers(monkeypatch, answer)
+    script_relay(monkeypatch, answer)
     with pytest.raises(NotRunning, match=message) as caught:
         paused.paused(target)
     assert "./invokew up" in caught.value.hint

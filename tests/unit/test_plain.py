@@ -1,4 +1,4 @@
-"""Text of others: what a terminal would obey, and what looks like something else, does not get through."""
+"""Tests that no text of others controls a terminal, or looks like something else."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ COMMANDS = {
 
 
 def obeyed(text: str) -> list[str]:
-    """The characters that a terminal would not just show."""
+    """Returns the characters that a terminal would not just show."""
     return [char for char in text if not (char.isprintable() or char in "\t\n\r" or char in "\u3000\u200d")]
 
 

@@ -1,4 +1,4 @@
-"""The steps of each target fit together, and the files beside the code have the settings' pins."""
+"""Tests that the steps of each target fit together, and that the files beside the code have the pins."""
 
 from __future__ import annotations
 
@@ -102,8 +102,8 @@ def test_a_local_workspace_is_made_beside_ray_and_can_be_left_out() -> None:
 @pytest.mark.parametrize("source", ["packages", "upstream"])
 def test_the_workspace_image_is_named_by_the_extensions_that_were_got(source: str, tmp_path: Path) -> None:
     def image(**settings: str) -> str:
-        one = Settings(target="kind", source=source, cache_folder=tmp_path, **settings)  # type: ignore[arg-type]
-        return kind_target(one).origin.images.workspace
+        parsed = Settings(target="kind", source=source, cache_folder=tmp_path, **settings)  # type: ignore[arg-type]
+        return kind_target(parsed).origin.images.workspace
 
     assert kind_target(Settings(target="kind", source=source)).asks is False
     (tmp_path / "vsix").mkdir()
@@ -119,7 +119,7 @@ def test_the_workspace_image_is_named_by_the_extensions_that_were_got(source: st
     assert build.extra[f"extensions/{id}.vsix"] == tmp_path / "vsix" / "any-name.vsix"
     (record,) = json.loads(build.arguments["EXTENSIONS"])
     assert (record["id"], record["version"], record["from"]) == (id, version, "file any-name.vsix")
-    (extension,) = (one for one in target.origin.artifacts if one.kind == "extension")
+    (extension,) = (artifact for artifact in target.origin.artifacts if artifact.kind == "extension")
     assert (extension.name, extension.digest) == (id, record["sha256"])
 
 
@@ -139,7 +139,7 @@ def test_no_file_is_read_twice_to_name_what_images_are_made_of(source: str) -> N
     try:
         with_example(target)
         target.cacheable(engine=True)
-        assert {one.reference for one in target.origin.artifacts if one.kind == "image"}
+        assert {artifact.reference for artifact in target.origin.artifacts if artifact.kind == "image"}
     finally:
         # A hook stays for good (https://docs.python.org/3/library/sys.html#sys.addaudithook).
         watching = False
@@ -167,38 +167,38 @@ def test_a_cluster_keeps_its_workspace_when_a_gallery_has_more_by_now(source: st
     def target(*, prepares: bool = False) -> Kind:
         return replace(kind_target(settings), asks=True, prepares=prepares)
 
-    made = target()
-    StateFolder(made.instance).apply(lambda _: None)
-    assert made.extensions.variant.extensions == ()
-    made.extensions.apply(lambda _: None)
+    first = target()
+    StateFolder(first.instance).apply(lambda _: None)
+    assert first.extensions.variant.extensions == ()
+    first.extensions.apply(lambda _: None)
     with gallery(port) as open_vsx:
         for number, (id, version) in enumerate(EXTENSIONS):
             open_vsx.publish(vsix(tmp_path / f"{number}.vsix", id, version), id, version, "universal")
-        assert target().origin.images == made.origin.images
-        assert open_vsx.asked == []
+        assert target().origin.images == first.origin.images
+        assert open_vsx.requests == []
         later = target(prepares=True)
-        assert later.origin.images.workspace != made.origin.images.workspace
+        assert later.origin.images.workspace != first.origin.images.workspace
         assert len(later.extensions.variant.extensions) == len(EXTENSIONS)
         # Named before anything was fetched, and the same afterwards.
         later.extensions.apply(lambda _: None)
         assert target(prepares=True).origin.images == later.origin.images
-    StateFolder(made.instance).undo(lambda _: None)
+    StateFolder(first.instance).undo(lambda _: None)
     assert target().origin.images == later.origin.images
 
 
 def test_a_source_resolves_and_lists_what_a_target_is_made_of() -> None:
     for source in ("packages", "upstream"):
-        one = kind(source).origin
-        assert {name: one.resolve(name).kind for name in ("kind", "kuberay", "go", "ray")} == {
+        origin = kind(source).origin
+        assert {name: origin.resolve(name).kind for name in ("kind", "kuberay", "go", "ray")} == {
             **{"kind": "program", "kuberay": "manifest", "go": "wheel", "ray": "image"}
         }
-        steps = {step.name for step in one.steps}
-        assert {one.step_of(artifact.name) for artifact in one.artifacts} <= steps
+        steps = {step.name for step in origin.steps}
+        assert {origin.step_of(artifact.name) for artifact in origin.artifacts} <= steps
         # Without a node, a source is asked for nothing that only a node is made of.
-        names = {step.name for step in one.steps_for("kubectl", "workspace")}
+        names = {step.name for step in origin.steps_for("kubectl", "workspace")}
         assert names >= {"kubectl", "ray-image", "workspace-image", "extensions"}
         assert not names & {"kind", "plain-node-image", "node-image", "operator-image", "coredns"}
-        assert one.steps_for(*(artifact.name for artifact in one.artifacts)) == list(one.steps)
+        assert origin.steps_for(*(artifact.name for artifact in origin.artifacts)) == list(origin.steps)
 
 
 @pytest.mark.parametrize("source", ["packages", "upstream"])
@@ -208,9 +208,9 @@ def test_nothing_is_fetched_or_built_before_the_machine_was_looked_at(source: st
     def before(name: str) -> set[str]:
         return {name}.union(*(before(need) for need in steps[name].needs if need in steps))
 
-    looks = {"engine", "python", "memory", "ports", "disk"}
-    assert before("disk") == looks
-    assert {name for name in steps if "disk" not in before(name)} == looks - {"disk"}
+    machine_checks = {"engine", "python", "memory", "ports", "disk"}
+    assert before("disk") == machine_checks
+    assert {name for name in steps if "disk" not in before(name)} == machine_checks - {"disk"}
 
 
 @pytest.mark.parametrize("target", [kind("packages"), local_target()])
@@ -228,8 +228,10 @@ def test_doctor_lists_the_steps_of_the_target_and_each_port(target: Kind | Local
 @pytest.mark.parametrize("source", ["packages", "upstream"])
 def test_without_an_engine_programs_and_rays_environment_are_prepared(source: str) -> None:
     steps = kind(source).cacheable(engine=False)
-    left = dependants(steps, "engine")
-    prepared, left_out = [[step for step in steps if (step.name in left) is out] for out in (False, True)]
+    need_engine = dependants(steps, "engine")
+    prepared, left_out = [
+        [step for step in steps if (step.name in need_engine) is out] for out in (False, True)
+    ]
     names = {step.name for step in prepared}
     assert names >= {
         "memory",
@@ -283,7 +285,7 @@ def test_the_workspace_of_a_codespace_trusts_its_own_address(monkeypatch: pytest
         step = next(step for step in kind("upstream").steps() if step.name == "ray-cluster")
         head = step.manifest()["spec"]["headGroupSpec"]  # type: ignore[attr-defined]
         _, workspace, _ = head["template"]["spec"]["containers"]
-        return {one["name"]: one.get("value", "") for one in workspace["env"]}
+        return {variable["name"]: variable.get("value", "") for variable in workspace["env"]}
 
     monkeypatch.delenv("CODESPACES", raising=False)
     assert "TRUSTED_ORIGINS" not in environment()
@@ -303,13 +305,13 @@ def test_upstreams_cluster_boots_while_images_are_fetched() -> None:
 
 
 def test_the_go_modules_are_the_pinned_ones() -> None:
-    wanted = {
+    required = {
         "kind": f"sigs.k8s.io/kind v{KIND_VERSION}",
         "kuberay": f"github.com/ray-project/kuberay/ray-operator v{KUBERAY_VERSION}",
         "kubernetes": f"k8s.io/kubernetes v{KUBERNETES_VERSION}",
         "coredns": f"github.com/coredns/coredns v{COREDNS_VERSION}",
     }
-    for module, line in wanted.items():
+    for module, line in required.items():
         assert line in (ROOT / "image" / "programs" / module / "go.mod").read_text(), module
     oldest = ".".join(map(str, OLDEST_GO))
     for file in (ROOT / "image" / "programs").glob("*/go.mod"):
@@ -371,6 +373,6 @@ def test_every_name_of_the_ray_cluster_is_its_instances() -> None:
 @pytest.mark.parametrize("file", sorted((ROOT / "k8s").glob("*.yaml")), ids=lambda file: file.stem)
 def test_no_manifest_names_an_instance(file: Path) -> None:
     text = yaml.safe_dump(yaml.safe_load(file.read_text()))
-    for ours in ("rayside/ray:current", "rayside/workspace:current", "/opt/rayside/"):
-        text = text.replace(ours, "")
+    for allowed in ("rayside/ray:current", "rayside/workspace:current", "/opt/rayside/"):
+        text = text.replace(allowed, "")
     assert "rayside" not in text

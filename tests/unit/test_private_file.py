@@ -1,4 +1,4 @@
-"""Files are replaced whole or not at all, and nobody else can read the private ones."""
+"""Tests that files are replaced whole or not at all, and nobody else can read the private ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which workers a new head does not know, read from the API's own JSON."""
+"""Tests which workers a new head does not know, read from the API's own JSON."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def running(since: str) -> dict[str, Any]:
 
 
 def waiting(reason: str, began: str) -> dict[str, Any]:
-    """Of a container that ran since `began` and ended."""
+    """Returns the status of a container that ran since `began` and ended."""
     return {"state": {"waiting": {"reason": reason}}, "lastState": {"terminated": {"startedAt": began}}}
 
 

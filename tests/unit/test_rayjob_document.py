@@ -1,4 +1,4 @@
-"""The documents of RayJobs: what is refused before anything is sent, and what Rayside makes itself."""
+"""Tests the documents of RayJobs: what is refused before anything is sent, and what Rayside makes."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_a_good_file_is_taken_as_it_is(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "message_part"),
     [
         ("kind: RayJob\nspec: [a\nb: c\n", r"job\.yaml, line 3, column \d+: .*expected"),
         ("kind: RayJob\n---\nkind: RayJob\n", "line 2, column 1: expected a single document"),
@@ -49,11 +49,11 @@ def test_a_good_file_is_taken_as_it_is(tmp_path: Path) -> None:
     ],
 )
 def test_a_file_that_is_no_single_yaml_document_is_refused_with_its_place(
-    tmp_path: Path, text: str, says: str
+    tmp_path: Path, text: str, message_part: str
 ) -> None:
     file = tmp_path / "job.yaml"
     file.write_text(text, encoding="latin-1")
-    with pytest.raises(InvalidYaml, match=says):
+    with pytest.raises(InvalidYaml, match=message_part):
         document.load(file, "default")
 
 
@@ -63,7 +63,7 @@ def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changed", "says"),
+    ("changed", "message_part"),
     [
         ({"kind": "RayCluster"}, r"is a RayCluster of ray\.io/v1, not a RayJob"),
         ({"apiVersion": "ray.io/v1alpha1"}, r"is a RayJob of ray\.io/v1alpha1"),
@@ -77,8 +77,10 @@ def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
         ({"metadata": {"name": "mine", "namespace": "team"}}, "for the namespace team, and .* default"),
     ],
 )
-def test_what_is_no_rayjob_of_ours_is_refused(tmp_path: Path, changed: dict[str, Any], says: str) -> None:
-    with pytest.raises(NotARayJob, match=says):
+def test_what_is_no_rayjob_of_ours_is_refused(
+    tmp_path: Path, changed: dict[str, Any], message_part: str
+) -> None:
+    with pytest.raises(NotARayJob, match=message_part):
         load(tmp_path, {**rayjob(), **changed})
 
 
@@ -88,7 +90,7 @@ def test_a_list_is_no_rayjob(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spec", "says"),
+    ("spec", "message_part"),
     [
         ({"clusterSelector": None}, "neither a rayClusterSpec nor a clusterSelector"),
         ({"rayClusterSpec": {"headGroupSpec": {}}}, "both"),
@@ -96,8 +98,8 @@ def test_a_list_is_no_rayjob(tmp_path: Path) -> None:
         ({"clusterSelector": None, "rayClusterSpec": "big"}, "not a mapping"),
     ],
 )
-def test_a_rayjob_needs_one_cluster(tmp_path: Path, spec: dict[str, Any], says: str) -> None:
-    with pytest.raises(NotARayJob, match=says):
+def test_a_rayjob_needs_one_cluster(tmp_path: Path, spec: dict[str, Any], message_part: str) -> None:
+    with pytest.raises(NotARayJob, match=message_part):
         load(tmp_path, rayjob(**spec))
 
 
@@ -145,21 +147,21 @@ def test_the_example_brings_its_own_cluster_with_the_workspace() -> None:
 
 
 def test_the_rayjob_of_a_standing_cluster_is_the_template_with_both_names() -> None:
-    made = document.for_standing_cluster("train-1a2b3c", instance("mine"))
+    rayjob = document.for_standing_cluster("train-1a2b3c", instance("mine"))
     template = yaml.safe_load(document.TEMPLATE.read_text())
-    assert made["metadata"]["name"] == "train-1a2b3c"
-    assert made["spec"].pop("clusterSelector") == {"ray.io/cluster": "mine"}
-    assert made["spec"] == template["spec"]
-    assert made["metadata"]["labels"] == instance("mine").labels
+    assert rayjob["metadata"]["name"] == "train-1a2b3c"
+    assert rayjob["spec"].pop("clusterSelector") == {"ray.io/cluster": "mine"}
+    assert rayjob["spec"] == template["spec"]
+    assert rayjob["metadata"]["labels"] == instance("mine").labels
 
 
 def test_the_examples_password_is_that_of_the_cluster_that_is_up() -> None:
     example = yaml.safe_load(EXAMPLE.read_text())
-    sent = document.with_workspace_secret(example, "mine-workspace")
-    _, workspace, _ = sent["spec"]["rayClusterSpec"]["headGroupSpec"]["template"]["spec"]["containers"]
+    submitted = document.with_workspace_secret(example, "mine-workspace")
+    _, workspace, _ = submitted["spec"]["rayClusterSpec"]["headGroupSpec"]["template"]["spec"]["containers"]
     password = next(variable for variable in workspace["env"] if variable["name"] == "PASSWORD")
     assert password["valueFrom"]["secretKeyRef"] == {"name": "mine-workspace", "key": "password"}
-    assert "rayside-workspace" not in str(sent)
+    assert "rayside-workspace" not in str(submitted)
     assert example == yaml.safe_load(EXAMPLE.read_text())
 
 
@@ -183,7 +185,7 @@ def test_a_submission_id_gives_a_name_that_kuberay_takes(submission_id: str, nam
 
 
 @pytest.mark.parametrize(
-    ("status", "kind", "says"),
+    ("status", "kind", "message_part"),
     [
         ({"jobDeploymentStatus": "Waiting"}, None, ""),
         ({"jobDeploymentStatus": "Complete", "jobStatus": "SUCCEEDED"}, None, ""),
@@ -206,8 +208,8 @@ def test_a_submission_id_gives_a_name_that_kuberay_takes(submission_id: str, nam
     ],
 )
 def test_what_kuberay_gave_up_is_told(
-    status: dict[str, str], kind: type[RaysideError] | None, says: str
+    status: dict[str, str], kind: type[RaysideError] | None, message_part: str
 ) -> None:
     problem = document.problem({**rayjob(), "status": status})
     assert type(problem) is (kind or type(None))
-    assert problem is None or says in problem.message
+    assert problem is None or message_part in problem.message

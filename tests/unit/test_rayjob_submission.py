@@ -1,4 +1,4 @@
-"""The submission of a RayJob: the command that sends it, and what becomes of it where that fails."""
+"""Tests the submission of a RayJob: the command that sends it, and what happens when it fails."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from bootstrap.kube.rayjob.submission import KubectlRay
 from bootstrap.ray import jobs
 from bootstrap.ray.metadata import PY_MODULES, WORKING_DIR
 from bootstrap.shell import Outcome, Shell
-from tests.unit.scripted_rayjob import ACTIVE, JOB, NAMESPACE, Scripted, rayjob, scripted, there
+from tests.unit.scripted_rayjob import ACTIVE, JOB, NAMESPACE, Scripted, existing_rayjob, rayjob, scripted
 
 
 class Recording(Shell):
-    """Runs nothing: keeps what it was told to run, and its files, and ends as it was told to end."""
+    """Runs nothing: it keeps the commands and their files, and ends as it was told to end."""
 
     def __init__(self, fails: BaseException | None = None) -> None:
         super().__init__()
@@ -140,30 +140,30 @@ def test_the_environment_has_the_token_as_a_file_and_rays_programs_first(
 
 def test_a_cluster_without_authentication_is_not_sent_a_token(code: Path) -> None:
     shell = Recording()
-    own = rayjob(clusterSelector=None, rayClusterSpec={"headGroupSpec": {}})
-    submit(shell, scripted({JOB: None}), submission(code), own)
+    job = rayjob(clusterSelector=None, rayClusterSpec={"headGroupSpec": {}})
+    submit(shell, scripted({JOB: None}), submission(code), job)
     assert shell.env["RAY_AUTH_MODE"] == "disabled"
     assert "RAY_AUTH_TOKEN_PATH" not in shell.env
 
 
 def test_the_head_of_the_jobs_own_cluster_is_found_by_a_label(code: Path) -> None:
     shell = Recording()
-    own = rayjob(clusterSelector=None, rayClusterSpec={"headGroupSpec": {"template": {"spec": {}}}})
-    before = copy.deepcopy(own)
-    submit(shell, scripted({JOB: None}), submission(code), own)
+    job = rayjob(clusterSelector=None, rayClusterSpec={"headGroupSpec": {"template": {"spec": {}}}})
+    before = copy.deepcopy(job)
+    submit(shell, scripted({JOB: None}), submission(code), job)
     sent = json.loads(shell.files["--filename"])["spec"]["rayClusterSpec"]["headGroupSpec"]["template"]
     labels = {**sent["metadata"]["labels"], "ray.io/node-type": "head"}
     assert ",".join(f"{key}={value}" for key, value in labels.items()) == own_head_selector("mine")
-    assert own == before
+    assert job == before
 
 
 def test_kubectl_ray_that_was_ended_says_that_all_is_well(code: Path) -> None:
-    """It ends with exit code 0 where it is told to end: what the watcher saw counts."""
-    kube = made()
+    """kubectl-ray ends with exit code 0 when it is told to end: what the watcher saw counts."""
+    kube = appearing()
 
     class Ended(Recording):
         def run(self, *args: Any, **more: Any) -> Outcome:
-            kube.script[JOB] = there(jobDeploymentStatus="ValidationFailed", message="too long")
+            kube.script[JOB] = existing_rayjob(jobDeploymentStatus="ValidationFailed", message="too long")
             assert looked.wait(10)
             return Outcome(0, "", "")
 
@@ -176,7 +176,7 @@ def test_kubectl_ray_that_was_ended_says_that_all_is_well(code: Path) -> None:
 
 
 def test_a_rayjob_of_that_name_is_not_touched(code: Path) -> None:
-    shell, kube = Recording(), scripted({JOB: there("other-1", jobStatus="RUNNING")})
+    shell, kube = Recording(), scripted({JOB: existing_rayjob("other-1", jobStatus="RUNNING")})
     with pytest.raises(SubmissionFailed, match="there is a RayJob mine already; it is RUNNING") as caught:
         submit(shell, kube, submission(code))
     assert "delete rayjob mine" in caught.value.hint
@@ -184,7 +184,7 @@ def test_a_rayjob_of_that_name_is_not_touched(code: Path) -> None:
 
 
 def test_what_an_interrupted_try_left_is_made_again(code: Path) -> None:
-    shell, kube = Recording(), scripted({JOB: there("m-1", jobDeploymentStatus="Running")})
+    shell, kube = Recording(), scripted({JOB: existing_rayjob("m-1", jobDeploymentStatus="Running")})
     submit(shell, kube, submission(code))  # no token file, so no Ray job either
     assert kube.deleted == [JOB]
     assert shell.args
@@ -197,20 +197,20 @@ def test_nothing_is_made_in_a_namespace_that_goes(code: Path) -> None:
     assert shell.args == []
 
 
-class Made(Scripted):
-    """The RayJob is there once it was asked for twice: before kubectl-ray ran, and after it failed."""
+class Appearing(Scripted):
+    """Has the RayJob once it was asked for twice: before kubectl-ray ran, and after it failed."""
 
     def _call(
         self, method: str, path: str, query: Mapping[str, str], body: str | None = None
     ) -> dict[str, Any] | None:
         answer = super()._call(method, path, query)
         if method == "GET" and path == JOB and not self.deleted:
-            self.script[JOB] = there()
+            self.script[JOB] = existing_rayjob()
         return answer
 
 
-def made() -> Made:
-    return Made(Path("/k/config"), "kind-rayside", script={NAMESPACE: ACTIVE, JOB: None})
+def appearing() -> Appearing:
+    return Appearing(Path("/k/config"), "kind-rayside", script={NAMESPACE: ACTIVE, JOB: None})
 
 
 RAYS_WORDS = """kubectl-ray job submit
@@ -223,14 +223,14 @@ Error: Error occurred with Ray job submit: exit status 1"""
 
 
 def test_what_ray_refuses_is_told_in_its_words_and_leaves_no_rayjob(code: Path) -> None:
-    kube = made()
+    kube = appearing()
     with pytest.raises(SubmissionFailed, match=r"was not submitted: RuntimeError: .*no such package"):
         submit(Recording(CommandFailed(RAYS_WORDS, hint="")), kube, submission(code))
     assert kube.deleted == [JOB]
 
 
 def test_an_interruption_leaves_no_rayjob(code: Path) -> None:
-    kube = made()
+    kube = appearing()
     with pytest.raises(KeyboardInterrupt):
         submit(Recording(KeyboardInterrupt()), kube, submission(code))
     assert kube.deleted == [JOB]
@@ -242,7 +242,7 @@ def test_a_rayjob_that_came_from_elsewhere_meanwhile_is_not_deleted(code: Path) 
 
     class Raced(Recording):
         def run(self, *args: Any, **more: Any) -> Outcome:
-            kube.script[JOB] = there("other-1")
+            kube.script[JOB] = existing_rayjob("other-1")
             raise failed
 
     with pytest.raises(SubmissionFailed, match="already exists"):

@@ -1,4 +1,4 @@
-"""While kubectl-ray waits: when that is in vain, and the token of a RayJob's own cluster."""
+"""Tests when kubectl-ray's wait is in vain, and the token of a RayJob's own cluster."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from bootstrap.errors import (
     SubmissionFailed,
 )
 from bootstrap.kube.rayjob.watcher import Watcher
-from tests.unit.scripted_rayjob import JOB, NAMESPACE, scripted, there
+from tests.unit.scripted_rayjob import JOB, NAMESPACE, existing_rayjob, scripted
 
 
 def watcher(script: dict[str, Any], token_file: Path | None = None) -> Watcher:
@@ -24,7 +24,7 @@ def watcher(script: dict[str, Any], token_file: Path | None = None) -> Watcher:
 
 
 def after_twenty_seconds(watching: Watcher) -> RaysideError | None:
-    """What is found where KubeRay has given the RayJob no cluster for so long."""
+    """Returns what is found when KubeRay has given the RayJob no cluster for so long."""
     watching.look(100)
     return watching.look(120)
 
@@ -52,17 +52,17 @@ def no_events(kind: str, name: str, namespace: str = "default") -> str:
 
 def test_a_rayjob_that_is_not_made_yet_or_anothers_is_left_alone() -> None:
     assert watcher({JOB: None}).look(100) is None
-    assert watcher({JOB: there("other-1", jobDeploymentStatus="Failed")}).look(100) is None
+    assert watcher({JOB: existing_rayjob("other-1", jobDeploymentStatus="Failed")}).look(100) is None
 
 
 def test_a_rayjob_that_gets_no_cluster_is_given_some_time() -> None:
-    watching = watcher({JOB: there()})
+    watching = watcher({JOB: existing_rayjob()})
     assert watching.look(100) is None
     assert watching.look(119.9) is None
 
 
 def test_an_operator_that_is_not_there() -> None:
-    watching = watcher({JOB: there(), OPERATORS: []})
+    watching = watcher({JOB: existing_rayjob(), OPERATORS: []})
     problem = after_twenty_seconds(watching)
     assert isinstance(problem, OperatorNotRunning)
     assert "has no KubeRay operator" in problem.message
@@ -74,7 +74,7 @@ def test_an_operator_that_does_not_run_is_explained_by_its_pod() -> None:
     waits = pod({"waiting": {"reason": "ImagePullBackOff", "message": "Back-off pulling"}})
     watching = watcher(
         {
-            JOB: there(),
+            JOB: existing_rayjob(),
             OPERATORS: [operator],
             f"/api/v1/namespaces/kuberay-system/pods?{OPERATORS_PODS}": [waits],
             no_events("Pod", "head", "kuberay-system"): [],
@@ -90,30 +90,30 @@ def test_an_operator_that_runs_and_does_nothing_is_told_with_the_last_event() ->
     running = {"observedGeneration": 1, "availableReplicas": 1}
     operator = {"metadata": {"namespace": "default", "generation": 1}, "status": running}
     event = {"message": "the webhook timed out", "lastTimestamp": "2026-01-01T00:00:00Z"}
-    watching = watcher({JOB: there(), OPERATORS: [operator], no_events("RayJob", "mine"): [event]})
+    watching = watcher({JOB: existing_rayjob(), OPERATORS: [operator], no_events("RayJob", "mine"): [event]})
     problem = after_twenty_seconds(watching)
     assert isinstance(problem, NotReady)
     assert "within 20 s: the webhook timed out" in problem.message
 
 
 def test_a_rayjob_that_kuberay_refuses_is_seen_at_once() -> None:
-    refused = there(jobDeploymentStatus="ValidationFailed", message="name too long")
+    refused = existing_rayjob(jobDeploymentStatus="ValidationFailed", message="name too long")
     assert isinstance(watcher({JOB: refused}).look(100), SubmissionFailed)
 
 
 def test_a_job_that_ray_has_is_no_more_the_watchers_concern() -> None:
-    failed = there(jobDeploymentStatus="Failed", jobStatus="FAILED", reason="AppFailed")
+    failed = existing_rayjob(jobDeploymentStatus="Failed", jobStatus="FAILED", reason="AppFailed")
     assert watcher({JOB: failed}).look(100) is None
 
 
 def test_a_namespace_that_goes_is_seen_at_once() -> None:
-    watching = watcher({JOB: there(), NAMESPACE: {"status": {"phase": "Terminating"}}})
+    watching = watcher({JOB: existing_rayjob(), NAMESPACE: {"status": {"phase": "Terminating"}}})
     assert isinstance(watching.look(100), NamespaceTerminating)
 
 
 def test_a_pod_that_can_not_run_is_told_once_that_lasts() -> None:
     sick = pod({"waiting": {"reason": "ErrImagePull", "message": "not found"}})
-    script = {JOB: there(rayClusterName="mine-x"), PODS: [sick], no_events("Pod", "head"): []}
+    script = {JOB: existing_rayjob(rayClusterName="mine-x"), PODS: [sick], no_events("Pod", "head"): []}
     watching = watcher(script)
     assert watching.look(100) is None
     assert watching.look(104) is None
@@ -134,7 +134,7 @@ def test_a_cluster_without_pods_is_explained_by_its_events() -> None:
         "message": "Failed to create head Pod default/, pods is forbidden: exceeded quota",
         "lastTimestamp": "2026-01-01T00:00:00Z",
     }
-    watching = watcher({JOB: there(rayClusterName="mine-x"), PODS: [], CLUSTER_EVENTS: [event]})
+    watching = watcher({JOB: existing_rayjob(rayClusterName="mine-x"), PODS: [], CLUSTER_EVENTS: [event]})
     watching.look(100)
     problem = watching.look(105)
     assert isinstance(problem, PodFailed)
@@ -143,7 +143,11 @@ def test_a_cluster_without_pods_is_explained_by_its_events() -> None:
 
 def test_what_the_pods_wait_for_is_told_once() -> None:
     watching = watcher(
-        {JOB: there(rayClusterName="mine-x"), PODS: [pod({"running": {}})], no_events("Pod", "head"): []}
+        {
+            JOB: existing_rayjob(rayClusterName="mine-x"),
+            PODS: [pod({"running": {}})],
+            no_events("Pod", "head"): [],
+        }
     )
     reports: list[str] = []
     watching.report = reports.append
@@ -162,7 +166,7 @@ def test_the_token_of_the_jobs_own_cluster_is_kept_for_its_owner_alone(tmp_path:
     file.write_text("stale")
     by_label = f"{NAMESPACE}/secrets?ray.io/cluster=mine-x"
     running = {PODS: [pod({"running": {}})], no_events("Pod", "head"): []}
-    watching = watcher({JOB: there(rayClusterName="mine-x"), by_label: [], **running}, file)
+    watching = watcher({JOB: existing_rayjob(rayClusterName="mine-x"), by_label: [], **running}, file)
     watching.look(100)
     assert file.read_text() == "stale"
     watching.kube.script[by_label] = [{"metadata": {"name": "other"}}, secret("mine-x")]  # type: ignore[attr-defined]
@@ -176,9 +180,9 @@ def test_the_token_of_the_jobs_own_cluster_is_kept_for_its_owner_alone(tmp_path:
 
 
 def test_a_token_secret_that_the_file_names_is_read_by_its_name(tmp_path: Path) -> None:
-    own = there(rayClusterName="mine-x")
-    own["spec"]["rayClusterSpec"] = {"authOptions": {"mode": "token", "secretName": "given"}}
-    script = {JOB: own, f"{NAMESPACE}/secrets/given": secret("given")}
+    job = existing_rayjob(rayClusterName="mine-x")
+    job["spec"]["rayClusterSpec"] = {"authOptions": {"mode": "token", "secretName": "given"}}
+    script = {JOB: job, f"{NAMESPACE}/secrets/given": secret("given")}
     watching = watcher(
         {**script, PODS: [pod({"running": {}})], no_events("Pod", "head"): []}, tmp_path / "token"
     )

@@ -1,4 +1,4 @@
-"""What the relay is made of, without a connection: numbers, paths, lines, what an editor asked for."""
+"""Tests the relay's parts without a connection: numbers, paths, lines, and what an editor asked for."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ ROOTS = {
 
 def test_the_same_number_of_two_debuggees_is_two_numbers() -> None:
     ids = Ids()
-    one, two = ids.outer("a", "frame", 7), ids.outer("b", "frame", 7)
-    assert one != two
-    assert ids.outer("a", "frame", 7) == one
-    assert (ids.inner(one, "frame"), ids.inner(two, "frame")) == (("a", 7), ("b", 7))
+    first, second = ids.outer("a", "frame", 7), ids.outer("b", "frame", 7)
+    assert first != second
+    assert ids.outer("a", "frame", 7) == first
+    assert (ids.inner(first, "frame"), ids.inner(second, "frame")) == (("a", 7), ("b", 7))
 
 
 @pytest.mark.parametrize("outer", [0, -1, 99, "1", None, 1.0, [], {}, 10**30])
@@ -254,7 +254,7 @@ def lines_of(folder: Path, text: str) -> Lines | None:
 
 
 @pytest.mark.parametrize(
-    ("line", "at"),
+    ("line", "nearest"),
     [
         (3, 3),
         (4, 6),
@@ -271,11 +271,11 @@ def lines_of(folder: Path, text: str) -> Lines | None:
     ],
 )
 def test_a_breakpoint_goes_to_the_nearest_line_with_code_of_its_function(
-    tmp_path: Path, line: int, at: int | None
+    tmp_path: Path, line: int, nearest: int | None
 ) -> None:
     lines = lines_of(tmp_path, SOURCE)
     assert lines is not None
-    assert lines.nearest(line) == at
+    assert lines.nearest(line) == nearest
 
 
 @pytest.mark.parametrize("text", ["def (", "\0", "(" * 10_000, "x = 1\n  y = 2\n"])
@@ -365,8 +365,8 @@ def test_a_breakpoint_keeps_its_number_and_is_verified_where_any_debuggee_has_it
         "verified": True,
         "message": "moved to line 3",
     }
-    (again,) = desired.replace("/a.py", [{"line": 2, "condition": "x"}])
-    assert (again.id, again.spec) == (second.id, {"line": 2, "condition": "x"})
+    (replaced,) = desired.replace("/a.py", [{"line": 2, "condition": "x"}])
+    assert (replaced.id, replaced.spec) == (second.id, {"line": 2, "condition": "x"})
     assert desired.replace("/a.py", []) == []
     assert desired.files == {}
 
@@ -383,8 +383,8 @@ def test_a_debuggee_that_ended_is_no_reason_to_be_verified() -> None:
 
 
 def outward(body: dict[str, Any]) -> dict[str, Any]:
-    def source(found: dict[str, Any]) -> None:
-        found["path"] = "local " + str(found.get("path"))
+    def source(place: dict[str, Any]) -> None:
+        place["path"] = "local " + str(place.get("path"))
 
     return translation.outward(
         body, lambda kind, inner: inner + {"frame": 100, "variables": 200}.get(kind, 300), source

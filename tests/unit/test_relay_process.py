@@ -1,4 +1,4 @@
-"""The relay as a process: what it asks of Ray and when, how it is started, and its container."""
+"""Tests the relay as a process: what it asks of Ray and when, how it is started, and its container."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ WORKERS, TASKS, JOBS = "/api/v0/workers", "/api/v0/tasks", "/api/jobs/"
 
 
 class Clock:
-    """The time that a test moves."""
+    """Holds the time, which a test moves."""
 
     now = 1000.0
 
@@ -70,10 +70,15 @@ def test_it_may_have_more_open_files_than_systems_start_programs_with() -> None:
 
 def test_a_worker_is_named_by_its_task_and_job() -> None:
     _, debuggees = cluster(workers=[WORKER], tasks=[TASK], jobs=[JOB])
-    (found,) = asyncio.run(debuggees.debuggees())
-    assert (found.worker_id, found.host, found.port, found.pid) == ("w1", "127.0.0.2", 52381, 3575)
-    assert (found.task, found.job_id, found.submission_id) == ("my_task", "02000000", "j1")
-    assert found.since == "2026-11-21T11:12:47Z"
+    (debuggee,) = asyncio.run(debuggees.debuggees())
+    assert (debuggee.worker_id, debuggee.host, debuggee.port, debuggee.pid) == (
+        "w1",
+        "127.0.0.2",
+        52381,
+        3575,
+    )
+    assert (debuggee.task, debuggee.job_id, debuggee.submission_id) == ("my_task", "02000000", "j1")
+    assert debuggee.since == "2026-11-21T11:12:47Z"
 
 
 def test_no_worker_costs_one_request_a_look() -> None:
@@ -82,8 +87,8 @@ def test_no_worker_costs_one_request_a_look() -> None:
     for _ in range(50):
         assert debuggees.look() == []
         clock.now += 0.2
-    assert dashboard.asked.count(WORKERS) == 50
-    assert dashboard.asked.count(JOBS) == len(dashboard.asked) - 50 <= 10, "more than one a second besides"
+    assert dashboard.paths.count(WORKERS) == 50
+    assert dashboard.paths.count(JOBS) == len(dashboard.paths) - 50 <= 10, "more than one a second besides"
 
 
 def test_known_workers_cost_one_request_a_look_however_many_they_are() -> None:
@@ -91,9 +96,9 @@ def test_known_workers_cost_one_request_a_look_however_many_they_are() -> None:
     tasks = [{**TASK, "worker_id": f"w{n}"} for n in range(100)]
     dashboard, debuggees = cluster(workers=workers, tasks=tasks, jobs=[JOB])
     assert len(debuggees.look()) == 100
-    dashboard.asked.clear()
+    dashboard.paths.clear()
     debuggees.look()
-    assert dashboard.asked == [WORKERS]
+    assert dashboard.paths == [WORKERS]
 
 
 def test_a_new_worker_is_asked_for_at_once() -> None:
@@ -101,24 +106,24 @@ def test_a_new_worker_is_asked_for_at_once() -> None:
     dashboard, debuggees = cluster(clock, workers=[WORKER], tasks=[TASK], jobs=[JOB])
     debuggees.look()
     dashboard.answers["workers"] = [WORKER, {**WORKER, "worker_id": "w2"}]
-    dashboard.asked.clear()
+    dashboard.paths.clear()
     debuggees.look()
-    assert sorted(dashboard.asked) == sorted([WORKERS, JOBS, TASKS])
+    assert sorted(dashboard.paths) == sorted([WORKERS, JOBS, TASKS])
 
 
 def test_a_worker_that_ray_can_not_name_is_asked_for_ever_more_seldom() -> None:
     clock = Clock()
     dashboard, debuggees = cluster(clock, workers=[WORKER], tasks=[], jobs=[JOB])
-    (found,) = debuggees.look()
-    assert (found.task, found.job_id, found.submission_id) == ("", "", "")
-    assert found.since == "2026-11-21T11:12:47Z"
-    asked = []
+    (debuggee,) = debuggees.look()
+    assert (debuggee.task, debuggee.job_id, debuggee.submission_id) == ("", "", "")
+    assert debuggee.since == "2026-11-21T11:12:47Z"
+    seconds = []
     for _ in range(600):
         clock.now += 0.2
-        dashboard.asked.clear()
+        dashboard.paths.clear()
         debuggees.look()
-        asked += [round(clock.now - 1000)] * (dashboard.asked[-2:] == [JOBS, TASKS])
-    assert asked == [1, 3, 7, 15, 31, 61, 91]
+        seconds += [round(clock.now - 1000)] * (dashboard.paths[-2:] == [JOBS, TASKS])
+    assert seconds == [1, 3, 7, 15, 31, 61, 91]
 
 
 def test_where_files_lie_is_mapped_anew_only_where_jobs_differ(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,7 +138,7 @@ def test_where_files_lie_is_mapped_anew_only_where_jobs_differ(monkeypatch: pyte
     for _ in range(10):
         clock.now += 1.1
         debuggees.look()
-    assert dashboard.asked.count(JOBS) == 10
+    assert dashboard.paths.count(JOBS) == 10
     dashboard.answers["jobs"] = [JOB, {**JOB, "submission_id": "j2"}]
     clock.now += 1.1
     debuggees.look()
@@ -146,8 +151,8 @@ def test_a_worker_gets_its_name_when_the_task_table_has_caught_up() -> None:
     debuggees.look()
     dashboard.answers["tasks"] = [TASK]
     clock.now += 1.0
-    (found,) = debuggees.look()
-    assert (found.task, found.submission_id) == ("my_task", "j1")
+    (debuggee,) = debuggees.look()
+    assert (debuggee.task, debuggee.submission_id) == ("my_task", "j1")
 
 
 def test_a_worker_that_is_used_again_bears_the_name_of_the_task_that_it_runs_now() -> None:
@@ -158,8 +163,8 @@ def test_a_worker_that_is_used_again_bears_the_name_of_the_task_that_it_runs_now
     names = []
     for _ in range(20):
         clock.now += 0.2
-        (found,) = debuggees.look()
-        names.append(found.task)
+        (debuggee,) = debuggees.look()
+        names.append(debuggee.task)
     assert (names[0], names[-1]) == ("my_task", "the_next")
     dashboard.answers["tasks"] = []
     clock.now += 3.1
@@ -183,7 +188,7 @@ def test_a_task_table_that_takes_long_is_asked_for_the_more_seldom() -> None:
     while clock.now < began + 100:
         clock.now += 0.2
         debuggees.look()
-    assert dashboard.asked.count(TASKS) == 5
+    assert dashboard.paths.count(TASKS) == 5
 
 
 def test_a_job_stays_known_when_its_worker_is_idle_and_goes_with_it() -> None:
@@ -202,8 +207,8 @@ def test_a_job_stays_known_when_its_worker_is_idle_and_goes_with_it() -> None:
 def test_a_driver_is_named_without_a_task() -> None:
     driver = {**WORKER, "worker_type": "DRIVER", "worker_id": "02000000" + 48 * "f"}
     _, debuggees = cluster(workers=[driver], tasks=[], jobs=[JOB])
-    (found,) = debuggees.look()
-    assert (found.task, found.job_id, found.submission_id) == ("driver", "02000000", "j1")
+    (debuggee,) = debuggees.look()
+    assert (debuggee.task, debuggee.job_id, debuggee.submission_id) == ("driver", "02000000", "j1")
 
 
 def test_the_folders_of_the_jobs_are_known_with_the_first_worker() -> None:
@@ -222,7 +227,7 @@ def test_who_asks_meanwhile_gets_the_same_look_at_what_waits() -> None:
 
     paused = PausedTask("w1", "127.0.0.2", 3575, "02000000", "my_task", "2026-11-21T11:12:47Z", held=False)
     assert asyncio.run(several()) == [[paused]] * 5
-    assert sorted(dashboard.asked) == sorted([WORKERS, TASKS])
+    assert sorted(dashboard.paths) == sorted([WORKERS, TASKS])
 
 
 def test_a_table_that_takes_long_is_read_the_more_seldom_for_what_waits() -> None:
@@ -244,16 +249,16 @@ def test_a_table_that_takes_long_is_read_the_more_seldom_for_what_waits() -> Non
     clock.now += 2.0
     (named,) = asyncio.run(debuggees.waiting())
     assert named.task == "my_task"
-    assert (dashboard.asked.count(WORKERS), dashboard.asked.count(TASKS)) == (11, 2)
+    assert (dashboard.paths.count(WORKERS), dashboard.paths.count(TASKS)) == (11, 2)
 
 
 def test_a_dashboard_that_hangs_is_an_error_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     class Hangs(Recorded):
         def _get(self, path: str, parameters: Any = ()) -> Any:
-            gone.wait(5)
+            released.wait(5)
             return super()._get(path, parameters)
 
-    gone = threading.Event()
+    released = threading.Event()
     monkeypatch.setattr("bootstrap.relay.cluster.LOOK", 0.01)
 
     async def story() -> None:
@@ -261,7 +266,7 @@ def test_a_dashboard_that_hangs_is_an_error_in_time(monkeypatch: pytest.MonkeyPa
             with pytest.raises(NotRunning, match="did not answer within"):
                 await ClusterDebuggees(Hangs(workers=[])).debuggees()
         finally:
-            gone.set()
+            released.set()
 
     asyncio.run(story())
 
@@ -308,11 +313,11 @@ def test_the_step_is_missing_without_a_process(step: LocalRelay) -> None:
 
 
 def test_a_relay_of_another_head_or_configuration_is_replaced(step: LocalRelay, tmp_path: Path) -> None:
-    own = os.getpid(), created(os.getpid())
-    record(step, *own)
+    this_process = os.getpid(), created(os.getpid())
+    record(step, *this_process)
     (tmp_path / "ray.json").write_text('{"pid": 1, "created": 2.0, "spec": {}}')
     assert step.check().condition is Condition.MISSING
-    record(step, *own)
+    record(step, *this_process)
     ports = replace(step.instance.ports, relay=15679)
     other = replace(step, instance=replace(step.instance, ports=ports))
     assert other.check().condition is Condition.MISSING
@@ -340,7 +345,7 @@ def test_the_process_runs_on_rays_python_and_no_secret_is_in_its_arguments_or_en
 
 
 def pods() -> dict[str, dict[str, Any]]:
-    """The head's pod in each manifest."""
+    """Returns the head's pod in each manifest."""
     standing = yaml.safe_load((ROOT / "k8s" / "ray-cluster.yaml").read_text())["spec"]
     job = yaml.safe_load((ROOT / "example" / "ray-job.interactive-mode.yaml").read_text())["spec"]
     heads = {"standing": standing, "rayjob": job["rayClusterSpec"]}
@@ -349,7 +354,7 @@ def pods() -> dict[str, dict[str, Any]]:
 
 @pytest.mark.parametrize("name", ["standing", "rayjob"])
 def test_the_container_has_no_right_that_it_does_not_need(name: str) -> None:
-    containers = {one["name"]: one for one in pods()[name]["containers"]}
+    containers = {each["name"]: each for each in pods()[name]["containers"]}
     container = containers["relay"]
     assert container["image"] == containers["workspace"]["image"]
     # The rest, which it has in common with every container: test_manifests.py.
@@ -361,17 +366,17 @@ def test_the_container_has_no_right_that_it_does_not_need(name: str) -> None:
 @pytest.mark.parametrize("name", ["standing", "rayjob"])
 def test_the_token_comes_as_a_file_where_the_relay_looks(name: str) -> None:
     pod = pods()[name]
-    container = next(one for one in pod["containers"] if one["name"] == "relay")
+    container = next(each for each in pod["containers"] if each["name"] == "relay")
     files, mount = container["volumeMounts"]
     # What the workspace's editor shares with the head, to map its paths.
     assert (files["mountPath"], files["readOnly"]) == ("/tmp/ray", True)
     config = Config.read(ROOT / "image" / "workspace" / "relay.json")
     assert config.token_file == Path(mount["mountPath"]) / "auth_token"
     assert mount["readOnly"] is True
-    volume = next(one for one in pod["volumes"] if one["name"] == mount["name"])
+    volume = next(each for each in pod["volumes"] if each["name"] == mount["name"])
     assert set(volume) & {"secret", "emptyDir"}
     # The workspace's editor, whose users may do what the token allows, has it in the same place.
-    workspace = next(one for one in pod["containers"] if one["name"] == "workspace")
+    workspace = next(each for each in pod["containers"] if each["name"] == "workspace")
     assert mount in workspace["volumeMounts"]
     assert config.shared_files is False, "editors are on other machines than workers, unless they say so"
     assert (config.host, config.port, config.dashboard) == ("127.0.0.1", 5678, "http://127.0.0.1:8265")

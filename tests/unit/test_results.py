@@ -1,4 +1,4 @@
-"""What debuggees made of breakpoints: which result decides, and that nobody looks through all of them."""
+"""Tests what debuggees made of breakpoints: which result decides, and that nothing looks at all of them."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_a_verdict_costs_the_same_however_many_debuggees_there_are(
     assert looks.looks <= 1
 
 
-class Told(CurrentEditor):
+class RecordedEditor(CurrentEditor):
     """Keeps what an editor would be told."""
 
     def __init__(self) -> None:
@@ -123,25 +123,25 @@ def test_only_breakpoints_of_which_something_changed_are_looked_at(monkeypatch: 
         return document(self)
 
     monkeypatch.setattr(LineBreakpoint, "document", counted)
-    told = Told()
+    editor = RecordedEditor()
 
     async def story() -> None:
         log: list[str] = []
         configuration = Configuration(
-            Workers(), paths=Paths(), editor=told, work=Work(log.append), log=log.append
+            Workers(), paths=Paths(), editor=editor, work=Work(log.append), log=log.append
         )
         specs = [{"line": line} for line in range(1, 101)]
         await configuration.set_breakpoints("/a.py", specs)
         looked_at.clear()
-        breakpoints = {one.id: one for one in configuration._desired.breakpoints}
+        breakpoints = {breakpoint_.id: breakpoint_ for breakpoint_ in configuration._desired.breakpoints}
 
         async def answer(result: Result, *debuggees: int) -> list[int]:
-            told.breakpoints.clear()
+            editor.breakpoints.clear()
             for debuggee in debuggees:
                 breakpoints[7].results[debuggee] = result
                 configuration.tell_changes()
             await asyncio.sleep(2 * SOON)
-            return [each["id"] for each in told.breakpoints]
+            return [each["id"] for each in editor.breakpoints]
 
         assert await answer(YES, *range(CROWD)) == [7]
         assert looked_at == [7]

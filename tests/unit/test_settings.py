@@ -1,4 +1,4 @@
-"""Settings: where a value comes from, and what is said about one that can't be."""
+"""Tests settings: where a value comes from, and what is said about a wrong one."""
 
 import os
 import pwd
@@ -68,8 +68,8 @@ def test_settings_reach_another_process_through_its_environment() -> None:
         "INVOKE_RAYSIDE_WORKSPACE",
         "INVOKE_RAYSIDE_RELAY_PORT",
     }
-    given = {name.removeprefix("INVOKE_RAYSIDE_").lower(): value for name, value in environment.items()}
-    assert parse(given, environment) == settings
+    values = {name.removeprefix("INVOKE_RAYSIDE_").lower(): value for name, value in environment.items()}
+    assert parse(values, environment) == settings
 
 
 def test_unknown_targets_and_sources_are_refused_with_the_known_ones() -> None:
@@ -105,13 +105,15 @@ def test_a_clusters_files_lie_below_the_home_folder_where_no_other_user_can_make
 def test_a_home_folder_of_somebody_else_is_not_used_as_under_a_sudo_that_keeps_it(
     home: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    own = tmp_path / "own"
-    own.mkdir()
+    own_home = tmp_path / "own"
+    own_home.mkdir()
     if os.getuid() == 0:
         os.chown(home, 12345, 12345)
     else:
         monkeypatch.setenv("HOME", "/")
-    monkeypatch.setattr(pwd, "getpwuid", lambda uid: pwd.struct_passwd(("me", "", uid, 0, "", str(own), "")))
-    assert Settings().state_folder.parent == own / ".local" / "state"
-    own.rmdir()
+    monkeypatch.setattr(
+        pwd, "getpwuid", lambda uid: pwd.struct_passwd(("me", "", uid, 0, "", str(own_home), ""))
+    )
+    assert Settings().state_folder.parent == own_home / ".local" / "state"
+    own_home.rmdir()
     assert Settings().state_folder == Path(f"/tmp/rayside-{os.getuid()}")

@@ -1,4 +1,4 @@
-"""Ctrl-C is noticed wherever a command waits."""
+"""Tests that Ctrl-C is noticed wherever a command waits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The State API's rows, as recorded from Ray 2.60, become paused tasks and jobs."""
+"""Tests that the State API's rows, as recorded from Ray 2.60, become paused tasks and jobs."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ class Recorded(Dashboard):
     def __init__(self, **answers: Any) -> None:
         super().__init__("http://127.0.0.1:1", "token")
         self.answers = answers
-        self.asked: list[str] = []
+        self.paths: list[str] = []
 
     def _get(self, path: str, parameters: Iterable[tuple[str, str]] = ()) -> Any:
-        self.asked.append(path)
+        self.paths.append(path)
         if path == "/api/jobs/":
             return self.answers["jobs"]
         return {"data": {"result": {"result": self.answers[path.removeprefix("/api/v0/")]}}}
@@ -63,27 +63,27 @@ def test_nothing_paused_asks_for_nothing_more() -> None:
 
 
 def test_a_paused_worker_is_joined_with_its_task() -> None:
-    (found,) = Recorded(workers=[WORKER], tasks=[TASK]).waiting()
-    assert (found.worker_id, found.pid, found.job_id, found.task) == ("w1", 3575, "02000000", "my_task")
-    assert found.since == "2026-11-21T11:12:47Z"
-    assert (found.host, found.port) == ("127.0.0.2", 52381)
+    (paused,) = Recorded(workers=[WORKER], tasks=[TASK]).waiting()
+    assert (paused.worker_id, paused.pid, paused.job_id, paused.task) == ("w1", 3575, "02000000", "my_task")
+    assert paused.since == "2026-11-21T11:12:47Z"
+    assert (paused.host, paused.port) == ("127.0.0.2", 52381)
 
 
 def test_until_the_task_table_has_caught_up_the_task_has_no_name() -> None:
-    (found,) = Recorded(workers=[WORKER], tasks=[]).waiting()
-    assert (found.task, found.job_id) == ("", "")
+    (paused,) = Recorded(workers=[WORKER], tasks=[]).waiting()
+    assert (paused.task, paused.job_id) == ("", "")
 
 
 def test_of_a_threaded_actor_as_many_tasks_are_listed_as_are_paused() -> None:
     tasks = [{**TASK, "name": f"A.m{i}", "start_time_ms": 1795259567005.0 + i} for i in range(3)]
-    found = Recorded(workers=[{**WORKER, "num_paused_threads": 2}], tasks=tasks).waiting()
-    assert sorted(task.task for task in found) == ["A.m1", "A.m2"]
+    paused = Recorded(workers=[{**WORKER, "num_paused_threads": 2}], tasks=tasks).waiting()
+    assert sorted(task.task for task in paused) == ["A.m1", "A.m2"]
 
 
 def test_a_paused_drivers_job_is_told_by_its_id() -> None:
     driver = {**WORKER, "worker_type": "DRIVER", "worker_id": "02000000" + 48 * "f"}
-    (found,) = Recorded(workers=[driver], tasks=[]).waiting()
-    assert (found.task, found.job_id) == ("driver", "02000000")
+    (paused,) = Recorded(workers=[driver], tasks=[]).waiting()
+    assert (paused.task, paused.job_id) == ("driver", "02000000")
 
 
 def test_jobs_are_found_by_either_id_and_ordered_by_start() -> None:
@@ -105,13 +105,13 @@ def test_a_worker_with_an_open_debugger_is_debuggable_paused_or_not() -> None:
     assert (first.worker_id, first.node_ip, first.port, first.pid) == ("w1", "127.0.0.2", 52381, 3575)
     assert (first.driver, first.job_id, first.since) == (False, "", "2026-11-21T11:12:47Z")
     assert second.worker_id == "w3"
-    assert dashboard.asked == ["/api/v0/workers"]
+    assert dashboard.paths == ["/api/v0/workers"]
 
 
 def test_a_drivers_id_says_its_job() -> None:
     driver = {**WORKER, "worker_type": "DRIVER", "worker_id": "02000000" + 48 * "f"}
-    (found,) = Recorded(workers=[driver]).debuggable()
-    assert (found.driver, found.job_id) == (True, "02000000")
+    (worker,) = Recorded(workers=[driver]).debuggable()
+    assert (worker.driver, worker.job_id) == (True, "02000000")
 
 
 def test_running_tasks_are_by_worker_the_latest_first() -> None:

@@ -1,4 +1,4 @@
-"""The engine: what it applies, in which order, how it waits, fails and is interrupted."""
+"""Tests the engine: what it applies, in which order, how it waits, fails and is interrupted."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from bootstrap.timing import Timing, critical_path
 
 @dataclass
 class Diary:
-    """Progress that only remembers."""
+    """Is progress that only remembers."""
 
     lines: list[str] = field(default_factory=list)
 
@@ -33,7 +33,7 @@ class Diary:
 
 @dataclass
 class Scripted:
-    """A step whose checks answer as scripted, one after the other, and fail when the script is over."""
+    """Is a step whose checks answer as scripted, one after the other, and fail when the script is over."""
 
     name: str
     script: list[Status | RaysideError]
@@ -64,9 +64,9 @@ class Scripted:
 
 def test_up_applies_only_what_is_missing() -> None:
     log: list[str] = []
-    there = Scripted("there", [ready()], log=log)
+    existing = Scripted("there", [ready()], log=log)
     absent = Scripted("absent", [missing(), ready()], log=log)
-    timings = step.up([there, absent], Diary())
+    timings = step.up([existing, absent], Diary())
     assert log == ["apply absent"]
     assert {timing.name: timing.changed for timing in timings} == {"there": False, "absent": True}
 
@@ -93,39 +93,39 @@ def test_independent_steps_run_side_by_side() -> None:
 
 
 def test_a_pending_step_is_waited_for_and_not_applied() -> None:
-    one = Scripted("one", [pending("half"), pending("nearly"), ready()])
+    scripted = Scripted("one", [pending("half"), pending("nearly"), ready()])
     diary = Diary()
-    (timing,) = step.up([one], diary)
-    assert one.log == []
+    (timing,) = step.up([scripted], diary)
+    assert scripted.log == []
     assert not timing.changed
     assert "one: half" in diary.lines
     assert diary.lines[-1] == "ready one"
 
 
 def test_what_vanishes_while_it_is_waited_for_is_made_anew() -> None:
-    one = Scripted("one", [pending(), missing(), pending(), ready()])
-    step.up([one], Diary())
-    assert one.log == ["apply one"]
+    scripted = Scripted("one", [pending(), missing(), pending(), ready()])
+    step.up([scripted], Diary())
+    assert scripted.log == ["apply one"]
 
 
 def test_what_vanishes_after_it_was_made_is_an_error_at_once() -> None:
-    one = Scripted("one", [missing(), pending(), missing("it crashed")])
+    scripted = Scripted("one", [missing(), pending(), missing("it crashed")])
     with pytest.raises(NotReady, match="the one did not come up: it crashed"):
-        step.up([one], Diary())
-    assert one.log == ["apply one"]
+        step.up([scripted], Diary())
+    assert scripted.log == ["apply one"]
 
 
 def test_patience_has_an_end() -> None:
-    one = Scripted("one", [pending("stuck")] * 100, patience=0.2)
+    scripted = Scripted("one", [pending("stuck")] * 100, patience=0.2)
     with pytest.raises(NotReady, match=r"not ready after 0\.2 s: stuck"):
-        step.up([one], Diary())
+        step.up([scripted], Diary())
 
 
 def test_what_is_silent_for_a_moment_is_waited_for() -> None:
-    one = Scripted("one", [missing(), NotRunning("no answer", hint=""), pending(), ready()])
+    scripted = Scripted("one", [missing(), NotRunning("no answer", hint=""), pending(), ready()])
     diary = Diary()
-    step.up([one], diary)
-    assert one.log == ["apply one"]
+    step.up([scripted], diary)
+    assert scripted.log == ["apply one"]
     assert "one: no answer" in diary.lines
 
 
@@ -144,19 +144,19 @@ def test_what_is_silent_when_patience_ends_is_its_own_error() -> None:
 
 
 def test_a_drifted_step_is_left_alone() -> None:
-    one = Scripted("one", [drifted("cpus is 2, the settings say 4")])
+    scripted = Scripted("one", [drifted("cpus is 2, the settings say 4")])
     with pytest.raises(Drifted, match="cpus is 2, the settings say 4"):
-        step.up([one], Diary())
-    assert one.log == []
+        step.up([scripted], Diary())
+    assert scripted.log == []
 
 
 def test_a_difference_says_whether_a_setting_or_a_file_makes_it() -> None:
-    made, now = {"cpus": 2, "image": "a:1", "same": 0}, {"cpus": 4, "image": "a:2", "same": 0}
-    told = difference(made, now, {"image": "its image", "same": "the same"})
-    assert told == (
+    recorded, now = {"cpus": 2, "image": "a:1", "same": 0}, {"cpus": 4, "image": "a:2", "same": 0}
+    text = difference(recorded, now, {"image": "its image", "same": "the same"})
+    assert text == (
         "cpus is 2, the settings say 4; its image was a:1, from the files that are here now it would be a:2"
     )
-    assert difference(made, made) == ""
+    assert difference(recorded, recorded) == ""
 
 
 def test_after_a_failure_nothing_that_needs_it_starts() -> None:
@@ -209,10 +209,10 @@ def test_down_tells_only_of_what_was_there() -> None:
 
 def test_check_tells_every_step_and_survives_an_error() -> None:
     full = LowDisk("full", hint="free some")
-    found = step.check([Scripted("b", [ready("fine")]), Scripted("a", [full])])
-    assert list(found) == ["b", "a"]
-    assert found["a"] == Status(Condition.MISSING, "full", full)
-    assert found["b"].detail == "fine"
+    statuses = step.check([Scripted("b", [ready("fine")]), Scripted("a", [full])])
+    assert list(statuses) == ["b", "a"]
+    assert statuses["a"] == Status(Condition.MISSING, "full", full)
+    assert statuses["b"].detail == "fine"
 
 
 def test_a_status_shows_an_error_only_where_there_is_one() -> None:
@@ -224,7 +224,7 @@ def test_a_status_shows_an_error_only_where_there_is_one() -> None:
 
 @dataclass(frozen=True)
 class Bare:
-    """A step that only looks: it can't be made, gets no time and is not undone."""
+    """Is a step that only looks: it can't be made, gets no time and is not undone."""
 
     status: Status
     name: str = "bare"
@@ -260,7 +260,7 @@ def test_the_critical_path_is_the_chain_that_took_longest() -> None:
         Scripted("last", [], ("slow", "quick")),
     ]
     seconds = {"root": 1.0, "slow": 5.0, "quick": 2.0, "last": 1.0}
-    timings = [Timing(name, 0.0, taken, True) for name, taken in seconds.items()]
+    timings = [Timing(name, 0.0, duration, True) for name, duration in seconds.items()]
     assert critical_path({each.name: each.needs for each in steps}, timings) == ["root", "slow", "last"]
 
 
@@ -277,12 +277,12 @@ def test_what_needs_a_step_is_found_along_every_chain() -> None:
 
 def test_until_reads_again_until_it_is_done_or_out_of_patience() -> None:
     answers = iter([1, 2, 3])
-    assert step.until(lambda: next(answers), lambda seen: seen == 3, patience=10) == 3
-    assert step.until(lambda: 1, lambda seen: seen == 3, patience=0.1) == 1
+    assert step.until(lambda: next(answers), lambda value: value == 3, patience=10) == 3
+    assert step.until(lambda: 1, lambda value: value == 3, patience=0.1) == 1
 
 
 def test_what_is_not_among_the_steps_is_taken_as_given() -> None:
-    """For going up, going down and the critical path alike."""
+    """It holds for going up, going down and the critical path alike."""
     log: list[str] = []
     alone = Scripted("alone", [missing(), ready()], needs=("elsewhere",), log=log)
     timings = step.up([alone], Diary())

@@ -1,4 +1,4 @@
-"""What an editor asks debuggees to stop at: exceptions, functions, counts; and what it is answered."""
+"""Tests what an editor asks debuggees to stop at (exceptions, functions, counts), and its answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Submission from beside the cluster: its options, the cluster file, and what Ray's client is told."""
+"""Tests submission from beside the cluster: its options, the cluster file, and what Ray's client gets."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ def test_without_options_it_is_the_current_folder_undebugged(
     program: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(program)
-    told = parsed(["--entrypoint", "python train.py"])
-    assert prepare(told) == jobs.Submission("python train.py", str(program))
-    assert told.json is False
+    arguments = parsed(["--entrypoint", "python train.py"])
+    assert prepare(arguments) == jobs.Submission("python train.py", str(program))
+    assert arguments.json is False
 
 
 @pytest.mark.parametrize(
-    ("words", "says"),
+    ("words", "message_part"),
     [
         (["--job", "mine.yaml"], "unknown: --job mine.yaml"),
         (["train.py"], "unknown: train.py"),
@@ -58,8 +58,8 @@ def test_without_options_it_is_the_current_folder_undebugged(
         (["--debug=yes"], "explicit argument"),
     ],
 )
-def test_a_wrong_command_is_an_error_like_any_other(words: list[str], says: str) -> None:
-    with pytest.raises(InvalidArgument, match=says):
+def test_a_wrong_command_is_an_error_like_any_other(words: list[str], message_part: str) -> None:
+    with pytest.raises(InvalidArgument, match=message_part):
         parsed(words)
 
 
@@ -105,11 +105,11 @@ def test_a_refusal_is_the_document_and_the_exit_code(
 
 
 def cluster_file(folder: Path, **changed: Any) -> dict[str, str]:
-    """An environment that names a cluster file."""
+    """Returns an environment that names a cluster file."""
     (folder / "token").write_text("secret\n")
-    said = {"dashboard": "http://127.0.0.1:8265", "token_file": str(folder / "token"), "target": "kind"}
+    cluster = {"dashboard": "http://127.0.0.1:8265", "token_file": str(folder / "token"), "target": "kind"}
     file = folder / "cluster.json"
-    file.write_text(json.dumps({**said, "shared_files": True, **changed}))
+    file.write_text(json.dumps({**cluster, "shared_files": True, **changed}))
     return {CLUSTER_FILE: str(file)}
 
 
@@ -166,19 +166,19 @@ def test_rays_client_and_its_program_are_told_the_same(
         debug=debug,
     )
     options = job.options("train-1", None)
-    given = dict(zip(options[1::2], options[2::2], strict=True))  # after --no-wait
-    inline = {**json.loads(given["--runtime-env-json"]), "working_dir": given["--working-dir"]}
+    by_option = dict(zip(options[1::2], options[2::2], strict=True))  # after --no-wait
+    inline = {**json.loads(by_option["--runtime-env-json"]), "working_dir": by_option["--working-dir"]}
     # As Ray's program quotes the words after `--`.
     quoted = {"python train.py --name 'a b'": entrypoint}
     assert job.arguments("train-1") == {
-        "submission_id": given["--submission-id"],
+        "submission_id": by_option["--submission-id"],
         "entrypoint": quoted.get(entrypoint, f"sh -c '{entrypoint}'"),
         "runtime_env": inline,
-        "metadata": json.loads(given["--metadata-json"]),
+        "metadata": json.loads(by_option["--metadata-json"]),
     }
     assert inline["working_dir"] == str(program)
-    assert json.loads(given["--metadata-json"])[metadata.WORKING_DIR] == str(program)
-    assert str(link) in json.loads(given["--metadata-json"])[metadata.LOCAL_ROOTS]
+    assert json.loads(by_option["--metadata-json"])[metadata.WORKING_DIR] == str(program)
+    assert str(link) in json.loads(by_option["--metadata-json"])[metadata.LOCAL_ROOTS]
 
 
 def test_a_remote_working_dir_is_passed_on_and_none_is_left_out(program: Path) -> None:

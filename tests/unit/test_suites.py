@@ -1,4 +1,4 @@
-"""Which suites of tests can run here, and what is said of those that can't."""
+"""Tests which suites of tests can run here, and what is said of those that can't."""
 
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -12,18 +12,18 @@ from tests import lanes
 
 @dataclass(frozen=True)
 class Engine:
-    """A step of the machine that is as scripted: a status, or the error that its check raises."""
+    """Is a step of the machine that is as scripted: a status, or the error that its check raises."""
 
-    seen: Status | EngineNotPermitted
+    status: Status | EngineNotPermitted
     name: str = "engine"
     title: str = "engine"
     needs: tuple[str, ...] = ()
     patience: float = 0.0
 
     def check(self) -> Status:
-        if isinstance(self.seen, Status):
-            return self.seen
-        raise self.seen
+        if isinstance(self.status, Status):
+            return self.status
+        raise self.status
 
     def apply(self, report: Report) -> None:
         raise AssertionError("looking at a suite changes nothing")
@@ -63,8 +63,8 @@ def test_a_suite_has_the_lanes_that_its_files_are_in() -> None:
             PurePosixPath("tests") / suite.name / file.name for file in folder_of(suite).glob("test_*.py")
         ]
         uses = [(), ("kind",), *((fixture,) for fixture in lanes.WITH_RAY)]
-        found = {lanes.lane(file, fixtures) for file in files for fixtures in uses}
-        assert found == set(suite.lanes), suite.name
+        used = {lanes.lane(file, fixtures) for file in files for fixtures in uses}
+        assert used == set(suite.lanes), suite.name
 
 
 def test_what_the_lanes_name_is_there() -> None:

@@ -1,4 +1,4 @@
-"""The terminal debugger: what words mean, what is shown, and how it leaves."""
+"""Tests the terminal debugger: what words mean, what is shown, and how it leaves."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ TEXT = "import ray\n\ndef f(x):\n    breakpoint()\n    y = x\n    return y\n"
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing here takes time, so nothing is worth waiting for."""
+    """Makes it quick: nothing here takes time, so nothing is worth waiting for."""
     monkeypatch.setattr(terminal, "_QUIET", 0.02)
     monkeypatch.setattr(session, "SOON", 0.01)
 
@@ -330,8 +330,8 @@ def test_a_stop_of_another_task_is_told_at_the_prompt(tmp_path: Path) -> None:
     evaluated = Turn("evaluate", answer={"result": "1"}, events=[task_stopped(2, "two")])
     relay = ScriptedRelay({1: [*at(5), evaluated, Turn("evaluate", answer={"result": "2"})], 0: [SOURCE]})
     _, console = talk(tmp_path, ScriptedJob(), relay, "p x", "p y", "q")
-    told = "two · 102@127.0.0.9 has stopped, too: `tasks` lists what is stopped"
-    assert console.lines.count(told) == 1
+    notice = "two · 102@127.0.0.9 has stopped, too: `tasks` lists what is stopped"
+    assert console.lines.count(notice) == 1
     assert console.lines[-2:] == ["my_task · 101@127.0.0.9 goes on", "two · 102@127.0.0.9 goes on"]
 
 
@@ -411,8 +411,8 @@ def test_a_task_that_dies_while_it_is_stepped_is_told_and_the_next_stop_awaited(
 
 
 def test_a_task_that_another_debugger_has_taken_is_not_told_as_ended(tmp_path: Path) -> None:
-    taken = thread_exited(ray={"reason": "taken-over"})
-    evaluated = Turn("evaluate", {"expression": "x"}, "the task is another editor's", events=[taken])
+    exited = thread_exited(ray={"reason": "taken-over"})
+    evaluated = Turn("evaluate", {"expression": "x"}, "the task is another editor's", events=[exited])
     relay = ScriptedRelay({1: [*at(5), evaluated], 0: [SOURCE]})
     _, console = talk(tmp_path, ScriptedJob(), relay, "p x", "where", "quit")
     assert "no task is stopped here" in console.shown
@@ -510,16 +510,16 @@ def test_a_job_that_ended_already_is_told(tmp_path: Path) -> None:
 
 
 def test_another_debugger_that_takes_over_ends_it_with_the_relays_words(tmp_path: Path) -> None:
-    taken: list[Message] = [
+    events: list[Message] = [
         {"event": "terminated", "body": {"ray": {"reason": "taken-over"}}},
     ]
-    relay = ScriptedRelay({1: [*at(5), Turn("evaluate", answer={"result": "1"}, events=taken)], 0: [SOURCE]})
+    relay = ScriptedRelay({1: [*at(5), Turn("evaluate", answer={"result": "1"}, events=events)], 0: [SOURCE]})
     with pytest.raises(DebuggerGone, match="another debugger has taken over"):
         talk(tmp_path, ScriptedJob(), relay, "p x", "p y")
 
 
 class BusyRelay(ScriptedRelay):
-    """Another debugger is there, whom `takeOver: ask` does not disturb."""
+    """Plays a relay with another debugger, whom `takeOver: ask` does not disturb."""
 
     def _answer(self, request: Message) -> None:
         if request["command"] == "attach" and request["arguments"]["takeOver"] == "ask":

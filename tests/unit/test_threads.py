@@ -1,4 +1,4 @@
-"""Which stop an editor is to look at; and that a crowd that stops is not looked through for each of them."""
+"""Tests which stop an editor is to look at, and that a crowd is not searched for each stop."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from bootstrap.relay.worker import Worker, Workers
 CROWD = 300
 
 
-class Told(CurrentEditor):
+class RecordedEditor(CurrentEditor):
     """Keeps the bodies of the `stopped` events."""
 
     listens = True
@@ -39,10 +39,10 @@ class Counted(Workers):
 
     def __init__(self) -> None:
         super().__init__()
-        self.asked = self.listed = 0
+        self.questions = self.listed = 0
 
     def has(self, worker: Worker) -> bool:
-        self.asked += 1
+        self.questions += 1
         return super().has(worker)
 
     @property
@@ -56,11 +56,11 @@ def is_reported(worker: Worker) -> bool:
 
 
 class Setting:
-    """Debuggees that are attached to."""
+    """Holds debuggees that are attached to."""
 
     def __init__(self, count: int) -> None:
-        self.workers, self.told = Counted(), Told()
-        self.threads = Threads(self.workers, ids=Ids(), editor=self.told, work=Work(lambda _: None))
+        self.workers, self.editor = Counted(), RecordedEditor()
+        self.threads = Threads(self.workers, ids=Ids(), editor=self.editor, work=Work(lambda _: None))
         self.all = [self.comes(number) for number in range(count)]
 
     def comes(self, number: int) -> Worker:
@@ -71,31 +71,31 @@ class Setting:
         return worker
 
     def stop(self, worker: Worker) -> bool:
-        """Whether the editor is to keep looking at what it looks at."""
+        """Returns whether the editor is to keep looking at what it looks at."""
         worker.stopped(1, {"reason": "breakpoint"})
         self.threads.tell_stop(worker, 1)
-        return bool(self.told.stops[-1]["preserveFocusHint"])
+        return bool(self.editor.stops[-1]["preserveFocusHint"])
 
 
 def play(count: int) -> Setting:
-    async def made() -> Setting:
+    async def make() -> Setting:
         return Setting(count)
 
-    return asyncio.run(made())
+    return asyncio.run(make())
 
 
 def test_a_stop_costs_the_same_however_many_stand_still() -> None:
     setting = play(CROWD)
     assert [setting.stop(worker) for worker in setting.all] == [False, *[True] * (CROWD - 1)]
     assert setting.workers.listed == 0
-    assert setting.workers.asked <= 2 * CROWD
-    setting.workers.asked = 0
+    assert setting.workers.questions <= 2 * CROWD
+    setting.workers.questions = 0
     for worker in setting.all:
         worker.resumed([1])
     # Those that went on are put aside once, and not once for each stop.
     assert [setting.stop(worker) for worker in setting.all[::-1]] == [False, *[True] * (CROWD - 1)]
     assert setting.workers.listed == 0
-    assert setting.workers.asked <= 3 * CROWD
+    assert setting.workers.questions <= 3 * CROWD
 
 
 @pytest.mark.parametrize("seed", range(20))

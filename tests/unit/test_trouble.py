@@ -1,4 +1,4 @@
-"""Why a pod can't run: each case, in the shapes in which Kubernetes tells of it."""
+"""Tests why a pod can't run: each case, in the shapes in which Kubernetes reports it."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ NOT_READY = {"type": "Ready", "status": "False", "reason": "ContainersNotReady"}
 def pod(*containers: dict[str, Any], conditions: tuple[dict[str, Any], ...] = (), **status: Any) -> Any:
     specs = [
         {
-            "name": one["name"],
-            "image": one["image"],
-            "resources": {"limits": {"memory": "2Gi"}} if one["name"] == "ray-head" else {},
+            "name": container["name"],
+            "image": container["image"],
+            "resources": {"limits": {"memory": "2Gi"}} if container["name"] == "ray-head" else {},
         }
-        for one in containers
+        for container in containers
     ]
     return {
         "metadata": {"name": NAME, "uid": "u1", "labels": {"ray.io/cluster": "rayside"}},
@@ -70,8 +70,8 @@ def event(reason: str, message: str, count: int = 1) -> dict[str, Any]:
     }
 
 
-def explained(one: Any, events: tuple[dict[str, Any], ...] = ()) -> RaysideError:
-    error = trouble.explain(one, events)
+def explained(pod_: Any, events: tuple[dict[str, Any], ...] = ()) -> RaysideError:
+    error = trouble.explain(pod_, events)
     assert error is not None
     return error
 
@@ -191,8 +191,8 @@ def test_a_program_that_is_not_in_the_image() -> None:
     assert 'exec: "rey": executable file not found' in error.message
     assert "command" in error.hint
     # Between two tries it waits.
-    again = container(waits("CrashLoopBackOff"), lastState=ended(128, "StartError", message))
-    assert 'exec: "rey"' in explained(pod(again)).message
+    restarting = container(waits("CrashLoopBackOff"), lastState=ended(128, "StartError", message))
+    assert 'exec: "rey"' in explained(pod(restarting)).message
 
 
 @pytest.mark.parametrize(
@@ -234,9 +234,9 @@ def test_a_secret_that_is_missing() -> None:
 
 
 def test_an_init_container_counts() -> None:
-    one = pod(container(waits("PodInitializing")))
-    one["status"]["initContainerStatuses"] = [container(ended(127), "wait-gcs-ready")]
-    assert "container wait-gcs-ready of pod" in explained(one).message
+    starting = pod(container(waits("PodInitializing")))
+    starting["status"]["initContainerStatuses"] = [container(ended(127), "wait-gcs-ready")]
+    assert "container wait-gcs-ready of pod" in explained(starting).message
 
 
 def test_a_volume_that_can_not_be_mounted_counts_from_the_third_try_on() -> None:
@@ -275,7 +275,7 @@ def test_a_pod_that_the_node_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("one", "phrase"),
+    ("starting", "phrase"),
     [
         (pod(conditions=({"type": "Initialized", "status": "True"},), containerStatuses=[]), "for a node"),
         (pod(containerStatuses=[]), "its containers are being created"),
@@ -294,23 +294,23 @@ def test_a_pod_that_the_node_refused() -> None:
         ),
     ],
 )
-def test_a_pod_on_its_way_is_no_problem_and_says_what_it_waits_for(one: Any, phrase: str) -> None:
-    assert trouble.explain(one, []) is None
-    assert phrase in trouble.waiting(one)
+def test_a_pod_on_its_way_is_no_problem_and_says_what_it_waits_for(starting: Any, phrase: str) -> None:
+    assert trouble.explain(starting, []) is None
+    assert phrase in trouble.waiting(starting)
 
 
 def test_a_ready_pod_waits_for_nothing_whatever_happened_before() -> None:
     alive = container({"running": {}}, ready=True, lastState=ended(137, "OOMKilled"), restartCount=1)
-    one = pod(alive, conditions=(SCHEDULED, {"type": "Ready", "status": "True"}), phase="Running")
-    assert trouble.explain(one, [event("FailedMount", "no", 9)]) is None
-    assert trouble.waiting(one) == ""
+    running = pod(alive, conditions=(SCHEDULED, {"type": "Ready", "status": "True"}), phase="Running")
+    assert trouble.explain(running, [event("FailedMount", "no", 9)]) is None
+    assert trouble.waiting(running) == ""
 
 
 def test_a_pod_that_is_being_removed_is_no_problem() -> None:
-    one = pod(container(ended(137)))
-    one["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-    assert trouble.explain(one, []) is None
-    assert trouble.waiting(one) == "it is being removed"
+    ending = pod(container(ended(137)))
+    ending["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    assert trouble.explain(ending, []) is None
+    assert trouble.waiting(ending) == "it is being removed"
 
 
 # --- over all pods -----------------------------------------------------------------------

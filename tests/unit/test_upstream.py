@@ -1,4 +1,4 @@
-"""Source `upstream`: what it asks for on each machine, what it believes, what a refusal means."""
+"""Tests source `upstream`: what it asks for on each machine, what it believes, what a refusal means."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ def source(system: str = "linux", architecture: str = "amd64", **changed: str) -
 
 
 def program(name: str, **machine: str) -> Program:
-    found = next(step for step in source(**machine).steps if step.name == name)
-    assert isinstance(found, Program)
-    return found
+    chosen = next(step for step in source(**machine).steps if step.name == name)
+    assert isinstance(chosen, Program)
+    return chosen
 
 
 # --- checksum files ----------------------------------------------------------------------
@@ -105,12 +105,12 @@ def test_a_link_is_not_a_program(tmp_path: Path) -> None:
 
 
 def test_it_is_a_source() -> None:
-    one = source()
-    assert {step.name for step in one.steps} == {
+    public = source()
+    assert {step.name for step in public.steps} == {
         *("extensions", "kind", "kubectl", "kubectl-ray", "go", "kuberay-manifests"),
         *("ray-image", "workspace-image", "operator-image", "node-image"),
     }
-    assert one.resolve("kuberay").path.parts[-1] == "default"
+    assert public.resolve("kuberay").path.parts[-1] == "default"
 
 
 @pytest.mark.parametrize(
@@ -134,9 +134,9 @@ def test_programs_are_those_of_the_machine(
     name: str, url: str, checksums: list[str], system: str, architecture: str
 ) -> None:
     step = program(name, system=system, architecture=architecture)
-    wanted = url.format(system=system, architecture=architecture)
-    assert step.released.url == wanted
-    assert [file.url for file in step.checksums] == [wanted + suffix for suffix in checksums]
+    address = url.format(system=system, architecture=architecture)
+    assert step.released.url == address
+    assert [file.url for file in step.checksums] == [address + suffix for suffix in checksums]
     assert step.file.parent.name.endswith(f"-{system}-{architecture}")
 
 
@@ -159,8 +159,8 @@ def test_a_mirror_with_a_slash_at_its_end_is_one_without() -> None:
 
 def test_the_ray_image_for_arm_has_a_tag_of_its_own() -> None:
     intel, arm = (
-        next(step for step in one.steps if isinstance(step, RayImage))
-        for one in (source(), source(architecture="arm64"))
+        next(step for step in resolved.steps if isinstance(step, RayImage))
+        for resolved in (source(), source(architecture="arm64"))
     )
     assert intel.base.reference == f"rayproject/ray:{RAY_VERSION}"
     assert arm.base.reference == f"rayproject/ray:{RAY_VERSION}-aarch64"
@@ -236,7 +236,7 @@ NODE = PulledImage(
 
 
 @pytest.mark.parametrize(
-    ("said", "error", "hint"),
+    ("output", "error", "hint"),
     [
         ("manifest for mirror.test/kindest/node:v1 not found: manifest unknown", ImageMissing, "NODE_IMAGE"),
         (
@@ -263,8 +263,8 @@ NODE = PulledImage(
         ),
     ],
 )
-def test_a_registry_s_words_are_told_with_the_one_thing_to_do(said: str, error: type, hint: str) -> None:
-    explained = NODE.explained(said)
+def test_a_registry_s_words_are_told_with_the_one_thing_to_do(output: str, error: type, hint: str) -> None:
+    explained = NODE.explained(output)
     assert type(explained) is error
-    assert said in explained.message
+    assert output in explained.message
     assert hint in explained.hint

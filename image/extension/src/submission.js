@@ -59,8 +59,8 @@ function isFrom(job, workingDir) {
 
 function list(text) {
   try {
-    const found = JSON.parse(text ?? "[]");
-    return Array.isArray(found) ? found.map(String) : [];
+    const values = JSON.parse(text ?? "[]");
+    return Array.isArray(values) ? values.map(String) : [];
   } catch {
     return [];
   }
@@ -93,17 +93,17 @@ async function submit(cluster, script, signal) {
   return answer(words[0], code, out, err);
 }
 
-/** The submission id in what the program printed. Throws SubmissionError. */
+/** Returns the submission id in what the program printed. Throws SubmissionError. */
 function answer(program, code, out, err) {
-  let said;
+  let document;
   try {
-    said = JSON.parse(out);
+    document = JSON.parse(out);
   } catch {
     const end = (err.trim() || out.trim()).split("\n").slice(-3).join(" ");
     throw new SubmissionError(`${program} ended with exit code ${code}${end ? `: ${end}` : ""}`);
   }
-  if (said?.error) throw new SubmissionError(String(said.error.message), String(said.error.hint ?? ""));
-  if (code === 0 && typeof said?.submission_id === "string") return said.submission_id;
+  if (document?.error) throw new SubmissionError(String(document.error.message), String(document.error.hint ?? ""));
+  if (code === 0 && typeof document?.submission_id === "string") return document.submission_id;
   throw new SubmissionError(`${program} ended with exit code ${code} and named no job`);
 }
 

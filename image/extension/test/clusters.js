@@ -5,34 +5,34 @@ const http = require("node:http");
 const net = require("node:net");
 const { Decoder, encode } = require("../src/dap");
 
-/** A dashboard with nothing in it, for holders of `state.token`; `asked` has each request's Authorization. */
+/** A dashboard with nothing in it, for holders of `state.token`; `requests` has each request's Authorization. */
 async function dashboard(t, state) {
-  const asked = [];
+  const requests = [];
   const server = http.createServer((request, response) => {
-    const given = request.headers.authorization;
-    asked.push(given);
+    const authorization = request.headers.authorization;
+    requests.push(authorization);
     const body = request.url.startsWith("/api/jobs") ? [] : { data: { result: { result: [] } } };
-    response.writeHead(given === `Bearer ${state.token}` ? 200 : 401).end(JSON.stringify(body));
+    response.writeHead(authorization === `Bearer ${state.token}` ? 200 : 401).end(JSON.stringify(body));
   });
-  return { url: `http://127.0.0.1:${await listening(t, server)}`, asked };
+  return { url: `http://127.0.0.1:${await listening(t, server)}`, requests };
 }
 
-/** A relay: each request is answered with the body that `answers` has for its command; `asked` has them all. */
+/** A relay: each request is answered with the body that `answers` has for its command; `requests` has them all. */
 async function relay(t, answers) {
-  const asked = [];
+  const requests = [];
   const server = net.createServer((socket) => {
     const decoder = new Decoder();
     socket.on("error", () => {});
     socket.on("data", (chunk) => {
       for (const request of decoder.feed(chunk)) {
-        asked.push(request);
+        requests.push(request);
         const body = answers[request.command];
         if (!body) throw new Error(`${request.command} is not scripted`);
         socket.write(encode({ type: "response", request_seq: request.seq, success: true, body }));
       }
     });
   });
-  return { host: "127.0.0.1", port: await listening(t, server), asked };
+  return { host: "127.0.0.1", port: await listening(t, server), requests };
 }
 
 async function listening(t, server) {

@@ -9,11 +9,11 @@ test("messages survive being cut anywhere", () => {
   const bytes = Buffer.concat(messages.map(encode));
   for (let size = 1; size <= bytes.length; size += 1) {
     const decoder = new Decoder();
-    const found = [];
+    const decoded = [];
     for (let start = 0; start < bytes.length; start += size) {
-      found.push(...decoder.feed(bytes.subarray(start, start + size)));
+      decoded.push(...decoder.feed(bytes.subarray(start, start + size)));
     }
-    assert.deepEqual(found, messages);
+    assert.deepEqual(decoded, messages);
   }
 });
 

@@ -31,7 +31,7 @@ test("a look is one request to Ray, for its jobs, and one to the relay, for what
   const seen = await new Look().at(there, "secret");
   assert.deepEqual([seen.state, seen.problem, named(seen.jobs)], ["seen", "", ["f", "g"]]);
   assert.deepEqual(there.asked, ["/api/jobs/"]);
-  assert.deepEqual(there.relay.asked.map(({ command, arguments: given }) => [command, given]), [
+  assert.deepEqual(there.relay.requests.map(({ command, arguments: given }) => [command, given]), [
     ["pausedTasks", { token: "secret" }],
   ]);
 });

@@ -35,13 +35,13 @@ function answering(answer) {
 }
 
 test("the paused tasks come with the token sent", async (t) => {
-  const asked = [];
+  const requests = [];
   const address = await serving(t, answering((request) => {
-    asked.push(request);
+    requests.push(request);
     return { success: true, body: { tasks: [{ worker_id: "w" }], problem: "" } };
   }));
   assert.deepEqual(await pausedTasks(address, "secret", PATIENCE), { tasks: [{ worker_id: "w" }], problem: "" });
-  assert.deepEqual(asked, [
+  assert.deepEqual(requests, [
     { seq: 1, type: "request", command: "pausedTasks", arguments: { token: "secret" } },
   ]);
 });

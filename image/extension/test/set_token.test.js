@@ -63,21 +63,21 @@ const { activate } = require("../src/extension");
 
 /** VS Code's secret storage, which tells of each change. */
 class Secrets {
-  kept = new Map();
+  values = new Map();
   #changed = new EventEmitter();
   onDidChange = this.#changed.event;
-  get = async (key) => this.kept.get(key);
+  get = async (key) => this.values.get(key);
   store = async (key, value) => {
-    this.kept.set(key, value);
+    this.values.set(key, value);
     this.#changed.fire({ key });
   };
   delete = async (key) => {
-    this.kept.delete(key);
+    this.values.delete(key);
     this.#changed.fire({ key });
   };
 }
 
-/** Until the view is in that state. */
+/** Waits until the view is in that state. */
 async function entered(state) {
   while (seen.states.at(-1) !== state) {
     await new Promise((resolve) => {
@@ -88,7 +88,7 @@ async function entered(state) {
   }
 }
 
-/** The extension, at a cluster whose token file holds `inFile`. */
+/** Starts the extension, at a cluster whose token file holds `inFile`. */
 async function started(t, inFile) {
   Object.assign(seen, { states: [], boxes: [], warnings: [], log: [], typed: undefined });
   const folder = fs.mkdtempSync(path.join(os.tmpdir(), "token-"));
@@ -100,9 +100,9 @@ async function started(t, inFile) {
   Object.assign(settings, { dashboard: dashboard.url, relay: `${relay.host}:${relay.port}`, tokenFile: file });
   const secrets = new Secrets();
   const subscriptions = [];
-  t.after(() => subscriptions.forEach((one) => one.dispose()));
+  t.after(() => subscriptions.forEach((subscription) => subscription.dispose()));
   await activate({ secrets, subscriptions, environmentVariableCollection: {} });
-  return { secrets, asked: dashboard.asked, file };
+  return { secrets, requests: dashboard.requests, file };
 }
 
 const type = (text) => {
@@ -111,13 +111,13 @@ const type = (text) => {
 };
 
 test("the token that is typed is kept as a secret, hidden as it is typed, and used at once", { timeout: 60_000 }, async (t) => {
-  const { secrets, asked } = await started(t, "a-wrong-token\n");
+  const { secrets, requests } = await started(t, "a-wrong-token\n");
   await entered("tokenRefused");
   await type(`  ${RIGHT}\n`);
   // The command ends after a look with it: the view has changed by then.
   assert.equal(seen.states.at(-1), "empty");
-  assert.deepEqual([...secrets.kept], [["token", RIGHT]]);
-  assert.equal(asked.at(-1), `Bearer ${RIGHT}`);
+  assert.deepEqual([...secrets.values], [["token", RIGHT]]);
+  assert.equal(requests.at(-1), `Bearer ${RIGHT}`);
   const [box, ...more] = seen.boxes;
   assert.deepEqual([box.password, box.ignoreFocusOut, more], [true, true, []]);
   assert.equal(box.value, undefined);
@@ -125,22 +125,22 @@ test("the token that is typed is kept as a secret, hidden as it is typed, and us
 });
 
 test("left empty, the cluster's own file is used again", { timeout: 60_000 }, async (t) => {
-  const { secrets, asked } = await started(t, RIGHT);
+  const { secrets, requests } = await started(t, RIGHT);
   await entered("empty");
   await type("a-wrong-token");
   assert.equal(seen.states.at(-1), "tokenRefused");
   assert.match(seen.warnings[0], /refuses the token/);
   await type("   ");
   assert.equal(seen.states.at(-1), "empty");
-  assert.deepEqual([secrets.kept.size, asked.at(-1)], [0, `Bearer ${RIGHT}`]);
+  assert.deepEqual([secrets.values.size, requests.at(-1)], [0, `Bearer ${RIGHT}`]);
 });
 
 test("Escape changes nothing, and asks the cluster nothing", { timeout: 60_000 }, async (t) => {
-  const { secrets, asked } = await started(t, RIGHT);
+  const { secrets, requests } = await started(t, RIGHT);
   await entered("empty");
   await secrets.store("token", RIGHT);
   await commands.get("rayside.refresh")();
-  const before = asked.length;
+  const before = requests.length;
   await type(undefined);
-  assert.deepEqual([secrets.kept.get("token"), asked.length], [RIGHT, before]);
+  assert.deepEqual([secrets.values.get("token"), requests.length], [RIGHT, before]);
 });

@@ -13,46 +13,46 @@ const event = (name, body) => ({ type: "event", event: name, body });
 
 test("a stop of a worker is known, another's is not", () => {
   const stops = new Stops();
-  assert.equal(stops.said(stopped(1, "a")), true);
+  assert.equal(stops.received(stopped(1, "a")), true);
   assert.deepEqual([stops.has("a"), stops.has("b")], [true, false]);
 });
 
 for (const command of ["continue", "next", "stepIn", "stepOut", "goto"]) {
   test(`${command} lets its thread run once it is answered, and no other`, () => {
     const stops = new Stops();
-    stops.said(stopped(1, "a"));
-    stops.said(stopped(2, "b"));
-    stops.asked({ type: "request", seq: 7, command, arguments: { threadId: 1 } });
+    stops.received(stopped(1, "a"));
+    stops.received(stopped(2, "b"));
+    stops.sent({ type: "request", seq: 7, command, arguments: { threadId: 1 } });
     assert.equal(stops.has("a"), true);
-    assert.equal(stops.said({ type: "response", request_seq: 7, success: true }), true);
+    assert.equal(stops.received({ type: "response", request_seq: 7, success: true }), true);
     assert.deepEqual([stops.has("a"), stops.has("b")], [false, true]);
   });
 }
 
 test("a refused continue leaves it stopped", () => {
   const stops = new Stops();
-  stops.said(stopped(1, "a"));
-  stops.asked({ type: "request", seq: 7, command: "continue", arguments: { threadId: 1 } });
-  assert.equal(stops.said({ type: "response", request_seq: 7, success: false }), false);
+  stops.received(stopped(1, "a"));
+  stops.sent({ type: "request", seq: 7, command: "continue", arguments: { threadId: 1 } });
+  assert.equal(stops.received({ type: "response", request_seq: 7, success: false }), false);
   assert.equal(stops.has("a"), true);
 });
 
 test("threads that continue or end by themselves are not stopped", () => {
   const stops = new Stops();
-  stops.said(stopped(1, "a"));
-  stops.said(stopped(2, "b"));
-  stops.said(event("thread", { reason: "started", threadId: 1 }));
+  stops.received(stopped(1, "a"));
+  stops.received(stopped(2, "b"));
+  stops.received(event("thread", { reason: "started", threadId: 1 }));
   assert.equal(stops.has("a"), true);
-  stops.said(event("continued", { threadId: 1 }));
-  stops.said(event("thread", { reason: "exited", threadId: 2 }));
+  stops.received(event("continued", { threadId: 1 }));
+  stops.received(event("thread", { reason: "exited", threadId: 2 }));
   assert.deepEqual([stops.has("a"), stops.has("b")], [false, false]);
 });
 
 test("waiting ends with that worker's stop", async () => {
   const stops = new Stops();
   const waiting = stops.until("b", 5000);
-  stops.said(stopped(1, "a"));
-  stops.said(stopped(2, "b"));
+  stops.received(stopped(1, "a"));
+  stops.received(stopped(2, "b"));
   assert.equal(await waiting, true);
   assert.equal(await stops.until("a", 5000), true);
 });

@@ -65,8 +65,8 @@ for (const [choice, takeOver] of [
     assert.match(how.detail, /Taking over ends that session\. Watching/);
     assert.deepEqual([choices, more], [["Take Over", "Watch"], []]);
     assert.deepEqual(user.started.map((config) => [config.takeOver, config.job]), [[takeOver, "run-1"]]);
-    const asked = relay.asked.find((request) => request.command === "debugger");
-    assert.deepEqual(asked.arguments, { token: TOKEN, job: "run-1" });
+    const request = relay.requests.find(({ command }) => command === "debugger");
+    assert.deepEqual(request.arguments, { token: TOKEN, job: "run-1" });
   });
 }
 
@@ -75,7 +75,7 @@ test("it is left: no session, no view that changes, and the relay is told nothin
   assert.equal(await debugging.start("run-1"), false);
   assert.equal(user.questions.length, 1);
   assert.deepEqual([user.started, user.commands, debugging.active], [[], [], false]);
-  assert.deepEqual(new Set(relay.asked.map((request) => request.command)), new Set(["pausedTasks", "debugger"]));
+  assert.deepEqual(new Set(relay.requests.map((request) => request.command)), new Set(["pausedTasks", "debugger"]));
   // The next try asks again.
   user.choice = "Watch";
   assert.equal(await debugging.start("run-1"), true);
