@@ -53,7 +53,7 @@ def choose(settings: Settings, shell: Shell, *, asks: bool = False, prepares: bo
 def existing(settings: Settings, shell: Shell) -> Target:
     """Returns the target of a cluster that is there. Raises NotRunning, and what `choose` raises."""
     target = choose(settings, shell)
-    if not target.instance.record.exists() and not target.present():
+    if not exists(target):
         hint = f"./invokew up{target.instance.verb_options} makes it"
         names = ", ".join(other.name for other in instance.all_recorded(settings.state_folder))
         raise NotRunning(
@@ -61,6 +61,11 @@ def existing(settings: Settings, shell: Shell) -> Target:
             hint=f"{hint}; there are {names}" if names else "./invokew up starts one",
         )
     return target
+
+
+def exists(target: Target) -> bool:
+    """Returns whether there is anything of the cluster: its record, or what runs of it."""
+    return target.instance.record.exists() or target.present()
 
 
 def removable(settings: Settings, shell: Shell) -> list[Target]:

@@ -18,7 +18,7 @@ from bootstrap.errors import INTERRUPTED, InvalidArgument, JobNotFound
 from bootstrap.instance import Instance, all_recorded
 from bootstrap.lock import alone
 from bootstrap.private_file import write_private
-from bootstrap.settings import Settings
+from bootstrap.settings import DEFAULT_NAME, Settings
 from bootstrap.shell import Shell
 from bootstrap.sources.purge import remove_images
 from bootstrap.step import Condition, Status, Step
@@ -72,8 +72,9 @@ def up(settings: Settings, console: Console, *, example: bool, use_context: bool
 
 
 def status(settings: Settings, console: Console) -> None:
-    """Shows what is true now, step by step."""
-    target = choice.choose(settings, Shell())
+    """Shows what is true now, step by step. Raises NotRunning for a name that no cluster has."""
+    look = choice.choose if settings.name == DEFAULT_NAME else choice.existing
+    target = look(settings, Shell())
     statuses = step.check(target.steps())
     urls = addresses(target.access.urls())
     if console.as_json:
@@ -149,7 +150,11 @@ def list_clusters(settings: Settings, console: Console) -> None:
 def down(settings: Settings, console: Console, *, purge: bool) -> None:
     """Removes all that `up` made; what was downloaded stays in the cache, unless `purge`."""
     # There may be a workspace that the settings now do without.
-    for target in choice.removable(replace(settings, workspace=True), Shell()):
+    targets = choice.removable(replace(settings, workspace=True), Shell())
+    if settings.name != DEFAULT_NAME and not any(map(choice.exists, targets)):
+        console.result(f"There is no cluster {settings.name}. Next: ./invokew list shows those that there are")
+        return
+    for target in targets:
         with _alone(target, settings, console), console.progress():
             step.down(target.steps(), console)
     others = [instance.name for instance in all_recorded(settings.state_folder)]

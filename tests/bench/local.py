@@ -1,6 +1,6 @@
 """Measures target `local`, as ratios within one run: `./invokew bench --name local`. Nothing need be up.
 
-- A warm `up` (all is ready) over `python -c "import invoke, kubernetes, docker"`.
+- A warm `up` (all is ready) over `python -c "import invoke, docker"`.
 - From knowing a paused debuggee to its `stopped`: our client over a bare exchange of the same requests.
 """
 
@@ -121,9 +121,9 @@ def main() -> None:
         try:
             command("./invokew", "up", env=env)
             paired(
-                "warm up over importing invoke, kubernetes and docker",
+                "warm up over importing invoke and docker",
                 lambda: command("./invokew", "up", env=env),
-                lambda: command(sys.executable, "-c", "import invoke, kubernetes, docker"),
+                lambda: command(sys.executable, "-c", "import invoke, docker"),
             )
         finally:
             command("./invokew", "down", env=env)
