@@ -81,6 +81,31 @@ def test_columns_are_as_wide_as_their_widest_cell() -> None:
     assert out.getvalue().splitlines() == ["step         detail", "a-long-name  x", "b"]
 
 
+@pytest.mark.parametrize(
+    ("advice", "shown"),
+    [
+        ("./invokew up goes on", "./invokew up --name demo goes on"),
+        ("./invokew down, then ./invokew up", "./invokew down --name demo, then ./invokew up --name demo"),
+        ("./invokew logs --job a --follow", "./invokew logs --name demo --job a --follow"),
+        ("./invokew down --name other removes it", "./invokew down --name other removes it"),
+        ("./invokew up --target local --name demo", "./invokew up --target local --name demo"),
+        ("./invokew list", "./invokew list"),
+        ("./invokew upper", "./invokew upper"),
+    ],
+)
+def test_what_is_advised_is_for_the_cluster_that_is_meant(advice: str, shown: str) -> None:
+    for cluster, expected in (("demo", shown), ("rayside", advice)):
+        out, err = io.StringIO(), io.StringIO()
+        console = Console(False, cluster, out, err)
+        console.result(advice)
+        console.error(LowDisk("full", hint=advice))
+        assert out.getvalue() == f"{expected}\n"
+        assert err.getvalue().splitlines()[1] == f" hint: {expected}"
+        document = io.StringIO()
+        Console(True, cluster, document, err).error(LowDisk("full", hint=advice))
+        assert json.loads(document.getvalue())["error"]["hint"] == expected
+
+
 COMMAND = "\x1b]52;c;eA==\x07\x9b2J\u202e"
 
 

@@ -13,16 +13,21 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from invoke.config import Config
 from invoke.context import Context
 from invoke.exceptions import Exit
 from invoke.tasks import task
 
 import tasks
+from bootstrap import step
 from bootstrap.debugger import scripted
-from bootstrap.errors import EngineNotRunning, InvalidArgument, LowMemory
+from bootstrap.errors import TARGET, EngineNotRunning, InvalidArgument, LowMemory
+from bootstrap.instance import configured
 from bootstrap.options import seconds
+from bootstrap.own_folder import make_own
 from bootstrap.ray.state import Job
-from bootstrap.step import Status
+from bootstrap.settings import Settings
+from bootstrap.step import Status, missing
 from bootstrap.targets import choice
 from tasks import Verb
 
@@ -241,6 +246,51 @@ def test_status_shows_people_each_hint_once(capsys: pytest.CaptureFixture[str]) 
     tasks.status(Context())
     shown = capsys.readouterr().out
     assert shown.endswith("\nengine, memory: start it\nNot ready. Next: ./invokew up\n")
+
+
+# --- several clusters --------------------------------------------------------------------
+
+
+def state(folder: Path, *names: str) -> str:
+    """The text of an environment variable: a state folder with clusters of these names, which are down."""
+    for name in names:
+        instance = configured(Settings(state_folder=folder, name=name), "local")
+        make_own(instance.folder)
+        instance.record.write_text(instance.document())
+    return str(folder)
+
+
+def test_list_shows_every_cluster_whichever_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    context = Context(Config({"rayside": {"state_folder": state(tmp_path, "rayside", "demo")}}))
+    monkeypatch.setattr(step, "check", lambda steps: {"one": missing("not running")})
+    tasks.list_clusters(context, json=True)
+    clusters = json.loads(capsys.readouterr().out)
+    assert [(one["name"], one["target"], one["ready"]) for one in clusters] == [
+        ("demo", "local", False),
+        ("rayside", "local", False),
+    ]
+    assert clusters[0]["urls"].keys() == {"workspace", "dashboard", "relay"}
+    tasks.list_clusters(context)
+    assert [line.split()[:3] for line in capsys.readouterr().out.splitlines()[1:3]] == [
+        ["demo", "local", "no"],
+        ["rayside", "local", "no"],
+    ]
+
+
+def test_a_name_that_no_cluster_has_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    settings = {"state_folder": state(tmp_path, "demo"), "target": "local"}
+    for verb in (tasks.status, tasks.breakpoints, tasks.logs, tasks.open_workspace, tasks.submit):
+        with pytest.raises(Exit) as ended:
+            verb(Context(Config({"rayside": settings})), name="nobody")
+        assert ended.value.code == TARGET
+        shown = capsys.readouterr().err
+        assert "error[not-running]: there is no cluster nobody" in shown
+        assert "./invokew up --name nobody makes it; there are demo" in shown
+    tasks.down(Context(Config({"rayside": settings})), name="nobody")
+    assert capsys.readouterr().out.startswith("There is no cluster nobody.")
+    assert (tmp_path / "demo" / "instance.json").exists()
 
 
 # --- what to type next -------------------------------------------------------------------
