@@ -109,14 +109,15 @@ class KindCluster:
 
     def undo(self, report: Report) -> None:
         self._end_kind()
-        if not exists(self.instance.name):
-            return
+        # An engine that does not answer may have the cluster: this fails then, and the cluster's files stay.
         self.check_ours()
         with docker_engine.connected(60) as client:
-            for container in self._containers(client):
+            nodes = self._containers(client)
+            for container in nodes:
                 report(f"removing {container.name}")
                 container.remove(v=True, force=True)
-            for network in client.networks.list(names=[f"^{self.instance.name}$"]):
+            # Without a node of ours, a network of that name is somebody else's.
+            for network in client.networks.list(names=[f"^{self.instance.name}$"]) if nodes else ():
                 network.reload()
                 if not network.attrs["Containers"]:
                     network.remove()

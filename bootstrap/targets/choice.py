@@ -50,6 +50,17 @@ def choose(settings: Settings, shell: Shell, *, asks: bool = False, prepares: bo
     return _target(settings, shell, replace(recorded, ports=ports), reason, asks=asks, prepares=prepares)
 
 
+def for_machine(settings: Settings, shell: Shell, *, asks: bool = False, prepares: bool = False) -> Target:
+    """Returns the target as `choose` does, or the one that is asked for, where the cluster is on another.
+
+    What a machine lacks, and what can be cached, has nothing to do with the cluster that is there.
+    """
+    try:
+        return choose(settings, shell, asks=asks, prepares=prepares)
+    except (OtherTarget, EarlierLayout):
+        return _new(settings, shell, asks=asks, prepares=prepares)
+
+
 def existing(settings: Settings, shell: Shell) -> Target:
     """Returns the target of a cluster that is there. Raises NotRunning, and what `choose` raises."""
     target = choose(settings, shell)
@@ -101,7 +112,7 @@ def preparation(settings: Settings, shell: Shell) -> tuple[Target, list[Step], l
     Returns:
         The target; its steps; the steps that are left out.
     """
-    chosen = choose(settings, shell, asks=True, prepares=True)
+    chosen = for_machine(settings, shell, asks=True, prepares=True)
     if settings.target == "local" or chosen.present() or docker_engine.answers():
         return chosen, chosen.cacheable(engine=True), []
     later = _target(settings, shell, configured(settings, "kind"), "for later", asks=True, prepares=True)
@@ -147,14 +158,15 @@ def _source(settings: Settings, identity: Instance) -> str:
 
 
 def _ports(settings: Settings, known: Instance) -> Ports:
-    """Returns the ports that the settings name; what they do not name is free, but for the first cluster.
+    """Returns the ports: the first cluster's are those of the settings, another's those of its record.
 
-    What was chosen for a cluster is remembered in its record.
+    A new cluster gets what the settings name, and a free port for each that they do not name.
     """
     asked, usual = configured(settings, "").ports, configured(Settings(), "").ports
     if settings.name == DEFAULT_NAME:
         return asked
-    recorded = known.record.exists()
+    if known.record.exists():
+        return known.ports
     others = {
         port
         for other in instance.all_recorded(settings.state_folder)
@@ -163,12 +175,8 @@ def _ports(settings: Settings, known: Instance) -> Ports:
     }
     chosen: dict[str, int] = {}
     for name, port in vars(asked).items():
-        if port != getattr(usual, name):
-            chosen[name] = port
-        elif recorded:
-            chosen[name] = getattr(known.ports, name)
-        else:
-            chosen[name] = next(_free(port, {*others, *chosen.values()}))
+        named = port != getattr(usual, name)
+        chosen[name] = port if named else next(_free(port, {*others, *chosen.values()}))
     return Ports(**chosen)
 
 

@@ -152,7 +152,9 @@ def down(settings: Settings, console: Console, *, purge: bool) -> None:
     # There may be a workspace that the settings now do without.
     targets = choice.removable(replace(settings, workspace=True), Shell())
     if settings.name != DEFAULT_NAME and not any(map(choice.exists, targets)):
-        console.result(f"There is no cluster {settings.name}. Next: ./invokew list shows those that there are")
+        console.result(
+            f"There is no cluster {settings.name}. Next: ./invokew list shows those that there are"
+        )
         return
     for target in targets:
         with _alone(target, settings, console), console.progress():

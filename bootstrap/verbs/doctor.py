@@ -31,10 +31,10 @@ def doctor(
     if target is not None:
         settings = parse({**vars(settings), "target": target}, {})
     shell = Shell()
-    chosen = choice.choose(settings, shell)
+    chosen = choice.for_machine(settings, shell)
     if settings.target == "auto" and not chosen.present() and installable():
         # An engine can be installed here, and `auto` would take it.
-        chosen = choice.choose(replace(settings, target="kind"), shell)
+        chosen = choice.for_machine(replace(settings, target="kind"), shell)
     steps = chosen.machine()
     if codespace := Codespace.here():
         ports = chosen.instance.ports

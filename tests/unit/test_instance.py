@@ -95,9 +95,10 @@ def test_a_second_cluster_gets_ports_that_no_other_has_and_keeps_them(tmp_path: 
     assert not set(vars(second.ports).values()) & set(vars(first.ports).values())
     make_own(second.folder)
     second.record.write_text(second.document())
-    # The first goes, and the second stays where it is.
+    # The first goes, and the second stays where it is, whatever ports the settings name by now.
     StateFolder(first).undo(lambda _: None)
-    assert choice.choose(replace(settings, relay_port=Settings().relay_port), Shell()).instance == second
+    assert choice.choose(replace(settings, relay_port=5678), Shell()).instance == second
+    assert choice.choose(replace(settings, dashboard_port=29000), Shell()).instance == second
 
 
 def test_the_first_cluster_is_where_the_settings_say(tmp_path: Path) -> None:
@@ -123,6 +124,8 @@ def test_a_cluster_keeps_its_target(tmp_path: Path) -> None:
     with pytest.raises(OtherTarget, match="demo is on the target local, not on kind") as refused:
         choice.choose(replace(settings, target="kind"), Shell())
     assert "./invokew down --name demo" in refused.value.hint
+    # The machine can be looked at for another target all the same.
+    assert choice.for_machine(replace(settings, target="kind"), Shell()).instance.target == "kind"
 
 
 def test_the_name_of_what_is_not_there_is_said_with_those_that_are(tmp_path: Path) -> None:
