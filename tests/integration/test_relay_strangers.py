@@ -42,7 +42,7 @@ def test_a_connection_without_the_token_says_no_more_than_64_kib_at_once() -> No
 
 
 def test_a_connection_that_shows_no_token_in_time_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bootstrap.debug.relay.SHOWING", 0.3)
+    monkeypatch.setattr("bootstrap.relay.server.SHOWING", 0.3)
 
     async def story(setting: Setting) -> None:
         editor = await setting.configured()
