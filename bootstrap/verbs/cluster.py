@@ -151,7 +151,7 @@ def down(settings: Settings, console: Console, *, purge: bool) -> None:
     """Removes all that `up` made; what was downloaded stays in the cache, unless `purge`."""
     # There may be a workspace that the settings now do without.
     targets = choice.removable(replace(settings, workspace=True), Shell())
-    if settings.name != DEFAULT_NAME and not any(map(choice.exists, targets)):
+    if not purge and settings.name != DEFAULT_NAME and not any(map(choice.exists, targets)):
         console.result(
             f"There is no cluster {settings.name}. Next: ./invokew list shows those that there are"
         )

@@ -23,7 +23,6 @@ def second(up: Rayside) -> Iterator[Rayside]:
         name=NAME,
         target="kind",
         source="packages",
-        ray_workers=1,
         workspace=up.settings.workspace,
         state_folder=up.settings.state_folder,
     )
@@ -78,14 +77,13 @@ def test_what_one_advises_names_it(second: Rayside) -> None:
 def test_down_removes_one_and_leaves_the_other(up: Rayside, second: Rayside) -> None:
     identity = read(second.folder)
     assert identity is not None
-    done = second.run("down", timeout=300)
+    done = second.run("down", "--purge", timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
+    # The cache is of both.
+    assert f"The cache stays, as {up.settings.name} uses it." in done.stdout
+    assert second.settings.cache_folder.exists()
     ports = {f"{name}_port": port for name, port in vars(identity.ports).items()}
     assert traces(Rayside(Settings(**{**vars(second.settings), **ports}), second.environment_too)) == []
     clusters = listed(up)
     assert list(clusters) == [up.settings.name]
     assert clusters[up.settings.name]["ready"] is True
-    # The cache is of both.
-    purged = second.run("down", "--purge", timeout=300)
-    assert f"The cache stays, as {up.settings.name} uses it." in purged.stdout
-    assert second.settings.cache_folder.exists()
