@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import json
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bootstrap.errors import InvalidSetting, UnsafeFolder
+from bootstrap.errors import InvalidSetting, UnknownTarget, UnsafeFolder
 from bootstrap.own_folder import require_own
-from bootstrap.settings import DEFAULT_NAME, Settings, short_folder
+from bootstrap.plain import line
+from bootstrap.settings import DEFAULT_NAME, TARGETS, Settings, short_folder
 
 # All that is made in Kubernetes has this label.
 MANAGED_BY = {"app.kubernetes.io/managed-by": "rayside"}
 # A cluster's record, by which it is known again, lies in its folder.
 _RECORD = "instance.json"
-# Earlier versions had the files of a local cluster in the state folder itself, and kind's beside it.
-_EARLIER_FILES = ("cluster.json", "token", "kubeconfig", "up.json")
+# An earlier version kept these in the state folder itself, or in kind's beside it.
+_EARLIER_FILES = ("cluster.json", "token", "kubeconfig", "up.json", "ray.json", "relay.json", "forwards.json")
+# kind's names of contexts, as in the kubeconfig that an earlier version kept.
+_CONTEXT = re.compile(r"^current-context: kind-(\S+)$", re.MULTILINE)
 # A Unix socket's path may be 107 bytes long (104 on macOS), and Ray's longest below its temporary
 # folder is /session_<date>_<time>_<microseconds>_<pid>/sockets/plasma_store.
 _LONGEST_SOCKET = len("/ray/session_2026-01-01_00-00-00_000000_4194304/sockets/plasma_store.1")
@@ -154,49 +159,78 @@ def configured(settings: Settings, target: str) -> Instance:
 def read(location: Path) -> Instance | None:
     """Returns the instance that has this folder; None where there is none.
 
-    Raises UnsafeFolder, and InvalidSetting where its record can't be read.
+    Raises UnsafeFolder, InvalidSetting where its record can't be read, and UnknownTarget where it is on a
+    target that this version does not know.
     """
     try:
         document: dict[str, Any] = json.loads((require_own(location) / _RECORD).read_text())
         ports = Ports(**{port: int(number) for port, number in document.pop("ports").items()})
         texts = {key: str(value) for key, value in document.items()}
-        return Instance(name=location.name, location=location, ports=ports, **texts)
+        instance = Instance(name=location.name, location=location, ports=ports, **texts)
     except (FileNotFoundError, NotADirectoryError):
         return None
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         raise InvalidSetting(
             f"{location / _RECORD} is not what Rayside wrote there",
             hint=f"./invokew down --name {location.name} removes the cluster and the file",
         ) from None
+    if instance.target not in TARGETS:
+        raise UnknownTarget(
+            f"the cluster {instance.name} is on the target {line(instance.target)}, which this version of "
+            "Rayside does not know",
+            hint="use the version that made it",
+        )
+    return instance
+
+
+def names(state_folder: Path) -> list[str]:
+    """Returns the names of the state folder's clusters, of damaged ones too. Raises UnsafeFolder."""
+    if not require_own(state_folder).is_dir():
+        return []
+    return sorted(location.name for location in state_folder.iterdir() if (location / _RECORD).exists())
 
 
 def all_recorded(state_folder: Path) -> Iterator[Instance]:
-    """Yields each instance of the state folder, by name. Raises as `read`."""
-    if require_own(state_folder).is_dir():
-        for location in sorted(state_folder.iterdir()):
-            if (location / _RECORD).is_file() and (instance := read(location)):
+    """Yields each instance of the state folder whose record can be read, by name. Raises UnsafeFolder."""
+    for name in names(state_folder):
+        with contextlib.suppress(InvalidSetting, UnknownTarget, UnsafeFolder):
+            if instance := read(state_folder / name):
                 yield instance
 
 
 def of_earlier_layout(settings: Settings) -> list[Instance]:
     """Returns the clusters whose files lie where earlier versions had them; they can only be removed.
 
-    A folder that may be another user's is none of ours, whatever is in it.
+    The files of a local cluster were in the state folder itself, and those of kind beside it. A folder that
+    may be another user's is none of ours, whatever is in it.
     """
     folder = settings.state_folder
     places = {"local": folder, "kind": folder.with_name(f"{folder.name}-kind")}
     return [
-        dataclasses.replace(configured(settings, target), location=place, source="packages")
+        dataclasses.replace(
+            configured(dataclasses.replace(settings, name=_earlier_name(place)), target),
+            location=place,
+            source="packages",
+        )
         for target, place in places.items()
-        if _is_own(place) and any((place / file).is_file() for file in _EARLIER_FILES)
+        if _is_earlier(place)
     ]
 
 
-def _is_own(folder: Path) -> bool:
+def _is_earlier(folder: Path) -> bool:
+    # A folder of the user's own may have a file of one of these names.
     try:
-        return require_own(folder).is_dir()
+        return sum((require_own(folder) / file).is_file() for file in _EARLIER_FILES) > 1
     except UnsafeFolder:
         return False
+
+
+def _earlier_name(folder: Path) -> str:
+    """Returns the name of kind's cluster, which its kubeconfig has."""
+    with contextlib.suppress(OSError, ValueError):
+        if context := _CONTEXT.search((folder / "kubeconfig").read_text()):
+            return context[1]
+    return DEFAULT_NAME
 
 
 def _fits(folder: Path) -> bool:

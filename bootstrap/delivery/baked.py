@@ -9,7 +9,7 @@ from pathlib import Path
 
 from bootstrap import cache, docker_engine
 from bootstrap.errors import BuildFailed, CommandFailed
-from bootstrap.lock import alone
+from bootstrap.lock import alone, trying
 from bootstrap.settings import COREDNS_VERSION, ETCD_TAG, KUBERNETES_VERSION, PAUSE_TAG
 from bootstrap.shell import Shell
 from bootstrap.sources.image_build import LABEL
@@ -63,8 +63,7 @@ class NodeImage:
         return missing(f"{self.reference} is not made yet")
 
     def apply(self, report: Report) -> None:
-        guard = self.cache_folder / f"node-{self._key}.lock"
-        with alone(guard, lambda: report("another command is making it: waiting")):
+        with alone(self._guard, lambda: report("another command is making it: waiting")):
             with docker_engine.connected() as client:
                 if docker_engine.image(client, self.reference) is not None:
                     return
@@ -93,8 +92,13 @@ class NodeImage:
 
     def undo(self, report: Report) -> None:
         """Removes a container that a killed command left; images are a cache, they stay."""
-        with contextlib.suppress(Exception):
-            self._remove(f"rayside-bake-{self._key}")
+        with trying(self._guard) as nobody, contextlib.suppress(Exception):
+            if nobody:
+                self._remove(f"rayside-bake-{self._key}")
+
+    @property
+    def _guard(self) -> Path:
+        return self.cache_folder / f"node-{self._key}.lock"
 
     @staticmethod
     def _remove(container: str) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bootstrap.errors import BadChecksum, DownloadFailed
+from bootstrap.errors import BadChecksum, DownloadFailed, InvalidSetting
 from bootstrap.private_file import write_private
 from bootstrap.settings import EXTENSIONS, ROOT, Settings, environment_name
 from bootstrap.sources.digests import RECORDED, Digests
@@ -34,12 +34,14 @@ class Variant:
         platform: VS Code's name for it: linux-x64, darwin-arm64 ...
         extensions: those that it has, in the order of the pins.
         absent: the others, as in `acme.snake 1.2.3`, each with the reason; a folder gives none.
+        problem: why the folder can't be used; the step raises it, so that other verbs go on without.
     """
 
     origin: str
     platform: str
     extensions: tuple[Extension, ...] = ()
     absent: tuple[tuple[str, str], ...] = ()
+    problem: InvalidSetting | None = None
 
     def __str__(self) -> str:
         """Returns it in one line, for people."""
@@ -82,7 +84,10 @@ def variant(
     platform = platform or this_platform("linux")
     if settings.vsix_folder:
         folder = Path(settings.vsix_folder).expanduser().absolute()
-        in_folder = of_folder(folder, pins, platform)
+        try:
+            in_folder = of_folder(folder, pins, platform)
+        except InvalidSetting as error:
+            return Variant(settings.vsix_folder, platform, problem=error)
         return _with(in_folder, pins, settings.vsix_folder, platform, lambda id: "")
     digests, gallery = Digests(settings.cache_folder, recorded), _gallery(settings, platform)
     if record and (kept := _kept(record, settings, platform, pins, digests)):
@@ -141,6 +146,8 @@ class Extensions:
         )
 
     def check(self) -> Status:
+        if self.variant.problem:
+            raise self.variant.problem
         if absent := self._absent():
             return missing(f"{_listed(absent)} not fetched from {self.variant.origin} yet")
         if self.record and not (self.record.exists() and self.record.read_text() == self.variant.text()):

@@ -59,7 +59,7 @@ class Go:
             pip.install(self.shell, sys.executable, _LOCK_FILE, ["--target", draft], env=env, report=report)
 
     def undo(self, report: Report) -> None:
-        cache.end_builds(self.folder)
+        cache.end_abandoned(self.folder)
 
     def _installed(self) -> Path | None:
         program = shutil.which("go")
@@ -122,7 +122,7 @@ class GoPrograms:
                 shutil.copytree(source, draft / folder, copy_function=shutil.copyfile)
 
     def undo(self, report: Report) -> None:
-        cache.end_builds(self.folder)
+        cache.end_abandoned(self.folder)
 
     def _go(self, arguments: list[str], report: Report) -> str:
         """Runs Go, and returns its output. Raises BuildFailed with what Go said, BadChecksum.

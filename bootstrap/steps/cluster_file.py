@@ -48,7 +48,7 @@ class ClusterFile:
         The settings that make it are not among them: an `up` that refuses to change the cluster must not
         change what is said of it.
         """
-        ports = {f"{name}_port": port for name, port in vars(self.instance.ports).items()}
+        # The record has the ports. Named here, they would be taken for those of another cluster, too.
         return as_environment(
             Settings(
                 name=self.instance.name,
@@ -56,7 +56,6 @@ class ClusterFile:
                 namespace=self.instance.namespace,
                 state_folder=self.settings.state_folder,
                 cache_folder=self.settings.cache_folder,
-                **ports,
             )
         )
 

@@ -88,7 +88,7 @@ class OperatorManifest:
             (draft / "operator.json").write_text(json.dumps(documents))
 
     def undo(self, report: Report) -> None:
-        cache.end_builds(self._folder)
+        cache.end_abandoned(self._folder)
 
 
 @dataclass(frozen=True)

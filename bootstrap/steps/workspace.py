@@ -193,7 +193,7 @@ class LocalWorkspace:
             "python": str(self.head.programs),
             "password": cache.key(self.password.text() or ""),
             "sources": cache.key(*((SOURCE / name).read_text() for name in sources)),
-            "environment": cache.key(json.dumps(self.cluster_file.environment)),
+            "environment": cache.key(json.dumps(self.cluster_file.environment), self.head.url),
         }
 
     def present(self) -> bool:

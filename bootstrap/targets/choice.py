@@ -40,14 +40,19 @@ def choose(settings: Settings, shell: Shell, *, asks: bool = False, prepares: bo
     recorded = instance.read(settings.state_folder / settings.name)
     if recorded is None:
         return _new(settings, shell, asks=asks, prepares=prepares)
+    removal = f"./invokew down{recorded.verb_options} removes it"
     if settings.target not in ("auto", recorded.target):
         raise OtherTarget(
             f"the cluster {settings.name} is on the target {recorded.target}, not on {settings.target}",
-            hint=f"./invokew down{recorded.verb_options} removes it; or --name gives a second one",
+            hint=f"{removal}; or --name gives a second one",
+        )
+    if settings.namespace not in (Settings().namespace, recorded.namespace):
+        raise InvalidSetting(
+            f"namespace is {settings.namespace}, and the cluster {settings.name} is in {recorded.namespace}",
+            hint=f"{removal}, and ./invokew up makes it there; or take the setting back",
         )
     reason = "as asked" if settings.target != "auto" else "auto: it was made so"
-    ports = _ports(settings, recorded)
-    return _target(settings, shell, replace(recorded, ports=ports), reason, asks=asks, prepares=prepares)
+    return _recorded(settings, shell, recorded, reason, asks=asks, prepares=prepares)
 
 
 def for_machine(settings: Settings, shell: Shell, *, asks: bool = False, prepares: bool = False) -> Target:
@@ -81,14 +86,17 @@ def exists(target: Target) -> bool:
 
 def removable(settings: Settings, shell: Shell) -> list[Target]:
     """Returns each target that may have something of the cluster of that name to remove."""
-    if earlier := instance.of_earlier_layout(settings):
+    require_own(settings.state_folder)
+    earlier = instance.of_earlier_layout(settings) if settings.name == DEFAULT_NAME else []
+    if earlier:
         return [_target(settings, shell, identity, "an earlier version made it") for identity in earlier]
     try:
         recorded = instance.read(settings.state_folder / settings.name)
     except InvalidSetting:
         recorded = None
     if recorded is not None:
-        return [choose(settings, shell)]
+        # It goes from where it is, whatever target the settings name by now.
+        return [_recorded(settings, shell, recorded, "it was made so")]
     # What is left of a cluster without its record may be on any target.
     names = [name for name in _TARGETS if settings.target in ("auto", name)]
     unknown = [replace(configured(settings, name), source="packages") for name in names]
@@ -131,6 +139,11 @@ def _target(settings: Settings, shell: Shell, identity: Instance, reason: str, *
     return _TARGETS[identity.target](settings, shell, replace(identity, source=source), reason, **purpose)
 
 
+def _recorded(settings: Settings, shell: Shell, recorded: Instance, reason: str, **purpose: bool) -> Target:
+    identity = replace(recorded, ports=_ports(settings, recorded))
+    return _target(settings, shell, identity, reason, **purpose)
+
+
 def _new(settings: Settings, shell: Shell, **purpose: bool) -> Target:
     def target(name: str, reason: str, source: str = "") -> Target:
         identity = configured(settings, name)
@@ -158,15 +171,12 @@ def _source(settings: Settings, identity: Instance) -> str:
 
 
 def _ports(settings: Settings, known: Instance) -> Ports:
-    """Returns the ports: the first cluster's are those of the settings, another's those of its record.
+    """Returns the ports that the settings name, and for the rest those that the cluster has been given.
 
-    A new cluster gets what the settings name, and a free port for each that they do not name.
+    A new cluster gets the usual ports; unless it is the first, free ones in place of those that are taken.
     """
     asked, usual = configured(settings, "").ports, configured(Settings(), "").ports
-    if settings.name == DEFAULT_NAME:
-        return asked
-    if known.record.exists():
-        return known.ports
+    recorded = known.record.exists()
     others = {
         port
         for other in instance.all_recorded(settings.state_folder)
@@ -175,8 +185,14 @@ def _ports(settings: Settings, known: Instance) -> Ports:
     }
     chosen: dict[str, int] = {}
     for name, port in vars(asked).items():
-        named = port != getattr(usual, name)
-        chosen[name] = port if named else next(_free(port, {*others, *chosen.values()}))
+        if port != getattr(usual, name):
+            chosen[name] = port
+        elif recorded:
+            chosen[name] = getattr(known.ports, name)
+        elif settings.name == DEFAULT_NAME:
+            chosen[name] = port
+        else:
+            chosen[name] = next(_free(port, {*others, *chosen.values()}))
     return Ports(**chosen)
 
 
@@ -191,5 +207,6 @@ def _refuse_earlier_layout(settings: Settings) -> None:
         raise EarlierLayout(
             f"an earlier version of Rayside keeps its cluster's files in {places}; each cluster has a folder "
             "of its own now",
-            hint="./invokew down removes that cluster, and then ./invokew up makes one anew",
+            # It is of that name, whichever is asked for.
+            hint=f"./invokew down --name {DEFAULT_NAME} removes it; then ./invokew up makes one anew",
         )

@@ -9,13 +9,14 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from bootstrap import step
 from bootstrap.codespaces import addresses
 from bootstrap.console import Console
-from bootstrap.errors import INTERRUPTED, InvalidArgument, JobNotFound
-from bootstrap.instance import Instance, all_recorded
+from bootstrap.errors import INTERRUPTED, InvalidArgument, JobNotFound, RaysideError
+from bootstrap.instance import Instance, configured, names
 from bootstrap.lock import alone
 from bootstrap.private_file import write_private
 from bootstrap.settings import DEFAULT_NAME, Settings
@@ -39,15 +40,17 @@ def up(settings: Settings, console: Console, *, example: bool, use_context: bool
     """
     shell = Shell()
     choice.wait_for_engine(settings, console.event)
-    target = choice.choose(settings, shell, asks=True)
-    instance, access = target.instance, target.access
-    if use_context and target.kubernetes is None:
-        raise InvalidArgument("--use-context needs a Kubernetes cluster", hint="add --target kind")
-    console.event(f"Target {instance.target} ({target.reason}), programs from {instance.source}")
-    with _alone(target, settings, console), console.progress():
-        began = time.monotonic()
-        steps = with_example(target) if example else target.steps()
-        timings = step.up(steps, console, interrupt=shell.interrupt)
+    # What is chosen, ports too, is chosen while nobody else changes the cluster.
+    with _alone(settings, console):
+        target = choice.choose(settings, shell, asks=True)
+        instance, access = target.instance, target.access
+        if use_context and target.kubernetes is None:
+            raise InvalidArgument("--use-context needs a Kubernetes cluster", hint="add --target kind")
+        console.event(f"Target {instance.target} ({target.reason}), programs from {instance.source}")
+        with console.progress():
+            began = time.monotonic()
+            steps = with_example(target) if example else target.steps()
+            timings = step.up(steps, console, interrupt=shell.interrupt)
     wall = time.monotonic() - began
     if any(timing.changed for timing in timings):
         write_private(instance.folder / _TIMINGS, json.dumps([timing.document() for timing in timings]))
@@ -94,8 +97,8 @@ def status(settings: Settings, console: Console) -> None:
         [(name, status.condition.value, status.detail) for name, status in statuses.items()],
     )
     console.result()
-    for hint, names in _hints(statuses).items():
-        console.result(f"{', '.join(names)}: {hint}")
+    for hint, steps in _hints(statuses).items():
+        console.result(f"{', '.join(steps)}: {hint}")
     if not _ready(statuses):
         console.result("Not ready. Next: ./invokew up")
         return
@@ -112,20 +115,8 @@ def status(settings: Settings, console: Console) -> None:
 
 def list_clusters(settings: Settings, console: Console) -> None:
     """Shows every cluster of the state folder, whichever name the settings have."""
-    shell = Shell()
-    names = [instance.name for instance in all_recorded(settings.state_folder)]
-    targets = [choice.choose(replace(settings, name=name, target="auto"), shell) for name in names]
-    with ThreadPoolExecutor(max_workers=len(targets) or 1) as pool:
-        ready = list(pool.map(lambda target: _ready(step.check(target.steps())), targets))
-    clusters = [
-        {
-            "name": target.instance.name,
-            "target": target.instance.target,
-            "ready": is_ready,
-            "urls": addresses(target.access.urls()),
-        }
-        for target, is_ready in zip(targets, ready, strict=True)
-    ]
+    with ThreadPoolExecutor(max_workers=4) as pool:
+        clusters = list(pool.map(partial(_listing, settings, Shell()), names(settings.state_folder)))
     if console.as_json:
         console.document(clusters)
         return
@@ -136,30 +127,50 @@ def list_clusters(settings: Settings, console: Console) -> None:
         ("name", "target", "ready", "dashboard", "relay"),
         [
             (
-                target.instance.name,
-                target.instance.target,
-                "yes" if is_ready else "no",
-                *(str(addresses(target.access.urls())[name]) for name in ("dashboard", "relay")),
+                row["name"],
+                row["target"] or "?",
+                "yes" if row["ready"] else "no",
+                *(row["urls"].get(name) or "" for name in ("dashboard", "relay")),
             )
-            for target, is_ready in zip(targets, ready, strict=True)
+            for row in clusters
         ],
     )
+    for row in clusters:
+        if error := row.get("error"):
+            console.result(f"{row['name']}: {error['message']}; {error['hint']}")
     console.result("\nNext: ./invokew status --name NAME shows the steps of one")
+
+
+def _listing(settings: Settings, shell: Shell, name: str) -> dict[str, Any]:
+    """Returns the cluster as `list --json` has it; one that can't be looked at has an error."""
+    usual = Settings()
+    # Its record says where it is: what the settings name is another cluster's.
+    own = {field: getattr(usual, field) for field in vars(usual) if field.endswith("_port")}
+    try:
+        target = choice.choose(
+            replace(settings, name=name, target="auto", namespace=usual.namespace, **own), shell
+        )
+        ready = _ready(step.check(target.steps()))
+    except RaysideError as error:
+        return {"name": name, "target": None, "ready": False, "urls": {}, **error.document()}
+    urls = addresses(target.access.urls())
+    return {"name": name, "target": target.instance.target, "ready": ready, "urls": urls}
 
 
 def down(settings: Settings, console: Console, *, purge: bool) -> None:
     """Removes all that `up` made; what was downloaded stays in the cache, unless `purge`."""
     # There may be a workspace that the settings now do without.
-    targets = choice.removable(replace(settings, workspace=True), Shell())
-    if not purge and settings.name != DEFAULT_NAME and not any(map(choice.exists, targets)):
-        console.result(
-            f"There is no cluster {settings.name}. Next: ./invokew list shows those that there are"
-        )
-        return
-    for target in targets:
-        with _alone(target, settings, console), console.progress():
-            step.down(target.steps(), console)
-    others = [instance.name for instance in all_recorded(settings.state_folder)]
+    with _alone(settings, console):
+        targets = choice.removable(replace(settings, workspace=True), Shell())
+        if not purge and settings.name != DEFAULT_NAME and not any(map(choice.exists, targets)):
+            console.result(
+                f"There is no cluster {settings.name}. Next: ./invokew list shows those that there are"
+            )
+            return
+        for target in targets:
+            with console.progress():
+                step.down(target.steps(), console)
+    others = names(settings.state_folder)
     if purge and others:
         console.result(f"Everything of {settings.name} is removed. The cache stays, as {_listed(others)} it.")
     elif purge:
@@ -245,9 +256,9 @@ def _timings(instance: Instance) -> list[dict[str, Any]]:
         return []
 
 
-def _alone(target: Target, settings: Settings, console: Console) -> AbstractContextManager[None]:
-    """Holds the target's lock: two commands at once would end each other's Ray."""
-    lock = target.instance.lock(settings.cache_folder)
+def _alone(settings: Settings, console: Console) -> AbstractContextManager[None]:
+    """Holds the cluster's lock: two commands at once would end each other's Ray."""
+    lock = configured(settings, "").lock(settings.cache_folder)
     return alone(lock, lambda: console.event("Another up or down is at work: waiting for its end"))
 
 

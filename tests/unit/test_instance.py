@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bootstrap import instance
-from bootstrap.errors import EarlierLayout, InvalidSetting, NotRunning, OtherTarget, PortTaken
+from bootstrap.errors import EarlierLayout, InvalidSetting, NotRunning, OtherTarget, PortTaken, UnknownTarget
 from bootstrap.instance import configured
 from bootstrap.own_folder import make_own
 from bootstrap.settings import Settings, parse
@@ -95,16 +95,28 @@ def test_a_second_cluster_gets_ports_that_no_other_has_and_keeps_them(tmp_path: 
     assert not set(vars(second.ports).values()) & set(vars(first.ports).values())
     make_own(second.folder)
     second.record.write_text(second.document())
-    # The first goes, and the second stays where it is, whatever ports the settings name by now.
+    # The first goes, and the second stays where it is, but for a port that is named.
     StateFolder(first).undo(lambda _: None)
     assert choice.choose(replace(settings, relay_port=5678), Shell()).instance == second
-    assert choice.choose(replace(settings, dashboard_port=29000), Shell()).instance == second
+    named = choice.choose(replace(settings, dashboard_port=29000), Shell()).instance
+    assert named.ports == replace(second.ports, dashboard=29000)
 
 
-def test_the_first_cluster_is_where_the_settings_say(tmp_path: Path) -> None:
+def test_the_first_cluster_gets_the_usual_ports_and_keeps_those_that_were_named(tmp_path: Path) -> None:
+    settings = Settings(state_folder=tmp_path, target="local")
+    assert choice.choose(settings, Shell()).instance.ports == configured(settings, "local").ports
     recorded(tmp_path, "rayside", dashboard_port=9265)
-    target = choice.choose(Settings(state_folder=tmp_path, target="local"), Shell())
-    assert target.instance.ports.dashboard == Settings().dashboard_port
+    assert choice.choose(settings, Shell()).instance.ports.dashboard == 9265
+    assert choice.choose(replace(settings, dashboard_port=9266), Shell()).instance.ports.dashboard == 9266
+
+
+def test_a_namespace_that_is_named_later_is_refused(tmp_path: Path) -> None:
+    recorded(tmp_path, "demo", "kind")
+    with pytest.raises(
+        InvalidSetting, match="namespace is ours, and the cluster demo is in default"
+    ) as refused:
+        choice.choose(Settings(state_folder=tmp_path, name="demo", namespace="ours"), Shell())
+    assert "./invokew down --name demo" in refused.value.hint
 
 
 def test_two_clusters_that_want_one_port_are_told_of_each_other(tmp_path: Path) -> None:
@@ -124,8 +136,29 @@ def test_a_cluster_keeps_its_target(tmp_path: Path) -> None:
     with pytest.raises(OtherTarget, match="demo is on the target local, not on kind") as refused:
         choice.choose(replace(settings, target="kind"), Shell())
     assert "./invokew down --name demo" in refused.value.hint
-    # The machine can be looked at for another target all the same.
+    # It goes from where it is, and the machine can be looked at for another target all the same.
+    (removable,) = choice.removable(replace(settings, target="kind"), Shell())
+    assert removable.instance.target == "local"
     assert choice.for_machine(replace(settings, target="kind"), Shell()).instance.target == "kind"
+
+
+def test_a_damaged_cluster_is_in_nobodys_way(tmp_path: Path) -> None:
+    recorded(tmp_path, "damaged").record.write_text("{")
+    recorded(tmp_path, "rayside").location.chmod(0o755)
+    kept = recorded(tmp_path, "demo")
+    assert instance.names(tmp_path) == ["damaged", "demo", "rayside"]
+    assert list(instance.all_recorded(tmp_path)) == [kept]
+    settings = Settings(state_folder=tmp_path, name="another", target="local")
+    StateFolder(choice.choose(settings, Shell()).instance).apply(lambda _: None)
+
+
+def test_a_target_of_a_later_version_is_said_and_nothing_of_it_is_removed(tmp_path: Path) -> None:
+    identity = recorded(tmp_path, "demo")
+    identity.record.write_text(replace(identity, target="vm").document())
+    settings = Settings(state_folder=tmp_path, name="demo")
+    for look in (choice.choose, choice.removable):
+        with pytest.raises(UnknownTarget, match="demo is on the target vm, which this version"):
+            look(settings, Shell())
 
 
 def test_the_name_of_what_is_not_there_is_said_with_those_that_are(tmp_path: Path) -> None:
@@ -158,12 +191,20 @@ def test_an_earlier_layout_is_said_kept_and_removed_by_down_alone(suffix: str, t
     (earlier / "token").write_text("theirs")
     (earlier / "ray").mkdir()
     settings = Settings(state_folder=state, target="local")
+    # A single file of such a name may be anybody's.
+    choice.choose(settings, Shell())
+    (earlier / "kubeconfig").write_text("current-context: kind-foo\n")
     with pytest.raises(EarlierLayout, match=f"{earlier}") as refused:
         choice.choose(settings, Shell())
-    assert refused.value.hint.startswith("./invokew down removes that cluster")
+    assert refused.value.hint.startswith("./invokew down --name rayside removes it")
+    with pytest.raises(EarlierLayout):
+        choice.choose(replace(settings, name="demo"), Shell())
+    assert [target.instance.name for target in choice.removable(replace(settings, name="demo"), Shell())] == [
+        "demo"
+    ]
     assert (earlier / "token").read_text() == "theirs"
     (target,) = choice.removable(settings, Shell())
-    assert target.instance.target == ("kind" if suffix else "local")
+    assert (target.instance.name, target.instance.target) == ("foo", "kind" if suffix else "local")
     assert target.instance.folder == earlier
     StateFolder(target.instance).undo(lambda _: None)
     assert not earlier.exists()
@@ -174,6 +215,7 @@ def test_the_removal_of_an_earlier_layout_leaves_clusters_of_this_one(tmp_path: 
     state = tmp_path / "state"
     current = recorded(state, "demo")
     (state / "token").write_text("theirs")
+    (state / "ray.json").write_text("{}")
     (target,) = choice.removable(Settings(state_folder=state, target="local"), Shell())
     StateFolder(target.instance).undo(lambda _: None)
     assert list(state.iterdir()) == [current.location]

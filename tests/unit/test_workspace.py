@@ -160,7 +160,6 @@ def test_the_cluster_file_says_how_to_reach_and_submit(tmp_path: Path) -> None:
         "submit": [str(ROOT / "invokew"), "submit"],
         "environment": {
             "INVOKE_RAYSIDE_TARGET": "local",
-            "INVOKE_RAYSIDE_RELAY_PORT": "6000",
             "INVOKE_RAYSIDE_STATE_FOLDER": str(tmp_path),
             "INVOKE_RAYSIDE_CACHE_FOLDER": str(tmp_path),
         },

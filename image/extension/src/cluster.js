@@ -149,12 +149,15 @@ async function named(file, uid) {
  */
 async function newest(uid, state, name = "") {
   if (uid === undefined) return null;
+  // A file's `submit` is run, and the token goes where it says: nobody else may have put it there.
+  const refused = [strangers(state, uid)].filter(Boolean);
   const files = [];
-  for (const folder of [state, ...(await clusterFolders(uid, state, name))]) {
-    // A file's `submit` is run, and the token goes where it says: nobody else may have put it there.
+  for (const folder of refused.length ? [] : await clusterFolders(state, name)) {
     const wrong = strangers(folder, uid);
-    if (wrong) throw new ClusterError(wrong);
-    if (folder === state) continue;
+    if (wrong) {
+      refused.push(wrong);
+      continue;
+    }
     const file = path.join(folder, FILE);
     try {
       const { mtimeMs } = await fs.stat(file);
@@ -163,14 +166,17 @@ async function newest(uid, state, name = "") {
       // It isn't there, or went meanwhile.
     }
   }
+  // One folder that is not to be believed does not hide the others.
+  if (!files.length && refused.length) throw new ClusterError(refused[0]);
   return files.sort((a, b) => b.time - a.time)[0] ?? null;
 }
 
-async function clusterFolders(uid, state, name) {
-  if (strangers(state, uid)) return [];
+async function clusterFolders(state, name) {
   if (name) return [path.join(state, name)];
   try {
-    return (await fs.readdir(state)).map((entry) => path.join(state, entry));
+    const entries = await fs.readdir(state, { withFileTypes: true });
+    // A link leads to a folder that others may change, and is refused.
+    return entries.filter((entry) => entry.isDirectory() || entry.isSymbolicLink()).map((entry) => path.join(state, entry.name));
   } catch {
     return [];
   }

@@ -76,6 +76,8 @@ test("what else lies in the state folder is no cluster", async (t) => {
   const base = await folder(t);
   await write(base, "mine", WRITTEN);
   await fs.mkdir(path.join(base, "mine", "empty"), { mode: 0o700 });
+  await fs.mkdir(path.join(base, "mine", "open to others"), { mode: 0o755 });
+  await fs.writeFile(path.join(base, "mine", ".DS_Store"), "", { mode: 0o644 });
   assert.equal((await find({}, {}, { uid, state: path.join(base, "mine") })).target, "local");
 });
 
@@ -122,7 +124,8 @@ for (const [what, spoil] of [
     await fs.writeFile(state, "", { mode: 0o600 });
   }],
 ]) {
-  for (const spoiled of ["mine", "mine/rayside"]) {
+  // A file in a state folder is no cluster, and what a link there leads to may be one in its own right.
+  for (const spoiled of /file|link/.test(what) ? ["mine"] : ["mine", "mine/rayside"]) {
     test(`refused, for its program is run and the token sent: ${what}, ${spoiled}`, async (t) => {
       const base = await folder(t);
       await write(base, "mine", WRITTEN);
