@@ -116,8 +116,9 @@ class KindCluster:
             for container in nodes:
                 report(f"removing {container.name}")
                 container.remove(v=True, force=True)
-            # Without a node of ours, a network of that name is somebody else's.
-            for network in client.networks.list(names=[f"^{self.instance.name}$"]) if nodes else ():
+            # Earlier versions named the network after the cluster; without a node of ours, that is another's.
+            names = [self._network, *([self.instance.name] if nodes else [])]
+            for network in client.networks.list(names=[f"^{name}$" for name in names]):
                 network.reload()
                 if not network.attrs["Containers"]:
                     network.remove()
@@ -171,10 +172,15 @@ class KindCluster:
         """Returns kind's environment: the cluster's own network goes with it; kind's usual one would stay."""
         return {
             **os.environ,
-            "KIND_EXPERIMENTAL_DOCKER_NETWORK": self.instance.name,
+            "KIND_EXPERIMENTAL_DOCKER_NETWORK": self._network,
             "KIND_EXPERIMENTAL_PROVIDER": "docker",
             marks.KIND: self.instance.mark,
         }
+
+    @property
+    def _network(self) -> str:
+        # The user's own network may have the cluster's name.
+        return self.instance.context
 
     @property
     def _marks(self) -> Path:

@@ -88,7 +88,7 @@ def traces(rayside: Rayside) -> list[str]:
         name = rayside.settings.name
         named = {"label": f"io.x-k8s.kind.cluster={name}"}
         left += [f"container {rayside.name}" for rayside in client.containers.list(all=True, filters=named)]
-        left += [f"network {rayside.name}" for rayside in client.networks.list(names=[f"^{name}$"])]
+        left += [f"network {rayside.name}" for rayside in client.networks.list(names=[f"^(kind-)?{name}$"])]
         left += [f"volume {rayside.name}" for rayside in client.volumes.list(filters={"dangling": True})]
     finally:
         client.close()
