@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 
 from bootstrap.errors import ClusterUnreachable, NamespaceTerminating, NotRunning
 from bootstrap.kube.kubeconfig import Access, access
-from bootstrap.kube.refusal import forbidden, refusal, refused, words
+from bootstrap.kube.refusal import forbidden, redirected, refusal, refused, words
 
 if TYPE_CHECKING:
     from urllib3 import BaseHTTPResponse, PoolManager
@@ -174,16 +174,18 @@ class Kube:
         from urllib3 import Retry, Timeout
         from urllib3.exceptions import HTTPError, SSLError
 
-        # The API refuses requests for a custom resource for a moment, while it sets that up.
+        # The API refuses requests for a custom resource for a moment, while it sets that up. It turns away
+        # with 429 and 503 what it has not begun with; with 500, a write may have been done.
         retries = Retry(
             connect=0,
             read=0,
             other=0,
             status=5,
-            status_forcelist=(429, 500, 503),
+            status_forcelist=(429, 503) if method in ("PATCH", "DELETE") else (429, 500, 503),
             allowed_methods=None,
             backoff_factor=0.2,
             raise_on_status=False,
+            respect_retry_after_header=False,
         )
         kind = "application/apply-patch+yaml" if method == "PATCH" else "application/json"
         content = {"Content-Type": kind} if body else {}
@@ -200,6 +202,7 @@ class Kube:
                     headers={"Accept": "application/json", **content, **way.headers},
                     timeout=Timeout(connect=_CONNECT, read=_ANSWER),
                     retries=retries,
+                    redirect=False,
                 )
             except (HTTPError, OSError) as error:
                 reason = getattr(error, "reason", None)
@@ -208,6 +211,8 @@ class Kube:
                     f"the Kubernetes API at {way.url} does not answer{why}",
                     hint="./invokew up mends the cluster",
                 ) from None
+            if location := answer.get_redirect_location():
+                raise redirected(way.url, method, path, location)
             if answer.status != 401:
                 return answer
             way.refuse()

@@ -7,6 +7,7 @@ a program that prints credentials for a while
 
 from __future__ import annotations
 
+import atexit
 import base64
 import contextlib
 import json
@@ -16,15 +17,17 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from bootstrap import yaml_file
 from bootstrap.errors import ClusterUnreachable, CredentialsRefused, InvalidYaml, RaysideError
+from bootstrap.kube.refusal import without_user
 from bootstrap.loopback import proxy_for
+from bootstrap.plain import line, printed
 from bootstrap.shell import Shell
 
 # A plugin may ask a server, or open a browser for a login; so many seconds are enough for both.
@@ -33,6 +36,10 @@ _PLUGIN_PATIENCE = 60.0
 _EARLY = 10.0
 # These keys name files, relative to the kubeconfig's folder.
 _FILES = ("certificate-authority", "client-certificate", "client-key", "tokenFile")
+# By these a user acts with another's rights, mostly fewer.
+_IMPERSONATION = ("as", "as-uid", "as-groups", "as-user-extra")
+# A plugin's complaint is shown up to so many characters.
+_LONGEST_COMPLAINT = 300
 
 # What a plugin gave serves everybody who reads the same entry, until it expires or is refused.
 _given: dict[str, dict[str, Any]] = {}
@@ -41,7 +48,7 @@ _giving = threading.Lock()
 
 @dataclass(frozen=True)
 class Access:
-    """A way to one Kubernetes API.
+    """A way to one Kubernetes API. Its `repr` has nothing secret in it.
 
     Attributes:
         tls: has the authority that signs the API's certificate, and the client's own; None for plain HTTP.
@@ -52,13 +59,13 @@ class Access:
     """
 
     url: str
-    headers: Mapping[str, str]
+    headers: Mapping[str, str] = field(repr=False)
     tls: ssl.SSLContext | None
     server_name: str | None
-    proxy: str | None
+    proxy: str | None = field(repr=False)
     expires: float
-    read: Mapping[Path, bytes]
-    plugin: str
+    read: Mapping[Path, bytes] = field(repr=False)
+    plugin: str = field(repr=False)
 
     def outdated(self) -> bool:
         """Returns whether the credentials are about to expire, or a file of them has changed."""
@@ -81,9 +88,20 @@ def access(file: Path, context: str) -> Access:
             raise ValueError(f"it has no context {context}, or not its cluster and user")
         cluster, user = (_absolute(by_kind[kind], file.parent) for kind in ("cluster", "user"))
         url = str(cluster["server"]).rstrip("/")
+        server = _address("server", url)
+        if server.username is not None:
+            raise ValueError("its server's address has credentials in it, which belong to its user")
         proxy = cluster.get("proxy-url") or proxy_for(url)
-        if proxy and urlsplit(proxy).scheme not in ("http", "https"):
-            raise ValueError(f"its proxy {proxy} is not an HTTP proxy")
+        if proxy and _address("proxy", proxy).scheme not in ("http", "https"):
+            raise ValueError(f"its proxy {without_user(proxy)} is not an HTTP proxy")
+        if acting := [key for key in _IMPERSONATION if user.get(key)]:
+            raise ClusterUnreachable(
+                f"the user of {context} in {file} acts as another ({', '.join(acting)}), which Rayside can't",
+                hint="name a context whose user has these rights itself",
+            )
+        # As kubectl does, nothing secret is read, or asked for, that would be sent for everybody to see.
+        is_private = server.scheme == "https"
+        user = user if is_private else {}
         expires, plugin = float("inf"), ""
         if "exec" in user:
             plugin, status = _from_plugin(user["exec"], cluster, file)
@@ -93,7 +111,7 @@ def access(file: Path, context: str) -> Access:
         return Access(
             url,
             _headers(user),
-            _tls(cluster, user) if url.startswith("https") else None,
+            _tls(cluster, user) if is_private else None,
             cluster.get("tls-server-name"),
             proxy,
             expires,
@@ -128,7 +146,19 @@ def _named(document: Mapping[str, Any], kind: str, name: str | None) -> dict[str
 
 
 def _absolute(entry: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    return {key: str(folder / value) if key in _FILES else value for key, value in entry.items()}
+    present = {key: value for key, value in entry.items() if value is not None}
+    return {key: str(folder / value) if key in _FILES else value for key, value in present.items()}
+
+
+def _address(what: str, url: str) -> SplitResult:
+    """Splits a URL. Raises ValueError, which has no credentials in it."""
+    try:
+        parts = urlsplit(url)
+        if parts.hostname and parts.port != 0:  # Where the port is no number, asking for it raises.
+            return parts
+    except ValueError:
+        pass
+    raise ValueError(f"its {what} {without_user(url)} is not an address")
 
 
 def _content(file: Path) -> bytes:
@@ -205,16 +235,18 @@ def _run(plugin: Mapping[str, Any], cluster: Mapping[str, Any], file: Path) -> d
     impatience = threading.Timer(_PLUGIN_PATIENCE, shell.interrupt)
     impatience.daemon = True
     impatience.start()
+    # It may run in a thread that an interrupted command leaves behind.
+    atexit.register(shell.interrupt)
     try:
-        printed = shell.run(
+        outcome = shell.run(
             [command, *(plugin.get("args") or [])],
             env={**os.environ, **own, "KUBERNETES_EXEC_INFO": json.dumps(request)},
+            check=False,
         )
-        status = json.loads(printed.out)["status"]
-        if "token" not in status and not {"clientCertificateData", "clientKeyData"} <= status.keys():
-            raise ValueError("it printed neither a token nor a certificate with its key")
-        _end(status)
-        return dict(status)
+        if outcome.code != 0:  # What it has printed may be a token: only its standard error is shown.
+            complaint = printed(outcome.err).strip().rpartition("\n")[2]
+            raise ValueError(line(complaint, _LONGEST_COMPLAINT) or f"it ended with exit code {outcome.code}")
+        return _status(outcome.out)
     except (RaysideError, ValueError, KeyError, TypeError, AttributeError) as error:
         reason = error.message.splitlines()[-1] if isinstance(error, RaysideError) else error
         raise CredentialsRefused(
@@ -223,6 +255,21 @@ def _run(plugin: Mapping[str, Any], cluster: Mapping[str, Any], file: Path) -> d
         ) from None
     finally:
         impatience.cancel()
+        atexit.unregister(shell.interrupt)
+
+
+def _status(text: str) -> dict[str, Any]:
+    """Reads what a plugin has printed, without what is null. Raises ValueError, which quotes no token."""
+    answer = json.loads(text)
+    given = answer.get("status") if isinstance(answer, dict) else None
+    if not isinstance(given, dict):
+        raise ValueError("it printed no status")
+    status = {key: value for key, value in given.items() if value is not None}
+    pair = {"clientCertificateData", "clientKeyData"} & status.keys()
+    if len(pair) == 1 or not (pair or "token" in status):
+        raise ValueError("it printed neither a token nor a certificate with its key")
+    _end(status)
+    return status
 
 
 def _as_user(status: Mapping[str, Any]) -> dict[str, Any]:

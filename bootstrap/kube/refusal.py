@@ -8,6 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from bootstrap.errors import ClusterUnreachable, CredentialsRefused, FieldConflict, Forbidden, RaysideError
+from bootstrap.plain import line
+
+# So many characters of an address that the API sends us to are shown.
+_LONGEST_ADDRESS = 200
 
 
 def refusal(url: str, method: str, path: str, status: int, body: bytes) -> RaysideError:
@@ -24,6 +28,20 @@ def refusal(url: str, method: str, path: str, status: int, body: bytes) -> Raysi
         f"the Kubernetes API at {url} refused {method} {path}: {status} {reason}".rstrip(),
         hint="./invokew status shows what is left",
     )
+
+
+def redirected(url: str, method: str, path: str, location: str) -> ClusterUnreachable:
+    """Returns the error for an answer that sends us elsewhere: credentials and contents stay here."""
+    where = line(without_user(location.partition("?")[0]), _LONGEST_ADDRESS)
+    return ClusterUnreachable(
+        f"the Kubernetes API at {url} sends {method} {path} to {where}, where it was not sent",
+        hint="have the kubeconfig name the API's own address as the server",
+    )
+
+
+def without_user(url: str) -> str:
+    """Returns the URL without the name and the password that may be in it, also where it is no right one."""
+    return re.sub(r"^(\w[\w+.-]*://)?.*@", r"\1", url, flags=re.DOTALL)
 
 
 def forbidden(verb: str, resource: str, group: str, namespace: str) -> Forbidden:

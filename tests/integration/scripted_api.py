@@ -50,7 +50,10 @@ class ScriptedApi:
     lacking: set[str] = field(default_factory=set)
     # It is Kubernetes 1.x.
     minor: str = "34"
-    # It takes this token alone; a request with another is 401.
+    # What each kubeconfig says of the cluster besides.
+    cluster: dict[str, Any] = field(default_factory=dict)
+    # Over TLS it takes this token alone, unless it asks for a certificate; a request with another is 401.
+    # Over plain HTTP, where everybody sees what is sent, no request may have one.
     token: str = TOKEN
     # The client's certificate that it takes, in DER; of those that its TLS trusts, any other is 401.
     certificate: bytes = b""
@@ -72,7 +75,7 @@ class ScriptedApi:
         cluster = {"server": f"{scheme}://127.0.0.1:{self.port}"}
         if self.tls:
             cluster["certificate-authority"] = str(self.folder / "ca.crt")
-        cluster.update(cluster_too or {})
+        cluster.update({**self.cluster, **(cluster_too or {})})
         kubeconfig = {
             "apiVersion": "v1",
             "kind": "Config",
@@ -140,7 +143,11 @@ class ScriptedApi:
         self.requests.append(request.path)
         if self.refuse:
             raise _status(self.refuse)
-        if not self.tls and request.headers.get("Authorization") != f"Bearer {self.token}":
+        if self.tls is None:
+            assert "Authorization" not in request.headers
+        elif self.tls.verify_mode is ssl.CERT_NONE and (
+            request.headers.get("Authorization") != f"Bearer {self.token}"
+        ):
             raise web.HTTPUnauthorized
         if self.certificate:
             assert request.transport

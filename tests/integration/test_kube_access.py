@@ -6,19 +6,24 @@ import asyncio
 import datetime
 import json
 import shutil
+import signal
 import socket
 import ssl
+import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from bootstrap.errors import ClusterUnreachable, CredentialsRefused
 from bootstrap.kube import kubeconfig
 from bootstrap.kube.forwarder import forwarded
+from bootstrap.settings import ROOT
 from tests.integration.connect_proxy import ConnectProxy, connect_proxy
 from tests.integration.scripted_api import SELECTOR, TOKEN, ScriptedApi, scripted_api
 from tests.integration.self_signed import self_signed
@@ -36,8 +41,9 @@ print((folder / "answer").read_text())
 
 @pytest.fixture
 def api(tmp_path: Path) -> Iterator[ScriptedApi]:
-    with scripted_api(tmp_path) as api:
-        api.serve("head-1", 8265, echo)
+    with named_api(tmp_path) as api:
+        api.cluster = {"tls-server-name": HOST}
+        api.write_kubeconfig()
         yield api
 
 
@@ -76,7 +82,7 @@ class Plugin:
         api.write_kubeconfig(exec={"apiVersion": "client.authentication.k8s.io/v1", **command})
         self.give(token=TOKEN)
 
-    def give(self, *, expires_in: float = 3600, **status: str) -> None:
+    def give(self, *, expires_in: float = 3600, **status: str | None) -> None:
         end = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(seconds=expires_in)
         status["expirationTimestamp"] = end.strftime("%Y-%m-%dT%H:%M:%SZ")
         (self.folder / "answer").write_text(json.dumps({"kind": "ExecCredential", "status": status}))
@@ -150,6 +156,10 @@ def test_a_plugin_that_gives_what_is_refused_is_told_from_an_api_that_is_gone(
         ("", "Expecting value"),
         ("{}", "status"),
         ('{"status": {}}', "neither a token nor a certificate"),
+        ('{"status": {"token": null}}', "neither a token nor a certificate"),
+        ('{"status": {"token": "x", "clientKeyData": "y"}}', "neither a token nor a certificate"),
+        ('{"status": null}', "no status"),
+        ("[]", "no status"),
         ('{"status": {"token": "x", "expirationTimestamp": "soon"}}', "soon"),
     ],
 )
@@ -178,6 +188,127 @@ def test_a_plugin_that_fails_hangs_or_is_not_there_is_said_with_its_own_hint(
     assert "no-such-plugin" in failing("no-such-plugin")
     monkeypatch.setattr(kubeconfig, "_PLUGIN_PATIENCE", 0.3)
     assert "was interrupted" in failing("/bin/sleep", "60")
+
+
+def test_null_in_a_plugins_answer_is_as_if_it_were_not_there(api: ScriptedApi, plugin: Plugin) -> None:
+    plugin.give(token=TOKEN, clientCertificateData=None, clientKeyData=None)
+    api.kube.require("get", "pods")
+
+
+@pytest.mark.parametrize(
+    ("script", "reason"),
+    [
+        ("cat answer; exit 3", "it ended with exit code 3"),
+        ("cat answer; echo first >&2; echo not '\033[1m'now >&2; exit 3", "not now"),
+        ("cat answer; printf '%01000d' 1 >&2; exit 3", f"{'0' * 297}..."),
+        ("echo my token is scripted-token", "Expecting value: line 1 column 1 (char 0)"),
+    ],
+)
+def test_what_a_plugin_has_printed_is_not_in_the_error(
+    api: ScriptedApi, plugin: Plugin, script: str, reason: str
+) -> None:
+    entry = {"command": "/bin/bash", "args": ["-c", f"cd {plugin.folder}; {script}"], "apiVersion": "v1"}
+    api.write_kubeconfig(exec=entry)
+    with pytest.raises(CredentialsRefused) as caught:
+        api.kube.require("get", "pods")
+    assert caught.value.message.endswith(f"gave none: {reason}")
+    assert TOKEN not in caught.value.message + caught.value.hint
+
+
+LEAVES = """
+import sys, threading, time
+from pathlib import Path
+from bootstrap.kube.kubeconfig import access
+arguments = Path(sys.argv[1]), "scripted"
+threading.Thread(target=access, args=arguments, daemon=True).start()
+while True:
+    time.sleep(0.05)
+"""
+
+
+def test_a_plugin_does_not_outlive_the_command_that_is_interrupted(api: ScriptedApi, tmp_path: Path) -> None:
+    """A step asks for credentials in a thread, which the command leaves behind."""
+    entry = {"command": "/bin/sh", "args": ["-c", f"echo $$ > {tmp_path}/pid; exec sleep 600"]}
+    api.write_kubeconfig(exec={**entry, "apiVersion": "v1"})
+    words = [sys.executable, "-c", LEAVES, str(api.kube.kubeconfig)]
+    with subprocess.Popen(words, cwd=ROOT, stderr=subprocess.DEVNULL) as command:
+        deadline = time.monotonic() + 20
+        while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text().strip():
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        plugin = psutil.Process(int((tmp_path / "pid").read_text()))
+        command.send_signal(signal.SIGINT)
+        command.wait(20)
+    try:
+        plugin.wait(0.5)
+    except psutil.TimeoutExpired:
+        plugin.kill()
+        raise
+
+
+# --- what is secret stays here -----------------------------------------------------------
+
+
+@pytest.mark.parametrize("server", ["http", "HTTP"])
+def test_nothing_is_asked_for_or_sent_over_plain_http(tmp_path: Path, server: str) -> None:
+    with scripted_api(tmp_path) as api:
+        plugin = Plugin(api)
+        address = {"server": f"{server}://127.0.0.1:{api.port}"}
+        for user in (
+            {"exec": {"apiVersion": "v1", "command": "./plugin"}},
+            {"token": TOKEN},
+            {"tokenFile": "no-such-file"},
+            {"username": "me", "password": "secret"},
+        ):
+            api.write_kubeconfig(address, **user)
+            assert kubeconfig.access(api.kube.kubeconfig, "scripted").headers == {}
+            api.kube.require("get", "pods")
+        assert plugin.runs == []
+
+
+@pytest.mark.parametrize(
+    ("address", "reason"),
+    [
+        ({"proxy-url": "socks5://me:secret@proxy.test:1"}, "its proxy socks5://proxy.test:1 is not an HTTP"),
+        (
+            {"proxy-url": "http://me:secret/word@proxy.test:1"},
+            "its proxy http://proxy.test:1 is not an address",
+        ),
+        ({"proxy-url": "me:secret@proxy.test:1"}, "its proxy proxy.test:1 is not an address"),
+        ({"proxy-url": "http://me:secret@proxy.test:x"}, "its proxy http://proxy.test:x is not an address"),
+        ({"server": "https://me:secret@api.test"}, "its server's address has credentials in it"),
+        ({"server": "https://me:secret@api.test:x"}, "its server https://api.test:x is not an address"),
+    ],
+)
+def test_no_error_has_the_credentials_of_an_address(
+    api: ScriptedApi, address: dict[str, str], reason: str
+) -> None:
+    api.write_kubeconfig(address)
+    with pytest.raises(ClusterUnreachable) as caught:
+        reached(api)
+    assert reason in caught.value.message
+    assert "secret" not in caught.value.message
+
+
+@pytest.mark.parametrize(
+    "acting",
+    [{"as": "viewer"}, {"as-uid": "1"}, {"as-groups": ["viewers"]}, {"as-user-extra": {"scopes": ["view"]}}],
+)
+def test_a_user_that_acts_as_another_is_refused(api: ScriptedApi, acting: dict[str, Any]) -> None:
+    api.write_kubeconfig(token=TOKEN, **acting)
+    with pytest.raises(ClusterUnreachable, match=rf"acts as another \({next(iter(acting))}\)"):
+        reached(api)
+    assert api.requests == []
+
+
+def test_what_a_way_to_an_api_prints_of_itself_is_not_secret(api: ScriptedApi, plugin: Plugin) -> None:
+    variables = [{"name": "GREETING", "value": "hunter2"}]
+    entry = {"apiVersion": "v1", "command": "./plugin", "args": ["hunter2"], "env": variables}
+    api.write_kubeconfig({"proxy-url": "http://me:hunter2@127.0.0.1:1"}, exec=entry)
+    way = kubeconfig.access(api.kube.kubeconfig, "scripted")
+    assert way.headers == {"Authorization": f"Bearer {TOKEN}"}
+    assert TOKEN not in repr(way)
+    assert "hunter2" not in repr(way)
 
 
 # --- certificates and proxies ------------------------------------------------------------

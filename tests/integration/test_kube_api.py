@@ -31,31 +31,37 @@ PODS = {"items": [{"metadata": {"name": "head-1"}}]}
 class Api(ThreadingHTTPServer):
     """Answers with the scripted codes, one after the other, and fails when the script is over.
 
-    A Status, as Kubernetes gives for an error, has its code in it.
+    A Status, as Kubernetes gives for an error, has its code in it; `headers` may be there, too.
     """
 
     def __init__(self, *script: int | dict[str, Any]) -> None:
         super().__init__(("127.0.0.1", 0), Answer)
         self.script = list(script)
         self.requests: list[str] = []
+        self.bodies: list[bytes] = []
 
 
 class Answer(BaseHTTPRequestHandler):
     server: Api
 
     def do_GET(self) -> None:
-        self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        self.server.bodies.append(self.rfile.read(int(self.headers.get("Content-Length") or 0)))
         self.server.requests.append(self.path)
         answer = self.server.script.pop(0)
-        status = answer if isinstance(answer, dict) else {"code": answer}
+        status: dict[str, Any] = answer if isinstance(answer, dict) else {"code": answer}
         code = int(status["code"])
         body = json.dumps(PODS if code == 200 else status).encode()
         self.send_response(code)
+        for name, value in status.get("headers", {}).items():
+            self.send_header(name, value)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
 
     def do_PATCH(self) -> None:
+        self.do_GET()
+
+    def do_DELETE(self) -> None:
         self.do_GET()
 
     def log_message(self, *words: object) -> None:
@@ -95,6 +101,46 @@ def test_pods_are_asked_for_by_label(api: Api, tmp_path: Path) -> None:
 def test_what_is_refused_for_a_moment_is_asked_again(api: Api, tmp_path: Path) -> None:
     """The API refuses the list of a custom resource while it is being set up."""
     assert kube(tmp_path, api.server_port).pods("") == PODS["items"]
+
+
+def sent_on(code: int) -> dict[str, Any]:
+    """Returns an answer that names an address where nobody listens."""
+    return {"code": code, "headers": {"Location": "http://me:secret@127.0.0.1:9/there\x1b[1m?state=secret"}}
+
+
+@pytest.mark.parametrize("api", [[sent_on(code)] for code in (301, 302, 303, 307, 308)], indirect=True)
+@pytest.mark.parametrize("writes", [False, True])
+def test_nothing_is_sent_where_an_answer_leads(api: Api, tmp_path: Path, writes: bool) -> None:
+    client = kube(tmp_path, api.server_port)
+    with pytest.raises(ClusterUnreachable, match=r"to http://127\.0\.0\.1:9/there\\x1b\[1m, where") as caught:
+        client.apply(SECRET) if writes else client.pods("")
+    assert "secret" not in caught.value.message.partition(" to ")[2]
+    assert len(api.requests) == 1
+
+
+LATER = {"code": 503, "headers": {"Retry-After": "7200"}}
+
+
+@pytest.mark.parametrize("api", [[LATER, 200]], indirect=True)
+def test_the_api_does_not_say_how_long_to_wait(api: Api, tmp_path: Path) -> None:
+    began = time.monotonic()
+    assert kube(tmp_path, api.server_port).pods("") == PODS["items"]
+    assert time.monotonic() - began < 5
+
+
+@pytest.mark.parametrize("api", [[500, 500]], indirect=True)
+def test_a_write_that_may_have_been_done_is_not_sent_again(api: Api, tmp_path: Path) -> None:
+    client = kube(tmp_path, api.server_port)
+    with pytest.raises(ClusterUnreachable, match=r"refused PATCH .*: 500"):
+        client.apply(SECRET)
+    with pytest.raises(ClusterUnreachable, match=r"refused DELETE .*: 500"):
+        client.delete("/api/v1/namespaces/ns/secrets/s")
+
+
+@pytest.mark.parametrize("api", [[429, 503, 200]], indirect=True)
+def test_a_write_that_is_turned_away_is_sent_again(api: Api, tmp_path: Path) -> None:
+    kube(tmp_path, api.server_port).apply(SECRET)
+    assert [json.loads(body) for body in api.bodies] == [SECRET] * 3
 
 
 @pytest.mark.parametrize("api", [[404]], indirect=True)

@@ -73,7 +73,7 @@ class Planted:
         context = {"cluster": "c", "user": "u"}
         documents: dict[str, object] = {
             "kubeconfig": {
-                "clusters": [{"name": "c", "cluster": {"server": url}}],
+                "clusters": [{"name": "c", "cluster": {"server": url.replace("http:", "https:")}}],
                 "users": [{"name": "u", "user": {"exec": plugin}}],
                 "contexts": [{"name": f"kind-{settings.name}", "context": context}],
             },
