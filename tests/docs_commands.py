@@ -26,6 +26,14 @@ NOT_RUN = {
     "./invokew submit --job example/ray-job.interactive-mode.yaml": (
         "tests/e2e/test_kind.py runs it, and removes the cluster that it makes"
     ),
+    **dict.fromkeys(
+        (
+            "./invokew up --name demo --target local",
+            "./invokew debug --name demo",
+            "./invokew down --name demo",
+        ),
+        "a second cluster beside the first: tests/e2e/test_two_clusters.py has one",
+    ),
     "autoload -Uz compinit bashcompinit": "zsh: tests/integration/test_completion.py runs it where zsh is",
     "compinit": "as the line before it",
     "bashcompinit": "as the line before it",

@@ -101,7 +101,7 @@ def test_the_engine_killed_and_started_again(up: Rayside) -> None:
     engine.wait(30)
     done = up.run("up", timeout=120)
     assert done.returncode == 3, done.stdout + done.stderr
-    assert "doctor --fix --target kind" in done.stderr
+    assert f"doctor --name {up.settings.name} --fix --target kind" in done.stderr
     assert up.run("doctor", "--fix", timeout=300).returncode == 0
     assert_mended(up)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -61,11 +62,12 @@ def test_its_ports_are_remembered_and_a_second_up_changes_nothing(second: Raysid
 
 
 def test_a_job_goes_to_the_cluster_that_is_named(up: Rayside, second: Rayside) -> None:
-    # By the option, and by the setting: the first cluster's environment has its own name.
-    document = up.json("submit", "--name", NAME, "--entrypoint", "python -c 1", timeout=180)
+    # The first cluster is named by the setting, the second by the option; records have the ports of both.
+    first = Rayside(replace(second.settings, name=up.settings.name), second.environment_too)
+    document = first.json("submit", "--name", NAME, "--entrypoint", "python -c 1", timeout=180)
     assert document["cluster"] == NAME
     assert document["submission_id"] in second.run("status", timeout=120).stdout
-    assert document["submission_id"] not in up.run("status", timeout=120).stdout
+    assert document["submission_id"] not in first.run("status", timeout=120).stdout
 
 
 def test_what_one_advises_names_it(second: Rayside) -> None:

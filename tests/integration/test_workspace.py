@@ -60,7 +60,7 @@ class Workspace:
 
     def up(self, **changed: Any) -> dict[str, bool]:
         """Brings it up, and returns whether each step changed something."""
-        target = replace(self.target, settings=replace(self.settings, **changed))
+        target = local_target(replace(self.settings, **changed))
         without_ray = [
             candidate
             for candidate in target.steps()
@@ -99,7 +99,7 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
     started.up()
     yield started
     step.down(started.target.steps(), Console())
-    assert processes.marked(marks.WORKSPACE, str(folder)) == []
+    assert processes.marked(marks.WORKSPACE, started.target.instance.mark) == []
     assert not folder.exists()
 
 
@@ -129,7 +129,7 @@ def test_it_has_our_extension_and_those_of_the_folder(workspace: Workspace) -> N
 
 
 def test_the_password_is_in_a_private_file_and_in_no_argument(workspace: Workspace) -> None:
-    state = workspace.settings.state_folder
+    state = workspace.folder
     assert (state / "workspace-password").stat().st_mode & 0o777 == 0o600
     assert state.stat().st_mode & 0o777 == 0o700
     running = workspace.target.workspace.leftovers()
@@ -148,7 +148,7 @@ def test_it_listens_at_its_own_port_of_loopback_and_nowhere_else(workspace: Work
 
 
 def test_its_terminals_are_at_home_in_the_cluster(workspace: Workspace) -> None:
-    state = workspace.settings.state_folder
+    state = workspace.folder
     (main,) = [
         process
         for process in workspace.target.workspace.leftovers()
@@ -158,7 +158,7 @@ def test_its_terminals_are_at_home_in_the_cluster(workspace: Workspace) -> None:
     assert environment["RAYSIDE_WORKSPACE"] == "1"
     assert environment["RAYSIDE_CLUSTER_FILE"] == str(state / "cluster.json")
     assert environment["RAY_AUTH_TOKEN_PATH"] == str(state / "token")
-    assert environment["INVOKE_RAYSIDE_STATE_FOLDER"] == str(state)
+    assert environment["INVOKE_RAYSIDE_STATE_FOLDER"] == str(workspace.settings.state_folder)
     assert environment["PATH"].split(":")[0] == str(workspace.target.environment.programs)
     assert (state / "token").read_text() not in str(environment)
 
