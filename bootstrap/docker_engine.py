@@ -104,10 +104,18 @@ def digests(attributes: dict[str, Any]) -> list[str]:
     return [name.rpartition("@")[2] for name in attributes.get("RepoDigests") or []]
 
 
+def missed_architecture(client: DockerClient, attributes: dict[str, Any] | None) -> str:
+    """Returns the engine's architecture where the image which `image` found is for another; else empty."""
+    if attributes is None:
+        return ""
+    needed = architecture(client)
+    return needed if normal(attributes["Architecture"]) != needed else ""
+
+
 def require_architecture(client: DockerClient, reference: str) -> None:
     """Raises WrongArchitecture where the engine has the image and would have to emulate it."""
-    attributes, needed = image(client, reference), architecture(client)
-    if attributes and normal(attributes["Architecture"]) != needed:
+    attributes = image(client, reference)
+    if attributes and (needed := missed_architecture(client, attributes)):
         raise WrongArchitecture(
             f"the image {reference} is for {attributes['Architecture']}, the Docker engine runs {needed}",
             hint=f"remove it (docker image rm {reference}) and name one for {needed} in the settings",

@@ -55,8 +55,8 @@ class BaseImage:
     def check(self) -> Status:
         with docker_engine.connected() as client:
             image = docker_engine.image(client, self.reference)
-            architecture = docker_engine.architecture(client)
-        if image is None or docker_engine.normal(image["Architecture"]) != architecture:
+            needed = docker_engine.missed_architecture(client, image)
+        if image is None or needed:
             return missing(f"{self.reference} is not made yet")
         return ready(self.reference)
 

@@ -84,11 +84,11 @@ class ImageBuild:
     def check(self) -> Status:
         with docker_engine.connected() as client:
             image = docker_engine.image(client, self.reference)
-            architecture = docker_engine.architecture(client)
+            needed = docker_engine.missed_architecture(client, image)
         if image is None:
             return missing(f"{self.reference} is not built yet")
-        if docker_engine.normal(image["Architecture"]) != architecture:
-            return missing(f"{self.reference} was built for {image['Architecture']}, not for {architecture}")
+        if needed:
+            return missing(f"{self.reference} was built for {image['Architecture']}, not for {needed}")
         return ready(self.reference)
 
     def apply(self, report: Report) -> None:

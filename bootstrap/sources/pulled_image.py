@@ -35,11 +35,11 @@ class PulledImage:
     def check(self) -> Status:
         with docker_engine.connected() as client:
             image = docker_engine.image(client, self.reference)
-            architecture = docker_engine.architecture(client)
+            needed = docker_engine.missed_architecture(client, image)
         if image is None:
             return missing(f"{self.reference} is not in the Docker engine")
-        if docker_engine.normal(image["Architecture"]) != architecture:
-            return missing(f"{self.reference} is for {image['Architecture']}, not for {architecture}")
+        if needed:
+            return missing(f"{self.reference} is for {image['Architecture']}, not for {needed}")
         digests, recorded = docker_engine.digests(image), self.recorded
         # An image that was loaded from a file has no digest: whoever may load one owns the engine.
         if recorded and digests and recorded not in digests:

@@ -79,6 +79,12 @@ def existing(settings: Settings, shell: Shell) -> Target:
     return target
 
 
+def named(settings: Settings, shell: Shell) -> Target:
+    """Returns the target as `choose` does; of a name that was given, only what is there."""
+    look = choose if settings.name == DEFAULT_NAME else existing
+    return look(settings, shell)
+
+
 def exists(target: Target) -> bool:
     """Returns whether there is anything of the cluster: its record, or what runs of it."""
     return target.instance.record.exists() or target.present()

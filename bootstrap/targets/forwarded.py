@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 from bootstrap.instance import Instance
@@ -58,14 +58,15 @@ class ForwardedAccess:
         self, rayjob: dict[str, Any], job: Submission, submission_id: str, report: Report
     ) -> tuple[Dashboard, str]:
         name = rayjob["metadata"]["name"]
+        submit = partial(self.kubectl_ray.submit, job=job, submission_id=submission_id, report=report)
         if "clusterSelector" in rayjob["spec"]:
-            self._submit(rayjob, job, submission_id, self._url, self.instance.token_file, report)
+            submit(rayjob, url=self._url, token_file=self.instance.token_file)
         else:
             # It has a file of its own: if this fails, the token of the standing cluster is still there.
             token = self.instance.folder / "rayjob-token"
             rayjob = with_workspace_secret(rayjob, self.instance.workspace_secret)
             with forwarded(self.kube, own_head_selector(name), DASHBOARD_PORT) as port:
-                self._submit(rayjob, job, submission_id, f"http://127.0.0.1:{port}", token, report)
+                submit(rayjob, url=f"http://127.0.0.1:{port}", token_file=token)
             token.replace(self.instance.token_file)
             replace(self.forwards, selector=own_head_selector(name)).retarget()
         created = self.kube.ray("rayjobs", name) or {}
@@ -86,14 +87,3 @@ class ForwardedAccess:
     @property
     def _url(self) -> str:
         return str(self.urls()["dashboard"])
-
-    def _submit(
-        self,
-        rayjob: dict[str, Any],
-        job: Submission,
-        submission_id: str,
-        url: str,
-        token: Path,
-        report: Report,
-    ) -> None:
-        self.kubectl_ray.submit(rayjob, job, submission_id, url=url, token_file=token, report=report)

@@ -76,8 +76,7 @@ def up(settings: Settings, console: Console, *, example: bool, use_context: bool
 
 def status(settings: Settings, console: Console) -> None:
     """Shows what is true now, step by step. Raises NotRunning for a name that no cluster has."""
-    look = choice.choose if settings.name == DEFAULT_NAME else choice.existing
-    target = look(settings, Shell())
+    target = choice.named(settings, Shell())
     statuses = step.check(target.steps())
     urls = addresses(target.access.urls())
     if console.as_json:

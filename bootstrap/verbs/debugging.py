@@ -17,7 +17,7 @@ from bootstrap.errors import Interrupted, InvalidArgument
 from bootstrap.options import seconds
 from bootstrap.ray.metadata import DEBUG
 from bootstrap.ray.state import Dashboard, Job
-from bootstrap.settings import DEFAULT_NAME, Settings
+from bootstrap.settings import Settings
 from bootstrap.shell import Shell
 from bootstrap.targets import choice
 
@@ -104,8 +104,7 @@ def launch_json(settings: Settings, console: Console) -> None:
     """Makes the relay known to VS Code in the current folder. Raises InvalidArgument."""
     from bootstrap.debugger import launch_json
 
-    look = choice.choose if settings.name == DEFAULT_NAME else choice.existing
-    instance = look(settings, Shell()).instance
+    instance = choice.named(settings, Shell()).instance
     token, file = instance.token_file, Path.cwd() / launch_json.PLACE
     changed = launch_json.write(file, port=instance.ports.relay, token_file=token)
     if console.as_json:
