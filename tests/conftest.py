@@ -41,6 +41,25 @@ def pytest_configure(config: pytest.Config) -> None:
     """
     lane = hasattr(config, "workerinput")
     signal.signal(signal.SIGINT, _ctrl_c if lane else signal.default_int_handler)
+    if os.environ.get("CI") and not lane:
+        config.pluginmanager.register(_FailuresAtOnce(config))
+
+
+class _FailuresAtOnce:
+    """Prints each failure when it happens: a run that is ended from outside never comes to its summary."""
+
+    LINES = 60
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        terminal = self._config.pluginmanager.getplugin("terminalreporter")
+        if report.failed and terminal is not None:
+            terminal.write_line(f"\nFAILED in {report.when} after {report.duration:.0f} s: {report.nodeid}")
+            for line in report.longreprtext.splitlines()[-self.LINES :]:
+                terminal.write_line(f"    {line}")
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -138,6 +138,20 @@ def test_other(): pass
     assert ("with CI set nothing may be skipped: Skipped: it lacks something" in done.stdout) == bool(ci)
 
 
+def test_with_ci_set_a_failure_is_shown_at_once_and_a_test_that_hangs_is_one(project: Project) -> None:
+    code = "def test_it_hangs():\n    time.sleep(60 if LANE == 'ray' else 0)\n"
+    folder = project(code)
+    configuration = folder / "pyproject.toml"
+    configuration.write_text(configuration.read_text().replace("timeout = 600", "timeout = 1"))
+    done = run(folder, CI="true")
+    at_once, _, summary = done.stdout.partition("= FAILURES =")
+    assert re.search(
+        r"^FAILED in call after 1 s: tests/browser/test_debugging.py::test_it", at_once, re.MULTILINE
+    )
+    assert "Timeout (>1.0s)" in at_once
+    assert re.fullmatch(r"=+ 1 failed, 2 passed in [\d.]+s =+", summary.splitlines()[-1])
+
+
 def test_ctrl_c_ends_every_lane_and_each_removes_what_it_brought_up(project: Project) -> None:
     folder = project(WAITS)
     command = "import pathlib, sys; from bootstrap.verbs.development import foreground; "

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bootstrap.hook.evaluated.reached import PATIENCE
+import pytest
+
+from bootstrap.dap.client import Client
+from bootstrap.hook.evaluated.reached import EVENT, PATIENCE
+from bootstrap.relay import messages
 from bootstrap.relay.installed import NO_FILE
-from tests.integration.relay_debuggees import Process, Session, relay_over
+from bootstrap.relay.sent import REACHED
+from tests.integration.relay_debuggees import Cluster, Process, Session, relay_over
 
 # What cloudpickle does with a function of a driver's own; `make` is looked up anew, as unpickling does.
 RECEIVES = """\
@@ -31,9 +35,11 @@ WAITS = """\
 print("there", flush=True)
 while not os.path.exists("go"):
     time.sleep(0.01)
+began = time.monotonic()
 """
 COMES = RECEIVES + WAITS + f"print(receive({SQUARE!r})(3), flush=True)\n"
 IS_THERE = RECEIVES + f"square = receive({SQUARE!r})\n" + WAITS + "print(square(3), flush=True)\n"
+AT_ONCE = f"print('at once' if time.monotonic() - began < {PATIENCE / 2} else 'late', flush=True)\n"
 OTHER = "def other(x):\n\n\n\n\n    return -x\n"
 COMES_AGAIN = COMES + f"print(receive({OTHER!r})(3), flush=True)\nprint(receive({OTHER!r})(4), flush=True)\n"
 
@@ -54,6 +60,10 @@ def play(folder: Path, script: str, story: Callable[[Scene], Coroutine[Any, Any,
     asyncio.run(asyncio.wait_for(whole(), 60))
 
 
+def go(process: Process) -> None:
+    (Path(f"/proc/{process.process.pid}/cwd") / "go").touch()
+
+
 @dataclass
 class Scene:
     process: Process
@@ -67,7 +77,7 @@ class Scene:
         return list(answer["breakpoints"])
 
     def go(self) -> None:
-        (Path(f"/proc/{self.process.process.pid}/cwd") / "go").touch()
+        go(self.process)
 
     async def stop(self) -> dict[str, Any]:
         return await self.editor.event("stopped", reason="breakpoint")
@@ -136,9 +146,31 @@ def test_who_unpickles_does_not_wait_once_the_editor_has_gone(tmp_path: Path) ->
     async def story(scene: Scene) -> None:
         await scene.set(2)
         await scene.editor.client.disconnect()
-        began = time.monotonic()
         scene.go()
-        assert await scene.process.end() == ["there", "9"]
-        assert time.monotonic() - began < PATIENCE
+        assert await scene.process.end() == ["there", "9", "at once"]
 
-    play(tmp_path, COMES, story)
+    play(tmp_path, COMES + AT_ONCE, story)
+
+
+@pytest.mark.parametrize("in_process", [False, True], ids=["adapter", "in process"])
+def test_who_waits_for_an_answer_goes_on_when_the_debugger_detaches(tmp_path: Path, in_process: bool) -> None:
+    async def story() -> None:
+        ask = "sys.modules['_rayside_reached'].ask({'key': 1, 'what': 'hit'})"
+        asks = f"print({ask}, flush=True)\n"
+        cluster = Cluster(tmp_path)
+        script = "import os, sys, time\n" + WAITS + asks + AT_ONCE
+        (process,) = await cluster.start(script, waits=False, in_process=in_process)
+        try:
+            client = await Client.connect("127.0.0.1", process.debuggee.port, tables=messages)
+            await client.attach(exception_filters=None)
+            for expression in (REACHED.anew(), REACHED.call("set_points", {})):
+                await client.request("evaluate", {"expression": expression})
+            await process.until_printed()
+            go(process)
+            await Session(client).event(EVENT)
+            await client.disconnect()
+            assert await process.end() == ["there", "[]", "at once"]
+        finally:
+            await process.close()
+
+    asyncio.run(asyncio.wait_for(story(), 60))

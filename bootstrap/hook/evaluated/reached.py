@@ -36,7 +36,7 @@ MOST_UNSENT = 500
 # Lines a second that are sent for long, and at once; the relay lets as many pass of one debuggee (flood.py).
 RATE, AT_ONCE = 200.0, 1_000.0
 _CMD_WRITE_TO_CONSOLE = 116  # pydevd_comm_constants.py
-_MARK = "_rayside_tells_at_exit"
+_MARK, _WAKES = "_rayside_tells_at_exit", "_rayside_wakes_at_detach"
 
 
 class _Point:
@@ -58,6 +58,7 @@ _reported: set[int] = set()  # the breakpoints that were reported to have raised
 _settled: dict[int, bool] = {}  # whether a breakpoint stops from now on, where that can't change any more
 _numbers = itertools.count(1)
 _waiting: dict[int, tuple[Any, list[bool]]] = {}  # threads that wait for an answer, by number of the report
+_is_detached = False  # whether the relay of this module's connection has left
 _left_out: list[int] = []  # the breakpoint of each message that was not sent
 leaving: list[Callable[[], object]] = []  # what is called before pydevd ends
 
@@ -78,6 +79,7 @@ def set_points(points: Mapping[int, tuple[str, str, bool, str]], forgotten: Iter
     _points.update({key: _Point(*point) for key, point in points.items()})
     setattr(builtins, NAME, reached)
     tell_at_exit()
+    _wake_at_detach()
 
 
 def tell_at_exit() -> None:
@@ -86,6 +88,22 @@ def tell_at_exit() -> None:
         setattr(debugger(), _MARK, True)
         with suppress(Exception):  # private; without it the last messages of a process are not counted
             threading._register_atexit(_at_exit)  # type: ignore[attr-defined]
+
+
+def _wake_at_detach() -> None:
+    """Has no thread wait for a relay that has left: nobody will answer it."""
+    pydevd = debugger()
+    if hasattr(pydevd, _WAKES):
+        return
+    setattr(pydevd, _WAKES, True)
+    on_disconnect = pydevd.on_disconnect
+
+    def on_disconnect_and_wake() -> None:
+        on_disconnect()
+        # As in `_at_exit`, the module may be another one by then.
+        sys.modules[__name__].detached()
+
+    pydevd.on_disconnect = on_disconnect_and_wake
 
 
 def _at_exit() -> None:
@@ -126,7 +144,8 @@ def ask(body: dict[str, Any]) -> list[bool]:
     number, lock, answer = next(_numbers), _thread.allocate_lock(), list[bool]()
     lock.acquire()
     _waiting[number] = lock, answer
-    if _send({**body, "number": number}):
+    # `_is_detached` is read after the thread can be woken: a detach in between would leave it waiting.
+    if not _is_detached and _send({**body, "number": number}):
         lock.acquire(timeout=PATIENCE)
     _waiting.pop(number, None)
     return answer
@@ -139,6 +158,14 @@ def answered(number: int, *answer: bool) -> None:
         lock, result = waiting
         result[:] = answer
         lock.release()
+
+
+def detached() -> None:
+    """Wakes all threads that wait for an answer, and has no other begin to."""
+    global _is_detached
+    _is_detached = True
+    for number in list(_waiting):
+        answered(number)
 
 
 def _counts(key: int) -> bool:
