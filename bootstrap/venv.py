@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -28,6 +29,15 @@ def main(root: Path, arguments: list[str]) -> int:
         fcntl.flock(guard, fcntl.LOCK_EX)
         if stamp.exists() and stamp.read_bytes() == lock.read_bytes():
             return 0
+        if venv.is_symlink():
+            # `venv --clear` would empty the folder that the link leads to: another checkout's, or anybody's.
+            return _fail(
+                arguments,
+                "unsafe-folder",
+                f"{venv} is a symbolic link to {venv.readlink()}, which is not set up for this checkout; "
+                "nothing was changed there",
+                f"rm {shlex.quote(str(venv))}, which removes the link alone, and run it again",
+            )
         began = time.monotonic()
         print("Setting up .venv, once: about half a minute ...", file=sys.stderr, flush=True)
         environment = _run([sys.executable, "-m", "venv", "--clear", str(venv)])

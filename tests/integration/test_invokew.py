@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
+import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -54,6 +57,26 @@ def test_a_python_that_is_too_old_is_refused(checkout: Path, tmp_path: Path) -> 
     done = run(checkout, "up", cwd=tmp_path, RAYSIDE_PYTHON="false")
     assert done.returncode == 3
     assert "error[unsupported-python]" in done.stderr
+
+
+def test_a_venv_that_is_a_link_is_used_where_it_is_right_and_never_emptied(tmp_path: Path) -> None:
+    checkout, another = check_out(tmp_path / "a checkout"), tmp_path / "another"
+    (another / "bin").mkdir(parents=True)
+    python = another / "bin" / "python"
+    python.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} "$@"\n')
+    python.chmod(0o755)
+    shutil.copyfile(checkout / "requirements" / "rayside.txt", another / "rayside.txt")
+    (checkout / ".venv").symlink_to(another)
+    done = run(checkout, "--list", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "breakpoints" in done.stdout
+    (another / "rayside.txt").write_text("of other requirements")
+    done = run(checkout, "--list", cwd=tmp_path)
+    assert done.returncode == 3
+    assert f"error[unsafe-folder]: {checkout}/.venv is a symbolic link to {another}" in done.stderr
+    assert f" hint: rm '{checkout}/.venv'" in done.stderr
+    assert {file.name for file in another.iterdir()} == {"bin", "rayside.txt"}
+    assert python.exists()
 
 
 def test_it_sets_up_once_and_runs_from_anywhere(checkout: Path, tmp_path: Path) -> None:
