@@ -1,12 +1,21 @@
-"""Tests the names of what is cached: the same for the same inputs, another for any difference."""
+"""Tests the names of what is cached, the same for the same inputs alone, and whose builds `down` ends."""
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from bootstrap import cache
+from bootstrap import cache, processes
+from bootstrap.settings import Settings
+from bootstrap.shell import Shell
+from bootstrap.sources.go import Go, GoPrograms
+from bootstrap.step import Undoable
+from bootstrap.steps.kuberay import OperatorManifest
+from bootstrap.steps.ray_environment import RayEnvironment
+from bootstrap.steps.workspace import WorkspaceFiles
+from tests.integration.vsix import without_asking
 
 
 def test_a_key_depends_on_every_input_and_on_where_one_ends() -> None:
@@ -46,3 +55,50 @@ def test_what_fails_half_way_leaves_no_entry(tmp_path: Path) -> None:
     assert (entry / "file").read_text() == "whole"
     with cache.making(entry, print) as draft:
         assert draft is None
+
+
+# --- builds of another command -----------------------------------------------------------
+
+
+def building(folder: Path) -> subprocess.Popen[bytes]:
+    """Starts a process as a command that makes `folder` has them."""
+    return subprocess.Popen(["sleep", "30"], env=cache.environment(folder))
+
+
+def test_down_of_one_leaves_builds_of_another(tmp_path: Path) -> None:
+    shell = Shell()
+    go, environment = Go(shell, tmp_path), RayEnvironment(shell, tmp_path)
+    programs = GoPrograms(shell, go, tmp_path, "pause", "pause", "pause", "1", (("pause", "."),))
+    manifest = OperatorManifest(shell, tmp_path, tmp_path / "kubectl", tmp_path / "kuberay", "operator:1")
+    workspace = WorkspaceFiles(shell, tmp_path, without_asking(Settings(cache_folder=tmp_path)))
+    cached: list[tuple[Undoable, Path]] = [
+        *((go, go.folder), (programs, programs.folder), (environment, environment.folder)),
+        *((manifest, manifest._folder), (workspace, workspace.folder), (workspace, workspace._extensions)),
+    ]
+    for step, folder in cached:
+        with cache.making(folder, print), building(folder) as build:
+            step.undo(print)
+            assert build.poll() is None, step
+            build.kill()
+        with building(folder):
+            step.undo(print)
+            assert processes.marked(cache.MARK, str(folder)) == [], step
+
+
+def test_down_leaves_rays_environment_to_the_command_that_makes_it(tmp_path: Path) -> None:
+    environment = RayEnvironment(Shell(), tmp_path)
+
+    def down_meanwhile(_: str) -> None:
+        with building(environment.folder) as build:
+            environment.undo(print)
+            assert build.poll() is None
+            build.kill()
+        raise ValueError("seen")
+
+    with pytest.raises(ValueError, match="seen"):
+        environment.apply(down_meanwhile)
+
+
+def test_down_makes_no_lock_of_what_was_never_built(tmp_path: Path) -> None:
+    cache.end_abandoned(tmp_path / "program-1")
+    assert list(tmp_path.iterdir()) == []

@@ -89,6 +89,11 @@ def test_columns_are_as_wide_as_their_widest_cell() -> None:
         ("./invokew logs --job a --follow", "./invokew logs --name demo --job a --follow"),
         ("./invokew down --name other removes it", "./invokew down --name other removes it"),
         ("./invokew up --target local --name demo", "./invokew up --target local --name demo"),
+        (
+            "./invokew up; ./invokew down --name other removes it",
+            "./invokew up --name demo; ./invokew down --name other removes it",
+        ),
+        ("./invokew up, or ./invokew up --name b", "./invokew up --name demo, or ./invokew up --name b"),
         ("./invokew list", "./invokew list"),
         ("./invokew upper", "./invokew upper"),
     ],

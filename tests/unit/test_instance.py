@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
+import io
 import os
+import socket
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from bootstrap import instance
+from bootstrap.console import Console
 from bootstrap.errors import EarlierLayout, InvalidSetting, NotRunning, OtherTarget, PortTaken, UnknownTarget
 from bootstrap.instance import configured
+from bootstrap.lock import alone
 from bootstrap.own_folder import make_own
 from bootstrap.settings import Settings, parse
 from bootstrap.shell import Shell
 from bootstrap.steps.state_folder import StateFolder
 from bootstrap.targets import choice
+from bootstrap.verbs import cluster
 
 
-def recorded(state: Path, name: str, target: str = "local", **settings: int) -> instance.Instance:
+def recorded(state: Path, name: str, target: str = "local", **settings: int | str) -> instance.Instance:
     """Records a cluster of that name, which was made and is down."""
     parsed = configured(Settings(state_folder=state, name=name, **settings), target)  # type: ignore[arg-type]
     identity = replace(parsed, source="packages")
@@ -102,8 +112,29 @@ def test_a_second_cluster_gets_ports_that_no_other_has_and_keeps_them(tmp_path: 
     assert named.ports == replace(second.ports, dashboard=29000)
 
 
+def test_a_second_cluster_gets_ports_that_nobody_listens_on_and_none_twice(tmp_path: Path) -> None:
+    settings = Settings(state_folder=tmp_path, name="demo", target="local")
+    free = choice.choose(settings, Shell()).instance.ports
+    with socket.create_server(("127.0.0.1", free.dashboard)):
+        assert choice.choose(settings, Shell()).instance.ports.dashboard > free.dashboard
+    # Its dashboard is where its relay would have been.
+    ports = choice.choose(replace(settings, dashboard_port=free.relay), Shell()).instance.ports
+    assert ports.dashboard == free.relay < ports.relay
+
+
+def test_a_cluster_has_one_lock_and_one_mark_which_no_other_has(tmp_path: Path) -> None:
+    settings = Settings(state_folder=tmp_path)
+    identity = configured(settings, "local")
+    assert identity.lock(tmp_path) == configured(settings, "kind").lock(tmp_path)
+    for other in (replace(settings, name="demo"), replace(settings, state_folder=tmp_path / "other")):
+        another = configured(other, "local")
+        assert another.lock(tmp_path) != identity.lock(tmp_path)
+        assert another.mark != identity.mark
+
+
 def test_the_first_cluster_gets_the_usual_ports_and_keeps_those_that_were_named(tmp_path: Path) -> None:
     settings = Settings(state_folder=tmp_path, target="local")
+    recorded(tmp_path, "demo")
     assert choice.choose(settings, Shell()).instance.ports == configured(settings, "local").ports
     recorded(tmp_path, "rayside", dashboard_port=9265)
     assert choice.choose(settings, Shell()).instance.ports.dashboard == 9265
@@ -115,16 +146,21 @@ def test_a_namespace_that_is_named_later_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidSetting, match="ours, and the cluster demo is in default") as refused:
         choice.choose(Settings(state_folder=tmp_path, name="demo", namespace="ours"), Shell())
     assert "./invokew down --name demo" in refused.value.hint
+    recorded(tmp_path, "demo", "kind", namespace="ours")
+    for namespace in ("ours", Settings().namespace):
+        settings = Settings(state_folder=tmp_path, name="demo", namespace=namespace)
+        assert choice.choose(settings, Shell()).instance.namespace == "ours"
 
 
 def test_two_clusters_that_want_one_port_are_told_of_each_other(tmp_path: Path) -> None:
-    recorded(tmp_path, "demo", dashboard_port=9265)
+    demo = recorded(tmp_path, "demo", dashboard_port=9265)
     rival = configured(Settings(state_folder=tmp_path, name="rival", dashboard_port=9265), "local")
     with pytest.raises(PortTaken, match="port 9265 is that of the cluster demo") as refused:
         StateFolder(rival).apply(lambda _: None)
     assert "INVOKE_RAYSIDE_DASHBOARD_PORT=9266" in refused.value.hint
     assert "./invokew down --name demo" in refused.value.hint
     assert not rival.location.exists()
+    StateFolder(demo).apply(lambda _: None)
 
 
 def test_a_cluster_keeps_its_target(tmp_path: Path) -> None:
@@ -144,6 +180,7 @@ def test_a_damaged_cluster_is_in_nobodys_way(tmp_path: Path) -> None:
     recorded(tmp_path, "damaged").record.write_text("{")
     recorded(tmp_path, "rayside").location.chmod(0o755)
     kept = recorded(tmp_path, "demo")
+    (tmp_path / "no-cluster").mkdir()
     assert instance.names(tmp_path) == ["damaged", "demo", "rayside"]
     assert list(instance.all_recorded(tmp_path)) == [kept]
     settings = Settings(state_folder=tmp_path, name="another", target="local")
@@ -157,6 +194,8 @@ def test_a_target_of_a_later_version_is_said_and_nothing_of_it_is_removed(tmp_pa
     for look in (choice.choose, choice.removable):
         with pytest.raises(UnknownTarget, match="demo is on the target vm, which this version"):
             look(settings, Shell())
+    assert identity.record.exists()
+    assert list(instance.all_recorded(tmp_path)) == []
 
 
 def test_the_name_of_what_is_not_there_is_said_with_those_that_are(tmp_path: Path) -> None:
@@ -178,6 +217,93 @@ def test_the_undo_of_one_leaves_the_others_and_the_last_takes_the_state_folder_a
     assert not state.exists()
 
 
+def test_the_record_goes_last_for_what_is_left_of_an_interrupted_removal_is_known_by_it(
+    tmp_path: Path,
+) -> None:
+    identity = recorded(tmp_path / "state", "demo")
+    for number in range(20):
+        (identity.location / f"file-{number}").touch()
+    removed: list[Path] = []
+
+    def watch(event: str, arguments: tuple[Any, ...]) -> None:
+        if event == "os.remove" and watching:
+            removed.append(Path(arguments[0]))
+
+    watching = True
+    sys.addaudithook(watch)
+    try:
+        StateFolder(identity).undo(lambda _: None)
+    finally:
+        # A hook stays for good.
+        watching = False
+    assert len(removed) == 21
+    assert removed[-1] == identity.location / "instance.json"
+
+
+# --- two commands at once ----------------------------------------------------------------
+
+
+def after_another(
+    settings: Settings, verb: Callable[[Console], None], meanwhile: Callable[[], object]
+) -> tuple[Future[None], str, str]:
+    """Runs a verb while another command holds the cluster, which does `meanwhile` before it ends.
+
+    Returns the verb as it ended, and what it wrote to standard output and to standard error.
+    """
+    out, err = io.StringIO(), io.StringIO()
+    lock = configured(settings, "").lock(settings.cache_folder)
+    # The lock is let go before the end of the verb is waited for.
+    with ThreadPoolExecutor() as pool, alone(lock, lambda: None):
+        running = pool.submit(verb, Console(cluster=settings.name, out=out, err=err))
+        while "Another up or down is at work: waiting for its end" not in err.getvalue():
+            assert not running.done(), running.result()
+            time.sleep(0.01)
+        meanwhile()
+    return running, out.getvalue(), err.getvalue()
+
+
+def test_up_chooses_target_and_ports_when_no_other_command_changes_the_cluster(tmp_path: Path) -> None:
+    # No machine has so much disk: nothing is made, whichever target is chosen.
+    settings = Settings(
+        name="demo",
+        state_folder=tmp_path / "state",
+        cache_folder=tmp_path / "cache",
+        workspace=False,
+        min_memory_gib=0,
+        min_disk_gib=1e9,
+        kind_min_disk_gib=1e9,
+    )
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        running, _, err = after_another(
+            settings,
+            lambda console: cluster.up(settings, console, example=False),
+            lambda: recorded(settings.state_folder, "demo", dashboard_port=port),
+        )
+        assert "Target local (auto: it was made so)" in err
+        with pytest.raises(PortTaken, match=f"port {port} is taken"):
+            running.result()
+
+
+def test_down_looks_for_the_cluster_when_no_other_command_changes_it(tmp_path: Path) -> None:
+    settings = Settings(
+        name="demo", target="local", state_folder=tmp_path / "state", cache_folder=tmp_path / "cache"
+    )
+
+    def made_by_a_later_version() -> None:
+        identity = recorded(settings.state_folder, "demo")
+        identity.record.write_text(replace(identity, target="vm").document())
+
+    running, out, _ = after_another(
+        settings, lambda console: cluster.down(settings, console, purge=False), made_by_a_later_version
+    )
+    # Without its record it would have been taken for one that this version knows, and removed as such.
+    with pytest.raises(UnknownTarget, match="demo is on the target vm"):
+        running.result()
+    assert out == ""
+    assert (settings.state_folder / "demo" / "instance.json").exists()
+
+
 # --- an earlier version's files ----------------------------------------------------------
 
 
@@ -197,6 +323,7 @@ def test_an_earlier_layout_is_said_kept_and_removed_by_down_alone(suffix: str, t
     assert refused.value.hint.startswith("./invokew down --name rayside removes it")
     with pytest.raises(EarlierLayout):
         choice.choose(replace(settings, name="demo"), Shell())
+    assert choice.for_machine(settings, Shell()).instance.target == "local"
     assert [target.instance.name for target in choice.removable(replace(settings, name="demo"), Shell())] == [
         "demo"
     ]
@@ -207,6 +334,17 @@ def test_an_earlier_layout_is_said_kept_and_removed_by_down_alone(suffix: str, t
     StateFolder(target.instance).undo(lambda _: None)
     assert not earlier.exists()
     assert choice.choose(settings, Shell()).instance.folder == state / "rayside"
+
+
+def test_files_as_of_an_earlier_layout_that_may_be_anothers_are_none_of_ours(tmp_path: Path) -> None:
+    earlier = tmp_path / "state-kind"
+    make_own(earlier)
+    for name in ("token", "kubeconfig"):
+        (earlier / name).touch()
+    earlier.chmod(0o755)
+    settings = Settings(state_folder=tmp_path / "state", target="local")
+    assert choice.choose(settings, Shell()).instance.folder == tmp_path / "state" / "rayside"
+    assert instance.of_earlier_layout(settings) == []
 
 
 def test_the_removal_of_an_earlier_layout_leaves_clusters_of_this_one(tmp_path: Path) -> None:

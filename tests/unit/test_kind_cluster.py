@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from bootstrap import docker_engine
 from bootstrap.errors import CommandFailed, ImageMissing, LowDisk, NotReady
 from bootstrap.instance import configured
 from bootstrap.settings import KUBERNETES_VERSION, Settings
@@ -39,6 +46,55 @@ def test_what_another_made_is_not_ours() -> None:
 
 def test_the_api_is_on_loopback_alone() -> None:
     assert STEP.configuration()["networking"]["apiServerAddress"] == "127.0.0.1"
+
+
+@dataclass
+class Network:
+    """Is a network of the engine, with no container in it."""
+
+    name: str
+    removed: bool = False
+    attrs: dict[str, Any] = field(default_factory=lambda: {"Containers": {}})
+
+    def reload(self) -> None:
+        pass
+
+    def remove(self) -> None:
+        self.removed = True
+
+
+@pytest.mark.parametrize("name", ["rayside", "bridge", "kind"])
+def test_its_network_has_a_name_that_no_network_of_the_users_has(name: str) -> None:
+    step = replace(STEP, instance=configured(Settings(name=name), "kind"))
+    assert step.environment()["KIND_EXPERIMENTAL_DOCKER_NETWORK"] == f"kind-{name}"
+
+
+@pytest.mark.parametrize("ours", [False, True])
+def test_down_removes_its_network_and_never_the_users_of_the_clusters_name(
+    ours: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ("rayside", "kind-rayside", "kind-rayside-2", "my-kind-rayside", "kind", "bridge")
+    networks = [Network(name) for name in names]
+    mark = STEP.configuration()["nodes"][0]["extraMounts"][0]
+    node = SimpleNamespace(
+        name="rayside-control-plane",
+        attrs=inspected((mark["hostPath"], mark["containerPath"])),
+        remove=lambda v, force: None,
+    )
+
+    def listed(names: list[str]) -> list[Network]:
+        return [network for network in networks if any(re.search(name, network.name) for name in names)]
+
+    @contextmanager
+    def connected(patience: float = 0) -> Iterator[Any]:
+        containers = SimpleNamespace(list=lambda **_: [node] if ours else [])
+        yield SimpleNamespace(containers=containers, networks=SimpleNamespace(list=listed))
+
+    monkeypatch.setattr(docker_engine, "connected", connected)
+    STEP.undo(print)
+    # Earlier versions named it after the cluster, so that goes with a node of ours, and only then.
+    gone = {network.name for network in networks if network.removed}
+    assert gone == ({"kind-rayside", "rayside"} if ours else {"kind-rayside"})
 
 
 @pytest.mark.parametrize(

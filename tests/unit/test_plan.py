@@ -18,6 +18,7 @@ import pytest
 import yaml
 
 from bootstrap import docker_engine
+from bootstrap.errors import InvalidSetting
 from bootstrap.settings import (
     CODE_SERVER_VERSION,
     COREDNS_VERSION,
@@ -32,7 +33,7 @@ from bootstrap.settings import (
     Settings,
 )
 from bootstrap.sources.image_build import ImageBuild
-from bootstrap.step import Condition, Step, check, dependants
+from bootstrap.step import Condition, Step, Undoable, check, dependants
 from bootstrap.steps.state_folder import StateFolder
 from bootstrap.targets.kind import Kind
 from bootstrap.targets.local import Local
@@ -121,6 +122,26 @@ def test_the_workspace_image_is_named_by_the_extensions_that_were_got(source: st
     assert (record["id"], record["version"], record["from"]) == (id, version, "file any-name.vsix")
     (extension,) = (artifact for artifact in target.origin.artifacts if artifact.kind == "extension")
     assert (extension.name, extension.digest) == (id, record["sha256"])
+
+
+@pytest.mark.parametrize("target", ["local", "kind"])
+def test_a_wrong_folder_of_extensions_is_an_error_of_one_step(target: str, tmp_path: Path) -> None:
+    settings = Settings(target=target, vsix_folder=str(tmp_path / "nowhere"))
+    made = local_target(settings) if target == "local" else kind_target(settings)
+    (extensions,) = (step for step in made.steps() if step.name == "extensions")
+    assert extensions in made.cacheable(engine=True)
+    with pytest.raises(InvalidSetting, match="there is no such folder"):
+        extensions.check()
+
+
+@pytest.mark.parametrize("steps", PLANS.values(), ids=PLANS.keys())
+def test_a_cluster_is_known_by_its_record_until_all_else_of_it_is_removed(steps: Sequence[Step]) -> None:
+    undone_before = dependants(steps, "state-folder")
+    others = {step.name for step in steps if isinstance(step, Undoable)} - undone_before
+    assert {"ray-token", "cluster-file"} <= undone_before
+    # These have only what they cache, which is every cluster's.
+    of_the_cache = {"ray-environment", "operator-manifest", "kuberay-manifests", "go", "kind", "kubectl"}
+    assert others <= {*of_the_cache, "kubectl-ray", "coredns", "pause"}
 
 
 @pytest.mark.parametrize("source", ["packages", "upstream"])

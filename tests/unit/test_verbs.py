@@ -20,6 +20,7 @@ from invoke.tasks import task
 
 import tasks
 from bootstrap import step
+from bootstrap.console import Console
 from bootstrap.debugger import scripted
 from bootstrap.errors import TARGET, EngineNotRunning, InvalidArgument, LowMemory
 from bootstrap.instance import configured
@@ -27,7 +28,7 @@ from bootstrap.options import seconds
 from bootstrap.own_folder import make_own
 from bootstrap.ray.state import Job
 from bootstrap.settings import Settings
-from bootstrap.step import Status, missing
+from bootstrap.step import Status, missing, ready
 from bootstrap.targets import choice
 from tasks import Verb
 
@@ -279,6 +280,32 @@ def test_list_shows_every_cluster_whichever_is_named(
     ]
 
 
+def test_list_has_each_cluster_as_its_record_says_and_a_damaged_one_with_its_error(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # The settings are for another cluster.
+    settings = {"target": "kind", "namespace": "ours", "dashboard_port": 29000}
+    context = Context(Config({"rayside": {**settings, "state_folder": str(tmp_path)}}))
+    tasks.list_clusters(context)
+    assert capsys.readouterr().out == "There is no cluster. Next: ./invokew up\n"
+    state(tmp_path, "damaged", "demo")
+    (tmp_path / "damaged" / "instance.json").write_text("{")
+    monkeypatch.setattr(step, "check", lambda steps: {"one": ready()})
+    tasks.list_clusters(context, json=True)
+    damaged, demo = json.loads(capsys.readouterr().out)
+    assert (damaged["name"], damaged["target"], damaged["ready"]) == ("damaged", None, False)
+    assert damaged["error"]["id"] == "invalid-setting"
+    assert (demo["target"], demo["ready"]) == ("local", True)
+    assert demo["urls"]["dashboard"].endswith(":8265")
+    tasks.list_clusters(context)
+    shown = capsys.readouterr().out
+    assert [line.split()[:3] for line in shown.splitlines()[1:3]] == [
+        ["damaged", "?", "no"],
+        ["demo", "local", "yes"],
+    ]
+    assert "./invokew down --name damaged removes the cluster and the file" in shown
+
+
 def test_a_name_that_no_cluster_has_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     settings = {"state_folder": state(tmp_path, "demo"), "target": "local"}
     for verb in (tasks.status, tasks.breakpoints, tasks.logs, tasks.open_workspace, tasks.submit):
@@ -291,6 +318,78 @@ def test_a_name_that_no_cluster_has_is_said(tmp_path: Path, capsys: pytest.Captu
     tasks.down(Context(Config({"rayside": settings})), name="nobody")
     assert capsys.readouterr().out.startswith("There is no cluster nobody.")
     assert (tmp_path / "demo" / "instance.json").exists()
+
+
+def test_vs_code_is_told_of_no_cluster_that_is_not_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = {"state_folder": state(tmp_path / "state", "demo"), "target": "local"}
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(Exit) as ended:
+        tasks.debug(Context(Config({"rayside": settings})), name="nobody", launch_json=True)
+    assert ended.value.code == TARGET
+    assert capsys.readouterr().err.splitlines() == [
+        "error[not-running]: there is no cluster nobody",
+        " hint: ./invokew up --name nobody makes it; there are demo",
+    ]
+    assert not (tmp_path / ".vscode").exists()
+
+
+def test_a_wrong_folder_of_extensions_is_in_the_way_of_no_verb_that_needs_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "nowhere"
+    settings = {
+        **{"target": "local", "vsix_folder": str(folder)},
+        **{"state_folder": state(tmp_path / "state", "rayside"), "cache_folder": str(tmp_path / "cache")},
+    }
+    context = Context(Config({"rayside": settings}))
+    tasks.list_clusters(context, json=True)
+    (listed,) = json.loads(capsys.readouterr().out)
+    assert (listed["name"], listed["target"], "error" in listed) == ("rayside", "local", False)
+    tasks.status(context, json=True)
+    steps = {step["name"]: step for step in json.loads(capsys.readouterr().out)["steps"]}
+    assert steps["extensions"]["error"]["id"] == "invalid-setting"
+    assert steps["extensions"]["detail"] == f"vsix_folder is {folder}, and there is no such folder"
+    assert steps["state-folder"]["detail"]
+    tasks.down(context)
+    assert capsys.readouterr().out.startswith("Everything is removed")
+    assert not (tmp_path / "state").exists()
+
+
+NAMED = [(None, " --name demo"), ("other", " --name other"), ("rayside", "")]
+
+
+@pytest.mark.parametrize(("name", "options"), NAMED)
+def test_what_is_advised_is_for_the_cluster_that_the_option_names_or_else_the_setting(
+    name: str | None,
+    options: str,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    settings = {"state_folder": state(tmp_path, "rayside", "demo", "other"), "name": "demo"}
+    context = Context(Config({"rayside": settings}))
+    monkeypatch.setattr(step, "check", lambda steps: {"one": missing("not running")})
+    tasks.status(context, name=name)
+    assert capsys.readouterr().out.endswith(f"\nNot ready. Next: ./invokew up{options}\n")
+
+    def refusing(steps: object) -> None:
+        raise LowMemory("0.1 GiB is free", hint="end something, then ./invokew up")
+
+    monkeypatch.setattr(step, "check", refusing)
+    with pytest.raises(Exit):
+        tasks.status(context, name=name)
+    assert capsys.readouterr().err.endswith(f"\n hint: end something, then ./invokew up{options}\n")
+
+
+def test_every_verb_that_takes_the_name_of_a_cluster_is_advised_with_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    verbs = {context.name for context in tasks.namespace.to_contexts() if "--name" in context.flags}
+    for verb in verbs - {"bench"}:
+        Console(cluster="demo").result(f"./invokew {verb} is next")
+        assert capsys.readouterr().out == f"./invokew {verb} --name demo is next\n"
 
 
 # --- what to type next -------------------------------------------------------------------
@@ -318,3 +417,14 @@ def test_the_command_that_goes_on_has_the_arguments_that_were_given(
     monkeypatch.setattr(sys, "argv", typed)
     assert exit_code(up) == 3
     assert capsys.readouterr().err.splitlines()[-1] == f" then: {shown}"
+
+
+def test_the_name_of_a_benchmark_is_no_clusters(capsys: pytest.CaptureFixture[str]) -> None:
+    @task(klass=Verb)
+    def bench(context: Context, name: str = "local") -> None:
+        raise LowMemory("0.1 GiB is free", hint="./invokew down frees some")
+
+    assert exit_code(bench, name="relay") == 3
+    assert capsys.readouterr().err.splitlines()[-1] == " hint: ./invokew down frees some"
+    assert exit_code(tasks.bench, name="demo") == 2
+    assert "there is no benchmark 'demo'" in capsys.readouterr().err
