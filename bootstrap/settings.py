@@ -246,5 +246,12 @@ def _validate(settings: Settings) -> None:
             raise InvalidSetting(f"{spec.name} is {value}", hint="choose a number that is not negative")
     if settings.ray_cpus < 1:
         raise InvalidSetting("ray_cpus is 0", hint="choose at least 1")
-    if settings.dashboard_port == settings.ray_client_port:
-        raise InvalidSetting("dashboard_port and ray_client_port are the same", hint="choose two ports")
+    ports: dict[int, str] = {}
+    for key in (spec.name for spec in fields(settings) if spec.name.endswith("_port")):
+        port = getattr(settings, key)
+        # Another cluster than the first gets free ports in place of the usual ones.
+        if settings.name != DEFAULT_NAME and port == getattr(Settings, key):
+            continue
+        if port in ports:
+            raise InvalidSetting(f"{ports[port]} and {key} are the same", hint="choose two ports")
+        ports[port] = key

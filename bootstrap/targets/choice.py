@@ -189,11 +189,12 @@ def _ports(settings: Settings, known: Instance) -> Ports:
         if other.name != settings.name
         for port in vars(other.ports).values()
     }
-    chosen: dict[str, int] = {}
+    named = {name: port for name, port in vars(asked).items() if port != getattr(usual, name)}
+    chosen = dict(named)
     for name, port in vars(asked).items():
-        if port != getattr(usual, name):
-            chosen[name] = port
-        elif recorded:
+        if name in named:
+            continue
+        if recorded:
             chosen[name] = getattr(known.ports, name)
         elif settings.name == DEFAULT_NAME:
             chosen[name] = port

@@ -132,6 +132,30 @@ def test_a_cluster_has_one_lock_and_one_mark_which_no_other_has(tmp_path: Path) 
         assert another.mark != identity.mark
 
 
+def test_a_port_that_was_named_for_one_thing_is_no_other_things(tmp_path: Path) -> None:
+    for name in ("demo", "rayside"):
+        settings = parse(
+            {"state_folder": tmp_path, "name": name, "workspace_port": 25678, "relay_port": 25679}
+        )
+        assert choice.choose(replace(settings, target="local"), Shell()).instance.ports.workspace == 25678
+    usual = configured(Settings(), "").ports.relay
+    settings = parse({"state_folder": tmp_path, "name": "demo", "workspace_port": usual, "target": "local"})
+    ports = choice.choose(settings, Shell()).instance.ports
+    assert ports.workspace == usual != ports.relay
+
+
+def test_what_is_known_of_a_cluster_goes_after_its_folders_elsewhere(tmp_path: Path) -> None:
+    identity = recorded(tmp_path / "state", "demo")
+    elsewhere = tmp_path / "elsewhere"
+    step = StateFolder(identity, (elsewhere,))
+    step.apply(lambda _: None)
+    removed: list[str] = []
+    step.undo(removed.append)
+    assert removed == [f"removing {elsewhere}", f"removing {identity.folder}"]
+    assert not elsewhere.exists()
+    assert not identity.folder.exists()
+
+
 def test_the_first_cluster_gets_the_usual_ports_and_keeps_those_that_were_named(tmp_path: Path) -> None:
     settings = Settings(state_folder=tmp_path, target="local")
     recorded(tmp_path, "demo")

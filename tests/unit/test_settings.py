@@ -42,6 +42,7 @@ def test_an_unknown_key_of_the_environment_is_not_ignored() -> None:
         ("dashboard_port", 80),
         ("ray_client_port", 65536),
         ("ray_client_port", 8265),
+        ("workspace_port", 5678),
         ("ray_cpus", 0),
         ("ray_cpus", [2]),
         ("min_disk_gib", "-1"),
