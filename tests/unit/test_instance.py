@@ -28,6 +28,12 @@ from bootstrap.targets import choice
 from bootstrap.verbs import cluster
 
 
+@pytest.fixture(autouse=True)
+def without_an_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is chosen here depends on no Docker engine of this machine."""
+    monkeypatch.setenv("DOCKER_HOST", "tcp://127.0.0.1:9")
+
+
 def recorded(state: Path, name: str, target: str = "local", **settings: int | str) -> instance.Instance:
     """Records a cluster of that name, which was made and is down."""
     parsed = configured(Settings(state_folder=state, name=name, **settings), target)  # type: ignore[arg-type]
