@@ -6,6 +6,7 @@ import ast
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any
 
 from bootstrap.dap.channel import OnEvent
@@ -48,7 +49,7 @@ class Connection:
         self._debuggee, self._on_event = debuggee, on_event
         self._client: Client | None = None
         self._evaluations: set[asyncio.Future[Message]] = set()
-        self._sent: set[Sent] = set()
+        self._sending: dict[Sent, asyncio.Future[Message]] = {}
 
     @property
     def client(self) -> Client:
@@ -114,10 +115,22 @@ class Connection:
             await asyncio.wait(self._evaluations, timeout=SOON)
 
     async def send_once(self, module: Sent) -> None:
-        """Sends one of our modules to the debuggee; anew for each connection."""
-        if module not in self._sent:
-            self._sent.add(module)
-            await self.run(module.anew(), self.patience)
+        """Has one of our modules in the debuggee; it is sent anew for each connection.
+
+        Who comes while it is being sent waits for it. Raises RequestFailed, DebuggerGone; the next call tries
+        again.
+        """
+        sending = self._sending.get(module)
+        if sending is None:
+            sending = asyncio.ensure_future(self.run(module.anew(), self.patience))
+            self._sending[module] = sending
+            sending.add_done_callback(partial(self._sent, module))
+        # Others may wait for the same.
+        await asyncio.shield(sending)
+
+    def _sent(self, module: Sent, sending: asyncio.Future[Message]) -> None:
+        if sending.cancelled() or sending.exception() is not None:
+            self._sending.pop(module, None)
 
     async def run(self, expression: str, timeout: float, frame: int | None = None) -> Message:
         """Evaluates an expression of ours; returns the answer's body. Raises RequestFailed, DebuggerGone."""

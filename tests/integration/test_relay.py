@@ -11,9 +11,12 @@ from typing import Any
 import pytest
 
 from bootstrap.dap.client import Client
-from bootstrap.errors import RequestFailed
+from bootstrap.dap.framing import Message
+from bootstrap.errors import DebuggerGone, RequestFailed
+from bootstrap.relay.connection import Connection
+from bootstrap.relay.sent import REACHED
 from tests.at_once import AT_ONCE
-from tests.integration.relay_debuggees import PACKAGE, TOKEN, Session, relay_over
+from tests.integration.relay_debuggees import PACKAGE, TOKEN, Cluster, Session, relay_over
 
 WORK = """\
 def work(x):
@@ -493,6 +496,47 @@ def test_two_threads_of_one_process_stop_and_go_on_each_by_itself(tmp_path: Path
             await editor.request("continue", threadId=second["threadId"])
             assert await process.end() == [f"done {number}" for number in numbers]
             await editor.client.disconnect()
+
+    run(story())
+
+
+def test_a_module_of_ours_is_there_for_each_thread_that_wants_it_at_the_same_moment(tmp_path: Path) -> None:
+    async def story() -> None:
+        (process,) = await Cluster(tmp_path).start(THREADS)
+        stopped = asyncio.Queue[int]()
+
+        def heard(event: Message) -> None:
+            if event["event"] == "stopped":
+                stopped.put_nowait(event["body"]["threadId"])
+
+        async def task(thread: int) -> object:
+            body = await connection.client.request("stackTrace", {"threadId": thread, "levels": 1})
+            await connection.send_once(REACHED)
+            return await connection.literal(REACHED.call("task"), body["stackFrames"][0]["id"])
+
+        async def nothing() -> None:
+            """Sets nothing before the debuggee runs."""
+
+        class Slow(Connection):
+            """Takes a while to send a module, as over a slow network."""
+
+            async def run(self, expression: str, timeout: float, frame: int | None = None) -> Message:
+                await asyncio.sleep(0.3 if expression == REACHED.anew() else 0)
+                return await super().run(expression, timeout, frame)
+
+        connection = Slow(process.debuggee, heard)
+        try:
+            await connection.attach({}, nothing)
+            threads = [await stopped.get() for _ in range(2)]
+            assert list(await asyncio.gather(*map(task, threads))) == ["task-1", "task-1"]
+            await connection.detach(nothing)
+            # It says so each time, where there is nobody to send it to.
+            other = Connection(process.debuggee, heard)
+            for _ in range(2):
+                with pytest.raises(DebuggerGone):
+                    await other.send_once(REACHED)
+        finally:
+            await process.close()
 
     run(story())
 
