@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import shlex
 import signal
 import sys
@@ -12,6 +13,7 @@ from typing import Any
 from invoke.collection import Collection
 from invoke.context import Context
 from invoke.exceptions import Exit
+from invoke.parser.argument import Argument
 from invoke.tasks import Task, task
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
@@ -49,6 +51,37 @@ class Verb(Task):  # type: ignore[type-arg]
         if self.name in ("up", "prepare") and error.exit_code > USAGE and "./invokew" not in error.hint:
             console.event(f" then: {_as_typed(self.name)}")
         raise Exit(code=error.exit_code)
+
+
+class _UnlessAll(Argument):
+    """A positional argument that may be left out where `--all` is given, which Invoke knows nothing of."""
+
+    all: Argument
+
+    @property
+    def value(self) -> Any:
+        return super().value or ("" if self.all.value else None)
+
+    @value.setter
+    def value(self, text: str) -> None:
+        self.set_value(text)
+
+
+class LabVerb(Verb):
+    """The verb of one lab, or with `--all` of all."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        # Invoke takes any word for the value of a positional argument that is lacking.
+        if kwargs.get("lab") in ("--help", "-h"):
+            os.execv(sys.executable, [sys.executable, "-m", "invoke", "--help", "lab"])
+        return super().__call__(*args, **kwargs)
+
+    def get_arguments(self, ignore_unknown_help: bool | None = None) -> list[Argument]:
+        arguments = super().get_arguments(ignore_unknown_help)
+        by_name = {argument.name: argument for argument in arguments}
+        lab = _UnlessAll(name="lab", help=by_name["lab"].help, positional=True)
+        lab.all = by_name["all"]
+        return [lab if argument.name == "lab" else argument for argument in arguments]
 
 
 def _as_typed(verb: str) -> str:
@@ -278,6 +311,45 @@ def logs(
     raise Exit(code=cluster.logs(*_given(context, name=name), job=job, follow=follow, ray=ray))
 
 
+@task(klass=Verb, help={"json": _JSON})
+def labs(context: Context, json: bool = False) -> None:
+    """List the labs: short lessons on debugging Ray, each with an exercise that is checked."""
+    from bootstrap.verbs import labs as verbs
+
+    verbs.list_labs(*_given(context, json))
+
+
+@task(
+    klass=LabVerb,
+    positional=["lab"],
+    help={
+        "lab": "which lab: its name or number, as ./invokew labs lists them",
+        "name": _NAME,
+        "check": "check your exercise; with --all the labs themselves",
+        "solve": "put the solution into your copy; what you edited is kept aside",
+        "reset": "make your copy anew; what you edited is kept aside",
+        "all": "with --check: every lab that can be done on this cluster, in copies of their own",
+        "json": _JSON,
+    },
+)
+def lab(
+    context: Context,
+    lab: str | None = None,
+    name: str | None = None,
+    check: bool = False,
+    solve: bool = False,
+    reset: bool = False,
+    all: bool = False,
+    json: bool = False,
+) -> None:
+    """Follow one lab step by step in this terminal; or check, solve or reset it."""
+    from bootstrap.verbs import labs as verbs
+
+    settings, console = _given(context, json, name=name)
+    asked = verbs.Asked(lab, check=check, solve=solve, reset=reset, all=all)
+    raise Exit(code=verbs.lab(settings, console, asked))
+
+
 @task(klass=Verb, help={"name": _NAME, "target": _TARGET, "source": _SOURCE, "wait-for-engine": _WAIT})
 def prepare(
     context: Context,
@@ -353,6 +425,8 @@ namespace = Collection(
     submit,
     breakpoints,
     debug,
+    labs,
+    lab,
     logs,
     prepare,
     down,

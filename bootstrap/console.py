@@ -36,7 +36,8 @@ _PLAIN = "\x1b[0m"
 
 # These verbs are for one cluster, in the commands that we advise.
 _VERB = re.compile(
-    r"(\./invokew (?:up|status|open|doctor|submit|breakpoints|debug|logs|prepare|down))\b(?![^;,]* --name)"
+    r"(\./invokew (?:up|status|open|doctor|submit|breakpoints|debug|lab|logs|prepare|down))\b"
+    r"(?![^;,]* --name)"
 )
 
 # Off a terminal a piece of work says what it does at most once in so many seconds.

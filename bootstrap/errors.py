@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-USAGE, MACHINE, TARGET, JOB, DEBUGGER, INTERRUPTED = 2, 3, 4, 5, 6, 130
+CHECK, USAGE, MACHINE, TARGET, JOB, DEBUGGER, INTERRUPTED = 1, 2, 3, 4, 5, 6, 130
 
 
 class RaysideError(Exception):
@@ -89,6 +89,13 @@ class NotARayJob(RaysideError):
 
 class NotInteractive(RaysideError):
     id, exit_code = "not-interactive", USAGE
+
+
+# --- a check failed -----------------------------------------------------------------------
+
+
+class NotSolved(RaysideError):
+    id, exit_code = "not-solved", CHECK
 
 
 # --- this machine lacks something --------------------------------------------------------

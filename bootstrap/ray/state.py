@@ -176,6 +176,10 @@ class Dashboard:
         """Returns all that the job has printed so far."""
         return str(self._get(f"/api/jobs/{submission_id}/logs")["logs"])
 
+    def stop(self, submission_id: str) -> None:
+        """Asks Ray to stop a job; it does nothing to one that has ended."""
+        self._ask("POST", f"/api/jobs/{submission_id}/stop")
+
     def follow(self, submission_id: str) -> Iterator[str]:
         """Yields what the job prints, in pieces as it comes, until it has ended. Raises NotRunning."""
         import websocket
@@ -263,8 +267,11 @@ class Dashboard:
         return list(answer["data"]["result"]["result"])
 
     def _get(self, path: str, parameters: Iterable[tuple[str, str]] = ()) -> Any:
+        return self._ask("GET", path, params=list(parameters))
+
+    def _ask(self, method: str, path: str, **more: Any) -> Any:
         try:
-            answer = self._session.get(self.url + path, params=list(parameters), timeout=self._patience)
+            answer = self._session.request(method, self.url + path, timeout=self._patience, **more)
             answer.raise_for_status()
             return answer.json()
         except requests.HTTPError as error:

@@ -3,43 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 from bootstrap.console import Console
 from bootstrap.dap.additions import ALWAYS, ASK
-from bootstrap.dap.client import Client
 from bootstrap.debugger.commands import Place, option
-from bootstrap.debugger.events import JobState
-from bootstrap.debugger.session import AttachOptions
 from bootstrap.errors import Interrupted, InvalidArgument
 from bootstrap.options import seconds
 from bootstrap.ray.metadata import DEBUG
-from bootstrap.ray.state import Dashboard, Job
 from bootstrap.settings import Settings
 from bootstrap.shell import Shell
 from bootstrap.targets import choice
-
-
-@dataclass(frozen=True)
-class ClusterJob:
-    """The job that is watched: the one of `submission_id`, or the newest that runs."""
-
-    dashboard: Dashboard
-    submission_id: str | None
-
-    def job(self) -> JobState | None:
-        """Returns its state; None where there is none. Raises NotRunning when Ray has gone."""
-        job = self.submitted()
-        return JobState(job.submission_id, job.status, job.ended) if job else None
-
-    def submitted(self) -> Job | None:
-        jobs = self.dashboard.jobs()
-        if self.submission_id:
-            return next((job for job in jobs if job.submission_id == self.submission_id), None)
-        running = [job for job in jobs if not job.ended]
-        return [*jobs, *running][-1] if jobs else None
+from bootstrap.targets.debugging import ClusterJob, attach_options
 
 
 def debug(
@@ -73,15 +48,9 @@ def debug(
             f"job {watched.submission_id} was not submitted with --debug: of its tasks only those that pause "
             "by themselves can be reached (./invokew submit --debug makes all reachable)"
         )
-    options = AttachOptions(
-        connect=partial(Client.connect, "127.0.0.1", target.instance.ports.relay),
-        token=target.instance.token_file.read_text().strip(),
-        job=watch.submission_id,
-        breakpoints=places,
-        exceptions=exceptions,
-        # There is nobody to ask where a program types.
-        take_over=ASK if not scripted and console.typed_at else ALWAYS,
-    )
+    # There is nobody to ask where a program types.
+    take_over = ASK if not scripted and console.typed_at else ALWAYS
+    options = attach_options(target, watch.submission_id, places, exceptions=exceptions, take_over=take_over)
     if not scripted:
         from bootstrap.debugger import terminal
 

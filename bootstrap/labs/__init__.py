@@ -1,0 +1,1 @@
+"""The labs: small lessons under `example/labs/`, each with an exercise that is checked."""

@@ -1,0 +1,117 @@
+"""Keeps the learner's copies of the labs' files, in `labs/` of the clone, and how far each has come.
+
+What a learner has edited is never lost: a copy that is made anew puts the edited files into `labs/.kept`.
+"""
+
+from __future__ import annotations
+
+import filecmp
+import json
+import shutil
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from bootstrap.errors import UnsafeFolder
+from bootstrap.labs.lesson import Lesson
+from bootstrap.settings import ROOT
+
+FOLDER = ROOT / "labs"
+_PROGRESS = ".lab.json"
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a learner has come: the steps that were done, and whether the exercise was passed."""
+
+    steps_done: int = 0
+    passed: bool = False
+
+
+@dataclass(frozen=True)
+class Copy:
+    """The learner's copy of one lab; `home` has the copies of all."""
+
+    lesson: Lesson
+    home: Path = FOLDER
+
+    @property
+    def folder(self) -> Path:
+        return self.home / self.lesson.name
+
+    @property
+    def exists(self) -> bool:
+        return self.folder.is_dir()
+
+    def make(self) -> None:
+        """Makes what is lacking of it; what is there stays as it is. Raises UnsafeFolder."""
+        if self.folder.is_symlink() or (self.folder.exists() and not self.folder.is_dir()):
+            raise UnsafeFolder(f"{self.folder} is not a folder", hint="move it away")
+        self.folder.mkdir(parents=True, exist_ok=True)
+        for source, copy in self._pairs(self.lesson.folder, self.lesson.files):
+            if not copy.exists():
+                _copy(source, copy)
+
+    def reset(self) -> Path | None:
+        """Makes it anew; returns the folder with the files that were edited, None where there were none."""
+        kept = None
+        if self.exists:
+            kept = self._keep_edited()
+            shutil.rmtree(self.folder)
+        self.make()
+        return kept
+
+    def solve(self) -> None:
+        """Makes it anew, with the files of the lab's solution; what was edited is kept."""
+        self.reset()
+        solution = self.lesson.folder / "solution"
+        for source, copy in self._pairs(solution, sorted(solution.glob("*"))):
+            _copy(source, copy)
+
+    def progress(self) -> Progress:
+        try:
+            document = json.loads((self.folder / _PROGRESS).read_text())
+            return Progress(int(document["steps_done"]), document["passed"] is True)
+        except (OSError, ValueError, KeyError, TypeError):
+            return Progress()
+
+    def note(self, progress: Progress) -> None:
+        draft = self.folder / f"{_PROGRESS}.new"
+        draft.write_text(json.dumps(asdict(progress)))
+        draft.replace(self.folder / _PROGRESS)
+
+    def _keep_edited(self) -> Path | None:
+        originals = {copy: source for source, copy in self._pairs(self.lesson.folder, self.lesson.files)}
+        edited = [
+            file
+            for file in self.folder.rglob("*")
+            if file.is_file()
+            and file.name != _PROGRESS
+            and "__pycache__" not in file.parts
+            and not _same(file, originals.get(file))
+        ]
+        if not edited:
+            return None
+        stamp = time.strftime("%Y%m%d-%H%M%S")
+        kept = self.home / ".kept" / f"{self.lesson.name}-{stamp}-{time.monotonic_ns() % 1_000_000:06}"
+        for file in edited:
+            _copy(file, kept / file.relative_to(self.folder))
+        return kept
+
+    def _pairs(self, root: Path, paths: list[Path]) -> list[tuple[Path, Path]]:
+        """Returns each file below `paths` with its place in the copy."""
+        files = [file for path in paths for file in ([path] if path.is_file() else sorted(path.rglob("*")))]
+        return [
+            (file, self.folder / file.relative_to(root))
+            for file in files
+            if file.is_file() and "__pycache__" not in file.parts
+        ]
+
+
+def _same(file: Path, original: Path | None) -> bool:
+    return original is not None and filecmp.cmp(file, original, shallow=False)
+
+
+def _copy(source: Path, copy: Path) -> None:
+    copy.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(source, copy)

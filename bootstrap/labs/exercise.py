@@ -1,0 +1,181 @@
+"""Is what the code of a lab works with: the learner's files, and jobs on the cluster that is up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, NoReturn
+
+from bootstrap import step, yaml_file
+from bootstrap.dap.additions import ALWAYS
+from bootstrap.debugger.commands import Place
+from bootstrap.debugger.scripted import run_sync
+from bootstrap.errors import NotSolved
+from bootstrap.ray import jobs
+from bootstrap.ray.state import Dashboard, Job
+from bootstrap.targets.debugging import ClusterJob, attach_options
+from bootstrap.targets.target import Target
+
+# Where a learner writes what they saw: `name: value` lines, with values to be filled in.
+ANSWERS = "answers.yaml"
+# Seconds for a job of a lab, which takes a few; a loaded machine takes much longer.
+PATIENCE = 180.0
+
+
+@dataclass(frozen=True)
+class Run:
+    """A job that has ended: `status` is Ray's, `output` all that it printed."""
+
+    submission_id: str
+    status: str
+    exit_code: int | None
+    output: str
+
+
+@dataclass(frozen=True)
+class Exercise:
+    """One learner's exercise; `folder` is the copy of the lab's files, `report` tells what is going on."""
+
+    folder: Path
+    target: Target
+    report: Callable[[str], None]
+    _submitted: list[str] = field(default_factory=list)
+
+    @property
+    def dashboard(self) -> Dashboard:
+        return self.target.access.require()
+
+    @property
+    def brought_back(self) -> str:
+        return f"./invokew lab {self.folder.name} --reset brings it back"
+
+    def not_solved(self, message: str, hint: str) -> NoReturn:
+        raise NotSolved(message, hint=hint)
+
+    def require(self, condition: object, message: str, hint: str) -> None:
+        """Raises NotSolved unless `condition` is true."""
+        if not condition:
+            raise NotSolved(message, hint=hint)
+
+    # --- the learner's files --------------------------------------------------------------
+
+    def text(self, name: str) -> str:
+        """Returns a file of the learner's copy. Raises NotSolved where it is gone."""
+        try:
+            return (self.folder / name).read_text()
+        except OSError as error:
+            raise NotSolved(f"{name} can't be read: {error.strerror}", hint=self.brought_back) from None
+
+    def replace(self, name: str, old: str, new: str) -> None:
+        """Edits a file of the learner's copy, as a solution does; `old` has to be there once."""
+        text = self.text(name)
+        assert text.count(old) == 1, f"{name} has {text.count(old)} times {old!r}"
+        (self.folder / name).write_text(text.replace(old, new))
+
+    def answer(self, name: str) -> Any:
+        """Returns a value of `answers.yaml`. Raises NotSolved while it is empty."""
+        answers = yaml_file.read(self.folder / ANSWERS)
+        value = answers.get(name) if isinstance(answers, Mapping) else None
+        self.require(
+            value is not None, f"{ANSWERS} has nothing for {name}", f"write what you saw behind {name}:"
+        )
+        return value
+
+    def write_answers(self, **answers: Any) -> None:
+        """Fills in `answers.yaml`, as a solution does."""
+        lines = self.text(ANSWERS).splitlines()
+        for name, value in answers.items():
+            places = [at for at, line in enumerate(lines) if line.startswith(f"{name}:")]
+            assert len(places) == 1, f"{ANSWERS} has {name} {len(places)} times"
+            lines[places[0]] = f"{name}: {value}"
+        (self.folder / ANSWERS).write_text("\n".join(lines) + "\n")
+
+    # --- jobs ----------------------------------------------------------------------------
+
+    def submit(
+        self,
+        entrypoint: str,
+        *,
+        py_modules: Sequence[str] = (),
+        runtime_env: Mapping[str, Any] | None = None,
+        debug: bool = False,
+        post_mortem: bool = False,
+        attach_timeout: float = 60,
+    ) -> str:
+        """Submits a job with the copy as its working_dir; `py_modules` are folders in the copy.
+
+        Returns its submission id. Raises what `jobs.prepare` and `Access.submit` raise.
+        """
+        hook = jobs.Debug(attach_timeout=attach_timeout, post_mortem=post_mortem) if debug else None
+        submission = jobs.prepare(
+            working_dir=str(self.folder),
+            py_modules=[str(self.folder / module) for module in py_modules],
+            entrypoint=entrypoint,
+            debug=hook,
+        )
+        submission = replace(submission, runtime_env=dict(runtime_env or {}))
+        name = jobs.new_submission_id(entrypoint)
+        self.report(f"{entrypoint}: submitting it as {name}")
+        self.target.access.submit(submission, name)
+        self._submitted.append(name)
+        return name
+
+    def wait(self, submission_id: str, *, patience: float = PATIENCE) -> Run:
+        """Returns a job that has ended. Raises NotSolved where it does not end."""
+        job = step.until(lambda: self.dashboard.job(submission_id), lambda job: job.ended, patience=patience)
+        self.require(
+            job.ended,
+            f"job {submission_id} has not ended within {patience:g} s",
+            f"./invokew diagnose --job {submission_id} says what it waits for",
+        )
+        return Run(submission_id, job.status, job.exit_code, self.dashboard.output(submission_id))
+
+    def run(self, entrypoint: str, *, patience: float = PATIENCE, **options: Any) -> Run:
+        """Submits a job, with the options of `submit`, and returns it when it has ended."""
+        return self.wait(self.submit(entrypoint, **options), patience=patience)
+
+    def succeeded(self, run: Run) -> Run:
+        """Returns the same run. Raises NotSolved where the job did not succeed."""
+        last = "\n".join(run.output.strip().splitlines()[-6:])
+        self.require(
+            run.status == "SUCCEEDED",
+            f"job {run.submission_id} is {run.status}; the last that it printed:\n{last}",
+            f"./invokew logs --job {run.submission_id} shows all of it",
+        )
+        return run
+
+    def job(self, submission_id: str) -> Job:
+        return self.dashboard.job(submission_id)
+
+    def debug(
+        self,
+        submission_id: str,
+        *,
+        breaks: Sequence[tuple[str, int] | tuple[str, int, str]] = (),
+        evaluate: Sequence[str] = (),
+        exceptions: bool = False,
+        timeout: float = 60,
+    ) -> dict[str, Any]:
+        """Debugs a job to its end, as `./invokew debug --json` does, and returns the same document.
+
+        Args:
+            breaks: a file of the copy, a line, and where there is one a condition.
+        """
+        places = [Place(str(self.folder / at[0]), at[1], at[2] if len(at) == 3 else None) for at in breaks]
+        options = attach_options(self.target, submission_id, places, exceptions=exceptions, take_over=ALWAYS)
+        watch = ClusterJob(self.dashboard, submission_id)
+        return run_sync(options, watch, evaluate=evaluate, timeout=timeout, on_event=self.report)
+
+    def line(self, name: str, text: str) -> int:
+        """Returns the number of the one line of a file of the copy that has that text."""
+        numbers = [at for at, line in enumerate(self.text(name).splitlines(), 1) if text in line]
+        self.require(len(numbers) == 1, f"{name} has {len(numbers)} lines with {text!r}", self.brought_back)
+        return numbers[0]
+
+    def close(self) -> None:
+        """Stops the jobs of this exercise that still run."""
+        ended = {job.submission_id for job in self.dashboard.jobs() if job.ended}
+        for name in self._submitted:
+            if name not in ended:
+                self.dashboard.stop(name)

@@ -1,0 +1,124 @@
+"""Reads the labs of `example/labs/`: a README for people, and `lab.py` with what can be run.
+
+A README has the headings of `SECTIONS`, below a title; *Steps* has one heading of the third level for each
+step, and the first block of shell code below it is what *Run* runs. `lab.py` has `TARGETS`, and where they
+are needed `NEEDS`; the functions `verify` and `solve`, and where one is needed `setup`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib.util
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from types import ModuleType
+
+from bootstrap.errors import InvalidArgument
+from bootstrap.settings import ROOT
+
+FOLDER = ROOT / "example" / "labs"
+SECTIONS = ("Goal", "Steps", "What you see", "Why", "Going further")
+# These files of a lab are not for the learner's copy: the code that checks, and the solution.
+_OWN = {"lab.py", "README.md", "README.zh.md", "solution", "__pycache__"}
+_FENCE = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+@dataclass(frozen=True)
+class LessonStep:
+    """One step: its text in Markdown, and the command that it has the learner run; empty without one."""
+
+    title: str
+    text: str
+    command: str
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """One lab; `name` is that of its folder, such as `01-breakpoint`."""
+
+    folder: Path
+
+    @property
+    def name(self) -> str:
+        return self.folder.name
+
+    @property
+    def files(self) -> list[Path]:
+        """Returns what the learner's copy begins with, files and folders."""
+        return sorted(path for path in self.folder.iterdir() if path.name not in _OWN)
+
+    @cached_property
+    def title(self) -> str:
+        return self._text.partition("\n")[0].removeprefix("# ").strip()
+
+    @cached_property
+    def goal(self) -> str:
+        return " ".join(self.section("Goal").split())
+
+    def section(self, name: str) -> str:
+        """Returns the text below one of the headings `SECTIONS`, in Markdown. Raises ValueError."""
+        for part in re.split(r"^## ", self._text, flags=re.MULTILINE)[1:]:
+            heading, _, text = part.partition("\n")
+            if heading.strip() == name:
+                return text.strip()
+        raise ValueError(f"{self.folder / 'README.md'} has no section {name!r}")
+
+    @cached_property
+    def steps(self) -> list[LessonStep]:
+        steps = []
+        for part in re.split(r"^### ", self.section("Steps"), flags=re.MULTILINE)[1:]:
+            heading, _, text = part.partition("\n")
+            command = _FENCE.search(text)
+            steps.append(LessonStep(heading.strip(), text.strip(), command[1].strip() if command else ""))
+        return steps
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """Returns the targets on which it makes sense."""
+        return tuple(self.code.TARGETS)
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Returns the names, of needs.py, of what it needs besides a cluster."""
+        return tuple(getattr(self.code, "NEEDS", ()))
+
+    @cached_property
+    def code(self) -> ModuleType:
+        """Returns its `lab.py`, imported."""
+        spec = importlib.util.spec_from_file_location(f"lab_{self.name[:2]}", self.folder / "lab.py")
+        assert spec and spec.loader
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return module
+
+    @cached_property
+    def _text(self) -> str:
+        return (self.folder / "README.md").read_text()
+
+
+def lessons(folder: Path = FOLDER) -> list[Lesson]:
+    """Returns all labs, in their order."""
+    return [Lesson(file.parent) for file in sorted(folder.glob("*/lab.py"))]
+
+
+def find(name: str, known: Sequence[Lesson]) -> Lesson:
+    """Returns the lab of that name: the whole, its number, or what follows the number.
+
+    Raises InvalidArgument, which names the nearest.
+    """
+    typed = name.strip().lower()
+    for lesson in known:
+        number, _, word = lesson.name.partition("-")
+        if typed in (lesson.name, number, number.lstrip("0"), word):
+            return lesson
+    words = {alias: lesson.name for lesson in known for alias in (lesson.name, lesson.name.partition("-")[2])}
+    nearest = difflib.get_close_matches(typed, words, n=1, cutoff=0.4)
+    hint = (
+        f"did you mean {words[nearest[0]]}? ./invokew labs lists all"
+        if nearest
+        else "./invokew labs lists all"
+    )
+    raise InvalidArgument(f"there is no lab {name!r}", hint=hint)

@@ -1,0 +1,48 @@
+"""Connects the debuggers to the jobs of a target."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from bootstrap.dap.client import Client
+from bootstrap.debugger.commands import Place
+from bootstrap.debugger.events import JobState
+from bootstrap.debugger.session import AttachOptions
+from bootstrap.ray.state import Dashboard, Job
+from bootstrap.targets.target import Target
+
+
+@dataclass(frozen=True)
+class ClusterJob:
+    """The job that is watched: the one of `submission_id`, or the newest that runs."""
+
+    dashboard: Dashboard
+    submission_id: str | None
+
+    def job(self) -> JobState | None:
+        """Returns its state; None where there is none. Raises NotRunning when Ray has gone."""
+        job = self.submitted()
+        return JobState(job.submission_id, job.status, job.ended) if job else None
+
+    def submitted(self) -> Job | None:
+        jobs = self.dashboard.jobs()
+        if self.submission_id:
+            return next((job for job in jobs if job.submission_id == self.submission_id), None)
+        running = [job for job in jobs if not job.ended]
+        return [*jobs, *running][-1] if jobs else None
+
+
+def attach_options(
+    target: Target, job: str | None, breakpoints: Sequence[Place], *, exceptions: bool, take_over: str
+) -> AttachOptions:
+    """Returns how to attach to a target's relay; `job` is a submission id, None for all jobs."""
+    return AttachOptions(
+        connect=partial(Client.connect, "127.0.0.1", target.instance.ports.relay),
+        token=target.instance.token_file.read_text().strip(),
+        job=job,
+        breakpoints=breakpoints,
+        exceptions=exceptions,
+        take_over=take_over,
+    )

@@ -1,0 +1,193 @@
+"""Does `labs` and `lab`: lists the labs, takes a learner through one, checks one or all."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from dataclasses import dataclass
+
+from bootstrap.console import Console
+from bootstrap.errors import InvalidArgument, MissingProgram
+from bootstrap.labs import checking
+from bootstrap.labs.copies import Copy, Progress
+from bootstrap.labs.exercise import Exercise
+from bootstrap.labs.lesson import Lesson, find, lessons
+from bootstrap.settings import ROOT, Settings, as_environment
+from bootstrap.shell import Shell
+from bootstrap.targets import choice
+
+_ASKS_TO_RUN = "\nEnter runs it, s skips it, q leaves: "
+_ASKS_TO_GO_ON = "\nEnter goes on, q leaves: "
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The options of `lab`."""
+
+    name: str | None
+    check: bool = False
+    solve: bool = False
+    reset: bool = False
+    all: bool = False
+
+
+def lab(settings: Settings, console: Console, asked: Asked) -> int:
+    """Does what the options say; returns the exit code. Raises InvalidArgument."""
+    if asked.all:
+        if asked.name or asked.solve or asked.reset or not asked.check:
+            raise InvalidArgument("--all goes with --check alone", hint="./invokew lab --all --check")
+        return check_all(settings, console)
+    if asked.check + asked.solve + asked.reset > 1:
+        raise InvalidArgument("--check, --solve and --reset are three commands", hint="give one of them")
+    if not asked.name:
+        raise InvalidArgument("no lab was named", hint="./invokew labs lists them")
+    does = check if asked.check else solve if asked.solve else reset if asked.reset else follow
+    does(settings, console, find(asked.name, lessons()))
+    return 0
+
+
+def list_labs(settings: Settings, console: Console) -> None:
+    """Lists the labs: where each makes sense, what it needs, and whether it was passed here."""
+    rows = [(lesson, Copy(lesson).progress()) for lesson in lessons()]
+    if console.as_json:
+        console.document(
+            [
+                {
+                    "name": lesson.name,
+                    "title": lesson.title,
+                    "targets": list(lesson.targets),
+                    "needs": list(lesson.needs),
+                    "steps": len(lesson.steps),
+                    "steps_done": progress.steps_done,
+                    "passed": progress.passed,
+                    "folder": str(Copy(lesson).folder),
+                }
+                for lesson, progress in rows
+            ]
+        )
+        return
+    console.table(
+        ("lab", "passed", "on", "about"),
+        [
+            (lesson.name, "yes" if progress.passed else "-", ", ".join(lesson.targets), lesson.title)
+            for lesson, progress in rows
+        ],
+    )
+    following = next((lesson for lesson, progress in rows if not progress.passed), None)
+    if following:
+        console.result(f"\nNext: ./invokew lab {following.name}")
+
+
+def check_all(settings: Settings, console: Console) -> int:
+    """Checks every lab: unsolved it fails, solved it passes; returns 1 where one does not.
+
+    The learner's copies are not touched.
+    """
+    target = choice.existing(settings, Shell())
+    target.access.require()
+    results = []
+    with console.progress():
+        for lesson in lessons():
+            console.started(lesson.name, lesson.name)
+            (result,) = checking.check_all([lesson], target, console.note)
+            outcome = {"passed": "done", "skipped": "kept"}.get(result.status, "failed")
+            detail = f"{result.status}, {result.why}" if result.why else result.status
+            console.finished(lesson.name, lesson.name, outcome, detail)
+            results.append(result)
+    failed = [result.name for result in results if result.status == "failed"]
+    if console.as_json:
+        console.document({"labs": [result.document() for result in results]})
+    else:
+        console.result(
+            f"failed: {', '.join(failed)}" if failed else "every lab can be done here, or says why not"
+        )
+    return 1 if failed else 0
+
+
+def reset(settings: Settings, console: Console, lesson: Lesson) -> None:
+    """Makes the copy of a lab anew; edited files are kept aside."""
+    copy = Copy(lesson)
+    kept = copy.reset()
+    if console.as_json:
+        console.document({"folder": str(copy.folder), "kept": str(kept) if kept else None})
+        return
+    if kept:
+        console.result(f"What you had edited is in {kept}")
+    console.result(f"{copy.folder} is as at the beginning. Next: ./invokew lab {copy.lesson.name}")
+
+
+def check(settings: Settings, console: Console, lesson: Lesson) -> None:
+    """Checks the learner's exercise. Raises NotSolved."""
+    copy, exercise = _at_work(settings, console, lesson)
+    with console.progress(), console.work(lesson.name, f"check of {lesson.name}"):
+        checking.verify(exercise, lesson)
+    copy.note(Progress(len(lesson.steps), passed=True))
+    if console.as_json:
+        console.document({"name": lesson.name, "passed": True})
+        return
+    console.result(f"Passed: {lesson.title}")
+
+
+def solve(settings: Settings, console: Console, lesson: Lesson) -> None:
+    """Puts the solution into the learner's copy; what was edited is kept aside."""
+    copy, exercise = _at_work(settings, console, lesson)
+    with console.progress(), console.work(lesson.name, f"solution of {lesson.name}"):
+        checking.solve(lesson, copy, exercise)
+    if console.as_json:
+        console.document({"name": lesson.name, "folder": str(copy.folder)})
+        return
+    console.result(f"{copy.folder} is solved. Next: ./invokew lab {lesson.name} --check")
+
+
+def follow(settings: Settings, console: Console, lesson: Lesson) -> None:
+    """Takes the learner through a lab step by step, from where they left it.
+
+    Without a terminal it only says the steps.
+    """
+    copy, _ = _at_work(settings, console, lesson)
+    console.result(f"{lesson.title}\n\n{lesson.section('Goal')}\n\nThe files are in {copy.folder}", "header")
+    done = copy.progress().steps_done if console.typed_at else 0
+    if done >= len(lesson.steps):
+        done = 0
+    for number, step in enumerate(lesson.steps[done:], done + 1):
+        console.result(f"\nStep {number} of {len(lesson.steps)}: {step.title}", "current")
+        console.result(step.text)
+        if not console.typed_at:
+            continue
+        try:
+            typed = console.ask(
+                "\nEnter runs it, s skips it, q leaves: " if step.command else "\nEnter goes on, q leaves: "
+            )
+        except EOFError:
+            typed = "q"
+        if typed.strip().lower().startswith("q"):
+            console.result(f"./invokew lab {lesson.name} goes on here")
+            return
+        if step.command and not typed.strip():
+            _run(settings, step.command)
+        copy.note(Progress(number, copy.progress().passed))
+    console.result(f"\n{lesson.section('What you see')}")
+    console.result(f"\nNext: ./invokew lab {lesson.name} --check")
+
+
+def _at_work(settings: Settings, console: Console, lesson: Lesson) -> tuple[Copy, Exercise]:
+    """Returns the learner's copy, made where it is lacking, and the exercise on the cluster that is up."""
+    target = choice.existing(settings, Shell())
+    if why := checking.cannot_run(lesson, target):
+        raise MissingProgram(f"{lesson.name} can't be done here: {why}", hint=why.rpartition(": ")[2])
+    target.access.require()
+    copy = Copy(lesson)
+    exercise = Exercise(copy.folder, target, lambda text: console.note(lesson.name, text))
+    if not copy.exists:
+        with console.progress(), console.work(lesson.name, f"{lesson.name} in {copy.folder}"):
+            checking.set_up(lesson, copy, exercise)
+    else:
+        copy.make()
+    return copy, exercise
+
+
+def _run(settings: Settings, command: str) -> None:
+    """Runs the command of a step as if the learner had typed it."""
+    subprocess.run(
+        ["sh", "-c", command], cwd=ROOT, env={**os.environ, **as_environment(settings)}, check=False
+    )

@@ -1,0 +1,142 @@
+"""Tests what every lab has to be, how one is named, and the learner's copies."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from bootstrap.errors import InvalidArgument, UnsafeFolder
+from bootstrap.labs.copies import Copy, Progress
+from bootstrap.labs.lesson import SECTIONS, Lesson, find, lessons
+from bootstrap.labs.needs import NEEDS
+from bootstrap.settings import TARGETS
+
+LABS = lessons()
+
+
+@pytest.fixture
+def lesson(tmp_path: Path) -> Lesson:
+    folder = tmp_path / "lessons" / "07-one"
+    (folder / "package").mkdir(parents=True)
+    (folder / "solution").mkdir()
+    (folder / "main.py").write_text("wrong\n")
+    (folder / "package" / "__init__.py").write_text("")
+    (folder / "solution" / "main.py").write_text("right\n")
+    (folder / "lab.py").write_text("TARGETS = ('local',)\n")
+    steps = "### First\n\nText.\n\n```sh\necho 1\n```\n\n### Second\n\nMore.\n"
+    (folder / "README.md").write_text(f"# One\n\n## Goal\n\nA goal.\n\n## Steps\n\n{steps}")
+    return Lesson(folder)
+
+
+@pytest.mark.parametrize("lab", LABS, ids=lambda lab: lab.name)
+def test_a_lab_is_whole(lab: Lesson) -> None:
+    assert re.fullmatch(r"\d\d-[a-z0-9-]+", lab.name)
+    assert lab.title and all(lab.section(name) for name in SECTIONS)
+    assert lab.steps and lab.targets and set(lab.targets) <= set(TARGETS)
+    assert set(lab.needs) <= set(NEEDS)
+    assert callable(lab.code.verify)
+    assert (lab.folder / "solution").is_dir() or callable(lab.code.solve)
+    # What is named in the steps is there.
+    for path in re.findall(rf"labs/{lab.name}/([\w./-]*\w)", lab.section("Steps")):
+        assert (lab.folder / path).exists(), path
+
+
+@pytest.mark.parametrize("lab", LABS, ids=lambda lab: lab.name)
+def test_both_languages_have_the_same_steps(lab: Lesson) -> None:
+    english, chinese = ((lab.folder / name).read_text() for name in ("README.md", "README.zh.md"))
+    for pattern in (r"^#+ ", r"^```sh\n(.*?)^```$"):
+        flags = re.MULTILINE | re.DOTALL
+        assert re.findall(pattern, english, flags) == re.findall(pattern, chinese, flags)
+    assert re.search("[\u4e00-\u9fff]", chinese)
+
+
+def test_their_numbers_are_their_own() -> None:
+    numbers = [lab.name[:2] for lab in LABS]
+    assert len(numbers) == len(set(numbers))
+
+
+@pytest.mark.parametrize("name", ["07-one", "7", "07", "one", " One "])
+def test_a_lab_is_found_by_its_name_or_number(lesson: Lesson, name: str) -> None:
+    assert find(name, [lesson]) == lesson
+
+
+def test_of_an_unknown_one_the_nearest_is_named(lesson: Lesson) -> None:
+    with pytest.raises(InvalidArgument) as raised:
+        find("oen", [lesson])
+    assert raised.value.hint.startswith("did you mean 07-one?")
+    with pytest.raises(InvalidArgument) as raised:
+        find("zzzzzz", [lesson])
+    assert "mean" not in raised.value.hint
+
+
+def test_its_steps_are_those_of_its_readme(lesson: Lesson) -> None:
+    assert (lesson.title, lesson.goal) == ("One", "A goal.")
+    assert [(step.title, step.command) for step in lesson.steps] == [("First", "echo 1"), ("Second", "")]
+    with pytest.raises(ValueError, match="has no section 'Why'"):
+        lesson.section("Why")
+
+
+def test_the_copy_has_the_files_and_neither_solution_nor_check(lesson: Lesson, tmp_path: Path) -> None:
+    copy = Copy(lesson, tmp_path / "labs")
+    copy.make()
+    files = {str(file.relative_to(copy.folder)) for file in copy.folder.rglob("*") if file.is_file()}
+    assert files == {"main.py", "package/__init__.py"}
+
+
+def test_made_again_it_keeps_what_was_edited_and_gets_what_is_gone(lesson: Lesson, tmp_path: Path) -> None:
+    copy = Copy(lesson, tmp_path / "labs")
+    copy.make()
+    (copy.folder / "main.py").write_text("mine\n")
+    (copy.folder / "package" / "__init__.py").unlink()
+    copy.make()
+    assert (copy.folder / "main.py").read_text() == "mine\n"
+    assert (copy.folder / "package" / "__init__.py").exists()
+
+
+def test_reset_keeps_what_was_edited_aside(lesson: Lesson, tmp_path: Path) -> None:
+    copy = Copy(lesson, tmp_path / "labs")
+    copy.make()
+    assert copy.reset() is None
+    (copy.folder / "main.py").write_text("mine\n")
+    (copy.folder / "notes" / "a").mkdir(parents=True)
+    (copy.folder / "notes" / "a" / "b.txt").write_text("too\n")
+    copy.note(Progress(1, passed=True))
+    kept = copy.reset()
+    assert kept is not None
+    assert {str(file.relative_to(kept)): file.read_text() for file in kept.rglob("*") if file.is_file()} == {
+        "main.py": "mine\n",
+        "notes/a/b.txt": "too\n",
+    }
+    assert (copy.folder / "main.py").read_text() == "wrong\n"
+    assert copy.progress() == Progress()
+
+
+def test_the_solution_keeps_what_was_edited_aside(lesson: Lesson, tmp_path: Path) -> None:
+    copy = Copy(lesson, tmp_path / "labs")
+    copy.make()
+    (copy.folder / "main.py").write_text("mine\n")
+    copy.solve()
+    assert (copy.folder / "main.py").read_text() == "right\n"
+    assert [file.read_text() for file in copy.home.glob(".kept/*/main.py")] == ["mine\n"]
+
+
+def test_a_link_in_the_place_of_a_copy_is_refused(lesson: Lesson, tmp_path: Path) -> None:
+    copy = Copy(lesson, tmp_path / "labs")
+    copy.home.mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    copy.folder.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(UnsafeFolder):
+        copy.make()
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"steps_done": "x", "passed": true}'])
+def test_a_damaged_record_of_progress_is_none(lesson: Lesson, tmp_path: Path, text: str) -> None:
+    copy = Copy(lesson, tmp_path / "labs")
+    copy.make()
+    copy.note(Progress(1, passed=True))
+    assert copy.progress() == Progress(1, passed=True)
+    (copy.folder / ".lab.json").write_text(text)
+    assert copy.progress() == Progress()
