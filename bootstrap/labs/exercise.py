@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
 from bootstrap import step, yaml_file
 from bootstrap.dap.additions import ALWAYS
+from bootstrap.dap.client import SourceBreakpoint
 from bootstrap.debugger.commands import Place
 from bootstrap.debugger.scripted import run_sync
 from bootstrap.errors import NotSolved
+from bootstrap.labs import editor
+from bootstrap.labs.copies import Copy
+from bootstrap.labs.lesson import Lesson
 from bootstrap.ray import jobs
 from bootstrap.ray.state import Dashboard, Job
 from bootstrap.targets.debugging import ClusterJob, attach_options
@@ -153,25 +159,48 @@ class Exercise:
         submission_id: str,
         *,
         breaks: Sequence[tuple[str, int] | tuple[str, int, str]] = (),
+        points: Mapping[str, Sequence[SourceBreakpoint]] | None = None,
         evaluate: Sequence[str] = (),
         exceptions: bool = False,
-        timeout: float = 60,
+        timeout: float = PATIENCE,
     ) -> dict[str, Any]:
         """Debugs a job to its end, as `./invokew debug --json` does, and returns the same document.
 
+        With `points` it also has `messages`, what logpoints said: `{"task", "line", "text"}` each.
+
         Args:
             breaks: a file of the copy, a line, and where there is one a condition.
+            points: DAP SourceBreakpoints, as an editor sets them, by a file of the copy; for other files
+                than those of `breaks`.
         """
         places = [Place(str(self.folder / at[0]), at[1], at[2] if len(at) == 3 else None) for at in breaks]
         options = attach_options(self.target, submission_id, places, exceptions=exceptions, take_over=ALWAYS)
+        messages: list[dict[str, Any]] = []
+        if points:
+            absolute = {str(self.folder / name): specs for name, specs in points.items()}
+            port = self.target.instance.ports.relay
+            options = replace(options, connect=editor.connecting(port, absolute, messages, self.report))
         watch = ClusterJob(self.dashboard, submission_id)
-        return run_sync(options, watch, evaluate=evaluate, timeout=timeout, on_event=self.report)
+        document = run_sync(options, watch, evaluate=evaluate, timeout=timeout, on_event=self.report)
+        return {**document, "messages": messages} if points else document
 
     def line(self, name: str, text: str) -> int:
         """Returns the number of the one line of a file of the copy that has that text."""
         numbers = [at for at, line in enumerate(self.text(name).splitlines(), 1) if text in line]
         self.require(len(numbers) == 1, f"{name} has {len(numbers)} lines with {text!r}", self.brought_back)
         return numbers[0]
+
+    @contextmanager
+    def untouched(self, lab: Path) -> Iterator[Exercise]:
+        """Yields an exercise on the files that the lab in that folder begins with.
+
+        What a learner saw is compared with what these do, for the learner has mended the others. Its jobs
+        are of this exercise too.
+        """
+        with tempfile.TemporaryDirectory(prefix="rayside-lab-") as home:
+            copy = Copy(Lesson(lab), Path(home))
+            copy.make()
+            yield replace(self, folder=copy.folder)
 
     def close(self) -> None:
         """Stops the jobs of this exercise that still run."""
