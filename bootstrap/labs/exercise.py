@@ -107,7 +107,7 @@ class Exercise:
         runtime_env: Mapping[str, Any] | None = None,
         debug: bool = False,
         post_mortem: bool = False,
-        attach_timeout: float = 60,
+        attach_timeout: float = PATIENCE,
     ) -> str:
         """Submits a job with the copy as its working_dir; `py_modules` are folders in the copy.
 

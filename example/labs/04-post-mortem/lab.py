@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from bootstrap.labs.exercise import Exercise
+from bootstrap.plain import printed
 
 TARGETS = ("local", "kind")
 
@@ -55,7 +56,7 @@ def _check_mended(exercise: Exercise, condition: str) -> None:
         "the first except clause that fits is taken, and both fit; error.cause has the short text",
         "retry_exceptions of @ray.remote names the exceptions after which Ray runs a task again",
     )
-    lines = [line.strip() for line in output.splitlines()]
+    lines = [line.strip() for line in printed(output).splitlines()]
     for wanted, hint in zip(_OUTCOMES, hints, strict=True):
         district = wanted.partition(" ")[0]
         said = next((line for line in lines if line.startswith(f"{district} ")), f"nothing of the {district}")
