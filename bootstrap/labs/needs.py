@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import shutil
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -21,7 +22,14 @@ def _program(name: str, package: str) -> Need:
     return Need(lambda target: shutil.which(name) is not None, f"sudo apt-get install {package}")
 
 
+def _module(name: str) -> Need:
+    """Returns the need of a module that this Python, that of .venv, has to have."""
+    brings = f".venv/bin/python -m pip install {name}"
+    return Need(lambda target: importlib.util.find_spec(name) is not None, brings)
+
+
 NEEDS = {
+    "mypy": _module("mypy"),
     "gdb": _program("gdb", "gdb python3-dbg"),
     "valgrind": _program("valgrind", "valgrind"),
     "prometheus": _program("prometheus", "prometheus"),

@@ -1,0 +1,9 @@
+"""Runs the task of main.py for each file in this one process, where any debugger and profiler reaches it."""
+
+import pipeline
+import ray
+from main import FILES, total
+
+ray.init(local_mode=True)
+print("sold", pipeline.aggregate(ray.get([total.remote(file) for file in FILES])))
+print("Ray is connected:", ray.is_initialized())
