@@ -259,6 +259,10 @@ class Dashboard:
         ]
         return sorted(waiting, key=lambda task: (task.since, task.worker_id))
 
+    def table(self, name: str, **fields: str) -> list[dict[str, Any]]:
+        """Returns those rows of a State API table, such as `tasks`, whose fields have these values."""
+        return self._rows(name, [(field, "=", value) for field, value in fields.items()])
+
     def _rows(self, resource: str, filters: Iterable[tuple[str, str, str]]) -> list[dict[str, Any]]:
         parameters: list[tuple[str, str]] = [("detail", "1"), ("limit", str(MOST_ROWS))]
         for key, predicate, value in filters:
