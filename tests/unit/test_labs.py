@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from bootstrap.errors import InvalidArgument, UnsafeFolder
 from bootstrap.labs.copies import Copy, Progress
 from bootstrap.labs.lesson import SECTIONS, Lesson, find, lessons
-from bootstrap.labs.needs import NEEDS
+from bootstrap.labs.needs import NEEDS, Need, missing
 from bootstrap.settings import TARGETS
+from bootstrap.targets.target import Target
 
 LABS = lessons()
 
@@ -76,6 +79,14 @@ def test_its_steps_are_those_of_its_readme(lesson: Lesson) -> None:
     assert [(step.title, step.command) for step in lesson.steps] == [("First", "echo 1"), ("Second", "")]
     with pytest.raises(ValueError, match="has no section 'Why'"):
         lesson.section("Why")
+
+
+def test_a_need_that_is_lacking_comes_with_what_brings_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    target = cast(Target, None)  # No need of a module looks at it.
+    assert missing(["mypy"], target) == "it needs mypy: .venv/bin/python -m pip install mypy"
+    monkeypatch.setitem(NEEDS, "mypy", Need(lambda target: True, "nothing"))
+    assert missing(["mypy"], target) == ""
 
 
 def test_the_copy_has_the_files_and_neither_solution_nor_check(lesson: Lesson, tmp_path: Path) -> None:
