@@ -11,7 +11,7 @@ import pytest
 
 from bootstrap.errors import InvalidArgument, UnsafeFolder
 from bootstrap.labs.copies import Copy, Progress
-from bootstrap.labs.lesson import SECTIONS, Lesson, find, lessons
+from bootstrap.labs.lesson import FOLDER, SECTIONS, Lesson, find, lessons
 from bootstrap.labs.needs import NEEDS, Need, missing
 from bootstrap.settings import TARGETS
 from bootstrap.targets.target import Target
@@ -53,6 +53,15 @@ def test_both_languages_have_the_same_steps(lab: Lesson) -> None:
         flags = re.MULTILINE | re.DOTALL
         assert re.findall(pattern, english, flags) == re.findall(pattern, chinese, flags)
     assert re.search("[\u4e00-\u9fff]", chinese)
+
+
+def test_the_table_of_techniques_has_each_lab_and_where_it_can_be_done() -> None:
+    table = (FOLDER / "README.md").read_text()
+    rows = re.findall(
+        r"^\| .+ \| \[([\w-]+)\]\(([\w-]+)/README\.md\) \| (.+) \| yes \|$", table, re.MULTILINE
+    )
+    assert all(name == folder for name, folder, _ in rows)
+    assert {name: targets for name, _, targets in rows} == {lab.name: ", ".join(lab.targets) for lab in LABS}
 
 
 def test_their_numbers_are_their_own() -> None:
