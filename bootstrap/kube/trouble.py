@@ -79,7 +79,7 @@ def first_problem(kube: Kube, selector: str) -> RaysideError | None:
             continue
         # Another pod may have had this pod's name before.
         events = [event for event in kube.events("Pod", name) if event["involvedObject"].get("uid") == uid]
-        _add_last_words(kube, pod)
+        add_last_words(kube, pod)
         error = explain(pod, events)
         if error and _condition(pod, "PodScheduled").get("reason") == "Unschedulable" and _leaving(kube):
             continue  # A pod on its way out makes room.
@@ -220,7 +220,7 @@ def _leaving(kube: Kube) -> bool:
     return any("deletionTimestamp" in pod["metadata"] for pod in kube.pods(""))
 
 
-def _add_last_words(kube: Kube, pod: dict[str, Any]) -> None:
+def add_last_words(kube: Kube, pod: dict[str, Any]) -> None:
     """Puts the last lines of a crashed container's log where its termination message would be.
 
     The kubelet does so itself only with `terminationMessagePolicy: FallbackToLogsOnError`.

@@ -25,6 +25,7 @@ from bootstrap.loopback import require_own
 MOST_ROWS = 10_000
 # Ray's tables of tasks and jobs may lag so many seconds behind what is; about 1 s was measured.
 LAG = 3.0
+_LONGEST_END = 2_000_000
 ENDED = frozenset({"SUCCEEDED", "FAILED", "STOPPED"})
 
 
@@ -159,8 +160,11 @@ class Dashboard:
 
     def jobs(self) -> list[Job]:
         """Returns the submitted jobs, oldest first."""
-        rows = [row for row in self._get("/api/jobs/") if row["type"] == "SUBMISSION"]
-        return sorted((_job(row) for row in rows), key=lambda job: job.started)
+        return sorted((read_job(row) for row in self.job_rows()), key=lambda job: job.started)
+
+    def job_rows(self) -> list[dict[str, Any]]:
+        """Returns what the Jobs API has of each submitted job."""
+        return [row for row in self._get("/api/jobs/") if row["type"] == "SUBMISSION"]
 
     def job(self, job_id: str) -> Job:
         """Returns the job of that submission id, or of Ray's own job id. Raises JobNotFound."""
@@ -179,6 +183,24 @@ class Dashboard:
     def stop(self, submission_id: str) -> None:
         """Asks Ray to stop a job; it does nothing to one that has ended."""
         self._ask("POST", f"/api/jobs/{submission_id}/stop")
+
+    def output_end(self, job: Job, lines: int) -> str:
+        """Returns the last lines that the job has printed, at most 2 MB of them. Raises NotRunning."""
+        # Without the node, Ray 2.60 answers 500, though it could find it by the submission id.
+        query = {"submission_id": job.submission_id, "node_id": job.node_id, "lines": str(lines)}
+        url = f"{self.url}/api/v0/logs/file"
+        end = b""
+        try:
+            with self._session.get(url, params=query, timeout=self._patience, stream=True) as answer:
+                answer.raise_for_status()
+                for piece in answer.iter_content(65536):
+                    end = (end + piece)[-_LONGEST_END:]
+        except requests.RequestException:
+            raise NotRunning(
+                f"Ray gives no output of job {job.submission_id}",
+                hint="./invokew status says whether Ray is whole",
+            ) from None
+        return end.decode(errors="replace")
 
     def follow(self, submission_id: str) -> Iterator[str]:
         """Yields what the job prints, in pieces as it comes, until it has ended. Raises NotRunning."""
@@ -202,6 +224,10 @@ class Dashboard:
                 f"the dashboard at {self.url} closed the job's output: {error}",
                 hint="./invokew status shows what is left",
             ) from None
+
+    def cluster_status(self) -> dict[str, Any]:
+        """Returns what Ray's autoscaler knows of the resources in use, and of those asked for."""
+        return dict(self._get("/api/cluster_status"))
 
     def workers_with_debugger(self) -> set[str]:
         """Returns the ids of the live workers whose debugger has been opened, paused now or not."""
@@ -259,9 +285,13 @@ class Dashboard:
         ]
         return sorted(waiting, key=lambda task: (task.since, task.worker_id))
 
-    def table(self, name: str, **fields: str) -> list[dict[str, Any]]:
-        """Returns those rows of a State API table, such as `tasks`, whose fields have these values."""
-        return self._rows(name, [(field, "=", value) for field, value in fields.items()])
+    def table(self, name: str, *without: tuple[str, str], **fields: str) -> list[dict[str, Any]]:
+        """Returns those rows of a State API table, such as `tasks`, whose fields have these values.
+
+        `without` are fields, each with a value that it does not have.
+        """
+        others = [(field, "!=", value) for field, value in without]
+        return self._rows(name, [*((field, "=", value) for field, value in fields.items()), *others])
 
     def _rows(self, resource: str, filters: Iterable[tuple[str, str, str]]) -> list[dict[str, Any]]:
         parameters: list[tuple[str, str]] = [("detail", "1"), ("limit", str(MOST_ROWS))]
@@ -293,7 +323,8 @@ class Dashboard:
             ) from None
 
 
-def _job(row: dict[str, Any]) -> Job:
+def read_job(row: Mapping[str, Any]) -> Job:
+    """Returns the job of a row of `Dashboard.job_rows`."""
     driver = row.get("driver_info") or {}
     return Job(
         submission_id=row["submission_id"],

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from bootstrap.instance import Instance
+from bootstrap.kube.api import Kube
 from bootstrap.ray.jobs import Submission
 from bootstrap.ray.state import Dashboard
 from bootstrap.step import Report, Step
@@ -46,6 +47,10 @@ class Access(Protocol):
 
 class Kubernetes(Protocol):
     """What only a target on Kubernetes can do."""
+
+    @property
+    def kube(self) -> Kube:
+        """Returns the Kubernetes API, in the cluster's namespace."""
 
     def use_context(self) -> None:
         """Makes its context kubectl's current one."""

@@ -1,0 +1,201 @@
+"""Explains how jobs ended that did not end well: one finding each, the cause and not its consequences."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from bootstrap.diagnosis.causes.cause import Cause
+from bootstrap.diagnosis.causes.known import cause
+from bootstrap.diagnosis.evidence import Evidence
+from bootstrap.diagnosis.failure import Failure, of_driver
+from bootstrap.diagnosis.finding import Finding, Weight, sentence
+from bootstrap.diagnosis.ray_errors import last_raised
+from bootstrap.diagnosis.runtime_env import reason
+from bootstrap.ray.outcome import explain_exit
+from bootstrap.ray.state import Job
+
+_NOT_FOUND, _NOT_EXECUTABLE, _USAGE = 127, 126, 2
+_SIGNALS = {129, 130, 131, 132, 134, 135, 136, 137, 139, 141, 143}
+
+
+@dataclass(frozen=True)
+class _Ended:
+    """A failed job, with what it printed last and what Ray calls its failure."""
+
+    job: Job
+    log: str
+    error_type: str
+    evidence: Evidence
+
+    @property
+    def words(self) -> str:
+        """Returns all that is told of its end."""
+        return f"{self.job.message}\n{self.log}"
+
+    @property
+    def logs_hint(self) -> str:
+        return f"./invokew logs --job {shlex.quote(self.job.submission_id)} shows all of its output"
+
+
+def failed_jobs(evidence: Evidence) -> Iterator[Finding]:
+    """Yields a finding for each failed job."""
+    for job in evidence.jobs:
+        if job.status == "FAILED":
+            yield _failed(job, evidence)
+
+
+def stopped_jobs(evidence: Evidence) -> Iterator[Finding]:
+    """Yields a finding for each job that somebody stopped."""
+    for job in evidence.jobs:
+        if job.status == "STOPPED":
+            yield Finding(
+                "job-stopped",
+                f"job {sentence(job.submission_id)} was stopped",
+                "",
+                "somebody asked Ray to stop it; it did not fail",
+                "./invokew submit starts a new one",
+                Weight.PAST,
+                at=job.started,
+                job=job.submission_id,
+            )
+
+
+def _failed(job: Job, evidence: Evidence) -> Finding:
+    ended = _Ended(
+        job,
+        evidence.logs.get(job.submission_id, ""),
+        evidence.error_types.get(job.submission_id, ""),
+        evidence,
+    )
+    place = ""
+    found = next((found for explain in ENDINGS if (found := explain(ended))), None)
+    if found is None:
+        failure = _failure(ended)
+        found, place = (cause(failure), failure.place) if failure else (_unexplained(ended), "")
+    return Finding(
+        found.id,
+        sentence(f"job {job.submission_id} failed: {found.what}"),
+        sentence(place),
+        sentence(found.why),
+        sentence(found.hint),
+        Weight.FAILED,
+        at=job.started,
+        job=job.submission_id,
+    )
+
+
+def _failure(ended: _Ended) -> Failure | None:
+    """Returns the failure by which the driver ended; None where it printed no exception."""
+    # Ray's message has the last ten lines of the log, which may have the exception only half.
+    raised = last_raised(ended.log) or last_raised(ended.job.message)
+    if raised is None:
+        return None
+    evidence, job_id = ended.evidence, ended.job.job_id or ""
+    tasks = evidence.failed_tasks(job_id) if job_id else []
+    actors = [actor for actor in evidence.actors if actor.job_id == job_id]
+    unfinished = [task.name for task in evidence.unfinished_tasks(job_id)] if job_id else []
+    return of_driver(raised, ended.log, tasks, actors, unfinished)
+
+
+# --- endings that no exception tells of --------------------------------------------------
+
+
+def runtime_env_failed(ended: _Ended) -> Cause | None:
+    if ended.error_type != "RUNTIME_ENV_SETUP_FAILURE":
+        return None
+    return Cause(
+        "runtime-env-failed",
+        "its runtime_env could not be made",
+        reason(ended.job.message),
+        "correct what it names in the runtime_env, and submit again",
+    )
+
+
+def not_started(ended: _Ended) -> Cause | None:
+    """Explains a job whose supervisor, the actor of Ray's that runs the entrypoint, did not run or died."""
+    if "SUPERVISOR" not in ended.error_type and ended.error_type != "JOB_ENTRYPOINT_COMMAND_START_ERROR":
+        return None
+    words = ended.job.message
+    if "low on memory" in words:
+        used = re.search(r"was ([\d.]+ ?GB) used / ([\d.]+ ?GB) limit", words)
+        return Cause(
+            "job-out-of-memory",
+            "Ray killed the process that runs it, for its node ran low on memory",
+            f"{used[1]} of {used[2]} were in use" if used else words,
+            "free memory on the node, or have the job load less, and submit it again",
+        )
+    if ended.error_type.endswith("UNSCHEDULABLE"):
+        hint = "lower what its entrypoint asks for (entrypoint_num_cpus and the like)"
+        return Cause("job-unschedulable", "no node can run its entrypoint", words, hint)
+    what = "Ray's process that runs it did not start, or died"
+    return Cause("job-supervisor-died", what, words, "./invokew logs --ray says more; then submit it again")
+
+
+def entrypoint_not_run(ended: _Ended) -> Cause | None:
+    """Explains an entrypoint that the shell, or Python, could not run at all."""
+    code, entrypoint = ended.job.exit_code, ended.job.entrypoint
+    if code == _NOT_FOUND:
+        told = re.search(r"^\S*sh: (?:\d+: |line \d+: )?(.+?): (?:command )?not found$", ended.words, re.M)
+        return Cause(
+            "entrypoint-not-found",
+            f"its program {told[1] if told else entrypoint.split(' ')[0]} was not found",
+            f"the entrypoint is {entrypoint}",
+            'correct --entrypoint, as in ./invokew submit --entrypoint "python your_program.py"',
+        )
+    if code == _NOT_EXECUTABLE:
+        hint = (
+            'run it by its interpreter: ./invokew submit --entrypoint "python your_program.py"; or chmod +x'
+        )
+        why = f"the entrypoint is {entrypoint}"
+        return Cause("entrypoint-not-executable", "its program is not executable", why, hint)
+    missing = re.search(r"^\S*python[\d.]*: can't open file '(.+?)'.*No such file", ended.words, re.M)
+    if code == _USAGE and missing:
+        return Cause(
+            "entrypoint-file-missing",
+            f"there is no file {missing[1].rpartition('/')[2]} in the folder that was submitted",
+            f"Python looked for {missing[1]}",
+            "name the folder that has it: ./invokew submit --working-dir FOLDER --entrypoint ...",
+        )
+    return None
+
+
+def ended_by_signal(ended: _Ended) -> Cause | None:
+    code = ended.job.exit_code
+    if code is None or (code not in _SIGNALS and code >= 0):
+        return None
+    number = -code if code < 0 else code - 128
+    identity, what = {
+        2: ("job-interrupted", "its program was interrupted"),
+        9: ("job-killed", "its program was killed"),
+        11: ("job-crashed", "its program crashed in native code"),
+        6: ("job-crashed", "its program aborted, most often in native code"),
+        15: ("job-terminated", "its program was asked to end"),
+    }.get(number, ("job-ended-by-signal", "a signal ended its program"))
+    hint = {
+        "job-killed": "look whether memory ran out (./invokew logs --ray), and have the driver load less",
+        "job-crashed": 'submit it with --entrypoint "python -X faulthandler ...", which shows the line',
+    }.get(identity, ended.logs_hint)
+    return Cause(identity, what, explain_exit(code), hint)
+
+
+def _unexplained(ended: _Ended) -> Cause:
+    lines = [line.strip() for line in ended.words.splitlines() if line.strip()]
+    code = ended.job.exit_code
+    why = explain_exit(code) if code is not None else ended.error_type
+    return Cause(
+        "job-failed",
+        why or "for a reason that Ray does not tell",
+        lines[-1] if lines else "",
+        ended.logs_hint,
+    )
+
+
+ENDINGS: tuple[Callable[[_Ended], Cause | None], ...] = (
+    runtime_env_failed,
+    not_started,
+    entrypoint_not_run,
+    ended_by_signal,
+)

@@ -1,0 +1,119 @@
+"""Explains pods that can't run, were restarted or are gone, and RayJobs that KubeRay gave up."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from bootstrap.diagnosis.evidence import Evidence, Row
+from bootstrap.diagnosis.finding import Finding, Weight, sentence
+from bootstrap.kube.trouble import explain, waiting
+from bootstrap.ray.outcome import explain_exit
+
+# The events of a pod that is gone: so many, the last ones.
+_MOST_EVENTS = 4
+
+
+def troubled_pods(evidence: Evidence) -> Iterator[Finding]:
+    """Yields a finding for each pod that can't run."""
+    leaving = any("deletionTimestamp" in pod["metadata"] for pod in evidence.pods)
+    for pod in evidence.pods:
+        name = pod["metadata"]["name"]
+        error = explain(pod, _events(evidence, name, pod["metadata"].get("uid")))
+        if error is None or (leaving and error.message.startswith("no node takes pod")):
+            continue  # A pod on its way out makes room.
+        what, _, why = error.message.partition(": ")
+        on = pod.get("spec", {}).get("nodeName")
+        yield Finding(
+            error.id,
+            sentence(what),
+            sentence(f"pod {name}, {f'node {on}' if on else 'on no node yet'}"),
+            sentence(why or waiting(pod)),
+            sentence(error.hint),
+            Weight.POD,
+            pod=name,
+        )
+
+
+def restarted_containers(evidence: Evidence) -> Iterator[Finding]:
+    """Yields a finding for each container that runs again after it ended badly."""
+    for pod in evidence.pods:
+        for container in pod.get("status", {}).get("containerStatuses", []):
+            ended = container.get("lastState", {}).get("terminated") or {}
+            if "running" not in container.get("state", {}) or not ended.get("exitCode"):
+                continue
+            name, killed = pod["metadata"]["name"], ended.get("reason") == "OOMKilled"
+            restarts = container.get("restartCount", 1)
+            times = "once" if restarts == 1 else f"{restarts} times"
+            last = next(iter((ended.get("message") or "").strip().splitlines()[-1:]), "")
+            yield Finding(
+                "container-restarted",
+                sentence(f"container {container['name']} was restarted {times}, and runs again"),
+                sentence(f"pod {name}"),
+                sentence(
+                    f"it was killed, for it needed more than its limit of memory (OOMKilled, exit code "
+                    f"{ended['exitCode']})"
+                    if killed
+                    else f"{explain_exit(ended['exitCode'])}{f': {last}' if last else ''}"
+                ),
+                "raise resources.limits.memory, or have its tasks load less"
+                if killed
+                else f"./invokew diagnose --pod {shlex.quote(name)} --archive pod.tar.gz keeps its logs",
+                Weight.PART_FAILED,
+                pod=name,
+            )
+
+
+def gone_pod(evidence: Evidence, name: str) -> Finding | None:
+    """Returns what the events say of a pod that is not there; None where there are none of it."""
+    events = _events(evidence, name, None)
+    if not events or any(pod["metadata"]["name"] == name for pod in evidence.pods):
+        return None
+    words = "; ".join(f"{event['reason']}: {event.get('message', '')}" for event in events[-_MOST_EVENTS:])
+    return Finding(
+        "pod-gone",
+        sentence(f"pod {name} is gone"),
+        sentence(f"last heard of {_time(events[-1])}"),
+        sentence(f"its events, oldest first: {words}"),
+        "./invokew diagnose without --pod looks at what is there now",
+        Weight.POD,
+        pod=name,
+    )
+
+
+def failed_rayjobs(evidence: Evidence) -> Iterator[Finding]:
+    """Yields a finding for each RayJob that failed, unless Ray itself has its job and says more."""
+    known = {job.submission_id for job in evidence.jobs}
+    for rayjob in evidence.rayjobs:
+        status = rayjob.get("status") or {}
+        failed = status.get("jobDeploymentStatus") == "Failed" or status.get("jobStatus") == "FAILED"
+        if not failed or status.get("jobId") in known:
+            continue
+        name = rayjob["metadata"]["name"]
+        why = ": ".join(status[key] for key in ("reason", "message") if status.get(key))
+        yield Finding(
+            "rayjob-failed",
+            sentence(f"RayJob {name} failed"),
+            sentence(f"RayCluster {status.get('rayClusterName') or 'of none'}"),
+            sentence(why or "KubeRay does not say why"),
+            "correct what it names, and submit it again: ./invokew submit --job FILE.yaml",
+            Weight.FAILED,
+            job=status.get("jobId") or name,
+        )
+
+
+def _events(evidence: Evidence, name: str, uid: str | None) -> Sequence[Row]:
+    """Returns a pod's events, oldest first; with `uid`, not those of an earlier pod of that name."""
+    own = [
+        event
+        for event in evidence.events
+        if (of := event.get("involvedObject") or {}).get("name") == name
+        and of.get("kind") == "Pod"
+        and (uid is None or of.get("uid") == uid)
+    ]
+    return sorted(own, key=_time)
+
+
+def _time(event: Mapping[str, Any]) -> str:
+    return str(event.get("lastTimestamp") or event.get("eventTime") or event.get("firstTimestamp") or "")

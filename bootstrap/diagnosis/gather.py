@@ -1,0 +1,177 @@
+"""Gathers the evidence of a diagnosis: asks Ray and Kubernetes side by side, and waits for none too long."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from bootstrap.dap.paused import PausedTask
+from bootstrap.diagnosis import cleaned, evidence
+from bootstrap.diagnosis.evidence import Evidence
+from bootstrap.diagnosis.kubernetes import asks_of_kubernetes
+from bootstrap.errors import RaysideError
+from bootstrap.ray.state import Job, read_job
+from bootstrap.targets.target import Target
+
+# Seconds for all that is asked at once. Ray's tables take less than 1 with 1,000 tasks; a dashboard that
+# hangs gives up by itself after 20.
+_PATIENCE = 20.0
+# So many jobs have their output looked at: the newest ones, and the newest of those that failed.
+_NEWEST, _NEWEST_FAILED = 5, 20
+_LINES = 400
+
+Ask = Callable[[], Any]
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """What was read, cleaned: `documents` by name, as it was said, and `evidence`, as it was understood."""
+
+    documents: Mapping[str, Any]
+    evidence: Evidence
+
+
+@dataclass
+class _Answers:
+    """The answers so far, cleaned; `unread` has why something is not among them."""
+
+    documents: dict[str, Any] = field(default_factory=dict)
+    unread: dict[str, str] = field(default_factory=dict)
+    errors: dict[str, RaysideError] = field(default_factory=dict)
+
+    def ask(self, asks: Mapping[str, Ask], patience: float) -> None:
+        """Asks all of them at once, and waits so many seconds at most."""
+        answers: queue.Queue[tuple[str, Any, Exception | None]] = queue.Queue()
+
+        def answer(name: str, ask: Ask) -> None:
+            try:
+                answers.put((name, ask(), None))
+            # It is a stranger's answer, of any shape: what is wrong with one may not end the others.
+            except Exception as error:
+                answers.put((name, None, error))
+
+        for name, ask in asks.items():
+            # They are daemons, for nobody waits for one that gets no answer.
+            threading.Thread(target=answer, args=(name, ask), daemon=True).start()
+        deadline, left = time.monotonic() + patience, set(asks)
+        while left:
+            try:
+                name, document, error = answers.get(timeout=max(0.0, deadline - time.monotonic()))
+            except queue.Empty:
+                break
+            left.discard(name)
+            if error is None:
+                self.documents[name] = cleaned.document(document)
+            elif isinstance(error, RaysideError):
+                self.errors[name], self.unread[name] = error, error.message
+            else:
+                self.unread[name] = f"its answer can't be read: {type(error).__name__}: {error}"
+        self.unread |= dict.fromkeys(left, f"no answer within {patience:g} s")
+
+    def read(self, name: str, how: Callable[[Any], Any], otherwise: Any) -> Any:
+        """Returns the answer as it is understood."""
+        if name not in self.documents:
+            return otherwise
+        try:
+            return how(self.documents[name])
+        except (KeyError, ValueError, TypeError, AttributeError, IndexError) as error:
+            self.unread[name] = f"its answer can't be understood: {type(error).__name__}: {error}"
+            return otherwise
+
+
+def gather(
+    target: Target, paused: Callable[[], list[PausedTask]], *, job: str = "", pod: str = ""
+) -> Gathered:
+    """Returns what can be read of the cluster. `paused` lists the tasks that stand still.
+
+    Raises nothing of what it asks: what could not be read is in `evidence.unread`.
+    """
+    answers, access = _Answers(), target.access
+    asks: dict[str, Ask] = {
+        "ray": lambda: access.require().version(),
+        "jobs": lambda: access.dashboard().job_rows(),
+        "tasks": lambda: _without_profiles(access.dashboard().table("tasks", ("state", "FINISHED"))),
+        # Without these, a task that was tried again with success would look like one that failed.
+        "tasks tried again": lambda: _without_profiles(
+            access.dashboard().table("tasks", ("attempt_number", "0"), state="FINISHED")
+        ),
+        "actors": lambda: access.dashboard().table("actors"),
+        "nodes": lambda: access.dashboard().table("nodes"),
+        "placement groups": lambda: access.dashboard().table("placement_groups"),
+        "resources in use": lambda: access.dashboard().cluster_status(),
+        "paused tasks": lambda: [asdict(task) for task in paused()],
+        "head's log": lambda: cleaned.log(access.log()),
+    }
+    if target.kubernetes:
+        asks |= asks_of_kubernetes(target.kubernetes.kube, pod)
+    answers.ask(asks, _PATIENCE)
+    jobs = answers.read("jobs", lambda rows: sorted(map(read_job, rows), key=lambda job: job.started), [])
+    logged = {
+        each.submission_id: each
+        for each in [
+            *jobs[-_NEWEST:],
+            *_failed(jobs)[-_NEWEST_FAILED:],
+            *(one for one in jobs if _is(one, job)),
+        ]
+        # A job that has not come to a node has printed nothing.
+        if each.node_id and (not job or _is(each, job))
+    }
+    logs = _Answers()
+    logs.ask({name: _output(target, each) for name, each in logged.items()}, _PATIENCE / 2)
+    answers.unread |= {f"output of job {name}": why for name, why in logs.unread.items()}
+    understood = _understood(answers, jobs, logs.documents)
+    return Gathered({**answers.documents, "output of jobs": logs.documents}, understood)
+
+
+def _understood(answers: _Answers, jobs: Sequence[Job], logs: Mapping[str, str]) -> Evidence:
+    rows = answers.documents.get("jobs") or []
+    tasks = answers.read("tasks", evidence.read_tasks, [])
+    again = answers.read("tasks tried again", evidence.read_tasks, [])
+    understood = {
+        "jobs": jobs,
+        "error_types": {row["submission_id"]: row.get("error_type") or "" for row in rows if jobs},
+        "tasks": [*tasks, *again],
+        "actors": answers.read("actors", evidence.read_actors, []),
+        "nodes": answers.read("nodes", evidence.read_nodes, []),
+        "groups": answers.read("placement groups", evidence.read_groups, []),
+        "used": answers.read("resources in use", evidence.read_used, {}),
+        "paused": answers.read("paused tasks", lambda rows: [PausedTask(**row) for row in rows], []),
+        "head_log": answers.documents.get("head's log") or "",
+        "pods": answers.documents.get("pods") or [],
+        "events": answers.documents.get("events") or [],
+        "rayjobs": answers.documents.get("RayJobs") or [],
+    }
+    # Last, for what could not be understood is told with what could not be read.
+    return Evidence(
+        now=time.time(), ray=answers.errors.get("ray"), logs=logs, unread=_told(answers.unread), **understood
+    )
+
+
+def _failed(jobs: Sequence[Job]) -> list[Job]:
+    return [job for job in jobs if job.status == "FAILED"]
+
+
+def _is(job: Job, named: str) -> bool:
+    """Returns whether a job is the one of that submission id, or of that id of Ray's own."""
+    return named in (job.submission_id, job.job_id)
+
+
+def _output(target: Target, job: Job) -> Ask:
+    return lambda: cleaned.log(target.access.dashboard().output_end(job, _LINES))
+
+
+def _without_profiles(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    # They say when each part of a task began and ended, and are most of what Ray answers.
+    return [{key: value for key, value in row.items() if key != "profiling_data"} for row in rows]
+
+
+def _told(unread: Mapping[str, str]) -> list[str]:
+    """Returns each reason once, with all that could not be read for it."""
+    reasons: dict[str, list[str]] = {}
+    for name, why in unread.items():
+        reasons.setdefault(cleaned.text(why), []).append(name)
+    return [f"{', '.join(names)}: {why}" for why, names in reasons.items()]

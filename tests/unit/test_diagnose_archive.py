@@ -1,0 +1,126 @@
+"""Tests the archive: whole, private, never over another file, and with a list of what it holds."""
+
+from __future__ import annotations
+
+import json
+import os
+import tarfile
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bootstrap.diagnosis import archive, cleaned
+from bootstrap.diagnosis.explain import findings
+from bootstrap.diagnosis.gather import Gathered
+from bootstrap.errors import InvalidArgument
+from tests.unit.diagnosed import job, seen
+
+SECRET = "tG7xZq9LmN2pRsTuVw"
+
+
+def written(file: Path) -> dict[str, str]:
+    """The archive's files; it is of a job that prints the secret, and of whose name a path could be made."""
+    row = job("../../x", code=5, runtime_env={"env_vars": {"DB_PASSWORD": "hunter2hunter2"}})
+    logs = {"../../x": f"begin\nRay's token is {SECRET}\n"}
+    evidence = seen([row], logs=logs, unread=[f"actors: no answer with {SECRET}"])
+    documents: dict[str, Any] = {
+        "jobs": [row],
+        "output of jobs": logs,
+        "head's log": "head",
+        "logs of pods": {"p/c": "y"},
+        "pods": [],
+    }
+    found = findings(evidence)
+    count = archive.write(
+        file, Gathered(documents, evidence), found, {"ray": "2.60.0"}, {"name": "rayside"}, [SECRET]
+    )
+    assert count == 4
+    if file.name.endswith(".zip"):
+        with zipfile.ZipFile(file) as opened:
+            return {name: opened.read(name).decode() for name in opened.namelist()}
+    with tarfile.open(file) as tar:
+        return {member.name: tar.extractfile(member).read().decode() for member in tar}  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("name", ["diagnosis.tar.gz", "diagnosis.tgz", "diagnosis.zip"])
+def test_an_archive_holds_what_its_manifest_says_and_no_secret(name: str, tmp_path: Path) -> None:
+    file = tmp_path / name
+    files = written(file)
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert next(iter(files)) == "MANIFEST.txt"
+    assert {
+        *("MANIFEST.txt", "findings.json", "versions.json", "settings.json", "ray/jobs.json"),
+        *("kubernetes/pods.json", "logs/job-------x.log", "logs/head.log", "logs/pod-p-c.log"),
+    } == set(files)
+    manifest = files["MANIFEST.txt"]
+    assert [line for line in files if line != "MANIFEST.txt" and f"{line}: " not in manifest] == []
+    assert "Taken out as secrets: 4: 3 x known value, 1 x value with a secret's name." in manifest
+    for text in files.values():
+        assert SECRET not in text
+        assert "hunter2hunter2" not in text
+    assert json.loads(files["findings.json"])["findings"][0]["id"] == "job-failed"
+    assert files["logs/job-------x.log"] == "begin\nRay's token is <redacted>\n"
+
+
+def test_an_archive_is_never_written_over_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "d.zip"
+    file.write_text("mine")
+    with pytest.raises(InvalidArgument, match=r"d\.zip is there already"):
+        archive.require_new(file)
+    with pytest.raises(InvalidArgument, match="can't be written: File exists"):
+        written(file)
+    assert file.read_text() == "mine"
+    link = tmp_path / "link.zip"
+    link.symlink_to(tmp_path / "elsewhere.zip")
+    with pytest.raises(InvalidArgument, match="is there already"):
+        archive.require_new(link)
+
+
+def test_an_archive_that_cannot_be_is_refused_before_anything_is_read(tmp_path: Path) -> None:
+    with pytest.raises(InvalidArgument, match="no ending that says what it is"):
+        archive.require_new(tmp_path / "d.txt")
+    with pytest.raises(InvalidArgument, match="there is no folder"):
+        archive.require_new(tmp_path / "none" / "d.zip")
+    archive.require_new(tmp_path / "d.tar.gz")
+
+
+def test_a_disk_that_is_full_leaves_no_half_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(descriptor: int, mode: str) -> None:
+        os.close(descriptor)
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fdopen", full)
+    with pytest.raises(InvalidArgument, match="No space left on device"):
+        written(tmp_path / "d.zip")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_stranger_says_is_cleaned_and_bounded_wherever_it_stands() -> None:
+    deep: Any = "end"
+    for _ in range(100):
+        deep = [deep]
+    document = cleaned.document(
+        {
+            "a\x1b[2Jb": "x\x1b]0;title\x07y",
+            "long": "z" * 100_000,
+            "deep": deep,
+            "rows": [1] * 5000,
+            "n": None,
+        }
+    )
+    assert document["ab"] == "xy"
+    assert len(document["long"]) < 17_000
+    assert "[...]" in document["long"]
+    assert "[...]" in json.dumps(document["deep"])
+    assert len(document["rows"]) == 2000
+    assert document["n"] is None
+
+
+def test_of_a_long_log_whole_lines_of_the_end_stay() -> None:
+    log = cleaned.log("".join(f"line {number}\x07\n" for number in range(20_000)))
+    assert log.startswith("line ")
+    assert log.endswith("line 19999\n")
+    assert 50_000 < len(log) <= cleaned.LOG_TAIL
+    assert cleaned.document(log) is log

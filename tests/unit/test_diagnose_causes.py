@@ -1,0 +1,438 @@
+"""Tests what is said of a failed job: each case, with what Ray 2.60 printed and had in its tables."""
+
+from __future__ import annotations
+
+import pytest
+
+from bootstrap.diagnosis.causes.known import CAUSES
+from bootstrap.diagnosis.explain import findings
+from bootstrap.diagnosis.explainers.ended_jobs import ENDINGS
+from tests.unit.diagnosed import NOW, actor, died, job, of_log, only, seen, task
+
+RAY = "/opt/ray/lib/python3.11/site-packages/ray/_private/worker.py"
+# What the driver prints before the exception of a task.
+GET = (
+    "2026-11-23 12:00:38,614\tINFO worker.py:1691 -- Using address 127.0.0.2:39449\n"
+    "Traceback (most recent call last):\n"
+    '  File "/tmp/x/runtime_resources/working_dir_files/_ray_pkg_9e9d/train.py", line 6, in <module>\n'
+    "    print(ray.get(load.remote(7)))\n"
+    "          ^^^^^^^^^^^^^^^^^^^^^^^\n"
+    f'  File "{RAY}", line 1053, in get_objects\n'
+    "    raise value.as_instanceof_cause()\n"
+)
+IN_TASK = (
+    "ray::load() (pid=25106, ip=127.0.0.2)\n"
+    '  File "/tmp/x/runtime_resources/working_dir_files/_ray_pkg_9e9d/train.py", line 5, in load\n'
+    "    return int(row)\n"
+    "           ^^^^^^^^\n"
+)
+NO_INT = "ValueError: invalid literal for int() with base 10: 'seven'"
+LOW = (
+    "1 worker(s) were killed due to the node running low on memory. Memory on the node "
+    "(IP: 127.0.0.2, ID: 92ce) "
+    "was 4.18GB used / 23.54GB limit (0.177669)\n"
+    "OOM kill reason: Memory usage 4486627328B exceeded threshold\n"
+    "Selected to kill: (Task: job ID=02000000, task name=load, pid=11202, actual memory "
+    "used=0.05GB, worker ID=3)"
+)
+EOF = (
+    "The actor is dead because its worker process has died. Worker exit type: "
+    "SYSTEM_ERROR Worker exit detail: "
+    "Worker unexpectedly exits with a connection error code 2. End of file. Some common "
+    "causes include: (1) the"
+)
+
+
+# --- exceptions of the user's own --------------------------------------------------------
+
+
+def test_a_task_that_raised_is_told_with_its_line_and_its_words() -> None:
+    found = of_log(f"{GET}ray.exceptions.RayTaskError(ValueError): {IN_TASK}{NO_INT}\n")
+    assert (found.id, found.job) == ("task-raised", "train-1")
+    assert found.what == "job train-1 failed: task load raised ValueError"
+    assert found.where == "train.py:5, in load"
+    assert found.why == "invalid literal for int() with base 10: 'seven'"
+    assert found.hint.startswith("./invokew submit --debug --post-mortem")
+
+
+def test_what_others_print_after_an_exception_is_none_of_it() -> None:
+    others = "(raylet) Task other failed. There are 1 retries remaining. Error: User exception:\n"
+    found = of_log(
+        f"{GET}ray.exceptions.RayTaskError(ValueError): {IN_TASK}{NO_INT}\n{others}  x\nKeyError: 'no'\n"
+    )
+    assert found.what.endswith("task load raised ValueError")
+    assert "no'" not in found.why
+
+
+def test_of_tasks_within_tasks_the_innermost_is_told() -> None:
+    outer = (
+        'ray::outer() (pid=1, ip=127.0.0.2)\n  File "train.py", line 9, in outer\n'
+        "    ray.get(load.remote())\n"
+    )
+    error = f"ray.exceptions.RayTaskError(ValueError): {IN_TASK}{NO_INT}"
+    found = of_log(f"{GET}ray.exceptions.RayTaskError(ValueError): {outer}{error}\n")
+    assert found.what == "job train-1 failed: task load raised ValueError"
+
+
+def test_a_driver_that_raised_is_told_by_its_last_traceback() -> None:
+    first = 'Traceback (most recent call last):\n  File "train.py", line 1, in <module>\n    x\nKeyError: 1\n'
+    second = (
+        'Traceback (most recent call last):\n  File "train.py", line 2, in f\n    y\n'
+        "ValueError: no such luck\n"
+    )
+    found = of_log(
+        f"{first}\nDuring handling of the above exception, another exception occurred:\n\n{second}"
+    )
+    assert (found.id, found.where, found.why) == ("driver-raised", "train.py:2, in f", "no such luck")
+
+
+def test_a_program_that_is_no_python_is_told_with_its_line() -> None:
+    log = (
+        'Running entrypoint\n  File "train.py", line 3\n    def f(:\n          ^\n'
+        "SyntaxError: invalid syntax\n"
+    )
+    found = of_log(log)
+    assert (found.what, found.where) == ("job train-1 failed: the driver raised SyntaxError", "train.py:3")
+
+
+def test_an_exception_of_a_users_class_is_told_whatever_it_is_called() -> None:
+    log = (
+        'Traceback (most recent call last):\n  File "train.py", line 1, in f\n    x\n'
+        "my.pack.Oops: with: colon\n"
+    )
+    found = of_log(log)
+    assert (found.what, found.why) == ("job train-1 failed: the driver raised Oops", "with: colon")
+
+
+def test_a_task_that_was_tried_to_the_last_says_how_often() -> None:
+    error = f"User exception:\n{IN_TASK}ConnectionError: upstream said 503"
+    tasks = [task(error=error, attempt_number=number) for number in range(3)]
+    log = f"{GET}ray.exceptions.RayTaskError(ConnectionError): {IN_TASK}ConnectionError: upstream said 503\n"
+    found = of_log(log, tasks=tasks)
+    assert found.id == "task-retries-used-up"
+    assert found.what.endswith("task load raised ConnectionError each time that it was tried")
+    assert found.why == "upstream said 503; it was tried 3 times, and has no retries left"
+
+
+# --- what a worker lacks -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("log", "who"),
+    [
+        (
+            'Traceback (most recent call last):\n  File "train.py", line 2, in <module>\n'
+            "    import mylib.deep\n"
+            "ModuleNotFoundError: No module named 'mylib'\n",
+            "the driver",
+        ),
+        (
+            f"{GET}ray.exceptions.RayTaskError(ModuleNotFoundError): {IN_TASK}"
+            "ModuleNotFoundError: No module named 'mylib.deep'\n",
+            "task load",
+        ),
+    ],
+)
+def test_a_module_that_was_not_sent_is_told_with_the_option_that_sends_it(log: str, who: str) -> None:
+    found = of_log(log)
+    assert (found.id, found.what) == ("module-not-found", f"job train-1 failed: {who} can't import mylib")
+    assert "--py-modules path/to/mylib" in found.hint
+
+
+def test_a_captured_variable_that_cannot_be_pickled_is_named() -> None:
+    found = of_log(
+        'Traceback (most recent call last):\n  File "train.py", line 8, in <module>\n'
+        "    ray.get(count.remote(1))\n"
+        "TypeError: Could not serialize the function train.count:\n=====\n"
+        "!!! FAIL serialization: cannot pickle '_thread.lock' object\n"
+        "\tFailTuple(guard [path=guard, obj=<unlocked _thread.lock object at 0x7f>, "
+        "parent=<function count>])\n"
+    )
+    assert (found.id, found.where) == ("not-serializable", "train.py:8")
+    assert found.what.endswith("function train.count can't be sent to a worker")
+    assert found.why == "it uses the variable guard, of type _thread.lock, which can't be pickled"
+
+
+def test_an_argument_that_cannot_be_pickled_is_named() -> None:
+    found = of_log(
+        'Traceback (most recent call last):\n  File "train.py", line 6, in <module>\n'
+        "    ray.get(count.remote(x))\n"
+        "TypeError: Could not serialize the argument <unlocked _thread.lock object at "
+        "0x7f> for a task or actor "
+        "train.count:\n!!! FAIL serialization: cannot pickle '_thread.lock' object\n"
+        "\tFailTuple(unknown [path=, obj=<unlocked _thread.lock object at 0x7f>, parent=None])\n"
+    )
+    assert found.what.endswith("an argument of train.count can't be sent to a worker")
+    assert found.why == "<unlocked _thread.lock object at 0x7f>, of type _thread.lock can't be pickled"
+
+
+def test_a_runtime_env_that_pip_could_not_make_is_told_in_pips_words() -> None:
+    message = (
+        "runtime_env setup failed: Failed to set up runtime environment.\n"
+        "ray._private.runtime_env.utils.SubprocessCalledProcessError: Run cmd[9] failed "
+        "with the following details.\n"
+        "Last 50 lines of stdout:\n    Looking in links: /opt/wheels\n"
+        "    ERROR: No matching distribution found for no-such-package\n"
+    )
+    row = job(code=None, job_id=None, error_type="RUNTIME_ENV_SETUP_FAILURE", message=message)
+    found = only(findings(seen([row])))
+    assert (found.id, found.why) == (
+        "runtime-env-failed",
+        "No matching distribution found for no-such-package",
+    )
+
+
+def test_a_runtime_env_of_a_task_that_could_not_be_made() -> None:
+    error = (
+        "Failed to set up runtime environment.\nOSError: Failed to download runtime_env file package x.zip"
+    )
+    row = task(error=error, error_type="RUNTIME_ENV_SETUP_FAILED")
+    found = of_log(f"{GET}ray.exceptions.RuntimeEnvSetupError: {error}\n", tasks=[row])
+    assert (found.id, found.what[20:]) == (
+        "runtime-env-failed",
+        "the runtime_env of task load could not be made",
+    )
+    assert found.why == "OSError: Failed to download runtime_env file package x.zip"
+
+
+# --- memory and processes ----------------------------------------------------------------
+
+
+def test_a_task_killed_for_memory_is_told_with_figures() -> None:
+    row = task(error=LOW, error_type="OUT_OF_MEMORY")
+    found = of_log(f"{GET}ray.exceptions.OutOfMemoryError: {LOW}\n", tasks=[row])
+    assert found.id == "task-out-of-memory"
+    assert found.what.endswith("task load was killed by Ray, for its node ran low on memory")
+    assert found.why == "4.18GB of 23.54GB were in use, 0.05GB of that by its own process"
+    assert "num_cpus" in found.hint
+
+
+def test_a_job_whose_supervisor_was_killed_for_memory() -> None:
+    row = job(
+        code=None,
+        error_type="JOB_SUPERVISOR_ACTOR_UNKNOWN_FAILURE",
+        message=f"Unexpected error occurred: {LOW}",
+    )
+    found = only(findings(seen([row])))
+    assert (found.id, found.why) == ("job-out-of-memory", "4.18GB of 23.54GB were in use")
+
+
+CRASHED = f"{GET}ray.exceptions.WorkerCrashedError: The worker died unexpectedly while executing this task.\n"
+
+
+@pytest.mark.parametrize(
+    ("row", "before", "why"),
+    [
+        (
+            task(error="UnexpectedSystemExit: Worker exits with an exit code 3.", error_type="WORKER_DIED"),
+            "",
+            "its process ended with exit code 3 (as the program chose)",
+        ),
+        (
+            task(error="RpcError: RPC error: Socket closed rpc_code: 14", error_type="WORKER_DIED"),
+            "",
+            "its process ended without a word",
+        ),
+        (
+            task(error="RpcError: RPC error: Socket closed rpc_code: 14", error_type="WORKER_DIED"),
+            "(load pid=27085) *** SIGSEGV received at time=1795435280 on cpu 1 ***\n",
+            "its process got SIGSEGV, as it crashed in native code",
+        ),
+    ],
+)
+def test_a_worker_that_died_is_told_as_far_as_ray_knows(
+    row: dict[str, object], before: str, why: str
+) -> None:
+    found = of_log(before + CRASHED, tasks=[row])
+    assert (found.id, found.what[20:]) == ("worker-died", "the worker process of task load died")
+    assert found.why.startswith(why)
+
+
+def test_the_signal_of_another_process_is_not_the_workers() -> None:
+    row = task(error="RpcError: RPC error: Socket closed rpc_code: 14", error_type="WORKER_DIED")
+    found = of_log(f"(other pid=1) *** SIGSEGV received at time=1 on cpu 1 ***\n{CRASHED}", tasks=[row])
+    assert "SIGSEGV" not in found.why
+
+
+def test_a_full_object_store_and_a_full_disk() -> None:
+    full = of_log(f"{GET}ray.exceptions.ObjectStoreFullError: Failed to put object 00ff in object store\n")
+    assert (full.id, full.why) == ("object-store-full", "Failed to put object 00ff in object store")
+    disk = of_log(f"{GET}ray.exceptions.OutOfDiskError: Local disk is full\n")
+    assert (disk.id, disk.hint.partition(";")[0]) == ("object-store-full", "free disk space")
+
+
+# --- actors and objects ------------------------------------------------------------------
+
+
+def test_an_actor_whose_init_raised() -> None:
+    created = (
+        "The actor died because of an error raised in its creation task, ray::Model.__init__() (pid=26986, "
+        "ip=127.0.0.2, actor_id=id-of-Model, repr=<train.Model object at 0x7f>)\n"
+        '  File "train.py", line 6, in __init__\n    self.f = open(path)\n             ^^^^^^^^^^\n'
+        "FileNotFoundError: [Errno 2] No such file or directory: '/no/weights.bin'"
+    )
+    found = of_log(f"{GET}ray.exceptions.ActorDiedError: {created}\n", actors=[actor()])
+    assert found.id == "actor-init-raised"
+    assert found.what.endswith("actor Model could not be made: its __init__ raised FileNotFoundError")
+    assert (found.where, found.why) == (
+        "train.py:6, in __init__",
+        "[Errno 2] No such file or directory: '/no/weights.bin'",
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "restarts", "identity", "why"),
+    [
+        (
+            "The actor is dead because it was killed by `ray.kill`.",
+            "0",
+            "actor-killed",
+            "called ray.kill on it",
+        ),
+        (EOF, "0", "actor-died", "its process ended without a word"),
+        (EOF, "1", "actor-out-of-restarts", "it was started again once; its process ended without a word"),
+        ("The actor is dead because its node has died. Node Id: 92ce", "0", "node-died", "its node has died"),
+        (
+            "The actor is dead because its owner has died. Owner Id: 12",
+            "0",
+            "actor-died",
+            "its owner has died. Owner Id: 12",
+        ),
+    ],
+)
+def test_why_an_actor_died(words: str, restarts: str, identity: str, why: str) -> None:
+    unexpected = f"The actor died unexpectedly before finishing this task.\n\tactor_id: id-of-Model\n{words}"
+    row = actor(death_cause=died(words), num_restarts=restarts)
+    found = of_log(f"{GET}ray.exceptions.ActorDiedError: {unexpected}\n", actors=[row])
+    assert found.id == identity
+    assert "actor Model" in found.what
+    assert why in found.why
+
+
+def test_an_object_whose_owner_ended_and_one_that_is_lost() -> None:
+    owner = of_log(
+        f"{GET}ray.exceptions.OwnerDiedError: Failed to retrieve object 00ad.\n\nThe object's owner\n"
+    )
+    assert owner.id == "owner-died"
+    lost = of_log(
+        f"{GET}ray.exceptions.ObjectReconstructionFailedError: Failed to retrieve object 00ad.\n\n"
+        "[OBJECT_UNRECONSTRUCTABLE_PUT] The object cannot be reconstructed because it was "
+        "created by ray.put()\n"
+    )
+    assert (lost.id, "created by ray.put()" in lost.why) == ("object-lost", True)
+
+
+# --- what was asked for ------------------------------------------------------------------
+
+
+def test_a_get_that_timed_out_says_what_was_unfinished() -> None:
+    force = "Worker force exited because its job has finished"
+    left = [
+        task("slow", error=force, error_type="WORKER_DIED"),
+        task("never", error_type="WORKER_DIED"),
+        task("still", state="RUNNING"),
+        task("again", error_type="WORKER_DIED"),
+        task("again", state="FINISHED", attempt_number=1),
+    ]
+    log = f"{GET}ray.exceptions.GetTimeoutError: Get timed out: some object(s) not ready.\n"
+    found = of_log(log, tasks=left)
+    assert (found.id, found.why) == (
+        "get-timed-out",
+        "some object was not ready; unfinished were then: slow, never, still",
+    )
+
+
+def test_too_many_calls_and_a_cancelled_task() -> None:
+    calls = of_log(
+        f"{GET}ray.exceptions.PendingCallsLimitExceeded: The task f could not be submitted "
+        f"to Actor(A, 6323) because "
+        "more than 2 tasks are queued on the actor. This limit can be adjusted with `max_pending_calls`.\n"
+    )
+    assert calls.id == "pending-calls-exceeded"
+    assert calls.why.endswith("because more than 2 tasks are queued on the actor.")
+    cancelled = of_log(f"{GET}ray.exceptions.TaskCancelledError\n")
+    assert (cancelled.id, cancelled.what[20:]) == ("task-cancelled", "a task was cancelled")
+
+
+def test_a_task_that_can_run_nowhere() -> None:
+    found = of_log(
+        f"{GET}ray.exceptions.TaskUnschedulableError: The task is not schedulable: the node is dead\n"
+    )
+    assert (found.id, found.why) == ("task-unschedulable", "The task is not schedulable: the node is dead")
+
+
+# --- endings without an exception --------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("code", "log", "identity", "said"),
+    [
+        (
+            127,
+            "/bin/sh: 1: nosuchprog: not found\n",
+            "entrypoint-not-found",
+            "program nosuchprog was not found",
+        ),
+        (
+            127,
+            "bash: line 1: nosuchprog: command not found\n",
+            "entrypoint-not-found",
+            "program nosuchprog was",
+        ),
+        (
+            126,
+            "/bin/sh: 1: ./train.py: Permission denied\n",
+            "entrypoint-not-executable",
+            "is not executable",
+        ),
+        (
+            2,
+            "python: can't open file '/w/train.py': [Errno 2] No such file or directory\n",
+            "entrypoint-file-missing",
+            "no file train.py",
+        ),
+        (130, "KeyboardInterrupt\n", "job-interrupted", "was interrupted"),
+        (137, "Killed\n", "job-killed", "was killed"),
+        (139, "Segmentation fault\n", "job-crashed", "crashed in native code"),
+        (-11, "", "job-crashed", "crashed in native code"),
+        (134, "Aborted\n", "job-crashed", "aborted"),
+        (143, "Terminated\n", "job-terminated", "asked to end"),
+        (5, "bye\n", "job-failed", "exit code 5"),
+    ],
+)
+def test_an_entrypoint_is_told_by_how_it_ended(code: int, log: str, identity: str, said: str) -> None:
+    found = only(findings(seen([job(code=code)], logs={"train-1": log})))
+    assert found.id == identity
+    assert said in found.what
+
+
+def test_every_explainer_of_failures_says_nothing_of_what_it_does_not_know() -> None:
+    found = of_log('Traceback (most recent call last):\n  File "t.py", line 1, in f\n    x\nStrange: ?\n')
+    assert found.id == "driver-raised"
+    assert len(CAUSES) == 16
+    assert len(ENDINGS) == 4
+
+
+def test_without_a_log_the_message_of_the_job_is_read() -> None:
+    message = (
+        f"Job entrypoint command failed with exit code 1, last available logs:\n{GET}ValueError: seven\n"
+    )
+    found = only(findings(seen([job(message=message)])))
+    assert (found.id, found.why) == ("driver-raised", "seven")
+
+
+def test_a_stopped_job_did_not_fail() -> None:
+    lines = "*** SIGTERM received at time=1795435425 on cpu 0 ***\n"
+    left = task(error="Job finishes (02000000) as driver exits. Marking all non-terminal tasks as failed.")
+    found = only(findings(seen([job(status="STOPPED", code=None)], [left], logs={"train-1": lines})))
+    assert (found.id, found.what) == ("job-stopped", "job train-1 was stopped")
+
+
+def test_the_newest_failed_job_comes_first() -> None:
+    rows = [job("old", start_time=1000), job("new", start_time=NOW * 1000, job_id="03000000")]
+    assert [each.job for each in findings(seen(rows))] == ["new", "old"]
+
+
+def test_a_name_that_a_shell_would_obey_is_quoted_in_a_command() -> None:
+    found = only(findings(seen([job("x; rm -rf ~", code=5)])))
+    assert "--job 'x; rm -rf ~'" in found.hint

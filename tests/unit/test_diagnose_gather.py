@@ -1,0 +1,206 @@
+"""Tests that what does not answer, or answers nonsense, is told and holds up nothing else."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from bootstrap.diagnosis import gather
+from bootstrap.diagnosis.kubernetes import asks_of_kubernetes
+from bootstrap.errors import NotRunning, RayDied
+from tests.unit.diagnosed import NODE, job, task
+
+STATUS = {
+    "data": {"clusterStatus": {"loadMetricsReport": {"usageByNode": {"eb348e1b": {"CPU": [1.0, 2.0]}}}}}
+}
+
+
+@dataclass
+class Ray:
+    """A Ray that answers from a record, its dashboard and the access to it; an answer may be an error."""
+
+    jobs: Any
+    tables: dict[str, Any]
+    alive: Any = None
+    asked: list[Any] = field(default_factory=list)
+
+    def require(self) -> Ray:
+        return _given(self.alive) or self
+
+    def dashboard(self) -> Ray:
+        return self
+
+    def version(self) -> Any:
+        return {"ray_version": "2.60.0"}
+
+    def job_rows(self) -> Any:
+        return _given(self.jobs)
+
+    def table(self, resource: str, *without: Any, **fields: str) -> Any:
+        self.asked.append((resource, *without, fields))
+        return _given(self.tables["tried again" if "state" in fields else resource])
+
+    def cluster_status(self) -> Any:
+        return _given(self.tables["status"])
+
+    def output_end(self, job: Any, lines: int) -> str:
+        self.asked.append(job.submission_id)
+        return f"output of {job.submission_id}\x1b[2J"
+
+    def log(self) -> str:
+        return "head"
+
+
+def _given(answer: Any) -> Any:
+    if isinstance(answer, Exception):
+        raise answer
+    return answer() if callable(answer) else answer
+
+
+@dataclass
+class Place:
+    access: Ray
+    kubernetes: None = None
+
+
+def ray(**more: Any) -> Ray:
+    tables = {
+        "tasks": [{**task("load", "RUNNING"), "profiling_data": {"events": []}}],
+        "tried again": [],
+        "actors": [],
+        "nodes": [NODE],
+        "placement_groups": [],
+        "status": STATUS,
+    }
+    return Ray(
+        more.pop("jobs", [job(), job("later", "SUCCEEDED", 0)]), {**tables, **more.pop("tables", {})}, **more
+    )
+
+
+def gathered(of: Ray, **which: str) -> gather.Gathered:
+    return gather.gather(Place(of), list, **which)  # type: ignore[arg-type]
+
+
+def test_all_is_read_and_cleaned() -> None:
+    seen = gathered(ray()).evidence
+    assert [each.submission_id for each in seen.jobs] == ["train-1", "later"]
+    assert [each.name for each in seen.tasks] == ["load"]
+    assert (seen.used, seen.head_log, seen.unread, seen.ray) == (
+        {"eb348e1b": {"CPU": 1.0}},
+        "head",
+        [],
+        None,
+    )
+    assert seen.logs == {"train-1": "output of train-1", "later": "output of later"}
+
+
+def test_tasks_that_finished_are_not_asked_for_and_profiles_are_left_out() -> None:
+    of = ray()
+    assert "profiling_data" not in gathered(of).documents["tasks"][0]
+    assert ("tasks", ("state", "FINISHED"), {}) in of.asked
+    assert ("tasks", ("attempt_number", "0"), {"state": "FINISHED"}) in of.asked
+
+
+def test_of_one_job_only_its_output_is_read() -> None:
+    assert set(gathered(ray(), job="later").evidence.logs) == {"later"}
+
+
+def test_a_job_that_came_to_no_node_is_not_asked_for_its_output() -> None:
+    assert gathered(ray(jobs=[job(driver_node_id=None)])).evidence.logs == {}
+
+
+def test_of_many_jobs_the_newest_and_the_newest_failed_have_their_output_read() -> None:
+    rows = [job(f"f{n}", start_time=n) for n in range(40)]
+    rows += [job(f"s{n}", "SUCCEEDED", 0, start_time=100 + n) for n in range(40)]
+    names = set(gathered(ray(jobs=rows)).evidence.logs)
+    assert names == {*(f"f{n}" for n in range(20, 40)), *(f"s{n}" for n in range(35, 40))}
+
+
+def test_what_fails_or_answers_nonsense_is_told_and_the_rest_is_there() -> None:
+    gone = NotRunning("no Ray dashboard answers at http://x", hint="")
+    tables = {"tasks": [{"unknown": 1}], "nodes": gone, "actors": gone, "status": KeyError("x")}
+    seen = gathered(ray(tables=tables)).evidence
+    assert len(seen.jobs) == 2
+    assert (seen.tasks, seen.nodes, seen.used) == ([], [], {})
+    told = sorted(seen.unread)
+    assert any(each.startswith("resources in use: its answer can't be read: KeyError") for each in told)
+    assert any(each.startswith("tasks: its answer can't be understood: KeyError") for each in told)
+    (both,) = (each for each in told if each.endswith(": no Ray dashboard answers at http://x"))
+    assert set(both.partition(":")[0].split(", ")) == {"actors", "nodes"}
+
+
+def test_a_ray_that_died_is_evidence() -> None:
+    seen = gathered(ray(alive=RayDied("Ray died", hint="up"))).evidence
+    assert seen.ray is not None
+    assert (seen.ray.id, seen.ray.hint) == ("ray-died", "up")
+
+
+@pytest.fixture
+def hangs() -> Iterator[threading.Event]:
+    released = threading.Event()
+    yield released
+    released.set()
+
+
+def test_what_does_not_answer_holds_up_nothing(
+    hangs: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gather, "_PATIENCE", 0.4)
+    began = time.monotonic()
+    seen = gathered(ray(tables={"actors": lambda: hangs.wait(30)})).evidence
+    assert time.monotonic() - began < 5
+    assert seen.unread == ["actors: no answer within 0.4 s"]
+    assert len(seen.jobs) == 2
+
+
+def test_what_is_asked_is_asked_side_by_side() -> None:
+    together = threading.Barrier(2, timeout=10)
+    met = {
+        "actors": lambda: [] if together.wait() >= 0 else None,
+        "nodes": lambda: [NODE] if together.wait() >= 0 else None,
+    }
+    assert gathered(ray(tables=met)).evidence.unread == []
+
+
+# --- Kubernetes --------------------------------------------------------------------------
+
+
+@dataclass
+class Kube:
+    """A Kubernetes API that answers from a record."""
+
+    namespace: str = "default"
+
+    def pods(self, selector: str) -> list[dict[str, Any]]:
+        ended = {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}
+        statuses = [{"name": "ray", "restartCount": 1, "state": {"running": {}}, "lastState": ended}]
+        return [
+            {
+                "metadata": {"name": "head", "labels": {"ray.io/cluster": "x"}},
+                "status": {"containerStatuses": statuses},
+            },
+            {"metadata": {"name": "others"}},
+        ]
+
+    def pod_log(self, pod: str, container: str, **query: str) -> str:
+        if query["previous"] == "true":
+            return "Killed"
+        raise NotRunning("ray has no log", hint="")
+
+
+def test_of_a_namespace_rays_pods_are_read_and_the_one_that_is_meant() -> None:
+    asks = asks_of_kubernetes(Kube(), "")  # type: ignore[arg-type]
+    assert [pod["metadata"]["name"] for pod in asks["pods"]()] == ["head"]
+    assert asks["logs of pods"]() == {"head/ray": "ray has no log", "head/ray-before": "Killed"}
+    meant = asks_of_kubernetes(Kube(), "others")  # type: ignore[arg-type]
+    assert [pod["metadata"]["name"] for pod in meant["pods"]()] == ["others"]
+
+
+def test_a_container_that_ended_before_has_its_last_words() -> None:
+    (pod,) = asks_of_kubernetes(Kube(), "")["pods"]()  # type: ignore[arg-type]
+    assert pod["status"]["containerStatuses"][0]["lastState"]["terminated"]["message"] == "Killed"

@@ -1,0 +1,84 @@
+"""Tests what is said of pods: those in trouble, restarted or gone, and of RayJobs that KubeRay gave up."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bootstrap.diagnosis.explain import findings
+from tests.unit.diagnosed import only, seen
+from tests.unit.test_trouble import NAME, NOT_READY, container, ended, event, pod, waits
+
+READY = {"type": "Ready", "status": "True"}
+
+
+def test_a_pod_that_no_node_takes_is_told_with_the_schedulers_words() -> None:
+    words = "0/1 nodes are available: 1 Insufficient cpu."
+    scheduled = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": words}
+    stuck = pod(conditions=(scheduled, NOT_READY))
+    found = only(findings(seen(pods=[stuck])))
+    assert (found.id, found.pod, found.what) == ("pod-failed", NAME, f"no node takes pod {NAME}")
+    assert (found.where, found.why) == (f"pod {NAME}, on no node yet", words)
+    leaving: dict[str, Any] = {
+        "metadata": {"name": "old", "deletionTimestamp": "now"},
+        "spec": {},
+        "status": {},
+    }
+    assert only(findings(seen(pods=[stuck, leaving]))).id == "nothing-wrong"
+
+
+def test_a_pod_without_its_image_and_one_that_crashes_say_their_last_words() -> None:
+    image = pod(container(waits("ErrImageNeverPull", "not present")))
+    assert only(findings(seen(pods=[image]))).id == "image-missing"
+    crash = pod(container(waits("CrashLoopBackOff"), lastState=ended(1, message="no such file: x.yaml")))
+    assert "no such file: x.yaml" in only(findings(seen(pods=[crash]))).why
+
+
+def test_a_container_that_was_killed_for_memory_and_runs_again() -> None:
+    again = container({"running": {}}, restartCount=2, lastState=ended(137, "OOMKilled"))
+    found = only(findings(seen(pods=[pod(again, conditions=(READY,))])))
+    assert (found.id, found.what) == (
+        "container-restarted",
+        "container ray-head was restarted 2 times, and runs again",
+    )
+    assert "OOMKilled, exit code 137" in found.why
+
+
+def test_a_pod_that_is_gone_is_told_by_its_events() -> None:
+    gone = [
+        {**event("Killing", "Stopping container"), "lastTimestamp": "2026-01-01T00:00:02Z"},
+        {**event("Evicted", "The node was low on memory"), "lastTimestamp": "2026-01-01T00:00:01Z"},
+    ]
+    found = only(findings(seen(events=gone), pod=NAME))
+    assert (found.id, found.what) == ("pod-gone", f"pod {NAME} is gone")
+    assert found.why == (
+        "its events, oldest first: Evicted: The node was low on memory; Killing: Stopping container"
+    )
+
+
+def test_events_of_an_earlier_pod_of_that_name_are_not_told_of_the_one_that_is_there() -> None:
+    earlier = event("FailedMount", "no such secret", count=9)
+    earlier["involvedObject"]["uid"] = "u0"
+    assert only(findings(seen(pods=[pod(container(waits("ContainerCreating")))], events=[earlier]))).id == (
+        "nothing-wrong"
+    )
+
+
+def test_of_one_pod_only_its_own_is_told() -> None:
+    well = pod(container({"running": {}}), conditions=(READY,), phase="Running")
+    well["metadata"] = {"name": "other", "uid": "u2"}
+    image = pod(container(waits("ErrImageNeverPull", "not present")))
+    found = only(findings(seen(pods=[image, well]), pod="other"))
+    assert (found.id, found.why) == ("nothing-wrong", "pod other is Running")
+
+
+def test_a_rayjob_that_failed_before_ray_had_it() -> None:
+    status = {
+        "jobDeploymentStatus": "Failed",
+        "reason": "DeadlineExceeded",
+        "message": "The RayJob has passed the activeDeadlineSeconds",
+        "jobId": "own-1",
+    }
+    rayjob = {"metadata": {"name": "own"}, "status": status}
+    found = only(findings(seen(rayjobs=[rayjob])))
+    assert (found.id, found.what) == ("rayjob-failed", "RayJob own failed")
+    assert found.why.startswith("DeadlineExceeded: The RayJob has passed")
