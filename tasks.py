@@ -350,6 +350,30 @@ def lab(
     raise Exit(code=verbs.lab(settings, console, asked))
 
 
+@task(
+    klass=Verb,
+    help={
+        "name": _NAME,
+        "job": "id of the job to look at (default: all of them)",
+        "pod": "name of the pod to look at (on Kubernetes)",
+        "archive": "FILE.tar.gz or FILE.zip to write what was gathered to, without secrets, for a bug report",
+        "json": _JSON,
+    },
+)
+def diagnose(
+    context: Context,
+    name: str | None = None,
+    job: str | None = None,
+    pod: str | None = None,
+    archive: str | None = None,
+    json: bool = False,
+) -> None:
+    """Say what failed or is stuck, where and why, and the one next thing to do."""
+    from bootstrap.verbs import diagnose
+
+    diagnose.diagnose(*_given(context, json, name=name), job=job, pod=pod, archive=archive)
+
+
 @task(klass=Verb, help={"name": _NAME, "target": _TARGET, "source": _SOURCE, "wait-for-engine": _WAIT})
 def prepare(
     context: Context,
@@ -428,6 +452,7 @@ namespace = Collection(
     labs,
     lab,
     logs,
+    diagnose,
     prepare,
     down,
     test,

@@ -36,7 +36,7 @@ _PLAIN = "\x1b[0m"
 
 # These verbs are for one cluster, in the commands that we advise.
 _VERB = re.compile(
-    r"(\./invokew (?:up|status|open|doctor|submit|breakpoints|debug|lab|logs|prepare|down))\b"
+    r"(\./invokew (?:up|status|open|doctor|submit|breakpoints|debug|lab|logs|diagnose|prepare|down))\b"
     r"(?![^;,]* --name)"
 )
 
@@ -74,7 +74,7 @@ class Console:
         """Writes one line, or several, of a command's result; silent where JSON was asked for."""
         if self.as_json:
             return
-        shown = plain.plain(self._for_cluster(text))
+        shown = plain.plain(self.for_cluster(text))
         if style and self.colour:
             shown = f"{_STYLES[style]}{shown}{_PLAIN}"
         print(shown, file=self.out, flush=True)
@@ -103,7 +103,7 @@ class Console:
         """Writes what happened and the one thing to do; a document on `out` where JSON was asked for."""
         if self.as_json:
             document = error.document()
-            hint = self._for_cluster(error.hint)
+            hint = self.for_cluster(error.hint)
             self.document({**document, "error": {**document["error"], "hint": hint}})
             return
         self._say(f"error[{error.id}]: {error.message}")
@@ -206,12 +206,12 @@ class Console:
             ]
         return Group(*[Text(line, no_wrap=True, overflow="ellipsis") for line in lines])
 
-    def _for_cluster(self, text: str) -> str:
+    def for_cluster(self, text: str) -> str:
         """Returns the text with the cluster's name in each command, unless it is the first cluster."""
         return text if self.cluster == DEFAULT_NAME else _VERB.sub(rf"\1 --name {self.cluster}", text)
 
     def _say(self, text: str) -> None:
-        text = plain.plain(self._for_cluster(text))
+        text = plain.plain(self.for_cluster(text))
         with self._lock:
             if self._live is not None:
                 from rich.text import Text

@@ -236,6 +236,10 @@ class PodFailed(RaysideError):
     id, exit_code = "pod-failed", TARGET
 
 
+class PodNotFound(RaysideError):
+    id, exit_code = "pod-not-found", TARGET
+
+
 # --- the job -----------------------------------------------------------------------------
 
 

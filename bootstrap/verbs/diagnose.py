@@ -1,0 +1,154 @@
+"""Does `diagnose`: says what ended or is stuck, where and why, and writes it to a file for a bug report."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import sys
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from bootstrap.console import Console
+from bootstrap.diagnosis import archive as archives
+from bootstrap.diagnosis.evidence import Evidence
+from bootstrap.diagnosis.explain import findings
+from bootstrap.diagnosis.finding import Finding
+from bootstrap.diagnosis.gather import Gathered, gather
+from bootstrap.diagnosis.redaction import is_secret_name
+from bootstrap.errors import InvalidArgument, JobNotFound, PodNotFound, RaysideError
+from bootstrap.plain import line
+from bootstrap.settings import DEBUGPY_VERSION, RAY_VERSION, Settings
+from bootstrap.shell import Shell
+from bootstrap.targets import choice
+from bootstrap.targets.target import Target
+from bootstrap.verbs.paused import paused
+
+# So many ids are named where the one that was given is not there.
+_NEWEST = 5
+
+
+def diagnose(
+    settings: Settings, console: Console, *, job: str | None, pod: str | None, archive: str | None
+) -> None:
+    """Shows what failed or is stuck, the most important first, or of one job or pod.
+
+    Raises:
+        InvalidArgument: a pod is asked for where there is no Kubernetes, both a job and a pod, or the
+            archive can't be made.
+        JobNotFound, PodNotFound: it is not there, and nothing is left that tells of it.
+        NotRunning: there is no such cluster.
+    """
+    file = Path(archive).expanduser() if archive else None
+    if file:
+        archives.require_new(file)
+    if job and pod:
+        raise InvalidArgument("--job and --pod are two questions", hint="ask one of them at a time")
+    target = choice.existing(settings, Shell())
+    if pod and target.kubernetes is None:
+        hint = f"./invokew diagnose without --pod looks at the target {target.instance.target}"
+        raise InvalidArgument("--pod needs a Kubernetes cluster", hint=hint)
+    with console.progress(), console.work("gather", "looking at the cluster"):
+        gathered = gather(target, partial(paused, target), job=job or "", pod=pod or "")
+    submission_id = _known_job(gathered.evidence, job) if job else ""
+    if pod:
+        _require_pod(gathered.evidence, pod, target)
+    found = findings(gathered.evidence, job=submission_id, pod=pod or "")
+    document: dict[str, Any] = {
+        "findings": [_for_cluster(finding, console) for finding in found],
+        "unread": list(gathered.evidence.unread),
+    }
+    if file:
+        redacted = _archive(file, gathered, found, target, settings)
+        document["archive"] = {"file": str(file.absolute()), "redacted": redacted}
+    if console.as_json:
+        console.document(document)
+    else:
+        _show(console, found, gathered.evidence.unread)
+        if file:
+            console.result(f"\n{file} holds what was read; {redacted} secrets were taken out (MANIFEST.txt)")
+        console.result(f"\nNext: {found[0].hint}")
+
+
+def _show(console: Console, found: Sequence[Finding], unread: Sequence[str]) -> None:
+    """Prints a paragraph for each finding, and what could not be read."""
+    for number, finding in enumerate(found):
+        where = f" ({finding.where})" if finding.where else ""
+        console.result(f"{finding.what[:1].upper()}{finding.what[1:]}{where}", style="header")
+        if finding.why:
+            console.result(f"  {finding.why}")
+        if number:
+            console.result(f"  hint: {finding.hint}")
+        console.result(f"  [{finding.id}]")
+    for reason in unread:
+        console.result(f"Not read: {reason}")
+
+
+def _for_cluster(finding: Finding, console: Console) -> dict[str, str]:
+    return {**finding.document(), "hint": console.for_cluster(finding.hint)}
+
+
+def _known_job(evidence: Evidence, job: str) -> str:
+    """Returns a job's submission id, given that or Ray's own. Raises JobNotFound, RayDied, NotRunning."""
+    for each in evidence.jobs:
+        if job in (each.submission_id, each.job_id):
+            return each.submission_id
+    if any(task.job_id == job for task in evidence.tasks):
+        return job  # Its driver was started by hand.
+    if evidence.ray:
+        raise evidence.ray
+    newest = ", ".join(each.submission_id for each in reversed(evidence.jobs[-_NEWEST:]))
+    raise JobNotFound(
+        f"Ray has no job {line(job)!r}, or no longer",
+        hint=f"the newest are {line(newest)}" if newest else "./invokew submit starts one",
+    )
+
+
+def _require_pod(evidence: Evidence, pod: str, target: Target) -> None:
+    """Raises PodNotFound where there is no such pod, and no event of it."""
+    there = any(each["metadata"]["name"] == pod for each in evidence.pods)
+    told = any((event.get("involvedObject") or {}).get("name") == pod for event in evidence.events)
+    if there or told:
+        return
+    assert target.kubernetes is not None
+    names = sorted(each["metadata"]["name"] for each in target.kubernetes.kube.pods(""))
+    raise PodNotFound(
+        f"there is no pod {line(pod)!r} in the namespace {target.instance.namespace}, and no event of one",
+        hint=f"there are {line(', '.join(names))}" if names else "./invokew status says what is there",
+    )
+
+
+def _archive(
+    file: Path, gathered: Gathered, found: Sequence[Finding], target: Target, settings: Settings
+) -> int:
+    ray = gathered.documents.get("ray") or {}
+    versions = {
+        "ray": ray.get("ray_version") or f"{RAY_VERSION} was pinned; Ray does not answer",
+        "debugpy": DEBUGPY_VERSION,
+        "python": platform.python_version(),
+        "system": platform.platform(),
+        "target": target.instance.target,
+        "source": target.instance.source,
+        "command": sys.argv[1:],
+    }
+    return archives.write(
+        file,
+        gathered,
+        found,
+        versions,
+        {name: str(value) for name, value in vars(settings).items()},
+        _secrets(target),
+    )
+
+
+def _secrets(target: Target) -> list[str]:
+    """Returns what may stand nowhere in an archive: the cluster's secrets, and those of this environment."""
+    known = [value for name, value in os.environ.items() if is_secret_name(name)]
+    with contextlib.suppress(OSError):  # Without the file there is no token.
+        known.append(target.instance.token_file.read_text().strip())
+    # It may be in Kubernetes, which does not answer: nothing was read from there then.
+    with contextlib.suppress(RaysideError):
+        known.append(target.access.workspace_password() or "")
+    return known
