@@ -28,6 +28,7 @@ from bootstrap.targets import choice
 from bootstrap.targets.target import Target, with_example
 from bootstrap.timing import Timing, critical_path
 from bootstrap.verbs import workspace
+from bootstrap.verbs.output import followed
 
 # A cluster's folder has the timing of the last `up` in it.
 _TIMINGS = "up.json"
@@ -225,7 +226,11 @@ def logs(settings: Settings, console: Console, *, job: str | None, follow: bool,
     if not job and not jobs:
         raise JobNotFound("no job was submitted yet", hint="./invokew submit starts the example")
     chosen = dashboard.job(job) if job else jobs[-1]
-    pieces = dashboard.follow(chosen.submission_id) if follow else [dashboard.output(chosen.submission_id)]
+    pieces = (
+        followed(dashboard, chosen.submission_id, console.event)
+        if follow
+        else [dashboard.output(chosen.submission_id)]
+    )
     try:
         for piece in pieces:
             console.output(piece)

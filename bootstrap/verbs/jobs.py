@@ -8,17 +8,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bootstrap import step
 from bootstrap.console import Console
 from bootstrap.dap.paused import PausedTask
 from bootstrap.errors import Interrupted, InvalidArgument
 from bootstrap.kube.rayjob import document
 from bootstrap.ray import jobs, outcome
-from bootstrap.ray.state import LAG, Dashboard, Job
+from bootstrap.ray.state import Dashboard, Job
 from bootstrap.settings import Settings
 from bootstrap.shell import Shell
 from bootstrap.steps.example_job import example
 from bootstrap.targets import choice
+from bootstrap.verbs.output import followed
 from bootstrap.verbs.paused import paused
 
 
@@ -91,10 +91,9 @@ def submit(settings: Settings, console: Console, request: Request, *, wait: bool
 def _submitted(dashboard: Dashboard, name: str, console: Console, *, wait: bool) -> Job:
     """Returns the job as it is now; with `wait`, shows its output and returns the job as it ends."""
     if wait:
-        for piece in dashboard.follow(name):
+        for piece in followed(dashboard, name, console.event):
             console.output(piece)
-    # The output ends a moment before the job is recorded as ended.
-    return step.until(lambda: dashboard.job(name), lambda job: job.ended or not wait, patience=LAG)
+    return dashboard.job(name)
 
 
 def breakpoints(settings: Settings, console: Console) -> None:

@@ -64,6 +64,15 @@ def test_a_job_with_a_debugger_and_nobody_there_runs_to_its_end(up: Rayside, cod
     assert json.loads(job.metadata["rayside.py_modules"]) == [str(code / "one"), str(code / "two")]
 
 
+def test_a_line_that_is_too_long_for_rays_stream_ends_no_job_before_its_time(up: Rayside, code: Path) -> None:
+    program = "import time\nprint('x' * 10_000_000, flush=True)\ntime.sleep(4)\nprint('the last line')\n"
+    (code / "program" / "long_line.py").write_text(program)
+    done = up.run("submit", "--entrypoint", "python long_line.py", "--wait", cwd=code / "program")
+    assert done.returncode == 0, done.stderr
+    assert "\nthe last line\n" in done.stdout
+    assert done.stdout.count("x" * 10_000_000) == 1
+
+
 def test_the_document_of_a_submission(up: Rayside, code: Path) -> None:
     document = up.json("submit", "--entrypoint", "python slow.py", cwd=code / "program")
     assert set(document) == {"submission_id", "job", "status", "cluster"}
