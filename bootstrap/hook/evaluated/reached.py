@@ -79,7 +79,6 @@ def set_points(points: Mapping[int, tuple[str, str, bool, str]], forgotten: Iter
     _points.update({key: _Point(*point) for key, point in points.items()})
     setattr(builtins, NAME, reached)
     tell_at_exit()
-    _wake_at_detach()
 
 
 def tell_at_exit() -> None:
@@ -364,3 +363,8 @@ def _send(body: dict[str, Any]) -> bool:
 
 def debugger() -> Any:
     return sys.modules["pydevd"].get_global_debugger()
+
+
+# Where it is sent, there is a debugger from the beginning, and any thread may ask from now on.
+if "pydevd" in sys.modules and debugger() is not None:
+    _wake_at_detach()
