@@ -24,7 +24,7 @@ from bootstrap.shell import Shell
 from bootstrap.sources.base_image import BaseImage
 from bootstrap.sources.image_build import ImageBuild, certificates
 from bootstrap.sources.packages import packages
-from bootstrap.step import Condition, Step
+from bootstrap.step import Condition, Step, until
 from tests.at_once import AT_ONCE
 from tests.conftest import FIGURE
 from tests.integration import wrong_passwords
@@ -198,7 +198,11 @@ def processes(container: Container) -> dict[str, dict[str, str]]:
 
 def code_server(container: Container) -> str:
     """Returns the pid, inside, of the process that the entrypoint started."""
-    return next(pid for pid, status in processes(container).items() if status["PPid"] == "1")
+    # A look at /proc is not of one moment: it may miss a process.
+    children = until(
+        lambda: [pid for pid, status in processes(container).items() if status["PPid"] == "1"], bool, 10
+    )
+    return children[0]
 
 
 def kill(container: Container) -> set[str]:
