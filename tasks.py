@@ -67,14 +67,18 @@ class _UnlessAll(Argument):
         self.set_value(text)
 
 
-class LabVerb(Verb):
-    """The verb of one lab, or with `--all` of all."""
+class NamingVerb(Verb):
+    """A verb with a positional argument."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         # Invoke takes any word for the value of a positional argument that is lacking.
-        if kwargs.get("lab") in ("--help", "-h"):
-            os.execv(sys.executable, [sys.executable, "-m", "invoke", "--help", "lab"])
+        if {kwargs.get(name) for name in self.positional or ()} & {"--help", "-h"}:
+            os.execv(sys.executable, [sys.executable, "-m", "invoke", "--help", self.name])
         return super().__call__(*args, **kwargs)
+
+
+class LabVerb(NamingVerb):
+    """The verb of one lab, or with `--all` of all."""
 
     def get_arguments(self, ignore_unknown_help: bool | None = None) -> list[Argument]:
         arguments = super().get_arguments(ignore_unknown_help)
@@ -95,11 +99,11 @@ def _as_ctrl_c(number: int, frame: object) -> None:
 
 
 def _given(
-    context: Context, json: bool = False, *, name: str | None = None, **flags: object
+    invocation: Context, json: bool = False, /, *, name: str | None = None, **flags: object
 ) -> tuple[Settings, Console]:
     """Returns the settings, with the flags that were given, and the console."""
     given = {key: value for key, value in {"name": name, **flags}.items() if value is not None}
-    return parse({**context.config.get("rayside", {}), **given}), _console(context, name, json)
+    return parse({**invocation.config.get("rayside", {}), **given}), _console(invocation, name, json)
 
 
 def _console(context: Context, name: str | None, json: bool) -> Console:
@@ -125,16 +129,28 @@ _JSON = JSON.help
         "name": _NAME,
         "target": _TARGET,
         "source": _SOURCE,
-        "example": "submit the example, and wait until a task of it is paused (default)",
+        "address": "the dashboard of a Ray that is there, as in http://HOST:8265, for the target cluster",
+        "ssh": "the host of a Ray's head that is there, reached by OpenSSH, for the target cluster",
+        "context": "the context of a kubeconfig that leads to a Ray in Kubernetes, for the target cluster",
+        "namespace": "the namespace of that Ray, or of the one that is made (default: the context's)",
+        "ray-cluster": "the RayCluster, RayJob or RayService there, of several",
+        "token-file": "the file with that Ray's token (default: where Ray itself looks for it)",
+        "example": "submit the example, and wait until a task of it is paused (default; not on a cluster)",
         "use-context": "make the cluster kubectl's current one",
         "wait-for-engine": _WAIT,
     },
 )
 def up(
-    context: Context,
+    invocation: Context,
     name: str | None = None,
     target: str | None = None,
     source: str | None = None,
+    address: str | None = None,
+    ssh: str | None = None,
+    context: str | None = None,
+    namespace: str | None = None,
+    ray_cluster: str | None = None,
+    token_file: str | None = None,
     example: bool = True,
     use_context: bool = False,
     wait_for_engine: str | None = None,
@@ -143,7 +159,19 @@ def up(
     from bootstrap.verbs import cluster
 
     wait = _engine_wait(wait_for_engine)
-    settings, console = _given(context, name=name, target=target, source=source, engine_wait=wait)
+    settings, console = _given(
+        invocation,
+        name=name,
+        target=target,
+        source=source,
+        address=address,
+        ssh=ssh,
+        context=context,
+        namespace=namespace,
+        ray_cluster=ray_cluster,
+        token_file=token_file,
+        engine_wait=wait,
+    )
     cluster.up(settings, console, example=example, use_context=use_context)
 
 
@@ -197,6 +225,7 @@ def doctor(
         "job": "YAML file with a RayJob of your own (kind); it may make a cluster of its own",
         "pip-debugpy": "with --debug, install debugpy with pip: for an image that has none",
         "wait": "show the job's output until it ends; the exit code says how it ended",
+        "print-runtime-env": "submit nothing: print what --debug adds, for a ray.init of your own",
     },
 )
 def submit(
@@ -212,15 +241,37 @@ def submit(
     attach_timeout: str | None = None,
     pip_debugpy: bool = False,
     wait: bool = False,
+    print_runtime_env: bool = False,
     json: bool = False,
 ) -> None:
     """Submit a job: your program and packages, or without options the example."""
     from bootstrap.ray.jobs import debugging
     from bootstrap.verbs import jobs
 
-    asked = debugging(debug, post_mortem=post_mortem, attach_timeout=attach_timeout, pip_debugpy=pip_debugpy)
+    asked = debugging(
+        debug or print_runtime_env,
+        post_mortem=post_mortem,
+        attach_timeout=attach_timeout,
+        pip_debugpy=pip_debugpy,
+    )
     request = jobs.Request(working_dir, tuple(py_modules or ()), entrypoint, runtime_env, job, asked)
-    jobs.submit(*_given(context, json, name=name), request, wait=wait)
+    given = _given(context, json, name=name)
+    if print_runtime_env:
+        jobs.print_runtime_env(*given, request, wait=wait)
+    else:
+        jobs.submit(*given, request, wait=wait)
+
+
+@task(
+    klass=NamingVerb,
+    positional=["id"],
+    help={"id": "id of a job, an actor or a worker", "name": _NAME, "json": _JSON},
+)
+def attach(context: Context, id: str, name: str | None = None, json: bool = False) -> None:
+    """Open what runs without --debug to the debugger, where that is possible; else show its stacks."""
+    from bootstrap.verbs import attach
+
+    attach.attach(*_given(context, json, name=name), id)
 
 
 @task(klass=Verb, help={"name": _NAME, "json": _JSON})
@@ -325,6 +376,7 @@ def labs(context: Context, json: bool = False) -> None:
     help={
         "lab": "which lab: its name or number, as ./invokew labs lists them",
         "name": _NAME,
+        "step": "run the command of one step, by its number",
         "check": "check your exercise; with --all the labs themselves",
         "solve": "put the solution into your copy; what you edited is kept aside",
         "reset": "make your copy anew; what you edited is kept aside",
@@ -336,17 +388,18 @@ def lab(
     context: Context,
     lab: str | None = None,
     name: str | None = None,
+    step: str | None = None,
     check: bool = False,
     solve: bool = False,
     reset: bool = False,
     all: bool = False,
     json: bool = False,
 ) -> None:
-    """Follow one lab step by step in this terminal; or check, solve or reset it."""
+    """Follow one lab step by step in this terminal; or run one step of it, check, solve or reset it."""
     from bootstrap.verbs import labs as verbs
 
     settings, console = _given(context, json, name=name)
-    asked = verbs.Asked(lab, check=check, solve=solve, reset=reset, all=all)
+    asked = verbs.Asked(lab, step=step, check=check, solve=solve, reset=reset, all=all)
     raise Exit(code=verbs.lab(settings, console, asked))
 
 
@@ -447,6 +500,7 @@ namespace = Collection(
     open_workspace,
     doctor,
     submit,
+    attach,
     breakpoints,
     debug,
     labs,

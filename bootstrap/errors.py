@@ -19,25 +19,34 @@ code  meaning
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, ClassVar
 
 CHECK, USAGE, MACHINE, TARGET, JOB, DEBUGGER, INTERRUPTED = 1, 2, 3, 4, 5, 6, 130
 
 
 class RaysideError(Exception):
-    """Base of all expected errors; `message` says what happened, `hint` the one thing to do."""
+    """Base of all expected errors; `message` says what happened, `hint` the one thing to do.
+
+    `fields` are added to the error's document, as an interrupted job's `submission_id`.
+    """
 
     id: ClassVar[str]
     exit_code: ClassVar[int]
 
-    def __init__(self, message: str, *, hint: str) -> None:
+    def __init__(self, message: str, *, hint: str, **fields: Any) -> None:
         super().__init__(message)
         self.message = message
         self.hint = hint
+        self.fields = fields
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Lets it pass between processes, as from an actor to its caller."""
+        return partial(type(self), hint=self.hint, **self.fields), (self.message,)
 
     def document(self) -> dict[str, Any]:
-        """Returns the JSON form: `{"error": {"id", "message", "hint"}}`."""
-        return {"error": {"id": self.id, "message": self.message, "hint": self.hint}}
+        """Returns the JSON form: `{"error": {"id", "message", "hint"}}`, and beside it the fields."""
+        return {"error": {"id": self.id, "message": self.message, "hint": self.hint}, **self.fields}
 
 
 # --- the command or a setting is wrong ---------------------------------------------------
@@ -180,6 +189,22 @@ class NotRunning(RaysideError):
     id, exit_code = "not-running", TARGET
 
 
+class NotRay(RaysideError):
+    id, exit_code = "not-ray", TARGET
+
+
+class NodesUnreachable(RaysideError):
+    id, exit_code = "nodes-unreachable", TARGET
+
+
+class SshFailed(RaysideError):
+    id, exit_code = "ssh-failed", TARGET
+
+
+class RelayNotStarted(RaysideError):
+    id, exit_code = "relay-not-started", TARGET
+
+
 class StrangerListens(NotRunning):
     id = "stranger-listens"
 
@@ -255,6 +280,12 @@ class JobNotFound(RaysideError):
     id, exit_code = "job-not-found", JOB
 
 
+class NotAttachable(RaysideError):
+    """Nothing of what was named can be debugged; `fields` say what each process answered."""
+
+    id, exit_code = "not-attachable", JOB
+
+
 # --- the debugger ------------------------------------------------------------------------
 
 
@@ -288,14 +319,4 @@ class RequestFailed(RaysideError):
 
 
 class Interrupted(RaysideError):
-    """The command was interrupted; `fields` are added to the error's document, as a job's `submission_id`."""
-
     id, exit_code = "interrupted", INTERRUPTED
-
-    def __init__(self, message: str, *, hint: str, **fields: str) -> None:
-        super().__init__(message, hint=hint)
-        self.fields = fields
-
-    def document(self) -> dict[str, Any]:
-        """Returns the JSON form of every error, with `fields` added."""
-        return {**super().document(), **self.fields}

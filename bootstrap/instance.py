@@ -16,10 +16,12 @@ from typing import Any
 from bootstrap.errors import InvalidSetting, UnknownTarget, UnsafeFolder
 from bootstrap.own_folder import require_own
 from bootstrap.plain import line
-from bootstrap.settings import DEFAULT_NAME, TARGETS, Settings, short_folder
+from bootstrap.settings import DEFAULT_NAME, POD, TARGETS, Settings, short_folder
 
 # All that is made in Kubernetes has this label.
 MANAGED_BY = {"app.kubernetes.io/managed-by": "rayside"}
+# Ray's own default, as its head's node reaches it.
+_USUAL_DASHBOARD = "http://127.0.0.1:8265"
 # A cluster's record, by which it is known again, lies in its folder.
 _RECORD = "instance.json"
 # An earlier version kept these in the state folder itself, or in kind's beside it.
@@ -48,12 +50,16 @@ class Instance:
 
     Attributes:
         name: what `--name` says, unique among the clusters of one state folder.
-        target: where Ray runs, a name of `settings.TARGETS` other than auto.
+        target: where Ray runs, a name of `settings.TARGETS` other than auto, or `settings.POD`.
         namespace: the Kubernetes namespace that Ray is in.
         context: the context of a kubeconfig that leads to its Kubernetes; empty where it has none.
         location: the folder of its files, not checked; `folder` is the way to them.
         ports: what this machine reaches it by.
         source: where its programs and images came from; empty where that is still open.
+        address: the dashboard of a Ray that others made, as in http://head:8265; empty where it is ours.
+        ssh: the host on which `address` is, for OpenSSH; empty where it is reached in another way.
+        their_kubeconfig: the user's file with `context`, where it leads to a Ray that others made.
+        their_cluster: that Ray's RayCluster, in `namespace`.
     """
 
     name: str
@@ -63,6 +69,23 @@ class Instance:
     location: Path
     ports: Ports
     source: str = ""
+    address: str = ""
+    ssh: str = ""
+    their_kubeconfig: str = ""
+    their_cluster: str = ""
+
+    @property
+    def dashboard(self) -> str:
+        """Returns the address of Ray's dashboard, as this machine reaches it."""
+        through_here = f"http://127.0.0.1:{self.ports.dashboard}"
+        return through_here if self.ssh or self.their_cluster else self.address or through_here
+
+    @property
+    def place(self) -> str:
+        """Returns where a Ray that others made is, for people."""
+        if self.their_cluster:
+            return f"the RayCluster {self.their_cluster} in {self.namespace} of {self.context}"
+        return f"{self.address} on {self.ssh}" if self.ssh else self.address
 
     @property
     def folder(self) -> Path:
@@ -152,8 +175,11 @@ def configured(settings: Settings, target: str) -> Instance:
     )
     context = f"kind-{settings.name}" if target == "kind" else ""
     location = settings.state_folder / settings.name
-    source = "packages" if target == "local" else settings.source.replace("auto", "")
-    return Instance(settings.name, target, settings.namespace, context, location, ports, source)
+    source = settings.source.replace("auto", "") if target == "kind" else "packages"
+    address, ssh = (settings.address, settings.ssh) if target == "cluster" else ("", "")
+    if target == "cluster" and not address:
+        address = _USUAL_DASHBOARD
+    return Instance(settings.name, target, settings.namespace, context, location, ports, source, address, ssh)
 
 
 def read(location: Path) -> Instance | None:
@@ -174,7 +200,7 @@ def read(location: Path) -> Instance | None:
             f"{location / _RECORD} is not what Rayside wrote there",
             hint=f"./invokew down --name {location.name} removes the cluster and the file",
         ) from None
-    if instance.target not in TARGETS:
+    if instance.target not in (*TARGETS, POD):
         raise UnknownTarget(
             f"the cluster {instance.name} is on the target {line(instance.target)}, which this version of "
             "Rayside does not know",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import socket
 from dataclasses import dataclass
@@ -19,6 +20,12 @@ class Holder:
 
     pid: int | None
     program: str
+
+
+def installed(program: str) -> str | None:
+    """Returns the path of a program; None where it is not installed."""
+    # Debian has daemons where only root looks for programs.
+    return shutil.which(program, path=f"{os.environ.get('PATH', os.defpath)}{os.pathsep}/usr/sbin")
 
 
 def free_memory() -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -17,6 +18,17 @@ UNREACHABLE = (
     "ReadTimeout",
     "ConnectTimeout",
 )
+
+# These are the tags of wheels for any Linux with glibc of this century, in the words of PEP 600.
+_MANYLINUX = ("2_34", "2_28", "2_24", "2_17", "2_12", "2_5")
+_MACHINES = {"arm64": "aarch64", "AMD64": "x86_64"}
+
+
+def for_linux(python: str) -> list[str]:
+    """Returns the options for wheels of a Linux with that Python, as 3.11, and this machine's processor."""
+    machine = _MACHINES.get(platform.machine(), platform.machine())
+    platforms = [word for tag in _MANYLINUX for word in ("--platform", f"manylinux_{tag}_{machine}")]
+    return ["--python-version", python, *platforms]
 
 
 def install(

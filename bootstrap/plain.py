@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 
 # Python's `isprintable` calls these unprintable, though they show as what they are: the spaces of other
 # scripts (Zs), and the two joiners that Persian, Hindi and emoji are written with.
@@ -30,6 +31,8 @@ _BEGUN = re.compile(
     r"|\x1b[ -/]*)\Z"
 )
 _LONGEST = 2048
+# So many characters of a name among others are shown.
+_LONGEST_NAME = 100
 _RESET = "\x1b[0m"
 # Colours that are on are one sequence each, or several that add up.
 _MOST_COLOURS = 8
@@ -40,6 +43,12 @@ def plain(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(char if char in "\t\n" or _is_shown(char) else _visible(char) for char in text)
+
+
+def some_of(names: Sequence[str]) -> str:
+    """Returns the first of some strangers' names, cleaned, and how many others there are."""
+    others = f" and {len(names) - 1} others" if names[1:] else ""
+    return f"{line(names[0], _LONGEST_NAME)}{others}"
 
 
 def line(text: str, most: int | None = None) -> str:

@@ -25,6 +25,10 @@ from bootstrap.errors import InvalidSetting, UnknownSetting, UnknownSource, Unkn
 
 RAY_VERSION = "2.60.0"
 DEBUGPY_VERSION = "1.8.22"
+# The labs show these; workers get the profilers with the job, and the plot is made on this machine.
+LINE_PROFILER_VERSION = "5.1.0"
+MEMORY_PROFILER_VERSION = "0.61.0"
+MATPLOTLIB_VERSION = "3.10.9"
 # Ray 2.60.0 has wheels for these Pythons, and the lock files were resolved for them.
 OLDEST_PYTHON = (3, 10)
 NEWEST_PYTHON = (3, 14)
@@ -56,16 +60,29 @@ EXTENSIONS = (
 ENVIRONMENT_PREFIX = "INVOKE_RAYSIDE_"
 ROOT = Path(__file__).resolve().parent.parent
 
-Target = Literal["auto", "local", "kind"]
+Target = Literal["auto", "local", "kind", "cluster"]
 Source = Literal["auto", "upstream", "packages"]
 TARGETS: tuple[str, ...] = get_args(Target)
 SOURCES: tuple[str, ...] = get_args(Source)
+
+# The target of a workspace on Kubernetes, which is there and nobody's to choose.
+POD = "pod"
 
 DEFAULT_NAME = "rayside"
 # The names of Kubernetes' objects are RFC 1123 labels of at most 63 characters. KubeRay allows a RayCluster's
 # name 53 (MaxRayClusterNameLength in ray-operator/controllers/ray/utils/constant.go), and we add to it.
 LONGEST_NAME = 40
 _NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
+_MASKED_NAMES = re.compile(r"\s*(!?[\w.*?\-\[\]]+\s*(,\s*|$))*")
+
+# It has neither a user, whom a list of processes would show, nor a path.
+_ADDRESS = re.compile(r"https?://([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?")
+# By these a Ray is named that others made.
+THEIRS = ("address", "ssh", "context")
+_KUBERNETES_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
+# ssh(1) takes a name of its configuration, user@host, or a URI; what begins with - would be an option.
+_SSH_USER, _SSH_NAME = r"([A-Za-z0-9._+%-]{1,64}@)?", r"([A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])"
+_SSH_HOST = re.compile(rf"(?!-)({_SSH_USER}{_SSH_NAME}|ssh://{_SSH_USER}{_SSH_NAME}(:[0-9]{{1,5}})?)")
 
 _BOOLEANS = {
     **dict.fromkeys(("true", "yes", "on", "1"), True),
@@ -122,6 +139,15 @@ class Settings:
     name: str = DEFAULT_NAME
     target: str = "auto"
     source: str = "auto"
+    # The dashboard of a Ray that is there, for the target `cluster`, as in http://head:8265; and the file of
+    # its token, where it is in none of Ray's own places.
+    address: str = ""
+    token_file: str = ""
+    # A host that OpenSSH reaches, whose loopback has that dashboard: `address` is as the host sees it then.
+    ssh: str = ""
+    # A context of the user's kubeconfig, and the RayCluster there, where its namespace has several.
+    context: str = ""
+    ray_cluster: str = ""
     # These are Ray's own defaults, so that Ray's documentation applies as it stands.
     dashboard_port: int = 8265
     ray_client_port: int = 10001
@@ -135,6 +161,11 @@ class Settings:
     # a folder of VSIX files.
     extension_gallery: str = "https://open-vsx.org"
     vsix_folder: str = ""
+    # The debugger shows no values of names that look secret, nor of those that are named here: patterns as
+    # `*iban*`, with commas between; `!` before a pattern excepts what it matches; `none` masks nothing.
+    masked_names: str = ""
+    # Nor what this regular expression matches.
+    masked_values: str = ""
     # The RayCluster and the RayJobs are in this namespace.
     namespace: str = "default"
     # The RayCluster has so many worker pods.
@@ -238,12 +269,35 @@ def _validate(settings: Settings) -> None:
             f"name is {settings.name!r}, which can't be a name in Kubernetes",
             hint=f"choose at most {LONGEST_NAME} of a-z, 0-9 and -, a letter first and no - at the end",
         )
+    for key in THEIRS:
+        if getattr(settings, key) and settings.target not in ("auto", "cluster"):
+            raise InvalidSetting(
+                f"{key} is for the target cluster, and the target is {settings.target}",
+                hint="leave out one of the two",
+            )
+    _validate_way(settings)
     for spec in fields(settings):
         value = getattr(settings, spec.name)
         if spec.name.endswith("_port") and not 1024 <= value <= 65535:
             raise InvalidSetting(f"{spec.name} is {value}", hint="choose a port from 1024 to 65535")
         if isinstance(value, (int, float)) and not value >= 0:
             raise InvalidSetting(f"{spec.name} is {value}", hint="choose a number that is not negative")
+    if not _MASKED_NAMES.fullmatch(settings.masked_names):
+        raise InvalidSetting(
+            f"masked_names is {settings.masked_names!r}",
+            hint="write names with commas between, as in '*iban*, !max_tokens': * and ? stand for characters",
+        )
+    try:
+        re.compile(settings.masked_values)
+    except re.error as error:
+        raise InvalidSetting(
+            f"masked_values is no regular expression: {error}", hint="correct masked_values"
+        ) from None
+    if settings.masked_values and re.search(settings.masked_values, ""):
+        raise InvalidSetting(
+            "masked_values also matches an empty text, which is everywhere",
+            hint="let it match one character at least",
+        )
     if settings.ray_cpus < 1:
         raise InvalidSetting("ray_cpus is 0", hint="choose at least 1")
     ports: dict[int, str] = {}
@@ -255,3 +309,35 @@ def _validate(settings: Settings) -> None:
         if port in ports:
             raise InvalidSetting(f"{ports[port]} and {key} are the same", hint="choose two ports")
         ports[port] = key
+
+
+def _has_port(address: str) -> bool:
+    """Returns whether its port, if it names one, is one."""
+    port = re.search(r":([0-9]+)$", address)
+    return port is None or 0 < int(port[1]) < 65536
+
+
+def _validate_way(settings: Settings) -> None:
+    if settings.address and not (_ADDRESS.fullmatch(settings.address) and _has_port(settings.address)):
+        raise InvalidSetting(
+            f"address is {settings.address!r}, which is no address of a dashboard",
+            hint="give it as http://HOST:8265",
+        )
+    if settings.ssh and not _SSH_HOST.fullmatch(settings.ssh):
+        raise InvalidSetting(
+            f"ssh is {settings.ssh!r}, which is no host for ssh",
+            hint="give a name of ~/.ssh/config, USER@HOST or ssh://USER@HOST:PORT",
+        )
+    if settings.ssh and settings.context:
+        raise InvalidSetting("ssh and context are two ways to a Ray", hint="leave out one of the two")
+    way = "ssh" if settings.ssh else "context" if settings.context else ""
+    if way and settings.address and not re.match(r"http://127\.0\.0\.1:[0-9]+$", settings.address):
+        raise InvalidSetting(
+            f"address is {settings.address}, and with {way} it is what the head itself reaches",
+            hint="give it as http://127.0.0.1:8265, or leave it out",
+        )
+    if settings.ray_cluster and not _KUBERNETES_NAME.fullmatch(settings.ray_cluster):
+        raise InvalidSetting(
+            f"ray_cluster is {settings.ray_cluster!r}, which can't be a name in Kubernetes",
+            hint="kubectl get rayclusters lists them",
+        )

@@ -34,6 +34,9 @@ NOT_RUN = {
         ),
         "a second cluster beside the first: tests/e2e/test_two_clusters.py has one",
     ),
+    "./invokew up --address http://HOST:8265": (
+        "it needs a Ray that others made: tests/integration/test_their_ray.py starts one"
+    ),
     "autoload -Uz compinit bashcompinit": "zsh: tests/integration/test_completion.py runs it where zsh is",
     "compinit": "as the line before it",
     "bashcompinit": "as the line before it",

@@ -11,14 +11,16 @@ import tarfile
 import time
 import zipfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 from bootstrap.diagnosis.finding import Finding
 from bootstrap.diagnosis.gather import Gathered
-from bootstrap.diagnosis.redaction import Redactor
 from bootstrap.errors import InvalidArgument
+from bootstrap.plain import line
+from bootstrap.redaction import Redactor, may_be_secret_name
 
 MANIFEST = "MANIFEST.txt"
 _KINDS = (".tar.gz", ".tgz", ".zip")
@@ -80,7 +82,7 @@ def write(
 
     `secrets` are values that may stand nowhere in it. Raises InvalidArgument where `file` can't be made.
     """
-    redactor = Redactor(secrets)
+    redactor = Redactor(secrets, is_secret=may_be_secret_name)
     files = _files(gathered, findings, versions, settings, redactor)
     files.insert(0, _File(MANIFEST, "this list", _manifest(files, redactor)))
     content = _zip(files) if file.name.endswith(".zip") else _tar(files)
@@ -133,7 +135,18 @@ def _files(
         files.append(log("head", "the end of the log of Ray's head", text))
     for container, text in (documents.get("logs of pods") or {}).items():
         files.append(log(f"pod-{container}", f"the end of the log of {container}", text))
-    return files
+    return _told_apart(files)
+
+
+def _told_apart(files: Sequence[_File]) -> list[_File]:
+    """Returns the files with a number in those names that others have already."""
+    apart: dict[str, _File] = {}
+    for file in files:
+        path = Path(file.name)
+        numbered = (f"{path.parent}/{path.stem}-{number}{path.suffix}" for number in count(2))
+        name = file.name if file.name not in apart else next(name for name in numbered if name not in apart)
+        apart[name] = replace(file, name=name)
+    return list(apart.values())
 
 
 def _manifest(files: Sequence[_File], redactor: Redactor) -> str:
@@ -144,7 +157,7 @@ def _manifest(files: Sequence[_File], redactor: Redactor) -> str:
         f"Taken out as secrets: {redactor.counts.total()}{f': {counts}' if counts else ''}. "
         "<redacted> stands where they were. Names of files, hosts and jobs are left in.",
         "",
-        *(f"{file.name}: {redactor.text(file.holds)}" for file in files),
+        *(f"{file.name}: {line(redactor.text(file.holds))}" for file in files),
     ]
     return "\n".join(lines) + "\n"
 

@@ -6,46 +6,79 @@ command a terminal.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from itertools import islice
 from typing import Any
 
 from bootstrap import plain
+from bootstrap.redaction import Redactor, may_be_secret_name
 
-# A text keeps so many characters of its beginning and of its end.
-_HEAD, _TAIL = 4_000, 12_000
+# A text keeps so many characters of its beginning and of its end; a line of a log so many of each.
+_HEAD, _TAIL, _OF_LINE = 4_000, 12_000, 4_000
 # A log keeps so many characters of its end: 400 lines of 150.
 LOG_TAIL = 60_000
-# A table keeps so many rows, and an object so many levels.
-MOST_ROWS, _DEEPEST = 2_000, 24
+# A table keeps so many rows, an object so many fields and levels, and a document so many characters.
+MOST_ROWS, _DEEPEST, _MOST = 2_000, 24, 20_000_000
+# Before a text is cut, so many characters of it, and of all in a document, are looked at for secrets.
+_LOOKED_AT, _MOST_LOOKED_AT = 200_000, 2_000_000
 _CUT = "\n[...]\n"
+_LONG_LINE = re.compile(rf"[^\n]{{{2 * _OF_LINE + len(_CUT) + 1},}}")
 
 
 class Log(str):
     """The end of a log, cleaned and bounded by `log`."""
 
 
-def document(value: Any, depth: int = 0) -> Any:
-    """Returns a JSON value with each text in it cleaned and bounded, names of fields too."""
-    if isinstance(value, str):
-        return value if isinstance(value, Log) else text(value)
-    if isinstance(value, Mapping | list) and depth == _DEEPEST:
-        return "[...]"
-    if isinstance(value, Mapping):
-        return {text(str(key)): document(item, depth + 1) for key, item in value.items()}
-    if isinstance(value, list):
-        return [document(item, depth + 1) for item in value[:MOST_ROWS]]
-    return value
+class Cleaning:
+    """Cleans one document; `left` is how many more characters it may have, not above 0 where some are cut."""
+
+    def __init__(self) -> None:
+        self.left, self._looked_at = _MOST, 0
+
+    def document(self, value: Any, depth: int = 0) -> Any:
+        """Returns a JSON value with each text in it cleaned and bounded, names of fields too."""
+        if isinstance(value, str):
+            self.left -= min(len(value), _HEAD + _TAIL)
+            if self.left <= 0 or isinstance(value, Log):
+                return value if isinstance(value, Log) else "[...]"
+            return self._text(value)
+        if isinstance(value, Mapping | list) and (depth == _DEEPEST or self.left <= 0):
+            return "[...]"
+        if isinstance(value, Mapping):
+            items = islice(value.items(), MOST_ROWS)
+            return {self.document(str(key)): self.document(item, depth + 1) for key, item in items}
+        if isinstance(value, list):
+            return [self.document(item, depth + 1) for item in value[:MOST_ROWS]]
+        return value
+
+    def _text(self, value: str) -> str:
+        if len(value) > _HEAD + _TAIL + len(_CUT):
+            self._looked_at += min(len(value), _LOOKED_AT)
+            # What is cut may begin within a secret whose name is gone.
+            value = _cut(value, _HEAD, _TAIL if self._looked_at <= _MOST_LOOKED_AT else 0)
+        return plain.printed(value)
 
 
-def text(value: str) -> str:
-    """Returns the text without escape sequences and control characters, its middle left out if it is long."""
-    if len(value) > _HEAD + _TAIL + len(_CUT):
-        value = value[:_HEAD] + _CUT + value[-_TAIL:]
-    return plain.printed(value)
+def document(value: Any) -> Any:
+    """Returns a JSON value as `Cleaning` leaves it."""
+    return Cleaning().document(value)
 
 
 def log(value: str) -> Log:
     """Returns the end of a log, whole lines of it, without escape sequences and control characters."""
     if len(value) > LOG_TAIL:
+        value = _LONG_LINE.sub(lambda line: _cut(line[0], _OF_LINE, _OF_LINE).replace("\n", " "), value)
+    if len(value) > LOG_TAIL:
         value = value[-LOG_TAIL:].partition("\n")[2]
     return Log(plain.printed(value))
+
+
+def _cut(value: str, head: int, tail: int) -> str:
+    """Returns a long text without its middle, and without secrets, whose names may be there."""
+    if tail:
+        value = value[: _LOOKED_AT // 2] + value[-_LOOKED_AT // 2 :] if len(value) > _LOOKED_AT else value
+        value = Redactor([], is_secret=may_be_secret_name).document(value)
+    if len(value) <= head + tail:
+        return value
+    return value[:head] + _CUT + (value[-tail:] if tail else "")

@@ -1,22 +1,17 @@
-"""Defines the evidence of a diagnosis, gathered once, and reads it from the tables of Ray and Kubernetes.
-
-The columns are those of Ray's State API (ray/util/state/common.py) and of its Jobs API, of Ray 2.60.
-"""
+"""Defines the evidence of a diagnosis, gathered once."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 from bootstrap.dap.paused import PausedTask
 from bootstrap.errors import RaysideError
-from bootstrap.ray.state import Job
+from bootstrap.ray.records import Job
 
 Row = Mapping[str, Any]
-# Ray's supervisors of jobs are actors in this namespace, and nobody's but Ray's.
-_SUPERVISORS = "SUPERVISOR_ACTOR_RAY_NAMESPACE"
 PENDING = frozenset(
     {
         "PENDING_ARGS_AVAIL",
@@ -47,6 +42,8 @@ class Task:
     node_id: str
     since: float
     runtime_env: str = ""
+    pid: int = 0
+    alike: bool = True  # whether all attempts of it failed with the same type of error
 
 
 @dataclass(frozen=True)
@@ -88,6 +85,18 @@ class PlacementGroup:
 
 
 @dataclass(frozen=True)
+class Kill:
+    """A process that the kernel of this machine killed for want of memory; as `kernel.kills` has it."""
+
+    pid: int
+    program: str
+    megabytes: int
+    limit: bool
+    group: str
+    at: float
+
+
+@dataclass(frozen=True)
 class Evidence:
     """All that was read of a cluster at the moment `now`, in seconds since 1970.
 
@@ -100,7 +109,9 @@ class Evidence:
         logs: the end of what a job printed, by submission id.
         head_log: the end of what Ray's head printed.
         pods, events, rayjobs: of Kubernetes, in its own JSON; empty where there is none.
-        unread: what could not be read, with the reason.
+        kills: what this machine's kernel killed for want of memory, oldest first.
+        knows_attempts: whether it is known which tasks finished when they were tried again.
+        unread: what could not be read, with the reason; explainers that fail add themselves.
     """
 
     now: float
@@ -118,7 +129,9 @@ class Evidence:
     pods: Sequence[Row] = ()
     events: Sequence[Row] = ()
     rayjobs: Sequence[Row] = ()
-    unread: Sequence[str] = ()
+    kills: Sequence[Kill] = ()
+    knows_attempts: bool = True
+    unread: list[str] = field(default_factory=list)
 
     @cached_property
     def by_job_id(self) -> dict[str, Job]:
@@ -147,6 +160,7 @@ class Evidence:
         """Returns the job's tasks whose last attempt failed by itself, the latest first."""
         last = self._last_attempts(job_id)
         failed = [task for task in last if task.state == "FAILED" and not _ended_with_job(task)]
+        failed = [replace(task, alike=len(self._error_types[task.task_id]) == 1) for task in failed]
         return sorted(failed, key=lambda task: task.since, reverse=True)
 
     def unfinished_tasks(self, job_id: str) -> list[Task]:
@@ -156,6 +170,14 @@ class Evidence:
             for task in self._last_attempts(job_id)
             if _ended_with_job(task) or task.state not in ("FAILED", "FINISHED")
         ]
+
+    @cached_property
+    def _error_types(self) -> dict[str, set[str]]:
+        """Returns the types of error of all attempts of each task, by its id."""
+        types: dict[str, set[str]] = {}
+        for task in self.tasks:
+            types.setdefault(task.task_id, set()).add(task.error_type)
+        return types
 
     def _last_attempts(self, job_id: str) -> Iterable[Task]:
         """Returns the last attempt of each task of the job."""
@@ -172,88 +194,3 @@ def _ended_with_job(task: Task) -> bool:
     # It gives no reason for one that had not been started, or is about to be tried again.
     unexplained = task.error_type == "WORKER_DIED" and not task.error
     return unexplained or "as driver exits" in task.error or "because its job has finished" in task.error
-
-
-def read_tasks(rows: Iterable[Row]) -> list[Task]:
-    """Returns the tasks of Ray's table, without the supervisors of jobs."""
-    return [_task(row) for row in rows if not str(row.get("name")).startswith("JobSupervisor.")]
-
-
-def _task(row: Row) -> Task:
-    events = row.get("events") or []
-    since = events[-1].get("created_ms") if events else row.get("creation_time_ms")
-    environment = (row.get("runtime_env_info") or {}).get("serialized_runtime_env") or ""
-    return Task(
-        task_id=row["task_id"],
-        attempt=int(row.get("attempt_number") or 0),
-        name=row.get("name") or "",
-        job_id=row.get("job_id") or "",
-        kind=row.get("type") or "",
-        state=row.get("state") or "",
-        error_type=row.get("error_type") or "",
-        error=row.get("error_message") or "",
-        required=row.get("required_resources") or {},
-        worker_id=row.get("worker_id") or "",
-        node_id=row.get("node_id") or "",
-        since=(since or 0) / 1000,
-        runtime_env="" if environment == "{}" else environment,
-    )
-
-
-def read_actors(rows: Iterable[Row]) -> list[Actor]:
-    """Returns the actors of Ray's table, without the supervisors of jobs."""
-    return [_actor(row) for row in rows if row.get("ray_namespace") != _SUPERVISORS]
-
-
-def _actor(row: Row) -> Actor:
-    # It is a protobuf's oneof: one key, as `oom_context`, with the details below it.
-    (kind, context), *_ = (row.get("death_cause") or {"": {}}).items()
-    return Actor(
-        actor_id=row["actor_id"],
-        name=row.get("class_name") or "",
-        job_id=row.get("job_id") or "",
-        state=row.get("state") or "",
-        required=row.get("required_resources") or {},
-        restarts=int(row.get("num_restarts") or 0),
-        reason=context.get("reason") or kind.removesuffix("_context"),
-        cause=context.get("error_message") or "",
-    )
-
-
-def read_nodes(rows: Iterable[Row]) -> list[Node]:
-    """Returns the nodes of Ray's table."""
-    return [
-        Node(
-            node_id=row["node_id"],
-            address=row.get("node_ip") or "",
-            head=bool(row.get("is_head_node")),
-            alive=row.get("state") == "ALIVE",
-            message=row.get("state_message") or "",
-            total=row.get("resources_total") or {},
-            ended=(row.get("end_time_ms") or 0) / 1000,
-        )
-        for row in rows
-    ]
-
-
-def read_groups(rows: Iterable[Row]) -> list[PlacementGroup]:
-    """Returns the placement groups of Ray's table."""
-    return [
-        PlacementGroup(
-            name=row.get("name") or row["placement_group_id"],
-            job_id=row.get("creator_job_id") or "",
-            state=row.get("state") or "",
-            bundles=[bundle.get("unit_resources") or {} for bundle in row.get("bundles") or []],
-            since=int((row.get("stats") or {}).get("creation_request_received_ns") or 0) / 1e9,
-        )
-        for row in rows
-    ]
-
-
-def read_used(status: Row) -> dict[str, dict[str, float]]:
-    """Returns how much of each resource is in use, by node, from what `/api/cluster_status` says."""
-    report = ((status.get("data") or {}).get("clusterStatus") or {}).get("loadMetricsReport") or {}
-    return {
-        node: {name: float(amounts[0]) for name, amounts in usage.items()}
-        for node, usage in (report.get("usageByNode") or {}).items()
-    }

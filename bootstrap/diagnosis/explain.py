@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 
 from bootstrap.diagnosis.evidence import RUNNING, Evidence
 from bootstrap.diagnosis.explainers import broken_parts, cluster, ended_jobs, paused, pods, waiting
 from bootstrap.diagnosis.finding import Finding, Weight, sentence
+from bootstrap.ray.outcome import explain_exit
 
 EXPLAINERS: tuple[Callable[[Evidence], Iterable[Finding]], ...] = (
     cluster.ray_unreachable,
@@ -29,19 +31,32 @@ EXPLAINERS: tuple[Callable[[Evidence], Iterable[Finding]], ...] = (
 def findings(evidence: Evidence, *, job: str = "", pod: str = "") -> list[Finding]:
     """Returns what is found, the most important first, and at least one finding.
 
+    An explainer that fails, as of a row that is like none of Ray's, is added to `evidence.unread`.
+
     Args:
         job: the submission id of the one job that is meant; what the whole cluster suffers from is told, too.
         pod: the name of the one pod that is meant.
     """
-    found = [finding for explain in EXPLAINERS for finding in explain(evidence)]
-    if pod and (gone := pods.gone_pod(evidence, pod)):
-        found.append(gone)
-    if job:
-        found = [each for each in found if each.job == job or each.weight is Weight.CLUSTER]
+    collected: list[Finding] = []
+    explainers: list[Callable[[Evidence], Iterable[Finding]]] = list(EXPLAINERS)
     if pod:
-        found = [each for each in found if each.pod == pod]
-    found = found or [_quiet(evidence, job, pod)]
-    return sorted(found, key=lambda each: (each.weight, -each.at))
+        explainers.append(partial(pods.gone_pod, name=pod))
+    for explain in explainers:
+        try:
+            for finding in explain(evidence):
+                collected.append(finding)
+        # It reads what strangers wrote: what is wrong with one of them may not end the others.
+        except Exception as error:
+            name = getattr(explain, "__name__", "gone_pod")
+            evidence.unread.append(
+                sentence(f"{name} can't explain what it sees: {type(error).__name__}: {error}")
+            )
+    if job:
+        collected = [each for each in collected if each.job == job or each.weight is Weight.CLUSTER]
+    if pod:
+        collected = [each for each in collected if each.pod == pod]
+    collected = collected or [_quiet(evidence, job, pod)]
+    return sorted(collected, key=lambda each: (each.weight, -each.at))
 
 
 def _quiet(evidence: Evidence, job: str, pod: str) -> Finding:
@@ -52,20 +67,26 @@ def _quiet(evidence: Evidence, job: str, pod: str) -> Finding:
         for task in evidence.live_tasks
         if task.state in RUNNING and _is_of(evidence, task.job_id, job)
     ]
+    ended = next((each for each in evidence.jobs if each.submission_id == job), None)
     if pod:
         phase = next(
-            (each["status"].get("phase") for each in evidence.pods if each["metadata"]["name"] == pod), ""
+            (
+                (each.get("status") or {}).get("phase")
+                for each in evidence.pods
+                if each["metadata"]["name"] == pod
+            ),
+            "",
         )
         why = f"pod {pod} is {phase}"
-    elif job and not running:
-        ended = next((each.status for each in evidence.jobs if each.submission_id == job), "")
-        why = f"job {job} has ended: {ended}"
-    elif running:
-        jobs = ", ".join(each.submission_id for each in running[-5:])
+    elif job and ended and not running:
+        why = f"job {job} has ended: {ended.status}"
+        why += f", {explain_exit(ended.exit_code)}" if ended.exit_code is not None else ""
+    elif running or (job and names):  # The driver of a job may have been started by hand.
+        jobs = ", ".join(each.submission_id for each in running[-5:]) or job
         tasks = f"; in them tasks: {', '.join(dict.fromkeys(names))} ({len(names)} in all)" if names else ""
         why = f"running: job {jobs}{tasks}"
     else:
-        why = "no job runs"
+        why = f"nothing of job {job} runs" if job else "no job runs"
     return Finding(
         "nothing-wrong",
         "nothing failed and nothing is stuck"

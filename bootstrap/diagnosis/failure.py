@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bootstrap.diagnosis.evidence import Actor, Task
+from bootstrap.diagnosis.evidence import Actor, Kill, Task
 from bootstrap.diagnosis.ray_errors import Raised, raised_in_task
 
 # Ray's table of tasks calls a failure so (ErrorType of common.proto), its exceptions (ray/exceptions.py) so.
@@ -44,7 +44,10 @@ class Failure:
         text: all that was printed of it, and around it.
         attempts: how often a task was tried; 1 where it was not tried again.
         restarts: how often an actor was started again.
+        alike: whether it failed in the same way each time that it was tried.
         unfinished: the names of the job's tasks that had not finished when it ended.
+        task: what Ray's table has of it, where it is a task's.
+        kill: how the kernel killed its process for want of memory, where it did.
     """
 
     name: str
@@ -55,7 +58,10 @@ class Failure:
     text: str
     attempts: int = 1
     restarts: int = 0
+    alike: bool = True
     unfinished: Sequence[str] = ()
+    task: Task | None = None
+    kill: Kill | None = None
 
 
 def of_driver(
@@ -85,7 +91,9 @@ def of_driver(
         text="\n".join([raised.text, task.error if task else "", log]),
         attempts=task.attempt + 1 if task else 1,
         restarts=actor.restarts if actor else 0,
+        alike=task.alike if task else True,
         unfinished=unfinished,
+        task=task,
     )
 
 
@@ -103,4 +111,6 @@ def of_task(task: Task) -> Failure:
         place=raised.place if raised else "",
         text=task.error,
         attempts=task.attempt + 1,
+        task=task,
+        alike=task.alike,
     )

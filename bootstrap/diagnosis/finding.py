@@ -48,6 +48,11 @@ class Finding:
     job: str = ""
     pod: str = ""
 
+    def __post_init__(self) -> None:
+        # Names of jobs and pods stand in each of them, and what has lines of its own would look like ours.
+        for name in ("what", "where", "why", "hint"):
+            object.__setattr__(self, name, plain.line(getattr(self, name), 2 * _LONGEST))
+
     def document(self) -> dict[str, str]:
         """Returns it as `diagnose --json` shows it."""
         return {"id": self.id, "what": self.what, "where": self.where, "why": self.why, "hint": self.hint}

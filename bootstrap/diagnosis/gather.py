@@ -10,11 +10,14 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from bootstrap.dap.paused import PausedTask
-from bootstrap.diagnosis import cleaned, evidence
-from bootstrap.diagnosis.evidence import Evidence
+from bootstrap.diagnosis import cleaned
+from bootstrap.diagnosis import rows as rows_of
+from bootstrap.diagnosis.evidence import Evidence, Kill
+from bootstrap.diagnosis.kernel import kills
 from bootstrap.diagnosis.kubernetes import asks_of_kubernetes
 from bootstrap.errors import RaysideError
-from bootstrap.ray.state import Job, read_job
+from bootstrap.plain import line
+from bootstrap.ray.records import Job
 from bootstrap.targets.target import Target
 
 # Seconds for all that is asked at once. Ray's tables take less than 1 with 1,000 tasks; a dashboard that
@@ -23,6 +26,11 @@ _PATIENCE = 20.0
 # So many jobs have their output looked at: the newest ones, and the newest of those that failed.
 _NEWEST, _NEWEST_FAILED = 5, 20
 _LINES = 400
+# What could not be read is told in so many characters at most.
+_LONGEST = 2_000
+
+# What a stranger's answer raises where it is not as Ray's is.
+_ODD = (KeyError, ValueError, TypeError, AttributeError, IndexError, OverflowError)
 
 Ask = Callable[[], Any]
 
@@ -65,12 +73,38 @@ class _Answers:
                 break
             left.discard(name)
             if error is None:
-                self.documents[name] = cleaned.document(document)
+                self._keep(name, document)
             elif isinstance(error, RaysideError):
                 self.errors[name], self.unread[name] = error, error.message
             else:
                 self.unread[name] = f"its answer can't be read: {type(error).__name__}: {error}"
         self.unread |= dict.fromkeys(left, f"no answer within {patience:g} s")
+
+    def note(self, name: str, why: str) -> None:
+        """Notes why something is not, or not wholly, among the answers."""
+        self.unread[name] = f"{self.unread[name]}; {why}" if name in self.unread else why
+
+    def _keep(self, name: str, document: Any) -> None:
+        cleaning = cleaned.Cleaning()
+        self.documents[name] = cleaning.document(document)
+        if isinstance(document, list) and len(document) > cleaned.MOST_ROWS:
+            self.note(name, f"only {cleaned.MOST_ROWS} of its {len(document)} rows were looked at")
+        if cleaning.left <= 0:
+            self.note(name, "it is so large that its end was left out")
+
+    def rows(self, name: str, how: Callable[[list[Any]], list[Any]]) -> list[Any]:
+        """Returns a table's rows as they are understood, without those that can't be."""
+        understood: list[Any] = []
+        errors: list[str] = []
+        rows = self.read(name, list, [])
+        for row in rows:
+            try:
+                understood += how([row])
+            except _ODD as error:
+                errors.append(f"{type(error).__name__}: {error}")
+        if errors:
+            self.note(name, f"{len(errors)} of {len(rows)} rows can't be understood: {errors[0]}")
+        return understood
 
     def read(self, name: str, how: Callable[[Any], Any], otherwise: Any) -> Any:
         """Returns the answer as it is understood."""
@@ -78,8 +112,8 @@ class _Answers:
             return otherwise
         try:
             return how(self.documents[name])
-        except (KeyError, ValueError, TypeError, AttributeError, IndexError) as error:
-            self.unread[name] = f"its answer can't be understood: {type(error).__name__}: {error}"
+        except _ODD as error:
+            self.note(name, f"its answer can't be understood: {type(error).__name__}: {error}")
             return otherwise
 
 
@@ -93,8 +127,12 @@ def gather(
     answers, access = _Answers(), target.access
     asks: dict[str, Ask] = {
         "ray": lambda: access.require().version(),
-        "jobs": lambda: access.dashboard().job_rows(),
-        "tasks": lambda: _without_profiles(access.dashboard().table("tasks", ("state", "FINISHED"))),
+        # Of too many, the newest jobs and the failed tasks are kept.
+        "jobs": lambda: sorted(access.dashboard().job_rows(), key=_start, reverse=True),
+        "tasks": lambda: sorted(
+            _without_profiles(access.dashboard().table("tasks", ("state", "FINISHED"))),
+            key=lambda row: row.get("state") != "FAILED",
+        ),
         # Without these, a task that was tried again with success would look like one that failed.
         "tasks tried again": lambda: _without_profiles(
             access.dashboard().table("tasks", ("attempt_number", "0"), state="FINISHED")
@@ -105,50 +143,60 @@ def gather(
         "resources in use": lambda: access.dashboard().cluster_status(),
         "paused tasks": lambda: [asdict(task) for task in paused()],
         "head's log": lambda: cleaned.log(access.log()),
+        # Ray runs on this machine, in a container of it or not.
+        "processes that the kernel killed": kills,
     }
     if target.kubernetes:
         asks |= asks_of_kubernetes(target.kubernetes.kube, pod)
     answers.ask(asks, _PATIENCE)
-    jobs = answers.read("jobs", lambda rows: sorted(map(read_job, rows), key=lambda job: job.started), [])
+    jobs = sorted(answers.rows("jobs", rows_of.read_jobs), key=lambda each: each.started)
     logged = {
         each.submission_id: each
         for each in [
             *jobs[-_NEWEST:],
             *_failed(jobs)[-_NEWEST_FAILED:],
-            *(one for one in jobs if _is(one, job)),
+            *(each for each in jobs if _is(each, job)),
         ]
         # A job that has not come to a node has printed nothing.
         if each.node_id and (not job or _is(each, job))
     }
     logs = _Answers()
     logs.ask({name: _output(target, each) for name, each in logged.items()}, _PATIENCE / 2)
-    answers.unread |= {f"output of job {name}": why for name, why in logs.unread.items()}
+    for name, why in logs.unread.items():
+        answers.note(f"output of job {name}", why)
     understood = _understood(answers, jobs, logs.documents)
     return Gathered({**answers.documents, "output of jobs": logs.documents}, understood)
 
 
 def _understood(answers: _Answers, jobs: Sequence[Job], logs: Mapping[str, str]) -> Evidence:
-    rows = answers.documents.get("jobs") or []
-    tasks = answers.read("tasks", evidence.read_tasks, [])
-    again = answers.read("tasks tried again", evidence.read_tasks, [])
+    tasks = answers.rows("tasks", rows_of.read_tasks)
+    again = answers.rows("tasks tried again", rows_of.read_tasks)
     understood = {
         "jobs": jobs,
-        "error_types": {row["submission_id"]: row.get("error_type") or "" for row in rows if jobs},
+        "error_types": rows_of.read_error_types(answers.documents.get("jobs") or [], jobs),
         "tasks": [*tasks, *again],
-        "actors": answers.read("actors", evidence.read_actors, []),
-        "nodes": answers.read("nodes", evidence.read_nodes, []),
-        "groups": answers.read("placement groups", evidence.read_groups, []),
-        "used": answers.read("resources in use", evidence.read_used, {}),
-        "paused": answers.read("paused tasks", lambda rows: [PausedTask(**row) for row in rows], []),
+        "knows_attempts": "tasks tried again" not in answers.unread,
+        "actors": answers.rows("actors", rows_of.read_actors),
+        "nodes": answers.rows("nodes", rows_of.read_nodes),
+        "groups": answers.rows("placement groups", rows_of.read_groups),
+        "used": answers.read("resources in use", rows_of.read_used, {}),
+        "paused": answers.rows("paused tasks", lambda rows: [PausedTask(**row) for row in rows]),
         "head_log": answers.documents.get("head's log") or "",
-        "pods": answers.documents.get("pods") or [],
-        "events": answers.documents.get("events") or [],
-        "rayjobs": answers.documents.get("RayJobs") or [],
+        "pods": answers.rows("pods", rows_of.read_named),
+        "events": answers.rows("events", rows_of.read_events),
+        "rayjobs": answers.rows("RayJobs", rows_of.read_named),
+        "kills": answers.rows("processes that the kernel killed", lambda rows: [Kill(**row) for row in rows]),
     }
     # Last, for what could not be understood is told with what could not be read.
     return Evidence(
         now=time.time(), ray=answers.errors.get("ray"), logs=logs, unread=_told(answers.unread), **understood
     )
+
+
+def _start(row: dict[str, Any]) -> float:
+    """Returns when a job was started, in ms since 1970; 0 where its row does not say."""
+    start = row.get("start_time")
+    return start if isinstance(start, int | float) else 0
 
 
 def _failed(jobs: Sequence[Job]) -> list[Job]:
@@ -173,5 +221,6 @@ def _told(unread: Mapping[str, str]) -> list[str]:
     """Returns each reason once, with all that could not be read for it."""
     reasons: dict[str, list[str]] = {}
     for name, why in unread.items():
-        reasons.setdefault(cleaned.text(why), []).append(name)
-    return [f"{', '.join(names)}: {why}" for why, names in reasons.items()]
+        reasons.setdefault(why, []).append(name)
+    # Names of jobs are in it, which may have lines of their own.
+    return [line(f"{', '.join(names)}: {why}", _LONGEST) for why, names in reasons.items()]

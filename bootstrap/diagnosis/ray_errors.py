@@ -11,9 +11,15 @@ _TRACEBACK = "Traceback (most recent call last):"
 _EXCEPTION = re.compile(r"^(?P<name>[A-Za-z_][\w.]*)(?:\([\w.]+\))?(?:: (?P<message>.*))?$")
 _FRAME = re.compile(r'^ +File "(?P<file>[^"]+)", line (?P<line>\d+)(?:, in (?P<function>.+))?$')
 # Ray writes a task's name before the frames that ran in it.
-_TASK = re.compile(r"ray::(?P<task>[^()\s]+)\(\)")
+_TASK = re.compile(r"ray::(?P<task>[^()\s]{1,300})\(\)")
 # Between a program's lines Ray prints those of other processes, and its own log.
-_OTHERS = re.compile(r"^\([\w. -]+?(?: pid=\d+[^)]*| \+\d+\w*)?\) |^\[?\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[,.\t ]")
+_OTHERS = re.compile(
+    r"^\([\w. -]{1,200}?(?: pid=\d+[^)]*| \+\d+\w*|, ip=[^)]*)?\) |^\[?\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[,.\t ]"
+)
+# Python goes on after what it says below such a line.
+_ASIDE = re.compile(
+    r"Exception ignored (?:in|on|while)\b|Exception in thread |\w+ exception was never retrieved"
+)
 _NOT_THE_USERS = re.compile(r"/site-packages/|/lib/python3|\.p(?:yx|xi)$|^<frozen")
 # A worker has the files that were sent with a job in such folders.
 _SENT = re.compile(r"^.*/runtime_resources/(?:working_dir|py_modules)_files/[^/]+/")
@@ -45,9 +51,13 @@ class Raised:
 def last_raised(log: str) -> Raised | None:
     """Returns the exception that ended the program which printed `log`; None where there is none."""
     lines = log.splitlines()
-    begun = [at for at, line in enumerate(lines) if line == _TRACEBACK]
+    traced = [at for at, line in enumerate(lines) if line == _TRACEBACK]
+    begun = [at for at in traced if not any(map(_ASIDE.match, lines[max(0, at - 2) : at]))]
+    if traced and not begun:
+        return None
     if begun:
-        lines = [line for line in _up_to_others(lines[begun[-1] :])]
+        after = (at for at in range(begun[-1], len(lines)) if _ASIDE.match(lines[at]))
+        lines = _up_to_others(lines[begun[-1] : next(after, len(lines))])
     ends = _ends(lines)
     if not ends:
         return None
@@ -75,7 +85,7 @@ def _raised(lines: Sequence[str], at: int) -> Raised:
         name=_class(lines[at]),
         message="\n".join(words[:_MOST_LINES]).strip(),
         cause=lines[cause] if cause is not None else "",
-        tasks=tuple(dict.fromkeys(found["task"] for found in _TASK.finditer(text))),
+        tasks=tuple(dict.fromkeys(match["task"] for match in _TASK.finditer(text))),
         place=_place(lines),
         text=text,
     )
@@ -91,8 +101,8 @@ def _ends(lines: Sequence[str]) -> list[int]:
 
 
 def _class(line: str) -> str:
-    found = _EXCEPTION.fullmatch(line)
-    return found["name"].rpartition(".")[2] if found else ""
+    match = _EXCEPTION.fullmatch(line)
+    return match["name"].rpartition(".")[2] if match else ""
 
 
 def _up_to_others(lines: Sequence[str]) -> list[str]:
@@ -110,7 +120,7 @@ def _up_to_others(lines: Sequence[str]) -> list[str]:
 
 def _place(lines: Sequence[str]) -> str:
     """Returns the innermost line of the user's own code."""
-    frames = [found for line in lines if (found := _FRAME.match(line))]
+    frames = [frame for line in lines if (frame := _FRAME.match(line))]
     own = [frame for frame in frames if not _NOT_THE_USERS.search(frame["file"])]
     if not own:
         return ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from bootstrap.diagnosis.evidence import RUNNING, Evidence, Node
+from bootstrap.diagnosis.evidence import RUNNING, Evidence, Node, Task
 
 Amounts = Mapping[str, float]
 
@@ -31,7 +31,9 @@ def taken(needed: Amounts, evidence: Evidence) -> dict[str, float] | None:
         if not node.alive or usage is None or lacking(needed, [node]):
             continue
         used = {name: usage.get(_as_dashboard(name), 0.0) for name in needed}
-        short = {name: used[name] for name in needed if node.total[name] - used[name] < needed[name]}
+        short = {
+            name: used[name] for name in needed if round(node.total[name] - used[name], 4) < needed[name]
+        }
         if best is None or len(short) < len(best):
             best = short
     return best
@@ -39,9 +41,9 @@ def taken(needed: Amounts, evidence: Evidence) -> dict[str, float] | None:
 
 def holders(names: Iterable[str], evidence: Evidence) -> list[str]:
     """Returns who has some of these resources now, as in `task hold`, with what is paused first."""
-    wanted = set(names)
+    held = set(names)
     paused = {task.worker_id for task in evidence.paused}
-    tasks = [task for task in evidence.live_tasks if task.state in RUNNING and wanted & task.required.keys()]
+    tasks = [task for task in evidence.live_tasks if task.state in RUNNING and held & _kept(task)]
     tasks.sort(key=lambda task: task.worker_id not in paused)
     running = [
         f"task {task.name} of job {evidence.job_name(task.job_id)}"
@@ -51,9 +53,14 @@ def holders(names: Iterable[str], evidence: Evidence) -> list[str]:
     actors = [
         f"actor {actor.name} of job {evidence.job_name(actor.job_id)}"
         for actor in evidence.actors
-        if actor.state == "ALIVE" and wanted & actor.required.keys()
+        if actor.state == "ALIVE" and held & actor.required.keys()
     ]
     return list(dict.fromkeys([*running, *actors]))
+
+
+def _kept(task: Task) -> set[str]:
+    """Returns the resources that a running task keeps: while it waits for others' results, not its CPU."""
+    return set(task.required) - ({"CPU"} if task.state != "RUNNING" else set())
 
 
 def words(amounts: Amounts) -> str:

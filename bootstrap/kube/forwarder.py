@@ -23,10 +23,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from bootstrap import machine
-from bootstrap.errors import ClusterUnreachable, PortTaken, RaysideError
+from bootstrap.errors import ClusterUnreachable, PortTaken, RaysideError, StrangerListens
 from bootstrap.event_loop import background_loop
 from bootstrap.kube.api import Kube
 from bootstrap.kube.tunnel import GOODBYE, Session, Tunnel, open_port, open_session, running_pod
+from bootstrap.loopback import require_own
 
 # A client is kept waiting for a pod at most so many seconds.
 PATIENCE = 5.0
@@ -46,13 +47,15 @@ _log = logging.getLogger(__name__)
 class Forward:
     """One port of 127.0.0.1 and the pod's port that it leads to; `local` 0 means any free port.
 
-    `speaks` is the protocol in which its listener is asked whether it answers.
+    `speaks` is the protocol in which its listener is asked whether it answers. `own_clients` sends other
+    users of this machine away: what is behind it may let everybody in.
     """
 
     name: str
     local: int
     pod: int
     speaks: Protocol = "http"
+    own_clients: bool = False
 
     @property
     def url(self) -> str:
@@ -149,6 +152,8 @@ class Forwarder:
         self, forward: Forward, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         try:
+            if forward.own_clients:
+                require_own(writer.get_extra_info("socket"))
             pod, session, tunnel = await asyncio.wait_for(self._open(forward.pod), PATIENCE)
             client = asyncio.current_task()
             assert client is not None
@@ -164,6 +169,9 @@ class Forwarder:
                 session.tunnels -= 1
                 await self._close_if_left(session)
         except asyncio.TimeoutError:
+            _reset(writer)
+        except (StrangerListens, OSError):
+            self._tell("another user of this machine was sent away")
             _reset(writer)
         finally:
             writer.close()
@@ -253,7 +261,7 @@ def forwarded(kube: Kube, selector: str, port: int) -> Iterator[int]:
     with background_loop() as call:
 
         async def started() -> tuple[Forwarder, int]:
-            forwarder = Forwarder(kube, selector, [Forward("forward", 0, port)])
+            forwarder = Forwarder(kube, selector, [Forward("forward", 0, port, own_clients=True)])
             return forwarder, (await forwarder.start())[0]
 
         async def stopped() -> None:

@@ -24,7 +24,13 @@ from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
 from bootstrap import yaml_file
-from bootstrap.errors import ClusterUnreachable, CredentialsRefused, InvalidYaml, RaysideError
+from bootstrap.errors import (
+    ClusterUnreachable,
+    CredentialsRefused,
+    InvalidSetting,
+    InvalidYaml,
+    RaysideError,
+)
 from bootstrap.kube.refusal import without_user
 from bootstrap.loopback import proxy_for
 from bootstrap.plain import line, printed
@@ -123,6 +129,26 @@ def access(file: Path, context: str) -> Access:
         raise ClusterUnreachable(
             f"{file} does not lead to a cluster: {reason}", hint="./invokew up makes it anew"
         ) from None
+
+
+def file_with(context: str, environment: Mapping[str, str] = os.environ) -> tuple[Path, str]:
+    """Returns the user's kubeconfig that has a context with its cluster and user, and its namespace.
+
+    Raises InvalidSetting where none has it, InvalidYaml.
+    """
+    named = [part for part in environment.get("KUBECONFIG", "").split(os.pathsep) if part]
+    files = [Path(part) for part in named] or [Path.home() / ".kube" / "config"]
+    for file in files:
+        try:
+            by_kind = entries(file, context)
+        except (OSError, KeyError, ValueError, TypeError, AttributeError) as error:
+            raise InvalidYaml(f"the kubeconfig {file} can't be read: {error}", hint="correct it") from None
+        if by_kind:
+            return file.absolute(), str(by_kind["context"].get("namespace") or "default")
+    raise InvalidSetting(
+        f"no context {line(context)} is in {' or '.join(str(file) for file in files)}",
+        hint="kubectl config get-contexts lists them; KUBECONFIG names another file",
+    )
 
 
 def entries(file: Path, context: str) -> dict[str, Any] | None:

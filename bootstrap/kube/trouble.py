@@ -173,9 +173,9 @@ def _unschedulable(pod: str, message: str) -> RaysideError:
 
 def _from_events(pod: str, events: Sequence[Mapping[str, Any]]) -> RaysideError | None:
     """Returns the error that the events since the last container's start tell; None where they tell none."""
-    since = max((at for at, event in enumerate(events) if event["reason"] in _STARTED), default=-1)
+    since = max((at for at, event in enumerate(events) if event.get("reason") in _STARTED), default=-1)
     for event in reversed(events[since + 1 :]):
-        reason, ending = event["reason"], _last_lines(event.get("message", ""))
+        reason, ending = event.get("reason"), _last_lines(event.get("message", ""))
         if reason == "NodeNotReady":
             return PodFailed(
                 f"the node of pod {pod} is not ready{ending}",

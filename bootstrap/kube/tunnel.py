@@ -45,6 +45,13 @@ _CHUNK = 64 * 1024
 _LONGEST_COMPLAINT = 4096
 
 
+def require_forwarding(kube: Kube) -> None:
+    """Checks that we may find pods and open tunnels to them. Raises Forbidden, and as `Kube`."""
+    kube.require("list", "pods")
+    for verb in forwarding_verbs(kube):
+        kube.require(verb, FORWARDING)
+
+
 class Tunnel:
     """One open stream, made by `open_port`; `carry` it, then `close` it."""
 

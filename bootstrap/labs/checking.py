@@ -10,11 +10,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bootstrap.errors import NotSolved, RaysideError
+from bootstrap.errors import MissingProgram, NotSolved, OtherTarget, RaysideError
 from bootstrap.labs import needs
 from bootstrap.labs.copies import Copy
 from bootstrap.labs.exercise import Exercise
 from bootstrap.labs.lesson import Lesson
+from bootstrap.settings import POD
 from bootstrap.targets.target import Target
 
 # A lesson is for at most ten minutes.
@@ -54,10 +55,24 @@ def check_all(
 
 def cannot_run(lesson: Lesson, target: Target) -> str:
     """Returns why a lab can't be done on that target, and what helps; empty where it can."""
+    try:
+        require_possible(lesson, target)
+    except (OtherTarget, MissingProgram) as error:
+        return f"{error.message}: {error.hint}"
+    return ""
+
+
+def require_possible(lesson: Lesson, target: Target) -> None:
+    """Checks that a lab can be done on that target. Raises OtherTarget, MissingProgram."""
     if target.instance.target not in lesson.targets:
         names = " or ".join(lesson.targets)
-        return f"it needs a cluster on {names}: ./invokew up --target {lesson.targets[0]}"
-    return needs.missing(lesson.needs, target)
+        up = f"./invokew up --target {lesson.targets[0]}"
+        # A workspace brings up none.
+        hint = f"{up}, where Rayside was cloned" if target.instance.target == POD else up
+        raise OtherTarget(f"it needs a cluster on {names}", hint=hint)
+    if lacking := needs.lacking(lesson.needs, target):
+        brings = " && ".join(need.brings for need in lacking.values())
+        raise MissingProgram(f"it needs {' and '.join(lacking)}", hint=brings)
 
 
 def verify(exercise: Exercise, lesson: Lesson) -> None:

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import filecmp
 import json
+import os
 import shutil
 import time
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -43,17 +45,25 @@ class Copy:
     def exists(self) -> bool:
         return self.folder.is_dir()
 
+    def files(self) -> list[str]:
+        """Returns the files that it has, below its folder, without its record and what Python caches."""
+        return sorted(file.relative_to(self.folder).as_posix() for file in self._contents() if file.is_file())
+
     def make(self) -> None:
         """Makes what is lacking of it; what is there stays as it is. Raises UnsafeFolder."""
-        if self.folder.is_symlink() or (self.folder.exists() and not self.folder.is_dir()):
-            raise UnsafeFolder(f"{self.folder} is not a folder", hint="move it away")
+        self._require_folder()
         self.folder.mkdir(parents=True, exist_ok=True)
         for source, copy in self._pairs(self.lesson.folder, self.lesson.files):
-            if not copy.exists():
+            # A link is the learner's, also one that leads nowhere: nothing is written through it.
+            if not os.path.lexists(copy):
                 _copy(source, copy)
 
     def reset(self) -> Path | None:
-        """Makes it anew; returns the folder with the files that were edited, None where there were none."""
+        """Makes it anew; returns the folder with what was edited, None where nothing was.
+
+        Raises UnsafeFolder.
+        """
+        self._require_folder()
         kept = None
         if self.exists:
             kept = self._keep_edited()
@@ -71,8 +81,9 @@ class Copy:
     def progress(self) -> Progress:
         try:
             document = json.loads((self.folder / _PROGRESS).read_text())
-            return Progress(int(document["steps_done"]), document["passed"] is True)
-        except (OSError, ValueError, KeyError, TypeError):
+            steps_done = min(max(int(document["steps_done"]), 0), len(self.lesson.steps))
+            return Progress(steps_done, document["passed"] is True)
+        except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
             return Progress()
 
     def note(self, progress: Progress) -> None:
@@ -84,11 +95,8 @@ class Copy:
         originals = {copy: source for source, copy in self._pairs(self.lesson.folder, self.lesson.files)}
         edited = [
             file
-            for file in self.folder.rglob("*")
-            if file.is_file()
-            and file.name != _PROGRESS
-            and "__pycache__" not in file.parts
-            and not _same(file, originals.get(file))
+            for file in self._contents()
+            if (file.is_file() or file.is_symlink()) and not _same(file, originals.get(file))
         ]
         if not edited:
             return None
@@ -97,6 +105,17 @@ class Copy:
         for file in edited:
             _copy(file, kept / file.relative_to(self.folder))
         return kept
+
+    def _contents(self) -> Iterator[Path]:
+        """Yields what is in it, without its record and what Python caches."""
+        hidden = {_PROGRESS, "__pycache__"}
+        return (
+            path for path in self.folder.rglob("*") if not hidden & set(path.relative_to(self.folder).parts)
+        )
+
+    def _require_folder(self) -> None:
+        if self.folder.is_symlink() or (self.folder.exists() and not self.folder.is_dir()):
+            raise UnsafeFolder(f"{self.folder} is not a folder", hint="move it away")
 
     def _pairs(self, root: Path, paths: list[Path]) -> list[tuple[Path, Path]]:
         """Returns each file below `paths` with its place in the copy."""
@@ -109,9 +128,9 @@ class Copy:
 
 
 def _same(file: Path, original: Path | None) -> bool:
-    return original is not None and filecmp.cmp(file, original, shallow=False)
+    return original is not None and not file.is_symlink() and filecmp.cmp(file, original, shallow=False)
 
 
 def _copy(source: Path, copy: Path) -> None:
     copy.parent.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(source, copy)
+    shutil.copy(source, copy, follow_symlinks=False)

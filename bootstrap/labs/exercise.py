@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -14,12 +15,13 @@ from bootstrap.dap.additions import ALWAYS
 from bootstrap.dap.client import SourceBreakpoint
 from bootstrap.debugger.commands import Place
 from bootstrap.debugger.scripted import run_sync
-from bootstrap.errors import NotSolved
+from bootstrap.errors import NotRunning, NotSolved, RayDied
 from bootstrap.labs import editor
 from bootstrap.labs.copies import Copy
 from bootstrap.labs.lesson import Lesson
 from bootstrap.ray import jobs
-from bootstrap.ray.state import Dashboard, Job
+from bootstrap.ray.records import Job
+from bootstrap.ray.state import Dashboard
 from bootstrap.targets.debugging import ClusterJob, attach_options
 from bootstrap.targets.target import Target
 
@@ -70,8 +72,9 @@ class Exercise:
         """Returns a file of the learner's copy. Raises NotSolved where it is gone."""
         try:
             return (self.folder / name).read_text()
-        except OSError as error:
-            raise NotSolved(f"{name} can't be read: {error.strerror}", hint=self.brought_back) from None
+        except (OSError, UnicodeDecodeError) as error:
+            why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+            raise NotSolved(f"{name} can't be read: {why}", hint=self.brought_back) from None
 
     def replace(self, name: str, old: str, new: str) -> None:
         """Edits a file of the learner's copy, as a solution does; `old` has to be there once."""
@@ -126,6 +129,22 @@ class Exercise:
         self.target.access.submit(submission, name)
         self._submitted.append(name)
         return name
+
+    def submit_all(self, entrypoints: Sequence[str]) -> list[str]:
+        """Submits jobs that differ in nothing but their entrypoints; returns their submission ids.
+
+        The first brings the files, which the others have from Ray then: each of those is one request.
+        Raises what `submit` raises, and NotRunning.
+        """
+        names = [self.submit(entrypoints[0])]
+        runtime_env = self.job(names[0]).runtime_env
+        for entrypoint in entrypoints[1:]:
+            name = jobs.new_submission_id(entrypoint)
+            self.report(f"{entrypoint}: submitting it as {name}")
+            self.dashboard.submit(entrypoint, name, runtime_env)
+            self._submitted.append(name)
+            names.append(name)
+        return names
 
     def wait(self, submission_id: str, *, patience: float = PATIENCE) -> Run:
         """Returns a job that has ended. Raises NotSolved where it does not end."""
@@ -203,8 +222,10 @@ class Exercise:
             yield replace(self, folder=copy.folder)
 
     def close(self) -> None:
-        """Stops the jobs of this exercise that still run."""
-        ended = {job.submission_id for job in self.dashboard.jobs() if job.ended}
-        for name in self._submitted:
-            if name not in ended:
-                self.dashboard.stop(name)
+        """Stops the jobs of this exercise that still run; where Ray has gone, they have too."""
+        # What went wrong before must not be hidden by this.
+        with contextlib.suppress(NotRunning, RayDied):
+            ended = {job.submission_id for job in self.dashboard.jobs() if job.ended}
+            for name in self._submitted:
+                if name not in ended:
+                    self.dashboard.stop(name)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 
 from bootstrap.ray.metadata import DRIVER
-from bootstrap.ray.state import Job
+from bootstrap.ray.records import Job
 
 _LONGEST = 100
 _MOST_PID = 2**22  # Linux allows no higher one.

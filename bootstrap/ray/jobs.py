@@ -61,12 +61,14 @@ class Debug:
     """A job whose processes open a debugger; see docs/hook.md.
 
     `attach_timeout`: the seconds for which they wait for one, 0 not at all. `pip_debugpy`: whether
-    the job's environment has to install debugpy.
+    the job's environment has to install debugpy. `debugpy`: its package here, to send with the job, for
+    workers that may lack it; empty where they have it.
     """
 
     attach_timeout: float = 60.0
     post_mortem: bool = False
     pip_debugpy: bool = False
+    debugpy: str = ""
 
     def added_to(self, runtime_env: dict[str, Any], *, driver: bool) -> dict[str, Any]:
         """Returns the runtime_env with what the hook needs; all that the user asked for is kept.
@@ -78,7 +80,7 @@ class Debug:
         setup_hook = runtime_env.get("worker_process_setup_hook")
         requirement = f"debugpy=={DEBUGPY_VERSION}"
         changed = with_package(runtime_env, requirement) if self.pip_debugpy else dict(runtime_env)
-        changed["py_modules"] = [*(runtime_env.get("py_modules") or []), str(_HOOK)]
+        changed["py_modules"] = [*(runtime_env.get("py_modules") or []), *self._carried, str(_HOOK)]
         hook_vars = {"RAYSIDE_ATTACH_TIMEOUT": f"{self.attach_timeout:g}"}
         if self.post_mortem:
             hook_vars["RAY_DEBUG_POST_MORTEM"] = "1"
@@ -88,6 +90,7 @@ class Debug:
         else:
             hook_vars |= {"RAY_RUNTIME_ENV_HOOK": "rayside_hook.driver.on_init"}
             hook_vars |= {"RAYSIDE_PIP": requirement} if self.pip_debugpy else {}
+            hook_vars |= {"RAYSIDE_CARRIED": str(len(self._carried))} if self._carried else {}
             if _OVERRIDE not in env_vars:
                 # Fields that are added here must not contradict what the driver says in ray.init; the hook
                 # refuses the user's own contradictions.
@@ -98,6 +101,11 @@ class Debug:
                 )
         changed["env_vars"] = {**_RAISED, **env_vars, **hook_vars}
         return changed
+
+    @property
+    def _carried(self) -> list[str]:
+        """Returns the packages that go with the job for the hook."""
+        return [self.debugpy] if self.debugpy and not self.pip_debugpy else []
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import signal
 
 from bootstrap.errors import JobFailed, RaysideError
 from bootstrap.plain import printed
-from bootstrap.ray.state import Job
+from bootstrap.ray.records import Job
 
 
 def failure(job: Job) -> RaysideError:
@@ -43,6 +43,7 @@ def explain_exit(code: int) -> str:
         }
         return f"exit code {code} ({name}: {reasons.get(name, 'ended by that signal')})"
     reasons_by_code = {
+        0: "it ended well, or what started it hid that it did not",
         1: "the program raised an exception or said so itself",
         2: "the program was called wrongly, or its file could not be opened",
         126: "the program is not executable",

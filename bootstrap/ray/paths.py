@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bootstrap.ray.metadata import LOCAL_ROOTS, PY_MODULES, WORKING_DIR
-from bootstrap.ray.state import Job
+from bootstrap.ray.records import Job
 
 # The session that runs unpacks them here, on a node whose temporary directory is Ray's default.
 RESOURCES = "/tmp/ray/session_latest/runtime_resources"

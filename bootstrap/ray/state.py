@@ -6,10 +6,9 @@ https://docs.ray.io/en/latest/cluster/running-applications/job-submission/api.ht
 
 from __future__ import annotations
 
+import hashlib
 import socket
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime, timezone
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -20,80 +19,23 @@ from urllib3.connectionpool import HTTPConnectionPool
 
 from bootstrap.errors import JobNotFound, NotRunning
 from bootstrap.loopback import require_own
+from bootstrap.ray.records import (
+    DebuggableWorker,
+    Job,
+    RunningTask,
+    WaitingTask,
+    read_debuggable,
+    read_job,
+    read_waiting,
+    tasks_of,
+    utc_time,
+)
 
 # The State API gives at most so many rows in one answer (RAY_MAX_LIMIT_FROM_API_SERVER).
 MOST_ROWS = 10_000
 # Ray's tables of tasks and jobs may lag so many seconds behind what is; about 1 s was measured.
 LAG = 3.0
 _LONGEST_END = 2_000_000
-ENDED = frozenset({"SUCCEEDED", "FAILED", "STOPPED"})
-
-
-@dataclass(frozen=True)
-class WaitingTask:
-    """A task whose worker waits for a debugger, which listens on `host`:`port`.
-
-    Never connect there but to debug: one connect-and-close and the task can't be attached any more
-    (microsoft/debugpy #974).
-    `task` is empty, or what the worker ran before, for about a second after the pause, until Ray's
-    task table has caught up (`LAG`).
-    `since` is when it began to run, ISO 8601 in UTC and of whole seconds: Ray does not record when it paused.
-    """
-
-    worker_id: str
-    pid: int
-    job_id: str
-    task: str
-    since: str
-    host: str
-    port: int
-
-
-@dataclass(frozen=True)
-class DebuggableWorker:
-    """A live process of Ray's whose debugger listens on `node_ip`:`port`, attached to or not.
-
-    `job_id` is known of a driver only: a worker's row does not say whose tasks it runs. `since` is when
-    the process was ready, ISO 8601 in UTC.
-    """
-
-    worker_id: str
-    node_ip: str
-    port: int
-    pid: int
-    driver: bool
-    job_id: str
-    since: str
-
-
-@dataclass(frozen=True)
-class RunningTask:
-    """A task, as Ray's task table has it about a second after the task began."""
-
-    name: str
-    job_id: str
-    since: str
-
-
-@dataclass(frozen=True)
-class Job:
-    """A submitted job, as the Jobs API describes it."""
-
-    submission_id: str
-    job_id: str | None
-    status: str
-    entrypoint: str
-    message: str
-    exit_code: int | None
-    started: float
-    driver_pid: int | None
-    metadata: dict[str, str]
-    runtime_env: dict[str, Any]
-    node_id: str = ""  # It is the node on which its driver was started.
-
-    @property
-    def ended(self) -> bool:
-        return self.status in ENDED
 
 
 class _Known(HTTPAdapter):
@@ -124,7 +66,8 @@ class _Known(HTTPAdapter):
 
 
 class Dashboard:
-    """A client of one dashboard; `url` as in http://127.0.0.1:8265, `token` Ray's authentication.
+    """A client of one dashboard; `url` as in http://127.0.0.1:8265, `token` Ray's authentication, empty where
+    this Ray asks for none.
 
     `patience`: seconds to connect, and for each piece of an answer. `trusted`: uids that may listen there,
     besides this user; what is another's on this machine gets no byte, and each method raises StrangerListens.
@@ -143,11 +86,26 @@ class Dashboard:
         # Neither a proxy nor ~/.netrc may come between us and a loopback address.
         self._session.trust_env = False
         self._session.mount("http://", _Known(trusted))
-        self._session.headers["Authorization"] = f"Bearer {token}"
+        if token:
+            self._session.headers["Authorization"] = f"Bearer {token}"
 
     def version(self) -> dict[str, Any]:
         """Returns Ray's version and session name. Raises NotRunning."""
         return dict(self._get("/api/version"))
+
+    def python_version(self) -> str:
+        """Returns the Python that the cluster was started with, as in 3.11.2."""
+        return str(self._get("/api/v0/cluster_metadata")["data"]["pythonVersion"])
+
+    def raylets(self) -> dict[str, int]:
+        """Returns the port of each live node's raylet, by the node's address."""
+        nodes = self._get("/nodes", [("view", "summary")])["data"]["summary"]
+        raylets = [node["raylet"] for node in nodes]
+        return {
+            str(raylet["nodeManagerAddress"]): int(raylet["nodeManagerPort"])
+            for raylet in raylets
+            if raylet["state"] == "ALIVE"
+        }
 
     def live_nodes(self) -> int:
         """Returns how many nodes Ray counts as alive."""
@@ -180,14 +138,32 @@ class Dashboard:
         """Returns all that the job has printed so far."""
         return str(self._get(f"/api/jobs/{submission_id}/logs")["logs"])
 
+    def submit(self, entrypoint: str, submission_id: str, runtime_env: Mapping[str, Any]) -> None:
+        """Submits a job whose files Ray has already. Raises NotRunning."""
+        body = {"entrypoint": entrypoint, "submission_id": submission_id, "runtime_env": dict(runtime_env)}
+        self._ask("POST", "/api/jobs/", json=body)
+
+    def upload(self, package: bytes) -> str:
+        """Gives Ray a zip file of a folder; returns the URI for a runtime_env. Raises NotRunning."""
+        name = f"_ray_pkg_{hashlib.sha256(package).hexdigest()[:16]}.zip"
+        self._ask("PUT", f"/api/packages/gcs/{name}", data=package)
+        return f"gcs://{name}"
+
     def stop(self, submission_id: str) -> None:
         """Asks Ray to stop a job; it does nothing to one that has ended."""
         self._ask("POST", f"/api/jobs/{submission_id}/stop")
+
+    def forget(self, submission_id: str) -> None:
+        """Removes a job that has ended from Ray's list of jobs."""
+        self._ask("DELETE", f"/api/jobs/{submission_id}")
 
     def output_end(self, job: Job, lines: int) -> str:
         """Returns the last lines that the job has printed, at most 2 MB of them. Raises NotRunning."""
         # Without the node, Ray 2.60 answers 500, though it could find it by the submission id.
         query = {"submission_id": job.submission_id, "node_id": job.node_id, "lines": str(lines)}
+        return self._end_of_file(query, f"output of job {job.submission_id}")
+
+    def _end_of_file(self, query: Mapping[str, str], what: str) -> str:
         url = f"{self.url}/api/v0/logs/file"
         end = b""
         try:
@@ -197,7 +173,7 @@ class Dashboard:
                     end = (end + piece)[-_LONGEST_END:]
         except requests.RequestException:
             raise NotRunning(
-                f"Ray gives no output of job {job.submission_id}",
+                f"Ray does not give {what}",
                 hint="./invokew status says whether Ray is whole",
             ) from None
         return end.decode(errors="replace")
@@ -207,7 +183,9 @@ class Dashboard:
         import websocket
 
         url = f"{self.url.replace('http', 'ws', 1)}/api/jobs/{submission_id}/logs/tail"
-        header = [f"Authorization: {self._session.headers['Authorization']!s}"]
+        header = [
+            f"{name}: {value!s}" for name, value in self._session.headers.items() if name == "Authorization"
+        ]
         try:
             # We open the socket ourselves, or the library would ask a proxy of the environment.
             parts = urlsplit(self.url)
@@ -229,6 +207,14 @@ class Dashboard:
         """Returns what Ray's autoscaler knows of the resources in use, and of those asked for."""
         return dict(self._get("/api/cluster_status"))
 
+    def head_log(self) -> str:
+        """Returns the end of what the head's GCS has logged. Raises NotRunning."""
+        heads = [row for row in self._rows("nodes", [("state", "=", "ALIVE")]) if row["is_head_node"]]
+        if not heads:
+            raise NotRunning("Ray has no head node that is alive", hint="./invokew status says more")
+        query = {"node_id": heads[0]["node_id"], "filename": "gcs_server.out", "lines": "1000"}
+        return self._end_of_file(query, "the head's log")
+
     def workers_with_debugger(self) -> set[str]:
         """Returns the ids of the live workers whose debugger has been opened, paused now or not."""
         rows = self._rows("workers", [("is_alive", "=", "True"), ("debugger_port", "!=", "0")])
@@ -238,7 +224,7 @@ class Dashboard:
         """Returns the live workers and drivers whose debugger has been opened: one request."""
         rows = self._rows("workers", [("is_alive", "=", "True"), ("debugger_port", "!=", "0")])
         # Ray counts a port that was never set as one that is not 0.
-        return [_debuggable(row) for row in rows if row["debugger_port"]]
+        return [read_debuggable(row) for row in rows if row["debugger_port"]]
 
     def end_of(self, worker_id: str) -> str | None:
         """Returns why a worker has ended, with its last task's error; None while Ray takes it for alive."""
@@ -255,7 +241,7 @@ class Dashboard:
         running: dict[str, list[RunningTask]] = {}
         rows = self._rows("tasks", [("state", "=", "RUNNING")])
         for row in sorted(rows, key=lambda row: row["start_time_ms"] or 0, reverse=True):
-            since = _time(row["start_time_ms"]) if row["start_time_ms"] else ""
+            since = utc_time(row["start_time_ms"]) if row["start_time_ms"] else ""
             task = RunningTask(row["name"], row["job_id"], since)
             running.setdefault(row["worker_id"], []).append(task)
         return running
@@ -279,9 +265,9 @@ class Dashboard:
         # In a threaded actor more tasks may run than are paused, and Ray does not say which are: the latest
         # are the likeliest.
         waiting = [
-            _waiting(worker, task)
+            read_waiting(worker, task)
             for worker in workers
-            for task in _own(worker, tasks)[: worker["num_paused_threads"]] or [RunningTask("", "", "")]
+            for task in tasks_of(worker, tasks)[: worker["num_paused_threads"]] or [RunningTask("", "", "")]
         ]
         return sorted(waiting, key=lambda task: (task.since, task.worker_id))
 
@@ -307,7 +293,7 @@ class Dashboard:
         try:
             answer = self._session.request(method, self.url + path, timeout=self._patience, **more)
             answer.raise_for_status()
-            return answer.json()
+            return answer.json() if answer.content else None
         except requests.HTTPError as error:
             refused = error.response.status_code in (401, 403)
             why = "refuses our token: it is another Ray" if refused else f"failed: {error}"
@@ -321,62 +307,3 @@ class Dashboard:
             raise NotRunning(
                 f"no Ray dashboard answers at {self.url}", hint="./invokew up starts one"
             ) from None
-
-
-def read_job(row: Mapping[str, Any]) -> Job:
-    """Returns the job of a row of `Dashboard.job_rows`."""
-    driver = row.get("driver_info") or {}
-    return Job(
-        submission_id=row["submission_id"],
-        job_id=row.get("job_id"),
-        status=row["status"],
-        entrypoint=row["entrypoint"],
-        message=row.get("message") or "",
-        exit_code=row.get("driver_exit_code"),
-        started=(row.get("start_time") or 0) / 1000,
-        driver_pid=int(driver["pid"]) if driver.get("pid") else None,
-        metadata=row.get("metadata") or {},
-        runtime_env=row.get("runtime_env") or {},
-        node_id=row.get("driver_node_id") or "",
-    )
-
-
-def _debuggable(row: dict[str, Any]) -> DebuggableWorker:
-    driver = row["worker_type"] == "DRIVER"
-    return DebuggableWorker(
-        worker_id=row["worker_id"],
-        node_ip=row["ip"],
-        port=row["debugger_port"],
-        pid=row["pid"],
-        driver=driver,
-        job_id=_job_of_driver(row["worker_id"]) if driver else "",
-        since=_time(row["start_time_ms"]),
-    )
-
-
-def _own(worker: dict[str, Any], tasks: Mapping[str, Sequence[RunningTask]]) -> Sequence[RunningTask]:
-    if worker["worker_type"] == "DRIVER":
-        return [RunningTask("driver", _job_of_driver(worker["worker_id"]), "")]
-    return tasks.get(worker["worker_id"], [])
-
-
-def _job_of_driver(worker_id: str) -> str:
-    # It is ComputeDriverIdFromJob of Ray's C++ core: the job's four bytes, then ones (seen on 2.60).
-    return worker_id[:8]
-
-
-def _waiting(worker: dict[str, Any], task: RunningTask) -> WaitingTask:
-    return WaitingTask(
-        worker_id=worker["worker_id"],
-        pid=worker["pid"],
-        job_id=task.job_id or "",
-        task=task.name or "",
-        since=task.since or _time(worker["start_time_ms"]),
-        host=worker["ip"],
-        port=worker["debugger_port"],
-    )
-
-
-def _time(milliseconds: int) -> str:
-    moment = datetime.fromtimestamp(milliseconds / 1000, tz=timezone.utc)
-    return moment.isoformat(timespec="seconds").replace("+00:00", "Z")

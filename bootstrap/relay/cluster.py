@@ -15,7 +15,8 @@ from bootstrap.errors import NotRunning, RaysideError
 from bootstrap.hook.rayside_hook.handshake import proof
 from bootstrap.ray.announced import Announced, announced, announcing
 from bootstrap.ray.paths import PathMap
-from bootstrap.ray.state import LAG, Dashboard, DebuggableWorker, Job, RunningTask, WaitingTask
+from bootstrap.ray.records import DebuggableWorker, Job, RunningTask, WaitingTask
+from bootstrap.ray.state import LAG, Dashboard
 from bootstrap.relay.debuggee import Debuggee
 
 # One look at Ray may take so many seconds: at most three requests, of 4 to 50 ms each where all is well.

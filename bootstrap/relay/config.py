@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
+
+from bootstrap.relay.masking import UNSET, Masking
+
+# In a pod these say what is masked: the file is in the image.
+NAMES, VALUES = "RAYSIDE_MASKED_NAMES", "RAYSIDE_MASKED_VALUES"
 
 
 @dataclass(frozen=True)
@@ -16,19 +23,28 @@ class Config:
     dashboard: str
     token_file: Path
     shared_files: bool
+    masking: Masking = UNSET
+    # Whether Ray asks for that token, too; where it does not, it is the relay's alone.
+    rays_token: bool = True
 
     @classmethod
-    def read(cls, file: Path) -> Config:
+    def read(cls, file: Path, environment: Mapping[str, str] = os.environ) -> Config:
         """Reads `file`. Raises OSError, ValueError, KeyError or TypeError unless it is a configuration."""
         document = json.loads(file.read_text())
+        host, masking = str(document["host"]), document.get("masking") or {}
         return cls(
-            host=str(document["host"]),
+            host=host,
             port=int(document["port"]),
             dashboard=str(document["dashboard"]),
             token_file=Path(document["token_file"]),
             shared_files=document["shared_files"] is True,
+            masking=Masking(
+                str(masking.get("names") or environment.get(NAMES, "")),
+                str(masking.get("values") or environment.get(VALUES, "")),
+            ),
+            rays_token=document.get("rays_token") is not False,
         )
 
     def document(self) -> str:
         """Returns the text that `read` reads."""
-        return json.dumps({**vars(self), "token_file": str(self.token_file)})
+        return json.dumps({**asdict(self), "token_file": str(self.token_file)})

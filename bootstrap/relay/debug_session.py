@@ -23,6 +23,7 @@ from bootstrap.relay.editor_requests import EditorRequests
 from bootstrap.relay.flood import Flood, sentence
 from bootstrap.relay.ids import Ids
 from bootstrap.relay.lifecycle import Lifecycle
+from bootstrap.relay.masking import Masking
 from bootstrap.relay.paths import Paths
 from bootstrap.relay.reports import Reports
 from bootstrap.relay.threads import Threads
@@ -55,6 +56,7 @@ class DebugSession:
         work: Work,
         log: Callable[[str], None],
         shared: bool,
+        masking: Masking,
     ) -> None:
         self.job = job
         self._discovery, self._work, self._log, self._shared = discovery, work, log, shared
@@ -82,10 +84,16 @@ class DebugSession:
             editor=current,
             work=work,
             log=log,
+            masking=masking,
         )
         self.put_into = self._configuration.put_into
         self.requests = EditorRequests(
-            workers, ids=ids, threads=self._threads, configuration=self._configuration, editor=current
+            workers,
+            ids=ids,
+            threads=self._threads,
+            configuration=self._configuration,
+            editor=current,
+            masking=masking,
         )
 
     # --- its editor ----------------------------------------------------------------------
@@ -250,7 +258,7 @@ class DebugSession:
             # The adapter outlives a killed debuggee, and waits for its client to leave.
             self._lifecycle.end(worker)
         elif name == "output" and self._flood.passes(worker, body["output"]):
-            self._current.event(name, self.requests.outward(worker, body))
+            self._current.event(name, self.requests.outward(worker, worker.masks.event(body)))
 
     def _stops_too_often(self, worker: Worker) -> bool:
         bucket = self._stops.setdefault(worker, Bucket(STOPS, MOST_STOPS))

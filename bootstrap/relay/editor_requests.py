@@ -16,6 +16,7 @@ from bootstrap.relay.editor import CurrentEditor, Editor, Refused
 from bootstrap.relay.gathered import Gathered
 from bootstrap.relay.ids import OF_A_STOP, Ids, Kind, OfAStop
 from bootstrap.relay.locations import locations
+from bootstrap.relay.masking import Masking
 from bootstrap.relay.rules import NotDap
 from bootstrap.relay.threads import CLUSTER, Threads
 from bootstrap.relay.worker import Worker, Workers
@@ -61,9 +62,10 @@ class EditorRequests:
         threads: Threads,
         configuration: Configuration,
         editor: CurrentEditor,
+        masking: Masking,
     ) -> None:
         self._workers, self._ids, self._threads = workers, ids, threads
-        self._configuration, self._current = configuration, editor
+        self._configuration, self._current, self._masking = configuration, editor, masking
         self._all_rows = Gathered(lambda: {"threads": threads.rows()})
         self._evaluating: dict[tuple[Editor, object], Worker] = {}  # by editor and number of the request
         self._handlers: dict[str, Handler] = {
@@ -187,6 +189,7 @@ class EditorRequests:
             isinstance(spec, dict) and isinstance(spec.get("line"), int) for spec in specs
         ):
             raise Refused("`breakpoints` has to be a list of objects with a line")
+        specs = [self._masking.breakpoint(spec) for spec in specs]
         sums = [sum_ for sum_ in _list(source or {}, "checksums") if isinstance(sum_, dict)]
         sha256 = [str(sum_.get("checksum")).lower() for sum_ in sums if sum_.get("algorithm") == "SHA256"]
         breakpoints = await self._configuration.set_breakpoints(path, specs, sha256=[*sha256, None][0])
@@ -230,9 +233,11 @@ class EditorRequests:
         finally:
             self._evaluating.pop(asked, None)
         if not response.get("success"):
-            editor.refuse(request, reason(response))
+            editor.refuse(request, worker.masks.text(reason(response)))
             return
         body = response.get("body")
+        if isinstance(body, dict):
+            body = await worker.masks.response(command, inner, body)
         if isinstance(body, dict) and worker.resumes[thread] == resumes:
             body = self.outward(worker, body, thread)
         editor.respond(request, body if isinstance(body, dict) else None)

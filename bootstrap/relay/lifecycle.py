@@ -15,6 +15,7 @@ from bootstrap.relay.configuration import Configuration
 from bootstrap.relay.debuggee import Debuggee
 from bootstrap.relay.editor import CurrentEditor
 from bootstrap.relay.files import Files
+from bootstrap.relay.masking import Masking
 from bootstrap.relay.threads import Threads
 from bootstrap.relay.work import Work
 from bootstrap.relay.worker import Configure, Holder, NotWanted, Worker, Workers
@@ -56,13 +57,14 @@ class Lifecycle:
         editor: CurrentEditor,
         work: Work,
         log: Callable[[str], None],
+        masking: Masking,
     ) -> None:
         self.keep_paused = False
         self._workers, self._holder, self._claim = workers, holder, claim
         self._why_ended = why_ended
         self._configuration = configuration
         self._threads, self._editor, self._work = threads, editor, work
-        self._log = log
+        self._log, self._masking = log, masking
         self._options: Mapping[str, Any] = STOP_IN_USER_CODE
         self._files = Files()
         self._missed: dict[str, int] = {}
@@ -103,7 +105,8 @@ class Lifecycle:
 
     def take(self, debuggee: Debuggee) -> None:
         """Attaches to a debuggee, for the current editor."""
-        self._workers[debuggee.worker_id] = new = Worker(debuggee, self._files, self._holder)
+        new = Worker(debuggee, self._files, self._holder, self._masking)
+        self._workers[debuggee.worker_id] = new
         self._work.start(self._attach(new))
 
     def miss(self, worker_ids: Set[str]) -> None:

@@ -78,8 +78,8 @@ class Lookout:
         holder = self._holder(worker.debuggee)
         assert holder is not None, "it is attached to for somebody"
         owner = self.owner(worker.debuggee)
-        if worker.has_left or owner is None:
-            # Its editor has gone meanwhile: once attached to and detached it runs on, and is found again.
+        if worker.has_left or owner is None or not owner.listens:
+            # Its editor has gone meanwhile, or has not said yet where to stop: it is found again.
             owner = holder if holder.is_for(worker.debuggee) else None
         if owner is None:
             raise NotWanted

@@ -14,7 +14,7 @@ from pathlib import Path
 from bootstrap.errors import PortTaken, RaysideError
 from bootstrap.relay.cluster import ClusterDebuggees
 from bootstrap.relay.config import Config
-from bootstrap.relay.server import Relay
+from bootstrap.relay.server import Relay, digest_of
 
 # Open files are a connection to each debuggee, and room. Many systems start programs with only 1,024,
 # and let them have more.
@@ -33,8 +33,14 @@ async def serve(config: Config) -> None:
     token = await _token(config.token_file, stop)
     if stop.is_set():
         return
-    debuggees = ClusterDebuggees.at(config.dashboard, token)
-    relay = Relay(debuggees, token=token, log=_log.info, shared_files=config.shared_files)
+    debuggees = ClusterDebuggees.at(config.dashboard, token if config.rays_token else "")
+    relay = Relay(
+        debuggees,
+        digest=digest_of(token),
+        log=_log.info,
+        shared_files=config.shared_files,
+        masking=config.masking,
+    )
     try:
         server = await relay.serve(config.host, config.port)
     except OSError as error:

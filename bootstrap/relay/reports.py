@@ -48,7 +48,8 @@ class Reports:
             breakpoint_.raised = True
             where = body.get("task", "") or worker.debuggee.title
             self._editor.say(
-                f"The condition of {breakpoint_.place} raised {body.get('text', '')} in {where};"
+                f"The condition of {breakpoint_.place} raised {worker.masks.text(body.get('text', ''))}"
+                f" in {where};"
                 " it counts as false."
             )
 
@@ -89,7 +90,8 @@ class Reports:
 
     @staticmethod
     def _output(worker: Worker, task: str, lines: str, category: str = "stdout") -> Message:
-        """Returns the body of `output` with each of the lines after its task."""
+        """Returns the body of `output` with each of the lines after its task, and without secrets."""
+        lines = worker.masks.text(lines)
         debuggee = worker.debuggee if not task else replace(worker.debuggee, task=task)
         text = "".join(f"{debuggee.title}: {line}\n" for line in lines.split("\n"))
         data = {"ray": {"task": debuggee.task, "workerId": debuggee.shown_id}}

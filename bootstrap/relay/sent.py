@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from bootstrap import redaction
 from bootstrap.hook import evaluated
 
 
@@ -61,3 +62,5 @@ PRINTS = Sent("_rayside_prints", _FOLDER / "prints.py")
 EXCEPTIONS = Sent("_rayside_exceptions", _FOLDER / "exceptions.py")
 LINE_TABLE = Sent("_rayside_line_table", _FOLDER / "line_table.py")
 INTERRUPTION = Sent("_rayside_interruption", _FOLDER / "interruption.py")
+REDACTION = Sent("_rayside_redaction", Path(redaction.__file__))
+SECRET_VALUES = Sent("_rayside_secret_values", _FOLDER / "secret_values.py")

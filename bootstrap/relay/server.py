@@ -9,6 +9,7 @@ Source: https://microsoft.github.io/debug-adapter-protocol/specification
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import hmac
 from collections.abc import Callable
 from typing import Any
@@ -24,6 +25,7 @@ from bootstrap.relay.editor import Editor, Refused
 from bootstrap.relay.editor_requests import Handler
 from bootstrap.relay.ids import UnknownId
 from bootstrap.relay.lookout import Lookout
+from bootstrap.relay.masking import UNSET, Masking
 from bootstrap.relay.work import Work
 
 # Seconds for Ray's answer while an editor waits.
@@ -38,30 +40,40 @@ MOST_CONNECTIONS, MOST_STRANGERS = 256, 32
 SHOWING = 10.0
 
 
+def digest_of(token: str) -> bytes:
+    """Returns what a relay knows of the token: the token itself may be out of its reach (`bootstrap.in_ray`).
+
+    Of a token that is random and long it tells nothing.
+    """
+    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
+
+
 class Relay:
     """Serves editors.
 
     Args:
         discovery: finds the debuggees.
-        token: Ray's token, which `attach` has to bring.
+        digest: that of the token that `attach` has to bring (Ray's, where Ray has one): `digest_of`.
         log: takes a line for each thing that happens; none has a secret in it.
         shared_files: whether editors see the debuggees' files under their own paths.
+        masking: what editors are not shown of debuggees.
     """
 
     def __init__(
         self,
         discovery: Discovery,
         *,
-        token: str,
+        digest: bytes,
         log: Callable[[str], None],
         shared_files: bool = False,
+        masking: Masking = UNSET,
     ) -> None:
-        self._token = token.encode()
+        self._digest = digest
         self._log = log
         self._server: asyncio.Server | None = None
         self._editors: dict[Editor, None] = {}  # the oldest first
         self._work = Work(log)
-        self._discovery, self._shared = discovery, shared_files
+        self._discovery, self._shared, self._masking = discovery, shared_files, masking
         self._lookout = Lookout(discovery, work=self._work, log=log)
         self.sessions = self._lookout.sessions
         # Editors attach one after the other, for each checks who is attached.
@@ -221,6 +233,7 @@ class Relay:
             work=self._work,
             log=self._log,
             shared=self._shared,
+            masking=self._masking,
         )
 
     async def _are_one(self, job: str, other: str) -> bool:
@@ -246,9 +259,7 @@ class Relay:
 
     def _admits(self, editor: Editor, arguments: Message) -> bool:
         token = arguments.get("token")
-        right = isinstance(token, str) and hmac.compare_digest(
-            token.encode("utf-8", "surrogatepass"), self._token
-        )
+        right = isinstance(token, str) and hmac.compare_digest(digest_of(token), self._digest)
         editor.admitted = editor.admitted or right
         return right
 

@@ -134,7 +134,7 @@ class Threads:
         # Only with that answer does the editor know that the thread has resumed.
         if thread in worker.resuming:
             await asyncio.wait({worker.resuming[thread]}, timeout=PATIENCE)
-        await asyncio.gather(worker.name_task(thread), self._others.ask(worker))
+        await asyncio.gather(worker.name_task(thread), self._others.ask(worker), worker.masks.learn())
         if worker.stops.get(thread) is stop:
             stop.named = True
             self.show(worker, thread)
@@ -192,6 +192,7 @@ class Threads:
         """Returns the body of `stopped`, but for the focus."""
         stop = worker.stops[thread].body
         body = {name: value for name, value in stop.items() if name != "hitBreakpointIds"}
+        body = worker.masks.event(body)
         if hit := worker.installed.hit(stop.get("hitBreakpointIds")):
             body["hitBreakpointIds"] = hit
         return {

@@ -17,6 +17,7 @@ from bootstrap.relay.connection import ATTACHING, SOON, Connection
 from bootstrap.relay.debuggee import Debuggee
 from bootstrap.relay.files import Files
 from bootstrap.relay.installed import Installed
+from bootstrap.relay.masking import UNSET, Masking, Masks
 from bootstrap.relay.paths import Layout
 from bootstrap.relay.sent import REACHED
 
@@ -87,6 +88,7 @@ class Worker:
         debuggee: its description, as discovery last gave it, with its task's name as the last stop gave it.
         connection: what it is asked by.
         installed: what is set in it.
+        masks: what is masked of what it shows.
         holder: the session that the debuggee belongs to now.
         layout: where the debuggee's files lie.
         main_thread: debugpy's number of the main thread.
@@ -97,11 +99,12 @@ class Worker:
         resuming: the request that resumes a thread, by thread, until it is answered. `Threads` writes this.
     """
 
-    def __init__(self, debuggee: Debuggee, files: Files, holder: Holder) -> None:
+    def __init__(self, debuggee: Debuggee, files: Files, holder: Holder, masking: Masking = UNSET) -> None:
         self.debuggee = debuggee
         self.holder = holder
         self.connection = Connection(debuggee, self._event)
         self.installed = Installed(self.connection, files, key=self, node_ip=debuggee.node_ip)
+        self.masks = Masks(masking, self.connection)
         self.layout = Layout()
         self.main_thread = 0
         self.stops: dict[int, Stop] = {}

@@ -17,8 +17,9 @@ from bootstrap.sources.source import Supply, supply
 from bootstrap.sources.vsix import BrokenVsix, Extension, of_folder, read
 from bootstrap.step import Report, Status, missing, ready
 
-# Ray Breakpoints is packed by its `pack`.
+# Ray Breakpoints is packed by its `pack`, which makes its walkthroughs of the labs.
 OWN = ROOT / "image" / "extension"
+_LABS = ROOT / "example" / "labs"
 Pins = Sequence[tuple[str, str]]
 _MORE = "./invokew prepare asks again, for the next cluster, and vsix_folder names a folder to have them from"
 
@@ -209,14 +210,23 @@ def this_platform(system: str = "") -> str:
     return f"{system or this_machine.system().lower()}-{name}"
 
 
-def own_files() -> list[Path]:
-    """Returns the files that Ray Breakpoints is packed from, without its tests and what npm puts there."""
+def own_files() -> dict[str, Path]:
+    """Returns the files that Ray Breakpoints is packed from, by their names in the folder of its `pack`.
+
+    Its tests and what npm puts there are not among them.
+    """
     unwanted = {"node_modules", "test"}
-    return sorted(
-        file
-        for file in OWN.rglob("*")
-        if file.is_file() and not unwanted & set(file.relative_to(OWN).parts[:-1])
-    )
+    files = {file.relative_to(OWN): file for file in sorted(OWN.rglob("*")) if file.is_file()}
+    return {name.as_posix(): file for name, file in files.items() if not unwanted & set(name.parts[:-1])}
+
+
+def lab_files() -> dict[str, Path]:
+    """Returns the files that its walkthroughs are made of, by their names in the folder of the labs.
+
+    Of most only the name counts.
+    """
+    files = (file for file in sorted(_LABS.rglob("*")) if file.is_file() and "__pycache__" not in file.parts)
+    return {file.relative_to(_LABS).as_posix(): file for file in files}
 
 
 def _with(

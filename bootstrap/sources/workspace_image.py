@@ -8,7 +8,7 @@ from pathlib import Path
 
 from bootstrap.download import sha256
 from bootstrap.settings import ROOT
-from bootstrap.sources.extensions import OWN, own_files
+from bootstrap.sources.extensions import own_files
 from bootstrap.sources.image_build import ImageBuild
 from bootstrap.sources.vsix import Extension
 
@@ -24,11 +24,24 @@ def _ours(folders: Sequence[str], modules: Sequence[str]) -> tuple[str, ...]:
 
 
 # `python -m bootstrap.relay` needs just these of ours. It runs where nothing else of ours is.
-RELAY = _ours(["dap", "hook", "ray", "relay"], ["errors", "loopback", "plain"])
+RELAY = _ours(["dap", "hook", "ray", "relay"], ["errors", "loopback", "plain", "redaction"])
+# `python -m bootstrap.in_ray`, which a job runs on a Ray that others made, needs these.
+IN_RAY = tuple(sorted({*RELAY, *_ours(["in_ray"], [])}))
 # `image/workspace/submit` needs just these of ours, for the same reason.
 SUBMISSION = _ours(
     ["hook", "ray"],
     ["console", "errors", "loopback", "options", "plain", "settings", "submission", "yaml_file"],
+)
+
+# What a workspace's user needs of a clone: the verbs, and the labs that are done in the pod.
+CLONE = (
+    *("LICENSE", "invokew", "requirements/rayside.txt", "tasks.py"),
+    *(file.relative_to(ROOT).as_posix() for file in sorted((ROOT / "bootstrap").rglob("*.py"))),
+    *(
+        file.relative_to(ROOT).as_posix()
+        for file in sorted((ROOT / "example").rglob("*"))
+        if file.is_file() and "__pycache__" not in file.parts
+    ),
 )
 
 
@@ -57,7 +70,9 @@ def workspace_image(
         },
         extra={
             **{f"rayside/{file}": ROOT / file for file in (*RELAY, *SUBMISSION)},
-            **{f"extension/{file.relative_to(OWN).as_posix()}": file for file in own_files()},
+            **{f"clone/{file}": ROOT / file for file in CLONE},
+            "rayside.txt": ROOT / "requirements" / "rayside.txt",
+            **{f"extension/{name}": file for name, file in own_files().items()},
             "extension/LICENSE": ROOT / "LICENSE",
             **{f"extensions/{extension.id}.vsix": extension.file for extension in extensions},
         },

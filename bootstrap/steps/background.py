@@ -65,7 +65,7 @@ class Background:
         if record is None:
             return "not running"
         if not processes.alive(record["pid"], record["created"]):
-            return f"its process {record['pid']} has ended{self._last_words()}"
+            return f"its process {record['pid']} has ended{self.last_words()}"
         if spec is not None and record.get("spec") != spec:
             return f"process {record['pid']} was started for other settings, or by another version"
         return ""
@@ -93,7 +93,8 @@ class Background:
             processes.end(self.leftovers, patience=self.patience)
         self.record.forget()
 
-    def _last_words(self) -> str:
+    def last_words(self) -> str:
+        """Returns the last line of its log, to follow what is said of it; empty where it has none."""
         with contextlib.suppress(OSError):
             lines = self.log.read_text(errors="replace").strip().splitlines()
             if lines:

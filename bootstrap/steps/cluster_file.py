@@ -29,12 +29,13 @@ class ClusterFile:
         return self.instance.cluster_file
 
     def document(self) -> dict[str, Any]:
-        """Returns addresses, where the token is, and how to submit; nothing secret."""
+        """Returns addresses, where the token is, how to run verbs and to submit; nothing secret."""
         return {
             "name": self.instance.name,
-            "dashboard": f"http://127.0.0.1:{self.instance.ports.dashboard}",
+            "dashboard": self.instance.dashboard,
             "relay": {"host": "127.0.0.1", "port": self.instance.ports.relay},
             "token_file": str(self.instance.token_file),
+            "verbs": [str(ROOT / "invokew")],
             "submit": [str(ROOT / "invokew"), "submit"],
             "environment": self.environment,
             "shared_files": self.shared_files,

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
 from bootstrap.errors import MissingProgram
+from bootstrap.machine import installed
 from bootstrap.shell import Shell
 from bootstrap.sources.base_image import KEYRING
 from bootstrap.step import Report, Status, missing, ready
@@ -29,7 +29,7 @@ class DebianProgram:
         return f"the program {self.name}"
 
     def check(self) -> Status:
-        program = shutil.which(self.name)
+        program = installed(self.name)
         if not program:
             return missing("it is not installed")
         absent = [str(file) for file in self.files if not file.exists()]
@@ -64,6 +64,11 @@ def chromium(shell: Shell) -> DebianProgram:
 def zsh(shell: Shell) -> DebianProgram:
     """Returns zsh: the tests of shell completion press Tab in it."""
     return DebianProgram(shell, "zsh", ("zsh",))
+
+
+def sshd(shell: Shell) -> DebianProgram:
+    """Returns OpenSSH's server: the tests of `up --ssh` reach a Ray through it."""
+    return DebianProgram(shell, "sshd", ("openssh-server",))
 
 
 def fish(shell: Shell) -> DebianProgram:

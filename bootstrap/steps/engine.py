@@ -42,13 +42,16 @@ class Engine:
     title: str = "Docker engine"
     needs: tuple[str, ...] = ()
     patience: float = 60.0
+    # The engine may take so many seconds to say what it is; on a machine with much to do it took over 5.
+    silence: float = 20.0
 
     def check(self) -> Status:
         import docker
         import docker.errors
+        import requests
 
         try:
-            client = docker.from_env(timeout=5)
+            client = docker.from_env(timeout=self.silence)
             try:
                 info = client.info()
             finally:
@@ -63,6 +66,8 @@ class Engine:
             if is_local and any(process.name() == "dockerd" for process in psutil.process_iter(["name"])):
                 return pending("dockerd runs and does not answer yet")
             return missing("no Docker engine answers")
+        except requests.RequestException:
+            return pending(f"the Docker engine does not answer within {self.silence:g} s")
         version, driver = info["ServerVersion"], info["Driver"]
         return ready(f"Docker {version}, {driver}, cgroup v{info.get('CgroupVersion', '1')}")
 

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from bootstrap.ray import jobs, outcome
-from bootstrap.ray.state import LAG, Dashboard, Job, WaitingTask
+from bootstrap.ray.records import Job, WaitingTask
+from bootstrap.ray.state import LAG, Dashboard
 from bootstrap.settings import ROOT
 from bootstrap.step import Report, Status, missing, pending, ready, until
 

@@ -16,7 +16,7 @@ from bootstrap.dap.exchange import ask
 from bootstrap.errors import ClusterUnreachable, DebuggerGone, NotRunning, StrangerListens
 from bootstrap.kube.api import Kube
 from bootstrap.kube.forwarder import Forward, document
-from bootstrap.kube.tunnel import FORWARDING, forwarding_verbs
+from bootstrap.kube.tunnel import require_forwarding
 from bootstrap.private_file import write_private
 from bootstrap.shell import Shell
 from bootstrap.step import Report, Status, missing, pending, ready
@@ -70,7 +70,7 @@ class Forwards:
         if self._written() != self.config_text:
             return missing(f"process {self.process.pid} forwards something else than wanted")
         for port in self.ports:
-            if reason := _UNANSWERED[port.speaks](port.local):
+            if reason := UNANSWERED[port.speaks](port.local):
                 self._require_rights()
                 return pending(f"port {port.local} ({port.name}) {reason}")
         listed = ", ".join(f"{port.name} at {port.url}" for port in self.ports)
@@ -79,9 +79,7 @@ class Forwards:
     def _require_rights(self) -> None:
         """Raises Forbidden: without these rights waiting is in vain."""
         with contextlib.suppress(ClusterUnreachable):
-            self.kube.require("list", "pods")
-            for verb in forwarding_verbs(self.kube):
-                self.kube.require(verb, FORWARDING)
+            require_forwarding(self.kube)
 
     def apply(self, report: Report) -> None:
         self.process.end(report)
@@ -139,10 +137,11 @@ def _no_http(port: int) -> str:
         except requests.Timeout:
             return f"leads to nothing that answers within {_ANSWER:g} s"
         except requests.ConnectionError:
-            return "is not open yet, or nothing listens in the pod"
+            return "is not open yet, or nothing listens behind it"
         except requests.RequestException as error:
             return f"gets no HTTP answer: {error}"
     return ""
 
 
-_UNANSWERED = {"http": _no_http, "dap": _no_dap}
+# By protocol: returns why a port gets no answer; empty where it gets one.
+UNANSWERED = {"http": _no_http, "dap": _no_dap}

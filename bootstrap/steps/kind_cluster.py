@@ -35,10 +35,12 @@ if TYPE_CHECKING:
 
 CONFIGURATION = ROOT / "k8s" / "kind.yaml"
 # https://github.com/kubernetes-sigs/kind/blob/v0.33.0/pkg/cluster/internal/providers/docker/constants.go
-_LABEL = "io.x-k8s.kind.cluster"
+LABEL = "io.x-k8s.kind.cluster"
 # This folder is mounted into the node: it is there from the container's first moment, so that no kill can
 # leave a cluster of ours unknown, and its name tells what the cluster was made as.
 _MOUNTS = "/etc/rayside"
+# The lines of kind's output that say why it failed: its own, Docker's and kubeadm's.
+_TELLING = re.compile(r"ERROR|error|Command Output:|docker:|\[kubelet-check\]|\s*- ")
 # This file is written when kind has done all.
 _COMPLETE = "/kind/rayside-complete"
 
@@ -231,7 +233,7 @@ def source_in_use(name: str) -> str | None:
 
 def containers(client: DockerClient, name: str) -> list[Container]:
     """Returns the nodes of that kind cluster, stopped ones too."""
-    return list(client.containers.list(all=True, filters={"label": f"{_LABEL}={name}"}))
+    return list(client.containers.list(all=True, filters={"label": f"{LABEL}={name}"}))
 
 
 def made_as(attributes: Mapping[str, Any], marks: Path | None = None) -> dict[str, str] | None:
@@ -252,7 +254,7 @@ def explained(error: CommandFailed) -> RaysideError:
         return ImageMissing(
             "the Docker engine lost the node's image before kind used it", hint="./invokew up makes it again"
         )
-    telling = [line for line in output.splitlines() if re.match(r"ERROR|error|\[kubelet-check\]|\s*- ", line)]
+    telling = [line for line in output.splitlines() if _TELLING.match(line)]
     return NotReady(
         "\n".join(["kind could not make the cluster", *(telling or output.splitlines())[-8:]]),
         hint="./invokew doctor --target kind shows what the machine lacks",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +13,6 @@ import psutil
 from bootstrap import processes
 from bootstrap.errors import NotRunning, RayDied, StrangerListens
 from bootstrap.instance import Instance
-from bootstrap.loopback import without_proxy
 from bootstrap.ray.state import Dashboard
 from bootstrap.settings import RAY_VERSION, ROOT, Settings
 from bootstrap.shell import Shell
@@ -22,6 +20,7 @@ from bootstrap.step import Condition, Report, Status, difference, drifted, missi
 from bootstrap.steps import marks
 from bootstrap.steps.machine import require_port
 from bootstrap.steps.pid_file import PidFile
+from bootstrap.steps.ray_beside import client_environment
 
 # `ray start` turns 127.0.0.1 into the network card's address, and a paused worker's debugger,
 # which has no password, listens on the node's address: another loopback address is left alone.
@@ -30,8 +29,6 @@ NODE_ADDRESS = "127.0.0.2" if sys.platform == "linux" else "127.0.0.1"
 START = ROOT / "bootstrap" / "hook" / "start.py"
 # Without these processes the head is not whole, whatever the dashboard answers.
 _VITAL = ("gcs_server", "raylet")
-# These variables are another Ray's, or another Python's.
-FOREIGN = ("RAY_ADDRESS", "RAY_API_SERVER_ADDRESS", "RAY_AUTH_TOKEN", "VIRTUAL_ENV", "PYTHONHOME")
 
 
 @dataclass(frozen=True)
@@ -52,11 +49,21 @@ class RayHead:
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.instance.ports.dashboard}"
+        return self.instance.dashboard
 
     @property
     def token(self) -> Path:
         return self.instance.token_file
+
+    @property
+    def asks_for_token(self) -> bool:
+        return True
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """Returns what tells this head from one that was started later."""
+        ray = self.pid_file.read() or {}
+        return {name: ray.get(name) for name in ("pid", "created")}
 
     @property
     def log(self) -> Path:
@@ -164,15 +171,7 @@ class RayHead:
     def environment(self) -> dict[str, str]:
         """Returns the environment of Ray and every `ray` command, with only the name of the token's file."""
         return {
-            # The workspace's mark is left out, too, where this is run in its terminal.
-            **{
-                name: value
-                for name, value in os.environ.items()
-                if name not in FOREIGN and not name.startswith("RAYSIDE_")
-            },
-            "PATH": f"{self.programs}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
-            "RAY_AUTH_MODE": "token",
-            "RAY_AUTH_TOKEN_PATH": str(self.token),
+            **client_environment(self),
             "RAY_DEBUG": "1",
             "RAY_USAGE_STATS_ENABLED": "0",
             # The debugger of a plain `breakpoint()` asks for a proof, too.
@@ -182,7 +181,6 @@ class RayHead:
             "SPT_NOENV": "1",
             # Ray's dashboard leaves folders of its own (pymp-...) in the temporary folder.
             "TMPDIR": str(self._temporary),
-            **without_proxy(os.environ),
             marks.RAY: self.instance.mark,
         }
 

@@ -16,6 +16,8 @@ from bootstrap.kube import trouble
 from bootstrap.kube.api import CORE, RAY, Kube, made_here, path_of, require_namespace
 from bootstrap.private_file import write_private
 from bootstrap.ray.state import Dashboard
+from bootstrap.relay.config import NAMES, VALUES
+from bootstrap.relay.masking import UNSET, Masking
 from bootstrap.settings import RAY_VERSION, ROOT
 from bootstrap.sources.source import Images
 from bootstrap.step import Report, Status, difference, drifted, missing, pending, ready
@@ -70,6 +72,7 @@ class RayCluster:
     images: Images
     workers: int
     patience: float
+    masking: Masking = UNSET
     cluster_goes: bool = False
     needs: tuple[str, ...] = ("custom-resources", "workspace-password", "images")
     name: str = "ray-cluster"
@@ -145,6 +148,10 @@ class RayCluster:
         # A pod that is asked to end takes all its time, 30 s (measured), and nothing is left to save.
         self.kube.delete(f"{CORE}/namespaces/{self.kube.namespace}/pods/{name}", gracePeriodSeconds="1")
 
+    @property
+    def _masked(self) -> dict[str, str]:
+        return {NAMES: self.masking.names, VALUES: self.masking.values}
+
     def manifest(self) -> dict[str, Any]:
         """Returns k8s/ray-cluster.yaml with names, labels, images, workers, and what it is made of."""
         document = dict(yaml_file.read(MANIFEST))
@@ -160,6 +167,10 @@ class RayCluster:
                         variable["valueFrom"]["secretKeyRef"]["name"] = self.instance.workspace_secret
                 if origins and container["name"] == "workspace":
                     container["env"].append({"name": "TRUSTED_ORIGINS", "value": origins})
+                if container["name"] == "relay":
+                    container["env"] = [
+                        {"name": name, "value": value} for name, value in self._masked.items() if value
+                    ]
         for volume in spec["headGroupSpec"]["template"]["spec"]["volumes"]:
             if volume["name"] == "token":
                 volume["secret"]["secretName"] = self.instance.ray_cluster
@@ -170,6 +181,7 @@ class RayCluster:
             "workspace": self.images.workspace,
             "workers": str(self.workers),
             "trusted origins": origins or "none",
+            "masked": json.dumps(self._masked),
             "manifest": cache.key(MANIFEST.read_text()),
         }
         annotations = {_SPEC: json.dumps(made_of, sort_keys=True)}
@@ -214,7 +226,7 @@ class KubeRayToken:
             token = self.instance.token_file.read_text()
         except FileNotFoundError:
             raise NotRunning("no Ray cluster is up", hint="./invokew up starts one") from None
-        return Dashboard(f"http://127.0.0.1:{self.instance.ports.dashboard}", token)
+        return Dashboard(self.instance.dashboard, token)
 
     def _token(self) -> str | None:
         return secret(self.kube, self.instance.ray_cluster, "auth_token")

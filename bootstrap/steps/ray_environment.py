@@ -63,7 +63,7 @@ class RayEnvironment:
             env = {**cache.environment(self.folder), "TMPDIR": str(temporary)}
             self.shell.run([sys.executable, "-m", "venv", "--clear", self.folder], env=env)
             temporary.mkdir()
-            report("downloading and installing, about 400 MB")
+            report("downloading and installing, about 500 MB")
             pip.install(self.shell, self.programs / "python", self.lock_file, env=env, report=report)
             shutil.rmtree(temporary)
             packages = next(self.folder.glob("lib/python3*/site-packages"))

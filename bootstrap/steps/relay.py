@@ -14,23 +14,29 @@ from bootstrap.errors import DebuggerGone, StrangerListens
 from bootstrap.instance import Instance
 from bootstrap.private_file import write_private
 from bootstrap.relay.config import Config
+from bootstrap.relay.masking import UNSET, Masking
 from bootstrap.settings import ROOT
 from bootstrap.shell import Shell
 from bootstrap.sources.workspace_image import RELAY
 from bootstrap.step import Report, Status, missing, pending, ready
 from bootstrap.steps import marks
 from bootstrap.steps.background import Background
-from bootstrap.steps.local_ray import RayHead
 from bootstrap.steps.machine import require_port
+from bootstrap.steps.ray_beside import RayBeside
 
 
 @dataclass(frozen=True)
 class LocalRelay:
-    """The process `python -m bootstrap.relay` on Ray's own Python, found again by its pid and its answer."""
+    """The process `python -m bootstrap.relay` on Ray's own Python, found again by its pid and its answer.
+
+    `shared_files` says whether editors here see the workers' own files.
+    """
 
     shell: Shell
     instance: Instance
-    head: RayHead
+    head: RayBeside
+    masking: Masking = UNSET
+    shared_files: bool = True
     name: str = "relay"
     title: str = "debug relay"
     needs: tuple[str, ...] = ("ray",)
@@ -58,17 +64,22 @@ class LocalRelay:
     @property
     def _config(self) -> Config:
         return Config(
-            "127.0.0.1", self.instance.ports.relay, self.head.url, self.head.token, shared_files=True
+            host="127.0.0.1",
+            port=self.instance.ports.relay,
+            dashboard=self.head.url,
+            token_file=self.instance.token_file,
+            shared_files=self.shared_files,
+            masking=self.masking,
+            rays_token=self.head.asks_for_token,
         )
 
     @property
     def spec(self) -> dict[str, Any]:
         """Returns what it is started for; a relay that was started for something else is replaced."""
-        ray = self.head.pid_file.read() or {}
         return {
             "config": self._config.document(),
             "code": cache.key(*((ROOT / file).read_text() for file in RELAY)),
-            "ray": {name: ray.get(name) for name in ("pid", "created")},
+            "ray": self.head.identity,
         }
 
     def present(self) -> bool:

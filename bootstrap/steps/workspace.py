@@ -23,16 +23,16 @@ from bootstrap.instance import Instance
 from bootstrap.private_file import write_private
 from bootstrap.ray.metadata import WORKING_DIR
 from bootstrap.ray.paths import RESOURCES, unpacked
-from bootstrap.ray.state import Job
+from bootstrap.ray.records import Job
 from bootstrap.settings import CODE_SERVER_VERSION, ROOT, environment_name
 from bootstrap.shell import Shell
-from bootstrap.sources.extensions import OWN, Extensions, own_files
+from bootstrap.sources.extensions import OWN, Extensions, lab_files, own_files
 from bootstrap.step import Report, Status, missing, pending, ready
 from bootstrap.steps import marks
 from bootstrap.steps.background import Background
 from bootstrap.steps.cluster_file import ClusterFile
-from bootstrap.steps.local_ray import FOREIGN, RayHead
 from bootstrap.steps.machine import require_port
+from bootstrap.steps.ray_beside import FOREIGN, RayBeside, authentication
 from bootstrap.steps.secret_file import SecretFile
 
 SOURCE = ROOT / "image" / "workspace"
@@ -84,7 +84,8 @@ class WorkspaceFiles:
 
     @cached_property
     def _extensions(self) -> Path:
-        contents = (f"{file.relative_to(OWN)} {file.read_bytes().hex()}" for file in own_files())
+        files = {**own_files(), **lab_files()}
+        contents = (f"{name} {file.read_bytes().hex()}" for name, file in files.items())
         key = cache.key(
             self.folder.name,
             *contents,
@@ -151,7 +152,7 @@ class LocalWorkspace:
 
     shell: Shell
     instance: Instance
-    head: RayHead
+    head: RayBeside
     files: WorkspaceFiles
     password: SecretFile
     cluster_file: ClusterFile
@@ -245,8 +246,7 @@ class LocalWorkspace:
             **self.cluster_file.environment,
             "PASSWORD": self.password.text() or "",
             "PATH": f"{self.head.programs}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
-            "RAY_AUTH_MODE": "token",
-            "RAY_AUTH_TOKEN_PATH": str(self.head.token),
+            **authentication(self.head),
             "RAY_API_SERVER_ADDRESS": self.head.url,
             "RAYSIDE_CLUSTER_FILE": str(self.cluster_file.file),
             "RAYSIDE_WORKSPACE": "1",

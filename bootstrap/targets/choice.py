@@ -15,17 +15,36 @@ from bootstrap.errors import (
     OtherTarget,
 )
 from bootstrap.instance import Instance, Ports, configured
+from bootstrap.kube import heads
+from bootstrap.kube.api import Kube
+from bootstrap.kube.kubeconfig import file_with
 from bootstrap.own_folder import require_own
-from bootstrap.settings import DEFAULT_NAME, Settings
+from bootstrap.settings import DEFAULT_NAME, POD, TARGETS, THEIRS, Settings
 from bootstrap.shell import Shell
 from bootstrap.sources.reachable import unreachable
 from bootstrap.step import Report, Step, dependants
 from bootstrap.steps import kind_cluster
+from bootstrap.targets.cluster import Cluster
+from bootstrap.targets.cluster_by_head import ClusterByContext, ClusterBySsh
 from bootstrap.targets.kind import Kind
 from bootstrap.targets.local import Local
+from bootstrap.targets.pod import Pod
 from bootstrap.targets.target import Target
 
-_TARGETS: dict[str, Callable[..., Target]] = {"local": Local, "kind": Kind}
+
+def _cluster(settings: Settings, shell: Shell, identity: Instance, reason: str, **purpose: bool) -> Target:
+    target: Callable[..., Target] = Cluster
+    if identity.ssh or identity.context:
+        target = ClusterBySsh if identity.ssh else ClusterByContext
+    return target(settings, shell, identity, reason, **purpose)
+
+
+_REASONS = {
+    "address": "its address was given",
+    "ssh": "its host was given",
+    "context": "its context was given",
+}
+_TARGETS: dict[str, Callable[..., Target]] = {"local": Local, "kind": Kind, "cluster": _cluster, POD: Pod}
 
 
 def choose(settings: Settings, shell: Shell, *, asks: bool = False, prepares: bool = False) -> Target:
@@ -51,6 +70,13 @@ def choose(settings: Settings, shell: Shell, *, asks: bool = False, prepares: bo
             f"namespace is {settings.namespace}, and the cluster {settings.name} is in {recorded.namespace}",
             hint=f"{removal}, and ./invokew up makes it there; or take the setting back",
         )
+    for key in THEIRS:
+        if getattr(settings, key) not in ("", getattr(recorded, key)):
+            place = f"the Ray at {recorded.place}" if recorded.address else f"on the target {recorded.target}"
+            raise InvalidSetting(
+                f"{key} is {getattr(settings, key)}, and the cluster {settings.name} is {place}",
+                hint=f"{removal}; or --name gives a second one",
+            )
     reason = "as asked" if settings.target != "auto" else "auto: it was made so"
     return _recorded(settings, shell, recorded, reason, asks=asks, prepares=prepares)
 
@@ -104,7 +130,7 @@ def removable(settings: Settings, shell: Shell) -> list[Target]:
         # It goes from where it is, whatever target the settings name by now.
         return [_recorded(settings, shell, recorded, "it was made so")]
     # What is left of a cluster without its record may be on any target.
-    names = [name for name in _TARGETS if settings.target in ("auto", name)]
+    names = [name for name in _TARGETS if name in TARGETS and settings.target in ("auto", name)]
     unknown = [replace(configured(settings, name), source="packages") for name in names]
     targets = [_target(settings, shell, identity, "it has no record") for identity in unknown]
     return [target for target in targets if target.instance.target == "local" or target.present()]
@@ -113,7 +139,8 @@ def removable(settings: Settings, shell: Shell) -> list[Target]:
 def wait_for_engine(settings: Settings, report: Report) -> None:
     """Waits, as long as the settings say, for the Docker engine where the choice of the target needs one."""
     recorded = instance.read(settings.state_folder / settings.name)
-    if settings.engine_wait and "local" not in (settings.target, recorded and recorded.target):
+    asked = settings.target if recorded is None else recorded.target
+    if settings.engine_wait and asked in ("auto", "kind") and not _way(settings):
         docker_engine.wait(settings.engine_wait, report)
 
 
@@ -127,7 +154,8 @@ def preparation(settings: Settings, shell: Shell) -> tuple[Target, list[Step], l
         The target; its steps; the steps that are left out.
     """
     chosen = for_machine(settings, shell, asks=True, prepares=True)
-    if settings.target == "local" or chosen.present() or docker_engine.answers():
+    needs_no_engine = settings.target == "local" or chosen.instance.target == "cluster"
+    if needs_no_engine or chosen.present() or docker_engine.answers():
         return chosen, chosen.cacheable(engine=True), []
     later = _target(settings, shell, configured(settings, "kind"), "for later", asks=True, prepares=True)
     steps = later.cacheable(engine=False)
@@ -153,11 +181,20 @@ def _recorded(settings: Settings, shell: Shell, recorded: Instance, reason: str,
 def _new(settings: Settings, shell: Shell, **purpose: bool) -> Target:
     def target(name: str, reason: str, source: str = "") -> Target:
         identity = configured(settings, name)
+        if name == "cluster" and settings.context:
+            identity = _theirs(settings, identity)
         identity = replace(identity, ports=_ports(settings, identity), source=source)
         return _target(settings, shell, identity, reason, **purpose)
 
     if settings.target == "local":
         return target("local", "as asked")
+    if way := _way(settings):
+        return target("cluster", _REASONS[way])
+    if settings.target == "cluster":
+        raise InvalidSetting(
+            "the target cluster is a Ray that is there, and none was named",
+            hint="./invokew up --address http://HOST:8265, or up --ssh HOST, or up --context CONTEXT",
+        )
     try:
         # Its folder may be gone, and the cluster not.
         source = kind_cluster.source_in_use(settings.name)
@@ -169,9 +206,29 @@ def _new(settings: Settings, shell: Shell, **purpose: bool) -> Target:
     return target("kind", "as asked" if settings.target == "kind" else reason, source or "")
 
 
+def _way(settings: Settings) -> str:
+    """Returns the setting that leads to a Ray that others made; empty where none does."""
+    return next((key for key in ("context", "ssh", "address") if getattr(settings, key)), "")
+
+
+def _theirs(settings: Settings, identity: Instance) -> Instance:
+    """Returns the identity with the RayCluster that the context leads to. Raises as `heads.find`."""
+    kubeconfig, namespace = file_with(settings.context)
+    if settings.namespace != Settings().namespace:
+        namespace = settings.namespace
+    cluster = heads.find(Kube(kubeconfig, settings.context, namespace), settings.ray_cluster)
+    return replace(
+        identity,
+        context=settings.context,
+        namespace=namespace,
+        their_kubeconfig=str(kubeconfig),
+        their_cluster=cluster,
+    )
+
+
 def _source(settings: Settings, identity: Instance) -> str:
     """Returns where programs and images come from: as asked, else as the cluster was made."""
-    if settings.source != "auto" and identity.target != "local":
+    if settings.source != "auto" and identity.target == "kind":
         return settings.source
     return identity.source or ("packages" if unreachable(settings) else "upstream")
 

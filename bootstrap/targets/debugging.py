@@ -10,8 +10,16 @@ from bootstrap.dap.client import Client
 from bootstrap.debugger.commands import Place
 from bootstrap.debugger.events import JobState
 from bootstrap.debugger.session import AttachOptions
-from bootstrap.ray.state import Dashboard, Job
+from bootstrap.ray.records import Job
+from bootstrap.ray.state import Dashboard
+from bootstrap.relay.masking import Masking
+from bootstrap.settings import Settings
 from bootstrap.targets.target import Target
+
+
+def masking(settings: Settings) -> Masking:
+    """Returns what the relay masks by these settings."""
+    return Masking(settings.masked_names, settings.masked_values)
 
 
 @dataclass(frozen=True)

@@ -6,18 +6,23 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from bootstrap.errors import NotRunning, RaysideError
 from bootstrap.instance import Instance
 from bootstrap.kube.api import Kube, head_selector
 from bootstrap.kube.forwarder import forwarded
 from bootstrap.kube.rayjob.document import for_standing_cluster, own_head_selector, with_workspace_secret
 from bootstrap.kube.rayjob.submission import KubectlRay
+from bootstrap.private_file import write_private
 from bootstrap.ray.jobs import Submission
 from bootstrap.ray.state import Dashboard
-from bootstrap.step import Report
+from bootstrap.step import Report, until
 from bootstrap.steps import workspace
 from bootstrap.steps.forwards import Forwards
 from bootstrap.steps.kubeconfig import UserContext
-from bootstrap.steps.ray_cluster import DASHBOARD_PORT, KubeRayToken, WorkspacePassword
+from bootstrap.steps.ray_cluster import DASHBOARD_PORT, KubeRayToken, WorkspacePassword, secret
+
+# The forwarder takes so many seconds at most to lead to another pod, and that pod's dashboard to answer.
+_RETARGETED = 30.0
 
 
 @dataclass(frozen=True)
@@ -30,6 +35,7 @@ class ForwardedAccess:
     kubectl_ray: KubectlRay
     context: UserContext
     needs: tuple[str, ...] = ("forwards", "ray-token", "ray-environment", "kuberay")
+    asks_for_token: bool = True
 
     @property
     def cluster(self) -> str:
@@ -47,6 +53,9 @@ class ForwardedAccess:
         dashboard = self.dashboard()
         dashboard.version()
         return dashboard
+
+    def completed(self, job: Submission) -> Submission:
+        return job
 
     def submit(self, job: Submission, submission_id: str) -> None:
         """Submits to the standing cluster, by a RayJob of that name. Raises as KubectlRay.submit."""
@@ -72,6 +81,25 @@ class ForwardedAccess:
         created = self.kube.ray("rayjobs", name) or {}
         return self.require(), created.get("status", {}).get("rayClusterName", "")
 
+    def lead_to(self, ray_cluster: str) -> None:
+        token = secret(self.kube, ray_cluster, "auth_token")
+        if token is None:
+            raise NotRunning(
+                f"there is no token of a RayCluster {ray_cluster}", hint="wait until it is ready"
+            )
+        write_private(self.instance.token_file, token)
+        replace(self.forwards, selector=head_selector(ray_cluster)).retarget()
+
+        def refusal() -> RaysideError | None:
+            try:
+                self.require()
+            except NotRunning as error:  # The earlier head still answers, and refuses this token.
+                return error
+            return None
+
+        if error := until(refusal, lambda seen: seen is None, _RETARGETED):
+            raise error
+
     def log(self) -> str:
         return self.kube.log(head_selector(self.cluster), "ray-head")
 
@@ -83,6 +111,10 @@ class ForwardedAccess:
 
     def use_context(self) -> None:
         self.context.use()
+
+    def kubectl(self, *arguments: str) -> list[str]:
+        program = str(self.context.kubectl)
+        return [program, *self.kube.options, "--namespace", self.kube.namespace, *arguments]
 
     @property
     def _url(self) -> str:

@@ -33,6 +33,7 @@ from bootstrap.steps.machine import Disk, Memory, Ports, Python, System
 from bootstrap.steps.ray_environment import RayEnvironment
 from bootstrap.steps.state_folder import StateFolder
 from bootstrap.targets import kuberay
+from bootstrap.targets.debugging import masking
 from bootstrap.targets.forwarded import ForwardedAccess
 
 # It is the engine's own default; if the engine is another machine's, the nearest folder of ours counts.
@@ -56,6 +57,7 @@ class Kind:
     # Whether a gallery may be asked for extensions, and whether that is for a cluster to come.
     asks: bool = False
     prepares: bool = False
+    brings_example: bool = True
 
     def __post_init__(self) -> None:
         """Refuses a cluster whose folder may be another user's. Raises UnsafeFolder."""
@@ -193,6 +195,7 @@ class Kind:
             *(self.instance, self.kube, self.shell, self.origin.images, self._operator_manifest),
             workers=self.settings.ray_workers,
             patience=self.settings.ray_patience,
+            masking=masking(self.settings),
             cluster_goes=True,
         )
 

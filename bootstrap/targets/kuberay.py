@@ -5,6 +5,7 @@ from __future__ import annotations
 from bootstrap.instance import Instance
 from bootstrap.kube.api import Kube, head_selector
 from bootstrap.kube.forwarder import Forward
+from bootstrap.relay.masking import Masking
 from bootstrap.shell import Shell
 from bootstrap.sources.source import Images
 from bootstrap.step import Step
@@ -29,6 +30,7 @@ def stack(
     *,
     workers: int,
     patience: float,
+    masking: Masking,
     cluster_goes: bool,
 ) -> list[Step]:
     """Returns the steps from KubeRay's manifests to the forwards; the head has the relay and the workspace.
@@ -39,6 +41,7 @@ def stack(
         manifest: KubeRay's manifests, which name the operator's image.
         workers: how many worker pods there are.
         patience: how many seconds Ray may take to come up.
+        masking: what the relay masks.
         cluster_goes: `down` removes Kubernetes itself, in less time than one of these takes to be undone.
     """
     return [
@@ -46,7 +49,7 @@ def stack(
         CustomResources(kube, manifest, cluster_goes),
         KubeRay(kube),
         WorkspacePassword(instance, kube, cluster_goes),
-        RayCluster(instance, kube, images, workers, patience, cluster_goes),
+        RayCluster(instance, kube, images, workers, patience, masking, cluster_goes),
         KubeRayToken(instance, kube),
         forwards(instance, kube, shell),
     ]

@@ -8,6 +8,7 @@ from bootstrap.instance import Instance
 from bootstrap.kube.api import Kube
 from bootstrap.ray.jobs import Submission
 from bootstrap.ray.state import Dashboard
+from bootstrap.settings import Settings
 from bootstrap.step import Report, Step
 from bootstrap.steps.example_job import ExampleJob
 
@@ -32,8 +33,15 @@ class Access(Protocol):
     def require(self) -> Dashboard:
         """Returns a client of Ray's dashboard, which answers. Raises NotRunning, RayDied."""
 
+    def completed(self, job: Submission) -> Submission:
+        """Returns the job with what this Ray lacks for it. Raises what its steps raise."""
+
     def submit(self, job: Submission, submission_id: str) -> None:
-        """Submits a job. Raises SubmissionFailed and what else `ray.jobs.submit` raises."""
+        """Submits a job, completed. Raises SubmissionFailed and what else `ray.jobs.submit` raises."""
+
+    @property
+    def asks_for_token(self) -> bool:
+        """Returns whether Ray asks for the token in the instance's file; the relay always does."""
 
     def log(self) -> str:
         """Returns what Ray's head has printed. Raises NotRunning."""
@@ -55,6 +63,9 @@ class Kubernetes(Protocol):
     def use_context(self) -> None:
         """Makes its context kubectl's current one."""
 
+    def kubectl(self, *arguments: str) -> list[str]:
+        """Returns the command that runs kubectl with these arguments, in the cluster's namespace."""
+
     def submit_rayjob(
         self, rayjob: dict[str, Any], job: Submission, submission_id: str, report: Report
     ) -> tuple[Dashboard, str]:
@@ -63,9 +74,19 @@ class Kubernetes(Protocol):
         If it makes its own cluster, the addresses of the target lead there from then on.
         """
 
+    def lead_to(self, ray_cluster: str) -> None:
+        """Has the addresses of the target lead to a RayCluster of its namespace that asks for a token.
+
+        `up` leads them back. Raises NotRunning.
+        """
+
 
 class Target(Protocol):
     """One instance on one kind of place where Ray runs."""
+
+    @property
+    def settings(self) -> Settings:
+        """Returns the settings that it was chosen with."""
 
     @property
     def instance(self) -> Instance:
@@ -74,6 +95,10 @@ class Target(Protocol):
     @property
     def reason(self) -> str:
         """Returns why it is this target, for people."""
+
+    @property
+    def brings_example(self) -> bool:
+        """Returns whether `up` submits the example: not to a Ray that others made."""
 
     @property
     def access(self) -> Access:

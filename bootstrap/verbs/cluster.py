@@ -19,7 +19,7 @@ from bootstrap.errors import INTERRUPTED, InvalidArgument, JobNotFound, RaysideE
 from bootstrap.instance import Instance, configured, names
 from bootstrap.lock import alone
 from bootstrap.private_file import write_private
-from bootstrap.settings import DEFAULT_NAME, Settings
+from bootstrap.settings import DEFAULT_NAME, THEIRS, Settings
 from bootstrap.shell import Shell
 from bootstrap.sources.purge import remove_images
 from bootstrap.step import Condition, Status, Step
@@ -50,7 +50,7 @@ def up(settings: Settings, console: Console, *, example: bool, use_context: bool
         console.event(f"Target {instance.target} ({target.reason}), programs from {instance.source}")
         with console.progress():
             began = time.monotonic()
-            steps = with_example(target) if example else target.steps()
+            steps = with_example(target) if example and target.brings_example else target.steps()
             timings = step.up(steps, console, interrupt=shell.interrupt)
     wall = time.monotonic() - began
     if any(timing.changed for timing in timings):
@@ -67,7 +67,8 @@ def up(settings: Settings, console: Console, *, example: bool, use_context: bool
         console.result(f"            password {access.workspace_password()}")
     console.result()
     console.result(f"Dashboard   {urls['dashboard']}")
-    console.result(f"            it asks for the token in {instance.token_file}")
+    if access.asks_for_token:
+        console.result(f"            it asks for the token in {instance.token_file}")
     console.result()
     console.result(f"Relay       {urls['relay']}")
     console.result(f"            editors attach here, with the token in {instance.token_file}")
@@ -145,7 +146,8 @@ def _listing(settings: Settings, shell: Shell, name: str) -> dict[str, Any]:
     """Returns the cluster as `list --json` has it; one that can't be looked at has an error."""
     usual = Settings()
     # Its record says where it is: what the settings name is another cluster's.
-    own = {field: getattr(usual, field) for field in vars(usual) if field.endswith("_port")}
+    named = [field for field in vars(usual) if field.endswith("_port") or field in THEIRS]
+    own = {field: getattr(usual, field) for field in named}
     try:
         target = choice.choose(
             replace(settings, name=name, target="auto", namespace=usual.namespace, **own), shell
@@ -288,7 +290,7 @@ def _show_timings(console: Console, steps: Sequence[Step], timings: Sequence[Tim
 
 
 def _next(target: Target, example: bool) -> str:
-    if not example:
+    if not example or not target.brings_example:
         return "Next: ./invokew submit --help says how to run your own program"
     if name := example_job.paused_in(target.access.require()):
         return f"The example is paused in its task {name}. Next: ./invokew debug"

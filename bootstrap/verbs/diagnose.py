@@ -17,9 +17,9 @@ from bootstrap.diagnosis.evidence import Evidence
 from bootstrap.diagnosis.explain import findings
 from bootstrap.diagnosis.finding import Finding
 from bootstrap.diagnosis.gather import Gathered, gather
-from bootstrap.diagnosis.redaction import is_secret_name
 from bootstrap.errors import InvalidArgument, JobNotFound, PodNotFound, RaysideError
 from bootstrap.plain import line
+from bootstrap.redaction import may_be_secret_name
 from bootstrap.settings import DEBUGPY_VERSION, RAY_VERSION, Settings
 from bootstrap.shell import Shell
 from bootstrap.targets import choice
@@ -41,7 +41,11 @@ def diagnose(
         JobNotFound, PodNotFound: it is not there, and nothing is left that tells of it.
         NotRunning: there is no such cluster.
     """
-    file = Path(archive).expanduser() if archive else None
+    try:
+        file = Path(archive).expanduser() if archive else None
+    except RuntimeError:
+        hint = "write the folder out, as in /home/joe/diagnosis.zip"
+        raise InvalidArgument(f"--archive {archive}: its ~ is nobody's home", hint=hint) from None
     if file:
         archives.require_new(file)
     if job and pod:
@@ -55,26 +59,26 @@ def diagnose(
     submission_id = _known_job(gathered.evidence, job) if job else ""
     if pod:
         _require_pod(gathered.evidence, pod, target)
-    found = findings(gathered.evidence, job=submission_id, pod=pod or "")
+    results = findings(gathered.evidence, job=submission_id, pod=pod or "")
     document: dict[str, Any] = {
-        "findings": [_for_cluster(finding, console) for finding in found],
+        "findings": [_for_cluster(finding, console) for finding in results],
         "unread": list(gathered.evidence.unread),
     }
     if file:
-        redacted = _archive(file, gathered, found, target, settings)
+        redacted = _archive(file, gathered, results, target, settings)
         document["archive"] = {"file": str(file.absolute()), "redacted": redacted}
     if console.as_json:
         console.document(document)
     else:
-        _show(console, found, gathered.evidence.unread)
+        _show(console, results, gathered.evidence.unread)
         if file:
             console.result(f"\n{file} holds what was read; {redacted} secrets were taken out (MANIFEST.txt)")
-        console.result(f"\nNext: {found[0].hint}")
+        console.result(f"\nNext: {results[0].hint}")
 
 
-def _show(console: Console, found: Sequence[Finding], unread: Sequence[str]) -> None:
+def _show(console: Console, results: Sequence[Finding], unread: Sequence[str]) -> None:
     """Prints a paragraph for each finding, and what could not be read."""
-    for number, finding in enumerate(found):
+    for number, finding in enumerate(results):
         where = f" ({finding.where})" if finding.where else ""
         console.result(f"{finding.what[:1].upper()}{finding.what[1:]}{where}", style="header")
         if finding.why:
@@ -121,7 +125,7 @@ def _require_pod(evidence: Evidence, pod: str, target: Target) -> None:
 
 
 def _archive(
-    file: Path, gathered: Gathered, found: Sequence[Finding], target: Target, settings: Settings
+    file: Path, gathered: Gathered, results: Sequence[Finding], target: Target, settings: Settings
 ) -> int:
     ray = gathered.documents.get("ray") or {}
     versions = {
@@ -136,7 +140,7 @@ def _archive(
     return archives.write(
         file,
         gathered,
-        found,
+        results,
         versions,
         {name: str(value) for name, value in vars(settings).items()},
         _secrets(target),
@@ -145,7 +149,7 @@ def _archive(
 
 def _secrets(target: Target) -> list[str]:
     """Returns what may stand nowhere in an archive: the cluster's secrets, and those of this environment."""
-    known = [value for name, value in os.environ.items() if is_secret_name(name)]
+    known = [value for name, value in os.environ.items() if may_be_secret_name(name)]
     with contextlib.suppress(OSError):  # Without the file there is no token.
         known.append(target.instance.token_file.read_text().strip())
     # It may be in Kubernetes, which does not answer: nothing was read from there then.

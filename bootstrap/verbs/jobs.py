@@ -8,12 +8,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from bootstrap import yaml_file
 from bootstrap.console import Console
 from bootstrap.dap.paused import PausedTask
 from bootstrap.errors import Interrupted, InvalidArgument
 from bootstrap.kube.rayjob import document
 from bootstrap.ray import jobs, outcome
-from bootstrap.ray.state import Dashboard, Job
+from bootstrap.ray.records import Job
+from bootstrap.ray.state import Dashboard
 from bootstrap.settings import Settings
 from bootstrap.shell import Shell
 from bootstrap.steps.example_job import example
@@ -86,6 +88,34 @@ def submit(settings: Settings, console: Console, request: Request, *, wait: bool
         console.result("Next: ./invokew debug --break FILE:LINE, or attach an editor")
     elif not wait:
         console.result(f"Next: ./invokew debug stops where it pauses; ./invokew logs --job {name} --follow")
+
+
+def print_runtime_env(settings: Settings, console: Console, request: Request, *, wait: bool) -> None:
+    """Prints the runtime_env with which another program's `ray.init` has workers that can be debugged.
+
+    Its driver is not among them: `python -m rayside_hook` is for that. Raises InvalidArgument.
+    """
+    if request.entrypoint or request.job or wait:
+        raise InvalidArgument(
+            "--print-runtime-env submits nothing", hint="leave out --entrypoint, --job and --wait"
+        )
+    target = choice.existing(settings, Shell())
+    submission = jobs.prepare(
+        working_dir=request.working_dir,
+        py_modules=request.py_modules,
+        # It is for a program that somebody else starts.
+        entrypoint=":",
+        runtime_env=Path(request.runtime_env) if request.runtime_env else None,
+        debug=request.debug,
+    )
+    named = request.working_dir or (request.runtime_env and _names_a_folder(Path(request.runtime_env)))
+    folder = {"working_dir": submission.working_dir} if named else {}
+    console.document({**target.access.completed(submission).environment(), **folder})
+
+
+def _names_a_folder(runtime_env: Path) -> bool:
+    document = yaml_file.read(runtime_env)
+    return isinstance(document, Mapping) and bool(document.get("working_dir"))
 
 
 def _submitted(dashboard: Dashboard, name: str, console: Console, *, wait: bool) -> Job:

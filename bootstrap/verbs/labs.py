@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import subprocess
 from dataclasses import dataclass
+from typing import Any
 
 from bootstrap.console import Console
-from bootstrap.errors import InvalidArgument, MissingProgram
+from bootstrap.errors import InvalidArgument
 from bootstrap.labs import checking
 from bootstrap.labs.copies import Copy, Progress
 from bootstrap.labs.exercise import Exercise
@@ -18,6 +19,9 @@ from bootstrap.targets import choice
 
 _ASKS_TO_RUN = "\nEnter runs it, s skips it, q leaves: "
 _ASKS_TO_GO_ON = "\nEnter goes on, q leaves: "
+# With these a command says that it did not get to its work: Rayside's codes (docs/verbs.md), the shell's,
+# Ctrl-C. Others may be the lesson itself: a job that fails, a type that is wrong.
+_NOT_DONE = {2, 3, 4, 6, 126, 127, 130}
 
 
 @dataclass(frozen=True)
@@ -25,6 +29,7 @@ class Asked:
     """The options of `lab`."""
 
     name: str | None
+    step: str | None = None
     check: bool = False
     solve: bool = False
     reset: bool = False
@@ -34,13 +39,17 @@ class Asked:
 def lab(settings: Settings, console: Console, asked: Asked) -> int:
     """Does what the options say; returns the exit code. Raises InvalidArgument."""
     if asked.all:
-        if asked.name or asked.solve or asked.reset or not asked.check:
+        if asked.name or asked.step or asked.solve or asked.reset or not asked.check:
             raise InvalidArgument("--all goes with --check alone", hint="./invokew lab --all --check")
         return check_all(settings, console)
-    if asked.check + asked.solve + asked.reset > 1:
-        raise InvalidArgument("--check, --solve and --reset are three commands", hint="give one of them")
+    if bool(asked.step) + asked.check + asked.solve + asked.reset > 1:
+        raise InvalidArgument(
+            "--step, --check, --solve and --reset are four commands", hint="give one of them"
+        )
     if not asked.name:
         raise InvalidArgument("no lab was named", hint="./invokew labs lists them")
+    if asked.step:
+        return run_step(settings, console, find(asked.name, lessons()), asked.step)
     does = check if asked.check else solve if asked.solve else reset if asked.reset else follow
     does(settings, console, find(asked.name, lessons()))
     return 0
@@ -50,21 +59,7 @@ def list_labs(settings: Settings, console: Console) -> None:
     """Lists the labs: where each makes sense, what it needs, and whether it was passed here."""
     rows = [(lesson, Copy(lesson).progress()) for lesson in lessons()]
     if console.as_json:
-        console.document(
-            [
-                {
-                    "name": lesson.name,
-                    "title": lesson.title,
-                    "targets": list(lesson.targets),
-                    "needs": list(lesson.needs),
-                    "steps": len(lesson.steps),
-                    "steps_done": progress.steps_done,
-                    "passed": progress.passed,
-                    "folder": str(Copy(lesson).folder),
-                }
-                for lesson, progress in rows
-            ]
-        )
+        console.document([_document(lesson) for lesson, _ in rows])
         return
     console.table(
         ("lab", "passed", "on", "about"),
@@ -142,9 +137,13 @@ def solve(settings: Settings, console: Console, lesson: Lesson) -> None:
 def follow(settings: Settings, console: Console, lesson: Lesson) -> None:
     """Takes the learner through a lab step by step, from where they left it.
 
-    Without a terminal it only says the steps.
+    Without a terminal it only says the steps; with JSON it says where the files are, and makes them.
     """
     copy, _ = _at_work(settings, console, lesson)
+    if console.as_json:
+        texts = {"en": str(lesson.folder / "README.md"), "zh": str(lesson.folder / "README.zh.md")}
+        console.document({**_document(lesson), "files": copy.files(), "texts": texts})
+        return
     console.result(f"{lesson.title}\n\n{lesson.section('Goal')}\n\nThe files are in {copy.folder}", "header")
     done = copy.progress().steps_done if console.typed_at else 0
     if done >= len(lesson.steps):
@@ -155,9 +154,7 @@ def follow(settings: Settings, console: Console, lesson: Lesson) -> None:
         if not console.typed_at:
             continue
         try:
-            typed = console.ask(
-                "\nEnter runs it, s skips it, q leaves: " if step.command else "\nEnter goes on, q leaves: "
-            )
+            typed = console.ask(_ASKS_TO_RUN if step.command else _ASKS_TO_GO_ON)
         except EOFError:
             typed = "q"
         if typed.strip().lower().startswith("q"):
@@ -170,15 +167,54 @@ def follow(settings: Settings, console: Console, lesson: Lesson) -> None:
     console.result(f"\nNext: ./invokew lab {lesson.name} --check")
 
 
+def run_step(settings: Settings, console: Console, lesson: Lesson, typed: str) -> int:
+    """Runs the command of one step as if the learner had typed it; returns its exit code.
+
+    `typed` is the step's number, from 1. Raises InvalidArgument.
+    """
+    steps = dict(enumerate(lesson.steps, 1))
+    number = int(typed) if typed.isascii() and typed.isdigit() else 0
+    if number not in steps:
+        raise InvalidArgument(f"{lesson.name} has no step {typed!r}", hint=f"it has 1 to {len(steps)}")
+    step = steps[number]
+    if not step.command:
+        raise InvalidArgument(f"step {number} of {lesson.name} runs nothing", hint="do what its text says")
+    if console.as_json:
+        raise InvalidArgument("--step shows what its command prints", hint="leave --json out")
+    copy, _ = _at_work(settings, console, lesson)
+    console.result(f"Step {number} of {len(steps)}: {step.title}", "current")
+    console.result(step.command)
+    code = _run(settings, step.command)
+    if code not in _NOT_DONE:
+        progress = copy.progress()
+        copy.note(Progress(max(number, progress.steps_done), progress.passed))
+    return code
+
+
+def _document(lesson: Lesson) -> dict[str, Any]:
+    copy = Copy(lesson)
+    progress = copy.progress()
+    return {
+        "name": lesson.name,
+        "title": lesson.title,
+        "targets": list(lesson.targets),
+        "needs": list(lesson.needs),
+        "steps": len(lesson.steps),
+        "steps_done": progress.steps_done,
+        "passed": progress.passed,
+        "folder": str(copy.folder),
+    }
+
+
 def _at_work(settings: Settings, console: Console, lesson: Lesson) -> tuple[Copy, Exercise]:
     """Returns the learner's copy, made where it is lacking, and the exercise on the cluster that is up."""
     target = choice.existing(settings, Shell())
-    if why := checking.cannot_run(lesson, target):
-        raise MissingProgram(f"{lesson.name} can't be done here: {why}", hint=why.rpartition(": ")[2])
+    checking.require_possible(lesson, target)
     target.access.require()
     copy = Copy(lesson)
     exercise = Exercise(copy.folder, target, lambda text: console.note(lesson.name, text))
-    if not copy.exists:
+    # What `setup` brings may be gone since, or for another cluster: it makes what is lacking.
+    if not copy.exists or hasattr(lesson.code, "setup"):
         with console.progress(), console.work(lesson.name, f"{lesson.name} in {copy.folder}"):
             checking.set_up(lesson, copy, exercise)
     else:
@@ -186,8 +222,8 @@ def _at_work(settings: Settings, console: Console, lesson: Lesson) -> tuple[Copy
     return copy, exercise
 
 
-def _run(settings: Settings, command: str) -> None:
-    """Runs the command of a step as if the learner had typed it."""
-    subprocess.run(
-        ["sh", "-c", command], cwd=ROOT, env={**os.environ, **as_environment(settings)}, check=False
-    )
+def _run(settings: Settings, command: str) -> int:
+    """Runs the command of a step as if the learner had typed it; returns its exit code as a shell has it."""
+    environment = {**os.environ, **as_environment(settings)}
+    code = subprocess.run(["sh", "-c", command], cwd=ROOT, env=environment, check=False).returncode
+    return code if code >= 0 else 128 - code

@@ -51,6 +51,7 @@ def test_the_first_screen_shows_the_paused_task_and_says_what_to_click(
         expect(workbench.row(f"process {task.pid}")).to_be_visible()
         expect(workbench.first_steps).to_contain_text("Click a paused task")
         expect(workbench.first_steps).to_contain_text("F10")
+        expect(workbench.first_steps.get_by_role("button", name="Begin with Lab 1")).to_be_visible()
         expect(workbench.frames).to_have_count(0)
         expect(workbench.notifications).to_have_count(0)
 

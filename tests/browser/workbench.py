@@ -186,14 +186,18 @@ class Workbench:
         """Returns the lines that the editor in front shows."""
         return self._editor.locator(".view-lines")
 
+    def replace_line(self, line: int, text: str) -> None:
+        """Types over a line of the editor in front, and does not save it."""
+        self._go_to(f"{line}:1")
+        self.page.keyboard.press("Shift+End")
+        # Not key by key: the editor would close brackets by itself.
+        self.page.keyboard.insert_text(text)
+        expect(self.text).to_contain_text(text.strip())
+
     def click_gutter(self, line: int) -> None:
         """Clicks left of a line's number, and waits until its file has one breakpoint more, or one less."""
         before = self.breakpoints.count()
-        self._editor.locator(".native-edit-context").press("Control+g")
-        box = self.page.locator(".quick-input-widget input.input")
-        expect(box).to_be_focused()
-        box.fill(f":{line}")
-        self.page.keyboard.press("Enter")
+        self._go_to(str(line))
         number = self._editor.locator(".margin-view-overlays .line-numbers", has_text=re.compile(f"^{line}$"))
         margin = self._editor.locator(".glyph-margin").first
         expect(number).to_be_visible()
@@ -204,6 +208,15 @@ class Workbench:
         # Elsewhere than on the mark that hovering shows.
         self.text.hover()
         expect(self.breakpoints).not_to_have_count(before)
+
+    def _go_to(self, place: str) -> None:
+        """Puts the cursor of the editor in front at `line` or `line:column`."""
+        self._editor.locator(".native-edit-context").press("Control+g")
+        box = self.page.locator(".quick-input-widget input.input")
+        expect(box).to_be_focused()
+        box.fill(f":{place}")
+        self.page.keyboard.press("Enter")
+        expect(box).to_be_hidden()
 
     @property
     def breakpoints(self) -> Locator:

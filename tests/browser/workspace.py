@@ -12,7 +12,8 @@ from urllib.parse import quote
 import requests
 from playwright.sync_api import Browser, StorageState
 
-from bootstrap.ray.state import Dashboard, Job
+from bootstrap.ray.records import Job
+from bootstrap.ray.state import Dashboard
 from bootstrap.step import until
 from bootstrap.targets.target import Target
 from tests.browser.workbench import PATIENCE, Workbench, log_in, ready, tab

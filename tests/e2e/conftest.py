@@ -12,29 +12,69 @@ from pathlib import Path
 import docker
 import psutil
 import pytest
+from docker.models.volumes import Volume
 
 from bootstrap import processes
 from bootstrap.kube.api import Kube
-from bootstrap.settings import ROOT
+from bootstrap.lock import alone
+from bootstrap.settings import ROOT, Settings
 from bootstrap.step import until
 from bootstrap.steps import marks
+from bootstrap.steps.kind_cluster import LABEL, made_as
 from bootstrap.targets.kind import Kind
 from tests import npm
 from tests.integration.conftest import Rayside, apart
 from tests.targets import kind_target
 
 NAME = "rayside-test"
+FOLDER = "/tmp/rs-"
+# The volumes that no container had before the tests.
+STRANGERS: set[str] = set()
 
 
 @pytest.fixture(scope="session")
 def kind() -> Iterator[Rayside]:
     """Provides settings for a cluster that is not up yet; removes at the end whatever the tests bring up."""
-    folder = Path(tempfile.mkdtemp(prefix="rs-", dir="/tmp"))
+    with alone(Settings().cache_folder / "tests-with-kind.lock", another_run):
+        remove_what_a_killed_run_left()
+        yield from _kind()
+
+
+def another_run() -> None:
+    pytest.fail("another run of these tests has the kind cluster; wait for its end", pytrace=False)
+
+
+def remove_what_a_killed_run_left() -> None:
+    """Removes every kind cluster of ours whose files are in a folder of tests, and our own's network."""
+    names = {NAME}
+    client = docker.from_env()
+    try:
+        for container in client.containers.list(all=True, filters={"label": LABEL}):
+            sources = [mount["Source"] for mount in container.attrs["Mounts"]]
+            if made_as(container.attrs) is not None and any(source.startswith(FOLDER) for source in sources):
+                names.add(container.labels[LABEL])
+                container.remove(v=True, force=True)
+        for network in client.networks.list(names=[f"^kind-{name}$" for name in names]):
+            network.reload()
+            if not network.attrs["Containers"]:
+                network.remove()
+        STRANGERS.update(volume.name for volume in volumes(client))
+    finally:
+        client.close()
+
+
+def volumes(client: docker.DockerClient) -> list[Volume]:
+    """Returns the volumes that no container has."""
+    return list(client.volumes.list(filters={"dangling": True}))
+
+
+def _kind() -> Iterator[Rayside]:
+    folder = Path(tempfile.mkdtemp(prefix=Path(FOLDER).name, dir="/tmp"))
     rayside = Rayside(apart(folder / "state", target="kind", source="packages", name=NAME))
     rayside.environment_too["KUBECONFIG"] = str(folder / "users-kubeconfig")
-    # What is cold is built first, and behind what the other lanes do meanwhile.
+    # `./invokew test` has built what is cold before; a single test may be run without it.
     prepared = subprocess.run(
-        ["nice", "-n", "10", ROOT / "invokew", "prepare"],
+        [ROOT / "invokew", "prepare"],
         env=rayside.environment,
         stdin=subprocess.DEVNULL,
         capture_output=True,
@@ -86,10 +126,10 @@ def traces(rayside: Rayside) -> list[str]:
     client = docker.from_env()
     try:
         name = rayside.settings.name
-        named = {"label": f"io.x-k8s.kind.cluster={name}"}
+        named = {"label": f"{LABEL}={name}"}
         left += [f"container {rayside.name}" for rayside in client.containers.list(all=True, filters=named)]
         left += [f"network {rayside.name}" for rayside in client.networks.list(names=[f"^(kind-)?{name}$"])]
-        left += [f"volume {rayside.name}" for rayside in client.volumes.list(filters={"dangling": True})]
+        left += [f"volume {volume.name}" for volume in volumes(client) if volume.name not in STRANGERS]
     finally:
         client.close()
     folder = target(rayside).instance.folder

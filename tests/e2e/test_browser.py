@@ -6,8 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, expect
 
+from bootstrap.labs.lesson import lessons
+from tests.browser.labs import Walkthrough
 from tests.browser.stories import WAIT, areas, debug_the_example, stop_three_by_the_gutter
 from tests.browser.workbench import chromium
 from tests.browser.workspace import Workspace, workspace
@@ -47,3 +49,20 @@ def test_three_tasks_of_an_unmodified_file_stop_in_one_call_stack(
     with kinds.open(browser, link, tmp_path / "evidence") as workbench:
         workbench.trust_when_asked()
         stop_three_by_the_gutter(kinds, workbench, name)
+
+
+def test_lab_1_is_done_in_the_pod(kinds: Workspace, browser: Browser, tmp_path: Path) -> None:
+    """There is no clone in it, but the image's own: the commands, the files and the check are the pod's."""
+    kinds.stop_all()
+    with kinds.open(browser, kinds.link, tmp_path / "evidence") as workbench:
+        workbench.trust_when_asked()
+        workbench.first_steps.get_by_text("Begin with Lab 1").click()
+        lab = Walkthrough(workbench, lessons()[0])
+        lab.expect_ticked()
+        lab.press("run-1", "Run")
+        lab.expect_ticked("run-1")
+        # There are two workers of one processor each; the third task waits for one of them.
+        expect(workbench.row("Paused task total")).to_have_count(2)
+        kinds.stop_all()
+        lab.solve()
+    kinds.stop_all()

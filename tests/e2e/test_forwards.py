@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import requests
 
-from bootstrap.errors import PodFailed
+from bootstrap.errors import NotRunning, PodFailed
 from bootstrap.kube.api import Kube, head_selector
 from bootstrap.kube.forwarder import Forward, forwarded
 from bootstrap.kube.tunnel import GOODBYE, open_port, open_session, running_pod
@@ -94,3 +94,13 @@ def test_a_port_that_nothing_listens_on_is_told(kube: Kube) -> None:
             await asyncio.sleep(GOODBYE)
 
     asyncio.run(asyncio.wait_for(work(), 60))
+
+
+def test_the_addresses_lead_to_no_cluster_that_is_not_there(up: Rayside) -> None:
+    access = target(up).access
+    token = access.instance.token_file.read_text()
+    with pytest.raises(NotRunning, match="no token of a RayCluster absent"):
+        access.lead_to("absent")
+    assert access.instance.token_file.read_text() == token
+    access.lead_to(NAME)
+    assert access.require().version()["ray_version"]

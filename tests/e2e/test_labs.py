@@ -1,24 +1,65 @@
-"""Tests on kind that every lab fails before it is solved and passes after, or says why it can't be done."""
+"""Tests on kind the labs, and the parts of labs, that the cluster of this machine can't have.
+
+The others are checked on `local`, in tests/integration/test_labs.py: a lab's code is the same on both.
+"""
 
 from __future__ import annotations
 
+import json
+import subprocess
+
 import pytest
 
-from bootstrap.labs.lesson import lessons
-from tests.e2e.conftest import target
+from bootstrap.kube.api import head_selector
+from bootstrap.labs import checking
+from bootstrap.labs.lesson import Lesson, lessons
+from bootstrap.settings import POD
+from tests.e2e.conftest import NAME, target
 from tests.integration.conftest import Rayside
 
+# Labs for both targets with a part that needs pods: each asks for the target's part for Kubernetes.
+WITH_PODS = {"11-exit-codes"}
+ON_KIND = [lesson for lesson in lessons() if "local" not in lesson.targets or lesson.name in WITH_PODS]
 
-@pytest.mark.timeout(1800)
-def test_every_lab_fails_before_it_is_solved_and_passes_after(up: Rayside) -> None:
-    # What stands still in other jobs holds processors that the labs' tasks need.
+
+@pytest.fixture(scope="module")
+def idle(up: Rayside) -> Rayside:
+    """Provides the cluster without jobs: what stands still holds processors that the labs' tasks need."""
     dashboard = target(up).access.require()
     for job in dashboard.jobs():
         if not job.ended:
             dashboard.stop(job.submission_id)
-    document = up.json("lab", "--all", "--check", timeout=1750)
-    results = {result["name"]: result for result in document["labs"]}
-    assert list(results) == [lesson.name for lesson in lessons()]
-    for lesson in lessons():
-        expected = "passed" if "kind" in lesson.targets else "skipped"
-        assert results[lesson.name]["status"] == expected, results[lesson.name]
+    return up
+
+
+@pytest.mark.parametrize("lesson", ON_KIND, ids=lambda lesson: lesson.name)
+def test_a_lab_fails_before_it_is_solved_and_passes_after(idle: Rayside, lesson: Lesson) -> None:
+    notes: list[str] = []
+    (result,) = checking.check_all([lesson], target(idle), lambda name, text: notes.append(text))
+    assert result.status == "passed", (result, notes)
+
+
+def test_the_labs_of_the_workspaces_pod_are_done_in_it(idle: Rayside) -> None:
+    """As its learner has them: with the verbs of the image, in a terminal of the workspace."""
+    settings = {
+        "HOME": "/home/ray",
+        "INVOKE_RAYSIDE_STATE_FOLDER": "/home/ray/rayside/.state",
+        "PATH": "/opt/ray/bin:/usr/bin:/bin",
+        "RAYSIDE_PROGRAMS": "/opt/ray/bin",
+        "RAY_AUTH_MODE": "token",
+        "RAY_AUTH_TOKEN_PATH": "/run/ray/auth_token",
+    }
+    words = [f"{name}={value}" for name, value in settings.items()]
+    checks = ["env", *words, "/home/ray/rayside/invokew", "lab", "--all", "--check", "--json"]
+    kubernetes = target(idle).kubernetes
+    (head,) = kubernetes.kube.pods(head_selector(NAME))
+    command = kubernetes.kubectl("exec", head["metadata"]["name"], "-c", "workspace", "--", *checks)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=500, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    statuses = {lab["name"]: lab["status"] for lab in json.loads(done.stdout)["labs"]}
+    assert statuses == {lesson.name: "passed" if POD in lesson.targets else "skipped" for lesson in lessons()}
+
+
+def test_each_lab_with_a_part_for_pods_is_among_them() -> None:
+    with_pods = {lesson.name for lesson in lessons() if "Pods(" in (lesson.folder / "lab.py").read_text()}
+    assert with_pods <= {lesson.name for lesson in ON_KIND}

@@ -19,6 +19,7 @@ import pytest
 import requests
 from docker.models.containers import Container
 
+from bootstrap.labs.lesson import lessons
 from bootstrap.settings import CODE_SERVER_VERSION, NODE_VERSION, Settings
 from bootstrap.shell import Shell
 from bootstrap.sources.base_image import BaseImage
@@ -465,14 +466,37 @@ def test_its_editor_and_terminals_find_the_cluster(served: Container) -> None:
     ).splitlines()
     assert {
         "RAYSIDE_WORKSPACE=1",
-        "RAYSIDE_CLUSTER_FILE=/opt/workspace/cluster.json",
+        "RAYSIDE_CLUSTER_FILE=/home/workspace/rayside/.state/cluster.json",
         "RAY_AUTH_MODE=token",
         "RAY_AUTH_TOKEN_PATH=/run/ray/auth_token",
         "RAY_API_SERVER_ADDRESS=http://127.0.0.1:8265",
     } <= set(environment)
-    cluster_file = json.loads(execute(served, "cat", "/opt/workspace/cluster.json"))
-    assert (cluster_file["shared_files"], cluster_file["target"]) == (True, "kind")
+    known = execute(served, "cat", "/home/workspace/rayside/.state/cluster.json", user="1234")
+    cluster_file = json.loads(known)
+    assert (cluster_file["shared_files"], cluster_file["target"]) == (True, "pod")
     assert cluster_file["relay"] == {"host": "127.0.0.1", "port": 5678}
+    assert cluster_file == {
+        **json.loads(execute(served, "cat", "/opt/workspace/cluster.json")),
+        "verbs": ["/home/workspace/rayside/invokew"],
+    }
+
+
+def test_it_has_the_verbs_and_the_labs(served: Container) -> None:
+    environment = {"INVOKE_RAYSIDE_STATE_FOLDER": "/home/workspace/rayside/.state"}
+    environment |= {"HOME": "/home/workspace", "PATH": "/opt/ray/bin:/usr/bin:/bin"}
+
+    def verb(*words: str) -> tuple[int, Any]:
+        words = ("/home/workspace/rayside/invokew", *words, "--json")
+        code, output = served.exec_run(words, environment=environment, user="1234", demux=True)
+        return code, json.loads(output[0])
+
+    code, labs = verb("labs")
+    assert code == 0
+    assert [lab["name"] for lab in labs] == [lesson.name for lesson in lessons()]
+    # There is no Ray beside this one.
+    assert verb("lab", "1")[1]["error"]["id"] == "not-running"
+    # It needs a target that this is not.
+    assert "where Rayside was cloned" in verb("lab", "12")[1]["error"]["hint"]
 
 
 def test_it_submits_with_the_command_of_its_cluster_file(served: Container) -> None:
@@ -541,8 +565,15 @@ def test_nothing_of_the_build_is_left(served: Container, start: Start) -> None:
     execute(served, "sh", "-c", left, user="0")
     if bundle:
         places = ("/opt/workspace", "/root", "/home/ray", "/tmp")
-        same = execute(start(), "find", *places, "-size", f"{len(bundle)}c")
-        assert same == ""
+        # The entrypoint makes folders that only the workspace's user may read; the image alone is looked at.
+        looker = start(
+            entrypoint=["find", *places, "-size", f"{len(bundle)}c"],
+            user="0",
+            cap_add=["DAC_READ_SEARCH"],
+            environment={},
+            ports={},
+        )
+        assert wait_for_end(looker) == (0, "")
 
 
 def test_it_adds_layers_and_deletes_nothing(engine: docker.DockerClient, image: str, ray_image: str) -> None:

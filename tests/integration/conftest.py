@@ -127,11 +127,16 @@ def free_ports(count: int = 2) -> list[int]:
     raise AssertionError("no port is free")
 
 
+# Seconds for Ray to come up beside the other lanes' tests.
+_RAY_PATIENCE = 400.0
+
+
 def apart(state_folder: Path, **more: Any) -> Settings:
     """Returns settings that keep a cluster apart from whatever else runs on this machine, with `more`."""
     names = ("dashboard_port", "ray_client_port", "relay_port", "workspace_port")
     ports: dict[str, Any] = dict(zip(names, free_ports(len(names)), strict=True))
-    return Settings(state_folder=state_folder, **ports, **more)
+    # Three lanes on two processors: how long Ray takes to come up is no test's subject.
+    return Settings(state_folder=state_folder, **{**ports, "ray_patience": _RAY_PATIENCE, **more})
 
 
 @pytest.fixture(scope="module")

@@ -26,7 +26,7 @@ from bootstrap.debugger.events import JobState
 from bootstrap.debugger.session import AttachOptions
 from bootstrap.hook.rayside_hook.attach import UNCHECKED
 from bootstrap.relay.debuggee import Debuggee
-from bootstrap.relay.server import Relay
+from bootstrap.relay.server import Relay, digest_of
 
 PATIENCE = 30.0  # seconds; only a broken test waits so long
 TOKEN = "a token"
@@ -201,7 +201,7 @@ def attachment(port: int, **options: Any) -> AttachOptions:
 async def relay_over(job: RealJob) -> AsyncIterator[int]:
     """Runs a relay, and yields its port."""
     defects: list[str] = []
-    relay = Relay(job, token=TOKEN, log=defects.append, shared_files=True)
+    relay = Relay(job, digest=digest_of(TOKEN), log=defects.append, shared_files=True)
     server = await relay.serve("127.0.0.1", 0)
     try:
         yield server.sockets[0].getsockname()[1]
@@ -219,7 +219,7 @@ def main(scripts: Sequence[str]) -> None:
     console = Console()
     job = RealJob([Path(script) for script in scripts])
     with background_loop() as call:
-        relay = Relay(job, token=TOKEN, log=lambda line: None, shared_files=True)
+        relay = Relay(job, digest=digest_of(TOKEN), log=lambda line: None, shared_files=True)
         port = call(relay.serve("127.0.0.1", 0)).sockets[0].getsockname()[1]
         try:
             code = 130

@@ -14,7 +14,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from bootstrap.dap.paused import PausedTask
 from bootstrap.errors import NotRunning
 from bootstrap.hook.rayside_hook.attach import UNCHECKED
 from bootstrap.relay.debuggee import Debuggee
-from bootstrap.relay.server import Relay
+from bootstrap.relay.server import Relay, digest_of
 
 TOKEN = "a token"
 PATIENCE = 20.0  # seconds; only a broken test waits so long
@@ -138,6 +138,7 @@ class Cluster:
         looks: how often it was asked.
         away: whether Ray does not answer.
         submission_asked: set once somebody asks for a job's submission id.
+        answers: cleared while Ray takes its time to give one.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -145,6 +146,8 @@ class Cluster:
         self.looks = 0
         self.away = False
         self.submission_asked = asyncio.Event()
+        self.answers = asyncio.Event()
+        self.answers.set()
         self.roots: dict[str, Sequence[str]] = {}
         self._folder = folder
 
@@ -177,6 +180,7 @@ class Cluster:
 
     async def submission(self, job_id: str) -> str:
         self.submission_asked.set()
+        await self.answers.wait()
         return f"submission-of-{job_id}"
 
     async def why_ended(self, debuggee: Debuggee) -> str:
@@ -320,6 +324,7 @@ class Setting:
         self,
         breakpoints: Mapping[str, Sequence[int | Message]] | None = None,
         requests: Mapping[str, Mapping[str, Any]] | None = None,
+        meanwhile: Callable[[], Awaitable[None]] | None = None,
         **options: Any,
     ) -> Session:
         """Returns an editor that has attached.
@@ -327,6 +332,7 @@ class Setting:
         Args:
             breakpoints: lines, or SourceBreakpoints, by the name of a file in the local folder.
             requests: more requests before `configurationDone`: the arguments by the request's name.
+            meanwhile: is awaited when the relay knows the editor, and not yet its breakpoints.
         """
         client = await Client.connect("127.0.0.1", self.port)
         filters = options.pop("filters", ())
@@ -339,6 +345,8 @@ class Setting:
         }
 
         async def configure() -> None:
+            if meanwhile is not None:
+                await meanwhile()
             for command, arguments in (requests or {}).items():
                 await client.request(command, arguments)
 
@@ -357,7 +365,7 @@ class Setting:
 async def relay_over(folder: Path, **options: Any) -> AsyncIterator[Setting]:
     cluster = Cluster(folder)
     log: list[str] = []
-    relay = Relay(cluster, token=TOKEN, log=log.append, **options)
+    relay = Relay(cluster, digest=digest_of(TOKEN), log=log.append, **options)
     server = await relay.serve("127.0.0.1", 0)
     setting = Setting(relay, cluster, server.sockets[0].getsockname()[1])
     setting.log = log

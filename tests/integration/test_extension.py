@@ -13,19 +13,34 @@ import subprocess
 import zipfile
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 
 from bootstrap import cache
+from bootstrap.labs.lesson import FOLDER as LABS
+from bootstrap.labs.lesson import Lesson, lessons
 from bootstrap.settings import Settings
 
 EXTENSION = Path(__file__).parents[2] / "image" / "extension"
 SOURCES = sorted((EXTENSION / "src").glob("*.js"))
+# A link of a walkthrough to one of our commands, with its arguments as JSON.
+COMMAND = re.compile(r"\[([^\]]+)\]\(command:(rayside\.\w+)\?([^)\s]+)\)")
 
 
 @pytest.fixture(scope="module")
 def manifest() -> dict[str, Any]:
     return dict(json.loads((EXTENSION / "package.json").read_text()))
+
+
+@pytest.fixture(scope="module")
+def walkthroughs(node: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Provides the folder with what `pack` makes of the labs: package.json and its texts."""
+    folder = tmp_path_factory.mktemp("walkthroughs")
+    shutil.copy(EXTENSION / "package.json", folder)
+    done = run(node / "node", EXTENSION / "walkthroughs.js", LABS, folder)
+    assert done.returncode == 0, done.stderr
+    return folder
 
 
 def run(*command: str | Path, **options: Any) -> subprocess.CompletedProcess[str]:
@@ -97,7 +112,83 @@ def test_nothing_that_is_shown_is_a_page_in_a_frame(manifest: dict[str, Any]) ->
     assert [source.name for source in SOURCES if frames.search(source.read_text())] == []
     views = [view for container in manifest["contributes"]["views"].values() for view in container]
     assert [view["id"] for view in views if view.get("type") == "webview"] == []
-    assert "walkthroughs" not in manifest["contributes"]
+
+
+def test_nothing_of_a_walkthrough_is_a_page_in_a_frame(walkthroughs: Path) -> None:
+    # VS Code draws every other medium in one.
+    steps = [step for walkthrough in contributed(walkthroughs) for step in walkthrough["steps"]]
+    assert {tuple(step["media"]) for step in steps} == {("image", "altText")}
+    assert all((EXTENSION / step["media"]["image"]).is_file() for step in steps)
+
+
+def test_each_lab_is_a_walkthrough_on_the_targets_where_it_can_be_done(walkthroughs: Path) -> None:
+    when = {walkthrough["id"]: walkthrough["when"] for walkthrough in contributed(walkthroughs)}
+    assert list(when) == [lab.name for lab in lessons()]
+    for lab in lessons():
+        assert re.findall(r"rayside\.labs == '(\w+)'", when[lab.name]) == list(lab.targets)
+
+
+@pytest.mark.parametrize("lab", lessons(), ids=lambda lab: str(lab.name))
+def test_a_walkthrough_says_what_the_readme_says_in_both_languages(walkthroughs: Path, lab: Lesson) -> None:
+    (walkthrough,) = [entry for entry in contributed(walkthroughs) if entry["id"] == lab.name]
+    ids = [f"{'run' if step.command else 'do'}-{number}" for number, step in enumerate(lab.steps, 1)]
+    assert [step["id"] for step in walkthrough["steps"]] == [*ids, "check"]
+    for language, readme in (("", "README.md"), (".zh-cn", "README.zh.md")):
+        texts = json.loads((walkthroughs / f"package.nls{language}.json").read_text())
+        title, goal, steps, seen = (lab.folder / readme).read_text().split("\n## ")[:4]
+        assert texts[f"{lab.name}.title"].endswith(title.removeprefix("# ").strip())
+        assert read(texts[f"{lab.name}.goal"]) == read(goal.partition("\n")[2])
+        for id, step in zip(ids, steps.split("\n### ")[1:], strict=True):
+            heading, _, text = step.partition("\n")
+            assert read(texts[f"{lab.name}.{id}.title"]) == read(heading)
+            assert read(texts[f"{lab.name}.{id}"]) == read(text), id
+        assert read(texts[f"{lab.name}.check"]) == read(seen.partition("\n")[2])
+
+
+def test_the_buttons_of_a_step_are_commands_that_know_the_lab_and_the_step(
+    walkthroughs: Path, manifest: dict[str, Any]
+) -> None:
+    known = {command["command"] for command in manifest["contributes"]["commands"]}
+    for language in ("", ".zh-cn"):
+        texts = json.loads((walkthroughs / f"package.nls{language}.json").read_text())
+        for lab in lessons():
+            for number, step in enumerate(lab.steps, 1):
+                id = f"{'run' if step.command else 'do'}-{number}"
+                *_, check, reset = lines = texts[f"{lab.name}.{id}"].splitlines()
+                runs = [line for line in lines if "rayside.runLabStep" in line]
+                # A line that is one link is a button.
+                assert [button(line)[1:] for line in runs] == (
+                    [("rayside.runLabStep", [lab.name, number])] if step.command else []
+                )
+                assert button(check)[1:] == ("rayside.checkLab", [lab.name])
+                assert button(reset)[1:] == ("rayside.resetLab", [lab.name])
+            everything = "\n".join(text for key, text in texts.items() if key.startswith(f"{lab.name}."))
+            links = COMMAND.findall(everything)
+            assert everything.count("command:") == len(links)
+            assert {command for _, command, _ in links} <= known
+            files = [json.loads(unquote(words)) for _, name, words in links if name == "rayside.openLabFile"]
+            assert all(named == lab.name and (lab.folder / file).is_file() for named, file in files)
+
+
+def contributed(folder: Path) -> list[dict[str, Any]]:
+    return list(json.loads((folder / "package.json").read_text())["contributes"]["walkthroughs"])
+
+
+def button(line: str) -> tuple[str, str, Any]:
+    """Returns a button's label, its command and that one's arguments."""
+    match = COMMAND.fullmatch(line)
+    assert match, line
+    return match[1], match[2], json.loads(unquote(match[3]))
+
+
+def read(text: str) -> str:
+    """Returns the letters of a text as they are read, of a README as of a walkthrough without its buttons."""
+    ours = r"^(\[[^]]+\]\(command:rayside\.(?!openLabFile)|.*rayside\.(?:solveLab|openLabText)\?).*\n?"
+    text = re.sub(ours, "", text, flags=re.MULTILINE)
+    text = re.sub(r"^```\w*$|^[-•] ", "", text, flags=re.MULTILINE)
+    text = re.sub(r"\[([^\]]+)\]\([^)\s]+\)", r"\1", text)
+    # Formats: `, ``, *, ** and __, which a README has in the names of modules only.
+    return re.sub(r"[`*\\_\s\u2060\u00a0]", "", text)
 
 
 def test_every_state_without_rows_has_a_text_with_one_thing_to_do(manifest: dict[str, Any]) -> None:
@@ -165,6 +256,7 @@ def test_the_lock_file_pins_the_packer_and_names_no_registry(manifest: dict[str,
 def test_it_is_packed_the_same_twice_from_and_to_paths_with_spaces(node: Path, tmp_path: Path) -> None:
     sources = tmp_path / "a copy"
     shutil.copytree(EXTENSION, sources, ignore=shutil.ignore_patterns("node_modules"))
+    shutil.copytree(LABS, sources / "labs", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(EXTENSION.parents[1] / "LICENSE", sources)
     tools = tmp_path / "node and npm"
     tools.mkdir()
@@ -185,8 +277,11 @@ def test_it_is_packed_the_same_twice_from_and_to_paths_with_spaces(node: Path, t
         "[Content_Types].xml",
         "extension.vsixmanifest",
         "extension/LICENSE.txt",
+        "extension/media/lab.svg",
         "extension/media/ray.svg",
         "extension/package.json",
+        "extension/package.nls.json",
+        "extension/package.nls.zh-cn.json",
         "extension/readme.md",
     }
 

@@ -507,3 +507,22 @@ def test_the_document_is_what_the_process_reads(api: ScriptedApi, tmp_path: Path
         assert get(port) == "head-1"
         process.terminate()
     assert process.returncode == 0
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="makes what only root, as Docker is, can make")
+def test_a_port_that_is_this_users_alone_lets_in_nobody_else(step: Forwards) -> None:
+    shared, own = (replace(port, own_clients=port.name == "workspace") for port in step.ports)
+    make(replace(step, ports=(shared, own)))
+    code = "import socket, sys; c = socket.create_connection(('127.0.0.1', int(sys.argv[1])))\n"
+    code += "try:\n  c.sendall(b'GET / HTTP/1.1\\r\\n\\r\\n'); print(c.recv(99))\nexcept OSError: pass"
+    for port, is_let_in in ((shared, True), (own, False)):
+        stranger = subprocess.run(
+            ["/usr/bin/python3", "-c", code, str(port.local)],
+            user=65534,
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=False,
+        )
+        assert ("401 Unauthorized" in stranger.stdout) is is_let_in, stranger
+        assert get(port.local) == "head-1"

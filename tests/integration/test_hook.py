@@ -20,7 +20,7 @@ from bootstrap.dap.client import Client
 from bootstrap.hook.rayside_hook.handshake import proof
 from bootstrap.ray import jobs
 from bootstrap.ray.announced import announced
-from bootstrap.ray.state import DebuggableWorker, Job
+from bootstrap.ray.records import DebuggableWorker, Job
 from tests.integration.conftest import Rayside
 from tests.integration.stranger import evaluates
 

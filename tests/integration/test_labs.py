@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from collections.abc import Iterator
+from io import StringIO
 from pathlib import Path
 
 import pytest
 
-from bootstrap.labs.copies import FOLDER, Copy
-from bootstrap.labs.lesson import lessons
-from bootstrap.settings import ROOT
+from bootstrap.console import Console
+from bootstrap.labs.copies import Copy, Progress
+from bootstrap.labs.lesson import Lesson, lessons
+from bootstrap.settings import ROOT, Settings
+from bootstrap.verbs import labs as verbs
 from tests.integration.conftest import Rayside
+from tests.learner import new_learner
 
 LAB = lessons()[0]
 
@@ -26,14 +29,9 @@ def up(rayside: Rayside) -> Rayside:
 
 @pytest.fixture
 def learner(up: Rayside) -> Iterator[Rayside]:
-    """Provides a learner who has not begun; whatever is in the place of the copies is put back afterwards."""
-    aside = FOLDER.with_name("labs.aside")
-    if FOLDER.exists():
-        FOLDER.rename(aside)
-    yield up
-    shutil.rmtree(FOLDER, ignore_errors=True)
-    if aside.exists():
-        aside.rename(FOLDER)
+    """Provides a learner who has not begun."""
+    with new_learner():
+        yield up
 
 
 @pytest.mark.timeout(1800)
@@ -80,6 +78,54 @@ def test_one_who_leaves_half_way_goes_on_where_they_were(learner: Rayside) -> No
     assert "Step 2 of" in second
 
 
+def test_one_lab_is_told_in_json_with_the_files_of_the_copy_which_is_made(learner: Rayside) -> None:
+    document = learner.json("lab", "1")
+    (row,) = [row for row in learner.json("labs") if row["name"] == LAB.name]
+    assert row == {key: document[key] for key in row}
+    assert document["files"] == ["answers.yaml", "main.py", "prices/__init__.py"]
+    assert all(Path(document["folder"], name).is_file() for name in document["files"])
+    assert [Path(document["texts"][key]).name for key in ("en", "zh")] == ["README.md", "README.zh.md"]
+
+
+def test_a_step_is_run_by_its_number_and_counts_as_done(learner: Rayside) -> None:
+    done = learner.run("lab", "1", "--step", "2")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.splitlines()[:2] == [
+        f"Step 2 of {len(LAB.steps)}: {LAB.steps[1].title}",
+        "./invokew breakpoints",
+    ]
+    assert Copy(LAB).progress() == Progress(steps_done=2)
+    # One that comes before it takes nothing back; its job is there, on the cluster that was asked for.
+    done = learner.run("lab", "1", "--step", "1")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert Copy(LAB).progress() == Progress(steps_done=2)
+    (job,) = [job for job in learner.target.access.require().jobs() if not job.ended]
+    learner.target.access.require().stop(job.submission_id)
+
+
+@pytest.mark.parametrize(
+    ("command", "done"),
+    [
+        *(("exit 0", True), ("exit 1", True), ("exit 5", True), ("exit 137", True)),
+        *(("exit 2", False), ("exit 4", False), ("exit 130", False), ("kill -INT $$", False)),
+        ("there-is-no-such-program", False),
+    ],
+)
+def test_a_step_counts_as_done_unless_its_command_did_not_get_to_its_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, done: bool
+) -> None:
+    folder = tmp_path / "01-one"
+    folder.mkdir()
+    steps = f"### First\n\n```sh\n{command}\n```\n"
+    (folder / "README.md").write_text(f"# One\n\n## Goal\n\nA goal.\n\n## Steps\n\n{steps}")
+    copy = Copy(Lesson(folder), tmp_path / "labs")
+    copy.make()
+    monkeypatch.setattr(verbs, "_at_work", lambda *given: (copy, None))
+    code = verbs.run_step(Settings(), Console(out=StringIO()), copy.lesson, "1")
+    assert (code == 0) == (command == "exit 0")
+    assert copy.progress() == Progress(steps_done=int(done))
+
+
 def test_without_a_terminal_all_steps_are_told_and_none_is_run(learner: Rayside) -> None:
     done = learner.run("lab", "1")
     assert done.returncode == 0, done.stderr
@@ -94,6 +140,13 @@ def test_without_a_terminal_all_steps_are_told_and_none_is_run(learner: Rayside)
         (("lab", "breakpiont"), "did you mean 01-breakpoint?"),
         (("lab", "1", "--check", "--reset"), "give one of them"),
         (("lab", "--all"), "./invokew lab --all --check"),
+        (("lab", "--all", "--check", "--step", "1"), "./invokew lab --all --check"),
+        (("lab", "1", "--step", "1", "--check"), "give one of them"),
+        (("lab", "1", "--step", "1"), "leave --json out"),
+        (("lab", "1", "--step", "0"), "it has 1 to 4"),
+        (("lab", "1", "--step", "5"), "it has 1 to 4"),
+        (("lab", "1", "--step", "1; id"), "it has 1 to 4"),
+        (("lab", "2", "--step", "3"), "do what its text says"),
     ],
 )
 def test_what_is_typed_wrong_is_said(up: Rayside, words: tuple[str, ...], says: str) -> None:

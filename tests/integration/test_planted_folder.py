@@ -26,12 +26,17 @@ STRANGER = 65534
 # What a verb is called with, where the bare verb is not all that it can do with the folder.
 FORMS = {
     "submit": ([], ["--wait"], ["--job", "{rayjob}"]),
+    "attach": (["main-1a2b3c"],),
     "debug": (["--json"], ["--launch-json"]),
     "logs": ([], ["--follow"], ["--ray"]),
     "doctor": ([], ["--fix"]),
     "lab": (["1"], ["1", "--check"], ["1", "--solve"], ["--all", "--check"]),
     "open": (["--no-browser"],),
 }
+
+
+# Each verb reads the folder's record before it knows a target: these two are tried on all of them.
+ON_ALL = ("up", "down")
 
 
 def verbs() -> list[list[str]]:
@@ -136,11 +141,12 @@ def recording(port: int) -> Iterator[list[str]]:
             server.shutdown()
 
 
-@pytest.fixture(params=["local", "kind", "auto"])
+@pytest.fixture
 def planted(request: pytest.FixtureRequest) -> Iterator[Planted]:
+    """Provides a planted folder of the target that the test's parameter `target` names."""
     base = Path(tempfile.mkdtemp(prefix="rs-", dir="/tmp"))
     base.rmdir()
-    rayside = Rayside(apart(base, target=request.param, name=f"rs-{os.getpid()}"))
+    rayside = Rayside(apart(base, target=request.getfixturevalue("target"), name=f"rs-{os.getpid()}"))
     with recording(rayside.settings.dashboard_port) as received:
         stranger_folder = Planted(rayside, received)
         stranger_folder.write()
@@ -163,9 +169,17 @@ spec:
 """
 
 
-@pytest.mark.parametrize("words", verbs(), ids=" ".join)
+@pytest.mark.parametrize(
+    ("words", "target"),
+    [
+        pytest.param(words, target, id=f"{target}-{' '.join(words)}")
+        for number, words in enumerate(verbs())
+        for turn, target in enumerate(("local", "kind", "auto"))
+        if words[0] in ON_ALL or number % 3 == turn
+    ],
+)
 def test_no_verb_believes_a_folder_that_a_stranger_planted(
-    planted: Planted, words: list[str], tmp_path: Path
+    planted: Planted, words: list[str], target: str, tmp_path: Path
 ) -> None:
     (tmp_path / "rayjob.yaml").write_text(RAYJOB)
     words = [word.format(rayjob=tmp_path / "rayjob.yaml") for word in words]

@@ -709,6 +709,28 @@ def test_an_editor_that_attaches_while_another_jobs_debuggee_is_left_gets_it(tmp
     run(story())
 
 
+def test_an_editor_gets_no_debuggee_before_it_has_said_where_to_stop(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with relay_over(tmp_path) as setting:
+            (process,) = await setting.cluster.start(WORK, job="02000000")
+            object.__setattr__(process.debuggee, "job_id", "")
+            setting.cluster.answers.clear()
+            first = await setting.attach({"job.py": [3]}, job="01000000")
+            await setting.cluster.submission_asked.wait()
+
+            async def meanwhile() -> None:
+                setting.cluster.answers.set()
+                await first.nothing("stopped", 0.5)
+
+            editor = await setting.attach({"job.py": [3]}, job="02000000", meanwhile=meanwhile)
+            stop = await editor.event("stopped")
+            assert stop["ray"]["jobId"] == "02000000"
+            for each in (editor, first):
+                await each.client.disconnect()
+
+    run(story())
+
+
 def test_without_an_editor_nobody_is_asked_and_nothing_is_attached(tmp_path: Path) -> None:
     async def story() -> None:
         async with relay_over(tmp_path) as setting:

@@ -17,7 +17,7 @@ import pytest
 from bootstrap.dap.client import Client
 from bootstrap.dap.framing import Decoder, encode
 from bootstrap.errors import DebuggerGone, RequestFailed
-from bootstrap.relay.server import Relay
+from bootstrap.relay.server import Relay, digest_of
 from tests.at_once import AT_ONCE
 from tests.integration.relay_debuggees import PATIENCE, TOKEN, Cluster, Process, Session, Wire, relay_over
 
@@ -587,7 +587,7 @@ def test_a_relay_that_ends_lets_tasks_go_on_and_the_next_relay_can_attach(
 
 async def stops_again(cluster: Cluster) -> None:
     """Runs another relay over the same tasks."""
-    relay = Relay(cluster, token=TOKEN, log=lambda line: None)
+    relay = Relay(cluster, digest=digest_of(TOKEN), log=lambda line: None)
     server = await relay.serve("127.0.0.1", 0)
     client = await Client.connect("127.0.0.1", server.sockets[0].getsockname()[1])
     lines = {str(cluster.here / "job.py"): [{"line": LINE[AGAIN]}]}

@@ -31,7 +31,7 @@ from tests.integration.conftest import free_ports
 from tests.integration.relay_debuggees import PATIENCE, TOKEN, Session
 from tests.integration.scripted_debuggees import FILE, ScriptedDashboard, ScriptedDebuggee
 
-EACH_SIDE = int(os.environ.get("RAYSIDE_FUZZ", "10000"))
+EACH_SIDE = int(os.environ.get("RAYSIDE_FUZZ", "4000"))
 SEED = 5678
 BATCH = 100
 EDITORS = 4

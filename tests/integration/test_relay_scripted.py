@@ -22,7 +22,7 @@ from bootstrap.errors import NotRunning, RequestFailed
 from bootstrap.relay import lookout, server
 from bootstrap.relay.debuggee import Debuggee
 from bootstrap.relay.lifecycle import SETTLING
-from bootstrap.relay.server import Relay
+from bootstrap.relay.server import Relay, digest_of
 from bootstrap.relay.threads import Threads
 from bootstrap.relay.tracing import SLEEP, WAKE
 from tests.at_once import AT_ONCE
@@ -153,7 +153,7 @@ class Setting:
         self.debuggees = debuggees
         self.discovery = Listed([debuggee.debuggee for debuggee in debuggees])
         self.log: list[str] = []
-        self.relay = Relay(self.discovery, token=TOKEN, log=self.log.append)
+        self.relay = Relay(self.discovery, digest=digest_of(TOKEN), log=self.log.append)
         self.port = 0
         self._clients: list[Client] = []
 

@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from bootstrap.ray.state import Dashboard, Job
+from bootstrap.ray.records import Job
+from bootstrap.ray.state import Dashboard
 from bootstrap.settings import ROOT
 from bootstrap.sources.workspace_image import SUBMISSION
 from bootstrap.step import until

@@ -20,6 +20,8 @@ PLATFORMS = {
     "requirements/dev.txt": EVERYWHERE,
     "requirements/ray.txt": EVERYWHERE[:-1],
     "requirements/go.txt": EVERYWHERE,
+    "requirements/lab-profilers.txt": EVERYWHERE,
+    "requirements/lab-plots.txt": EVERYWHERE,
     "image/workspace/node.txt": EVERYWHERE,
 }
 

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bootstrap.dap.paused import PausedTask
-from bootstrap.diagnosis import evidence
+from bootstrap.diagnosis import rows as rows_of
 from bootstrap.diagnosis.evidence import Evidence
 from bootstrap.diagnosis.explain import findings
 from bootstrap.diagnosis.finding import Finding
-from bootstrap.ray.state import read_job
+from bootstrap.ray.records import read_job
 
 NOW = 1795435400.0
 NODE: dict[str, Any] = {
@@ -103,10 +103,10 @@ def seen(
         now=NOW,
         jobs=[read_job(row) for row in jobs],
         error_types={row["submission_id"]: row["error_type"] for row in jobs},
-        tasks=evidence.read_tasks(tasks),
-        actors=evidence.read_actors(actors),
-        nodes=evidence.read_nodes(nodes),
-        groups=evidence.read_groups(groups),
+        tasks=rows_of.read_tasks(tasks),
+        actors=rows_of.read_actors(actors),
+        nodes=rows_of.read_nodes(nodes),
+        groups=rows_of.read_groups(groups),
         logs=logs or {},
         used=used or {},
         **more,

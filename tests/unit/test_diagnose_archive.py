@@ -86,6 +86,31 @@ def test_an_archive_that_cannot_be_is_refused_before_anything_is_read(tmp_path: 
     archive.require_new(tmp_path / "d.tar.gz")
 
 
+def test_a_jobs_name_makes_no_line_of_the_manifest(tmp_path: Path) -> None:
+    logs = {"a\nfindings.json: nothing": "x"}
+    archive.write(tmp_path / "d.zip", Gathered({"output of jobs": logs}, seen()), [], {}, {}, [])
+    with zipfile.ZipFile(tmp_path / "d.zip") as opened:
+        manifest = opened.read("MANIFEST.txt").decode()
+    assert "\nfindings.json: nothing" not in manifest
+
+
+@pytest.mark.parametrize("name", ["d.zip", "d.tar.gz"])
+def test_each_log_has_a_name_of_its_own(name: str, tmp_path: Path) -> None:
+    logs = {"a.b": "one", "a-b": "two", "a/b": "three"}
+    archive.write(tmp_path / name, Gathered({"output of jobs": logs}, seen()), [], {}, {}, [])
+    if name.endswith(".zip"):
+        with zipfile.ZipFile(tmp_path / name) as opened:
+            names = opened.namelist()
+    else:
+        with tarfile.open(tmp_path / name) as tar:
+            names = tar.getnames()
+    assert [name for name in names if name.startswith("logs/")] == [
+        "logs/job-a-b.log",
+        "logs/job-a-b-2.log",
+        "logs/job-a-b-3.log",
+    ]
+
+
 def test_a_disk_that_is_full_leaves_no_half_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(descriptor: int, mode: str) -> None:
         os.close(descriptor)
@@ -116,6 +141,31 @@ def test_what_a_stranger_says_is_cleaned_and_bounded_wherever_it_stands() -> Non
     assert "[...]" in json.dumps(document["deep"])
     assert len(document["rows"]) == 2000
     assert document["n"] is None
+    assert len(cleaned.document({str(number): number for number in range(5000)})) == 2000
+
+
+def test_of_a_document_that_is_too_large_the_end_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cleaned, "_MOST", 1000)
+    cleaning = cleaned.Cleaning()
+    kept = cleaning.document([{"a": "z" * 90} for _ in range(100)])
+    assert len(json.dumps(kept)) < 2500
+    assert (kept[0], kept[-1], cleaning.left <= 0) == ({"a": "z" * 90}, "[...]", True)
+
+
+def test_what_is_cut_has_lost_its_secrets_before() -> None:
+    applied = {"env": [{"name": "DB_PASSWORD", "value": "hunter2hunter2"}], "pad": "z" * 20_000}
+    secret = "password: |\n" + "  hunter2hunter2\n" * 2_000
+    shown = cleaned.document({"applied": json.dumps(applied), "message": secret})
+    assert "hunter2" not in json.dumps(shown)
+    line = json.dumps({"pad": "z" * 40_000, "password": ["hunter2hunter2" * 3000]})
+    assert "hunter2" not in cleaned.log(f"{line}\nend\n")
+
+
+def test_of_a_log_with_one_long_line_its_ends_stay() -> None:
+    log = cleaned.log(f"begin\nfirst{'.' * 70_000}last")
+    assert log.startswith("begin\nfirst.")
+    assert log.endswith(".last")
+    assert " [...] " in log
 
 
 def test_of_a_long_log_whole_lines_of_the_end_stay() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from bootstrap.diagnosis.causes.known import CAUSES
@@ -26,6 +28,7 @@ IN_TASK = (
     "    return int(row)\n"
     "           ^^^^^^^^\n"
 )
+TRACED = 'Traceback (most recent call last):\n  File "t.py", line 1, in <module>\n    x\n'
 NO_INT = "ValueError: invalid literal for int() with base 10: 'seven'"
 LOW = (
     "1 worker(s) were killed due to the node running low on memory. Memory on the node "
@@ -62,6 +65,15 @@ def test_what_others_print_after_an_exception_is_none_of_it() -> None:
     )
     assert found.what.endswith("task load raised ValueError")
     assert "no'" not in found.why
+
+
+@pytest.mark.parametrize("who", ["raylet", "raylet, ip=127.0.0.3", "other pid=7, ip=127.0.0.3"])
+def test_what_another_node_prints_after_an_exception_is_none_of_it(who: str) -> None:
+    others = (
+        f"({who}) [2026-11-23 16:27:21,848 E 21852 21863] file_system_monitor.cc:116: /tmp is over 95% full\n"
+    )
+    found = of_log(f"{GET}ray.exceptions.RayTaskError(ValueError): {IN_TASK}{NO_INT}\n{others}")
+    assert found.why == "invalid literal for int() with base 10: 'seven'"
 
 
 def test_of_tasks_within_tasks_the_innermost_is_told() -> None:
@@ -128,7 +140,7 @@ def test_a_task_that_was_tried_to_the_last_says_how_often() -> None:
         ),
         (
             f"{GET}ray.exceptions.RayTaskError(ModuleNotFoundError): {IN_TASK}"
-            "ModuleNotFoundError: No module named 'mylib.deep'\n",
+            "ModuleNotFoundError: No module named 'mylib'\n",
             "task load",
         ),
     ],
@@ -137,6 +149,104 @@ def test_a_module_that_was_not_sent_is_told_with_the_option_that_sends_it(log: s
     found = of_log(log)
     assert (found.id, found.what) == ("module-not-found", f"job train-1 failed: {who} can't import mylib")
     assert "--py-modules path/to/mylib" in found.hint
+
+
+def test_a_module_that_a_package_lacks_is_not_told_as_the_packages_absence() -> None:
+    found = of_log(f"{TRACED}ModuleNotFoundError: No module named 'mylib.deep.er'\n")
+    assert found.what == "job train-1 failed: the driver can't import mylib.deep.er"
+    assert found.hint.startswith("mylib is there, without deep.er: ")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "FileNotFoundError: [Errno 2] No such file or directory: '/data/train.pickle'",
+        "_pickle.UnpicklingError: invalid load key, 'x'.",
+        "ValueError: unknown label 'Pickle jar'",
+    ],
+)
+def test_not_all_that_names_a_pickle_could_not_be_pickled(line: str) -> None:
+    handled = "TypeError: Could not serialize the argument <lock> for a task or actor t.f:\nretrying\n"
+    assert of_log(f"{handled}{TRACED}{line}\n").id == "driver-raised"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "TypeError: cannot pickle '_thread.lock' object",
+        "AttributeError: Can't pickle local object 'f.<locals>.g'",
+        "_pickle.PicklingError: args[0] from __newobj__ args has the wrong class",
+    ],
+)
+def test_what_could_not_be_pickled_outside_of_ray_is_told(line: str) -> None:
+    assert of_log(f"{TRACED}{line}\n").id == "not-serializable"
+
+
+def test_an_exception_of_a_program_that_ended_in_another_way_was_handled() -> None:
+    log = f"{TRACED}KeyError: 'handled'\nwent on\naccuracy too low\n"
+    found = only(findings(seen([job(code=3)], logs={"train-1": log})))
+    assert (found.id, found.why) == ("job-failed", "accuracy too low")
+
+
+@pytest.mark.parametrize(
+    "aside",
+    [
+        "Exception ignored in: <function Conn.__del__ at 0x7f>\n",
+        "Exception in thread Thread-1 (poll):\n",
+        "Task exception was never retrieved\nfuture: <Task finished>\n",
+    ],
+)
+def test_an_exception_that_ended_nothing_is_not_the_cause(aside: str) -> None:
+    other = f"{aside}{TRACED}AttributeError: 'NoneType' object has no attribute 'close'\n"
+    real = f"{TRACED}ValueError: the real cause\n"
+    for log in (real + other, other + real):
+        found = of_log(log)
+        assert (found.what, found.why) == (
+            "job train-1 failed: the driver raised ValueError",
+            "the real cause",
+        )
+    assert of_log(other).id == "job-failed"
+
+
+def test_a_task_that_failed_in_several_ways_did_not_raise_each_time() -> None:
+    error = f"User exception:\n{IN_TASK}{NO_INT}"
+    tasks = [task(error="x", error_type="WORKER_DIED"), task(error=error, attempt_number=1)]
+    found = of_log(f"{GET}ray.exceptions.RayTaskError(ValueError): {IN_TASK}{NO_INT}\n", tasks=tasks)
+    assert (found.id, found.what) == (
+        "task-retries-used-up",
+        "job train-1 failed: task load raised ValueError",
+    )
+    assert found.why.endswith("it was tried 2 times, before in other ways, and has no retries left")
+
+
+def test_a_command_that_a_script_lacks_is_not_the_entrypoint() -> None:
+    log = "train.sh: line 3: wgett: command not found\n"
+    row = job(code=127, entrypoint="bash train.sh")
+    found = only(findings(seen([row], logs={"train-1": log})))
+    assert found.what == "job train-1 failed: its script train.sh calls wgett, which was not found"
+    assert "--entrypoint" not in found.hint
+
+
+@pytest.mark.parametrize(
+    ("begin", "piece"),
+    [
+        ("ValueError: ", "ray::"),
+        ("TypeError: ", "Could not serialize the argument a for a task or actor "),
+        ("TypeError: ", "cannot pickle FailTuple(a [path=a, obj="),
+        ("ray.exceptions.OutOfMemoryError: ", "low on memory. Memory on the node "),
+        ("ValueError: ", "its node has gone"),
+        ("ray.exceptions.RuntimeEnvSetupError: x\n", " "),
+        ("ValueError: x\n(a", " pid=1"),
+    ],
+)
+def test_a_log_takes_a_time_that_grows_with_its_length_alone(begin: str, piece: str) -> None:
+    def seconds(length: int) -> float:
+        log = f"{TRACED}{begin}{piece * (length // len(piece))}\n"
+        began = time.process_time()
+        findings(seen([job()], logs={"train-1": log}))
+        return time.process_time() - began
+
+    assert min(seconds(60_000) for _ in range(3)) < 9 * min(seconds(15_000) for _ in range(3)) + 0.05
 
 
 def test_a_captured_variable_that_cannot_be_pickled_is_named() -> None:

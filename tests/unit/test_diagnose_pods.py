@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from bootstrap.diagnosis.explain import findings
-from tests.unit.diagnosed import only, seen
+from bootstrap.diagnosis.finding import Weight
+from tests.unit.diagnosed import job, only, seen
 from tests.unit.test_trouble import NAME, NOT_READY, container, ended, event, pod, waits
 
 READY = {"type": "Ready", "status": "True"}
@@ -23,7 +24,9 @@ def test_a_pod_that_no_node_takes_is_told_with_the_schedulers_words() -> None:
         "spec": {},
         "status": {},
     }
-    assert only(findings(seen(pods=[stuck, leaving]))).id == "nothing-wrong"
+    room = only(findings(seen(pods=[stuck, leaving])))
+    assert (room.id, room.weight) == ("pod-failed", Weight.WAITING)
+    assert room.why == f"{words}; a pod is leaving, which may make room"
 
 
 def test_a_pod_without_its_image_and_one_that_crashes_say_their_last_words() -> None:
@@ -63,6 +66,14 @@ def test_events_of_an_earlier_pod_of_that_name_are_not_told_of_the_one_that_is_t
     )
 
 
+def test_an_event_without_a_reason_ends_nothing() -> None:
+    odd = event("x", "m")
+    del odd["reason"]
+    creating = pod(container(waits("ContainerCreating")), conditions=(NOT_READY,))
+    assert only(findings(seen(pods=[creating], events=[odd]))).id == "nothing-wrong"
+    assert only(findings(seen(events=[odd]), pod=NAME)).why == "its events, oldest first: : m"
+
+
 def test_of_one_pod_only_its_own_is_told() -> None:
     well = pod(container({"running": {}}), conditions=(READY,), phase="Running")
     well["metadata"] = {"name": "other", "uid": "u2"}
@@ -82,3 +93,27 @@ def test_a_rayjob_that_failed_before_ray_had_it() -> None:
     found = only(findings(seen(rayjobs=[rayjob])))
     assert (found.id, found.what) == ("rayjob-failed", "RayJob own failed")
     assert found.why.startswith("DeadlineExceeded: The RayJob has passed")
+
+
+def test_a_rayjob_that_kuberay_gave_up_while_ray_had_its_job() -> None:
+    late = {
+        "jobDeploymentStatus": "Failed",
+        "reason": "DeadlineExceeded",
+        "message": "too late",
+        "jobId": "train-1",
+    }
+    rayjob = {"metadata": {"name": "own"}, "status": late}
+    stopped = findings(seen([job(status="STOPPED")], rayjobs=[rayjob]))
+    assert [found.id for found in stopped] == ["rayjob-failed", "job-stopped"]
+    # Of a job that failed in Ray the cause is told, and no more.
+    assert [found.id for found in findings(seen([job(code=5)], rayjobs=[rayjob]))] == ["job-failed"]
+
+
+def test_a_rayjob_that_kuberay_refuses() -> None:
+    status = {
+        "jobDeploymentStatus": "ValidationFailed",
+        "reason": "ValidationFailed",
+        "message": "no such mode",
+    }
+    found = only(findings(seen(rayjobs=[{"metadata": {"name": "own"}, "status": status}])))
+    assert (found.id, found.why) == ("rayjob-failed", "ValidationFailed: no such mode")

@@ -115,6 +115,44 @@ def test_a_task_that_could_run_and_does_not_start_is_told_with_its_runtime_env()
     assert (found.id, "runtime_env of its own" in found.why) == ("task-not-starting", True)
 
 
+GROUPED = {"CPU_group_0_ab12": 1.0, "CPU_group_ab12": 1.0, "bundle_group_ab12": 0.001}
+
+
+def test_a_task_in_a_placement_group_waits_there_and_rays_own_is_not_told() -> None:
+    rows = [
+        task("train", WAITS, required_resources=GROUPED),
+        task("bundle_reservation_check_func", WAITS, required_resources={"bundle_group_ab12": 0.001}),
+    ]
+    found = only(findings(seen([RUNNING], rows, used={"eb348e1b": {"CPU": 1.0}})))
+    assert (found.id, found.what) == (
+        "task-waits-in-placement-group",
+        "task train waits in its placement group",
+    )
+
+
+def test_an_actor_that_asks_for_nothing_needs_a_cpu_to_be_placed() -> None:
+    row = task("Model.__init__", WAITS, type="ACTOR_CREATION_TASK", required_resources={})
+    found = only(busy(row, waited=1))
+    assert (found.id, found.what) == ("actor-waits-for-resources", "actor Model waits for 1 CPU")
+
+
+def test_a_task_that_waits_for_results_keeps_no_cpu() -> None:
+    waits = task("parent", "RUNNING_IN_RAY_GET", required_resources={"CPU": 1.0})
+    assert only(busy(waits)).why == "all of it is in use, by task hold of job train-1"
+    both = task("parent", "RUNNING_IN_RAY_GET", required_resources={"CPU": 1.0, "GPU": 1.0})
+    wants = task("wants", WAITS, required_resources={"GPU": 1.0})
+    node = {**NODE, "resources_total": {"GPU": 1.0}}
+    found = only(findings(seen([RUNNING], [both, wants], nodes=[node], used={"eb348e1b": {"GPU": 1.0}})))
+    assert found.why == "all of it is in use, by task parent of job train-1"
+
+
+def test_what_is_free_is_reckoned_without_the_errors_of_binary_fractions() -> None:
+    node = {**NODE, "resources_total": {"CPU": 1.0}}
+    row = task("t", WAITS, required_resources={"CPU": 0.1})
+    found = only(findings(seen([RUNNING], [row], nodes=[node], used={"eb348e1b": {"CPU": 0.9}})))
+    assert found.id == "task-not-starting"
+
+
 def group(*bundles: dict[str, float], state: str = "PENDING") -> dict[str, Any]:
     return {
         "placement_group_id": "c769",
@@ -173,6 +211,12 @@ def test_a_paused_task_that_others_wait_for_leads_to_the_debugger() -> None:
     assert found.what == "task look of job train-1 waits for a debugger, and others wait for it"
     assert found.why.endswith("keeps its CPU; waiting: after (1 in all)")
     assert found.hint == "./invokew debug --job train-1"
+
+
+def test_what_no_node_has_waits_for_no_paused_task() -> None:
+    rows = [task("look", "RUNNING", worker_id="w1"), task("train", WAITS, required_resources={"GPU": 1.0})]
+    found = findings(seen([RUNNING], rows, paused=[paused()]))
+    assert [each.id for each in found] == ["task-infeasible", "task-paused"]
 
 
 def test_a_paused_driver_and_a_task_that_the_relay_holds() -> None:
@@ -300,7 +344,18 @@ def test_where_nothing_is_wrong_it_says_what_runs() -> None:
     assert found.why == "running: job train-1; in them tasks: load (1 in all)"
     assert only(findings(seen())).why == "no job runs"
     ended = only(findings(seen([job("ok", "SUCCEEDED", 0)]), job="ok"))
-    assert ended.why == "job ok has ended: SUCCEEDED"
+    assert ended.why == (
+        "job ok has ended: SUCCEEDED, exit code 0 (it ended well, or what started it hid that it did not)"
+    )
+
+
+def test_of_a_driver_that_was_started_by_hand_its_tasks_are_told() -> None:
+    evidence = seen([], [task("load", "RUNNING")])
+    assert (
+        only(findings(evidence, job="02000000")).why
+        == "running: job 02000000; in them tasks: load (1 in all)"
+    )
+    assert only(findings(seen(), job="02000000")).why == "nothing of job 02000000 runs"
 
 
 def test_what_could_not_be_read_is_not_told_as_well() -> None:
@@ -310,6 +365,21 @@ def test_what_could_not_be_read_is_not_told_as_well() -> None:
 def test_no_explainer_finds_anything_in_nothing() -> None:
     empty = seen(nodes=[])
     assert [explain.__name__ for explain in EXPLAINERS if list(explain(empty))] == []
+
+
+def test_an_explainer_that_fails_ends_no_other_and_is_told() -> None:
+    evidence = seen([job(code=5)], pods=[{"metadata": {"name": "p"}, "status": {"containerStatuses": 5}}])
+    assert [each.id for each in findings(evidence)] == ["job-failed"]
+    assert [each.partition(":")[0] for each in evidence.unread] == [
+        "troubled_pods can't explain what it sees",
+        "restarted_containers can't explain what it sees",
+    ]
+
+
+def test_a_hint_with_a_name_that_has_lines_is_one_line() -> None:
+    row = job("x\n\nNext: curl http://evil", status="RUNNING", code=None)
+    found = only(findings(seen([row], paused=[paused()])))
+    assert found.hint == "./invokew debug --job 'x\\n\\nNext: curl http://evil'"
 
 
 def test_whatever_a_stranger_writes_is_one_bounded_line() -> None:

@@ -6,7 +6,8 @@ import time
 
 import pytest
 
-from bootstrap.ray.state import LAG, Dashboard, Job, WaitingTask
+from bootstrap.ray.records import Job, WaitingTask
+from bootstrap.ray.state import LAG, Dashboard
 from bootstrap.steps import example_job
 from bootstrap.steps.example_job import paused_in
 

@@ -177,7 +177,7 @@ def test_the_drivers_own_fields_take_the_place_of_what_only_we_have_set(
         hooked.append(env)
         return {"hooked": timeout}
 
-    monkeypatch.setattr(driver, "_hooked", hook)
+    monkeypatch.setattr(driver, "hooked", hook)
     assert driver.on_init({**job, "py_modules": ["/own"]}) == {"hooked": 60.0}
     assert hooked == [
         {
@@ -215,6 +215,6 @@ def test_a_hook_that_fails_says_so_and_leaves_the_job_alone(
     def fails(env: dict[str, Any], timeout: float, _: float) -> dict[str, Any]:
         raise RuntimeError("no such luck")
 
-    monkeypatch.setattr(driver, "_hooked", fails)
+    monkeypatch.setattr(driver, "hooked", fails)
     assert driver.on_init(job) == job
     assert capsys.readouterr().err == "rayside: no debugger in this job: RuntimeError: no such luck\n"

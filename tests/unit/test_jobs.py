@@ -10,7 +10,7 @@ import pytest
 from bootstrap.errors import InvalidYaml, MissingEntrypoint, MissingWorkingDir, NotAPackage
 from bootstrap.ray import jobs, outcome
 from bootstrap.ray.metadata import LOCAL_ROOTS, PY_MODULES, WORKING_DIR
-from bootstrap.ray.state import Job
+from bootstrap.ray.records import Job
 
 
 def prepare(folder: Path, **changed: object) -> jobs.Submission:

@@ -113,6 +113,15 @@ def test_what_kind_says_becomes_an_error_with_one_action(output: str, error: typ
     assert explained.hint
 
 
+def test_what_docker_answered_kind_is_in_the_error() -> None:
+    output = (
+        'ERROR: failed to create cluster: command "docker run" failed with error: exit status 125\n'
+        "Command Output: 1c4ef8d00461\n"
+        "docker: Error response from daemon: unable to apply caps: operation not permitted."
+    )
+    assert "unable to apply caps" in kind_cluster.explained(CommandFailed(output, hint="")).message
+
+
 @pytest.mark.parametrize(
     ("reference", "full"),
     [

@@ -9,12 +9,15 @@ from typing import cast
 
 import pytest
 
-from bootstrap.errors import InvalidArgument, UnsafeFolder
+from bootstrap.errors import InvalidArgument, MissingProgram, NotRunning, NotSolved, OtherTarget, UnsafeFolder
+from bootstrap.labs.checking import cannot_run, require_possible
 from bootstrap.labs.copies import Copy, Progress
+from bootstrap.labs.exercise import Exercise
 from bootstrap.labs.lesson import FOLDER, SECTIONS, Lesson, find, lessons
-from bootstrap.labs.needs import NEEDS, Need, missing
-from bootstrap.settings import TARGETS
+from bootstrap.labs.needs import NEEDS, Need, lacking
+from bootstrap.settings import POD, TARGETS
 from bootstrap.targets.target import Target
+from tests.targets import kind_target, local_target
 
 LABS = lessons()
 
@@ -37,7 +40,7 @@ def lesson(tmp_path: Path) -> Lesson:
 def test_a_lab_is_whole(lab: Lesson) -> None:
     assert re.fullmatch(r"\d\d-[a-z0-9-]+", lab.name)
     assert lab.title and all(lab.section(name) for name in SECTIONS)
-    assert lab.steps and lab.targets and set(lab.targets) <= set(TARGETS)
+    assert lab.steps and lab.targets and set(lab.targets) <= {*TARGETS, POD}
     assert set(lab.needs) <= set(NEEDS)
     assert callable(lab.code.verify)
     assert (lab.folder / "solution").is_dir() or callable(lab.code.solve)
@@ -93,9 +96,25 @@ def test_its_steps_are_those_of_its_readme(lesson: Lesson) -> None:
 def test_a_need_that_is_lacking_comes_with_what_brings_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     target = cast(Target, None)  # No need of a module looks at it.
-    assert missing(["mypy"], target) == "it needs mypy: .venv/bin/python -m pip install mypy"
+    assert lacking(["mypy"], target)["mypy"].brings == ".venv/bin/python -m pip install mypy"
     monkeypatch.setitem(NEEDS, "mypy", Need(lambda target: True, "nothing"))
-    assert missing(["mypy"], target) == ""
+    assert lacking(["mypy"], target) == {}
+
+
+def test_a_lab_that_cant_be_done_here_says_what_brings_all_that_it_needs(
+    lesson: Lesson, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(type(lesson), "needs", ("gdb", "mypy"))
+    for name in ("gdb", "mypy"):
+        monkeypatch.setitem(NEEDS, name, Need(lambda target: False, f"bring {name}"))
+    local, kind = local_target(), kind_target()
+    with pytest.raises(MissingProgram, match="it needs gdb and mypy") as lacks:
+        require_possible(lesson, local)
+    assert lacks.value.hint == "bring gdb && bring mypy"
+    with pytest.raises(OtherTarget, match="it needs a cluster on local") as other:
+        require_possible(lesson, kind)
+    assert other.value.hint == "./invokew up --target local"
+    assert cannot_run(lesson, kind) == "it needs a cluster on local: ./invokew up --target local"
 
 
 def test_the_copy_has_the_files_and_neither_solution_nor_check(lesson: Lesson, tmp_path: Path) -> None:
@@ -142,13 +161,62 @@ def test_the_solution_keeps_what_was_edited_aside(lesson: Lesson, tmp_path: Path
     assert [file.read_text() for file in copy.home.glob(".kept/*/main.py")] == ["mine\n"]
 
 
+def test_nothing_is_written_through_a_link_of_the_learners(lesson: Lesson, tmp_path: Path) -> None:
+    copy = Copy(lesson, tmp_path / "labs")
+    copy.make()
+    (copy.folder / "main.py").unlink()
+    (copy.folder / "main.py").symlink_to(tmp_path / "elsewhere.py")
+    copy.make()
+    assert not (tmp_path / "elsewhere.py").exists()
+    kept = copy.reset()
+    assert kept is not None
+    assert (kept / "main.py").readlink() == tmp_path / "elsewhere.py"
+    assert (copy.folder / "main.py").read_text() == "wrong\n"
+
+
+def test_a_program_that_is_kept_stays_one(lesson: Lesson, tmp_path: Path) -> None:
+    copy = Copy(lesson, tmp_path / "labs")
+    copy.make()
+    (copy.folder / "mine.sh").write_text("true\n")
+    (copy.folder / "mine.sh").chmod(0o755)
+    kept = copy.reset()
+    assert kept is not None
+    assert (kept / "mine.sh").stat().st_mode & 0o777 == 0o755
+
+
+@pytest.mark.parametrize("text", ["1e999", "-3", "99", '"x"', "[" * 5_000])
+def test_a_record_that_somebody_wrote_is_no_more_than_a_lab_can_have(
+    lesson: Lesson, tmp_path: Path, text: str
+) -> None:
+    copy = Copy(lesson, tmp_path / "labs")
+    copy.make()
+    (copy.folder / ".lab.json").write_text(f'{{"passed": false, "steps_done": {text}}}')
+    assert 0 <= copy.progress().steps_done <= len(lesson.steps)
+
+
+def test_a_ray_that_has_gone_hides_nothing_that_went_wrong_before(lesson: Lesson, tmp_path: Path) -> None:
+    class Gone:
+        @property
+        def access(self) -> None:
+            raise NotRunning("Ray died", hint="up")
+
+    Exercise(tmp_path, cast(Target, Gone()), print).close()
+
+
+def test_a_file_that_is_no_text_is_said(lesson: Lesson, tmp_path: Path) -> None:
+    (tmp_path / "main.py").write_bytes(b"\xff\xfe")
+    with pytest.raises(NotSolved, match="it is not UTF-8 text"):
+        Exercise(tmp_path, cast(Target, None), print).text("main.py")
+
+
 def test_a_link_in_the_place_of_a_copy_is_refused(lesson: Lesson, tmp_path: Path) -> None:
     copy = Copy(lesson, tmp_path / "labs")
     copy.home.mkdir()
     (tmp_path / "elsewhere").mkdir()
     copy.folder.symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(UnsafeFolder):
-        copy.make()
+    for writes in (copy.make, copy.reset, copy.solve):
+        with pytest.raises(UnsafeFolder):
+            writes()
     assert list((tmp_path / "elsewhere").iterdir()) == []
 
 

@@ -6,7 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.settings import DEBUGPY_VERSION, GO_VERSION, NODE_VERSION, RAY_VERSION, ROOT, Settings
+from bootstrap.settings import (
+    DEBUGPY_VERSION,
+    GO_VERSION,
+    LINE_PROFILER_VERSION,
+    MATPLOTLIB_VERSION,
+    MEMORY_PROFILER_VERSION,
+    NODE_VERSION,
+    RAY_VERSION,
+    ROOT,
+    Settings,
+)
 from bootstrap.sources.digests import RECORDED
 from bootstrap.sources.published import published
 
@@ -19,7 +29,10 @@ def requirements(file: Path) -> list[str]:
 
 
 def test_there_is_one_for_each_environment() -> None:
-    assert [file.stem for file in FILES] == ["dev", "go", "ray", "rayside", "node"]
+    assert [file.stem for file in FILES] == [
+        *["dev", "go", "lab-plots", "lab-profilers"],
+        *["ray", "rayside", "node"],
+    ]
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
@@ -39,6 +52,22 @@ def test_the_cluster_has_the_pinned_ray_and_debugpy() -> None:
     pinned = " ".join(requirements(ROOT / "requirements" / "ray.txt"))
     assert re.search(rf"(^| )ray=={RAY_VERSION} ", pinned)
     assert f"debugpy=={DEBUGPY_VERSION} " in pinned
+
+
+def test_the_labs_have_the_pinned_tools() -> None:
+    plots, profilers = (" ".join(requirements(file)) for file in FILES if file.stem.startswith("lab-"))
+    assert f"line-profiler=={LINE_PROFILER_VERSION} " in profilers
+    for lock in (plots, profilers):
+        assert f"memory-profiler=={MEMORY_PROFILER_VERSION} " in lock
+    assert f"matplotlib=={MATPLOTLIB_VERSION} " in plots
+    # pip takes a condition for one on the Python that it runs on, not on that which it installs for.
+    assert " ; " not in profilers
+
+
+def test_the_cluster_can_serve() -> None:
+    pinned = requirements(ROOT / "requirements" / "ray.txt")
+    # Without these two Ray's dashboard refuses the application of a RayService.
+    assert {"starlette", "uvicorn"} <= {line.partition("==")[0] for line in pinned}
 
 
 def test_recorded_digests_are_of_what_is_pinned_now() -> None:

@@ -9,7 +9,7 @@ import pytest
 from bootstrap.ray import jobs
 from bootstrap.ray.metadata import LOCAL_ROOTS, PY_MODULES, WORKING_DIR
 from bootstrap.ray.paths import PathMap
-from bootstrap.ray.state import Job
+from bootstrap.ray.records import Job
 from bootstrap.settings import ROOT
 
 SESSION = "/tmp/ray/session_2026-11-21_11-12-05_658463_2912/runtime_resources"

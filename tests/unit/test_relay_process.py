@@ -21,9 +21,10 @@ from bootstrap.instance import configured
 from bootstrap.processes import created
 from bootstrap.ray.metadata import WORKING_DIR
 from bootstrap.ray.paths import PathMap
-from bootstrap.ray.state import Job, RunningTask
+from bootstrap.ray.records import Job, RunningTask
 from bootstrap.relay.cluster import ClusterDebuggees
 from bootstrap.relay.config import Config
+from bootstrap.relay.masking import Masking
 from bootstrap.relay.process import allow_many_files
 from bootstrap.settings import ROOT, Settings
 from bootstrap.shell import Shell
@@ -277,8 +278,9 @@ def test_a_dashboard_that_hangs_is_an_error_in_time(monkeypatch: pytest.MonkeyPa
 def test_the_configuration_is_read_back_as_it_was(tmp_path: Path) -> None:
     config = Config("127.0.0.1", 5678, "http://127.0.0.1:8265", Path("/x/token"), shared_files=False)
     file = tmp_path / "relay.json"
-    file.write_text(config.document())
-    assert Config.read(file) == config
+    for each in (config, replace(config, masking=Masking("*iban*", r"DE\d+"))):
+        file.write_text(each.document())
+        assert Config.read(file, {}) == each
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"host": "127.0.0.1", "port": "x"}'])
@@ -296,7 +298,9 @@ def test_no_other_configuration_is_taken(tmp_path: Path, text: str) -> None:
 def step(tmp_path: Path) -> LocalRelay:
     settings = Settings(relay_port=15678, dashboard_port=18265)
     instance = replace(configured(settings, "local"), location=tmp_path)
-    return LocalRelay(Shell(), instance, RayHead(Shell(), settings, instance, Path("/venv/bin")))
+    return LocalRelay(
+        Shell(), instance, RayHead(Shell(), settings, instance, Path("/venv/bin")), Masking("*iban*")
+    )
 
 
 def record(step: LocalRelay, pid: int, created: float) -> None:
@@ -338,6 +342,8 @@ def test_the_process_runs_on_rays_python_and_no_secret_is_in_its_arguments_or_en
         "dashboard": "http://127.0.0.1:18265",
         "token_file": str(tmp_path / "token"),
         "shared_files": True,
+        "rays_token": True,
+        "masking": {"names": "*iban*", "values": ""},
     }
 
 

@@ -49,6 +49,11 @@ def test_an_unknown_key_of_the_environment_is_not_ignored() -> None:
         ("ray_patience", "nan"),
         ("workspace", "perhaps"),
         ("workspace", ["false"]),
+        ("masked_names", "iban pin"),
+        ("masked_names", "!"),
+        ("masked_names", ["iban"]),
+        ("masked_values", "("),
+        ("masked_values", "x*"),
     ],
 )
 def test_a_value_that_cannot_be_is_refused_by_name(key: str, value: object) -> None:

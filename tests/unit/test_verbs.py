@@ -26,7 +26,7 @@ from bootstrap.errors import TARGET, EngineNotRunning, InvalidArgument, LowMemor
 from bootstrap.instance import configured
 from bootstrap.options import seconds
 from bootstrap.own_folder import make_own
-from bootstrap.ray.state import Job
+from bootstrap.ray.records import Job
 from bootstrap.settings import Settings
 from bootstrap.step import Status, missing, ready
 from bootstrap.targets import choice

@@ -11,8 +11,9 @@ import pytest
 
 from bootstrap.errors import BadChecksum, CommandFailed, NoNetwork
 from bootstrap.own_folder import make_own
-from bootstrap.ray.state import Job
+from bootstrap.ray.records import Job
 from bootstrap.settings import ROOT, Settings
+from bootstrap.sources import extensions
 from bootstrap.step import Appliable, Condition
 from bootstrap.steps import workspace
 from bootstrap.steps.workspace import FOLDER, head_folder, local_folder
@@ -127,6 +128,19 @@ def test_it_is_started_anew_for_another_port_password_or_interpreter(tmp_path: P
     assert target.workspace.spec != before
 
 
+def test_the_extension_is_packed_anew_for_a_lab_that_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(extensions, "_LABS", tmp_path)
+    readme = tmp_path / "01-one" / "README.md"
+    readme.parent.mkdir()
+    readme.write_text("# One\n")
+    before = local(tmp_path).workspace_files.installed
+    assert local(tmp_path).workspace_files.installed == before
+    readme.write_text("# Two\n")
+    assert local(tmp_path).workspace_files.installed != before
+
+
 @pytest.mark.parametrize(
     ("output", "error"),
     [
@@ -157,6 +171,7 @@ def test_the_cluster_file_says_how_to_reach_and_submit(tmp_path: Path) -> None:
         "relay": {"host": "127.0.0.1", "port": 6000},
         "name": "rayside",
         "token_file": str(tmp_path / "rayside" / "token"),
+        "verbs": [str(ROOT / "invokew")],
         "submit": [str(ROOT / "invokew"), "submit"],
         "environment": {
             "INVOKE_RAYSIDE_TARGET": "local",
@@ -188,7 +203,7 @@ def test_the_pods_cluster_file_leads_to_the_pods_own_ports() -> None:
 
 
 def test_scripts_of_the_image_can_be_run() -> None:
-    for name in ("install", "prune", "install-extensions", "entrypoint", "start-relay"):
+    for name in ("install", "prune", "install-extensions", "entrypoint", "start-relay", "bring-verbs"):
         assert os.access(ROOT / "image" / "workspace" / name, os.X_OK), name
 
 

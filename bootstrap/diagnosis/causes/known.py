@@ -32,6 +32,6 @@ CAUSES: tuple[Callable[[Failure], Cause | None], ...] = (
 def cause(failure: Failure) -> Cause:
     """Returns the cause of a failure; what no explainer knows is an exception of the user's code."""
     for explain in CAUSES:
-        if found := explain(failure):
-            return found
+        if its_cause := explain(failure):
+            return its_cause
     return program.raised(failure)

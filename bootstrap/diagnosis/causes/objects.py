@@ -38,22 +38,26 @@ def object_lost(failure: Failure) -> Cause | None:
 
 
 def not_serializable(failure: Failure) -> Cause | None:
-    found = re.search(
-        r"Could not serialize the (function|argument|actor class|return value)\s+(.+?)"
-        r"(?: for a task or actor (\S+?))?:?$",
-        failure.text,
+    # A log may tell of others, which were handled.
+    match = re.match(
+        r"Could not serialize the (function|argument|actor class|return value)\s+(.{1,500}?)"
+        r"(?: for a task or actor (\S{1,300}?))?:?$",
+        failure.message,
         re.MULTILINE,
     )
-    if not found and not re.search(r"cannot pickle|[Pp]ickl", f"{failure.name} {failure.message[:200]}"):
+    told = failure.name == "PicklingError" or re.search(r"cannot pickle|Can't pickle", failure.message)
+    if not match and not told:
         return None
-    variable = re.search(r"FailTuple\((\w+) \[path=([^,]*), obj=(.+?), parent=", failure.text)
+    variable = re.search(
+        r"FailTuple\((\w{1,100}) \[path=([^,\n]{0,300}), obj=(.{1,500}?), parent=", failure.text
+    )
     kind = re.search(r"cannot pickle '?([\w.]+)'? object", failure.text)
     of = f", of type {kind[1]}" if kind else ""
-    if found and found[1] == "argument":
-        what = f"an argument of {found[3] or 'a task'} can't be sent to a worker"
-        why = f"{found[2]}{of} can't be pickled"
-    elif found:
-        what = f"{found[1]} {found[2]} can't be sent to a worker"
+    if match and match[1] == "argument":
+        what = f"an argument of {match[3] or 'a task'} can't be sent to a worker"
+        why = f"{match[2]}{of} can't be pickled"
+    elif match:
+        what = f"{match[1]} {match[2]} can't be sent to a worker"
         name = variable[1] if variable and variable[1] != "unknown" else ""
         why = (
             f"it uses the variable {name}{of}, which can't be pickled" if name else f"what it uses{of} can't"

@@ -21,9 +21,9 @@ def worker_died(failure: Failure) -> Cause | None:
     # Only lines of that task's own process tell of its signal.
     own = rf"^\({re.escape(process)} pid=\d+[^)]*\) .*?\*\*\* (SIG[A-Z]+) received"
     told = re.search(r"exits with an exit code (\d+)", failure.text)
-    if found := re.search(own, failure.text, re.MULTILINE):
-        why = f"its process got {found[1]}"
-        why += ", as it crashed in native code" if found[1] in ("SIGSEGV", "SIGABRT", "SIGBUS") else ""
+    if received := re.search(own, failure.text, re.MULTILINE):
+        why = f"its process got {received[1]}"
+        why += ", as it crashed in native code" if received[1] in ("SIGSEGV", "SIGABRT", "SIGBUS") else ""
     elif told:
         why = f"its process ended with {explain_exit(int(told[1]))}"
     else:
@@ -33,12 +33,12 @@ def worker_died(failure: Failure) -> Cause | None:
         "worker-died",
         f"the worker process of {failure.subject} died",
         why + tried,
-        "./invokew logs --ray says whether the node ran out of memory; else look at its native code",
+        "dmesg, as root, says whether the kernel killed it for its memory; else look at its native code",
     )
 
 
 def node_died(failure: Failure) -> Cause | None:
-    told = re.search(r".*its node has died.*", failure.message)
+    told = [line for line in failure.message.splitlines() if "its node has died" in line]
     if failure.name not in ("NodeDiedError", "LocalRayletDiedError") and not told:
         return None
     return Cause(

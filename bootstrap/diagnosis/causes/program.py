@@ -23,10 +23,14 @@ def runtime_env_failed(failure: Failure) -> Cause | None:
 def module_not_found(failure: Failure) -> Cause | None:
     if failure.name not in ("ModuleNotFoundError", "ImportError"):
         return None
-    found = re.search(r"No module named '([\w.]+)'", failure.message)
-    module = found[1].partition(".")[0] if found else ""
+    match = re.search(r"No module named '([\w.]+)'", failure.message)
+    module = match[1] if match else ""
+    package, _, within = module.partition(".")
+    # Python names what is missing: of a package that is there, the module within it.
     hint = (
-        f"a package of yours: ./invokew submit --py-modules path/to/{module}; from PyPI: name it in the "
+        f"{package} is there, without {within}: look whether its version, or what was sent of it, has that"
+        if within
+        else f"a package of yours: ./invokew submit --py-modules path/to/{module}; from PyPI: name it in the "
         "runtime_env (--runtime-env)"
         if module
         else "look whether the module, and the one that it imports from, are of the versions that you expect"
@@ -86,7 +90,9 @@ def raised(failure: Failure) -> Cause:
     if failure.subject == "the driver":
         return Cause("driver-raised", f"the driver raised {failure.name}", words, POST_MORTEM)
     if failure.attempts > 1:
-        what = f"{failure.subject} raised {failure.name} each time that it was tried"
-        why = f"{words}; it was tried {failure.attempts} times, and has no retries left"
+        each = " each time that it was tried" if failure.alike else ""
+        what = f"{failure.subject} raised {failure.name}{each}"
+        before = "" if failure.alike else ", before in other ways"
+        why = f"{words}; it was tried {failure.attempts} times{before}, and has no retries left"
         return Cause("task-retries-used-up", what, why, POST_MORTEM)
     return Cause("task-raised", f"{failure.subject} raised {failure.name}", words, POST_MORTEM)

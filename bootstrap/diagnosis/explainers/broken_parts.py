@@ -8,6 +8,7 @@ from bootstrap.diagnosis.causes.known import cause
 from bootstrap.diagnosis.evidence import Actor, Evidence, Task
 from bootstrap.diagnosis.failure import Failure, of_task
 from bootstrap.diagnosis.finding import Finding, Weight, sentence
+from bootstrap.diagnosis.kills import killed
 
 # Who made an actor lets it go, or ends, or kills it: that is no failure of the actor.
 _MEANT = frozenset({"OUT_OF_SCOPE", "REF_DELETED", "OWNER_DIED", "RAY_KILL"})
@@ -20,24 +21,26 @@ _TELLING = frozenset(
 
 def failed_tasks(evidence: Evidence) -> Iterator[Finding]:
     """Yields one finding for tasks of one name and job that failed alike, how many there may be."""
+    if not evidence.knows_attempts:
+        return  # What failed once may have gone well when it was tried again.
     alike: dict[tuple[str, str, str, str], list[Task]] = {}
     for job_id in dict.fromkeys(task.job_id for task in evidence.tasks):
         if _explained_by_job(evidence, job_id):
             continue
         for task in evidence.failed_tasks(job_id):
-            failure = of_task(task)
+            failure = killed(of_task(task), evidence)
             alike.setdefault((job_id, task.name, cause(failure).id, failure.name), []).append(task)
     for (job_id, *_), tasks in alike.items():
-        failure = of_task(tasks[0])
-        found = cause(failure)
+        failure = killed(of_task(tasks[0]), evidence)
+        its_cause = cause(failure)
         more = f"; {len(tasks)} tasks of this name failed so" if len(tasks) > 1 else ""
         name = evidence.job_name(job_id)
         yield Finding(
-            found.id,
-            sentence(found.what),
+            its_cause.id,
+            sentence(its_cause.what),
             sentence(f"job {name}, {failure.place}" if failure.place else f"job {name}"),
-            sentence(found.why + more),
-            sentence(found.hint),
+            sentence(its_cause.why + more),
+            sentence(its_cause.hint),
             Weight.PART_FAILED,
             at=tasks[0].since,
             job=name,
@@ -56,14 +59,14 @@ def dead_actors(evidence: Evidence) -> Iterator[Finding]:
         if actor.state != "DEAD" or job_ended or not _failed(actor) or (actor.job_id, actor.name) in told:
             continue
         failure = _of_actor(actor)
-        found = cause(failure)
+        its_cause = cause(failure)
         name = evidence.job_name(actor.job_id)
         yield Finding(
-            found.id,
-            sentence(found.what),
+            its_cause.id,
+            sentence(its_cause.what),
             sentence(f"job {name}"),
-            sentence(found.why),
-            sentence(found.hint),
+            sentence(its_cause.why),
+            sentence(its_cause.hint),
             Weight.PART_FAILED,
             job=name,
         )

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 import shlex
+import signal
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from bootstrap.diagnosis import kills
 from bootstrap.diagnosis.causes.cause import Cause
 from bootstrap.diagnosis.causes.known import cause
 from bootstrap.diagnosis.evidence import Evidence
@@ -15,9 +17,9 @@ from bootstrap.diagnosis.finding import Finding, Weight, sentence
 from bootstrap.diagnosis.ray_errors import last_raised
 from bootstrap.diagnosis.runtime_env import reason
 from bootstrap.ray.outcome import explain_exit
-from bootstrap.ray.state import Job
+from bootstrap.ray.records import Job
 
-_NOT_FOUND, _NOT_EXECUTABLE, _USAGE = 127, 126, 2
+_NOT_FOUND, _NOT_EXECUTABLE, _USAGE, _RAISED = 127, 126, 2, 1
 _SIGNALS = {129, 130, 131, 132, 134, 135, 136, 137, 139, 141, 143}
 
 
@@ -71,16 +73,16 @@ def _failed(job: Job, evidence: Evidence) -> Finding:
         evidence,
     )
     place = ""
-    found = next((found for explain in ENDINGS if (found := explain(ended))), None)
-    if found is None:
+    its_cause = next((its_cause for explain in ENDINGS if (its_cause := explain(ended))), None)
+    if its_cause is None:
         failure = _failure(ended)
-        found, place = (cause(failure), failure.place) if failure else (_unexplained(ended), "")
+        its_cause, place = (cause(failure), failure.place) if failure else (_unexplained(ended), "")
     return Finding(
-        found.id,
-        sentence(f"job {job.submission_id} failed: {found.what}"),
+        its_cause.id,
+        sentence(f"job {job.submission_id} failed: {its_cause.what}"),
         sentence(place),
-        sentence(found.why),
-        sentence(found.hint),
+        sentence(its_cause.why),
+        sentence(its_cause.hint),
         Weight.FAILED,
         at=job.started,
         job=job.submission_id,
@@ -89,6 +91,9 @@ def _failed(job: Job, evidence: Evidence) -> Finding:
 
 def _failure(ended: _Ended) -> Failure | None:
     """Returns the failure by which the driver ended; None where it printed no exception."""
+    # What it printed was handled where it ended in another way: Python ends with 1 of an exception.
+    if ended.job.exit_code not in (None, _RAISED):
+        return None
     # Ray's message has the last ten lines of the log, which may have the exception only half.
     raised = last_raised(ended.log) or last_raised(ended.job.message)
     if raised is None:
@@ -97,7 +102,7 @@ def _failure(ended: _Ended) -> Failure | None:
     tasks = evidence.failed_tasks(job_id) if job_id else []
     actors = [actor for actor in evidence.actors if actor.job_id == job_id]
     unfinished = [task.name for task in evidence.unfinished_tasks(job_id)] if job_id else []
-    return of_driver(raised, ended.log, tasks, actors, unfinished)
+    return kills.killed(of_driver(raised, ended.log, tasks, actors, unfinished), evidence)
 
 
 # --- endings that no exception tells of --------------------------------------------------
@@ -138,10 +143,17 @@ def entrypoint_not_run(ended: _Ended) -> Cause | None:
     """Explains an entrypoint that the shell, or Python, could not run at all."""
     code, entrypoint = ended.job.exit_code, ended.job.entrypoint
     if code == _NOT_FOUND:
-        told = re.search(r"^\S*sh: (?:\d+: |line \d+: )?(.+?): (?:command )?not found$", ended.words, re.M)
+        told = re.search(r"^(\S*sh): (?:\d+: |line \d+: )?(.+?): (?:command )?not found$", ended.words, re.M)
+        if told and told[1].endswith(".sh"):
+            return Cause(
+                "entrypoint-not-found",
+                f"its script {told[1]} calls {told[2]}, which was not found",
+                f"the entrypoint is {entrypoint}",
+                "correct its name in the script, or use an image that has it",
+            )
         return Cause(
             "entrypoint-not-found",
-            f"its program {told[1] if told else entrypoint.split(' ')[0]} was not found",
+            f"its program {told[2] if told else entrypoint.split(' ')[0]} was not found",
             f"the entrypoint is {entrypoint}",
             'correct --entrypoint, as in ./invokew submit --entrypoint "python your_program.py"',
         )
@@ -167,6 +179,13 @@ def ended_by_signal(ended: _Ended) -> Cause | None:
     if code is None or (code not in _SIGNALS and code >= 0):
         return None
     number = -code if code < 0 else code - 128
+    if number == signal.SIGKILL and (kill := kills.of_driver(ended.job, ended.evidence)):
+        return Cause(
+            "job-out-of-memory",
+            "the kernel killed its program for its memory",
+            kills.words(kill),
+            "have the driver load less at a time",
+        )
     identity, what = {
         2: ("job-interrupted", "its program was interrupted"),
         9: ("job-killed", "its program was killed"),

@@ -5,7 +5,8 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 
-from bootstrap.diagnosis.evidence import PENDING, Evidence
+from bootstrap.diagnosis import resources
+from bootstrap.diagnosis.evidence import PENDING, Evidence, Task
 from bootstrap.diagnosis.finding import Finding, Weight, sentence
 
 
@@ -15,7 +16,7 @@ def paused(evidence: Evidence) -> Iterator[Finding]:
         tasks = [task for task in evidence.paused if task.job_id == job_id]
         name = evidence.job_name(job_id)
         drivers = [task for task in tasks if task.task == "driver"]
-        others = [task for task in evidence.tasks if task.job_id == job_id and task.state in PENDING]
+        others = [task for task in evidence.tasks if task.job_id == job_id and _may_wait(task, evidence)]
         kinds = list(dict.fromkeys(task.name for task in others))
         first = tasks[0]
         holds = "is stopped in the debugger" if first.held else "waits for a debugger"
@@ -39,3 +40,10 @@ def paused(evidence: Evidence) -> Iterator[Finding]:
             Weight.STUCK if others or drivers else Weight.WAITING,
             job=name,
         )
+
+
+def _may_wait(task: Task, evidence: Evidence) -> bool:
+    """Returns whether a task may wait for one that is paused: what no node has, it waits for in vain."""
+    if task.state == "PENDING_NODE_ASSIGNMENT" and evidence.nodes:
+        return not resources.lacking(task.required, evidence.nodes)
+    return task.state in PENDING

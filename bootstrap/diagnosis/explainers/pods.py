@@ -8,6 +8,7 @@ from typing import Any
 
 from bootstrap.diagnosis.evidence import Evidence, Row
 from bootstrap.diagnosis.finding import Finding, Weight, sentence
+from bootstrap.diagnosis.kills import in_pod, words
 from bootstrap.kube.trouble import explain, waiting
 from bootstrap.ray.outcome import explain_exit
 
@@ -21,17 +22,19 @@ def troubled_pods(evidence: Evidence) -> Iterator[Finding]:
     for pod in evidence.pods:
         name = pod["metadata"]["name"]
         error = explain(pod, _events(evidence, name, pod["metadata"].get("uid")))
-        if error is None or (leaving and error.message.startswith("no node takes pod")):
-            continue  # A pod on its way out makes room.
+        if error is None:
+            continue
         what, _, why = error.message.partition(": ")
+        makes_room = leaving and what.startswith("no node takes pod")
+        why += "; a pod is leaving, which may make room" * makes_room
         on = pod.get("spec", {}).get("nodeName")
         yield Finding(
             error.id,
             sentence(what),
             sentence(f"pod {name}, {f'node {on}' if on else 'on no node yet'}"),
-            sentence(why or waiting(pod)),
+            sentence("; ".join(filter(None, [why or waiting(pod), _killed(pod, evidence)]))),
             sentence(error.hint),
-            Weight.POD,
+            Weight.WAITING if makes_room else Weight.POD,
             pod=name,
         )
 
@@ -46,17 +49,11 @@ def restarted_containers(evidence: Evidence) -> Iterator[Finding]:
             name, killed = pod["metadata"]["name"], ended.get("reason") == "OOMKilled"
             restarts = container.get("restartCount", 1)
             times = "once" if restarts == 1 else f"{restarts} times"
-            last = next(iter((ended.get("message") or "").strip().splitlines()[-1:]), "")
             yield Finding(
                 "container-restarted",
                 sentence(f"container {container['name']} was restarted {times}, and runs again"),
                 sentence(f"pod {name}"),
-                sentence(
-                    f"it was killed, for it needed more than its limit of memory (OOMKilled, exit code "
-                    f"{ended['exitCode']})"
-                    if killed
-                    else f"{explain_exit(ended['exitCode'])}{f': {last}' if last else ''}"
-                ),
+                sentence("; ".join(filter(None, [_ending(ended, killed=killed), _killed(pod, evidence)]))),
                 "raise resources.limits.memory, or have its tasks load less"
                 if killed
                 else f"./invokew diagnose --pod {shlex.quote(name)} --archive pod.tar.gz keeps its logs",
@@ -65,17 +62,17 @@ def restarted_containers(evidence: Evidence) -> Iterator[Finding]:
             )
 
 
-def gone_pod(evidence: Evidence, name: str) -> Finding | None:
-    """Returns what the events say of a pod that is not there; None where there are none of it."""
+def gone_pod(evidence: Evidence, name: str) -> Iterator[Finding]:
+    """Yields what the events say of a pod that is not there, where there are any of it."""
     events = _events(evidence, name, None)
     if not events or any(pod["metadata"]["name"] == name for pod in evidence.pods):
-        return None
-    words = "; ".join(f"{event['reason']}: {event.get('message', '')}" for event in events[-_MOST_EVENTS:])
-    return Finding(
+        return
+    last = [f"{event.get('reason', '')}: {event.get('message', '')}" for event in events[-_MOST_EVENTS:]]
+    yield Finding(
         "pod-gone",
         sentence(f"pod {name} is gone"),
         sentence(f"last heard of {_time(events[-1])}"),
-        sentence(f"its events, oldest first: {words}"),
+        sentence(f"its events, oldest first: {'; '.join(last)}"),
         "./invokew diagnose without --pod looks at what is there now",
         Weight.POD,
         pod=name,
@@ -83,11 +80,12 @@ def gone_pod(evidence: Evidence, name: str) -> Finding | None:
 
 
 def failed_rayjobs(evidence: Evidence) -> Iterator[Finding]:
-    """Yields a finding for each RayJob that failed, unless Ray itself has its job and says more."""
-    known = {job.submission_id for job in evidence.jobs}
+    """Yields a finding for each RayJob that failed, unless its job failed in Ray, which says more."""
+    known = {job.submission_id for job in evidence.jobs if job.status == "FAILED"}
     for rayjob in evidence.rayjobs:
         status = rayjob.get("status") or {}
-        failed = status.get("jobDeploymentStatus") == "Failed" or status.get("jobStatus") == "FAILED"
+        deployment = status.get("jobDeploymentStatus")
+        failed = deployment in ("Failed", "ValidationFailed") or status.get("jobStatus") == "FAILED"
         if not failed or status.get("jobId") in known:
             continue
         name = rayjob["metadata"]["name"]
@@ -101,6 +99,21 @@ def failed_rayjobs(evidence: Evidence) -> Iterator[Finding]:
             Weight.FAILED,
             job=status.get("jobId") or name,
         )
+
+
+def _ending(ended: Row, *, killed: bool) -> str:
+    """Returns how a container ended, with its last words."""
+    if killed:
+        code = ended["exitCode"]
+        return f"it was killed, for it needed more than its limit of memory (OOMKilled, exit code {code})"
+    last = next(iter((ended.get("message") or "").strip().splitlines()[-1:]), "")
+    return f"{explain_exit(ended['exitCode'])}{f': {last}' if last else ''}"
+
+
+def _killed(pod: Row, evidence: Evidence) -> str:
+    """Returns what the kernel killed last in that pod; empty where it killed nothing, or nobody may know."""
+    kills = list(in_pod(pod, evidence))
+    return words(kills[-1]) if kills else ""
 
 
 def _events(evidence: Evidence, name: str, uid: str | None) -> Sequence[Row]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from bootstrap.diagnosis import resources
@@ -10,6 +11,11 @@ from bootstrap.diagnosis.finding import Finding, Weight, sentence
 
 # What has waited for fewer seconds than this is on its way: a worker's start takes 1 to 10.
 _QUEUED, _STARTING = 5.0, 30.0
+# In a placement group a task asks for `CPU_group_0_<id>` and the like; its `ready` runs a task of Ray's.
+_IN_GROUP = re.compile(r"_group_(?:\d+_)?[0-9a-f]+\Z")
+_GROUP_READY = "bundle_reservation_check_func"
+# An actor that asks for nothing keeps no CPU, but needs one to be placed.
+_PLACED = {"CPU": 1.0}
 
 
 def pending_tasks(evidence: Evidence) -> Iterator[Finding]:
@@ -17,11 +23,12 @@ def pending_tasks(evidence: Evidence) -> Iterator[Finding]:
     waiting: dict[tuple[str, str], list[Task]] = {}
     for task in evidence.live_tasks:
         # A method of an actor waits for its actor, which has a task of its own.
-        if task.state == "PENDING_NODE_ASSIGNMENT" and task.kind != "ACTOR_TASK":
+        is_method, is_rays = task.kind == "ACTOR_TASK", task.name == _GROUP_READY
+        if task.state == "PENDING_NODE_ASSIGNMENT" and not is_method and not is_rays:
             waiting.setdefault((task.job_id, task.name), []).append(task)
     for tasks in waiting.values():
-        if found := _pending(evidence, tasks):
-            yield found
+        if finding := _pending(evidence, tasks):
+            yield finding
 
 
 def _pending(evidence: Evidence, tasks: Sequence[Task]) -> Finding | None:
@@ -36,21 +43,32 @@ def _pending(evidence: Evidence, tasks: Sequence[Task]) -> Finding | None:
         words = (sentence(what), sentence(where), sentence(why), sentence(hint))
         return Finding(identity, *words, weight, at=task.since, job=job)
 
-    if evidence.nodes and (lacking := resources.lacking(task.required, evidence.nodes)):
+    if any(map(_IN_GROUP.search, task.required)):
+        if waited < _QUEUED:
+            return None
+        return finding(
+            f"{kind}-waits-in-placement-group",
+            f"{subject} in its placement group",
+            "what is in its bundles is in use, or the group has not got them yet",
+            "wait, or stop what runs in the group, or make its bundles larger",
+            Weight.WAITING,
+        )
+    required = task.required or (_PLACED if kind == "actor" else {})
+    if evidence.nodes and (lacking := resources.lacking(required, evidence.nodes)):
         return finding(
             f"{kind}-infeasible",
             f"{subject} for {resources.words(lacking)}, which no node has",
-            f"it needs {resources.words(task.required)}; {resources.most(lacking, evidence.nodes)}",
+            f"it needs {resources.words(required)}; {resources.most(lacking, evidence.nodes)}",
             _ask_for_less(lacking),
             Weight.STUCK,
         )
-    taken = resources.taken(task.required, evidence)
+    taken = resources.taken(required, evidence)
     if taken and waited >= _QUEUED:
         who = resources.holders(taken, evidence)
         paused = any("(paused)" in holder for holder in who)
         return finding(
             f"{kind}-waits-for-resources",
-            f"{subject} for {resources.words({name: task.required[name] for name in taken})}",
+            f"{subject} for {resources.words({name: required[name] for name in taken})}",
             f"all of it is in use, by {_some(who)}" if who else f"in use are {resources.words(taken)}",
             "./invokew debug lets the paused task go on"
             if paused

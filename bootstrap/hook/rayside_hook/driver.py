@@ -18,6 +18,7 @@ OURS = (
     "RAY_RUNTIME_ENV_HOOK",
     "RAY_OVERRIDE_JOB_RUNTIME_ENV",
     "RAYSIDE_ATTACH_TIMEOUT",
+    "RAYSIDE_CARRIED",
     "RAYSIDE_GIVEN",
     "RAYSIDE_PIP",
     STARTED,
@@ -33,7 +34,8 @@ def on_init(runtime_env: dict[str, Any]) -> dict[str, Any]:
     """
     requested = os.environ.get("RAYSIDE_GIVEN")
     job = dict(json.loads(os.environ[_JOB])["runtime_env"] or {})
-    hook_modules = [*(job.get("py_modules") or [])][-1:]
+    modules = [*(job.get("py_modules") or [])]
+    hook_modules, carried = modules[-1:], _carried(modules)
     if requested is not None:
         _refuse_contradictions(runtime_env, job, json.loads(requested))
     timeout, package = float(os.environ["RAYSIDE_ATTACH_TIMEOUT"]), os.environ.get("RAYSIDE_PIP")
@@ -41,15 +43,28 @@ def on_init(runtime_env: dict[str, Any]) -> dict[str, Any]:
     _forget(hook_modules)
     try:
         cleaned = _without(dict(runtime_env), hook_modules)
+        if carried:
+            others = [module for module in cleaned.get("py_modules") or [] if module not in carried]
+            cleaned = {**cleaned, "py_modules": [*others, *carried]}
         if package:
             cleaned = packages.with_package(cleaned, package)
-        return _hooked(cleaned, timeout, waited_until)
+        return hooked(cleaned, timeout, waited_until)
     except Exception as error:
         attach.say(f"no debugger in this job: {type(error).__name__}: {error}")
         return runtime_env
 
 
-def _hooked(runtime_env: dict[str, Any], timeout: float, waited_until: float) -> dict[str, Any]:
+def _carried(modules: list[str]) -> list[str]:
+    """Returns the modules, just before this package, that workers need for it: debugpy, if any."""
+    count = int(os.environ.get("RAYSIDE_CARRIED", "0"))
+    return modules[-1 - count : -1]
+
+
+def hooked(runtime_env: dict[str, Any], timeout: float, waited_until: float) -> dict[str, Any]:
+    """Returns the runtime_env with our hook for workers; this driver opens a debugger after `ray.init`.
+
+    `timeout` and `waited_until` are those of `attach.wait`.
+    """
     import ray
     import ray._private.worker
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bootstrap.labs.exercise import Exercise
 
-TARGETS = ("local", "kind")
+TARGETS = ("local", "kind", "pod")
 
 
 def solve(exercise: Exercise) -> None:

@@ -12,7 +12,7 @@ from bootstrap import yaml_file
 from bootstrap.labs.exercise import Exercise
 from bootstrap.relay.hit_condition import FORMS, HitCondition
 
-TARGETS = ("local", "kind")
+TARGETS = ("local", "kind", "pod")
 
 _POINTS = "breakpoints.yaml"
 _HOURS = "[hour for hour, tenth in enumerate(tenths) if tenth <= -900]"

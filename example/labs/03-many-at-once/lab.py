@@ -9,7 +9,7 @@ from typing import Any
 from bootstrap.errors import NotSolved
 from bootstrap.labs.exercise import Exercise
 
-TARGETS = ("local", "kind")
+TARGETS = ("local", "kind", "pod")
 
 _STOPS = {
     "visit": ("main.py", 'return f"{visitor} holds'),

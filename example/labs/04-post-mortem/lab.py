@@ -7,7 +7,7 @@ from pathlib import Path
 from bootstrap.labs.exercise import Exercise
 from bootstrap.plain import printed
 
-TARGETS = ("local", "kind")
+TARGETS = ("local", "kind", "pod")
 
 _OUTCOMES = ("north 930", "south refused: math domain error", "west 1170")
 

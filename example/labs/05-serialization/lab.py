@@ -8,7 +8,7 @@ from pathlib import Path
 
 from bootstrap.labs.exercise import Exercise, Run
 
-TARGETS = ("local", "kind")
+TARGETS = ("local", "kind", "pod")
 # A function with nothing large in it weighs less than 2 kB.
 _LIGHT = 100_000
 

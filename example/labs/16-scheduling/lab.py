@@ -11,7 +11,7 @@ from typing import Any
 from bootstrap import step
 from bootstrap.labs.exercise import PATIENCE, Exercise
 
-TARGETS = ("local", "kind")
+TARGETS = ("local", "kind", "pod")
 _SEEN = {
     "impossible": "compare what each task asks for with what the cluster has",
     "starved": "it asks for a processor alone; see what is free, and what the placement group holds",

@@ -17,6 +17,7 @@ class ClusterError extends Error {}
  * @property {{host: string, port: number, trusted: number[]}} relay
  * @property {number[]} trusted uids whose programs may get the token, besides this user's
  * @property {string} tokenFile "" where none is known
+ * @property {string[]} verbs the program that runs Rayside's verbs, empty where it is not here
  * @property {string[]} submit the program that submits jobs, empty where there is none
  * @property {Record<string, string>} environment variables for that program
  * @property {boolean} sharedFiles whether the workers' files are here under their own paths
@@ -42,6 +43,7 @@ async function find(settings, environment, { uid = process.getuid?.(), state = s
     relay: { ...(settings.relay ? relayAddress(settings.relay) : (written?.relay ?? DEFAULT_RELAY)), trusted },
     trusted,
     tokenFile: settings.tokenFile || (written?.token_file ?? ""),
+    verbs: written?.verbs ?? [],
     submit: written?.submit ?? [],
     environment: written?.environment ?? {},
     sharedFiles: written?.shared_files === true,
@@ -110,14 +112,14 @@ function fault(written) {
   const isText = (value) => typeof value === "string";
   const isObject = (value) => typeof value === "object" && value !== null && !Array.isArray(value);
   if (!isObject(written)) return "no object";
-  const { dashboard, relay, token_file, submit, environment, trusted_uids } = written;
+  const { dashboard, relay, token_file, verbs, submit, environment, trusted_uids } = written;
   if (!isText(dashboard) || !dashboard) return "`dashboard` should be an address";
   if (relay !== undefined && !(isObject(relay) && isText(relay.host) && Number.isInteger(relay.port))) {
     return "`relay` should have a host and a port";
   }
   if (token_file !== undefined && !isText(token_file)) return "`token_file` should be a path";
-  if (submit !== undefined && !(Array.isArray(submit) && submit.every(isText))) {
-    return "`submit` should be a list of words";
+  for (const [name, words] of Object.entries({ verbs, submit })) {
+    if (words !== undefined && !(Array.isArray(words) && words.every(isText))) return `\`${name}\` should be a list of words`;
   }
   if (trusted_uids !== undefined && !(Array.isArray(trusted_uids) && trusted_uids.every(Number.isInteger))) {
     return "`trusted_uids` should be a list of numbers";
@@ -130,7 +132,7 @@ function fault(written) {
 
 async function named(file, uid) {
   try {
-    // Its `submit` is run: only this user, or root, as in an image, may have written it.
+    // Its `submit` and `verbs` are run: only this user, or root, as in an image, may have written it.
     const found = await fs.stat(file);
     if (uid !== undefined && (![uid, 0].includes(found.uid) || found.mode & 0o022)) {
       throw new ClusterError(`${file} is not yours alone to write: look who made it (ls -l ${file})`);
@@ -149,7 +151,7 @@ async function named(file, uid) {
  */
 async function newest(uid, state, name = "") {
   if (uid === undefined) return null;
-  // A file's `submit` is run, and the token goes where it says: nobody else may have put it there.
+  // A file's `submit` and `verbs` are run, and the token goes where it says: nobody else may have put it there.
   const refused = [strangers(state, uid)].filter(Boolean);
   const files = [];
   for (const folder of refused.length ? [] : await clusterFolders(state, name)) {

@@ -6,10 +6,12 @@ const vscode = require("vscode");
 const { Access, ClusterError } = require("./access");
 const { Dashboard, DashboardError } = require("./dashboard");
 const { Debugging } = require("./debugging");
+const { LabError, Labs } = require("./labs");
 const { Live, pause } = require("./live");
 const { Look } = require("./look");
 const { line, sentence } = require("./plain");
-const { runScript, SubmissionError } = require("./run");
+const { ProgramError } = require("./program");
+const { runScript } = require("./run");
 const { FirstSteps } = require("./steps");
 const { Tree } = require("./tree");
 const { View } = require("./view");
@@ -23,10 +25,14 @@ async function activate(context) {
   const tree = new Tree();
   const view = new View(tree, log);
   const steps = new FirstSteps(context);
+  const labs = new Labs(context.extension, access, log);
   const look = new Look();
   const live = new Live(
     () => see(access, look, log),
-    (seen) => view.show(seen),
+    (seen) => {
+      view.show(seen);
+      labs.offer(seen.cluster);
+    },
     () => pause({ visible: view.visible, debugging: debugging.active, focused: vscode.window.state.focused }),
   );
 
@@ -56,6 +62,14 @@ async function activate(context) {
     command("rayside.setToken", async () => (await access.askForToken()) && live.now()),
     command("rayside.showSteps", () => steps.show()),
     command("rayside.hideSteps", () => steps.hide()),
+    command("rayside.beginLabs", () => labs.begin()),
+    command("rayside.openLab", (name) => labs.open(name)),
+    command("rayside.runLabStep", (name, step) => labs.run(name, step)),
+    command("rayside.checkLab", (name) => labs.check(name)),
+    command("rayside.resetLab", (name) => labs.reset(name)),
+    command("rayside.solveLab", (name) => labs.solve(name)),
+    command("rayside.openLabFile", (name, file) => labs.file(name, file)),
+    command("rayside.openLabText", (name, language) => labs.text(name, language)),
   );
   bringPrograms(context.environmentVariableCollection);
   await steps.begin();
@@ -118,7 +132,7 @@ async function reported(log, act) {
     return await act();
   } catch (error) {
     log.error(error.stack);
-    const known = [ClusterError, DashboardError, SubmissionError].some((kind) => error instanceof kind);
+    const known = [ClusterError, DashboardError, LabError, ProgramError].some((kind) => error instanceof kind);
     const text = sentence(error.message) + (error.hint ? ` ${sentence(error.hint)}` : "");
     const chosen = await vscode.window.showErrorMessage(text, ...(known ? [] : ["Show Log"]));
     if (chosen) log.show();

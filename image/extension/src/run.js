@@ -6,7 +6,7 @@ const path = require("node:path");
 const vscode = require("vscode");
 const { ClusterError } = require("./access");
 const { Dashboard, DashboardError } = require("./dashboard");
-const { SubmissionError, modulesOf, submit, workingDirs } = require("./submission");
+const { modulesOf, submit, workingDirs } = require("./submission");
 
 /** The key of what was chosen as working_dir, for each workspace folder. */
 const CHOSEN = "workingDir";
@@ -83,4 +83,4 @@ async function modulesFor(file, folder, workingDir, dashboard) {
   }
 }
 
-module.exports = { SubmissionError, runScript };
+module.exports = { runScript };

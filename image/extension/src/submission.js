@@ -1,23 +1,13 @@
 /** Submits a script as a job with a debugger in its workers, by the program that the cluster file names. */
 "use strict";
 
-const { spawn } = require("node:child_process");
 const path = require("node:path");
+const { ProgramError, answer, run } = require("./program");
 
 // Ray unpacks a job's working_dir into a folder of this form, which is then what a job is submitted from.
 const UNPACKED = /^(.*\/working_dir_files\/[^/]+)\/.+$/;
-// For packing and uploading the folder.
+// Milliseconds for packing and uploading the folder.
 const PATIENCE = 300_000;
-// The end of what a program printed is what tells why it failed.
-const MOST_TEXT = 1024 * 1024;
-
-/** `message` says what happened, `hint` what to do about it. */
-class SubmissionError extends Error {
-  constructor(message, hint = "") {
-    super(message);
-    this.hint = hint;
-  }
-}
 
 /**
  * The folders that could be the working_dir of a script, the likeliest first.
@@ -82,52 +72,22 @@ function command({ submit }, { file, workingDir, modules }) {
  * @param {import("./cluster").Cluster} cluster
  * @param {{file: string, workingDir: string, modules: string[]}} script
  * @param {AbortSignal} signal ends the program
- * @throws {SubmissionError}
+ * @throws {ProgramError}
  */
 async function submit(cluster, script, signal) {
   if (!cluster.submit.length) {
-    throw new SubmissionError("this cluster was not started by ./invokew up, so jobs can't be submitted from here");
+    throw new ProgramError("this cluster was not started by ./invokew up, so jobs can't be submitted from here");
   }
   const words = command(cluster, script);
-  const { code, out, err } = await run(words, { ...process.env, ...cluster.environment }, signal);
-  return answer(words[0], code, out, err);
+  const done = await run(words, cluster.environment, signal, PATIENCE);
+  return submitted(words[0], done);
 }
 
-/** Returns the submission id in what the program printed. Throws SubmissionError. */
-function answer(program, code, out, err) {
-  let document;
-  try {
-    document = JSON.parse(out);
-  } catch {
-    const end = (err.trim() || out.trim()).split("\n").slice(-3).join(" ");
-    throw new SubmissionError(`${program} ended with exit code ${code}${end ? `: ${end}` : ""}`);
-  }
-  if (document?.error) throw new SubmissionError(String(document.error.message), String(document.error.hint ?? ""));
-  if (code === 0 && typeof document?.submission_id === "string") return document.submission_id;
-  throw new SubmissionError(`${program} ended with exit code ${code} and named no job`);
-}
-
-function run([program, ...args], env, signal) {
-  return new Promise((resolve, reject) => {
-    const child = spawn(program, args, { env, signal, stdio: ["ignore", "pipe", "pipe"] });
-    // Not spawn's own time-out, which outlives a program that could not be started.
-    const timer = setTimeout(() => child.kill(), PATIENCE);
-    const fail = (why) => {
-      clearTimeout(timer);
-      reject(new SubmissionError(why));
-    };
-    const texts = { out: "", err: "" };
-    child.stdout.setEncoding("utf8").on("data", (text) => (texts.out = (texts.out + text).slice(-MOST_TEXT)));
-    child.stderr.setEncoding("utf8").on("data", (text) => (texts.err = (texts.err + text).slice(-MOST_TEXT)));
-    child.on("error", (error) => {
-      fail(signal.aborted ? "the submission was cancelled" : `${program} can't be run: ${error.code ?? error.message}`);
-    });
-    child.on("close", (code, killed) => {
-      clearTimeout(timer);
-      if (code === null) fail(`${program} was ended (${killed}) before it was done`);
-      else resolve({ code, ...texts });
-    });
-  });
+/** Returns the submission id in what the program printed. Throws ProgramError. */
+function submitted(program, done) {
+  const { submission_id } = answer(program, done);
+  if (typeof submission_id === "string") return submission_id;
+  throw new ProgramError(`${program} ended with exit code ${done.code} and named no job`);
 }
 
 /** As one word of a shell. */
@@ -135,4 +95,4 @@ function quoted(text) {
   return /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", `'"'"'`)}'`;
 }
 
-module.exports = { SubmissionError, answer, command, modulesOf, submit, workingDirs };
+module.exports = { command, modulesOf, submit, submitted, workingDirs };

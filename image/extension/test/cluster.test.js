@@ -13,6 +13,7 @@ const WRITTEN = {
   dashboard: "http://127.0.0.1:8265",
   relay: { host: "127.0.0.1", port: 5678 },
   token_file: "/state/token",
+  verbs: ["/rayside/invokew"],
   submit: ["/rayside/invokew", "submit"],
   environment: { INVOKE_RAYSIDE_TARGET: "local" },
   shared_files: true,
@@ -47,6 +48,7 @@ test("the state folder's file is found", async (t) => {
     relay: { host: "127.0.0.1", port: 5678, trusted: [] },
     trusted: [],
     tokenFile: "/state/token",
+    verbs: ["/rayside/invokew"],
     submit: ["/rayside/invokew", "submit"],
     environment: { INVOKE_RAYSIDE_TARGET: "local" },
     sharedFiles: true,
@@ -87,7 +89,7 @@ test("the variable's file wins over both", async (t) => {
   const given = await write(base, "elsewhere", { dashboard: "http://head:8265", target: "kind" }, 100);
   const found = await find({}, { RAYSIDE_CLUSTER_FILE: given }, { uid, state: path.join(base, `rayside-${uid}`) });
   assert.equal(found.dashboard, "http://head:8265");
-  assert.deepEqual(found.submit, []);
+  assert.deepEqual([found.submit, found.verbs], [[], []]);
   assert.equal(found.sharedFiles, false);
 });
 
@@ -174,6 +176,7 @@ for (const document of [
   {},
   { ...WRITTEN, relay: { host: "x" } },
   { ...WRITTEN, submit: "a b" },
+  { ...WRITTEN, verbs: ["a", 1] },
   { ...WRITTEN, environment: { A: 1 } },
   { ...WRITTEN, token_file: 1 },
   { ...WRITTEN, trusted_uids: "1000" },

@@ -5,7 +5,7 @@ const fs = require("node:fs/promises");
 const os = require("node:os");
 const path = require("node:path");
 const test = require("node:test");
-const { answer, command, modulesOf, submit, workingDirs } = require("../src/submission");
+const { command, modulesOf, submit, submitted, workingDirs } = require("../src/submission");
 
 const SCRIPT = { file: "/p/a.py", workingDir: "/p", modules: [] };
 const PACKAGE = "/tmp/ray/session_x/runtime_resources/working_dir_files/_ray_pkg_1";
@@ -51,14 +51,17 @@ test("the command: the cluster file's words, then the job's", () => {
 });
 
 test("what the program prints", () => {
-  assert.equal(answer("p", 0, '{"submission_id": "run-1"}\n', "noise"), "run-1");
-  assert.throws(() => answer("p", 3, '{"error": {"id": "x", "message": "no folder", "hint": "make it"}}', ""), {
+  const read = (code, out, err = "") => submitted("p", { code, out, err });
+  assert.equal(read(0, '{"submission_id": "run-1"}\n', "noise"), "run-1");
+  assert.throws(() => read(3, '{"error": {"id": "x", "message": "no folder", "hint": "make it"}}'), {
     message: "no folder",
     hint: "make it",
+    id: "x",
   });
-  assert.throws(() => answer("p", 1, "", "Traceback\n  line\nValueError: bad"), { message: /exit code 1.*bad/ });
-  assert.throws(() => answer("p", 0, "{}", ""), { message: /named no job/ });
-  assert.throws(() => answer("p", 0, "null", ""), { message: /named no job/ });
+  assert.throws(() => read(1, "", "Traceback\n  line\nValueError: bad"), { message: /exit code 1.*bad/ });
+  assert.throws(() => read(1, '{"submission_id": "run-1"}'), { message: "p ended with exit code 1" });
+  assert.throws(() => read(0, "{}"), { message: /named no job/ });
+  assert.throws(() => read(0, "null"), { message: /named no job/ });
 });
 
 /** A program that does what the text says, in a folder with a space in its name. */
@@ -88,7 +91,7 @@ test("a cancelled submission ends its program", async (t) => {
   const abort = new AbortController();
   const submitting = submit(cluster, SCRIPT, abort.signal);
   abort.abort();
-  await assert.rejects(submitting, { message: "the submission was cancelled" });
+  await assert.rejects(submitting, { message: "it was cancelled" });
 });
 
 test("without a program to submit with, that is said", async () => {

@@ -1,0 +1,45 @@
+"""Finds the Rays of a Kubernetes namespace that others look after, by the pods of their heads.
+
+The labels are KubeRay's: ray-operator/controllers/ray/utils/constant.go.
+"""
+
+from __future__ import annotations
+
+from bootstrap.errors import InvalidSetting, NotRunning
+from bootstrap.kube.api import Kube
+from bootstrap.plain import line
+
+_HEADS = "ray.io/node-type=head"
+_CLUSTER, _OWNER = "ray.io/cluster", "ray.io/originated-from-cr-name"
+# So many names are told.
+_TOLD = 10
+
+
+def find(kube: Kube, name: str) -> str:
+    """Returns the RayCluster of that name, or of the RayJob or RayService so named; without, the only one.
+
+    Raises NotRunning where there is none, InvalidSetting where several fit, and as `Kube`.
+    """
+    kube.require("list", "pods")
+    owners = {
+        str(pod["metadata"]["labels"].get(_CLUSTER)): pod["metadata"]["labels"].get(_OWNER, "")
+        for pod in kube.pods(_HEADS)
+        if pod["status"].get("phase") == "Running" and "deletionTimestamp" not in pod["metadata"]
+    }
+    fitting = [cluster for cluster, owner in owners.items() if not name or name in (cluster, owner)]
+    if name in owners:
+        fitting = [name]
+    if len(fitting) == 1:
+        return fitting[0]
+    names = ", ".join(line(cluster) for cluster in sorted(fitting or owners)[:_TOLD])
+    if fitting:
+        which = f"named {line(name)} " if name else ""
+        raise InvalidSetting(
+            f"{len(fitting)} RayClusters {which}run in the namespace {kube.namespace}: {names}",
+            hint=f"name one: --ray-cluster {sorted(fitting)[0]}",
+        )
+    named, others = f"{line(name)} " if name else "", f", but {names}" if names else ""
+    raise NotRunning(
+        f"no RayCluster {named}runs in the namespace {kube.namespace} of {line(kube.context)}{others}",
+        hint="name another: --namespace NS, or --ray-cluster NAME",
+    )

@@ -1,0 +1,101 @@
+"""Makes, watches and removes the pods of a lab, in the cluster's namespace; each has the lab's label."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from bootstrap import step, yaml_file
+from bootstrap.errors import InvalidArgument, NotSolved
+from bootstrap.kube.api import CORE, Kube
+from bootstrap.labs.exercise import PATIENCE, Exercise
+from bootstrap.shell import Shell
+from bootstrap.targets.target import Target
+
+LABEL = "rayside.dev/lab"
+
+
+@dataclass(frozen=True)
+class Pods:
+    """The pods of one learner's exercise. The target is one that has Kubernetes."""
+
+    exercise: Exercise
+
+    @property
+    def kube(self) -> Kube:
+        assert self.exercise.target.kubernetes is not None
+        return self.exercise.target.kubernetes.kube
+
+    def make(self, name: str) -> str:
+        """Makes the pod of that file of the learner's copy, in the place of an earlier one; returns its name.
+
+        Raises NotSolved where the file has no pod of this lab.
+        """
+        document = yaml_file.read(self.exercise.folder / name)
+        document = document if isinstance(document, Mapping) else {}
+        metadata = document.get("metadata")
+        metadata = metadata if isinstance(metadata, Mapping) else {}
+        labels, lab = metadata.get("labels"), self.exercise.folder.name
+        self.exercise.require(
+            document.get("kind") == "Pod"
+            and "name" in metadata
+            and isinstance(labels, Mapping)
+            and labels.get(LABEL) == lab,
+            f"{name} has no pod with the label {LABEL}: {lab}",
+            self.exercise.brought_back,
+        )
+        self.remove(str(metadata["name"]))
+        self.kube.apply({**document, "metadata": {**metadata, "namespace": self.kube.namespace}})
+        return str(metadata["name"])
+
+    def wait(
+        self, name: str, container: str, reached: Callable[[dict[str, Any]], bool], what: str
+    ) -> dict[str, Any]:
+        """Returns the status of a container of the pod, when that is so. Raises NotSolved.
+
+        `reached` gets that status, as Kubernetes' `containerStatuses` have it; `what` says it for people.
+        """
+
+        def status() -> dict[str, Any]:
+            pod = self.kube.get(self.path(name)) or {}
+            statuses = (pod.get("status") or {}).get("containerStatuses") or []
+            return next((dict(each) for each in statuses if each["name"] == container), {})
+
+        seen = step.until(status, reached, patience=PATIENCE)
+        if not reached(seen):
+            hint = f"./invokew diagnose --pod {name} says what keeps it"
+            raise NotSolved(f"{container} of pod {name} has not {what} within {PATIENCE:g} s", hint=hint)
+        return seen
+
+    def execute(self, name: str, container: str, *command: str) -> str:
+        """Returns what a program prints that is run in a pod's container, whether it fails or not."""
+        words = kubectl(self.exercise.target, "exec", name, "--container", container, "--", *command)
+        return Shell().run(words, check=False).out
+
+    def remove(self, *names: str) -> None:
+        """Removes those pods of the lab, or all of them, and waits until they are gone; no other pod."""
+        pods = self.kube.pods(f"{LABEL}={self.exercise.folder.name}")
+        own = [pod["metadata"]["name"] for pod in pods if not names or pod["metadata"]["name"] in names]
+        for name in own:
+            self.kube.delete(self.path(name), gracePeriodSeconds="0")
+        step.until(
+            lambda: [name for name in own if self.kube.get(self.path(name))],
+            lambda left: not left,
+            patience=PATIENCE,
+        )
+
+    def path(self, name: str) -> str:
+        """Returns the path of a pod in the API."""
+        return f"{CORE}/namespaces/{self.kube.namespace}/pods/{name}"
+
+
+def kubectl(target: Target, *arguments: str) -> list[str]:
+    """Returns the command of the kubectl that Rayside has brought. Raises InvalidArgument without pods."""
+    if target.kubernetes is None:
+        name, kind = target.instance.name, target.instance.target
+        raise InvalidArgument(
+            f"the cluster {name} is on the target {kind}, and has no pods",
+            hint="./invokew up --target kind --name NAME makes one that has",
+        )
+    return target.kubernetes.kubectl(*arguments)

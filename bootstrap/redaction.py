@@ -1,0 +1,348 @@
+"""Takes secrets out of what is handed on: known ones by value, others by their names and forms.
+
+The relay sends this text to debuggees, too, so it imports nothing of ours. Whatever a stranger writes, a text
+takes a time that grows with its length alone: no pattern begins anew within what it has run through.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from fnmatch import fnmatchcase
+from functools import partial
+from typing import Any
+from urllib.parse import quote
+
+REDACTED = "<redacted>"
+# A value that is shorter may stand anywhere by chance.
+SHORTEST = 6
+# A debugger shows so much of the beginning and of the end of a long text within another value.
+_LONG, _BEGINNING, _END_OF_LONG = 100, 80, 40
+_BY_NAME = "value with a secret's name"
+# A name says that its value is secret by one of these, or by `key` as its last word.
+_FRAGMENTS = (
+    r"tokens?|passw(?:or)?d|passphrase|pwd|secrets?|api_?keys?|access_?keys?|private_?keys?|credentials?"
+    r"|authorization|cookies?|session_?id|signature|connection_?string|dsn"
+)
+_SECRET_NAME = re.compile(
+    rf"(?:^|[^a-z])(?:{_FRAGMENTS})(?:$|[^a-z])|^aws|(?:^|[^a-z])(?:key|auth|jwt|pat)s?$", re.IGNORECASE
+)
+# Where much is read and nobody needs the values, these say so, too; they are also the words of other things.
+_PERHAPS = re.compile(
+    r"passw(?:or)?d|(?:^|[^a-z])(?:pass|sig|sas|otp|conn_?str)(?:$|[^a-z])"
+    r"|(?:token|secret|apikey|accesskey)s?\d*$|key.?data$|dockerconfigjson",
+    re.IGNORECASE,
+)
+# These name a Secret of Kubernetes, an error, or the current folder, and hold none.
+_NO_SECRET = re.compile(
+    r"(?:Error|Exception|Warning)$|^secretKeyRef$|^secretName$|^imagePullSecrets$|^(?:OLD)?PWD$"
+)
+_WORDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+
+_END = r"-----END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----"
+_BLOCK = re.compile(rf"-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----.*?(?:{_END}|\Z)", re.DOTALL)
+# A log that is cut may begin in a key.
+_END_OF_BLOCK = re.compile(rf"\A(?:[A-Za-z0-9+/=\s]|\\n)*{_END}")
+# A password may have the marks that end a host's name; what looks like a port is none.
+_URL = re.compile(
+    r"(?P<before>\b[a-z][a-z0-9+.-]{0,40}://)"
+    r"(?:[^\s/\"'<>?#]+@|[^\s/\"'<>?#:@]{0,100}:(?!\d{1,5}[/?#])[^\s\"'<>]{1,300}@)",
+    re.IGNORECASE,
+)
+_HEADER = re.compile(
+    r"(?P<before>\b(?:proxy-)?authorization\\?[\"']?\s*[:=]\s*)(?P<quote>\\?[\"'])?"
+    r"(?:(?:bearer|basic|digest|token|negotiate)\s+)?[^\s\"',;\\]+",
+    re.IGNORECASE,
+)
+# Schemes are many, and some have their secret behind other fields: nothing of such a line stays.
+_HEADER_LINE = re.compile(
+    r"(?P<before>\b(?:proxy-)?authorization\\?[\"']?\s*[:=]\s*)"
+    r"(?:(?P<quote>\\?[\"'])(?:\\.|[^\\\n])*?(?=(?P=quote)|\\?$)|[^\s\"'][^\n]*)",
+    re.IGNORECASE | re.MULTILINE,
+)
+_COOKIE = re.compile(r"(?P<before>\b(?:set-)?cookie\\?[\"']?\s*[:=]\s*)[^\n]+", re.IGNORECASE)
+_BEARER = re.compile(r"(?P<before>\b(?:bearer|basic)\s+)[A-Za-z0-9._~+/=-]{8,}", re.IGNORECASE)
+# Tokens that are known by their beginning: JWT, AWS, GitHub, GitLab, Hugging Face, OpenAI's form, Slack,
+# PyPI, npm, Google, Stripe, Databricks.
+_SHAPES = re.compile(
+    r"(?<![\w-])eyJ[\w-]{6,}\.[\w-]{6,}(?:\.[\w-]*)?|\b(?:AKIA|ASIA)[A-Z0-9]{16}\b|\bgh[pousr]_\w{20,}"
+    r"|\bgithub_pat_\w{20,}|\bglpat-[\w-]{16,}|\bhf_\w{20,}|\bsk-[\w-]{20,}|\bxox[abprs]-[\w-]{10,}"
+    r"|\bpypi-AgE[\w-]{16,}|\bnpm_\w{30,}|\bAIza[\w-]{30,}|\b[sr]k_(?:live|test)_\w{10,}|\bdapi[0-9a-f]{32}"
+)
+_BASE64 = re.compile(r"(?<![\w+/])[A-Za-z0-9+/]{24,}={0,2}")
+# NAME=value, "name": "value", name: value, d["name"] = value, in plain text or within a text of JSON; the
+# variables of Kubernetes, `name: NAME` with `value: ...` behind it; --name value, and that of a list. The
+# lookahead makes the name one piece, from which the engine gives nothing back.
+_NAMED = re.compile(
+    r"(?P<dashes>(?<![\w-])--?)?(?<!\w)(?=(?P<name>[A-Za-z_][\w.-]{0,100}))(?P=name)"
+    r"(?P<between>\\{0,32}[\"']?\]?(?:\s*(?:=>|={1,3}|:=?)|,?\s*\\{0,32}[\"']?value\\{0,32}[\"']?\s*[:=])\s*"
+    r"|(?(dashes)(?:\s+|\\{0,32}[\"'],\s*)(?![\s-])|(?!)))"
+)
+_QUOTED = re.compile(
+    r"[bfru]{0,2}(?P<quote>\\{0,32}[\"'])(?P<value>(?:\\.|[^\\\n])*?)(?:(?P=quote)|\\?$)", re.I | re.M
+)
+_BARE = re.compile(r"[^\s\"']+")
+_REST_OF_LINE = re.compile(r"[^\n]+")
+_OPENING = re.compile(r"(?P<call>[\w.]{0,100})[\[({]")
+_BRACKET = re.compile(r"(?P<quote>\\{0,32}[\"'])(?:\\.|[^\\\n])*?(?:(?P=quote)|\\?$)|[\[({]|[\])}]", re.M)
+# How YAML begins a line, and marks a text of several.
+_INDENT = re.compile(r"[ \t]*(?:- +)*")
+_MARK = re.compile(r"[|>][-+\d]{0,2}[ \t]*\n")
+# A call's arguments are so many characters at most, and so far back a line of YAML begins.
+_LONGEST_CALL, _LONGEST_INDENT = 400, 300
+# Documents have fewer levels.
+_DEEPEST = 60
+
+
+def is_secret_name(name: str) -> bool:
+    """Returns whether a variable, a field or an option of that name holds a secret, to judge by its name."""
+    name = _WORDS.sub("_", name)
+    return bool(_SECRET_NAME.search(name)) and not _NO_SECRET.search(name.replace("_", ""))
+
+
+def may_be_secret_name(name: str) -> bool:
+    """Returns the same of names that may as well be of something else, as `pass` and `sig`."""
+    word = _WORDS.sub("_", name)
+    perhaps = _PERHAPS.search(word) and not _NO_SECRET.search(word.replace("_", ""))
+    return bool(perhaps) or is_secret_name(name)
+
+
+class SecretNames:
+    """Says which names hold secrets: those that `is_secret_name` knows, with what a rule adds and excepts.
+
+    Args:
+        rule: patterns as `fnmatch` has them, case aside, with commas between; one that begins with `!` is of
+            names that hold no secret. Empty: `is_secret_name` alone.
+    """
+
+    def __init__(self, rule: str = "") -> None:
+        patterns = [part.strip().lower() for part in rule.split(",") if part.strip()]
+        self._added = [pattern for pattern in patterns if not pattern.startswith("!")]
+        self._excepted = [pattern[1:].strip() for pattern in patterns if pattern.startswith("!")]
+
+    def are_added(self, name: str) -> bool:
+        """Returns whether the rule itself names it."""
+        return any(fnmatchcase(name.lower(), pattern) for pattern in self._added)
+
+    def include(self, name: str) -> bool:
+        if self.are_added(name):
+            return True
+        return is_secret_name(name) and not any(
+            fnmatchcase(name.lower(), pattern) for pattern in self._excepted
+        )
+
+
+class Redactor:
+    """Takes secrets out of texts and documents, and counts them by kind in `counts`.
+
+    Args:
+        known: values that are secret wherever they stand, as Ray's token.
+        is_secret: says which names hold secrets.
+        quoted_only: whether what follows a secret's name is taken out only in quotes, as in a `repr`: in
+            prose a name and a colon come before any word.
+    """
+
+    def __init__(
+        self,
+        known: Iterable[str],
+        *,
+        is_secret: Callable[[str], bool] = is_secret_name,
+        quoted_only: bool = False,
+    ) -> None:
+        self.counts: Counter[str] = Counter()
+        self._is_secret, self._quoted_only = is_secret, quoted_only
+        self._known: list[str] = []
+        self.learn(known)
+
+    def learn(self, values: Iterable[str]) -> None:
+        """Makes these the values that are known, in place of those before."""
+        forms = {form for value in values if len(value) >= SHORTEST for form in _forms(value)}
+        # The longest first, for one may hold another.
+        self._known = sorted(forms, key=len, reverse=True)
+
+    def known(self, text: str) -> str:
+        """Returns a text without the values that are known."""
+        # Few of them are in any text, and to look for each by itself is faster than one pattern of all.
+        if present := [form for form in self._known if form in text]:
+            pattern = "|".join(map(re.escape, present))
+            return re.sub(pattern, lambda _: self._told("known value"), text)
+        return text
+
+    def document(self, value: Any, depth: int = 0) -> Any:
+        """Returns a JSON value without its secrets."""
+        if isinstance(value, str):
+            return self._string(value, depth)
+        if not isinstance(value, Mapping | list):
+            return value
+        if depth > _DEEPEST:
+            return self._told("too deep to be looked at")
+        if isinstance(value, list):
+            return [
+                self._hidden(item) if self._is_option(before) else self.document(item, depth + 1)
+                for before, item in zip([None, *value], value, strict=False)
+            ]
+        # Kubernetes lists variables as {"name": ..., "value": ...}.
+        names = [value.get(key) for key in ("name", "Name", "key", "Key")]
+        named = any(isinstance(name, str) and self._is_secret(name) for name in names)
+        return {
+            self.text(str(key)): self._hidden(item)
+            if self._is_secret(str(key)) or (named and key in ("value", "Value"))
+            else self.document(item, depth + 1)
+            for key, item in value.items()
+        }
+
+    def text(self, text: str) -> str:
+        """Returns a text without its secrets."""
+        text = self.known(text)
+        if not self._quoted_only:
+            text = _BASE64.sub(self._encoded, text)
+        for kind, pattern in (
+            ("private key", _BLOCK),
+            ("private key", _END_OF_BLOCK),
+            ("password in a URL", _URL),
+            ("authorization", _HEADER if self._quoted_only else _HEADER_LINE),
+            ("cookie", _COOKIE),
+            ("authorization", _BEARER),
+            ("token by its form", _SHAPES),
+        ):
+            text = pattern.sub(partial(self._replaced, kind), text)
+        return self._without_named(text)
+
+    def _is_option(self, item: object) -> bool:
+        """Returns whether what follows this in a list of arguments is a secret."""
+        return (
+            isinstance(item, str)
+            and bool(re.match(r"--?[^=\s]+\Z", item))
+            and self._is_secret(item.strip("-"))
+        )
+
+    def _string(self, value: str, depth: int) -> str:
+        # Ray keeps a runtime_env, and its own messages, as JSON within a text.
+        if value.lstrip()[:1] in ("{", "["):
+            try:
+                return json.dumps(self.document(json.loads(value), depth + 1))
+            except (ValueError, RecursionError):
+                pass
+        return self.text(value)
+
+    def _hidden(self, value: Any, depth: int = 0) -> Any:
+        """Returns what stands in place of the value of a secret's name: of a folder of them, of each."""
+        if depth <= _DEEPEST and isinstance(value, Mapping):
+            return {self.text(str(key)): self._hidden(item, depth + 1) for key, item in value.items()}
+        if depth <= _DEEPEST and isinstance(value, list):
+            return [self._hidden(item, depth + 1) for item in value]
+        if value is None or isinstance(value, bool) or value == "":
+            return value
+        return self._told(_BY_NAME)
+
+    def _replaced(self, kind: str, found: re.Match[str]) -> str:
+        groups = found.groupdict()
+        after = "@" if kind == "password in a URL" else ""
+        return f"{groups.get('before') or ''}{groups.get('quote') or ''}{self._told(kind)}{after}"
+
+    def _encoded(self, found: re.Match[str]) -> str:
+        """Returns what stands in place of base64, as of a kubeconfig, if a secret is in it."""
+        try:
+            text = base64.b64decode(found[0] + "==").decode()
+        except (binascii.Error, ValueError):
+            return found[0]
+        within = Redactor([], is_secret=self._is_secret)
+        within._known = self._known
+        return found[0] if within.text(text) == text else self._told("base64 with a secret in it")
+
+    def _without_named(self, text: str) -> str:
+        """Returns a text without the values of secret names; what follows another name is looked at anew."""
+        pieces, kept, at = [], 0, 0
+        while found := _NAMED.search(text, at):
+            at = found.end()
+            if self._is_secret(found["name"]) and (span := self._value(text, found)):
+                begin, at = span
+                pieces += [text[kept:begin], self._told(_BY_NAME)]
+                kept = at
+        return "".join([*pieces, text[kept:]])
+
+    def _value(self, text: str, name: re.Match[str]) -> tuple[int, int] | None:
+        """Returns from where to where the value goes that a name has; None where it has none to hide."""
+        at = name.end()
+        if quoted := _QUOTED.match(text, at):
+            is_value = "=" in name[0] or ":" in name[0] or not self._quoted_only
+            return quoted.span("value") if is_value and _is_hidden(quoted["value"]) else None
+        if self._quoted_only:
+            return None
+        if end := _end_of_brackets(text, at) or _end_of_block(text, name):
+            return (at, end) if re.search(r"[^\s\[\](){},]", text[at:end]) else None
+        before = text[max(0, name.start() - _LONGEST_INDENT) : name.start()].rpartition("\n")[2]
+        is_yaml = name["between"] == ": " and _INDENT.fullmatch(before)
+        bare = (_REST_OF_LINE if is_yaml else _BARE).match(text, at)
+        if bare is None or not _is_hidden(bare[0]):
+            return None
+        # Behind a name without a value the next line has another name.
+        is_next = "\n" in name["between"] and ("=" in name["between"] or bare[0].endswith(":"))
+        return None if is_next else bare.span()
+
+    def _told(self, kind: str) -> str:
+        self.counts[kind] += 1
+        return REDACTED
+
+
+def _is_hidden(value: str) -> bool:
+    """Returns whether a value is one, and stands there still."""
+    bare = value.rstrip(",;&)}]")
+    return bool(value) and bare != REDACTED and bare.lower() not in ("none", "null", "true", "false")
+
+
+def _end_of_brackets(text: str, at: int) -> int | None:
+    """Returns where a list, an object or a call ends that begins there; None where none does."""
+    opening = _OPENING.match(text, at)
+    if opening is None:
+        return None
+    # What no bracket closes goes on to the end; but a bare value may have a bracket in it.
+    is_call = bool(opening["call"]) or opening[0] == "("
+    depth, until = 0, min(len(text), at + _LONGEST_CALL) if is_call else len(text)
+    for bracket in _BRACKET.finditer(text, opening.end() - 1, until):
+        if not bracket["quote"]:
+            depth += 1 if bracket[0] in "[({" else -1
+            if depth == 0:
+                more = _BARE.match(text, bracket.end())
+                return more.end() if more else bracket.end()
+    return None if is_call else len(text)
+
+
+def _end_of_block(text: str, name: re.Match[str]) -> int | None:
+    """Returns where the lines end that YAML has below a name; None where there are none."""
+    at, key = name.end(), name.start("between") + len(name["between"].rstrip())
+    if mark := _MARK.match(text, at):
+        at = mark.end()
+    elif "\n" in text[key:at]:
+        at = text.rindex("\n", key, at) + 1
+    else:
+        return None
+    line = text.rfind("\n", max(0, key - _LONGEST_INDENT), key) + 1
+    indent = len(_INDENT.match(text, line)[0])  # type: ignore[index]
+    end = None
+    while at < len(text):
+        after = text.find("\n", at)
+        after = len(text) if after < 0 else after
+        begin = text[at:after].lstrip(" \t")
+        deeper = after - at - len(begin)
+        if begin and deeper <= indent and not (deeper == indent and begin.startswith("- ")):
+            break
+        end = after if begin else end
+        at = after + 1
+    return end
+
+
+def _forms(value: str) -> Iterable[str]:
+    """Yields the value as it may stand in a text: as it is, cut, in a URL, in JSON, in a repr, in base64."""
+    yield value
+    yield quote(value, safe="", errors="replace")
+    yield json.dumps(value)[1:-1]
+    yield repr(value)[1:-1]
+    yield base64.b64encode(value.encode(errors="replace")).decode().rstrip("=")
+    if len(value) > _LONG:
+        yield value[:_BEGINNING]
+        yield value[-_END_OF_LONG:]

@@ -1,0 +1,1 @@
+"""Reaches machines by OpenSSH, with the user's own configuration."""

@@ -1,0 +1,133 @@
+"""Finds out whether a Ray that others made can be debugged from here, before anything is made."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+
+from bootstrap.errors import CredentialsRefused, Forbidden, NodesUnreachable, NotRunning, UnsupportedPython
+from bootstrap.plain import line, some_of
+from bootstrap.ray import authentication
+from bootstrap.ray.reach import out_of_reach
+from bootstrap.ray.state import Dashboard
+from bootstrap.step import Report, Status, ready
+
+# What a Ray that asks for no token means: CVE-2023-48022, which Ray's makers call a feature.
+_TOKENS = {
+    authentication.TOKEN: "asks for a token",
+    authentication.DISABLED: "asks for no token: whoever reaches it can run programs there",
+}
+_LONGEST_VERSION = 40
+_OLDEST_PYTHON = (3, 10)
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A Ray as it answered; `token` is what it asks for, empty where it asks for none."""
+
+    url: str
+    version: str
+    python: str
+    authentication: str
+    token: str
+
+    @property
+    def dashboard(self) -> Dashboard:
+        return Dashboard(self.url, self.token)
+
+    @property
+    def document(self) -> dict[str, str]:
+        """Returns what may be kept of it in a file: no secret."""
+        return {"version": self.version, "python": self.python, "authentication": self.authentication}
+
+    def __str__(self) -> str:
+        return f"Ray {self.version}, Python {self.python}; it {_TOKENS[self.authentication]}"
+
+
+@dataclass(frozen=True)
+class Preflight:
+    """A Ray answers, takes our token, and its nodes can be reached from here, where the relay is here.
+
+    `passage` yields the address of its dashboard, as this machine reaches it meanwhile; `token_file` is what
+    the user named; `kept` is where the token of an earlier `up` lies; `place` says where it is, for people.
+    """
+
+    passage: Callable[[], AbstractContextManager[str]]
+    token_file: str
+    kept: Path
+    place: str
+    relay_is_here: bool = True
+    # Returns the token that whoever runs the cluster offers, where it does; and raises for rights that lack.
+    offered: Callable[[], str | None] = lambda: None
+    require_rights: Callable[[], None] = lambda: None
+    name: str = "preflight"
+    title: str = "Ray that others made, seen from here"
+    needs: tuple[str, ...] = ()
+
+    def check(self) -> Status:
+        """Looks. Raises as `look` and `passage`, and NodesUnreachable."""
+        self.require_rights()
+        with self.passage() as url:
+            seen = self.look(url)
+            if not self.relay_is_here:
+                self._require_python(seen.python)
+            nodes = _require_reachable(seen.dashboard) if self.relay_is_here else seen.dashboard.live_nodes()
+        reach = " in reach" if self.relay_is_here else ""
+        return ready(f"{seen}; {nodes} {'node' if nodes == 1 else 'nodes'}{reach}")
+
+    def _require_python(self, version: str) -> None:
+        """Checks that the relay runs there. Raises UnsupportedPython."""
+        numbers = [int(part) for part in version.split(".")[:2] if part.isdigit()]
+        if len(numbers) == 2 and tuple(numbers) < _OLDEST_PYTHON:
+            raise UnsupportedPython(
+                f"the Ray at {self.place} has Python {version}, and the relay, which runs there, needs 3.10",
+                hint="where this machine reaches Ray's nodes, --address runs the relay here",
+            )
+
+    def apply(self, report: Report) -> None:
+        """Does nothing: what this step needs is for others to make."""
+
+    def look(self, url: str) -> Seen:
+        """Asks what is at that address. Raises NotRunning, NotRay, CredentialsRefused."""
+        mode = authentication.mode(url)
+        token = self._token() if mode == authentication.TOKEN else ""
+        dashboard = Dashboard(url, token)
+        try:
+            version = str(dashboard.version()["ray_version"])
+        except NotRunning as error:
+            if "refuses our token" not in error.message:
+                raise
+            raise CredentialsRefused(
+                f"the Ray at {self.place} refuses the token",
+                hint="name the file of the right one: --token-file FILE",
+            ) from None
+        return Seen(url, _short(version), _short(dashboard.python_version()), mode, token)
+
+    def _token(self) -> str:
+        if not self.token_file and self.kept.exists():
+            return self.kept.read_text()
+        if not self.token_file:
+            # Who may not read Secrets may have the token from somebody else.
+            with contextlib.suppress(Forbidden):
+                if offered := self.offered():
+                    return offered
+        return authentication.token(self.token_file)
+
+
+def _short(text: str) -> str:
+    return line(text)[:_LONGEST_VERSION]
+
+
+def _require_reachable(dashboard: Dashboard) -> int:
+    """Returns how many nodes there are, which can be reached from here. Raises NodesUnreachable."""
+    nodes = dashboard.raylets()
+    if away := out_of_reach(nodes):
+        raise NodesUnreachable(
+            f"of Ray's {len(nodes)} nodes {some_of(away)} can't be reached from here: the debugger has to "
+            "reach the workers' ports",
+            hint="run Rayside on a machine in the network of Ray's nodes",
+        )
+    return len(nodes)

@@ -1,0 +1,68 @@
+"""Says what the relay and the workspace of this machine need to know of the Ray that they are for."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, Protocol
+
+from bootstrap.loopback import without_proxy
+from bootstrap.ray.state import Dashboard
+
+# These variables are another Ray's, or another Python's.
+FOREIGN = ("RAY_ADDRESS", "RAY_API_SERVER_ADDRESS", "RAY_AUTH_TOKEN", "VIRTUAL_ENV", "PYTHONHOME")
+
+
+class RayBeside(Protocol):
+    """A Ray of this machine, or one that others made and this machine reaches."""
+
+    @property
+    def url(self) -> str:
+        """Returns the address of its dashboard."""
+
+    @property
+    def token(self) -> Path:
+        """Returns the file of the token that the relay asks for, and Ray too, unless it asks for none."""
+
+    @property
+    def asks_for_token(self) -> bool:
+        """Returns whether this Ray asks for that token."""
+
+    @property
+    def programs(self) -> Path:
+        """Returns the folder of a `python` and a `ray` of this machine that fit it."""
+
+    def dashboard(self) -> Dashboard:
+        """Returns a client of its dashboard, which may not answer. Raises NotRunning without a token."""
+
+    def require(self) -> Dashboard:
+        """Returns a client of its dashboard, which answers. Raises NotRunning, RayDied."""
+
+    def environment(self) -> dict[str, str]:
+        """Returns the environment of every `ray` command, with only the name of the token's file."""
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """Returns what tells it from another Ray at the same address; it can be written as JSON."""
+
+
+def authentication(ray: RayBeside) -> dict[str, str]:
+    """Returns the variables by which Ray's own programs find the token; none has the token itself."""
+    if not ray.asks_for_token:
+        return {"RAY_AUTH_MODE": "disabled"}
+    return {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(ray.token)}
+
+
+def client_environment(ray: RayBeside) -> dict[str, str]:
+    """Returns the environment of a program that talks to it, such as `ray job submit`."""
+    return {
+        # The workspace's mark is left out, too, where this is run in its terminal.
+        **{
+            name: value
+            for name, value in os.environ.items()
+            if name not in FOREIGN and not name.startswith("RAYSIDE_")
+        },
+        "PATH": f"{ray.programs}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
+        **authentication(ray),
+        **without_proxy(os.environ),
+    }

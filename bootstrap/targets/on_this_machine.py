@@ -1,0 +1,177 @@
+"""Is what targets have in common whose relay and workspace are processes of this machine."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+from bootstrap.codespaces import larger_machine
+from bootstrap.instance import Instance
+from bootstrap.ray import jobs
+from bootstrap.ray.state import Dashboard
+from bootstrap.settings import Settings
+from bootstrap.shell import Shell
+from bootstrap.sources.extensions import Extensions, this_platform, variant
+from bootstrap.step import Step
+from bootstrap.steps import workspace
+from bootstrap.steps.cluster_file import ClusterFile
+from bootstrap.steps.machine import Disk, Memory, Ports, Python
+from bootstrap.steps.ray_beside import RayBeside
+from bootstrap.steps.ray_environment import RayEnvironment
+from bootstrap.steps.relay import LocalRelay
+from bootstrap.steps.secret_file import SecretFile
+from bootstrap.steps.workspace import LocalWorkspace, WorkspaceFiles
+from bootstrap.targets.debugging import masking
+
+
+class RelayStep(Step, Protocol):
+    """The step behind which editors find the relay at `url`, of this machine."""
+
+    @property
+    def url(self) -> str:
+        """Returns the relay's address, for people."""
+
+    def present(self) -> bool:
+        """Returns whether it runs: then it holds its port."""
+
+
+@dataclass(frozen=True)
+class OnThisMachine(ABC):
+    """Makes the relay and the workspace for the Ray of `head`, which is the target's to give.
+
+    `shared_files` says whether editors of this machine see the workers' own files.
+    """
+
+    settings: Settings
+    shell: Shell
+    instance: Instance
+    reason: str
+    # Whether a gallery may be asked for extensions, and whether that is for a cluster to come.
+    asks: bool = False
+    prepares: bool = False
+    kubernetes: None = None
+    shared_files: bool = True
+
+    @property
+    @abstractmethod
+    def head(self) -> RayBeside:
+        """Returns the Ray that they are for."""
+
+    def cacheable(self, *, engine: bool) -> list[Step]:
+        files: list[Step] = [self.extensions, self.workspace_files] if self.settings.workspace else []
+        return [Python(), self.memory, self.disk, self.environment, *files]
+
+    def present(self) -> bool:
+        return self.relay.present() or self.workspace.present()
+
+    # --- the steps that lead to others ---------------------------------------------------
+
+    @cached_property
+    def environment(self) -> RayEnvironment:
+        return RayEnvironment(self.shell, self.settings.cache_folder)
+
+    @cached_property
+    def cluster_file(self) -> ClusterFile:
+        return ClusterFile(self.settings, self.instance, shared_files=self.shared_files)
+
+    @property
+    @abstractmethod
+    def relay(self) -> RelayStep:
+        """Returns the step behind which editors find the relay."""
+
+    @cached_property
+    def relay_here(self) -> LocalRelay:
+        masked = masking(self.settings)
+        return LocalRelay(self.shell, self.instance, self.head, masked, shared_files=self.shared_files)
+
+    @cached_property
+    def extensions(self) -> Extensions:
+        record = None if self.prepares else self.instance.folder / "extensions.json"
+        chosen = variant(self.settings, ask=self.asks, record=record, platform=this_platform())
+        return Extensions(self.settings, chosen, record)
+
+    @cached_property
+    def workspace_files(self) -> WorkspaceFiles:
+        return WorkspaceFiles(self.shell, self.settings.cache_folder, self.extensions)
+
+    @cached_property
+    def password(self) -> SecretFile:
+        file = self.instance.folder / "workspace-password"
+        return SecretFile(file, 18, "workspace-password", "password of the workspace")
+
+    @cached_property
+    def workspace(self) -> LocalWorkspace:
+        return LocalWorkspace(
+            *(self.shell, self.instance, self.head, self.workspace_files),
+            *(self.password, self.cluster_file),
+        )
+
+    @property
+    def workspace_steps(self) -> list[Step]:
+        """Returns the steps that make the workspace; none where the settings want none."""
+        if not self.settings.workspace:
+            return []
+        return [self.extensions, self.workspace_files, self.password, self.workspace]
+
+    @property
+    def room(self) -> list[Step]:
+        """Returns the steps that see to what this machine needs to have."""
+        return [Python(), self.memory, self.free_ports, self.disk]
+
+    @cached_property
+    def memory(self) -> Memory:
+        return Memory(self.settings, "min_memory_gib", self.present, too_small=larger_machine())
+
+    @cached_property
+    def free_ports(self) -> Ports:
+        return Ports(self.ports, self.present)
+
+    @cached_property
+    def disk(self) -> Disk:
+        return Disk(self.settings, "min_disk_gib", self.present, too_small=larger_machine())
+
+    @property
+    def ports(self) -> dict[str, int]:
+        """Returns the ports that have to be free for the cluster, by their settings."""
+        ports = {f"{name}_port": port for name, port in vars(self.instance.ports).items()}
+        return {
+            name: port for name, port in ports.items() if name != "workspace_port" or self.settings.workspace
+        }
+
+
+@dataclass(frozen=True)
+class AccessFromHere:
+    """Access to the Ray of such a target, at the address of its dashboard."""
+
+    target: OnThisMachine
+    needs: tuple[str, ...] = ("ray",)
+
+    @property
+    def asks_for_token(self) -> bool:
+        return self.target.head.asks_for_token
+
+    def urls(self) -> dict[str, str | None]:
+        url = self.target.workspace.url if self.target.settings.workspace else None
+        return {"workspace": url, "dashboard": self.target.head.url, "relay": self.target.relay.url}
+
+    def dashboard(self) -> Dashboard:
+        return self.target.head.dashboard()
+
+    def require(self) -> Dashboard:
+        return self.target.head.require()
+
+    def completed(self, job: jobs.Submission) -> jobs.Submission:
+        return job
+
+    def submit(self, job: jobs.Submission, submission_id: str) -> None:
+        head, ray = self.target.head, self.target.environment.programs / "ray"
+        job = self.completed(job)
+        jobs.submit(self.target.shell, ray, head.url, head.environment(), job, submission_id)
+
+    def workspace_password(self) -> str | None:
+        return self.target.password.text()
+
+    def open_folder(self) -> str:
+        return workspace.local_folder(self.require().jobs())

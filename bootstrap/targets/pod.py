@@ -1,0 +1,153 @@
+"""Target `pod`: the cluster that a workspace on Kubernetes is in, as the verbs reach it from inside.
+
+`image/workspace/bring-verbs` writes its record. Another machine made the cluster, and `up` and `down` are
+for there.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from bootstrap.errors import NotRunning, OtherTarget
+from bootstrap.instance import Instance
+from bootstrap.ray import jobs
+from bootstrap.ray.state import Dashboard
+from bootstrap.settings import Settings
+from bootstrap.shell import Shell
+from bootstrap.step import Report, Status, Step, ready
+from bootstrap.steps.machine import Python
+from bootstrap.steps.ray_beside import client_environment
+from bootstrap.steps.workspace import head_folder
+
+
+@dataclass(frozen=True)
+class PodsRay:
+    """The Ray whose head is in this pod: a `RayBeside`, and a step that is ready or can't be made so here."""
+
+    instance: Instance
+    name: str = "ray"
+    title: str = "Ray of this pod"
+    needs: tuple[str, ...] = ()
+    asks_for_token: bool = True
+
+    @property
+    def url(self) -> str:
+        return self.instance.dashboard
+
+    @property
+    def token(self) -> Path:
+        return self.instance.token_file
+
+    @property
+    def programs(self) -> Path:
+        return Path(os.environ.get("RAYSIDE_PROGRAMS", "/usr/bin"))
+
+    @property
+    def identity(self) -> dict[str, str]:
+        return {"address": self.url}
+
+    def dashboard(self) -> Dashboard:
+        """Returns a client of its dashboard. Raises NotRunning where no cluster is beside this workspace."""
+        try:
+            token = self.token.read_text().strip()
+        except OSError:
+            raise NotRunning(
+                "there is no Ray beside this workspace: it has no token",
+                hint="./invokew up, where Rayside was cloned, makes one",
+            ) from None
+        return Dashboard(self.url, token)
+
+    def require(self) -> Dashboard:
+        dashboard = self.dashboard()
+        dashboard.version()
+        return dashboard
+
+    def environment(self) -> dict[str, str]:
+        return client_environment(self)
+
+    def check(self) -> Status:
+        """Returns that it is ready. Raises NotRunning, as nothing in the pod can start it."""
+        return ready(f"Ray {self.dashboard().version()['ray_version']} at {self.url}")
+
+    def apply(self, report: Report) -> None:
+        self.require()
+
+    def undo(self, report: Report) -> None:
+        raise OtherTarget(
+            "the cluster that this workspace is in can't be removed from inside",
+            hint="./invokew down, where it was made",
+        )
+
+
+@dataclass(frozen=True)
+class Pod:
+    """The cluster of this pod."""
+
+    settings: Settings
+    shell: Shell
+    instance: Instance
+    reason: str
+    # Nothing is made here, whatever for.
+    asks: bool = False
+    prepares: bool = False
+    brings_example: bool = False
+    kubernetes: None = None
+
+    @cached_property
+    def access(self) -> PodAccess:
+        return PodAccess(self.shell, PodsRay(self.instance))
+
+    def steps(self) -> list[Step]:
+        return [PodsRay(self.instance)]
+
+    def cacheable(self, *, engine: bool) -> list[Step]:
+        return []
+
+    def machine(self) -> list[Step]:
+        return [Python()]
+
+    def present(self) -> bool:
+        return True
+
+
+@dataclass(frozen=True)
+class PodAccess:
+    """Access to the Ray of this pod, by the addresses that all its containers share."""
+
+    shell: Shell
+    head: PodsRay
+    needs: tuple[str, ...] = ("ray",)
+    asks_for_token: bool = True
+
+    @property
+    def cluster(self) -> str:
+        return os.environ.get("RAY_CLUSTER_NAME", self.head.instance.name)
+
+    def urls(self) -> dict[str, str | None]:
+        relay = f"tcp://127.0.0.1:{self.head.instance.ports.relay}"
+        return {"workspace": None, "dashboard": self.head.url, "relay": relay}
+
+    def dashboard(self) -> Dashboard:
+        return self.head.dashboard()
+
+    def require(self) -> Dashboard:
+        return self.head.require()
+
+    def completed(self, job: jobs.Submission) -> jobs.Submission:
+        return job
+
+    def submit(self, job: jobs.Submission, submission_id: str) -> None:
+        ray = self.head.programs / "ray"
+        jobs.submit(self.shell, ray, self.head.url, self.head.environment(), job, submission_id)
+
+    def log(self) -> str:
+        return self.require().head_log()
+
+    def workspace_password(self) -> str | None:
+        return None
+
+    def open_folder(self) -> str:
+        return head_folder(self.require().jobs())

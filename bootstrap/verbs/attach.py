@@ -1,0 +1,114 @@
+"""Does `attach`: has what was not submitted with --debug be debugged from now on, as far as that goes."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import tempfile
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from bootstrap.console import Console
+from bootstrap.errors import InvalidArgument, NotAttachable
+from bootstrap.in_ray.opening import FILE, NOT_POSSIBLE, OPENED, Outcome, Process, outcomes
+from bootstrap.plain import line
+from bootstrap.ray.job_processes import JobProcess, processes_of
+from bootstrap.ray.state import Dashboard
+from bootstrap.settings import Settings
+from bootstrap.shell import Shell
+from bootstrap.steps.own_job import OwnJob, package, write_code
+from bootstrap.targets import choice
+
+_NAME = "rayside-attach"
+_OPEN = "open"
+# So many processes are asked at once.
+_MOST = 1_000
+# So many characters of what our job has printed are told where it failed.
+_TOLD = 400
+
+
+def attach(settings: Settings, console: Console, id: str) -> None:
+    """Opens the processes of a job, an actor or a worker, and says of each what became of it.
+
+    Raises NotAttachable where none can be debugged, and JobNotFound.
+    """
+    if not id.strip():
+        raise InvalidArgument("no job, actor or worker was named", hint="./invokew status lists the jobs")
+    dashboard = choice.existing(settings, Shell()).access.require()
+    processes = processes_of(dashboard, id)
+    closed = [process for process in processes if not process.port]
+    results = {process.worker_id: Outcome(process.worker_id, _OPEN) for process in processes if process.port}
+    if closed:
+        with console.progress(), console.work(_NAME, f"debuggers in {len(closed)} processes"):
+            try:
+                results |= _opened(dashboard, closed)
+            except NotAttachable as error:
+                # What is open already can be debugged all the same.
+                why = Outcome("", NOT_POSSIBLE, error.message)
+                results |= {process.worker_id: why for process in closed}
+    rows = [(process, results[process.worker_id]) for process in processes]
+    documents = [_document(*row) for row in rows]
+    if not console.as_json:
+        _show(console, rows)
+    if not any(outcome.result in (_OPEN, OPENED) for _, outcome in rows):
+        raise NotAttachable(
+            f"of {id} nothing can be debugged now",
+            hint="./invokew submit --debug opens a job from its start",
+            id=id,
+            processes=documents,
+        )
+    if console.as_json:
+        console.document({"id": id, "processes": documents})
+    else:
+        console.result("\nNext: ./invokew debug --break FILE:LINE, or attach an editor")
+
+
+def _opened(dashboard: Dashboard, processes: Sequence[JobProcess]) -> dict[str, Outcome]:
+    """Returns the outcomes, by worker, of a job of ours that opens what it can. Raises NotAttachable."""
+    asked = [
+        Process(each.worker_id, each.pid, each.node_id, each.actor_name, each.namespace)
+        for each in processes[:_MOST]
+    ]
+    with tempfile.TemporaryDirectory(prefix="rayside-") as folder:
+        write_code(Path(folder), {FILE: json.dumps([asdict(process) for process in asked])})
+        code = dashboard.upload(package(Path(folder)))
+    program = "python -m bootstrap.in_ray.opening"
+    # Others may attach at the same time: each job has a name of its own.
+    output = OwnJob(dashboard, f"{_NAME}-{secrets.token_hex(3)}").run(
+        lambda submission_id: dashboard.submit(program, submission_id, {"working_dir": code})
+    )
+    try:
+        known = outcomes(output)
+    except ValueError:
+        raise NotAttachable(
+            f"the job that opens debuggers failed: {line(output[-_TOLD:]) or 'it printed nothing'}",
+            hint="./invokew diagnose says what is wrong with the cluster",
+        ) from None
+    gone = "it has ended, or nothing was said of it"
+    return {
+        each.worker_id: known.get(each.worker_id, Outcome(each.worker_id, NOT_POSSIBLE, gone))
+        for each in processes
+    }
+
+
+def _show(console: Console, rows: Sequence[tuple[JobProcess, Outcome]]) -> None:
+    console.table(
+        ("process", "node", "pid", "debugger", "why"),
+        [
+            (f"{process.kind} {process.name}", process.node_ip, str(process.pid), outcome.result, outcome.why)
+            for process, outcome in rows
+        ],
+    )
+    for process, outcome in rows:
+        if outcome.stack:
+            console.result(f"\nWhere {process.kind} {line(process.name)} (process {process.pid}) is now:")
+            for text in outcome.stack.splitlines():
+                console.result(line(text) if text.strip() else "")
+
+
+def _document(process: JobProcess, outcome: Outcome) -> dict[str, Any]:
+    names = ("worker_id", "pid", "node_ip", "job_id", "kind", "name", "actor_id")
+    told = {"result": outcome.result, "why": outcome.why, "stack": outcome.stack}
+    return {**{name: getattr(process, name) for name in names}, **told}

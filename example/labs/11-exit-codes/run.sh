@@ -1,0 +1,3 @@
+# Runs ends.py, keeps what it printed in a file, and shows it.
+python ends.py "$1" >output.txt 2>&1
+cat output.txt

@@ -1,0 +1,8 @@
+"""Asks the till, in its own pod: python ask.py axles=3"""
+
+import sys
+import urllib.request
+
+print(
+    "it answers", urllib.request.urlopen(f"http://127.0.0.1:8000/?{sys.argv[1]}", timeout=600).read().decode()
+)

@@ -1,0 +1,199 @@
+"""Has pods and RayJobs that fail on purpose, each in its own way, on a real Kubernetes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.failures.failure import Failure
+
+ABSENT = "rayside/absent:none"
+# `diagnose` looks at pods of Ray's: they have a label of its own.
+LABEL = "ray.io/fails-on-purpose"
+# It fails once, and runs from then on.
+_ONCE = "test -e /kept/was && exec sleep 600; touch /kept/was; echo 'the first try failed'; exit 3"
+# The last words are in no log.
+_LAST = "echo 'no such shard' >/dev/termination-log; exit 5"
+# More than a node has of processors.
+_HUGE = {"requests": {"cpu": "1000"}}
+
+
+def documents(image: str, ray_cluster: str) -> list[dict[str, Any]]:
+    """Returns all of them; `image` is one that the node has, with a shell and Ray's Python."""
+    secret = {"name": "KEY", "valueFrom": {"secretKeyRef": {"name": "nowhere", "key": "key"}}}
+    once = _pod("fails-once", image, "sh", "-c", _ONCE, volumeMounts=[{"name": "kept", "mountPath": "/kept"}])
+    once["spec"]["volumes"] = [{"name": "kept", "emptyDir": {}}]
+    unmounted = _pod("fails-unmounted", image, volumeMounts=[{"name": "kept", "mountPath": "/kept"}])
+    unmounted["spec"]["volumes"] = [{"name": "kept", "configMap": {"name": "nowhere"}}]
+    tainted = _pod("fails-nowhere", image)
+    tainted["spec"]["nodeSelector"] = {"nowhere": "true"}
+    return [
+        _pod("fails-greedy", image, "tail", "/dev/zero", resources={"limits": {"memory": "20Mi"}}),
+        _pod("fails-absent", ABSENT),
+        _pod("fails-misnamed", "Ray::latest"),
+        _pod("fails-huge", image, resources=_HUGE),
+        tainted,
+        _pod("fails-looping", image, "sh", "-c", "echo 'no such luck'; exit 3"),
+        _pod("fails-programless", image, "/no/such/program"),
+        _pod("fails-secretless", image, env=[secret]),
+        unmounted,
+        _pod("fails-last", image, "sh", "-c", _LAST),
+        once,
+        _pod("fails-gone", image, "sleep", "600"),
+        {
+            "apiVersion": "ray.io/v1",
+            "kind": "RayJob",
+            "metadata": {"name": "fails-late"},
+            "spec": {
+                "submissionMode": "InteractiveMode",
+                "clusterSelector": {"ray.io/cluster": ray_cluster},
+                # Nobody submits a job to it in time.
+                "preRunningDeadlineSeconds": 1,
+            },
+        },
+        {
+            "apiVersion": "ray.io/v1",
+            "kind": "RayJob",
+            "metadata": {"name": "fails-refused"},
+            "spec": {
+                "submissionMode": "InteractiveMode",
+                "clusterSelector": {"ray.io/cluster": ray_cluster},
+                "activeDeadlineSeconds": -1,
+            },
+        },
+    ]
+
+
+def _pod(name: str, image: str, *command: str, **container: Any) -> dict[str, Any]:
+    spec = {
+        "name": "main",
+        "image": image,
+        "imagePullPolicy": "IfNotPresent",
+        "command": list(command) or ["sleep", "600"],
+        "resources": {"requests": {"cpu": "1m", "memory": "4Mi"}},
+        **container,
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "labels": {LABEL: "yes"}},
+        "spec": {
+            "containers": [spec],
+            "terminationGracePeriodSeconds": 0,
+            "automountServiceAccountToken": False,
+        },
+    }
+
+
+GONE = Failure(
+    "fails-gone",
+    "a pod that was deleted, asked for with `--pod`",
+    "pod-gone",
+    "pod fails-gone is gone",
+    "last heard of",
+    "Started container main",
+)
+FAILURES = [
+    Failure(
+        "fails-greedy",
+        "a pod with a limit of 20 MiB runs `tail /dev/zero`",
+        "pod-failed",
+        "container main of pod fails-greedy was killed",
+        "pod fails-greedy, node",
+        "more than its limit of 20Mi",
+    ),
+    Failure(
+        "fails-absent",
+        "a pod whose image no registry has",
+        "image-missing",
+        f"container main of pod fails-absent has no image {ABSENT}",
+        "pod fails-absent, node",
+    ),
+    Failure(
+        "fails-misnamed",
+        "a pod whose image has an impossible name",
+        "image-missing",
+        "container main of pod fails-misnamed has an impossible image name, 'Ray::latest'",
+        "pod fails-misnamed, node",
+        "couldn't parse image name",
+    ),
+    Failure(
+        "fails-huge",
+        "a pod that requests 1,000 processors",
+        "pod-failed",
+        "no node takes pod fails-huge",
+        "pod fails-huge, on no node yet",
+        "1 Insufficient cpu",
+    ),
+    Failure(
+        "fails-nowhere",
+        "a pod whose nodeSelector fits no node",
+        "pod-failed",
+        "no node takes pod fails-nowhere",
+        "pod fails-nowhere, on no node yet",
+        "didn't match Pod's node affinity/selector",
+    ),
+    Failure(
+        "fails-looping",
+        "a pod that prints a line and ends with 3, again and again",
+        "pod-failed",
+        "container main of pod fails-looping ended 3 times",
+        "pod fails-looping, node",
+        "exit code 3 (as the program chose): no such luck",
+    ),
+    Failure(
+        "fails-programless",
+        "a pod whose command is not in its image",
+        "pod-failed",
+        "container main of pod fails-programless can't be started",
+        "pod fails-programless, node",
+        "no such file or directory",
+    ),
+    Failure(
+        "fails-secretless",
+        "a pod with a variable of a Secret that is not there",
+        "pod-failed",
+        "container main of pod fails-secretless can't be made",
+        "pod fails-secretless, node",
+        'secret "nowhere" not found',
+    ),
+    Failure(
+        "fails-unmounted",
+        "a pod with a volume of a ConfigMap that is not there",
+        "pod-failed",
+        "pod fails-unmounted can't mount a volume",
+        "pod fails-unmounted, node",
+        'configmap "nowhere" not found',
+    ),
+    Failure(
+        "fails-last",
+        "a pod that writes its last words to /dev/termination-log",
+        "pod-failed",
+        "container main of pod fails-last ended 3 times",
+        "pod fails-last, node",
+        "exit code 5 (as the program chose): no such shard",
+    ),
+    Failure(
+        "fails-once",
+        "a container that fails once, and then runs",
+        "container-restarted",
+        "container main was restarted once, and runs again",
+        "pod fails-once",
+        "exit code 3 (as the program chose): the first try failed",
+    ),
+    Failure(
+        "fails-late",
+        "a RayJob to which nobody submits within its deadline",
+        "rayjob-failed",
+        "RayJob fails-late failed",
+        "RayCluster",
+        "PreRunningDeadlineExceeded",
+    ),
+    Failure(
+        "fails-refused",
+        "a RayJob with a negative deadline",
+        "rayjob-failed",
+        "RayJob fails-refused failed",
+        "RayCluster",
+        "activeDeadlineSeconds must be a positive integer",
+    ),
+]

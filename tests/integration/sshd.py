@@ -1,0 +1,68 @@
+"""Runs a real OpenSSH server on a loopback port, and gives a program the configuration that leads to it."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from bootstrap.machine import installed
+from bootstrap.step import until
+from tests.integration.conftest import free_ports
+
+HOST = "their-head"
+
+
+@dataclass(frozen=True)
+class Sshd:
+    """A server that lets this user in by a key; `environment` makes `ssh their-head` lead there."""
+
+    environment: dict[str, str]
+    log: Path
+
+
+@contextmanager
+def sshd() -> Iterator[Sshd]:
+    """Runs one until the block ends."""
+    program = installed("sshd")
+    assert program, "./invokew doctor --fix --tests brings it"
+    (port,) = free_ports(1)
+    # The server starts no session without this folder, which its package makes at the machine's start.
+    if os.geteuid() == 0:
+        Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="sshd-") as name:
+        folder = Path(name)
+        for key in ("host", "user"):
+            subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / key], check=True)
+        (folder / "sshd_config").write_text(
+            f"ListenAddress 127.0.0.1:{port}\nHostKey {folder}/host\nAuthorizedKeysFile {folder}/user.pub\n"
+            "PidFile none\nStrictModes no\nUsePAM no\nPasswordAuthentication no\n"
+            "PermitRootLogin prohibit-password\n"
+        )
+        (folder / "known_hosts").write_text(f"[127.0.0.1]:{port} {(folder / 'host.pub').read_text()}")
+        # It is what a user has in ~/.ssh/config; its own forward is one that another ssh holds already.
+        (folder / "ssh_config").write_text(
+            f"Host {HOST}\n  HostName 127.0.0.1\n  Port {port}\n  User {getpass.getuser()}\n"
+            f"  IdentityFile {folder}/user\n  UserKnownHostsFile {folder}/known_hosts\n"
+            f"  LocalForward 127.0.0.1:{port} 127.0.0.1:{port}\n"
+        )
+        ssh = folder / "bin" / "ssh"
+        ssh.parent.mkdir()
+        # ssh takes the configuration from the home in the system's list of users, not from HOME.
+        ssh.write_text(f'#!/bin/sh\nexec {installed("ssh")} -F {folder}/ssh_config "$@"\n')
+        ssh.chmod(0o755)
+        log = folder / "sshd.log"
+        server = subprocess.Popen([program, "-D", "-f", folder / "sshd_config", "-E", log])
+        try:
+            assert until(lambda: log.exists() and "listening on" in log.read_text(), bool, 10), (
+                log.read_text()
+            )
+            yield Sshd({"PATH": f"{ssh.parent}{os.pathsep}{os.environ['PATH']}"}, log)
+        finally:
+            server.terminate()
+            server.wait()

@@ -1,0 +1,129 @@
+"""Tests the ports that lead to a host, with a real OpenSSH server: who gets in, and what when ssh ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from bootstrap.errors import SshFailed
+from bootstrap.settings import ROOT
+from bootstrap.ssh.forwarder import document, forwarded
+from bootstrap.step import until
+from tests.integration.conftest import free_ports
+from tests.integration.sshd import HOST, Sshd, sshd
+
+STRANGER = 65534
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Sshd]:
+    with sshd() as running:
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def path(server: Sshd, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", server.environment["PATH"])
+
+
+@pytest.fixture
+def echo() -> Iterator[int]:
+    """Provides a port of the host that sends back what it gets."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            while True:
+                try:
+                    client, _ = listener.accept()
+                except OSError:
+                    return
+                with client:
+                    client.sendall(client.recv(100))
+
+        threading.Thread(target=serve, daemon=True).start()
+        yield int(listener.getsockname()[1])
+        listener.shutdown(socket.SHUT_RDWR)
+
+
+def answer(port: int) -> bytes:
+    """Returns what comes back through the port; empty where it leads nowhere."""
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=10) as client:
+            client.sendall(b"hello")
+            return client.recv(100)
+    except OSError:
+        return b""
+
+
+@pytest.fixture
+def process(echo: int, tmp_path: Path) -> Iterator[tuple[psutil.Process, int]]:
+    """Provides the process that forwards, and its port."""
+    (local,) = free_ports(1)
+    file = tmp_path / "forward.json"
+    file.write_text(document(HOST, local, echo))
+    command = [sys.executable, "-m", "bootstrap.ssh.forwarder", str(file)]
+    with (tmp_path / "log").open("wb") as log, subprocess.Popen(command, cwd=ROOT, stderr=log) as started:
+        assert until(lambda: answer(local) == b"hello", bool, 20), (tmp_path / "log").read_text()
+        yield psutil.Process(started.pid), local
+        if started.poll() is None:
+            started.terminate()
+
+
+def test_a_port_leads_to_the_host_meanwhile_and_nothing_is_left(echo: int) -> None:
+    with forwarded(HOST, echo) as port:
+        assert answer(port) == b"hello"
+        (ssh,) = (child for child in psutil.Process().children() if child.name() == "ssh")
+    assert not ssh.is_running()
+    assert answer(port) == b""
+
+
+def test_a_host_that_is_none_is_said_in_sshs_words() -> None:
+    with pytest.raises(SshFailed, match="no-such-host") as raised, forwarded("no-such-host.invalid", 1):
+        pass
+    assert "ssh -o BatchMode=yes no-such-host.invalid true" in raised.value.hint
+
+
+def test_when_ssh_ends_the_port_stays_ours_and_leads_there_again(
+    process: tuple[psutil.Process, int],
+) -> None:
+    forwarder, port = process
+    (ssh,) = forwarder.children()
+    ssh.kill()
+    with pytest.raises(OSError, match="in use"), socket.create_server(("127.0.0.1", port)):
+        pass
+    assert until(lambda: answer(port) == b"hello", bool, 20)
+    assert forwarder.children() != [ssh]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel ends it there alone")
+def test_ssh_does_not_outlive_a_forwarder_that_is_killed(process: tuple[psutil.Process, int]) -> None:
+    forwarder, _ = process
+    (ssh,) = forwarder.children()
+    forwarder.send_signal(signal.SIGKILL)
+    assert until(lambda: not ssh.is_running() or ssh.status() == psutil.STATUS_ZOMBIE, bool, 10)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="makes what only root, as Docker is, can make")
+def test_another_user_of_this_machine_is_sent_away(process: tuple[psutil.Process, int]) -> None:
+    _, port = process
+    connects = f"import socket; client = socket.create_connection(('127.0.0.1', {port}))"
+    code = f"{connects}; client.sendall(b'hello'); print(client.recv(9))"
+    done = subprocess.run(
+        ["/usr/bin/python3", "-c", code],
+        user=STRANGER,
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert "hello" not in done.stdout, done.stdout
+    assert answer(port) == b"hello"

@@ -1,0 +1,214 @@
+"""Tests the target `cluster` on a Ray that others made, with two nodes and without debugpy."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import psutil
+import pytest
+import requests
+
+from bootstrap import processes
+from bootstrap.ray.state import Dashboard
+from bootstrap.step import until
+from bootstrap.steps import marks
+from tests.integration.conftest import Rayside, apart
+from tests.integration.sshd import HOST, sshd
+from tests.integration.their_ray import HEAD, WORKER, TheirRay, their_ray
+
+PROGRAM = """\
+import ray
+ray.init()
+@ray.remote(scheduling_strategy="SPREAD")
+def half(n):
+    result = 10 / n
+    return result
+print([ray.get(each) for each in [half.remote(n) for n in (1, 2)]])
+"""
+FAILS = PROGRAM.replace("(1, 2)", "(2, 0)")
+TOKEN = "their-token-" + "x" * 20
+
+
+@pytest.fixture(scope="module")
+def theirs() -> Iterator[TheirRay]:
+    with their_ray() as ray:
+        yield ray
+
+
+@pytest.fixture
+def user() -> Iterator[Rayside]:
+    """Provides one who has no cluster yet; nothing of theirs may be left afterwards."""
+    folder = Path(tempfile.mkdtemp(prefix="rs-", dir="/tmp"))
+    folder.rmdir()
+    rayside = Rayside(apart(folder, workspace=False))
+    yield rayside
+    done = rayside.run("down")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert not folder.exists()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def program(folder: Path, text: str) -> Path:
+    file = folder / "main.py"
+    file.write_text(text)
+    return file
+
+
+def connections(mark: str, folder: Path) -> list[psutil.Process]:
+    """Returns the processes of OpenSSH that forward for a cluster."""
+    return [process for process in processes.marked(mark, str(folder)) if process.name() == "ssh"]
+
+
+def left_behind(ray: TheirRay, token: str = "") -> dict[str, Any]:
+    """Returns what a Ray has that outlives a job: actors, placement groups, nodes."""
+    dashboard = Dashboard(ray.url, token)
+    return {
+        "actors": [row["actor_id"] for row in dashboard.table("actors", ("state", "DEAD"))],
+        "placement groups": [row["placement_group_id"] for row in dashboard.table("placement_groups")],
+        "nodes": sorted(dashboard.node_addresses().values()),
+    }
+
+
+@pytest.mark.timeout(900)
+def test_tasks_of_unmodified_code_stop_on_both_nodes_and_nothing_is_left(
+    theirs: TheirRay, user: Rayside, tmp_path: Path
+) -> None:
+    before = left_behind(theirs)
+    done = user.run("up", "--target", "cluster", "--address", theirs.url, timeout=400)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "asks for no token: whoever reaches it can run programs there" in done.stderr
+    assert "Next: ./invokew submit --help" in done.stdout
+    assert Dashboard(theirs.url, "").jobs() == []
+    assert "Nothing to change" in user.run("up").stdout
+    status = user.json("status")
+    assert (status["target"], status["ready"]) == ("cluster", True)
+    assert status["urls"]["dashboard"] == theirs.url
+
+    file = program(tmp_path, PROGRAM)
+    submit = ["submit", "--debug", "--working-dir", str(tmp_path), "--entrypoint", "python main.py"]
+    submitted = user.json(*submit)
+    assert submitted["cluster"] == theirs.url
+    document = user.json("debug", "--timeout", "200", "--break", f"{file}:6", "--evaluate", "n", timeout=240)
+    assert document["job"] == {"submission_id": submitted["submission_id"], "status": "SUCCEEDED"}
+    stops = [(stop["task"], stop["file"], stop["line"], stop["evaluated"]) for stop in document["stopped"]]
+    assert sorted(stops, key=str) == [("half", str(file), 6, {"n": n}) for n in ("1", "2")]
+    assert len({stop["worker_id"] for stop in document["stopped"]}) == 2
+    assert "[10.0, 5.0]" in user.run("logs").stdout
+
+    user.json(*submit)
+    document = user.json(
+        "debug", "--timeout", "200", "--break", f"{file}:6:n > 1", "--evaluate", "result", timeout=240
+    )
+    assert [stop["evaluated"] for stop in document["stopped"]] == [{"result": "5.0"}]
+
+    program(tmp_path, FAILS)
+    user.json(*submit, "--post-mortem")
+    document = user.json("debug", "--timeout", "200", "--evaluate", "n", timeout=240)
+    assert [stop["evaluated"] for stop in document["stopped"]] == [{"n": "0"}]
+    assert document["job"]["status"] == "FAILED"
+    assert user.json("diagnose")["findings"][0]["id"] == "task-raised"
+
+    assert user.run("down").returncode == 0
+    assert left_behind(theirs) == before == {"actors": [], "placement groups": [], "nodes": [HEAD, WORKER]}
+    assert requests.get(f"{theirs.url}/api/version", timeout=5).ok
+
+
+@pytest.mark.timeout(600)
+def test_a_token_is_asked_for_checked_and_kept_private_also_by_ssh(user: Rayside, tmp_path: Path) -> None:
+    with their_ray(token=TOKEN) as theirs:
+        up = ["up", "--address", theirs.url]
+        home = {"HOME": str(tmp_path), "XDG_CACHE_HOME": str(Path.home() / ".cache")}
+        done = user.run(*up, env=home, timeout=300)
+        assert (done.returncode, "error[credentials-refused]" in done.stderr) == (4, True), done.stderr
+        assert "--token-file FILE" in done.stderr
+        file = tmp_path / "token"
+        file.write_text("another-token-" + "y" * 20)
+        done = user.run(*up, "--token-file", str(file))
+        assert (done.returncode, "refuses the token" in done.stderr) == (4, True), done.stderr
+        # What can't work leaves nothing behind.
+        assert not user.folder.exists()
+        file.write_text(f"{TOKEN}\n")
+        done = user.run(*up, "--token-file", str(file), timeout=300)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert TOKEN not in done.stdout + done.stderr
+        kept = user.folder / "token"
+        assert (kept.read_text(), kept.stat().st_mode & 0o777) == (TOKEN, 0o600)
+        assert not any(
+            TOKEN in path.read_text(errors="replace")
+            for path in user.folder.rglob("*")
+            if path.is_file() and path != kept
+        )
+        assert user.run("down").returncode == 0
+        by_ssh(theirs, user, file, tmp_path)
+        # A cluster that has gone is no error to `down`, which is in the middle of its work there.
+        with sshd() as server:
+            user.environment_too.update(server.environment)
+            done = user.run(*up_by_ssh(theirs, file), timeout=300)
+            assert done.returncode == 0, done.stdout + done.stderr
+    assert user.run("down").returncode == 0
+
+
+def up_by_ssh(theirs: TheirRay, token: Path) -> list[str]:
+    address = ["--address", theirs.url.replace("localhost", "127.0.0.1")]
+    return ["up", "--ssh", HOST, *address, "--token-file", str(token)]
+
+
+def by_ssh(theirs: TheirRay, user: Rayside, token: Path, folder: Path) -> None:
+    """Debugs a Ray whose head is reached by ssh alone; the relay is an actor there, and goes with `down`."""
+    done = user.run(*up_by_ssh(theirs, token))
+    assert (done.returncode, "error[ssh-failed]" in done.stderr) == (4, True), done.stderr
+    assert not user.folder.exists()
+    before = left_behind(theirs, TOKEN)
+    with sshd() as server:
+        user.environment_too.update(server.environment)
+        done = user.run(*up_by_ssh(theirs, token), timeout=300)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert "Nothing to change" in user.run("up").stdout
+        (actor,) = Dashboard(theirs.url, TOKEN).table("actors", ("state", "DEAD"))
+        assert (actor["name"].startswith("rayside-relay-"), actor["ray_namespace"]) == (True, "rayside")
+        assert Dashboard(theirs.url, TOKEN).jobs() == []
+        source = program(folder, PROGRAM)
+        user.json("submit", "--debug", "--working-dir", str(folder), "--entrypoint", "python main.py")
+        document = user.json(
+            "debug", "--timeout", "200", "--break", f"{source}:6", "--evaluate", "n", timeout=240
+        )
+        stops = [(stop["task"], stop["line"], stop["evaluated"]) for stop in document["stopped"]]
+        assert sorted(stops, key=str) == [("half", 6, {"n": n}) for n in ("1", "2")]
+        # The network that goes for a moment costs nothing but that moment.
+        for mark in (marks.FORWARDS, marks.RELAY):
+            # One that was broken off comes again by itself.
+            (connection,) = until(partial(connections, mark, user.folder), bool, 30)
+            connection.terminate()
+        assert until(lambda: user.json("status")["ready"], bool, 60)
+        assert user.run("down").returncode == 0
+        assert left_behind(theirs, TOKEN) == before
+        assert all(not job.submission_id.startswith("rayside") for job in Dashboard(theirs.url, TOKEN).jobs())
+
+
+class _NotRay(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"<html>a router's page</html>")
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+def test_what_is_no_ray_is_said_before_anything_is_made(user: Rayside) -> None:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _NotRay)
+    Thread(target=server.serve_forever, daemon=True).start()
+    url = f"http://127.0.0.1:{server.server_port}"
+    for address, error in ((url, "not-ray"), ("http://127.0.0.1:1", "not-running")):
+        done = user.run("up", "--address", address)
+        assert (done.returncode, f"error[{error}]" in done.stderr) == (4, True), done.stderr
+        assert not user.folder.exists()
+    server.shutdown()
+    server.server_close()

@@ -1,0 +1,89 @@
+"""Starts a Ray as other people do: `ray start`, in an environment without debugpy and nothing of ours."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from bootstrap import processes
+from bootstrap.settings import Settings
+from bootstrap.shell import Shell
+from bootstrap.steps.ray_environment import RayEnvironment
+from tests.integration.conftest import free_ports
+
+# Every process of it has this in its environment.
+_MARK = "THEIR_RAY"
+# Each node has a folder of its own at the same path, as on machines of their own: in one folder each would
+# remove what the other has unpacked for a job.
+_APART = ["unshare", "--mount", "sh", "-c", 'mount --bind "$0" "$1" && shift && exec "$@"']
+HEAD, WORKER = "127.0.0.3", "127.0.0.4"
+
+
+@dataclass(frozen=True)
+class TheirRay:
+    """A head and one more node, each at a loopback address of its own."""
+
+    home: Path
+    url: str
+
+    def processes(self) -> list[psutil.Process]:
+        return processes.marked(_MARK, str(self.home))
+
+
+@contextmanager
+def their_ray(*, token: str = "") -> Iterator[TheirRay]:
+    """Runs one until the block ends; with a token, it asks for that."""
+    home = Path(tempfile.mkdtemp(prefix="tr-", dir="/tmp"))
+    environment = RayEnvironment(Shell(), Settings().cache_folder)
+    # The names are new, the files are the same: so it takes a second and no room.
+    subprocess.run(["cp", "-al", environment.folder, home / "env"], check=True)
+    packages = next((home / "env").glob("lib/python3*/site-packages"))
+    for path in [*packages.glob("debugpy*"), packages / "rayside.pth"]:
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    dashboard, client, gcs = free_ports(3)
+    ray = TheirRay(home, f"http://127.0.0.1:{dashboard}")
+    try:
+        _start(ray, token, "--head", "--port", str(gcs), "--dashboard-host", "127.0.0.1",
+               "--dashboard-port", str(dashboard), "--ray-client-server-port", str(client),
+               "--node-ip-address", HEAD, "--temp-dir", str(home / "ray"))  # fmt: skip
+        _start(ray, token, "--address", f"{HEAD}:{gcs}", "--node-ip-address", WORKER, within=_APART)
+        yield ray
+    finally:
+        processes.end(ray.processes, patience=3)
+        shutil.rmtree(home, ignore_errors=True)
+
+
+def _start(ray: TheirRay, token: str, *options: str, within: Sequence[str] = ()) -> None:
+    (ray.home / "token").write_text(token)
+    authentication = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(ray.home / "token")}
+    python = ray.home / "env" / "bin" / "python"
+    command = [python, "-m", "ray.scripts.scripts", "start", *options, "--num-cpus", "1"]
+    folders = [ray.home / "other", ray.home / "ray"] if within else []
+    for folder in folders:
+        folder.mkdir(exist_ok=True)
+    free = ["--dashboard-agent-listen-port", "0", "--min-worker-port", "0", "--max-worker-port", "0"]
+    done = subprocess.run(
+        [str(word) for word in [*within, *folders, *command, "--disable-usage-stats", *free]],
+        env={
+            "HOME": str(ray.home),
+            "PATH": f"{python.parent}{os.pathsep}{os.defpath}",
+            # A loaded machine takes longer than Ray's 30 s.
+            "RAY_raylet_start_wait_time_s": "150",
+            "SPT_NOENV": "1",  # Their names must not overwrite the mark.
+            _MARK: str(ray.home),
+            **(authentication if token else {}),
+        },
+        capture_output=True,
+        text=True,
+        timeout=180,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr

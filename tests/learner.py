@@ -1,0 +1,23 @@
+"""Provides a learner of the labs, whose copies are of their own."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from collections.abc import Iterator
+
+from bootstrap.labs.copies import FOLDER
+
+
+@contextlib.contextmanager
+def new_learner() -> Iterator[None]:
+    """Is a learner who has not begun; whatever is in the place of the copies is put back afterwards."""
+    aside = FOLDER.with_name("labs.aside")
+    if FOLDER.exists():
+        FOLDER.rename(aside)
+    try:
+        yield
+    finally:
+        shutil.rmtree(FOLDER, ignore_errors=True)
+        if aside.exists():
+            aside.rename(FOLDER)

@@ -1,0 +1,56 @@
+"""Tests what is asked of OpenSSH, and which hosts it is asked for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bootstrap.errors import InvalidSetting
+from bootstrap.instance import configured
+from bootstrap.settings import parse
+from bootstrap.ssh.client import command, environment
+
+
+def test_a_socket_of_ours_leads_to_the_hosts_own_port() -> None:
+    words = command("head", Path("/tmp/x/s"), 8265)
+    assert words[words.index("-L") + 1] == "/tmp/x/s:127.0.0.1:8265"
+    assert words[-2:] == ["--", "head"]
+    # Nobody is there to be asked.
+    assert "BatchMode=yes" in words
+
+
+def test_ssh_gets_the_users_environment_and_nothing_of_ours() -> None:
+    inherited = {"SSH_AUTH_SOCK": "/agent", "RAY_AUTH_TOKEN": "secret", "PYTHONPATH": "/ours"}
+    assert environment(inherited) == {"SSH_AUTH_SOCK": "/agent", "SSH_ASKPASS_REQUIRE": "never"}
+
+
+@pytest.mark.parametrize("host", ["head", "ann@head.example", "ssh://ann@head:2222", "ann@[::1]", "10.0.0.7"])
+def test_a_host_is_what_ssh_takes(host: str) -> None:
+    settings = parse({"ssh": host})
+    instance = configured(settings, "cluster")
+    assert (instance.ssh, instance.address) == (host, "http://127.0.0.1:8265")
+    assert instance.dashboard == f"http://127.0.0.1:{instance.ports.dashboard}"
+    assert instance.place == f"http://127.0.0.1:8265 on {host}"
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"ssh": "-oProxyCommand=id"}, "no host for ssh"),
+        ({"ssh": "head; id"}, "no host for ssh"),
+        ({"ssh": "$(id)"}, "no host for ssh"),
+        ({"ssh": "a" * 256}, "no host for ssh"),
+        ({"ssh": "head:22"}, "no host for ssh"),
+        ({"ssh": "ssh://-F/x"}, "no host for ssh"),
+        ({"ssh": "head", "address": "http://127.0.0.1:99999"}, "no address of a dashboard"),
+        ({"ssh": "head", "context": "prod"}, "two ways"),
+        ({"context": "prod", "ray_cluster": "No Name"}, "can't be a name in Kubernetes"),
+        ({"ssh": "head", "target": "kind"}, "ssh is for the target cluster"),
+        ({"ssh": "head", "address": "http://other:8265"}, "what the head itself reaches"),
+        ({"address": "http://head:8265", "target": "local"}, "address is for the target cluster"),
+    ],
+)
+def test_what_is_no_host_is_refused(settings: dict[str, str], says: str) -> None:
+    with pytest.raises(InvalidSetting, match=says):
+        parse(settings)

@@ -1,0 +1,138 @@
+"""Tests the target `cluster` without a Ray: its address, its token, what goes with a job."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bootstrap.errors import CredentialsRefused, InvalidSetting
+from bootstrap.hook.rayside_hook import driver
+from bootstrap.own_folder import make_own
+from bootstrap.ray import authentication
+from bootstrap.ray.jobs import Debug
+from bootstrap.settings import Settings, parse
+from bootstrap.shell import Shell
+from bootstrap.steps.debugpy_package import DebugpyPackage
+from bootstrap.steps.state_folder import StateFolder
+from bootstrap.targets import choice
+
+URL = "http://head.example:8265"
+
+
+@pytest.mark.parametrize("address", [URL, "https://10.0.0.7", "http://[fd00::1]:8265"])
+def test_an_address_alone_says_which_target(tmp_path: Path, address: str) -> None:
+    settings = parse({"address": address, "state_folder": tmp_path})
+    target = choice.choose(settings, Shell())
+    assert (target.instance.target, target.instance.dashboard) == ("cluster", address)
+    assert target.brings_example is False
+
+
+@pytest.mark.parametrize(
+    "address", ["head:8265", "ray://head:10001", "http://me:secret@head:8265", "http://head/x", "http://a b"]
+)
+def test_what_is_no_address_is_refused(address: str) -> None:
+    with pytest.raises(InvalidSetting, match="no address of a dashboard"):
+        parse({"address": address})
+
+
+def test_an_address_is_for_no_other_target() -> None:
+    with pytest.raises(InvalidSetting, match="the target is local"):
+        parse({"address": URL, "target": "local"})
+
+
+def test_the_target_needs_an_address(tmp_path: Path) -> None:
+    with pytest.raises(InvalidSetting) as raised:
+        choice.choose(Settings(target="cluster", state_folder=tmp_path), Shell())
+    assert "--address" in raised.value.hint
+
+
+def test_a_cluster_keeps_its_address(tmp_path: Path) -> None:
+    settings = Settings(address=URL, state_folder=tmp_path)
+    identity = choice.choose(settings, Shell()).instance
+    make_own(identity.folder)
+    identity.record.write_text(identity.document())
+    assert choice.choose(replace(settings, address=""), Shell()).instance.address == URL
+    with pytest.raises(InvalidSetting, match=f"is the Ray at {URL}"):
+        choice.choose(replace(settings, address="http://other:8265"), Shell())
+
+
+def test_nothing_is_made_before_it_was_looked_at(tmp_path: Path) -> None:
+    steps = {step.name: step for step in choice.choose(Settings(address=URL), Shell()).steps()}
+    assert isinstance(steps["state-folder"], StateFolder)
+    assert "preflight" in steps["state-folder"].needs
+
+
+def test_the_token_is_looked_for_where_ray_looks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    named, other = tmp_path / "named", tmp_path / "other"
+    named.write_text("named\n")
+    other.write_text("other\n")
+    environment = {"RAY_AUTH_TOKEN": "given", "RAY_AUTH_TOKEN_PATH": str(other)}
+    assert authentication.token(str(named), environment) == "named"
+    assert authentication.token("", environment) == "given"
+    assert authentication.token("", {"RAY_AUTH_TOKEN_PATH": str(other)}) == "other"
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / ".ray").mkdir()
+    (tmp_path / ".ray" / "auth_token").write_text("home")
+    assert authentication.token("", {}) == "home"
+
+
+@pytest.mark.parametrize("content", ["", " \n", "two words", "a\x1bb", "x" * 5_000])
+def test_what_is_no_token_is_refused_and_not_shown(tmp_path: Path, content: str) -> None:
+    file = tmp_path / "token"
+    file.write_text(content)
+    with pytest.raises(CredentialsRefused, match="holds no token") as raised:
+        authentication.token(str(file), {})
+    assert content.strip() not in raised.value.message or not content.strip()
+
+
+def test_a_token_that_is_not_there_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with pytest.raises(CredentialsRefused, match="asks for a token, and there is none"):
+        authentication.token("", {})
+    with pytest.raises(CredentialsRefused, match="can't be read"):
+        authentication.token(str(tmp_path / "gone"), {})
+
+
+def test_debugpy_goes_with_the_job_before_the_hook() -> None:
+    sent = Debug(debugpy="/cache/debugpy").added_to({"py_modules": ["/mine"]}, driver=True)
+    assert sent["py_modules"][:2] == ["/mine", "/cache/debugpy"]
+    assert sent["py_modules"][2].endswith("rayside_hook")
+    assert "RAYSIDE_CARRIED" not in Debug().added_to({}, driver=True)["env_vars"]
+    # What pip installs need not be carried.
+    pip = Debug(debugpy="/cache/debugpy", pip_debugpy=True).added_to({}, driver=True)
+    assert "/cache/debugpy" not in pip["py_modules"]
+
+
+@pytest.mark.parametrize("drivers", [["gcs://mine.zip"], ["gcs://drivers_own.zip"], []])
+def test_workers_get_debugpy_whatever_modules_the_driver_names(
+    monkeypatch: pytest.MonkeyPatch, drivers: list[str]
+) -> None:
+    sent = Debug(debugpy="/cache/debugpy").added_to({"py_modules": ["/mine"]}, driver=True)
+    job = {**sent, "py_modules": ["gcs://mine.zip", "gcs://debugpy.zip", "gcs://hook.zip"]}
+    for name in driver.OURS:
+        monkeypatch.delenv(name, raising=False)
+    for name, value in sent["env_vars"].items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("RAY_JOB_CONFIG_JSON_ENV_VAR", json.dumps({"runtime_env": job, "metadata": {}}))
+    monkeypatch.setenv("RAYSIDE_GIVEN", json.dumps({"fields": [], "env_vars": []}))
+
+    def hooked(env: dict[str, Any], *_: object) -> dict[str, Any]:
+        return env
+
+    monkeypatch.setattr(driver, "hooked", hooked)
+    merged = {**job, **({"py_modules": drivers} if drivers else {})}
+    expected = [*(drivers or ["gcs://mine.zip"]), "gcs://debugpy.zip"]
+    assert driver.on_init(merged)["py_modules"] == expected
+
+
+def test_of_the_lock_file_debugpy_alone_is_taken_with_its_hashes() -> None:
+    target = choice.choose(Settings(address=URL), Shell())
+    step = next(step for step in target.steps() if isinstance(step, DebugpyPackage))
+    first, *hashes = step.locked.splitlines()
+    assert first.startswith("debugpy==")
+    assert len(hashes) > 5
+    assert all(line.strip().startswith("--hash=sha256:") for line in hashes)
