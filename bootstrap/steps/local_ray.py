@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -174,6 +175,10 @@ class RayHead:
             **client_environment(self),
             "RAY_DEBUG": "1",
             "RAY_USAGE_STATS_ENABLED": "0",
+            # Ray gives its dashboard and its agents a limit of their own to come up, and ends itself where a
+            # busy machine takes longer. How long that may take is for `ray_patience` to say.
+            "RAY_DASHBOARD_STARTUP_TIMEOUT_S": f"{self.patience:.0f}",
+            "RAY_agent_register_timeout_ms": f"{1000 * self.patience:.0f}",
             # The debugger of a plain `breakpoint()` asks for a proof, too.
             "RAYSIDE_START": str(START),
             # Ray's processes rename themselves, which would overwrite the mark in their environment
@@ -197,7 +202,8 @@ class RayHead:
     def _last_words(self) -> str:
         with contextlib.suppress(OSError):
             lines = [line.strip() for line in self.log.read_text(errors="replace").splitlines()]
-            errors = [line for line in lines if "ERR" in line or "Error" in line]
+            # Ray's own words for a part that has ended: its name, and `[exit code=N]`.
+            errors = [line for line in lines if re.search(r"ERR|Error|Exception|\[exit code=", line)]
             if errors:
                 return f"; its log says: {errors[-1]}"
         return ""

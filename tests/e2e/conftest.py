@@ -117,7 +117,7 @@ def kube(rayside: Rayside) -> Kube:
 def make_namespace(cluster: Kube, name: str) -> None:
     cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
     # Without its account, which Kubernetes makes a moment later, no pod can be made in it.
-    assert until(lambda: cluster.get(f"/api/v1/namespaces/{name}/serviceaccounts/default"), bool, 30)
+    assert until(lambda: cluster.get(f"/api/v1/namespaces/{name}/serviceaccounts/default"), bool, 60)
 
 
 def traces(rayside: Rayside) -> list[str]:

@@ -103,7 +103,7 @@ def test_a_second_instance_is_made_and_removed_beside_the_first(up: Rayside, sec
     # The first needs KubeRay: it is all there, and its pods are the same.
     assert pods(first) == before
     # Beside two other lanes an answer may come too late once.
-    status = until(partial(up.json, "status"), lambda seen: bool(seen["ready"]), 30)
+    status = until(partial(up.json, "status"), lambda seen: bool(seen["ready"]), 120)
     assert status["ready"], status["steps"]
     down(steps, Quiet())
 
@@ -211,7 +211,7 @@ def test_each_right_that_is_lacking_is_named_with_the_rule_that_gives_it(
         rights.append((group, resource, verb))
         allow(up, namespace, *rights)
         # Kubernetes knows of it a moment later.
-        assert until(partial(lacks_another, call, right), bool, 10)
+        assert until(partial(lacks_another, call, right), bool, 60)
     with pytest.raises(Forbidden, match="list deployments in the whole cluster") as caught:
         operator.installed(few)
     assert "a ClusterRole with the rule" in caught.value.hint

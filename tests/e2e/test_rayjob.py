@@ -197,7 +197,7 @@ def submit(kubectl: KubectlRay, document: dict[str, Any], folder: Path, name: st
 
 
 def gone(kube: Kube, name: str) -> bool:
-    return until(lambda: kube.ray("rayjobs", name), lambda document: document is None, 30) is None
+    return until(lambda: kube.ray("rayjobs", name), lambda document: document is None, 60) is None
 
 
 def test_a_cluster_whose_image_is_missing(kubectl: KubectlRay, tmp_path: Path) -> None:

@@ -145,7 +145,7 @@ def test_killed_it_comes_back_and_the_head_stays_ready(up: Rayside) -> None:
     # The brackets keep the pattern from matching the shell that has it in its arguments.
     kill = "for p in /proc/[0-9]*; do grep -q 'bootstrap[.]relay' $p/cmdline && kill -9 ${p#/proc/}; done; :"
     inside(up, kill)
-    assert until(lambda: answers(up.settings.relay_port), bool, 30)
+    assert until(lambda: answers(up.settings.relay_port), bool, 60)
     after = container(up)
     assert (after["restartCount"], after["containerID"]) == (before["restartCount"], before["containerID"])
     log = kube(up).log(HEAD, "relay")

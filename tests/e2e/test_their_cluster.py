@@ -112,14 +112,14 @@ def test_one_who_may_only_forward_debugs_two_pods_and_leaves_nothing(
     done = user.run(*bring)
     assert (done.returncode, 'resources: ["pods"], verbs: ["list"]' in done.stderr) == (4, True), done.stderr
     allow(up, theirs.namespace, RIGHTS[0])
-    assert until(lambda: "pods/portforward" in user.run(*bring).stderr, bool, 20)
+    assert until(lambda: "pods/portforward" in user.run(*bring).stderr, bool, 60)
     assert not folder.exists()
     allow(up, theirs.namespace, *RIGHTS)
     done = user.run(*bring, "--ray-cluster", "others")
     assert "no RayCluster others runs" in done.stderr and "but theirs" in done.stderr, done.stderr
     before = in_the_api(theirs)
     try:
-        assert until(lambda: user.run(*bring, timeout=300).returncode == 0, bool, 20), user.run(*bring).stderr
+        assert until(lambda: user.run(*bring, timeout=300).returncode == 0, bool, 60), user.run(*bring).stderr
         assert "Nothing to change" in user.run("up").stdout
         source = program(tmp_path, PROGRAM)
         user.json("submit", "--debug", "--working-dir", str(tmp_path), "--entrypoint", "python main.py")

@@ -68,7 +68,7 @@ def serve(folder: Path, auth: dict[str, Any]) -> Iterator[str]:
         command = ["docker-registry", "serve", str(folder / "config.yml")]
         with subprocess.Popen(command, stdout=log, stderr=log) as process:
             try:
-                assert until(lambda: listens(name), bool, 20), (folder / "log").read_text()
+                assert until(lambda: listens(name), bool, 60), (folder / "log").read_text()
                 yield name
             finally:
                 process.terminate()
@@ -477,7 +477,7 @@ def test_a_build_that_was_killed_leaves_no_image_and_no_container(
                 break
         killed.send_signal(signal.SIGKILL)
     assert image_build.check().condition is Condition.MISSING
-    assert until(lambda: containers(engine, base), lambda left: left == [], 20) == []
+    assert until(lambda: containers(engine, base), lambda left: left == [], 60) == []
     assert image_build.check().condition is Condition.MISSING
     image_build.apply(silent)
     assert image_build.check().condition is Condition.READY

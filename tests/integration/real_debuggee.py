@@ -28,7 +28,7 @@ from bootstrap.hook.rayside_hook.attach import UNCHECKED
 from bootstrap.relay.debuggee import Debuggee
 from bootstrap.relay.server import Relay, digest_of
 
-PATIENCE = 30.0  # seconds; only a broken test waits so long
+PATIENCE = 60.0  # seconds; only a broken test waits so long
 TOKEN = "a token"
 
 # What most tests debug.

@@ -28,7 +28,7 @@ from bootstrap.relay.debuggee import Debuggee
 from bootstrap.relay.server import Relay, digest_of
 
 TOKEN = "a token"
-PATIENCE = 20.0  # seconds; only a broken test waits so long
+PATIENCE = 60.0  # seconds; only a broken test waits so long
 PACKAGE = "_ray_pkg_0123456789abcdef"
 
 _START = """

@@ -59,7 +59,7 @@ def sshd() -> Iterator[Sshd]:
         log = folder / "sshd.log"
         server = subprocess.Popen([program, "-D", "-f", folder / "sshd_config", "-E", log])
         try:
-            assert until(lambda: log.exists() and "listening on" in log.read_text(), bool, 10), (
+            assert until(lambda: log.exists() and "listening on" in log.read_text(), bool, 60), (
                 log.read_text()
             )
             yield Sshd({"PATH": f"{ssh.parent}{os.pathsep}{os.environ['PATH']}"}, log)

@@ -57,7 +57,7 @@ def begin(up: Rayside, folder: Path) -> str:
         names = [task.name for tasks in dashboard.running_tasks().values() for task in tasks]
         return "begun" in dashboard.output(name) and {"stays", "Meter.hang"} <= set(names)
 
-    assert until(runs, bool, 90), dashboard.output(name)
+    assert until(runs, bool, 180), dashboard.output(name)
     return name
 
 

@@ -25,7 +25,7 @@ from bootstrap.hook.rayside_hook.handshake import AUTHORIZE, proof
 from bootstrap.settings import ROOT
 from tests.integration.stranger import INITIALIZE, evaluates, exchange, request
 
-PATIENCE = 20.0  # seconds; only a broken test waits so long
+PATIENCE = 60.0  # seconds; only a broken test waits so long
 TOKEN = b"the token of the cluster"
 KNOWS = partial(proof, TOKEN)
 

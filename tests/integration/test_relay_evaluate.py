@@ -50,7 +50,7 @@ def test_continue_interrupts_an_evaluation_without_end_and_the_task_ends_well(
             began = time.monotonic()
             await session.request("continue", threadId=stop["threadId"])
             assert await process.end() == ["done"]
-            assert time.monotonic() - began < PATIENCE / 2
+            assert time.monotonic() - began < 10
             assert "KeyboardInterrupt" in str(await runaway)
 
     asyncio.run(story())

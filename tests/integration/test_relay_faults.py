@@ -488,7 +488,7 @@ def test_a_debuggee_that_is_frozen_while_stopped_answers_again_when_it_thaws(tmp
                 await is_well(session, stops["w2"])
                 await session.request("setExceptionBreakpoints", filters=["raised"])
                 await resume(session, stops["w2"], well)
-                assert time.monotonic() - began < PATIENCE / 2
+                assert time.monotonic() - began < 10
                 assert not evaluation.done()
             finally:
                 frozen.process.send_signal(signal.SIGCONT)

@@ -42,7 +42,7 @@ def initialize(port: int) -> dict[str, Any]:
     return ask(port, "initialize", {"adapterID": "test"}, timeout=5)
 
 
-def until(condition: Any, within: float = 10) -> None:
+def until(condition: Any, within: float = 60) -> None:
     deadline = time.monotonic() + within
     while not condition():
         assert time.monotonic() < deadline, "in vain"

@@ -72,7 +72,7 @@ def process(echo: int, tmp_path: Path) -> Iterator[tuple[psutil.Process, int]]:
     file.write_text(document(HOST, local, echo))
     command = [sys.executable, "-m", "bootstrap.ssh.forwarder", str(file)]
     with (tmp_path / "log").open("wb") as log, subprocess.Popen(command, cwd=ROOT, stderr=log) as started:
-        assert until(lambda: answer(local) == b"hello", bool, 20), (tmp_path / "log").read_text()
+        assert until(lambda: answer(local) == b"hello", bool, 60), (tmp_path / "log").read_text()
         yield psutil.Process(started.pid), local
         if started.poll() is None:
             started.terminate()
@@ -100,7 +100,7 @@ def test_when_ssh_ends_the_port_stays_ours_and_leads_there_again(
     ssh.kill()
     with pytest.raises(OSError, match="in use"), socket.create_server(("127.0.0.1", port)):
         pass
-    assert until(lambda: answer(port) == b"hello", bool, 20)
+    assert until(lambda: answer(port) == b"hello", bool, 60)
     assert forwarder.children() != [ssh]
 
 
@@ -109,7 +109,7 @@ def test_ssh_does_not_outlive_a_forwarder_that_is_killed(process: tuple[psutil.P
     forwarder, _ = process
     (ssh,) = forwarder.children()
     forwarder.send_signal(signal.SIGKILL)
-    assert until(lambda: not ssh.is_running() or ssh.status() == psutil.STATUS_ZOMBIE, bool, 10)
+    assert until(lambda: not ssh.is_running() or ssh.status() == psutil.STATUS_ZOMBIE, bool, 60)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="makes what only root, as Docker is, can make")

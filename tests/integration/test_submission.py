@@ -68,7 +68,7 @@ class Beside:
 
     def printed(self, submission_id: str) -> str:
         """Returns all that the job printed, once it has succeeded."""
-        job = until(lambda: self.job(submission_id), lambda job: job.ended, patience=90)
+        job = until(lambda: self.job(submission_id), lambda job: job.ended, patience=180)
         printed = self.dashboard.output(submission_id)
         assert job.status == "SUCCEEDED", job.message + printed
         return printed

@@ -184,7 +184,7 @@ def by_ssh(theirs: TheirRay, user: Rayside, token: Path, folder: Path) -> None:
         # The network that goes for a moment costs nothing but that moment.
         for mark in (marks.FORWARDS, marks.RELAY):
             # One that was broken off comes again by itself.
-            (connection,) = until(partial(connections, mark, user.folder), bool, 30)
+            (connection,) = until(partial(connections, mark, user.folder), bool, 60)
             connection.terminate()
         assert until(lambda: user.json("status")["ready"], bool, 60)
         assert user.run("down").returncode == 0

@@ -29,7 +29,7 @@ from bootstrap.hook.rayside_hook.handshake import proof
 from bootstrap.relay.tracing import SLEEP, WAKE
 from bootstrap.settings import ROOT
 
-PATIENCE = 20.0  # seconds; only a broken test waits so long
+PATIENCE = 60.0  # seconds; only a broken test waits so long
 HOOK = ROOT / "bootstrap" / "hook"
 TOKEN = "the token of the cluster"
 BY_HAND = {**WITHOUT_MONITORING, **UNCHECKED}

@@ -1,0 +1,44 @@
+"""Tests how the head of Ray on this machine is started, and what is said of one that has ended."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from bootstrap.settings import Settings
+from bootstrap.step import Condition
+from tests.targets import local_target
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return Settings(state_folder=tmp_path, target="local", ray_patience=90.0)
+
+
+def test_ray_gives_its_parts_as_long_as_rayside_gives_ray(settings: Settings) -> None:
+    environment = local_target(settings).head.environment()
+    assert environment["RAY_DASHBOARD_STARTUP_TIMEOUT_S"] == "90"
+    assert environment["RAY_agent_register_timeout_ms"] == "90000"
+
+
+@pytest.mark.parametrize(
+    ("log", "last_words"),
+    [
+        ("Some Ray subprocesses exited unexpectedly:\n  raylet [exit code=1]\n\n", "raylet [exit code=1]"),
+        ("Exception: The current node timed out\nbye\n", "Exception: The current node timed out"),
+    ],
+)
+def test_a_head_that_has_ended_is_missing_with_its_last_words(
+    settings: Settings, log: str, last_words: str
+) -> None:
+    target = local_target(settings)
+    head = target.head
+    head.log.parent.mkdir(mode=0o700)
+    head.log.write_text(log)
+    # No process has this number: Linux's largest is 2**22.
+    head.pid_file.file.write_text(json.dumps({"pid": 2**22 + 1, "created": 0.0, "spec": head.spec}))
+    status = head.check()
+    assert status.condition is Condition.MISSING
+    assert status.detail.endswith(f"; its log says: {last_words}")
