@@ -118,12 +118,12 @@ def _files(
     def log(name: str, holds: str, text: str) -> _File:
         return _File(f"logs/{_safe(name)}.log", holds, redactor.text(text))
 
-    told = {
+    explained = {
         "findings": [finding.document() for finding in findings],
         "unread": list(gathered.evidence.unread),
     }
     files = [
-        document("findings.json", "what was found, and what could not be read", told),
+        document("findings.json", "what was found, and what could not be read", explained),
         document("versions.json", "versions of Rayside, Python and this system", versions),
         document("settings.json", "Rayside's settings", settings),
     ]

@@ -72,16 +72,16 @@ def of_driver(
     `tasks` are the job's failed tasks, the latest first, and `actors` the job's.
     """
     # Ray's own exceptions don't say which task or actor they are of; its tables do.
-    told = [task for task in tasks if _EXCEPTIONS.get(task.error_type) == raised.name]
+    of_its_kind = [task for task in tasks if _EXCEPTIONS.get(task.error_type) == raised.name]
     named = [task for task in tasks if raised.tasks and task.name == raised.tasks[-1]]
-    task = next(iter([*named, *told]), None)
+    task = next(iter([*named, *of_its_kind]), None)
     actor = next((actor for actor in actors if actor.actor_id in raised.text), None)
     if actor and raised.name in ("ActorDiedError", "ActorUnavailableError"):
         subject = f"actor {actor.name}"
     elif raised.tasks:
         subject = f"task {raised.tasks[-1]}"
     else:
-        subject = f"task {task.name}" if told and task else "the driver"
+        subject = f"task {task.name}" if of_its_kind and task else "the driver"
     return Failure(
         name=raised.name,
         message=raised.message,

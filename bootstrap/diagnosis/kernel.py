@@ -41,7 +41,7 @@ def read_kills(records: Iterable[str], booted: float) -> list[dict[str, Any]]:
     memory of its cgroup had run out, not the machine's; `group` is that cgroup's path. `at` is in seconds
     since 1970, as `booted` is, from which the records count.
     """
-    found: list[dict[str, Any]] = []
+    kills: list[dict[str, Any]] = []
     groups: dict[str, str] = {}
     for record in records:
         line = _RECORD_LINE.match(record)
@@ -50,7 +50,7 @@ def read_kills(records: Iterable[str], booted: float) -> list[dict[str, Any]]:
         if where := _WHERE.match(line["text"]):
             groups[where["pid"]] = where["group"]
         elif killed := _KILLED.match(line["text"]):
-            found.append(
+            kills.append(
                 {
                     "pid": int(killed["pid"]),
                     "program": killed["program"],
@@ -60,7 +60,7 @@ def read_kills(records: Iterable[str], booted: float) -> list[dict[str, Any]]:
                     "at": booted + int(line["microseconds"]) / 1e6,
                 }
             )
-    return found[-_MOST:]
+    return kills[-_MOST:]
 
 
 def _records(log: Path) -> Iterator[str]:

@@ -12,7 +12,7 @@ from bootstrap.relay.desired import Desired
 from bootstrap.relay.files import File, Files
 from bootstrap.relay.lines import Lines
 from bootstrap.relay.results import Result
-from bootstrap.relay.sent import BY_VALUE, EXCEPTIONS, PRINTS, REACHED
+from bootstrap.relay.sent import BY_VALUE, EXCEPTIONS, FUNCTIONS, PRINTS, REACHED
 from bootstrap.relay.stop_points import Breakpoint, FunctionBreakpoint, LineBreakpoint
 from bootstrap.relay.tracing import Tracing
 
@@ -204,7 +204,7 @@ class Installed:
         if not functions:
             return
         names = [breakpoint_.name for breakpoint_ in functions]
-        loaded = await self._connection.literal(REACHED.call("are_loaded", names), timeout=self._patience)
+        loaded = await self._connection.literal(FUNCTIONS.value("are_loaded", names), timeout=self._patience)
         for breakpoint_, is_loaded in zip(
             functions, loaded if isinstance(loaded, list) else [], strict=False
         ):

@@ -109,9 +109,9 @@ class Masks:
         if not isinstance(values, str) or len(values) > _LONGEST_LIST:
             return
         with contextlib.suppress(ValueError, RecursionError):
-            found = json.loads(values)
-            if isinstance(found, list):
-                self._know([value for value in found if isinstance(value, str)])
+            secrets = json.loads(values)
+            if isinstance(secrets, list):
+                self._know([value for value in secrets if isinstance(value, str)])
 
     def _know(self, values: Sequence[str]) -> None:
         """Keeps these values, and of those before as many as there is room for."""

@@ -57,6 +57,7 @@ class Sent:
 
 _FOLDER = Path(evaluated.__file__).parent
 REACHED = Sent("_rayside_reached", _FOLDER / "reached.py")
+FUNCTIONS = Sent("_rayside_functions", _FOLDER / "functions.py")
 BY_VALUE = Sent("_rayside_by_value", _FOLDER / "by_value.py")
 PRINTS = Sent("_rayside_prints", _FOLDER / "prints.py")
 EXCEPTIONS = Sent("_rayside_exceptions", _FOLDER / "exceptions.py")

@@ -79,7 +79,7 @@ def variant(
     where none answers. Raises InvalidSetting, which names the file that is wrong.
 
     Args:
-        platform: VS Code's name for it; the workspace image's unless told.
+        platform: VS Code's name for it; default: that of the workspace image.
         recorded: the file with the digests that the repository records.
     """
     platform = platform or this_platform("linux")

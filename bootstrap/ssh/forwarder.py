@@ -85,8 +85,8 @@ class Forwarder:
         with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(self._stands(), _LET_IN)
         if not self._socket.exists():
-            said = [text for text in self._said if not text.startswith(_NO_REASON)]
-            why = said[-1] if said else f"it was not let in within {_LET_IN:g} s"
+            reasons = [text for text in self._said if not text.startswith(_NO_REASON)]
+            why = reasons[-1] if reasons else f"it was not let in within {_LET_IN:g} s"
             raise SshFailed(
                 f"ssh does not lead to {self._host}: {why}",
                 hint=f"try it by hand, until it asks for nothing: ssh -o BatchMode=yes {self._host} true",

@@ -110,5 +110,5 @@ def _show(console: Console, rows: Sequence[tuple[JobProcess, Outcome]]) -> None:
 
 def _document(process: JobProcess, outcome: Outcome) -> dict[str, Any]:
     names = ("worker_id", "pid", "node_ip", "job_id", "kind", "name", "actor_id")
-    told = {"result": outcome.result, "why": outcome.why, "stack": outcome.stack}
-    return {**{name: getattr(process, name) for name in names}, **told}
+    became = {"result": outcome.result, "why": outcome.why, "stack": outcome.stack}
+    return {**{name: getattr(process, name) for name in names}, **became}

@@ -112,9 +112,9 @@ def _known_job(evidence: Evidence, job: str) -> str:
 
 def _require_pod(evidence: Evidence, pod: str, target: Target) -> None:
     """Raises PodNotFound where there is no such pod, and no event of it."""
-    there = any(each["metadata"]["name"] == pod for each in evidence.pods)
-    told = any((event.get("involvedObject") or {}).get("name") == pod for event in evidence.events)
-    if there or told:
+    is_there = any(each["metadata"]["name"] == pod for each in evidence.pods)
+    has_event = any((event.get("involvedObject") or {}).get("name") == pod for event in evidence.events)
+    if is_there or has_event:
         return
     assert target.kubernetes is not None
     names = sorted(each["metadata"]["name"] for each in target.kubernetes.kube.pods(""))

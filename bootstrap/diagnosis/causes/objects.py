@@ -45,8 +45,8 @@ def not_serializable(failure: Failure) -> Cause | None:
         failure.message,
         re.MULTILINE,
     )
-    told = failure.name == "PicklingError" or re.search(r"cannot pickle|Can't pickle", failure.message)
-    if not match and not told:
+    is_pickling = failure.name == "PicklingError" or re.search(r"cannot pickle|Can't pickle", failure.message)
+    if not match and not is_pickling:
         return None
     variable = re.search(
         r"FailTuple\((\w{1,100}) \[path=([^,\n]{0,300}), obj=(.{1,500}?), parent=", failure.text

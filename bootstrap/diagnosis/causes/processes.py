@@ -20,12 +20,12 @@ def worker_died(failure: Failure) -> Cause | None:
     process = failure.subject.partition(" ")[2] or failure.subject
     # Only lines of that task's own process tell of its signal.
     own = rf"^\({re.escape(process)} pid=\d+[^)]*\) .*?\*\*\* (SIG[A-Z]+) received"
-    told = re.search(r"exits with an exit code (\d+)", failure.text)
+    exit_code = re.search(r"exits with an exit code (\d+)", failure.text)
     if received := re.search(own, failure.text, re.MULTILINE):
         why = f"its process got {received[1]}"
         why += ", as it crashed in native code" if received[1] in ("SIGSEGV", "SIGABRT", "SIGBUS") else ""
-    elif told:
-        why = f"its process ended with {explain_exit(int(told[1]))}"
+    elif exit_code:
+        why = f"its process ended with {explain_exit(int(exit_code[1]))}"
     else:
         why = f"{_SILENT}; Ray does not know its exit code"
     tried = f"; it was tried {failure.attempts} times" if failure.attempts > 1 else ""
@@ -38,13 +38,13 @@ def worker_died(failure: Failure) -> Cause | None:
 
 
 def node_died(failure: Failure) -> Cause | None:
-    told = [line for line in failure.message.splitlines() if "its node has died" in line]
-    if failure.name not in ("NodeDiedError", "LocalRayletDiedError") and not told:
+    node_lines = [line for line in failure.message.splitlines() if "its node has died" in line]
+    if failure.name not in ("NodeDiedError", "LocalRayletDiedError") and not node_lines:
         return None
     return Cause(
         "node-died",
         f"the node of {failure.subject} died",
-        told[0] if told else failure.message.partition("\n")[0],
+        node_lines[0] if node_lines else failure.message.partition("\n")[0],
         "./invokew status shows which nodes are left; then submit the job again",
     )
 
@@ -79,8 +79,8 @@ def actor_killed(failure: Failure) -> Cause | None:
 def actor_died(failure: Failure) -> Cause | None:
     if failure.name not in ("ActorDiedError", "ActorUnavailableError"):
         return None
-    told = re.search(r"The actor is (?:dead because|temporarily unavailable:) (.+)", failure.text)
-    why = (told[1] if told else failure.message).partition(" Some common causes include")[0]
+    reason = re.search(r"The actor is (?:dead because|temporarily unavailable:) (.+)", failure.text)
+    why = (reason[1] if reason else failure.message).partition(" Some common causes include")[0]
     if "End of file" in why or "Socket closed" in why:
         why = _SILENT
     if failure.restarts:

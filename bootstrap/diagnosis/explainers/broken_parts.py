@@ -49,14 +49,15 @@ def failed_tasks(evidence: Evidence) -> Iterator[Finding]:
 
 def dead_actors(evidence: Evidence) -> Iterator[Finding]:
     """Yields a finding for each actor that died by itself, unless a task of it tells that already."""
-    told = {
+    explained_by_tasks = {
         (task.job_id, task.name.partition(".")[0])
         for task in evidence.tasks
         if task.state == "FAILED" and task.error_type in _TELLING
     }
     for actor in evidence.actors:
-        job_ended = _explained_by_job(evidence, actor.job_id)
-        if actor.state != "DEAD" or job_ended or not _failed(actor) or (actor.job_id, actor.name) in told:
+        by_job = _explained_by_job(evidence, actor.job_id)
+        by_task = (actor.job_id, actor.name) in explained_by_tasks
+        if actor.state != "DEAD" or not _failed(actor) or by_job or by_task:
             continue
         failure = _of_actor(actor)
         its_cause = cause(failure)

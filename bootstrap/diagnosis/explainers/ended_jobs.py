@@ -143,17 +143,17 @@ def entrypoint_not_run(ended: _Ended) -> Cause | None:
     """Explains an entrypoint that the shell, or Python, could not run at all."""
     code, entrypoint = ended.job.exit_code, ended.job.entrypoint
     if code == _NOT_FOUND:
-        told = re.search(r"^(\S*sh): (?:\d+: |line \d+: )?(.+?): (?:command )?not found$", ended.words, re.M)
-        if told and told[1].endswith(".sh"):
+        shell = re.search(r"^(\S*sh): (?:\d+: |line \d+: )?(.+?): (?:command )?not found$", ended.words, re.M)
+        if shell and shell[1].endswith(".sh"):
             return Cause(
                 "entrypoint-not-found",
-                f"its script {told[1]} calls {told[2]}, which was not found",
+                f"its script {shell[1]} calls {shell[2]}, which was not found",
                 f"the entrypoint is {entrypoint}",
                 "correct its name in the script, or use an image that has it",
             )
         return Cause(
             "entrypoint-not-found",
-            f"its program {told[2] if told else entrypoint.split(' ')[0]} was not found",
+            f"its program {shell[2] if shell else entrypoint.split(' ')[0]} was not found",
             f"the entrypoint is {entrypoint}",
             'correct --entrypoint, as in ./invokew submit --entrypoint "python your_program.py"',
         )

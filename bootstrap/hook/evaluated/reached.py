@@ -12,14 +12,13 @@ from __future__ import annotations
 
 import _thread
 import builtins
-import gc
 import itertools
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from types import CodeType, FrameType, FunctionType
+from types import CodeType, FrameType
 from typing import Any
 
 EVENT = "raysideReached"
@@ -185,37 +184,12 @@ def _is_of(frame: FrameType, name: str) -> bool:
     own = frame.f_back.f_locals.get("new_frame") if frame.f_back is not None else None
     qualified = getattr(own.f_code, "co_qualname", "") if own is not None else ""
     # Without a qualified name (Python 3.10), the last part of the name has to do.
-    return own is None or not qualified or _is_named(qualified, str(own.f_globals.get("__name__")), name)
+    return own is None or not qualified or is_named(qualified, str(own.f_globals.get("__name__")), name)
 
 
-def _is_named(qualified: str, module: str, name: str) -> bool:
+def is_named(qualified: str, module: str, name: str) -> bool:
     """Returns whether the user's name is the function's: as much of its end as the user has written."""
     return f".{module}.{qualified}".replace(".<locals>", "").endswith(f".{name}")
-
-
-def are_loaded(names: Iterable[str]) -> list[bool]:
-    """Returns, for each name, whether this process has such a function that the debugger would stop in."""
-    pydevd = debugger()
-    functions = [function for function in gc.get_objects() if type(function) is FunctionType]
-
-    def has(name: str) -> bool:
-        return any(
-            _is_named(function.__qualname__, str(function.__module__), name) and _is_users(pydevd, function)
-            for function in functions
-            if function.__code__.co_name == name.rpartition(".")[2]
-        )
-
-    return [has(name) for name in names]
-
-
-def _is_users(pydevd: Any, function: FunctionType) -> bool:
-    """Returns whether the debugger stops in a function's file: not in libraries, with `justMyCode`."""
-    try:
-        return not pydevd.get_use_libraries_filter() or bool(
-            pydevd.in_project_roots_filename_uncached(function.__code__.co_filename)
-        )
-    except Exception:
-        return True
 
 
 def _compiled(expression: str) -> CodeType:

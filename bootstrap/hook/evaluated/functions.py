@@ -1,0 +1,41 @@
+"""Says inside a debuggee which functions it has that the debugger would stop in.
+
+It needs the debuggee to have reached.py.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+from collections.abc import Iterable
+from types import FunctionType
+from typing import Any
+
+_REACHED = "_rayside_reached"  # the name that sent.py gives it
+
+
+def are_loaded(names: Iterable[str]) -> list[bool]:
+    """Returns, for each name, whether this process has such a function that the debugger would stop in."""
+    reached = sys.modules[_REACHED]
+    pydevd = reached.debugger()
+    functions = [function for function in gc.get_objects() if type(function) is FunctionType]
+
+    def has(name: str) -> bool:
+        return any(
+            reached.is_named(function.__qualname__, str(function.__module__), name)
+            and _is_users(pydevd, function)
+            for function in functions
+            if function.__code__.co_name == name.rpartition(".")[2]
+        )
+
+    return [has(name) for name in names]
+
+
+def _is_users(pydevd: Any, function: FunctionType) -> bool:
+    """Returns whether the debugger stops in a function's file: not in libraries, with `justMyCode`."""
+    try:
+        return not pydevd.get_use_libraries_filter() or bool(
+            pydevd.in_project_roots_filename_uncached(function.__code__.co_filename)
+        )
+    except Exception:
+        return True
