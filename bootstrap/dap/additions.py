@@ -6,8 +6,26 @@ ALWAYS, ASK, WATCH = "always", "ask", "watch"
 BUSY = "busy"
 # Why a session ended for an editor: `terminated` says it as body.ray.reason.
 TAKEN_OVER, DEBUGGER_LEFT, RELAY_ENDING = "taken-over", "debugger-left", "relay-ending"
+# The relay has not heard of the editor for AWAY.
+UNHEARD = "unheard"
+# What a forward says so: the way to the relay is there again; was not to be had; leads to no relay any more;
+# is ended, for the forward is.
+WAY_BACK, WAY_LOST, RELAY_GONE, FORWARD_ENDED = "way-back", "way-lost", "relay-gone", "forward-ended"
+# The `output` by which a forward tells that the way is lost says it as body.ray.reason.
+WAITING = "waiting"
+# `terminated` asks an editor to attach again by its `restart`, which DAP has the editor send as this argument
+# of `attach`: such an `attach` takes over from nobody.
+RESTART = "__restart"
+RESTARTS = {"ray": "again"}
 # Why a `continued` comes though no thread resumed: the event says it as body.ray.reason.
 EXITED = "exited"
+# What a forward and the relay say to each other, as events, within an editor's connection: that the way is
+# there, each time; and that it was the editor that ended the connection.
+BEAT, LEFT = "rayside-beat", "rayside-left"
+# Seconds between two beats, and how many may stay without an answer until the way counts as lost.
+EVERY, MOST_MISSED = 5.0, 3
+# Seconds without a beat for which the relay keeps what is stopped, for an editor that may come back.
+AWAY = 120.0
 
 
 def title_of(task: str, pid: int, node_ip: str) -> str:

@@ -19,14 +19,16 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from bootstrap import machine
+from bootstrap.carrier.carrier import USUAL, Carrier, Patience, Speaks
 from bootstrap.errors import ClusterUnreachable, PortTaken, RaysideError, StrangerListens
 from bootstrap.event_loop import background_loop
 from bootstrap.kube.api import Kube
-from bootstrap.kube.tunnel import GOODBYE, Session, Tunnel, open_port, open_session, running_pod
+from bootstrap.kube.tunnel import GOODBYE, Lease, Session, Tunnel, open_port, open_session, running_pod
 from bootstrap.loopback import require_own
 
 # A client is kept waiting for a pod at most so many seconds.
@@ -38,8 +40,6 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 1.0
 # Closing may take so many seconds; a process that is told to end has to be gone within one.
 _GOODBYE = 0.7
 
-Protocol = Literal["http", "dap"]
-
 _log = logging.getLogger(__name__)
 
 
@@ -47,14 +47,15 @@ _log = logging.getLogger(__name__)
 class Forward:
     """One port of 127.0.0.1 and the pod's port that it leads to; `local` 0 means any free port.
 
-    `speaks` is the protocol in which its listener is asked whether it answers. `own_clients` sends other
-    users of this machine away: what is behind it may let everybody in.
+    `speaks` is the protocol in which its listener is asked whether it answers; one that speaks DAP keeps
+    its editors while the pod is away. `own_clients` sends other users of this machine away: what is behind
+    it may let everybody in.
     """
 
     name: str
     local: int
     pod: int
-    speaks: Protocol = "http"
+    speaks: Speaks = "http"
     own_clients: bool = False
 
     @property
@@ -85,8 +86,10 @@ def parse(text: str) -> tuple[Kube, str, list[Forward]]:
 class Forwarder:
     """Listens on 127.0.0.1 and joins each connection with a port of the pod that has the labels."""
 
-    def __init__(self, kube: Kube, selector: str, forwards: Sequence[Forward]) -> None:
-        self._target, self._forwards = (kube, selector), tuple(forwards)
+    def __init__(
+        self, kube: Kube, selector: str, forwards: Sequence[Forward], patience: Patience = USUAL
+    ) -> None:
+        self._target, self._forwards, self._patience = (kube, selector), tuple(forwards), patience
         self._servers: list[asyncio.Server] = []
         self._clients: set[asyncio.Task[None]] = set()
         # These serve the clients that are joined with a pod, and don't wait for one.
@@ -134,7 +137,6 @@ class Forwarder:
             client = asyncio.create_task(self._serve(forward, reader, writer))
             self._clients.add(client)
             client.add_done_callback(self._clients.discard)
-            client.add_done_callback(self._joined.discard)
 
         try:
             return await asyncio.start_server(accepted, "127.0.0.1", forward.local)
@@ -154,20 +156,18 @@ class Forwarder:
         try:
             if forward.own_clients:
                 require_own(writer.get_extra_info("socket"))
-            pod, session, tunnel = await asyncio.wait_for(self._open(forward.pod), PATIENCE)
-            client = asyncio.current_task()
-            assert client is not None
-            self._joined.add(client)
+            way = partial(self._way, forward.pod)
+            if forward.speaks == "dap":
+                await Carrier(reader, writer, way, log=self._tell, patience=self._patience).run()
+                return
+            joined = await way()
             try:
-                await tunnel.carry(reader, writer, linger=LINGER)
+                await joined.tunnel.carry(reader, writer, linger=LINGER)
             except RaysideError as error:
-                self._tell(error.message)
-                self._lose(pod)
+                joined.failed(error)
                 _reset(writer)
             finally:
-                await tunnel.close()
-                session.tunnels -= 1
-                await self._close_if_left(session)
+                await joined.close()
         except asyncio.TimeoutError:
             _reset(writer)
         except (StrangerListens, OSError):
@@ -175,6 +175,25 @@ class Forwarder:
             _reset(writer)
         finally:
             writer.close()
+
+    async def _way(self, port: int) -> Lease:
+        """Opens a way for the current task's client. Raises TimeoutError while there is none."""
+        client = asyncio.current_task()
+        assert client is not None
+        pod, session, tunnel = await asyncio.wait_for(self._open(port), PATIENCE)
+        self._joined.add(client)
+
+        async def close() -> None:
+            self._joined.discard(client)
+            await tunnel.close()
+            session.tunnels -= 1
+            await self._close_if_left(session)
+
+        def failed(error: RaysideError) -> None:
+            self._tell(error.message)
+            self._lose(pod)
+
+        return Lease(tunnel, tunnel.send, close, failed)
 
     async def _open(self, port: int) -> tuple[str, Session, Tunnel]:
         while True:

@@ -11,13 +11,20 @@ import asyncio
 import contextlib
 import re
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import aiohttp
 
-from bootstrap.errors import ClusterUnreachable, CredentialsRefused, Forbidden, NotRunning, PodFailed
+from bootstrap.errors import (
+    ClusterUnreachable,
+    CredentialsRefused,
+    Forbidden,
+    NotRunning,
+    PodFailed,
+    RaysideError,
+)
 from bootstrap.kube.api import CORE, Kube
 from bootstrap.kube.kubeconfig import Access, access
 from bootstrap.kube.refusal import forbidden, refused
@@ -108,6 +115,10 @@ class Tunnel:
         data, self._data = self._data, b""
         return data
 
+    async def send(self, data: bytes) -> None:
+        """Sends bytes to the pod. Raises ConnectionError."""
+        await self._web.send_bytes(bytes([_DATA]) + data)
+
     async def _carry_up(self, reader: asyncio.StreamReader) -> bool:
         """Copies from `reader` to the pod; returns whether it was the client that ended the stream."""
         while True:
@@ -118,7 +129,7 @@ class Tunnel:
             if not data:
                 return True
             try:
-                await self._web.send_bytes(bytes([_DATA]) + data)
+                await self.send(data)
             except ConnectionError:
                 return False
 
@@ -158,6 +169,29 @@ class Tunnel:
         return PodFailed(
             f"{self.name} can't be reached: {reason}", hint="./invokew status shows what is ready"
         )
+
+
+@dataclass(frozen=True)
+class Lease:
+    """A tunnel that a client has for a while: a `Way` of bootstrap/carrier.
+
+    Attributes:
+        close: ends it.
+        failed: takes the error by which it broke.
+    """
+
+    tunnel: Tunnel
+    send: Callable[[bytes], Coroutine[Any, Any, None]]
+    close: Callable[[], Coroutine[Any, Any, None]]
+    failed: Callable[[RaysideError], None]
+
+    async def read(self) -> bytes:
+        """Returns the next bytes from the pod; empty at the end. Raises PodFailed."""
+        try:
+            return await self.tunnel.read()
+        except RaysideError as error:
+            self.failed(error)
+            raise
 
 
 # --- the API -----------------------------------------------------------------------------

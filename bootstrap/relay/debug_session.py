@@ -185,6 +185,20 @@ class DebugSession:
         self._current.watchers.clear()
         self._lifecycle.editor_left()
 
+    @property
+    def expects_editor(self) -> bool:
+        """Returns whether its editor has lost its way, and may come back."""
+        return self.editor is not None and self.editor.gone
+
+    def expect(self, editor: Editor) -> None:
+        """Keeps everything for an editor that has lost its way, for as long as it may come back."""
+        self._log("the editor has lost its way; what is stopped waits for it")
+        self._work.start(self._until_given_up(editor))
+
+    async def _until_given_up(self, editor: Editor) -> None:
+        await editor.presence.until_away()
+        self.left(editor)  # It does nothing where an editor has attached since.
+
     def _dismiss(self, editor: Editor, why: str) -> None:
         editor.terminated(why)
         self._work.start(editor.close())

@@ -10,8 +10,10 @@ from collections.abc import AsyncIterator, Callable
 from datetime import datetime, timezone
 from typing import Any
 
+from bootstrap.dap.additions import BEAT, LEFT, RESTARTS
 from bootstrap.dap.framing import Decoder, FramingError, Message, encode
 from bootstrap.plain import line
+from bootstrap.relay.presence import Presence
 
 # The longest request, in bytes. An editor sends no source text; the longest is a condition or an expression.
 LONGEST_REQUEST = 8 * 1024 * 1024
@@ -45,8 +47,11 @@ class Refused(Exception):
 class Editor:
     """Represents a connection that a client of the relay opened."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, presence: Presence | None = None
+    ) -> None:
         self.gone = False
+        self.presence = presence or Presence()
         # Whether it has shown the token.
         self.admitted = False
         # The arguments that it attached with; None before that.
@@ -80,6 +85,10 @@ class Editor:
                     if _is_request(message):
                         self._heard.set()
                         yield message
+                    elif message.get("type") == "event":
+                        self._of_forward(message.get("event"))
+                        if self.presence.left:
+                            return
                     elif message.get("type") != "response":  # the answer to a request that we never send
                         self.refuse(message, "not a DAP request: it needs type, seq, command and arguments")
         except FramingError as error:
@@ -87,6 +96,19 @@ class Editor:
             self.refuse({}, f"not DAP: {error}")
         except OSError:
             pass
+
+    def _of_forward(self, event: object) -> None:
+        """Takes what the forward says that the editor's connection comes by."""
+        if event == BEAT:
+            self.presence.beat()
+            self.event(BEAT)
+        elif event == LEFT:
+            self.presence.left = True
+
+    @property
+    def may_come_back(self) -> bool:
+        """Returns whether the connection ended as one does whose way broke: the editor may still be there."""
+        return self.presence.by_forward and not self.presence.left and not self.gone
 
     def respond(self, request: Message, body: Message | bytes | None = None) -> None:
         """Answers a request; `body` is bytes where it is JSON already."""
@@ -124,6 +146,8 @@ class Editor:
 
         `thread` is the number of the row that is always listed.
         """
+        if self.presence.is_silent:
+            return False
         if self.gone or not (self._asks_for_threads and self.configured):
             return not self.gone
         self._heard.clear()
@@ -134,9 +158,9 @@ class Editor:
             return False
         return True
 
-    def terminated(self, reason: str) -> None:
-        """Tells the editor that its session has ended."""
-        self.event("terminated", {"ray": {"reason": reason}})
+    def terminated(self, reason: str, *, again: bool = False) -> None:
+        """Tells the editor that its session has ended; with `again`, that it may attach again by itself."""
+        self.event("terminated", {"ray": {"reason": reason}, **({"restart": RESTARTS} if again else {})})
 
     def event(self, name: str, body: Message | None = None) -> None:
         if name == "output" and body is not None and not self._has_room(body):

@@ -14,7 +14,7 @@ import hmac
 from collections.abc import Callable
 from typing import Any
 
-from bootstrap.dap.additions import ALWAYS, ASK, BUSY, WATCH
+from bootstrap.dap.additions import ALWAYS, ASK, AWAY, BUSY, EVERY, RESTART, UNHEARD, WATCH
 from bootstrap.dap.framing import Message
 from bootstrap.dap.paused import PausedTask
 from bootstrap.errors import DebuggerGone, RaysideError, RequestFailed
@@ -26,6 +26,7 @@ from bootstrap.relay.editor_requests import Handler
 from bootstrap.relay.ids import UnknownId
 from bootstrap.relay.lookout import Lookout
 from bootstrap.relay.masking import UNSET, Masking
+from bootstrap.relay.presence import Presence
 from bootstrap.relay.work import Work
 
 # Seconds for Ray's answer while an editor waits.
@@ -57,6 +58,7 @@ class Relay:
         log: takes a line for each thing that happens; none has a secret in it.
         shared_files: whether editors see the debuggees' files under their own paths.
         masking: what editors are not shown of debuggees.
+        every, away: as `Presence` takes them.
     """
 
     def __init__(
@@ -67,8 +69,11 @@ class Relay:
         log: Callable[[str], None],
         shared_files: bool = False,
         masking: Masking = UNSET,
+        every: float = EVERY,
+        away: float = AWAY,
     ) -> None:
         self._digest = digest
+        self._every, self._away = every, away
         self._log = log
         self._server: asyncio.Server | None = None
         self._editors: dict[Editor, None] = {}  # the oldest first
@@ -105,12 +110,13 @@ class Relay:
         await asyncio.gather(*(editor.close() for editor in self._editors))
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        editor = Editor(reader, writer)
+        editor = Editor(reader, writer, Presence(every=self._every, away=self._away))
         if not self._has_room():
             editor.drop()
             return
         self._editors[editor] = None
         waiting = asyncio.get_running_loop().call_later(SHOWING, self._give_up, editor)
+        listening = self._work.start(self._end_when_away(editor))
         answering: set[asyncio.Future[Any]] = set()
         try:
             async for request in editor.requests():
@@ -126,8 +132,19 @@ class Relay:
             waiting.cancel()
             self._editors.pop(editor, None)
             if (session := self._session_of(editor)) is not None:
-                session.left(editor)
+                if editor.may_come_back and editor is session.editor:
+                    session.expect(editor)
+                else:
+                    session.left(editor)
+            listening.cancel()
             await editor.close()
+
+    async def _end_when_away(self, editor: Editor) -> None:
+        """Ends an editor that nothing is heard of, so that tasks go on."""
+        await editor.presence.until_away()
+        editor.say(f"Nothing was heard of this editor for {self._away:g} s, so its session has ended.")
+        editor.terminated(UNHEARD, again=True)
+        await editor.close()
 
     def _has_room(self) -> bool:
         """Returns whether one more connection may come; among strangers the oldest is dropped for it."""
@@ -190,11 +207,18 @@ class Relay:
         take_over = arguments.get("takeOver", ALWAYS)
         if take_over not in (ALWAYS, ASK, WATCH):
             raise Refused(f"`takeOver` has to be `{ALWAYS}`, `{ASK}` or `{WATCH}`")
+        if RESTART in arguments and take_over == ALWAYS:
+            # Nobody asked for it: whoever has come meanwhile stays.
+            take_over = ASK
         async with self._attaching:
             if self._session_of(editor) is not None:
                 raise Refused("attached already")
             session = await self._session_for(job)
-            debugged = None if take_over == ALWAYS else await self._debugged(session)
+            # Who watches waits for the debugger that is expected back.
+            expected = take_over == WATCH and session.expects_editor
+            debugged = session if expected else None
+            if take_over != ALWAYS and not expected:
+                debugged = await self._debugged(session)
             if debugged is not None and take_over == ASK:
                 busy = _debugger(debugged)
                 raise Refused(

@@ -20,8 +20,10 @@ import tempfile
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
+from bootstrap.carrier.carrier import USUAL, Carrier, Patience, Speaks
 from bootstrap.errors import MissingProgram, PortTaken, RaysideError, SshFailed, StrangerListens
 from bootstrap.event_loop import background_loop
 from bootstrap.loopback import require_own
@@ -45,16 +47,20 @@ _NO_REASON = ("Warning: Permanently added", "Could not request local forwarding"
 _log = logging.getLogger(__name__)
 
 
-def document(host: str, local: int, remote: int) -> str:
+def document(host: str, local: int, remote: int, speaks: Speaks = "http") -> str:
     """Returns the text of FILE: `local`, a port of this machine, leads to `remote`, one of the host's."""
-    return json.dumps({"host": host, "local": local, "remote": remote})
+    return json.dumps({"host": host, "local": local, "remote": remote, "speaks": speaks})
 
 
 class Forwarder:
-    """Joins each connection of this user to the port of 127.0.0.1 with `remote` of the host's loopback."""
+    """Joins each connection of this user to the port of 127.0.0.1 with `remote` of the host's loopback.
 
-    def __init__(self, host: str, remote: int) -> None:
+    Editors, of a port that speaks DAP, keep theirs while ssh is away.
+    """
+
+    def __init__(self, host: str, remote: int, speaks: Speaks = "http", patience: Patience = USUAL) -> None:
         self._host, self._remote = host, remote
+        self._speaks, self._patience = speaks, patience
         # The state folder's path may be too long for a socket's.
         self._folder = Path(tempfile.mkdtemp(prefix="rayside-ssh-", dir=short_folder()))
         self._socket = self._folder / "s"
@@ -73,7 +79,7 @@ class Forwarder:
         if shutil.which("ssh") is None:
             raise MissingProgram("ssh is not on this machine", hint="install OpenSSH's client")
         try:
-            self._server = await asyncio.start_server(self._accepted, "127.0.0.1", local)
+            self._server = await asyncio.start_server(self._accept, "127.0.0.1", local)
         except OSError as error:
             shutil.rmtree(self._folder, ignore_errors=True)
             raise PortTaken(f"port {local} is taken: {error}", hint="./invokew doctor says by whom") from None
@@ -156,26 +162,52 @@ class Forwarder:
 
     # --- clients -------------------------------------------------------------------------
 
-    async def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._joined.add(task)
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        client = asyncio.create_task(self._serve(reader, writer))
+        self._joined.add(client)
+        client.add_done_callback(self._joined.discard)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             # ssh keeps strangers from the host; this port must not let other users of this machine in.
             require_own(writer.get_extra_info("socket"))
-            await asyncio.wait_for(self._stands(), _PATIENCE)
-            far_reader, far_writer = await asyncio.open_unix_connection(str(self._socket))
+            if self._speaks == "dap":
+                await Carrier(reader, writer, self._open, log=self._tell, patience=self._patience).run()
+                return
+            way = await self._open()
             try:
-                await _join((reader, far_writer), (far_reader, writer))
+                await _join((reader, way.writer), (way.reader, writer))
             finally:
-                far_writer.close()
+                await way.close()
         except (OSError, asyncio.TimeoutError):
             pass
         except StrangerListens:
             self._tell("another user of this machine was sent away")
         finally:
-            self._joined.discard(task)
             writer.close()
+
+    async def _open(self) -> _Way:
+        """Raises OSError or TimeoutError while ssh leads nowhere."""
+        await asyncio.wait_for(self._stands(), _PATIENCE)
+        return _Way(*await asyncio.open_unix_connection(str(self._socket)))
+
+
+@dataclass(frozen=True)
+class _Way:
+    """A connection to the host's port."""
+
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+
+    async def read(self) -> bytes:
+        return await self.reader.read(_CHUNK)
+
+    async def send(self, data: bytes) -> None:
+        self.writer.write(data)
+        await self.writer.drain()
+
+    async def close(self) -> None:
+        self.writer.close()
 
 
 async def _join(*ways: tuple[asyncio.StreamReader, asyncio.StreamWriter]) -> None:
@@ -227,7 +259,7 @@ async def serve(file: Path) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     config = json.loads(file.read_text())
-    forwarder = Forwarder(str(config["host"]), int(config["remote"]))
+    forwarder = Forwarder(str(config["host"]), int(config["remote"]), config["speaks"])
     await forwarder.start(int(config["local"]))
     await stop.wait()
     await forwarder.stop()

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from bootstrap.carrier.carrier import Speaks
 from bootstrap.instance import Instance
-from bootstrap.kube.forwarder import Protocol
 from bootstrap.private_file import write_private
 from bootstrap.shell import Shell
 from bootstrap.step import Report, Status, missing, pending, ready
@@ -34,7 +34,7 @@ class HeadForward:
     instance: Instance
     port_name: str
     local: int
-    speaks: Protocol
+    speaks: Speaks
     remote: Callable[[], int]
     module: str
     document: Callable[[int], str]

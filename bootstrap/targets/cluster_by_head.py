@@ -10,9 +10,10 @@ from functools import cached_property
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from bootstrap.carrier.carrier import Speaks
 from bootstrap.kube import forwarder as pod_forwarder
 from bootstrap.kube.api import Kube, head_selector
-from bootstrap.kube.forwarder import Forward, Protocol
+from bootstrap.kube.forwarder import Forward
 from bootstrap.kube.tunnel import require_forwarding
 from bootstrap.ssh import forwarder as ssh_forwarder
 from bootstrap.step import Step
@@ -32,7 +33,7 @@ class ClusterByHead(Cluster):
 
     @abstractmethod
     def forward(
-        self, name: str, port: int, remote: Callable[[], int], speaks: Protocol, mark: str, needs: str
+        self, name: str, port: int, remote: Callable[[], int], speaks: Speaks, mark: str, needs: str
     ) -> HeadForward:
         """Returns the step that leads `port` of this machine, the forward `name`, to the head's `remote`."""
 
@@ -102,13 +103,13 @@ class ClusterBySsh(ClusterByHead):
     """A Ray whose head is a host that the user's OpenSSH leads to."""
 
     def forward(
-        self, name: str, port: int, remote: Callable[[], int], speaks: Protocol, mark: str, needs: str
+        self, name: str, port: int, remote: Callable[[], int], speaks: Speaks, mark: str, needs: str
     ) -> HeadForward:
         host = self.instance.ssh
         return HeadForward(
             *(self.shell, self.instance, name, port, speaks, remote),
             module=ssh_forwarder.__name__,
-            document=lambda remote: ssh_forwarder.document(host, port, remote),
+            document=lambda remote: ssh_forwarder.document(host, port, remote, speaks),
             way=f"ssh {host}",
             mark=mark,
             needs=(needs,),
@@ -140,7 +141,7 @@ class ClusterByContext(ClusterByHead):
         )
 
     def forward(
-        self, name: str, port: int, remote: Callable[[], int], speaks: Protocol, mark: str, needs: str
+        self, name: str, port: int, remote: Callable[[], int], speaks: Speaks, mark: str, needs: str
     ) -> HeadForward:
         labels = head_selector(self.instance.their_cluster)
         return HeadForward(

@@ -1,0 +1,343 @@
+"""Tests what becomes of an editor, and of what it has stopped, when the way to a real relay breaks.
+
+The ways are real ones: OpenSSH to a real sshd, and a forward by a scripted Kubernetes API.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+import time
+from collections.abc import AsyncIterator, Coroutine, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from bootstrap.carrier.carrier import Patience
+from bootstrap.errors import AttachFailed, RequestFailed
+from bootstrap.event_loop import background_loop
+from bootstrap.kube.forwarder import Forward
+from bootstrap.kube.forwarder import Forwarder as PodForwarder
+from bootstrap.relay.server import Relay, digest_of
+from bootstrap.ssh.forwarder import Forwarder
+from tests.integration.relay_debuggees import TOKEN, Session, Setting, relay_over
+from tests.integration.scripted_api import SELECTOR, Pod, ScriptedApi, scripted_api
+from tests.integration.sshd import HOST, Sshd, sshd
+from tests.integration.test_relay_faults import AGAIN, LINE, ONCE, is_well, resume, stopped_in
+
+# A machine under load takes long for what is quick otherwise.
+LONG = 90.0
+# Beats that come as seldom as they do for users, and ones for tests in which some are missed.
+USUAL, QUICK = Patience(), Patience(every=0.5, away=4.0, absent=1.0)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Sshd]:
+    with sshd() as running:
+        yield running
+
+
+@pytest.fixture
+def path(server: Sshd, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", server.environment["PATH"])
+
+
+@pytest.fixture
+def api(tmp_path: Path) -> Iterator[ScriptedApi]:
+    with scripted_api(tmp_path) as scripted:
+        yield scripted
+
+
+def play(story: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(story, 2 * LONG))
+
+
+def relay_for(folder: Path, patience: Patience) -> contextlib.AbstractAsyncContextManager[Setting]:
+    return relay_over(folder, every=patience.every, away=patience.away)
+
+
+@asynccontextmanager
+async def by_ssh(folder: Path, patience: Patience = USUAL) -> AsyncIterator[Setting]:
+    """Provides a relay that its editors reach through ssh."""
+    async with relay_for(folder, patience) as setting:
+        forwarder = Forwarder(HOST, setting.port, "dap", patience)
+        setting.port = await forwarder.start(0)
+        await forwarder.let_in()
+        try:
+            yield setting
+        finally:
+            await forwarder.stop()
+
+
+@asynccontextmanager
+async def by_pod(folder: Path, api: ScriptedApi, patience: Patience = USUAL) -> AsyncIterator[Setting]:
+    """Provides a relay that its editors reach through a forward to a pod."""
+    async with relay_for(folder, patience) as setting:
+        api.pods["head-1"].ports[5678] = setting.port
+        relay = Forward("relay", 0, 5678, speaks="dap")
+        forwarder = PodForwarder(api.kube, SELECTOR, [relay], patience)
+        (setting.port,) = await forwarder.start()
+        try:
+            yield setting
+        finally:
+            await forwarder.stop()
+
+
+def ssh() -> psutil.Process:
+    (child,) = (child for child in psutil.Process().children() if child.name() == "ssh")
+    return child
+
+
+async def stopped_once(setting: Setting, **options: Any) -> tuple[Any, Session]:
+    """Returns a task that stands at a breakpoint, and its editor."""
+    (process,) = await setting.cluster.start(ONCE)
+    session = await setting.attach({"job.py": [LINE[ONCE]]}, **options)
+    session.patience = LONG
+    await stopped_in(session, 1)
+    return process, session
+
+
+async def told(session: Session) -> None:
+    """Waits until the editor is told that its way is lost, and that it is there again."""
+    output = await session.event("output", ray={"reason": "waiting"})
+    assert "The connection to the cluster is lost: " in output["output"]
+    assert "for at most 10 min" in output["output"]
+    await back(session, "way-back")
+
+
+async def lost(setting: Setting, session: Session) -> None:
+    """Waits until both sides have noticed."""
+    await session.event("output", ray={"reason": "waiting"})
+    while "the editor has lost its way; what is stopped waits for it" not in setting.log:
+        await asyncio.sleep(0.01)
+
+
+async def back(session: Session, reason: str) -> None:
+    ended = await session.event("terminated")
+    assert ended == {"ray": {"reason": reason}, "restart": {"ray": "again"}}
+
+
+async def again(setting: Setting, session: Session, source: str = ONCE, **options: Any) -> Session:
+    """Attaches again, as editors do that know DAP's `restart`."""
+    session.client.close()
+    new = await setting.attach({"job.py": [LINE[source]]}, __restart={"ray": "again"}, **options)
+    new.patience = LONG
+    return new
+
+
+# --- cut ---------------------------------------------------------------------------------
+
+
+def test_ssh_ends_and_the_editor_has_its_stopped_task_back(tmp_path: Path, path: None) -> None:
+    async def story() -> None:
+        async with by_ssh(tmp_path) as setting:
+            process, session = await stopped_once(setting)
+            asking = await session.begin({"threadId": 2}, "__import__('time').sleep(3)")
+            ssh().kill()
+            await told(session)
+            # Nobody waits for what will not be answered.
+            assert (await asking)["message"] == "the connection to the cluster was lost"
+            assert process.lines == []
+            session = await again(setting, session)
+            (stop,) = await stopped_in(session, 1)
+            await is_well(session, stop)
+            await resume(session, stop, process)
+
+    play(story())
+
+
+def test_the_api_goes_and_comes_and_the_editor_has_its_stopped_task_back(
+    tmp_path: Path, api: ScriptedApi
+) -> None:
+    async def story() -> None:
+        async with by_pod(tmp_path, api) as setting:
+            process, session = await stopped_once(setting)
+            await asyncio.to_thread(api.down)
+            await session.event("output", ray={"reason": "waiting"})
+            with pytest.raises(RequestFailed, match="the connection to the cluster is lost"):
+                await session.request("threads")
+            await asyncio.to_thread(api.up)
+            await back(session, "way-back")
+            assert process.lines == []
+            session = await again(setting, session)
+            (stop,) = await stopped_in(session, 1)
+            await resume(session, stop, process)
+
+    play(story())
+
+
+def test_the_head_is_replaced_and_the_editor_gets_the_new_relay(tmp_path: Path, api: ScriptedApi) -> None:
+    async def story() -> None:
+        async with by_pod(tmp_path, api) as setting:
+            process, session = await stopped_once(setting)
+            api.pods["head-1"].leaving = True
+            await setting.relay.close()
+            output = await session.event("output", ray={"reason": "waiting"})
+            assert "lost: the debug relay has ended" in output["output"]
+            await process.until_printed()
+            next_relay = Relay(setting.cluster, digest=digest_of(TOKEN), log=setting.log.append)
+            server = await next_relay.serve("127.0.0.1", 0)
+            api.pods["head-2"] = Pod(ports={5678: server.sockets[0].getsockname()[1]})
+            await back(session, "way-back")
+            (another,) = await setting.cluster.start(AGAIN, name="again.py")
+            session.client.close()
+            session = await setting.attach({"again.py": [LINE[AGAIN]]}, __restart={"ray": "again"})
+            await stopped_in(session, 1)
+            await session.request("disconnect")
+            await another.until_printed()
+            await next_relay.close()
+
+    play(story())
+
+
+def test_a_relay_that_does_not_come_back_ends_the_session_with_that_reason(
+    tmp_path: Path, path: None
+) -> None:
+    async def story() -> None:
+        async with by_ssh(tmp_path, QUICK) as setting:
+            process, session = await stopped_once(setting)
+            await setting.relay.close()
+            assert await session.event("terminated") == {"ray": {"reason": "relay-gone"}}
+            said = [event["body"]["output"] for event in session.unmatched if event["event"] == "output"]
+            assert "./invokew up begins a relay; then attach again.\n" in said[-1]
+            await process.until_printed()
+            # Whoever takes no leave is closed.
+            await asyncio.wait_for(session.client.closed.wait(), LONG)
+
+    play(story())
+
+
+def test_the_forwards_end_is_said(tmp_path: Path, api: ScriptedApi) -> None:
+    async def story() -> None:
+        async with by_pod(tmp_path, api, QUICK) as setting:
+            _, session = await stopped_once(setting)
+        assert await session.event("terminated") == {"ray": {"reason": "forward-ended"}}
+
+    play(story())
+
+
+# --- who is there meanwhile ----------------------------------------------------------------
+
+
+def test_an_editor_that_is_killed_leaves_nothing_paused_behind_a_forward(tmp_path: Path, path: None) -> None:
+    async def story() -> None:
+        async with by_ssh(tmp_path) as setting:
+            process, session = await stopped_once(setting)
+            began = time.monotonic()
+            session.abort()
+            await asyncio.wait_for(process.end(), LONG)
+            assert time.monotonic() - began < USUAL.away / 2
+
+    play(story())
+
+
+def test_whoever_comes_while_the_way_is_lost_keeps_the_task(tmp_path: Path, api: ScriptedApi) -> None:
+    async def story() -> None:
+        async with by_pod(tmp_path, api) as setting:
+            forwarded, direct = setting.port, api.pods["head-1"].ports[5678]
+            process, session = await stopped_once(setting)
+            await asyncio.to_thread(api.down)
+            await lost(setting, session)
+            setting.port = direct
+            # Nobody has to ask for leave to take over from one that has lost its way.
+            colleague = await setting.attach({"job.py": [LINE[ONCE]]}, takeOver="ask")
+            (stop,) = await stopped_in(colleague, 1)
+            await asyncio.to_thread(api.up)
+            await back(session, "way-back")
+            setting.port = forwarded
+            with pytest.raises(AttachFailed, match="Rayside has debugged this since"):
+                await again(setting, session)
+            await resume(colleague, stop, process)
+
+    play(story())
+
+
+def test_who_watches_is_back_before_the_debugger_and_watches_still(tmp_path: Path, api: ScriptedApi) -> None:
+    async def story() -> None:
+        async with by_pod(tmp_path, api) as setting:
+            process, session = await stopped_once(setting)
+            watcher = await setting.attach(takeOver="watch")
+            await stopped_in(watcher, 1)
+            await asyncio.to_thread(api.down)
+            await lost(setting, session)
+            await asyncio.to_thread(api.up)
+            await back(session, "way-back")
+            watcher = await again(setting, watcher, takeOver="watch")
+            await stopped_in(watcher, 1)
+            with pytest.raises(RequestFailed, match="only watches"):
+                await watcher.request("continue", threadId=2)
+            session = await again(setting, session)
+            (stop,) = await stopped_in(session, 1)
+            await resume(session, stop, process)
+
+    play(story())
+
+
+# --- frozen ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("keep", [False, True])
+def test_of_a_machine_that_sleeps_a_task_goes_on_after_a_while_unless_it_is_to_be_kept(
+    tmp_path: Path, path: None, keep: bool
+) -> None:
+    async def story() -> None:
+        async with by_ssh(tmp_path, QUICK) as setting:
+            process, session = await stopped_once(setting, keepPaused=keep)
+            connection = ssh()
+            connection.suspend()
+            began = time.monotonic()
+            try:
+                # The editor's side is not frozen here, so it is told.
+                await session.event("output", ray={"reason": "waiting"})
+                while "the editor has gone" not in "\n".join(setting.log):
+                    await asyncio.sleep(0.05)
+                    assert time.monotonic() - began < LONG
+                assert time.monotonic() - began >= QUICK.away - QUICK.every
+                if not keep:
+                    await process.until_printed()
+            finally:
+                connection.resume()
+            await back(session, "way-back")
+            session = await again(setting, session)
+            if keep:
+                assert process.lines == []
+                (stop,) = await stopped_in(session, 1)
+                await resume(session, stop, process)
+
+    play(story())
+
+
+def test_a_machine_that_wakes_is_told_by_the_relay_and_attaches_again(tmp_path: Path, path: None) -> None:
+    awake, asleep = threading.Event(), threading.Event()
+
+    async def sleep() -> None:
+        asleep.set()
+        awake.wait(LONG)
+
+    async def story() -> None:
+        async with relay_for(tmp_path, QUICK) as setting:
+            with background_loop() as call:
+                # Only the relay notices here that beats are missed.
+                patience = Patience(every=QUICK.every, most_missed=1_000)
+                forwarder = Forwarder(HOST, setting.port, "dap", patience)
+                setting.port = await asyncio.to_thread(call, forwarder.start(0))
+                await asyncio.to_thread(call, forwarder.let_in())
+                process, session = await stopped_once(setting)
+                connection = ssh()
+                connection.suspend()
+                sleeping = asyncio.create_task(asyncio.to_thread(call, sleep()))
+                await asyncio.to_thread(asleep.wait, LONG)
+                await process.until_printed()
+                connection.resume()
+                awake.set()
+                await sleeping
+                await back(session, "unheard")
+                session = await again(setting, session)
+                session.client.close()
+                await asyncio.to_thread(call, forwarder.stop())
+
+    play(story())
