@@ -189,6 +189,10 @@ class NotRunning(RaysideError):
     id, exit_code = "not-running", TARGET
 
 
+class ConnectionLost(RaysideError):
+    id, exit_code = "connection-lost", TARGET
+
+
 class NotRay(RaysideError):
     id, exit_code = "not-ray", TARGET
 

@@ -78,6 +78,8 @@ class _Recorder:
         self._expressions = expressions
         self._on_event = on_event
         self._working: set[asyncio.Future[None]] = set()
+        # By thread: what was read at a stop whose task may not have been told to go on.
+        self._unsure: dict[int, dict[str, Any]] = {}
 
     async def watch(self, timeout: float) -> None:
         """Records until the job has ended, or nothing has stopped for `timeout` seconds."""
@@ -87,6 +89,9 @@ class _Recorder:
             try:
                 event = await asyncio.wait_for(self.session.events.get(), max(0.0, left))
             except asyncio.TimeoutError:
+                if self.session.waiting:
+                    last = time.monotonic()
+                    continue
                 self._on_event(f"nothing stopped for {timeout:g} s; the tasks go on")
                 return
             if isinstance(event, Stop):
@@ -125,15 +130,20 @@ class _Recorder:
             )
 
     async def _record(self, stop: Stop, record: dict[str, Any]) -> None:
+        read: dict[str, Any] = {}
         try:
             try:
                 read = await self._read(stop)
-                record.update(read)
-                self._on_event(f"{read['task'] or stop.title} stopped at {read['file']}:{read['line']}")
+                # It may be told again where the connection was lost meanwhile.
+                if self._unsure.pop(stop.thread_id, None) != read:
+                    record.update(read)
+                    self._on_event(f"{read['task'] or stop.title} stopped at {read['file']}:{read['line']}")
             finally:
                 if self.session.stops.get(stop.thread_id) is stop:
                     await self.session.resume("continue", stop)
         except (DebuggerGone, RequestFailed) as error:
+            if read:
+                self._unsure[stop.thread_id] = read
             self._on_event(f"{stop.title}: {error.message}")
 
     async def _read(self, stop: Stop) -> dict[str, Any]:

@@ -12,13 +12,32 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from bootstrap.dap.additions import ALWAYS, BUSY, DEBUGGER_LEFT, EXITED, TAKEN_OVER
+from bootstrap.dap.additions import (
+    ALWAYS,
+    BUSY,
+    DEBUGGER_LEFT,
+    EXITED,
+    FORWARD_ENDED,
+    RELAY_GONE,
+    RESTART,
+    TAKEN_OVER,
+    WAITING,
+    WAY_LOST,
+)
 from bootstrap.dap.client import Client
 from bootstrap.dap.framing import Message
 from bootstrap.debugger.breakpoints import Breakpoints
 from bootstrap.debugger.commands import Place
 from bootstrap.debugger.events import Ended, JobEnded, JobState, Lost, Notice, SessionEvent, Stop, stop_of
-from bootstrap.errors import AttachFailed, DebuggerBusy, DebuggerGone, NotRunning, RaysideError, RequestFailed
+from bootstrap.errors import (
+    AttachFailed,
+    ConnectionLost,
+    DebuggerBusy,
+    DebuggerGone,
+    NotRunning,
+    RaysideError,
+    RequestFailed,
+)
 from bootstrap.plain import line
 
 # Seconds between two polls of the job: soon after something happened, then ever more seldom. A poll is one
@@ -27,6 +46,7 @@ SOON, SELDOM, SLOWING = 0.25, 2.0, 1.5
 POLL_TIMEOUT = 20.0
 FAILURES_BEFORE_GONE = 3
 LEAVE_TIMEOUT = 5.0
+_LOST = {WAY_LOST: "it was looked for in vain", FORWARD_ENDED: "the forward to it has ended"}
 
 
 class JobWatch(Protocol):
@@ -71,6 +91,7 @@ class Session:
         breakpoints: the breakpoints of all tasks.
         ended: the state of the watched job once it has ended.
         lost: why no event will follow; None while one may.
+        waiting: whether the way to the relay is lost, and a forward looks for it.
     """
 
     def __init__(self, options: AttachOptions, watch: JobWatch) -> None:
@@ -79,6 +100,7 @@ class Session:
         self.breakpoints = Breakpoints(options.breakpoints)
         self.ended: JobState | None = None
         self.lost: Exception | None = None
+        self.waiting = False
         self._options = options
         self._watch = watch
         self._client: Client | None = None
@@ -102,6 +124,10 @@ class Session:
             DebuggerBusy: another debugger has these tasks, and `take_over` is `ask`.
             AttachFailed: the relay refuses, most often because the token is another cluster's.
         """
+        await self._attach({})
+        self._watching = [asyncio.ensure_future(work) for work in (self._watch_relay(), self._watch_job())]
+
+    async def _attach(self, more: Mapping[str, Any]) -> None:
         options = self._options
         try:
             self._client = await options.connect(on_event=self._event)
@@ -109,7 +135,7 @@ class Session:
             raise NotRunning(
                 f"the debug relay does not answer: {error.message}", hint="./invokew up brings it up"
             ) from error
-        arguments: dict[str, Any] = {"token": options.token, "takeOver": options.take_over}
+        arguments: dict[str, Any] = {"token": options.token, "takeOver": options.take_over, **more}
         if options.job is not None:
             arguments["job"] = options.job
         filters = ["uncaught", *(["userUnhandled"] if options.exceptions else [])]
@@ -133,7 +159,6 @@ class Session:
         except BaseException:
             self._client.close()
             raise
-        self._watching = [asyncio.ensure_future(work) for work in (self._watch_relay(), self._watch_job())]
 
     def title(self, stop: Stop) -> str:
         """Returns a stop's task as the user knows it: with its job where tasks of several are known."""
@@ -217,12 +242,34 @@ class Session:
             and body.get("category", "console") in {"important", "console", "stderr"}
             and "data" not in body
         ):
+            self.waiting = self.waiting or reason == WAITING
             self._tell([str(body.get("output", "")).strip()])
+        elif name == "terminated" and "restart" in body and self._watching and not self._closing:
+            self._watching[0].cancel()
+            self._watching[0] = asyncio.ensure_future(self._attach_again(body["restart"]))
         elif name == "terminated":
             self._terminated(reason)
 
-    def _terminated(self, reason: object) -> None:
-        if reason == TAKEN_OVER:
+    async def _attach_again(self, restart: object) -> None:
+        """Attaches by the way that is there again, and watches the relay; whoever came meanwhile stays."""
+        self.client.close()
+        self.stops.clear()
+        self._resumed.clear()
+        try:
+            await self._attach({RESTART: restart})
+        except RaysideError as error:
+            self._lose(error)
+            return
+        self.waiting = False
+        await self._watch_relay()
+
+    def _terminated(self, reason: str | None) -> None:
+        if reason in _LOST:
+            hint = "./invokew status shows what is there; then ./invokew debug attaches again"
+            self._lose(ConnectionLost(f"the connection to the cluster is lost: {_LOST[reason]}", hint=hint))
+        elif reason == RELAY_GONE:
+            self._lose(self._relay_gone("the cluster is there without it"))
+        elif reason == TAKEN_OVER:
             hint = "what was stopped is stopped there now; ./invokew debug takes it back"
             self._lose(DebuggerGone("another debugger has taken over", hint=hint))
         elif reason == DEBUGGER_LEFT:
@@ -272,7 +319,8 @@ class Session:
             except asyncio.CancelledError:
                 raise
             except Exception as error:
-                failures += 1
+                # While the way is lost, the forward says whether it comes back.
+                failures = 0 if self.waiting else failures + 1
                 passing = isinstance(error, RaysideError | asyncio.TimeoutError)
                 if not passing or failures >= FAILURES_BEFORE_GONE:
                     self._lose(error)

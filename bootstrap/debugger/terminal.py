@@ -283,8 +283,7 @@ class Terminal:
     def _clear(self, rest: str) -> None:
         place = commands.named_place("clear", rest) if rest else None
         current = self._view.frame.path if place is not None and place.file is None else self._shown()
-        work = self._session.breakpoints.remove(self._session.client, place, current)
-        removed = self._call(work)
+        removed = self._call(self._session.breakpoints.remove(self._session.client, place, current))
         self._say(f"{removed} breakpoint{'' if removed == 1 else 's'} removed")
 
     def _shown(self) -> str:
@@ -301,10 +300,13 @@ class Terminal:
     def _tell_news(self) -> None:
         for event in self._call(self._session.pending_events()):
             self._news(event)
-            is_current = event is self._view.stop
-            if isinstance(event, Stop) and self._is_stopped(event) and not is_current:
-                title = self._session.title(event)
-                self._say(f"{title} has stopped, too: `tasks` lists what is stopped")
+            current = self._view.stop
+            if not isinstance(event, Stop) or not self._is_stopped(event) or event is current:
+                continue
+            if current is not None and current.thread_id == event.thread_id:
+                self._view.arrive(event)  # The debugger has attached again.
+                continue
+            self._say(f"{self._session.title(event)} has stopped, too: `tasks` lists what is stopped")
         self._over()
 
     def _news(self, event: SessionEvent | None) -> bool:
@@ -324,8 +326,10 @@ class Terminal:
 
     def _interrupt(self) -> None:
         """Leaves what is stopped as it is."""
+        stays = "stays stopped; ./invokew debug comes back to it"
+        lost = "goes on soon: the connection is lost, and the cluster can't be told to keep it stopped"
         for stop in self._listed():
-            self._say(f"{stop.title} stays stopped; ./invokew debug comes back to it")
+            self._say(f"{stop.title} {lost if self._session.waiting else stays}")
         self._exit = INTERRUPTED
 
     def _input_ended(self) -> None:

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,11 @@ import psutil
 import pytest
 
 from bootstrap.carrier.carrier import Patience
+from bootstrap.dap.client import Client
+from bootstrap.debugger.commands import Place
+from bootstrap.debugger.events import JobState, Notice, Stop
+from bootstrap.debugger.session import AttachOptions
+from bootstrap.debugger.session import Session as OurSession
 from bootstrap.errors import AttachFailed, RequestFailed
 from bootstrap.event_loop import background_loop
 from bootstrap.kube.forwarder import Forward
@@ -168,6 +174,44 @@ def test_the_api_goes_and_comes_and_the_editor_has_its_stopped_task_back(
             await resume(session, stop, process)
 
     play(story())
+
+
+class NoJob:
+    """Watches no job."""
+
+    def job(self) -> JobState | None:
+        return None
+
+
+def test_our_own_debugger_attaches_again_with_its_breakpoints(tmp_path: Path, api: ScriptedApi) -> None:
+    async def story() -> None:
+        async with by_pod(tmp_path, api) as setting:
+            (process,) = await setting.cluster.start(AGAIN)
+            places = [Place(str(setting.cluster.here / "job.py"), LINE[AGAIN], None)]
+            connect = partial(Client.connect, "127.0.0.1", setting.port)
+            session = OurSession(AttachOptions(connect, TOKEN, breakpoints=places, take_over="ask"), NoJob())
+            await session.start()
+            await asyncio.wait_for(next_stop(session), LONG)
+            await asyncio.to_thread(api.down)
+            while not session.waiting:
+                await asyncio.sleep(0.01)
+            with pytest.raises(RequestFailed, match="the connection to the cluster is lost"):
+                await session.client.request("threads")
+            await asyncio.to_thread(api.up)
+            # It stands where it stood, and stops there again when it comes by again.
+            for lines in (0, 1):
+                stop = await asyncio.wait_for(next_stop(session), LONG)
+                assert len(process.lines) == lines
+                await session.resume("continue", stop)
+            await session.close()
+
+    play(story())
+
+
+async def next_stop(session: OurSession) -> Stop:
+    while not isinstance(event := await session.events.get(), Stop):
+        assert isinstance(event, Notice), event
+    return event
 
 
 def test_the_head_is_replaced_and_the_editor_gets_the_new_relay(tmp_path: Path, api: ScriptedApi) -> None:

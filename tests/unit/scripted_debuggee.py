@@ -193,6 +193,17 @@ class ScriptedDebuggee:
             turn.then()
 
 
+def way_lost() -> Message:
+    """Returns the event by which a forward tells that its way to the relay is lost."""
+    body = {"category": "console", "output": "The connection is lost.\n", "ray": {"reason": "waiting"}}
+    return {"event": "output", "body": body}
+
+
+def session_ended(reason: str, **more: Any) -> Message:
+    """Returns the event by which a relay, or a forward, ends a session."""
+    return {"event": "terminated", "body": {"ray": {"reason": reason}, **more}}
+
+
 class ScriptedRelay(ScriptedDebuggee):
     """Plays a relay with a script for each thread, and under 0 one for what belongs to no thread.
 

@@ -10,19 +10,29 @@ from typing import Any
 
 import pytest
 
+from bootstrap.dap.framing import Message
 from bootstrap.debugger import scripted, session
 from bootstrap.debugger.commands import Place
 from bootstrap.debugger.events import JobState
 from bootstrap.debugger.session import AttachOptions
-from bootstrap.errors import AttachFailed, DebuggerGone, NotRunning, RayDied
+from bootstrap.errors import (
+    AttachFailed,
+    ConnectionLost,
+    DebuggerBusy,
+    DebuggerGone,
+    NotRunning,
+    RayDied,
+)
 from tests.unit.scripted_debuggee import (
     ScriptedJob,
     ScriptedRelay,
     Turn,
+    session_ended,
     stack,
     task_stopped,
     thread_exited,
     value,
+    way_lost,
 )
 
 CODE = ("my_task", "/near/w/sample.py", 7)
@@ -276,6 +286,101 @@ def test_what_the_relay_says_before_it_ends_is_no_reason() -> None:
     ending = {"event": "terminated", "body": {"ray": {"reason": "relay-ending"}}}
     with pytest.raises(NotRunning, match="the debug relay has gone: it was ended"):
         record(ScriptedJob(), ScriptedRelay({}, after_attach=[words, ending]))
+
+
+def losing(relay: ScriptedRelay, *messages: Message) -> Callable[[], None]:
+    """Returns what has a forward say these about its way to the relay."""
+
+    def lose() -> None:
+        for message in messages:
+            relay.say(message)
+
+    return lose
+
+
+BACK = session_ended("way-back", restart={"ray": "again"})
+
+
+def test_a_way_that_is_back_is_taken_again_and_a_stop_is_recorded_once() -> None:
+    job = ScriptedJob()
+    read = [stack(CODE), *reads(("x", "2"))]
+    refused = Turn("continue", answer="the connection to the cluster was lost")
+    changed = [stack(CODE), *reads(("x", "3"))]
+    relay = ScriptedRelay({1: [*read, refused, *read, resume(), *changed, resume(then=job.end)]})
+    refused.then = losing(relay, way_lost(), BACK)
+    relay.scripts[1][-5].then = losing(relay, task_stopped())
+    document, events = record(job, relay, take_over="ask")
+    assert [stop["locals"] for stop in document["stopped"]] == [{"x": "2"}, {"x": "3"}]
+    assert "The connection is lost." in events
+    relay.check()
+    assert relay.connections == 2
+    assert relay.last("attach")["__restart"] == {"ray": "again"}
+    assert relay.last("attach")["takeOver"] == "ask"
+
+
+def stopped_then(relay: ScriptedRelay, then: Callable[[], None]) -> None:
+    """Has the relay's only task stop, and the way be lost with this when it is looked at."""
+    lost = "the connection to the cluster is lost"
+    relay.scripts[1] = [Turn("stackTrace", answer=lost, then=then), Turn("continue", answer=lost)]
+
+
+def test_while_the_way_is_lost_neither_the_time_without_a_stop_nor_ray_ends_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looks: list[int] = []
+
+    class Away(ScriptedJob):
+        def job(self) -> JobState | None:
+            looks.append(1)
+            raise NotRunning("no Ray dashboard answers", hint="")
+
+    async def end() -> None:
+        relay.say(way_lost())
+        already = len(looks)
+        while len(looks) < already + 10:
+            await asyncio.sleep(0.01)
+        relay.say(session_ended("way-lost"))
+
+    relay = ScriptedRelay({})
+    ending: list[asyncio.Future[None]] = []
+    stopped_then(relay, lambda: ending.append(asyncio.ensure_future(end())))
+    monkeypatch.setattr(session, "SELDOM", 0.01)
+    monkeypatch.setattr(session, "FAILURES_BEFORE_GONE", 9)
+    with pytest.raises(
+        ConnectionLost, match="the connection to the cluster is lost: it was looked for in vain"
+    ):
+        record(Away(), relay, timeout=0.01)
+
+
+def test_who_has_taken_the_tasks_meanwhile_keeps_them() -> None:
+    class Busy(ScriptedRelay):
+        def say(self, message: Message) -> None:
+            if self.connections == 2 and message.get("event") == "initialized":
+                ray = {"reason": "busy", "client": "Neovim", "since": "2026-01-01T00:00:00Z"}
+                super().say({"type": "response", "request_seq": 2, "success": False, "body": {"ray": ray}})
+            else:
+                super().say(message)
+
+    relay = Busy({})
+    stopped_then(relay, losing(relay, way_lost(), BACK))
+    with pytest.raises(DebuggerBusy, match="Neovim has debugged these tasks since 2026"):
+        record(ScriptedJob(), relay)
+
+
+@pytest.mark.parametrize(
+    ("reason", "error", "says"),
+    [
+        ("relay-gone", NotRunning, "the debug relay has gone: the cluster is there without it"),
+        (
+            "forward-ended",
+            ConnectionLost,
+            "the connection to the cluster is lost: the forward to it has ended",
+        ),
+    ],
+)
+def test_a_way_that_is_gone_for_good_is_an_error(reason: str, error: type[Exception], says: str) -> None:
+    with pytest.raises(error, match=says):
+        record(ScriptedJob(), ScriptedRelay({}, after_attach=[way_lost(), session_ended(reason)]))
 
 
 def test_the_relays_end_is_an_error() -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 import pytest
 
+from bootstrap import step
 from bootstrap.dap.framing import Message
 from bootstrap.debugger import commands, keyboard, listing, session, terminal
 from bootstrap.debugger.breakpoints import path_of
@@ -18,10 +20,12 @@ from tests.unit.scripted_debuggee import (
     ScriptedJob,
     ScriptedRelay,
     Turn,
+    session_ended,
     stack,
     task_stopped,
     thread_exited,
     value,
+    way_lost,
 )
 
 # Nowhere on this machine, so that its text is the relay's.
@@ -57,8 +61,9 @@ def talk(
     timeout: float = 5,
     take_over: str = "always",
     typed_at: bool = True,
+    console: ScriptedConsole | None = None,
 ) -> tuple[int, ScriptedConsole]:
-    console = ScriptedConsole(*typed)
+    console = console or ScriptedConsole(*typed)
     console.typed_at = typed_at
     attachment = AttachOptions(partial(relay.connect, "127.0.0.1", 5678), "secret", take_over=take_over)
     history = tmp_path / "state" / "history"
@@ -556,6 +561,52 @@ def test_the_relays_end_is_an_error(tmp_path: Path) -> None:
     relay.scripts[1][-1].then = relay.end
     with pytest.raises(NotRunning, match="the debug relay has gone"):
         talk(tmp_path, ScriptedJob(), relay, "c")
+
+
+class Waiting(ScriptedConsole):
+    """Is a console whose user looks at what is shown before typing a line that begins with a blank."""
+
+    def __init__(self, until: Callable[[], bool], *typed: str | type[BaseException]) -> None:
+        super().__init__(*typed)
+        self._until = until
+
+    def ask(self, prompt: str) -> str:
+        if isinstance(self.typed[0], str) and self.typed[0].startswith(" "):
+            assert step.until(self._until, bool, 60)
+        return super().ask(prompt)
+
+
+def test_a_task_is_shown_again_when_the_connection_is_there_again(tmp_path: Path) -> None:
+    job = ScriptedJob()
+    lost = "the connection to the cluster is lost; Rayside looks for it"
+    relay = ScriptedRelay({1: [*at(5), Turn("next", answer=lost), *at(5), Turn("continue", then=job.end)]})
+    relay.scripts[0] = [SOURCE, SOURCE]
+
+    def lose() -> None:
+        relay.say(way_lost())
+        relay.say(session_ended("way-back", restart={"ray": "again"}))
+
+    relay.scripts[1][1].then = lose
+
+    def attached_again() -> bool:
+        return [request["command"] for request in relay.requests].count("configurationDone") == 2
+
+    console = Waiting(attached_again, "n", " tasks", "c")
+    assert talk(tmp_path, job, relay, console=console)[0] == 0
+    first, second = (
+        index
+        for index, text in enumerate(console.lines)
+        if text == "my_task · 101@127.0.0.9 stopped (breakpoint)"
+    )
+    assert first < console.lines.index("The connection is lost.") < second
+
+
+def test_ctrl_c_while_the_connection_is_lost_promises_nothing(tmp_path: Path) -> None:
+    relay = ScriptedRelay({1: at(5), 0: [SOURCE]}, after_attach=[task_stopped(), way_lost()])
+    code, console = talk(tmp_path, ScriptedJob(), relay, KeyboardInterrupt)
+    assert code == 130
+    assert "goes on soon: the connection is lost" in console.shown
+    assert "stays stopped" not in console.shown
 
 
 def test_rays_end_is_an_error_and_never_hangs(tmp_path: Path) -> None:
