@@ -197,6 +197,10 @@ class NotRay(RaysideError):
     id, exit_code = "not-ray", TARGET
 
 
+class UnsupportedRay(RaysideError):
+    id, exit_code = "unsupported-ray", TARGET
+
+
 class NodesUnreachable(RaysideError):
     id, exit_code = "nodes-unreachable", TARGET
 

@@ -24,6 +24,10 @@ from bootstrap.errors import InvalidSetting, UnknownSetting, UnknownSource, Unkn
 # --- pins --------------------------------------------------------------------------------
 
 RAY_VERSION = "2.60.0"
+# The oldest Ray that the target `cluster` takes, and the first that knows tokens; tests run both. In older
+# ones a task that fails does not stop: their own debugger is another one.
+OLDEST_RAY = "2.39.0"
+FIRST_RAY_WITH_TOKENS = "2.52.1"
 DEBUGPY_VERSION = "1.8.22"
 # The labs show these; workers get the profilers with the job, and the plot is made on this machine.
 LINE_PROFILER_VERSION = "5.1.0"

@@ -3,23 +3,37 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
-from bootstrap.errors import CredentialsRefused, Forbidden, NodesUnreachable, NotRunning, UnsupportedPython
+from bootstrap.errors import (
+    CredentialsRefused,
+    Forbidden,
+    NodesUnreachable,
+    NotRunning,
+    UnsupportedPython,
+    UnsupportedRay,
+)
 from bootstrap.plain import line, some_of
 from bootstrap.ray import authentication
 from bootstrap.ray.reach import out_of_reach
 from bootstrap.ray.state import Dashboard
+from bootstrap.settings import OLDEST_RAY
 from bootstrap.step import Report, Status, ready
 
-# What a Ray that asks for no token means: CVE-2023-48022, which Ray's makers call a feature.
+# What a Ray that asks for no token means; its makers call it a feature.
 _TOKENS = {
     authentication.TOKEN: "asks for a token",
-    authentication.DISABLED: "asks for no token: whoever reaches it can run programs there",
+    authentication.DISABLED: "asks for no token: whoever reaches it can run programs there (CVE-2023-48022)",
 }
+# Without a token, a Ray before this one has no protection from `DELETE` by a web page.
+_BROWSERS_KEPT_OUT = (2, 54)
+_LET_IN = (
+    ", and a web page in the browser of who does can delete its jobs (CVE-2026-27482, mended in Ray 2.54)"
+)
 _LONGEST_VERSION = 40
 _OLDEST_PYTHON = (3, 10)
 
@@ -44,7 +58,9 @@ class Seen:
         return {"version": self.version, "python": self.python, "authentication": self.authentication}
 
     def __str__(self) -> str:
-        return f"Ray {self.version}, Python {self.python}; it {_TOKENS[self.authentication]}"
+        is_open = self.authentication == authentication.DISABLED
+        browsers = _LET_IN if is_open and _is_before(self.version, _BROWSERS_KEPT_OUT) else ""
+        return f"Ray {self.version}, Python {self.python}; it {_TOKENS[self.authentication]}{browsers}"
 
 
 @dataclass(frozen=True)
@@ -68,20 +84,28 @@ class Preflight:
     needs: tuple[str, ...] = ()
 
     def check(self) -> Status:
-        """Looks. Raises as `look` and `passage`, and NodesUnreachable."""
+        """Looks. Raises as `look` and `passage`, and UnsupportedRay, UnsupportedPython, NodesUnreachable."""
         self.require_rights()
         with self.passage() as url:
             seen = self.look(url)
+            self._require_ray(seen.version)
             if not self.relay_is_here:
                 self._require_python(seen.python)
             nodes = _require_reachable(seen.dashboard) if self.relay_is_here else seen.dashboard.live_nodes()
         reach = " in reach" if self.relay_is_here else ""
         return ready(f"{seen}; {nodes} {'node' if nodes == 1 else 'nodes'}{reach}")
 
+    def _require_ray(self, version: str) -> None:
+        """Checks that its jobs can be debugged. Raises UnsupportedRay."""
+        if _is_before(version, _numbers(OLDEST_RAY)):
+            raise UnsupportedRay(
+                f"the Ray at {self.place} is {version}, and the oldest that Rayside debugs is {OLDEST_RAY}",
+                hint=f"have it upgraded to {OLDEST_RAY} or later; from 2.52 on Ray can ask for a token",
+            )
+
     def _require_python(self, version: str) -> None:
         """Checks that the relay runs there. Raises UnsupportedPython."""
-        numbers = [int(part) for part in version.split(".")[:2] if part.isdigit()]
-        if len(numbers) == 2 and tuple(numbers) < _OLDEST_PYTHON:
+        if _is_before(version, _OLDEST_PYTHON):
             raise UnsupportedPython(
                 f"the Ray at {self.place} has Python {version}, and the relay, which runs there, needs 3.10",
                 hint="where this machine reaches Ray's nodes, --address runs the relay here",
@@ -115,6 +139,17 @@ class Preflight:
                 if offered := self.offered():
                     return offered
         return authentication.token(self.token_file)
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    """Returns the two numbers that a version begins with, as in (2, 60); nothing of what has another form."""
+    begin = re.match(r"(\d+)\.(\d+)", version)
+    return tuple(int(number) for number in begin.groups()) if begin else ()
+
+
+def _is_before(version: str, other: tuple[int, ...]) -> bool:
+    """Returns whether it is older; a version that has another form, as of one's own build, is not."""
+    return bool(numbers := _numbers(version)) and numbers < other
 
 
 def _short(text: str) -> str:

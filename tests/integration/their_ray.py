@@ -7,16 +7,21 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import psutil
 
 from bootstrap import processes
-from bootstrap.settings import Settings
+from bootstrap.console import Console
+from bootstrap.errors import NotRunning
+from bootstrap.ray.state import Dashboard
+from bootstrap.settings import FIRST_RAY_WITH_TOKENS, OLDEST_RAY, RAY_VERSION, ROOT, Settings
 from bootstrap.shell import Shell
-from bootstrap.steps.ray_environment import RayEnvironment
+from bootstrap.step import until
+from bootstrap.steps.ray_environment import LOCK_FILE, START_FILE, RayEnvironment
 from tests.integration.conftest import free_ports
 
 # Every process of it has this in its environment.
@@ -25,6 +30,11 @@ _MARK = "THEIR_RAY"
 # remove what the other has unpacked for a job.
 _APART = ["unshare", "--mount", "sh", "-c", 'mount --bind "$0" "$1" && shift && exec "$@"']
 HEAD, WORKER = "127.0.0.3", "127.0.0.4"
+_LOCK_FILES = {
+    OLDEST_RAY: ROOT / "requirements" / "test-oldest-ray.txt",
+    FIRST_RAY_WITH_TOKENS: ROOT / "requirements" / "test-ray-with-tokens.txt",
+    RAY_VERSION: LOCK_FILE,
+}
 
 
 @dataclass(frozen=True)
@@ -39,14 +49,15 @@ class TheirRay:
 
 
 @contextmanager
-def their_ray(*, token: str = "") -> Iterator[TheirRay]:
-    """Runs one until the block ends; with a token, it asks for that."""
+def their_ray(*, token: str = "", version: str = RAY_VERSION) -> Iterator[TheirRay]:
+    """Runs one until the block ends; with a token, it asks for that. The first of a `version` installs it."""
     home = Path(tempfile.mkdtemp(prefix="tr-", dir="/tmp"))
-    environment = RayEnvironment(Shell(), Settings().cache_folder)
+    environment = RayEnvironment(Shell(), Settings().cache_folder, _LOCK_FILES[version], version)
+    environment.apply(Console().event)
     # The names are new, the files are the same: so it takes a second and no room.
     subprocess.run(["cp", "-al", environment.folder, home / "env"], check=True)
     packages = next((home / "env").glob("lib/python3*/site-packages"))
-    for path in [*packages.glob("debugpy*"), packages / "rayside.pth"]:
+    for path in [*packages.glob("debugpy*"), packages / START_FILE.name]:
         shutil.rmtree(path) if path.is_dir() else path.unlink()
     dashboard, client, gcs = free_ports(3)
     ray = TheirRay(home, f"http://127.0.0.1:{dashboard}")
@@ -55,10 +66,19 @@ def their_ray(*, token: str = "") -> Iterator[TheirRay]:
                "--dashboard-port", str(dashboard), "--ray-client-server-port", str(client),
                "--node-ip-address", HEAD, "--temp-dir", str(home / "ray"))  # fmt: skip
         _start(ray, token, "--address", f"{HEAD}:{gcs}", "--node-ip-address", WORKER, within=_APART)
+        # An older Ray does not wait for its dashboard.
+        assert until(partial(_answers, Dashboard(ray.url, token)), bool, 120), "no dashboard"
         yield ray
     finally:
         processes.end(ray.processes, patience=3)
         shutil.rmtree(home, ignore_errors=True)
+
+
+def _answers(dashboard: Dashboard) -> bool:
+    """Returns whether both nodes are known to a dashboard that answers."""
+    with suppress(NotRunning):
+        return dashboard.live_nodes() == 2
+    return False
 
 
 def _start(ray: TheirRay, token: str, *options: str, within: Sequence[str] = ()) -> None:

@@ -8,11 +8,13 @@ import pytest
 
 from bootstrap.settings import (
     DEBUGPY_VERSION,
+    FIRST_RAY_WITH_TOKENS,
     GO_VERSION,
     LINE_PROFILER_VERSION,
     MATPLOTLIB_VERSION,
     MEMORY_PROFILER_VERSION,
     NODE_VERSION,
+    OLDEST_RAY,
     RAY_VERSION,
     ROOT,
     Settings,
@@ -31,7 +33,7 @@ def requirements(file: Path) -> list[str]:
 def test_there_is_one_for_each_environment() -> None:
     assert [file.stem for file in FILES] == [
         *["dev", "go", "lab-plots", "lab-profilers"],
-        *["ray", "rayside", "node"],
+        *["ray", "rayside", "test-oldest-ray", "test-ray-with-tokens", "node"],
     ]
 
 
@@ -52,6 +54,13 @@ def test_the_cluster_has_the_pinned_ray_and_debugpy() -> None:
     pinned = " ".join(requirements(ROOT / "requirements" / "ray.txt"))
     assert re.search(rf"(^| )ray=={RAY_VERSION} ", pinned)
     assert f"debugpy=={DEBUGPY_VERSION} " in pinned
+
+
+def test_tests_have_the_older_rays_that_the_settings_name() -> None:
+    versions = {"test-oldest-ray": OLDEST_RAY, "test-ray-with-tokens": FIRST_RAY_WITH_TOKENS}
+    for name, version in versions.items():
+        pinned = requirements(ROOT / "requirements" / f"{name}.txt")
+        assert [line.split(" ")[0] for line in pinned if line.startswith("ray==")] == [f"ray=={version}"]
 
 
 def test_the_labs_have_the_pinned_tools() -> None:

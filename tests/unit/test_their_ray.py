@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from bootstrap.ray.jobs import Debug
 from bootstrap.settings import Settings, parse
 from bootstrap.shell import Shell
 from bootstrap.steps.debugpy_package import DebugpyPackage
+from bootstrap.steps.preflight import Seen
 from bootstrap.steps.state_folder import StateFolder
 from bootstrap.targets import choice
 
@@ -78,6 +80,20 @@ def test_the_token_is_looked_for_where_ray_looks(tmp_path: Path, monkeypatch: py
     (tmp_path / ".ray").mkdir()
     (tmp_path / ".ray" / "auth_token").write_text("home")
     assert authentication.token("", {}) == "home"
+
+
+@pytest.mark.parametrize(
+    ("version", "mode", "expected"),
+    [
+        ("2.53.0", authentication.DISABLED, ["CVE-2023-48022", "CVE-2026-27482"]),
+        ("2.54.0", authentication.DISABLED, ["CVE-2023-48022"]),
+        ("3.0.0.dev0", authentication.DISABLED, ["CVE-2023-48022"]),
+        ("of our own", authentication.DISABLED, ["CVE-2023-48022"]),
+        ("2.53.0", authentication.TOKEN, []),
+    ],
+)
+def test_what_a_ray_without_a_token_means_is_said(version: str, mode: str, expected: list[str]) -> None:
+    assert re.findall(r"CVE-\d+-\d+", str(Seen(URL, version, "3.11.2", mode, ""))) == expected
 
 
 @pytest.mark.parametrize("content", ["", " \n", "two words", "a\x1bb", "x" * 5_000])
