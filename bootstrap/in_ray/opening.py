@@ -1,8 +1,9 @@
-"""Is a job's program: `python -m bootstrap.in_ray.opening` opens a debugger in actors of other jobs.
+"""Is a job's program: `python -m bootstrap.in_ray.opening` opens a debugger in processes of other jobs.
 
-An actor that has a name runs a function of ours between two of its own calls. Into other processes no job can
-send code: of those py-spy, which Ray brings, reads the stacks. The file `FILE` in the job's folder says which
-they are; one line that begins with `ANSWER` has an `Outcome` for each, as JSON.
+An actor runs a function of ours between two of its own calls. Into drivers and tasks Ray sends no code of
+other jobs: Python's own way leads there from 3.14 on; before, py-spy, which Ray brings, reads their stacks.
+The file `FILE` in the job's folder says which they are; one line that begins with `ANSWER` has an `Outcome`
+for each, as JSON.
 """
 
 from __future__ import annotations
@@ -17,24 +18,27 @@ from pathlib import Path
 from typing import Any
 
 from bootstrap.hook.rayside_hook import attach
+from bootstrap.in_ray import remote_exec
+from bootstrap.in_ray.actor_by_id import ActorTable
 
 ANSWER, FILE = "RAYSIDE_OPENING ", "opening.json"
 OPENED, BUSY, NOT_POSSIBLE = "opened", "busy", "not possible"
 # Seconds for an actor to come to our call, and for py-spy.
 _CALL, _SPY = 10.0, 30.0
-# So many stacks are read: each takes a process of its own for a moment.
-_MOST_STACKS = 32
+# Into so many processes their own way is tried: each takes a process beside it for a moment.
+_MOST_BESIDE = 32
 # Characters of a stack that are told, and of all the answer.
 _LONGEST_STACK, _LONGEST = 20_000, 1_000_000
 
 
 @dataclass(frozen=True)
 class Process:
-    """A process: `actor_name` and `namespace` where its actor can be called; the others by `pid` and node."""
+    """A process: `actor_id` where an actor is in it, and its name, if any; the others by `pid` and node."""
 
     worker_id: str
     pid: int
     node_id: str
+    actor_id: str = ""
     actor_name: str = ""
     namespace: str = ""
 
@@ -71,6 +75,26 @@ def _open(actor: Any) -> str:
     return "" if attach.open_port() else "its environment has no debugpy"
 
 
+def _beside(pid: int) -> tuple[str, str, str]:
+    """Tries what can be done beside a process of this node; returns its result, why, and its stack."""
+    result, why = NOT_POSSIBLE, ""
+    if remote_exec.is_possible():
+        try:
+            # Our job's folder is where this runs.
+            why = remote_exec.open_port(pid, Path("bootstrap/hook").absolute(), _CALL)
+            result = NOT_POSSIBLE if why else OPENED
+        except TimeoutError:
+            result, why = BUSY, "it runs no Python code now: attach again when it does"
+        except (OSError, RuntimeError) as error:
+            why = f"{type(error).__name__}: {error}"
+    if result == OPENED:
+        return OPENED, "", ""
+    try:
+        return result, why, _stack(pid)
+    except RuntimeError as error:
+        return result, f"{why}; no stack: {error}".removeprefix("; "), ""
+
+
 def _stack(pid: int) -> str:
     """Returns what py-spy says of a process of this node. Raises RuntimeError with its reason."""
     program = shutil.which("py-spy") or str(Path(sys.executable).with_name("py-spy"))
@@ -93,40 +117,53 @@ def opened(processes: list[Process]) -> list[Outcome]:
 
     # The actors' processes have nothing of ours.
     ray.cloudpickle.register_pickle_by_value(bootstrap.hook.rayside_hook)
-    calls = {}
+    table = ActorTable()
+    calls: dict[str, Any] = {}
     for process in processes:
-        if process.actor_name:
+        if process.actor_id:
             try:
-                actor = ray.get_actor(process.actor_name, namespace=process.namespace)
-                calls[process.worker_id] = actor.__ray_call__.remote(_open)
-            except ValueError:  # It has ended since, or its name is not known.
-                continue
-    if calls:
-        ray.wait(list(calls.values()), num_returns=len(calls), timeout=_CALL)
+                calls[process.worker_id] = _handle(table, process).__ray_call__.remote(_open)
+            except Exception as error:
+                calls[process.worker_id] = error
+    if called := [call for call in calls.values() if not isinstance(call, Exception)]:
+        ray.wait(called, num_returns=len(called), timeout=_CALL)
     done = [_of_actor(process, calls.get(process.worker_id)) for process in processes]
-    stack = ray.remote(_stack)
+    beside = ray.remote(_beside)
     closed = [pair[0] for pair in zip(processes, done, strict=True) if pair[1].result != OPENED]
-    stacks = {
-        process.worker_id: stack.options(
+    tried = {
+        process.worker_id: beside.options(
             num_cpus=0, scheduling_strategy=NodeAffinitySchedulingStrategy(process.node_id, soft=False)
         ).remote(process.pid)
-        for process in closed[:_MOST_STACKS]
+        for process in closed[:_MOST_BESIDE]
     }
-    if stacks:
-        ray.wait(list(stacks.values()), num_returns=len(stacks), timeout=2 * _SPY)
+    if tried:
+        ray.wait(list(tried.values()), num_returns=len(tried), timeout=2 * _SPY)
     # As JSON a character may take six: all of them together have to fit.
-    most = min(_LONGEST_STACK, _LONGEST // 10 // max(1, len(stacks)))
-    return [_with_stack(outcome, stacks.get(outcome.worker_id), most) for outcome in done]
+    most = min(_LONGEST_STACK, _LONGEST // 10 // max(1, len(tried)))
+    return [_after(outcome, tried.get(outcome.worker_id), most) for outcome in done]
+
+
+def _handle(table: ActorTable, process: Process) -> Any:
+    """Returns a handle of the process's actor. Raises LookupError, ValueError, and as `ActorTable.handle`."""
+    import ray
+
+    try:
+        return table.handle(process.actor_id)
+    except Exception:  # This Ray may have other inner parts.
+        if not process.actor_name:
+            raise
+        return ray.get_actor(process.actor_name, namespace=process.namespace)
 
 
 def _of_actor(process: Process, call: Any) -> Outcome:
     import ray
 
     if call is None:
-        named = "its actor has that name no more"
-        why = named if process.actor_name else "another job can send code only to an actor with a name"
+        why = "before Python 3.14 another job can send code only to an actor"
         return Outcome(process.worker_id, NOT_POSSIBLE, why)
     try:
+        if isinstance(call, Exception):
+            raise call
         why = ray.get(call, timeout=0)
     except ray.exceptions.GetTimeoutError:
         return Outcome(process.worker_id, BUSY, "it is in a call: attach again when that has ended")
@@ -136,17 +173,25 @@ def _of_actor(process: Process, call: Any) -> Outcome:
     return Outcome(process.worker_id, NOT_POSSIBLE if why else OPENED, why)
 
 
-def _with_stack(outcome: Outcome, stack: Any, most: int) -> Outcome:
+def _after(outcome: Outcome, tried: Any, most: int) -> Outcome:
+    """Returns the outcome after what was tried beside its process, with `most` characters of its stack."""
     import ray
 
-    if stack is None:
+    if tried is None:
         return outcome
     try:
-        text = ray.get(stack, timeout=0)[:most]
+        result, why, stack = ray.get(tried, timeout=0)
     except Exception as error:
         cause = getattr(error, "cause", None) or error
         return Outcome(outcome.worker_id, outcome.result, f"{outcome.why}; no stack: {cause}"[:400])
-    return Outcome(outcome.worker_id, outcome.result, outcome.why, text)
+    if result == OPENED:
+        return Outcome(outcome.worker_id, OPENED)
+    # What the actor itself was asked says more than the look from beside it.
+    if outcome.result == NOT_POSSIBLE and result == BUSY:
+        return Outcome(outcome.worker_id, BUSY, why[:400], stack[:most])
+    return Outcome(
+        outcome.worker_id, outcome.result, f"{outcome.why}; {why}"[:400].removesuffix("; "), stack[:most]
+    )
 
 
 def main() -> None:

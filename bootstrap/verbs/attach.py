@@ -68,7 +68,7 @@ def attach(settings: Settings, console: Console, id: str) -> None:
 def _opened(dashboard: Dashboard, processes: Sequence[JobProcess]) -> dict[str, Outcome]:
     """Returns the outcomes, by worker, of a job of ours that opens what it can. Raises NotAttachable."""
     asked = [
-        Process(each.worker_id, each.pid, each.node_id, each.actor_name, each.namespace)
+        Process(each.worker_id, each.pid, each.node_id, each.actor_id, each.actor_name, each.namespace)
         for each in processes[:_MOST]
     ]
     with tempfile.TemporaryDirectory(prefix="rayside-") as folder:

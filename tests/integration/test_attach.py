@@ -10,10 +10,9 @@ import pytest
 from bootstrap.step import until
 from tests.integration.conftest import Rayside
 
-PROGRAM = """\
-import os, sys, time
-import ray
-@ray.remote(num_cpus=0.1)
+# Ray sends a class of a module by its name: who attaches lacks the module.
+METERS = """\
+import time
 class Meter:
     def __init__(self):
         self.total = 0
@@ -22,6 +21,11 @@ class Meter:
         return self.total
     def hang(self):
         time.sleep(600)
+"""
+PROGRAM = """\
+import os, sys, time
+import meters, ray
+Meter = ray.remote(num_cpus=0.1)(meters.Meter)
 @ray.remote(num_cpus=0.1)
 def stays():
     while True:
@@ -30,13 +34,12 @@ ray.init()
 meter, hangs = (Meter.options(name=name).remote() for name in ("meter", "hangs"))
 nameless = Meter.remote()
 tasks = [stays.remote(), hangs.hang.remote()]
-ray.get(nameless.add.remote(1))
 print("begun")
 while not os.path.exists(sys.argv[1]):
-    ray.get(meter.add.remote(1))
+    ray.get([each.add.remote(1) for each in (meter, nameless)])
     time.sleep(0.2)
 """
-LINE = PROGRAM.splitlines().index("        return self.total") + 1
+LINE = METERS.splitlines().index("        return self.total") + 1
 
 
 @pytest.fixture(scope="module")
@@ -49,6 +52,7 @@ def up(rayside: Rayside) -> Rayside:
 def begin(up: Rayside, folder: Path) -> str:
     """Submits the program, which ends when there is a file `stop`; returns its id once all of it runs."""
     (folder / "main.py").write_text(PROGRAM)
+    (folder / "meters.py").write_text(METERS)
     entrypoint = f"python main.py '{folder / 'stop'}'"
     name = str(up.json("submit", "--working-dir", str(folder), "--entrypoint", entrypoint)["submission_id"])
     dashboard = up.target.access.require()
@@ -66,28 +70,29 @@ def results(document: Any) -> list[tuple[str, str, str]]:
     return sorted(rows)
 
 
-def test_an_actor_with_a_name_stops_and_of_others_the_stack_is_told(up: Rayside, tmp_path: Path) -> None:
+def test_actors_stop_and_of_others_the_stack_is_told(up: Rayside, tmp_path: Path) -> None:
     name = begin(up, tmp_path)
     before = {job.submission_id for job in up.target.access.require().jobs()}
     document = up.json("attach", name)
     assert results(document) == [
         ("actor", "Meter", "busy"),
-        ("actor", "Meter", "not possible"),
+        ("actor", "Meter", "opened"),
         ("actor", "Meter", "opened"),
         ("driver", "driver", "not possible"),
         ("task", "stays", "not possible"),
     ]
     stacks = {each["name"]: each["stack"] for each in document["processes"] if each["result"] != "opened"}
-    assert "stays (main.py:" in stacks["stays"] or "main.py:15" in stacks["stays"], stacks
+    assert "stays (main.py:" in stacks["stays"], stacks
     # Of the job that opened it, nothing is left in Ray's list.
     assert {job.submission_id for job in up.target.access.require().jobs()} == before
 
     stop = f"open({str(tmp_path / 'stop')!r}, 'w').close()"
-    at = f"{tmp_path / 'main.py'}:{LINE}"
+    at = f"{tmp_path / 'meters.py'}:{LINE}"
     options = ["--job", name, "--timeout", "60", "--break", at, "--evaluate", "self.total"]
     document = up.json("debug", *options, "--evaluate", f"exec({stop!r})", timeout=240)
     assert document["job"]["status"] == "SUCCEEDED"
     assert {(each["function"], each["line"]) for each in document["stopped"]} == {("add", LINE)}
+    assert len({each["worker_id"] for each in document["stopped"]}) == 2
 
 
 def test_what_is_open_stays_so_and_one_actor_can_be_named(up: Rayside, tmp_path: Path) -> None:
@@ -108,7 +113,7 @@ def test_where_nothing_can_be_opened_it_says_what_helps(up: Rayside, tmp_path: P
     task = next(each for each in up.json("attach", name)["processes"] if each["kind"] == "task")
     done = up.run("attach", task["worker_id"])
     assert done.returncode == 5
-    assert "another job can send code only to an actor with a name" in done.stdout
+    assert "another job can send code only to an actor" in done.stdout
     assert "submit --debug opens a job from its start" in done.stderr
     (tmp_path / "stop").touch()
 
