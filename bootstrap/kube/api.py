@@ -172,7 +172,7 @@ class Kube:
     ) -> BaseHTTPResponse:
         """Returns the answer, whatever it is; asks once more where the credentials may be old."""
         from urllib3 import Retry, Timeout
-        from urllib3.exceptions import HTTPError, SSLError
+        from urllib3.exceptions import HTTPError, ProtocolError, SSLError
 
         # The API refuses requests for a custom resource for a moment, while it sets that up. It turns away
         # with 429 and 503 what it has not begun with; with 500, a write may have been done.
@@ -206,6 +206,11 @@ class Kube:
                 )
             except (HTTPError, OSError) as error:
                 reason = getattr(error, "reason", None)
+                # A server that looks at it before it answers ends the connection.
+                if isinstance(reason or error, (SSLError, ProtocolError)) and (
+                    ended := way.certificate_ended()
+                ):
+                    raise refused(self.kubeconfig, self.context, ended) from None
                 why = f": {reason}" if isinstance(reason, SSLError) else ""
                 raise ClusterUnreachable(
                     f"the Kubernetes API at {way.url} does not answer{why}",
@@ -217,7 +222,7 @@ class Kube:
                 return answer
             way.refuse()
             self.renew()
-        raise refused(self.kubeconfig, self.context)
+        raise refused(self.kubeconfig, self.context, way.certificate_ended())
 
     def _require_success(self, answer: BaseHTTPResponse, method: str, path: str) -> None:
         """Raises what `refusal` makes of an error."""

@@ -18,7 +18,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
@@ -31,6 +31,7 @@ from bootstrap.errors import (
     InvalidYaml,
     RaysideError,
 )
+from bootstrap.kube.certificate import end as end_of
 from bootstrap.kube.refusal import without_user
 from bootstrap.loopback import proxy_for
 from bootstrap.plain import line, printed
@@ -62,6 +63,7 @@ class Access:
         expires: when the credentials end, in seconds since the epoch.
         read: each file that it was read from, with its content.
         plugin: names what a plugin gave; empty where none was asked.
+        certificate: the client's own, in PEM; empty without one.
     """
 
     url: str
@@ -72,6 +74,15 @@ class Access:
     expires: float
     read: Mapping[Path, bytes] = field(repr=False)
     plugin: str = field(repr=False)
+    certificate: bytes = field(repr=False, default=b"")
+
+    def certificate_ended(self) -> datetime | None:
+        """Returns when the client's certificate ended; None where it has not, or there is none."""
+        try:
+            end = end_of(self.certificate)
+        except ValueError:
+            return None
+        return end if end <= datetime.now(timezone.utc) else None
 
     def outdated(self) -> bool:
         """Returns whether the credentials are about to expire, or a file of them has changed."""
@@ -123,6 +134,7 @@ def access(file: Path, context: str) -> Access:
             expires,
             {file: was, **{other: _content(other) for other in read}},
             plugin,
+            _pem(user, "client-certificate"),
         )
     except (InvalidYaml, KeyError, TypeError, ValueError, AttributeError, OSError) as error:
         reason = error.message if isinstance(error, RaysideError) else error
@@ -215,9 +227,9 @@ def _tls(cluster: Mapping[str, Any], user: Mapping[str, Any]) -> ssl.SSLContext:
     if cluster.get("insecure-skip-tls-verify"):
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
-    if certificate := _pem(user, "client-certificate"):
+    if own := _pem(user, "client-certificate"):
         # OpenSSL takes them from files only; these are the owner's alone and are gone at once.
-        with _private_file(certificate) as chain, _private_file(_pem(user, "client-key")) as key:
+        with _private_file(own) as chain, _private_file(_pem(user, "client-key")) as key:
             context.load_cert_chain(chain, key)
     return context
 

@@ -221,7 +221,7 @@ class Session:
         """Notes that the API does not take its credentials, and returns the error."""
         self.refused = True
         self.access.refuse()
-        return refused(self.kube.kubeconfig, self.kube.context)
+        return refused(self.kube.kubeconfig, self.kube.context, self.access.certificate_ended())
 
     async def close(self) -> None:
         await self.http.close()

@@ -9,8 +9,11 @@ from pathlib import Path
 import pytest
 
 
-def self_signed(host: str, folder: Path) -> tuple[Path, Path]:
-    """Returns the files of a certificate for that host, which may begin with `*.`, and of its key."""
+def self_signed(host: str, folder: Path, days: int = 2) -> tuple[Path, Path]:
+    """Returns the files of a certificate for that host, which may begin with `*.`, and of its key.
+
+    It ends in so many `days`; where that is less than 0 it has ended.
+    """
     if shutil.which("openssl") is None:
         why = "openssl not found; enable it by installing it"
         pytest.skip(why)
@@ -19,4 +22,7 @@ def self_signed(host: str, folder: Path) -> tuple[Path, Path]:
     subject = ["-days", "2", "-subj", "/CN=a test", "-addext", f"subjectAltName=DNS:{host}"]
     files = ["-keyout", str(key), "-out", str(certificate)]
     subprocess.run(["openssl", "req", "-x509", *curve, *subject, *files], check=True, capture_output=True)
+    if days < 0:  # `req` makes none that has ended.
+        again = ["-in", str(certificate), "-out", str(certificate), "-signkey", str(key), "-days", str(days)]
+        subprocess.run(["openssl", "x509", *again], check=True, capture_output=True)
     return certificate, key

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import datetime
 import json
 import shutil
@@ -11,6 +12,7 @@ import socket
 import ssl
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -428,3 +430,38 @@ def test_certificates_that_rotate_on_disk_are_read_again(tmp_path: Path) -> None
         kube.require("get", "pods")
         assert len(api.requests) == requests + 1
         kube.renew()  # No idle connection is left, whose end the API would wait for.
+
+
+@pytest.mark.parametrize("looks", [ssl.CERT_NONE, ssl.CERT_REQUIRED])
+def test_a_client_certificate_that_has_expired_is_said(tmp_path: Path, looks: ssl.VerifyMode) -> None:
+    (tmp_path / "past").mkdir()
+    past, good = self_signed("client", tmp_path / "past", days=-1), self_signed("localhost", tmp_path)
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_verify_locations(past[0])
+    context.load_cert_chain(*good)
+    # A gateway looks at it when it is connected to; the API itself answers what follows.
+    context.verify_mode = looks
+
+    def serve() -> None:
+        with contextlib.suppress(OSError):  # of the listener, when it is closed
+            while True:
+                connection, _ = listener.accept()
+                with connection, contextlib.suppress(OSError), context.wrap_socket(connection, True) as tls:
+                    tls.recv(65536)
+                    tls.sendall(
+                        b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+                    )
+
+    yesterday = datetime.datetime.now(datetime.timezone.utc) - datetime.timedelta(days=1)
+    with scripted_api(tmp_path) as api, socket.create_server(("127.0.0.1", 0)) as listener:
+        server = threading.Thread(target=serve)
+        server.start()
+        address = f"https://127.0.0.1:{listener.getsockname()[1]}"
+        cluster = {"certificate-authority": str(good[0]), "tls-server-name": "localhost"}
+        own = {"client-certificate": str(past[0]), "client-key": str(past[1])}
+        api.write_kubeconfig({"server": address, **cluster}, **own)
+        with pytest.raises(CredentialsRefused, match=f"has expired, on {yesterday:%Y-%m-%d} ") as caught:
+            api.kube.require("get", "pods")
+        assert "log in to the cluster again" in caught.value.hint
+        listener.shutdown(socket.SHUT_RDWR)
+        server.join()
