@@ -33,14 +33,14 @@ DEBUGGEE = (
 )
 
 
-def paired(name: str, ours: Callable[[], float], theirs: Callable[[], float]) -> None:
+def paired(name: str, ours: Callable[[], float], theirs: Callable[[], float], runs: int = RUNS) -> None:
     """Runs both in turn, as a machine may slow down; prints the medians and the median ratio."""
-    pairs = [(ours(), theirs()) for _ in range(RUNS + 1)][1:]  # the first pair warms up
+    pairs = [(ours(), theirs()) for _ in range(runs + 1)][1:]  # the first pair warms up
     ratios = sorted(a / b for a, b in pairs)
     a, b = (statistics.median(column) for column in zip(*pairs, strict=True))
     print(
         f"{name}: ratio {statistics.median(ratios):.2f} (from {ratios[0]:.2f} to {ratios[-1]:.2f}; "
-        f"medians {a:.3f} s and {b:.3f} s, {RUNS} runs)"
+        f"medians {a:.3f} s and {b:.3f} s, {runs} runs)"
     )
 
 

@@ -49,7 +49,9 @@ class TheirRay:
 
 
 @contextmanager
-def their_ray(*, token: str = "", version: str = RAY_VERSION) -> Iterator[TheirRay]:
+def their_ray(
+    *, token: str = "", version: str = RAY_VERSION, with_debugpy: bool = False
+) -> Iterator[TheirRay]:
     """Runs one until the block ends; with a token, it asks for that. The first of a `version` installs it."""
     home = Path(tempfile.mkdtemp(prefix="tr-", dir="/tmp"))
     environment = RayEnvironment(Shell(), Settings().cache_folder, _LOCK_FILES[version], version)
@@ -57,7 +59,8 @@ def their_ray(*, token: str = "", version: str = RAY_VERSION) -> Iterator[TheirR
     # The names are new, the files are the same: so it takes a second and no room.
     subprocess.run(["cp", "-al", environment.folder, home / "env"], check=True)
     packages = next((home / "env").glob("lib/python3*/site-packages"))
-    for path in [*packages.glob("debugpy*"), packages / START_FILE.name]:
+    debugpy = [] if with_debugpy else packages.glob("debugpy*")
+    for path in [*debugpy, packages / START_FILE.name]:
         shutil.rmtree(path) if path.is_dir() else path.unlink()
     dashboard, client, gcs = free_ports(3)
     ray = TheirRay(home, f"http://127.0.0.1:{dashboard}")
