@@ -19,6 +19,7 @@ import psutil
 import pytest
 
 from bootstrap.carrier.carrier import Patience
+from bootstrap.dap.additions import BEAT
 from bootstrap.dap.client import Client
 from bootstrap.debugger.commands import Place
 from bootstrap.debugger.events import JobState, Notice, Stop
@@ -30,7 +31,7 @@ from bootstrap.kube.forwarder import Forward
 from bootstrap.kube.forwarder import Forwarder as PodForwarder
 from bootstrap.relay.server import Relay, digest_of
 from bootstrap.ssh.forwarder import Forwarder
-from tests.integration.relay_debuggees import TOKEN, Session, Setting, relay_over
+from tests.integration.relay_debuggees import TOKEN, Session, Setting, Wire, relay_over
 from tests.integration.scripted_api import SELECTOR, Pod, ScriptedApi, scripted_api
 from tests.integration.sshd import HOST, Sshd, sshd
 from tests.integration.test_relay_faults import AGAIN, LINE, ONCE, is_well, resume, stopped_in
@@ -317,6 +318,25 @@ def test_who_watches_is_back_before_the_debugger_and_watches_still(tmp_path: Pat
             session = await again(setting, session)
             (stop,) = await stopped_in(session, 1)
             await resume(session, stop, process)
+
+    play(story())
+
+
+def test_an_editor_that_nothing_is_heard_of_is_in_nobodys_way(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with relay_over(tmp_path, every=0.1, away=10 * LONG) as setting:
+            session, wire = await setting.attach(), await Wire.open(setting.port)
+
+            async def debugger() -> Any:
+                return (await wire.ask("debugger", token=TOKEN))["body"]["debugger"]
+
+            assert (await debugger())["client"] == "Rayside"
+            for _ in range(2):
+                session.client._write({"seq": 0, "type": "event", "event": BEAT})
+                await session.event(BEAT)
+                while await debugger() is not None:
+                    await asyncio.sleep(0.01)
+            await wire.close()
 
     play(story())
 

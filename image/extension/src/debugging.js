@@ -12,6 +12,12 @@ const { Stops } = require("./stops");
 const TYPE = "ray";
 // For a task to be attached to and to stop; 0.1 s to 0.5 s is usual.
 const STOPPING = 10_000;
+// Why a session ended for good that a forward led to its relay; what VS Code is asked to begin again it begins itself.
+const LOST = {
+  "way-lost": "The cluster was not reached any more, so the debug session has ended.",
+  "relay-gone": "The cluster is there without its debug relay, so the debug session has ended. Run ./invokew up where you ran it before.",
+  "forward-ended": "Rayside's forward to the cluster has ended, and the debug session with it.",
+};
 const CLUSTER = { type: TYPE, request: "attach", name: "Ray cluster" };
 
 class Debugging {
@@ -118,7 +124,12 @@ class Debugging {
       onWillReceiveMessage: (message) => stops.sent(message),
       onDidSendMessage: (message) => {
         if (stops.received(message)) this.#changed.fire();
-        if (message.event === "terminated" && message.body?.ray?.reason === "taken-over") void this.#takenOver(session);
+        const reason = message.body?.ray?.reason;
+        if (message.event === "output" && reason === "waiting") void this.#waiting();
+        if (message.event !== "terminated") return;
+        if (reason === "taken-over") {
+          void this.#over(session, "Another window debugs this cluster now, so the session here has ended.", "Debug Here");
+        } else if (Object.hasOwn(LOST, reason ?? "")) void this.#over(session, LOST[reason], "Debug Again");
       },
     };
   }
@@ -203,13 +214,17 @@ class Debugging {
     if (chosen === "Open Settings") await vscode.commands.executeCommand("rayside.openSettings");
   }
 
-  async #takenOver(session) {
+  async #over(session, why, choice) {
     this.#ended(session);
-    const again = await vscode.window.showInformationMessage(
-      "Another window debugs this cluster now, so the session here has ended.",
-      "Debug Here",
-    );
-    if (again) await this.start(session.configuration.job, { takeOver: "always" });
+    const again = await vscode.window.showInformationMessage(why, choice);
+    // "always" from whom the user was just told of; nobody else is thrown out unasked.
+    const more = choice === "Debug Here" ? { takeOver: "always" } : {};
+    if (again) await this.start(session.configuration.job, more);
+  }
+
+  async #waiting() {
+    const text = "The connection to the cluster is lost. The debugger attaches again by itself when it is back.";
+    await vscode.window.showWarningMessage(text);
   }
 
   #ended(session) {

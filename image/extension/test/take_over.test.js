@@ -7,12 +7,13 @@ const { script } = require("./vscode");
 
 const TOKEN = "a-token";
 // What the user sees, and chooses; what VS Code is asked to do.
-const user = { questions: [], choice: undefined, told: [], commands: [], started: [] };
+const user = { questions: [], choice: undefined, told: [], warned: [], commands: [], started: [] };
 let debugging;
 
 script({
   window: {
     showWarningMessage: async (text, how, ...choices) => {
+      if (how === undefined) return void user.warned.push(text);
       user.questions.push([text, how, choices]);
       return user.choice;
     },
@@ -39,7 +40,7 @@ const { Debugging } = require("../src/debugging");
 
 /** A cluster that `busy` debugs already, and a user who chooses so; no session is there. */
 async function cluster(t, busy, choice) {
-  Object.assign(user, { questions: [], choice, told: [], commands: [], started: [] });
+  Object.assign(user, { questions: [], choice, told: [], warned: [], commands: [], started: [] });
   const answers = { pausedTasks: { tasks: [], problem: "" }, debugger: { debugger: busy } };
   const relay = await clusters.relay(t, answers);
   const trusted = [];
@@ -115,4 +116,36 @@ test("a session that another window took over is told of, and is had back for th
   assert.match(user.told[0][0], /^Another window debugs this cluster now/);
   assert.deepEqual(user.questions, []);
   assert.deepEqual(user.started.map((config) => [config.takeOver, config.job]), [["always", "run-1"], ["always", "run-1"]]);
+});
+
+const terminated = (body) => ({ type: "event", event: "terminated", body });
+
+for (const [reason, text] of [
+  ["way-lost", /^The cluster was not reached any more/],
+  ["relay-gone", /^The cluster is there without its debug relay.*\.\/invokew up/],
+  ["forward-ended", /^Rayside's forward to the cluster has ended/],
+]) {
+  test(`a session that ends for good (${reason}) says why, and begins again for the asking, taking over from nobody`, async (t) => {
+    const { answers } = await cluster(t, null, "Debug Again");
+    await debugging.start("run-1");
+    user.tracker.onDidSendMessage(terminated({ ray: { reason } }));
+    assert.equal(debugging.active, false);
+    answers.debugger.debugger = BUSY; // somebody has come meanwhile
+    for (let round = 0; round < 1000 && !user.questions.length; round += 1) await new Promise((resolve) => setTimeout(resolve, 5));
+    assert.match(user.told[0][0], text);
+    assert.match(user.questions[0][0], /^Neovim debugs job run-1/);
+  });
+}
+
+test("while the connection is lost the user is told, and what VS Code begins again by itself is left to it", async (t) => {
+  await cluster(t, null, undefined);
+  await debugging.start();
+  const output = { category: "console", output: "The connection to the cluster is lost.\n", ray: { reason: "waiting" } };
+  user.tracker.onDidSendMessage({ type: "event", event: "output", body: output });
+  user.tracker.onDidSendMessage({ type: "event", event: "output", body: { output: "a line\n" } });
+  assert.deepEqual(user.warned.map((text) => /connection to the cluster is lost\. .* by itself/.test(text)), [true]);
+  user.tracker.onDidSendMessage(terminated({ ray: { reason: "way-back" }, restart: { ray: "again" } }));
+  user.tracker.onDidSendMessage(terminated({ ray: { reason: "toString" } }));
+  user.tracker.onDidSendMessage(terminated(undefined));
+  assert.deepEqual([debugging.active, user.told, user.started.length], [true, [], 1]);
 });
