@@ -85,8 +85,7 @@ class Editor:
                     if _is_request(message):
                         self._heard.set()
                         yield message
-                    elif message.get("type") == "event":
-                        self._of_forward(message.get("event"))
+                    elif self._is_of_forward(message):
                         if self.presence.left:
                             return
                     elif message.get("type") != "response":  # the answer to a request that we never send
@@ -97,13 +96,15 @@ class Editor:
         except OSError:
             pass
 
-    def _of_forward(self, event: object) -> None:
-        """Takes what the forward says that the editor's connection comes by."""
+    def _is_of_forward(self, message: Message) -> bool:
+        """Takes what the forward says that the editor's connection comes by; returns whether it is that."""
+        event = message.get("event") if message.get("type") == "event" else None
         if event == BEAT:
             self.presence.beat()
             self.event(BEAT)
         elif event == LEFT:
             self.presence.left = True
+        return event in (BEAT, LEFT)
 
     @property
     def may_come_back(self) -> bool:
