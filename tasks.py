@@ -226,6 +226,7 @@ def doctor(
         "pip-debugpy": "with --debug, install debugpy with pip: for an image that has none",
         "wait": "show the job's output until it ends; the exit code says how it ended",
         "print-runtime-env": "submit nothing: print what --debug adds, for a ray.init of your own",
+        "serve": "submit nothing: print it for the config of a Ray Serve application",
     },
 )
 def submit(
@@ -242,6 +243,7 @@ def submit(
     pip_debugpy: bool = False,
     wait: bool = False,
     print_runtime_env: bool = False,
+    serve: bool = False,
     json: bool = False,
 ) -> None:
     """Submit a job: your program and packages, or without options the example."""
@@ -249,15 +251,16 @@ def submit(
     from bootstrap.verbs import jobs
 
     asked = debugging(
-        debug or print_runtime_env,
+        debug or print_runtime_env or serve,
         post_mortem=post_mortem,
-        attach_timeout=attach_timeout,
+        # Serve takes a replica that waits for a debugger for one that does not come up.
+        attach_timeout="0" if serve and attach_timeout is None else attach_timeout,
         pip_debugpy=pip_debugpy,
     )
     request = jobs.Request(working_dir, tuple(py_modules or ()), entrypoint, runtime_env, job, asked)
     given = _given(context, json, name=name)
-    if print_runtime_env:
-        jobs.print_runtime_env(*given, request, wait=wait)
+    if print_runtime_env or serve:
+        jobs.print_runtime_env(*given, request, wait=wait, serve=serve)
     else:
         jobs.submit(*given, request, wait=wait)
 

@@ -22,6 +22,7 @@ from bootstrap.steps.example_job import example
 from bootstrap.targets import choice
 from bootstrap.verbs.output import followed
 from bootstrap.verbs.paused import paused
+from bootstrap.verbs.serve_config import for_serve
 
 
 @dataclass(frozen=True)
@@ -90,11 +91,19 @@ def submit(settings: Settings, console: Console, request: Request, *, wait: bool
         console.result(f"Next: ./invokew debug stops where it pauses; ./invokew logs --job {name} --follow")
 
 
-def print_runtime_env(settings: Settings, console: Console, request: Request, *, wait: bool) -> None:
+def print_runtime_env(
+    settings: Settings, console: Console, request: Request, *, wait: bool, serve: bool = False
+) -> None:
     """Prints the runtime_env with which another program's `ray.init` has workers that can be debugged.
 
-    Its driver is not among them: `python -m rayside_hook` is for that. Raises InvalidArgument.
+    Its driver is not among them: `python -m rayside_hook` is for that. With `serve` it is for the config of a
+    Ray Serve application, whose replicas can then be debugged. Raises InvalidArgument.
     """
+    if serve and (request.working_dir or request.py_modules):
+        raise InvalidArgument(
+            "the config of a Ray Serve application takes no folders",
+            hint="write your code's address (https, s3, gs) into that config yourself",
+        )
     if request.entrypoint or request.job or wait:
         raise InvalidArgument(
             "--print-runtime-env submits nothing", hint="leave out --entrypoint, --job and --wait"
@@ -110,7 +119,8 @@ def print_runtime_env(settings: Settings, console: Console, request: Request, *,
     )
     named = request.working_dir or (request.runtime_env and _names_a_folder(Path(request.runtime_env)))
     folder = {"working_dir": submission.working_dir} if named else {}
-    console.document({**target.access.completed(submission).environment(), **folder})
+    runtime_env = {**target.access.completed(submission).environment(), **folder}
+    console.document(for_serve(runtime_env, target.access.require()) if serve else runtime_env)
 
 
 def _names_a_folder(runtime_env: Path) -> bool:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
+import requests
 
 from bootstrap.dap.client import Client
+from bootstrap.step import until
 from tests.integration.conftest import Rayside, free_ports
 from tests.integration.relay_debuggees import Session
 
@@ -39,6 +42,19 @@ def up(rayside: Rayside) -> Rayside:
     return rayside
 
 
+SERVED = """\
+from ray import serve
+
+@serve.deployment
+class Model:
+    async def __call__(self, request):
+        x = 41
+        return str(x + 1)
+
+app = Model.bind()
+"""
+
+
 def test_a_replica_that_stands_still_stays_healthy(up: Rayside, tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(SERVE.replace("TIMEOUT", str(TIMEOUT)).replace("PORT", str(free_ports()[0])))
@@ -60,3 +76,46 @@ def test_a_replica_that_stands_still_stays_healthy(up: Rayside, tmp_path: Path) 
     asyncio.run(hold())
     done = up.run("logs", "--job", job, "--follow")
     assert "answer 42" in done.stdout and "is HEALTHY" in done.stdout, done.stdout
+
+
+def test_a_replica_of_a_config_stops(up: Rayside, tmp_path: Path) -> None:
+    program, port = tmp_path / "served.py", free_ports()[0]
+    program.write_text(SERVED)
+    runtime_env = up.json("submit", "--serve")
+    # The code is on the node already, as it is in an image.
+    runtime_env["env_vars"]["PYTHONPATH"] = str(tmp_path)
+    token = up.target.instance.token_file.read_text()
+    api: dict[str, Any] = {"headers": {"Authorization": f"Bearer {token}"}, "timeout": 60}
+    url = f"{up.target.head.url}/api/serve/applications/"
+    application = {"name": "one", "import_path": "served:app", "runtime_env": runtime_env}
+    config = {"http_options": {"host": "127.0.0.1", "port": port}, "applications": [application]}
+    answer = requests.put(url, json=config, **api)
+    assert answer.ok, answer.text
+
+    def state() -> str:
+        return str(requests.get(url, **api).json()["applications"]["one"]["status"])
+
+    assert until(state, lambda status: status == "RUNNING", 120) == "RUNNING"
+
+    async def debugged() -> str:
+        client = await Client.connect("127.0.0.1", up.settings.relay_port)
+        breakpoints = {str(program): [{"line": 7}]}
+        await client.attach(breakpoints=breakpoints, options={"token": token}, no_delay=False)
+        editor = Session(client)
+        # Until then the replica may be asked before it has the breakpoint.
+        await editor.event("breakpoint", reason="changed")
+        asked = asyncio.create_task(asyncio.to_thread(requests.get, f"http://127.0.0.1:{port}/", timeout=120))
+        stop = await editor.event("stopped")
+        assert await editor.evaluate(stop, "x") == "41"
+        await editor.request("continue", threadId=stop["threadId"])
+        text = (await asked).text
+        await client.disconnect()
+        return text
+
+    assert asyncio.run(debugged()) == "42"
+    assert requests.delete(url, **api).ok
+
+
+def test_a_serve_config_takes_no_folders(up: Rayside, tmp_path: Path) -> None:
+    error = up.json("submit", "--serve", "--working-dir", str(tmp_path), code=2)["error"]
+    assert (error["id"], "takes no folders" in error["message"]) == ("invalid-argument", True)
