@@ -138,12 +138,19 @@ def _submitted(dashboard: Dashboard, name: str, console: Console, *, wait: bool)
 
 def breakpoints(settings: Settings, console: Console) -> None:
     """Lists the tasks that stand still now."""
-    tasks = paused(choice.existing(settings, Shell()))
+    target = choice.existing(settings, Shell())
+    tasks = paused(target)
     if console.as_json:
         console.document([task.document() for task in tasks])
         return
     if not tasks:
-        console.result("No task is paused. Next: ./invokew submit runs the example, which pauses")
+        # A job that was just submitted takes some seconds until a task of it runs.
+        running = [job.submission_id for job in target.access.require().jobs() if not job.ended]
+        console.result(
+            f"No task is paused; running: {', '.join(running)}. Next: ./invokew debug waits until one stops"
+            if running
+            else "No task is paused. Next: ./invokew submit runs the example, which pauses"
+        )
         return
     console.table(
         ("task", "job", "node", "pid", "when"),

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from bootstrap.console import Console
-from bootstrap.errors import InvalidArgument
-from bootstrap.labs import checking
+from bootstrap.errors import InvalidArgument, NotRunning, RayDied
+from bootstrap.labs import checking, left
 from bootstrap.labs.copies import Copy, Progress
 from bootstrap.labs.exercise import Exercise
 from bootstrap.labs.lesson import Lesson, find, lessons
+from bootstrap.ray.state import Dashboard
 from bootstrap.settings import ROOT, Settings, as_environment
 from bootstrap.shell import Shell
 from bootstrap.targets import choice
@@ -100,9 +103,13 @@ def check_all(settings: Settings, console: Console) -> int:
 
 
 def reset(settings: Settings, console: Console, lesson: Lesson) -> None:
-    """Makes the copy of a lab anew; edited files are kept aside."""
+    """Makes the copy of a lab anew, and ends its jobs; edited files are kept aside."""
     copy = Copy(lesson)
     kept = copy.reset()
+    # Where nothing runs, there is nothing to end.
+    with contextlib.suppress(NotRunning, RayDied):
+        dashboard = choice.existing(settings, Shell()).access.require()
+        _end_left(console, dashboard, lambda lab: lab == lesson.name)
     if console.as_json:
         console.document({"folder": str(copy.folder), "kept": str(kept) if kept else None})
         return
@@ -114,6 +121,7 @@ def reset(settings: Settings, console: Console, lesson: Lesson) -> None:
 def check(settings: Settings, console: Console, lesson: Lesson) -> None:
     """Checks the learner's exercise. Raises NotSolved."""
     copy, exercise = _at_work(settings, console, lesson)
+    _make_room(console, lesson, exercise)
     with console.progress(), console.work(lesson.name, f"check of {lesson.name}"):
         checking.verify(exercise, lesson)
     copy.note(Progress(len(lesson.steps), passed=True))
@@ -139,7 +147,7 @@ def follow(settings: Settings, console: Console, lesson: Lesson) -> None:
 
     Without a terminal it only says the steps; with JSON it says where the files are, and makes them.
     """
-    copy, _ = _at_work(settings, console, lesson)
+    copy, exercise = _at_work(settings, console, lesson)
     if console.as_json:
         texts = {"en": str(lesson.folder / "README.md"), "zh": str(lesson.folder / "README.zh.md")}
         console.document({**_document(lesson), "files": copy.files(), "texts": texts})
@@ -161,6 +169,7 @@ def follow(settings: Settings, console: Console, lesson: Lesson) -> None:
             console.result(f"./invokew lab {lesson.name} goes on here")
             return
         if step.command and not typed.strip():
+            _make_room(console, lesson, exercise)
             _run(settings, step.command)
         copy.note(Progress(number, copy.progress().passed))
     console.result(f"\n{lesson.section('What you see')}")
@@ -181,7 +190,8 @@ def run_step(settings: Settings, console: Console, lesson: Lesson, typed: str) -
         raise InvalidArgument(f"step {number} of {lesson.name} runs nothing", hint="do what its text says")
     if console.as_json:
         raise InvalidArgument("--step shows what its command prints", hint="leave --json out")
-    copy, _ = _at_work(settings, console, lesson)
+    copy, exercise = _at_work(settings, console, lesson)
+    _make_room(console, lesson, exercise)
     console.result(f"Step {number} of {len(steps)}: {step.title}", "current")
     console.result(step.command)
     code = _run(settings, step.command)
@@ -220,6 +230,19 @@ def _at_work(settings: Settings, console: Console, lesson: Lesson) -> tuple[Copy
     else:
         copy.make()
     return copy, exercise
+
+
+def _make_room(console: Console, lesson: Lesson, exercise: Exercise) -> None:
+    """Ends what other labs have left running, which may have the processors that this one needs."""
+    _end_left(console, exercise.dashboard, lambda lab: lab != lesson.name)
+
+
+def _end_left(console: Console, dashboard: Dashboard, is_meant: Callable[[str], bool]) -> None:
+    jobs = {job: lab for job, lab in left.running(dashboard).items() if is_meant(lab)}
+    if jobs:
+        what = " and ".join(f"job {job}, which lab {lab} had left running" for job, lab in jobs.items())
+        with console.progress(), console.work("left", f"end of {what}"):
+            left.end(dashboard, jobs)
 
 
 def _run(settings: Settings, command: str) -> int:

@@ -126,6 +126,21 @@ def test_a_step_counts_as_done_unless_its_command_did_not_get_to_its_work(
     assert copy.progress() == Progress(steps_done=int(done))
 
 
+def test_a_step_ends_what_another_lab_has_left_waiting_and_reset_what_this_one_has(learner: Rayside) -> None:
+    learner.json("lab", "7")
+    learner.json("lab", "1")
+    dashboard = learner.target.access.require()
+    mine = learner.json("submit", "--working-dir", "labs/01-breakpoint", "--entrypoint", "sleep 600")
+    others = learner.json("submit", "--working-dir", "labs/07-pdb", "--entrypoint", "sleep 600")
+    done = learner.run("lab", "1", "--step", "2")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"end of job {others['submission_id']}, which lab 07-pdb had left running" in done.stderr
+    running = [job.submission_id for job in dashboard.jobs() if not job.ended]
+    assert running == [mine["submission_id"]]
+    learner.json("lab", "1", "--reset")
+    assert [job for job in dashboard.jobs() if not job.ended] == []
+
+
 def test_without_a_terminal_all_steps_are_told_and_none_is_run(learner: Rayside) -> None:
     done = learner.run("lab", "1")
     assert done.returncode == 0, done.stderr
@@ -143,9 +158,9 @@ def test_without_a_terminal_all_steps_are_told_and_none_is_run(learner: Rayside)
         (("lab", "--all", "--check", "--step", "1"), "./invokew lab --all --check"),
         (("lab", "1", "--step", "1", "--check"), "give one of them"),
         (("lab", "1", "--step", "1"), "leave --json out"),
-        (("lab", "1", "--step", "0"), "it has 1 to 4"),
-        (("lab", "1", "--step", "5"), "it has 1 to 4"),
-        (("lab", "1", "--step", "1; id"), "it has 1 to 4"),
+        (("lab", "1", "--step", "0"), "it has 1 to 5"),
+        (("lab", "1", "--step", "6"), "it has 1 to 5"),
+        (("lab", "1", "--step", "1; id"), "it has 1 to 5"),
         (("lab", "2", "--step", "3"), "do what its text says"),
     ],
 )

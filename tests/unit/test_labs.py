@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import importlib.util
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
 import pytest
 
 from bootstrap.errors import InvalidArgument, MissingProgram, NotRunning, NotSolved, OtherTarget, UnsafeFolder
+from bootstrap.labs import left
 from bootstrap.labs.checking import cannot_run, require_possible
 from bootstrap.labs.copies import Copy, Progress
 from bootstrap.labs.exercise import Exercise
 from bootstrap.labs.lesson import FOLDER, SECTIONS, Lesson, find, lessons
 from bootstrap.labs.needs import NEEDS, Need, lacking
+from bootstrap.ray.metadata import WORKING_DIR
+from bootstrap.ray.records import Job
+from bootstrap.ray.state import Dashboard
 from bootstrap.settings import POD, TARGETS
 from bootstrap.targets.target import Target
 from tests.targets import kind_target, local_target
@@ -228,3 +233,38 @@ def test_a_damaged_record_of_progress_is_none(lesson: Lesson, tmp_path: Path, te
     assert copy.progress() == Progress(1, passed=True)
     (copy.folder / ".lab.json").write_text(text)
     assert copy.progress() == Progress()
+
+
+class Jobs(Dashboard):
+    """A dashboard with these jobs, each of which has ended as soon as it was stopped."""
+
+    def __init__(self, *jobs: Job) -> None:
+        self.known = {job.submission_id: job for job in jobs}
+
+    def jobs(self) -> list[Job]:
+        return list(self.known.values())
+
+    def stop(self, submission_id: str) -> None:
+        self.known[submission_id] = replace(self.known[submission_id], status="STOPPED")
+
+
+def submitted(name: str, working_dir: object, status: str = "RUNNING") -> Job:
+    metadata = {WORKING_DIR: str(working_dir)} if working_dir else {}
+    return Job(name, None, status, "python main.py", "", None, 0.0, None, metadata, {})
+
+
+def test_what_labs_have_left_running_is_known_by_the_folder_that_was_submitted(tmp_path: Path) -> None:
+    home = tmp_path / "labs"
+    dashboard = Jobs(
+        submitted("pdb", home / "07-pdb"),
+        submitted("below", home / "18-reproduce" / "job"),
+        submitted("ended", home / "07-pdb", "SUCCEEDED"),
+        submitted("all", home),
+        submitted("elsewhere", tmp_path / "labs-of-mine" / "07-pdb"),
+        submitted("relative", "labs/07-pdb"),
+        submitted("none", None),
+    )
+    assert left.running(dashboard, home) == {"pdb": "07-pdb", "below": "18-reproduce"}
+    left.end(dashboard, ["pdb"])
+    assert left.running(dashboard, home) == {"below": "18-reproduce"}
+    assert {name for name, job in dashboard.known.items() if job.ended} == {"pdb", "ended"}

@@ -30,6 +30,7 @@ from bootstrap.ray.records import Job
 from bootstrap.settings import Settings
 from bootstrap.step import Status, missing, ready
 from bootstrap.targets import choice
+from bootstrap.verbs import jobs as jobs_verb
 from tasks import Verb
 
 
@@ -145,6 +146,17 @@ def dashboard(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ScriptedDashbo
     target = SimpleNamespace(access=access, kubernetes=None, instance=instance)
     monkeypatch.setattr(choice, "existing", lambda settings, shell: target)
     return scripted_dashboard
+
+
+def test_where_nothing_is_paused_yet_the_jobs_that_run_are_named(
+    dashboard: ScriptedDashboard, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(jobs_verb, "paused", lambda target: [])
+    jobs_verb.breakpoints(Settings(), Console())
+    assert "./invokew submit runs the example" in capsys.readouterr().out
+    dashboard.submitted.append("main-1")
+    jobs_verb.breakpoints(Settings(), Console())
+    assert "running: main-1. Next: ./invokew debug waits" in capsys.readouterr().out
 
 
 def test_ctrl_c_while_a_submitted_job_is_waited_for_says_that_it_goes_on(
