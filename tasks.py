@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import shlex
@@ -20,6 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from bootstrap.console import Console
 from bootstrap.errors import USAGE, Interrupted, RaysideError
+from bootstrap.instance import in_workspace
 from bootstrap.options import JSON, SUBMISSION, seconds
 from bootstrap.settings import DEFAULT_NAME, SOURCES, TARGETS, Settings, parse
 from bootstrap.signals import signals_noticed
@@ -107,7 +109,11 @@ def _given(
 
 
 def _console(context: Context, name: str | None, json: bool) -> Console:
-    return Console(json, name or context.config.get("rayside", {}).get("name") or DEFAULT_NAME)
+    configured = context.config.get("rayside", {})
+    console = Console(json, name or configured.get("name") or DEFAULT_NAME)
+    with contextlib.suppress(RaysideError):  # The verb itself says what is wrong with a setting.
+        console.in_workspace = in_workspace(parse(configured).state_folder)
+    return console
 
 
 def _engine_wait(given: str | None) -> float | None:

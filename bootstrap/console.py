@@ -40,6 +40,11 @@ _VERB = re.compile(
     r"(?![^;,]* --name)"
 )
 
+# These make or remove a cluster, which the workspace of another machine's cluster can't.
+_MAKES = re.compile(r"\./invokew (?:up|down)\b")
+_NEXT = re.compile(rf"Next: (?={_MAKES.pattern})")
+_THERE = "where Rayside was cloned"
+
 # Off a terminal a piece of work says what it does at most once in so many seconds.
 _QUIET = 5.0
 
@@ -56,13 +61,15 @@ class _Row:
 class Console:
     """Writes to `out` and `err`; `as_json` keeps everything but one JSON document off `out`.
 
-    The commands that it advises are for the cluster of the name `cluster`.
+    The commands that it advises are for the cluster of the name `cluster`. With `in_workspace` another
+    machine made that, and what makes or removes it is advised for there.
     """
 
     as_json: bool = False
     cluster: str = DEFAULT_NAME
     out: TextIO = field(default_factory=lambda: sys.stdout)
     err: TextIO = field(default_factory=lambda: sys.stderr)
+    in_workspace: bool = False
     _rows: dict[str, _Row] = field(default_factory=dict)
     _live: Live | None = None
     _stream: plain.Stream | None = None
@@ -103,11 +110,15 @@ class Console:
         """Writes what happened and the one thing to do; a document on `out` where JSON was asked for."""
         if self.as_json:
             document = error.document()
-            hint = self.for_cluster(error.hint)
+            hint = self.for_cluster(self._hint(error))
             self.document({**document, "error": {**document["error"], "hint": hint}})
             return
         self._say(f"error[{error.id}]: {error.message}")
-        self._say(f" hint: {error.hint}")
+        self._say(f" hint: {self._hint(error)}")
+
+    def _hint(self, error: RaysideError) -> str:
+        elsewhere = self.in_workspace and _MAKES.search(error.hint) and _THERE not in error.hint
+        return f"{_THERE}: {error.hint}" if elsewhere else error.hint
 
     # --- a conversation (the terminal debugger) ------------------------------------------
 
@@ -208,6 +219,8 @@ class Console:
 
     def for_cluster(self, text: str) -> str:
         """Returns the text with the cluster's name in each command, unless it is the first cluster."""
+        if self.in_workspace:
+            text = _NEXT.sub(f"Next, {_THERE}: ", text)
         return text if self.cluster == DEFAULT_NAME else _VERB.sub(rf"\1 --name {self.cluster}", text)
 
     def _say(self, text: str) -> None:

@@ -224,6 +224,14 @@ def all_recorded(state_folder: Path) -> Iterator[Instance]:
                 yield instance
 
 
+def in_workspace(state_folder: Path) -> bool:
+    """Returns whether this is the workspace in a cluster's pod, which another machine made.
+
+    Raises UnsafeFolder.
+    """
+    return any(instance.target == POD for instance in all_recorded(state_folder))
+
+
 def of_earlier_layout(settings: Settings) -> list[Instance]:
     """Returns the clusters whose files lie where earlier versions had them; they can only be removed.
 

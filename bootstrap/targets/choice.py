@@ -59,6 +59,8 @@ def choose(settings: Settings, shell: Shell, *, asks: bool = False, prepares: bo
     recorded = instance.read(settings.state_folder / settings.name)
     if recorded is None:
         return _new(settings, shell, asks=asks, prepares=prepares)
+    if recorded.target == POD and settings.target != "auto":
+        raise _only_this(settings)
     removal = f"./invokew down{recorded.verb_options} removes it"
     if settings.target not in ("auto", recorded.target):
         raise OtherTarget(
@@ -179,6 +181,9 @@ def _recorded(settings: Settings, shell: Shell, recorded: Instance, reason: str,
 
 
 def _new(settings: Settings, shell: Shell, **purpose: bool) -> Target:
+    if instance.in_workspace(settings.state_folder):
+        raise _only_this(settings)
+
     def target(name: str, reason: str, source: str = "") -> Target:
         identity = configured(settings, name)
         if name == "cluster" and settings.context:
@@ -204,6 +209,15 @@ def _new(settings: Settings, shell: Shell, **purpose: bool) -> Target:
         source = None
     reason = "auto: it is up" if source else "auto: a Docker engine answers"
     return target("kind", "as asked" if settings.target == "kind" else reason, source or "")
+
+
+def _only_this(settings: Settings) -> OtherTarget:
+    """Returns the error that a workspace in a pod knows the cluster that it is in, and no other."""
+    named = f", and none {settings.name}" if settings.name != DEFAULT_NAME else ""
+    return OtherTarget(
+        f"this workspace is in the pod of a cluster, and can reach no other{named}",
+        hint="./invokew up, where Rayside was cloned, makes others; leave out --name and --target here",
+    )
 
 
 def _way(settings: Settings) -> str:

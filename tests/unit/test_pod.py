@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
+from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import pytest
+from invoke.config import Config
+from invoke.context import Context
 
+import tasks
+from bootstrap.console import Console
 from bootstrap.errors import NotRunning, OtherTarget, UnknownTarget
+from bootstrap.instance import in_workspace
 from bootstrap.settings import POD, ROOT, Settings, parse
 from bootstrap.shell import Shell
 from bootstrap.targets import choice
@@ -64,3 +72,41 @@ def test_without_a_token_it_says_that_no_ray_is_there(settings: Settings) -> Non
 def test_nobody_chooses_it() -> None:
     with pytest.raises(UnknownTarget):
         parse({"target": POD})
+
+
+@pytest.mark.parametrize("asked", [{"name": "two"}, {"target": "local"}, {"name": "two", "target": "kind"}])
+def test_a_workspace_makes_no_other_cluster_and_says_where_one_is_made(
+    settings: Settings, asked: dict[str, Any]
+) -> None:
+    with pytest.raises(OtherTarget) as refused:
+        choice.choose(replace(settings, **asked), Shell())
+    assert "this workspace is in the pod of a cluster" in refused.value.message
+    assert ("none two" in refused.value.message) == ("name" in asked)
+    assert "where Rayside was cloned" in refused.value.hint
+
+
+def test_hints_of_a_workspace_send_to_the_machine_that_made_the_cluster(settings: Settings) -> None:
+    assert in_workspace(settings.state_folder)
+    assert not in_workspace(settings.state_folder / "another")
+    shown = StringIO()
+    console = Console(err=shown, out=shown, in_workspace=True)
+    console.error(NotRunning("no Ray dashboard answers", hint="./invokew up starts one"))
+    console.error(NotRunning("it is slow", hint="./invokew logs --ray says more"))
+    console.result("Not ready. Next: ./invokew up")
+    assert shown.getvalue().splitlines() == [
+        "error[not-running]: no Ray dashboard answers",
+        " hint: where Rayside was cloned: ./invokew up starts one",
+        "error[not-running]: it is slow",
+        " hint: ./invokew logs --ray says more",
+        "Not ready. Next, where Rayside was cloned: ./invokew up",
+    ]
+
+
+def test_a_verb_knows_that_it_is_in_a_workspace(settings: Settings) -> None:
+    def console(state_folder: Path) -> Console:
+        rayside = {"rayside": {"state_folder": str(state_folder)}}
+        return tasks._console(Context(Config(overrides=rayside)), None, False)
+
+    assert console(settings.state_folder).in_workspace
+    assert not console(settings.state_folder / "another").in_workspace
+    assert not console(Path("not absolute")).in_workspace
