@@ -234,6 +234,7 @@ def test_a_command_that_a_script_lacks_is_not_the_entrypoint() -> None:
         ("TypeError: ", "Could not serialize the argument a for a task or actor "),
         ("TypeError: ", "cannot pickle FailTuple(a [path=a, obj="),
         ("ray.exceptions.OutOfMemoryError: ", "low on memory. Memory on the node "),
+        (f"ray.exceptions.OutOfMemoryError: {LOW}", "Selected to kill: (Task: task name="),
         ("ValueError: ", "its node has gone"),
         ("ray.exceptions.RuntimeEnvSetupError: x\n", " "),
         ("ValueError: x\n(a", " pid=1"),
@@ -315,6 +316,11 @@ def test_a_task_killed_for_memory_is_told_with_figures() -> None:
     assert found.what.endswith("task load was killed by Ray, for its node ran low on memory")
     assert found.why == "4.18GB of 23.54GB were in use, 0.05GB of that by its own process"
     assert "num_cpus" in found.hint
+
+
+def test_a_task_killed_for_memory_that_no_table_has_is_named_by_what_ray_printed() -> None:
+    found = of_log(f"{GET}ray.exceptions.OutOfMemoryError: {LOW}\n")
+    assert found.what == "job train-1 failed: task load was killed by Ray, for its node ran low on memory"
 
 
 def test_a_job_whose_supervisor_was_killed_for_memory() -> None:

@@ -25,9 +25,12 @@ def out_of_memory(failure: Failure) -> Cause | None:
         return _python_memory(failure)
     its = re.search(r"actual memory used=([\d.]+ ?GB)", failure.text)
     own = f", {its[1]} of that by its own process" if its else ""
+    # Ray's tables lack a task of another Ray, as of one that the job itself has started.
+    chosen = re.search(r"Selected to kill: \(Task: .{0,300}?task name=([^,)]{1,200})", failure.text)
+    named = f"task {chosen[1]}" if chosen and failure.subject == "the driver" else failure.subject
     return Cause(
         "task-out-of-memory",
-        f"{failure.subject} was killed by Ray, for its node ran low on memory",
+        f"{named} was killed by Ray, for its node ran low on memory",
         f"{killed[1]} of {killed[2]} were in use{own}",
         "let fewer run at once, as with @ray.remote(num_cpus=2), or have each load less",
     )
