@@ -127,6 +127,7 @@ _SOURCE = f"where programs come from: {', '.join(SOURCES)} (default: auto)"
 _WAIT = "seconds to wait for a Docker engine that is only just starting (default: 0)"
 _NAME = f"which cluster is meant, of several (default: {DEFAULT_NAME})"
 _JSON = JSON.help
+_EVERYONE = "show jobs of all who debug on that Ray, not only yours (on the target cluster)"
 
 
 @task(
@@ -144,6 +145,7 @@ _JSON = JSON.help
         "example": "submit the example, and wait until a task of it is paused (default; not on a cluster)",
         "use-context": "make the cluster kubectl's current one",
         "wait-for-engine": _WAIT,
+        "user": "the name under which others of that Ray know your jobs (default: yours on this machine)",
     },
 )
 def up(
@@ -160,6 +162,7 @@ def up(
     example: bool = True,
     use_context: bool = False,
     wait_for_engine: str | None = None,
+    user: str | None = None,
 ) -> None:
     """Bring up Ray, and an example paused at its breakpoint. Safe to run again at any time."""
     from bootstrap.verbs import cluster
@@ -177,16 +180,17 @@ def up(
         ray_cluster=ray_cluster,
         token_file=token_file,
         engine_wait=wait,
+        user=user,
     )
     cluster.up(settings, console, example=example, use_context=use_context)
 
 
-@task(klass=Verb, help={"name": _NAME, "json": _JSON})
-def status(context: Context, name: str | None = None, json: bool = False) -> None:
+@task(klass=Verb, help={"name": _NAME, "json": _JSON, "everyone": _EVERYONE})
+def status(context: Context, name: str | None = None, json: bool = False, everyone: bool = False) -> None:
     """Show what is true now, step by step, and the addresses."""
     from bootstrap.verbs import cluster
 
-    cluster.status(*_given(context, json, name=name))
+    cluster.status(*_given(context, json, name=name), everyone=everyone)
 
 
 @task(klass=Verb, name="list", help={"json": _JSON})
@@ -283,12 +287,14 @@ def attach(context: Context, id: str, name: str | None = None, json: bool = Fals
     attach.attach(*_given(context, json, name=name), id)
 
 
-@task(klass=Verb, help={"name": _NAME, "json": _JSON})
-def breakpoints(context: Context, name: str | None = None, json: bool = False) -> None:
+@task(klass=Verb, help={"name": _NAME, "json": _JSON, "everyone": _EVERYONE})
+def breakpoints(
+    context: Context, name: str | None = None, json: bool = False, everyone: bool = False
+) -> None:
     """List the tasks that are paused now."""
     from bootstrap.verbs import jobs
 
-    jobs.breakpoints(*_given(context, json, name=name))
+    jobs.breakpoints(*_given(context, json, name=name), everyone=everyone)
 
 
 @task(
@@ -303,6 +309,7 @@ def breakpoints(context: Context, name: str | None = None, json: bool = False) -
         "timeout": "seconds to wait for the next stop (default: 60)",
         "launch-json": "only have VS Code know the cluster: makes .vscode/launch.json here, or adds to it",
         "json": "scripted: record each stop, let it go on, print one document when the job has ended",
+        "everyone": "debug jobs of all who debug on that Ray, not only yours (on the target cluster)",
     },
 )
 def debug(
@@ -315,6 +322,7 @@ def debug(
     timeout: str = "60",
     launch_json: bool = False,
     json: bool = False,
+    everyone: bool = False,
 ) -> None:
     """Debug the tasks in this terminal, or scripted with --json; --launch-json is for VS Code."""
     from bootstrap.verbs import debugging
@@ -331,6 +339,7 @@ def debug(
         timeout=timeout,
         breaks=break_ or [],
         exceptions=exceptions,
+        everyone=everyone,
     )
     raise Exit(code=code)
 

@@ -17,6 +17,7 @@ from bootstrap.errors import InvalidSetting, UnknownTarget, UnsafeFolder
 from bootstrap.own_folder import require_own
 from bootstrap.plain import line
 from bootstrap.settings import DEFAULT_NAME, POD, TARGETS, Settings, short_folder
+from bootstrap.users import own_name
 
 # All that is made in Kubernetes has this label.
 MANAGED_BY = {"app.kubernetes.io/managed-by": "rayside"}
@@ -60,6 +61,7 @@ class Instance:
         ssh: the host on which `address` is, for OpenSSH; empty where it is reached in another way.
         their_kubeconfig: the user's file with `context`, where it leads to a Ray that others made.
         their_cluster: that Ray's RayCluster, in `namespace`.
+        user: the name of who debugs on a Ray that others use, too; empty where it is one person's.
     """
 
     name: str
@@ -73,6 +75,7 @@ class Instance:
     ssh: str = ""
     their_kubeconfig: str = ""
     their_cluster: str = ""
+    user: str = ""
 
     @property
     def dashboard(self) -> str:
@@ -179,7 +182,9 @@ def configured(settings: Settings, target: str) -> Instance:
     address, ssh = (settings.address, settings.ssh) if target == "cluster" else ("", "")
     if target == "cluster" and not address:
         address = _USUAL_DASHBOARD
-    return Instance(settings.name, target, settings.namespace, context, location, ports, source, address, ssh)
+    user = settings.user or own_name() if target == "cluster" else ""
+    known = settings.name, target, settings.namespace, context, location, ports
+    return Instance(*known, source, address, ssh, user=user)
 
 
 def read(location: Path) -> Instance | None:

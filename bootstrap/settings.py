@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_type_hints
 
 from bootstrap.errors import InvalidSetting, UnknownSetting, UnknownSource, UnknownTarget
+from bootstrap.users import is_name
 
 # --- pins --------------------------------------------------------------------------------
 
@@ -152,6 +153,8 @@ class Settings:
     # A context of the user's kubeconfig, and the RayCluster there, where its namespace has several.
     context: str = ""
     ray_cluster: str = ""
+    # The name under which this user's jobs are known there (default: that of this machine's user).
+    user: str = ""
     # These are Ray's own defaults, so that Ray's documentation applies as it stands.
     dashboard_port: int = 8265
     ray_client_port: int = 10001
@@ -322,6 +325,10 @@ def _has_port(address: str) -> bool:
 
 
 def _validate_way(settings: Settings) -> None:
+    if not is_name(settings.user):
+        raise InvalidSetting(
+            f"user is {settings.user!r}", hint="choose a name in one line, of at most 64 characters"
+        )
     if settings.address and not (_ADDRESS.fullmatch(settings.address) and _has_port(settings.address)):
         raise InvalidSetting(
             f"address is {settings.address!r}, which is no address of a dashboard",

@@ -18,12 +18,13 @@ import hmac
 import os
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from bootstrap.dap.channel import DRAIN_TIMEOUT, REQUEST_TIMEOUT, Channel, OnEvent, Tables, body_of
 from bootstrap.dap.framing import Message
 from bootstrap.errors import AttachFailed, DebuggerGone, RequestFailed
-from bootstrap.hook.rayside_hook.handshake import AUTHORIZE, CHALLENGE
+from bootstrap.hook.rayside_hook.handshake import AUTHORIZE, CHALLENGE, DEBUG
 
 ATTACH_TIMEOUT = 20.0  # seconds
 
@@ -52,6 +53,25 @@ Configure = Callable[[], Awaitable[None]]
 # Makes the proof, in hex, that "client" or "debuggee" knows the secret of debuggees: by the role, the
 # debuggee's nonce and the client's, and the host and port that were dialled.
 Prove = Callable[[str, tuple[str, str], tuple[str, int]], str]
+# Is told what a debuggee that knows the token says of itself before it is anybody's: Ray's id of its job, and
+# the name of who had it opened, each empty where it knows none. What it raises ends the attaching.
+Meet = Callable[[str, str], Awaitable[None]]
+
+
+@dataclass(frozen=True)
+class Introduction:
+    """How a debuggee of several people is met: `user` is our own name, for those who come after us."""
+
+    user: str
+    meet: Meet
+
+
+class AlreadyDebugged(AttachFailed):
+    """Says that somebody else's debugger has the process; `user` is the name that they gave, if any."""
+
+    def __init__(self, message: str, *, hint: str, user: str) -> None:
+        super().__init__(message, hint=hint)
+        self.user = user
 
 
 class Client(Channel):
@@ -84,6 +104,7 @@ class Client(Channel):
         no_delay: bool = True,
         configure: Configure | None = None,
         prove: Prove | None = None,
+        introduction: Introduction | None = None,
         timeout: float = ATTACH_TIMEOUT,
     ) -> Message:
         """Attaches and lets the debuggee reach its `breakpoint()`; `stopped` comes as an event.
@@ -98,12 +119,14 @@ class Client(Channel):
             configure: awaited when the debuggee takes requests and does not run yet. What it raises
                 ends the attaching: the debuggee then waits on, for the next client.
             prove: makes the proof for a debuggee that asks for one; without it, such a debuggee refuses.
+            introduction: how a debuggee that asks for a proof is met before it is ours.
             timeout: seconds for everything together.
 
         Returns:
             The bodies of the `setBreakpoints` answers by path.
 
         Raises:
+            AlreadyDebugged: another debugger has it; it may be tried again at any time.
             AttachFailed: the adapter refused, most often because it has another client already.
             DebuggerGone: the connection ended, or it took longer than `timeout`.
         """
@@ -111,7 +134,7 @@ class Client(Channel):
             return await asyncio.wait_for(
                 self._attach(
                     *(breakpoints or {}, exception_filters, path_mappings, options or {}),
-                    *(no_delay, configure, prove),
+                    *(no_delay, configure, prove, introduction),
                 ),
                 timeout,
             )
@@ -135,11 +158,12 @@ class Client(Channel):
         no_delay: bool,
         configure: Configure | None,
         prove: Prove | None,
+        introduction: Introduction | None,
     ) -> Message:
         self.capabilities = await self._initialize()
         challenge = self.capabilities.get(CHALLENGE)
         if isinstance(challenge, dict) and prove is not None:
-            await self._authorize(str(challenge.get("nonce")), prove)
+            await self._authorize(str(challenge.get("nonce")), prove, introduction)
             # Only now is it pydevd that answers, which has TCP_NODELAY set.
             self.capabilities, no_delay = await self._initialize(), False
         # The arguments are never empty: debugpy takes that for a request to launch. And `subProcess` is never
@@ -183,17 +207,32 @@ class Client(Channel):
         }
         return await self.request("initialize", arguments, timeout=ATTACH_TIMEOUT)
 
-    async def _authorize(self, nonce: str, prove: Prove) -> None:
-        """Has each side prove that it knows the token. Raises RequestFailed, DebuggerGone."""
+    async def _authorize(self, nonce: str, prove: Prove, introduction: Introduction | None) -> None:
+        """Has each side prove that it knows the token, and makes the debuggee ours.
+
+        Raises AlreadyDebugged, RequestFailed, DebuggerGone, and what `meet` raises.
+        """
         host, port, *_ = self._writer.get_extra_info("peername")
         nonces = nonce, secrets.token_hex(32)
         proof = prove("client", nonces, (host, port))
-        body = await self.request(AUTHORIZE, {"nonce": nonces[1], "proof": proof})
+        name = {"user": introduction.user} if introduction else {}
+        body = await self.request(AUTHORIZE, {"nonce": nonces[1], "proof": proof, **name})
         expected = prove("debuggee", nonces, (host, port))
         if not hmac.compare_digest(str(body.get("proof")).encode("utf-8", "replace"), expected.encode()):
             raise RequestFailed(
                 f"what listens at {self.name} does not know Ray's token",
                 hint="Somebody else has taken the port of a task that has ended.",
+            )
+        if introduction is None or "job" not in body:  # It is ours already: its hook is of before.
+            return
+        await introduction.meet(str(body["job"]), str(body.get("user") or ""))
+        answer = await self.request(DEBUG)
+        if answer.get("taken") is not True:
+            user = str(answer.get("user") or "")
+            raise AlreadyDebugged(
+                f"{user or 'somebody else'} debugs it",
+                hint="It is free again when they have left.",
+                user=user,
             )
 
     async def set_breakpoints(

@@ -14,6 +14,7 @@ class PausedTask:
     task table has caught up.
     `since` is, ISO 8601 in UTC, when the task stopped where it is held, else when it began to run: Ray does
     not record when it paused.
+    `user` is the name of the user whose job it says it is; empty where it says none, or Ray none yet.
     """
 
     worker_id: str
@@ -23,6 +24,7 @@ class PausedTask:
     task: str
     since: str
     held: bool = False
+    user: str = ""
 
     def row(self) -> dict[str, Any]:
         """Returns it as `pausedTasks` lists it."""
@@ -32,4 +34,6 @@ class PausedTask:
         """Returns it as `breakpoints --json` lists it."""
         row = self.row()
         del row["held"]
+        if not self.user:  # So it is on a Ray that is one person's.
+            del row["user"]
         return row

@@ -68,6 +68,7 @@ class AttachOptions:
         connect: connects to the relay; called with `on_event`.
         token: Ray's own; the relay refuses who doesn't know it.
         job: a submission id, or Ray's job id, for only that job's tasks; None for those of all jobs.
+        everyone: whether those are the jobs of all who debug on that Ray, not only this user's own.
         breakpoints: the breakpoints to set before any task runs; each has an absolute `file`.
         exceptions: whether to stop where a task raises what it does not catch.
         take_over: what happens where another debugger has the same tasks: `always`, `ask`
@@ -77,6 +78,7 @@ class AttachOptions:
     connect: Connect
     token: str
     job: str | None = None
+    everyone: bool = False
     breakpoints: Sequence[Place] = ()
     exceptions: bool = False
     take_over: str = ALWAYS
@@ -138,6 +140,8 @@ class Session:
         arguments: dict[str, Any] = {"token": options.token, "takeOver": options.take_over, **more}
         if options.job is not None:
             arguments["job"] = options.job
+        if options.everyone:
+            arguments["everyone"] = True
         filters = ["uncaught", *(["userUnhandled"] if options.exceptions else [])]
         try:
             # The relay has cured every debuggee of Nagle's algorithm.

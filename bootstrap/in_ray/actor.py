@@ -31,9 +31,10 @@ class RelayActor:
         # Ray's processes have its token where Ray itself looks for it.
         token = authentication.token("", os.environ) if asks else ""
         self._relay = Relay(
-            ClusterDebuggees.at(self._url, token),
+            ClusterDebuggees.at(self._url, token, self._spec.user),
             digest=bytes.fromhex(self._spec.digest),
             log=_log.info,
+            user=self._spec.user,
             masking=self._spec.masking,
         )
         server = await self._relay.serve("127.0.0.1", 0)

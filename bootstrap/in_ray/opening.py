@@ -33,7 +33,10 @@ _LONGEST_STACK, _LONGEST = 20_000, 1_000_000
 
 @dataclass(frozen=True)
 class Process:
-    """A process: `actor_id` where an actor is in it, and its name, if any; the others by `pid` and node."""
+    """A process: `actor_id` where an actor is in it, and its name, if any; the others by `pid` and node.
+
+    `user` is the name of who has it opened.
+    """
 
     worker_id: str
     pid: int
@@ -41,6 +44,7 @@ class Process:
     actor_id: str = ""
     actor_name: str = ""
     namespace: str = ""
+    user: str = ""
 
 
 @dataclass(frozen=True)
@@ -70,18 +74,18 @@ def _is_known(result: str) -> bool:
     return result in (OPENED, BUSY, NOT_POSSIBLE)
 
 
-def _open(actor: Any) -> str:
+def _open(actor: Any, user: str) -> str:
     """Opens a debugger in the actor's process; returns why not, empty where it is open."""
-    return "" if attach.open_port() else "its environment has no debugpy"
+    return "" if attach.open_port(user) else "its environment has no debugpy"
 
 
-def _beside(pid: int) -> tuple[str, str, str]:
+def _beside(pid: int, user: str) -> tuple[str, str, str]:
     """Tries what can be done beside a process of this node; returns its result, why, and its stack."""
     result, why = NOT_POSSIBLE, ""
     if remote_exec.is_possible():
         try:
             # Our job's folder is where this runs.
-            why = remote_exec.open_port(pid, Path("bootstrap/hook").absolute(), _CALL)
+            why = remote_exec.open_port(pid, Path("bootstrap/hook").absolute(), _CALL, user)
             result = NOT_POSSIBLE if why else OPENED
         except TimeoutError:
             result, why = BUSY, "it runs no Python code now: attach again when it does"
@@ -122,7 +126,7 @@ def opened(processes: list[Process]) -> list[Outcome]:
     for process in processes:
         if process.actor_id:
             try:
-                calls[process.worker_id] = _handle(table, process).__ray_call__.remote(_open)
+                calls[process.worker_id] = _handle(table, process).__ray_call__.remote(_open, process.user)
             except Exception as error:
                 calls[process.worker_id] = error
     if called := [call for call in calls.values() if not isinstance(call, Exception)]:
@@ -133,7 +137,7 @@ def opened(processes: list[Process]) -> list[Outcome]:
     tried = {
         process.worker_id: beside.options(
             num_cpus=0, scheduling_strategy=NodeAffinitySchedulingStrategy(process.node_id, soft=False)
-        ).remote(process.pid)
+        ).remote(process.pid, process.user)
         for process in closed[:_MOST_BESIDE]
     }
     if tried:

@@ -21,7 +21,7 @@ def rayside_open():
         from rayside_hook import attach
         # An actor may have come to our call meanwhile.
         listen = getattr(sys.modules.get("debugpy.server.api"), "listen", None)
-        is_open = getattr(listen, "called", False) or attach.open_port()
+        is_open = getattr(listen, "called", False) or attach.open_port({user!r})
         answer = "" if is_open else "its environment has no debugpy"
     except BaseException as error:
         answer = f"{{type(error).__name__}}: {{error}}"
@@ -41,7 +41,7 @@ def is_possible() -> bool:
     return hasattr(sys, "remote_exec")
 
 
-def open_port(pid: int, hook: Path, patience: float) -> str:
+def open_port(pid: int, hook: Path, patience: float, user: str = "") -> str:
     """Opens a debugger's port in the process; returns why that failed there, empty where it is open.
 
     `hook` is the folder of the package `rayside_hook`. Raises TimeoutError where the process runs no Python
@@ -51,7 +51,7 @@ def open_port(pid: int, hook: Path, patience: float) -> str:
     # Its mode is 0700: nobody else can change what is run there.
     with tempfile.TemporaryDirectory(prefix="rayside-") as folder:
         program, address = Path(folder, "open.py"), str(Path(folder, "answer"))
-        program.write_text(_PROGRAM.format(hook=str(hook), address=address))
+        program.write_text(_PROGRAM.format(hook=str(hook), address=address, user=user))
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
             listener.bind(address)
             listener.settimeout(patience)

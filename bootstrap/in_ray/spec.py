@@ -39,6 +39,7 @@ _LONGEST = 100_000
 class RelaySpec:
     """One relay: the actor's `name`, Ray's `dashboard` as the head reaches it, `digest` and `masking`.
 
+    `user` is the name of whom it is for.
     `digest` (hexadecimal) is that of the token that editors bring. The token itself is not in it: whoever may
     list jobs can read what a job was submitted with.
     """
@@ -47,14 +48,17 @@ class RelaySpec:
     dashboard: str
     digest: str
     masking: Masking = UNSET
+    user: str = ""
 
     @classmethod
     def read(cls, file: Path) -> RelaySpec:
         """Reads `file`. Raises OSError, ValueError, KeyError or TypeError unless it is one."""
         document: dict[str, Any] = json.loads(file.read_text())
         masking = {key: str(value) for key, value in document["masking"].items()}
-        name, dashboard, digest = (str(document[key]) for key in ("name", "dashboard", "digest"))
-        return cls(name, dashboard, digest, Masking(**masking))
+        name, dashboard, digest, user = (
+            str(document[key]) for key in ("name", "dashboard", "digest", "user")
+        )
+        return cls(name, dashboard, digest, Masking(**masking), user)
 
     def document(self) -> str:
         """Returns the text that `read` reads."""

@@ -29,7 +29,7 @@ from bootstrap.hook.rayside_hook.packages import with_package
 from bootstrap.loopback import require_own_listener
 from bootstrap.options import seconds
 from bootstrap.ray import outcome
-from bootstrap.ray.metadata import DEBUG, LOCAL_ROOTS, PY_MODULES, WORKING_DIR
+from bootstrap.ray.metadata import DEBUG, LOCAL_ROOTS, PY_MODULES, USER, WORKING_DIR
 from bootstrap.settings import DEBUGPY_VERSION
 
 if TYPE_CHECKING:  # bootstrap.submission runs where the packages that it needs are not.
@@ -120,6 +120,8 @@ class Submission:
     # It maps a resolved path of working_dir or py_modules to the same as it was written.
     local_roots: dict[str, str] = field(default_factory=dict)
     debug: Debug | None = None
+    # The name of who submits it, where several people may debug on that Ray.
+    user: str = ""
 
     def command(self, ray: Path, url: str, submission_id: str, runtime_env: Path | None) -> list[str]:
         """Returns Ray's own submission command, in the form that can be pasted."""
@@ -155,7 +157,7 @@ class Submission:
 
     def all_metadata(self) -> dict[str, str]:
         """Returns the metadata that Ray keeps with the job: the user's, and where its files come from."""
-        metadata = dict(self.metadata)
+        metadata = {**self.metadata, **({USER: self.user} if self.user else {})}
         if self.working_dir and not _REMOTE.match(self.working_dir):
             metadata[WORKING_DIR] = self.working_dir
         if self.py_modules:

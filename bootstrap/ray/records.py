@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
 
+from bootstrap.ray.metadata import user_of
+from bootstrap.users import sees
+
 ENDED = frozenset({"SUCCEEDED", "FAILED", "STOPPED"})
 
 
@@ -35,7 +38,7 @@ class DebuggableWorker:
     """A live process of Ray's whose debugger listens on `node_ip`:`port`, attached to or not.
 
     `job_id` is known of a driver only: a worker's row does not say whose tasks it runs. `since` is when
-    the process was ready, ISO 8601 in UTC.
+    the process was ready, ISO 8601 in UTC. `paused`: whether it waits for a debugger in a `breakpoint()`.
     """
 
     worker_id: str
@@ -45,6 +48,7 @@ class DebuggableWorker:
     driver: bool
     job_id: str
     since: str
+    paused: bool = False
 
 
 @dataclass(frozen=True)
@@ -58,7 +62,7 @@ class RunningTask:
 
 @dataclass(frozen=True)
 class Job:
-    """A submitted job, as the Jobs API describes it."""
+    """A job, as the Jobs API describes it; `submission_id` is empty of one that nobody submitted."""
 
     submission_id: str
     job_id: str | None
@@ -76,12 +80,22 @@ class Job:
     def ended(self) -> bool:
         return self.status in ENDED
 
+    @property
+    def user(self) -> str:
+        """Returns the name of the user whose job it says it is; empty where it says none."""
+        return user_of(self.metadata, self.runtime_env)
+
+
+def jobs_for(user: str, jobs: Sequence[Job]) -> list[Job]:
+    """Returns the jobs that a user sees, as `users.sees`."""
+    return [job for job in jobs if sees(user, job.user)]
+
 
 def read_job(row: Mapping[str, Any]) -> Job:
     """Returns the job of a row of `Dashboard.job_rows`."""
     driver = row.get("driver_info") or {}
     return Job(
-        submission_id=row["submission_id"],
+        submission_id=row.get("submission_id") or "",
         job_id=row.get("job_id"),
         status=row["status"],
         entrypoint=row["entrypoint"],
@@ -106,6 +120,7 @@ def read_debuggable(row: Mapping[str, Any]) -> DebuggableWorker:
         driver=driver,
         job_id=job_of_driver(row["worker_id"]) if driver else "",
         since=utc_time(row["start_time_ms"]),
+        paused=bool(row.get("num_paused_threads")),
     )
 
 

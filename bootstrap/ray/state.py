@@ -19,6 +19,7 @@ from urllib3.connectionpool import HTTPConnectionPool
 
 from bootstrap.errors import JobNotFound, NotRunning
 from bootstrap.loopback import require_own
+from bootstrap.ray.metadata import USER
 from bootstrap.ray.records import (
     DebuggableWorker,
     Job,
@@ -120,6 +121,11 @@ class Dashboard:
         """Returns the submitted jobs, oldest first."""
         return sorted((read_job(row) for row in self.job_rows()), key=lambda job: job.started)
 
+    def all_jobs(self) -> list[Job]:
+        """Returns the submitted jobs, and those that nobody submitted, oldest first: one request."""
+        rows = self._get("/api/jobs/")
+        return sorted((read_job(row) for row in rows), key=lambda job: job.started)
+
     def job_rows(self) -> list[dict[str, Any]]:
         """Returns what the Jobs API has of each submitted job."""
         return [row for row in self._get("/api/jobs/") if row["type"] == "SUBMISSION"]
@@ -138,9 +144,16 @@ class Dashboard:
         """Returns all that the job has printed so far."""
         return str(self._get(f"/api/jobs/{submission_id}/logs")["logs"])
 
-    def submit(self, entrypoint: str, submission_id: str, runtime_env: Mapping[str, Any]) -> None:
-        """Submits a job whose files Ray has already. Raises NotRunning."""
-        body = {"entrypoint": entrypoint, "submission_id": submission_id, "runtime_env": dict(runtime_env)}
+    def submit(
+        self, entrypoint: str, submission_id: str, runtime_env: Mapping[str, Any], *, user: str = ""
+    ) -> None:
+        """Submits a job of that user, whose files Ray has already. Raises NotRunning."""
+        body = {
+            "entrypoint": entrypoint,
+            "submission_id": submission_id,
+            "runtime_env": dict(runtime_env),
+            "metadata": {USER: user} if user else {},
+        }
         self._ask("POST", "/api/jobs/", json=body)
 
     def upload(self, package: bytes) -> str:

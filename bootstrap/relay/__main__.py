@@ -1,10 +1,11 @@
 """Runs the debug relay of a Ray cluster as a process: `python -m bootstrap.relay FILE`.
 
 FILE is JSON: `host` and `port` to listen on, `dashboard` (an address as http://127.0.0.1:8265),
-`token_file`, which holds Ray's authentication token, `shared_files`, as `Relay` takes it, and `masking`,
-`{"names", "values"}`, for which the environment may stand in (`RAYSIDE_MASKED_NAMES`, `..._VALUES`). The
-process runs on the Python of the cluster's Ray image, so it imports nothing but the standard library
-and what Ray itself needs.
+`token_file`, which holds Ray's authentication token, `shared_files` and `user`, as `Relay` takes them, and
+`masking`, `{"names", "values"}`, for which the environment may stand in (`RAYSIDE_MASKED_NAMES`,
+`..._VALUES`).
+The process runs on the Python of the cluster's Ray image, so it imports nothing but the standard library and
+what Ray itself needs.
 """
 
 import logging

@@ -32,6 +32,8 @@ _UNTIL_TOLD = (0.5, 1.0, 2.0, 4.0)
 _NAMES, _LEAST_SHARE = 3.0, 19
 # So many seconds pass between two looks for drivers that Ray has no worker for yet.
 _JOBS = 1.0
+# So many jobs are remembered besides those of the last look.
+_MOST_JOBS = 20_000
 
 Answer = TypeVar("Answer")
 
@@ -48,18 +50,29 @@ class _Known:
 class ClusterDebuggees:
     """The processes of one Ray cluster that have an open debugger port: a `Discovery`.
 
+    `user` is the name of whom it is for where several people debug there; empty where Ray is one person's.
     A look is one request, and two more only when a worker appears that was not seen before, or, ever
     more seldom, while the job of one is not known. One more every few seconds says what runs now, and
     one every second whether a driver waits before its `ray.init`.
     """
 
     def __init__(
-        self, dashboard: Dashboard, *, token: str = "", clock: Callable[[], float] = time.monotonic
+        self,
+        dashboard: Dashboard,
+        *,
+        token: str = "",
+        user: str = "",
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._dashboard, self._clock = dashboard, clock
+        self._dashboard, self._user, self._clock = dashboard, user, clock
         self._prove = partial(proof, token.encode())
         self._known: dict[str, _Known] = {}
         self._submissions: dict[str, str] = {}
+        # It has the user's name of each job that says one, by each of the job's ids.
+        self._users: dict[str, str] = {}
+        # The moment in which each worker was found whose job was not known.
+        self._found: dict[str, float] = {}
+        self._jobs: asyncio.Future[list[Job]] | None = None
         # The map is made of this, once, while no job comes or goes.
         self._packed: list[tuple[dict[str, str], dict[str, Any]]] = []
         self._paths = PathMap()
@@ -77,9 +90,9 @@ class ClusterDebuggees:
         self._met: set[tuple[str, int]] = set()
 
     @classmethod
-    def at(cls, dashboard: str, token: str) -> ClusterDebuggees:
+    def at(cls, dashboard: str, token: str, user: str = "") -> ClusterDebuggees:
         """Finds those of the Ray whose dashboard has this address, as in http://127.0.0.1:8265."""
-        return cls(Dashboard(dashboard, token, patience=_PATIENCE), token=token)
+        return cls(Dashboard(dashboard, token, patience=_PATIENCE), token=token, user=user)
 
     async def debuggees(self) -> list[Debuggee]:
         """Returns the debuggees of now. Raises NotRunning where Ray does not answer, or not in time."""
@@ -88,11 +101,21 @@ class ClusterDebuggees:
     async def waiting(self) -> list[PausedTask]:
         """Returns the tasks that wait now: one look for all who ask meanwhile. Raises as `debuggees`."""
         if self._waiting is None or self._waiting.done():
-            self._waiting = asyncio.ensure_future(_in_time(partial(self._dashboard.waiting, self._tasks)))
+            self._waiting = asyncio.ensure_future(_in_time(self._look_for_waiting))
         return [
-            PausedTask(task.worker_id, task.host, task.pid, task.job_id, task.task, task.since)
+            PausedTask(
+                *(task.worker_id, task.host, task.pid, task.job_id, task.task, task.since),
+                user=self.user(task.job_id),
+            )
             for task in await asyncio.shield(self._waiting)
         ]
+
+    def _look_for_waiting(self) -> list[WaitingTask]:
+        waiting = self._dashboard.waiting(self._tasks)
+        # Nobody is to see another's tasks because their job is a new one.
+        if self._user and any(task.job_id and task.job_id not in self._submissions for task in waiting):
+            self._take(self._dashboard.all_jobs())
+        return waiting
 
     def _tasks(self) -> dict[str, list[RunningTask]]:
         """Returns the running tasks, read anew unless that would take too much of Ray's dashboard."""
@@ -104,10 +127,19 @@ class ClusterDebuggees:
         return self._table
 
     async def submission(self, job_id: str) -> str:
-        """Returns a job's submission id as the last look knew it, or Ray knows it now. Raises NotRunning."""
-        if job_id and job_id not in self._submissions:
-            self._submissions |= _submissions(await _in_time(self._dashboard.jobs))
+        """Returns a job's submission id as the last look knew it, or Ray knows it now. Raises NotRunning.
+
+        It is one look for all who ask meanwhile: a job's workers begin together.
+        """
+        for _ in range(2):  # A look that had begun already may be older than the job.
+            if job_id and job_id not in self._submissions:
+                if self._jobs is None or self._jobs.done():
+                    self._jobs = asyncio.ensure_future(_in_time(self._dashboard.all_jobs))
+                self._note(await asyncio.shield(self._jobs))
         return self._submissions.get(job_id, "")
+
+    def user(self, job_id: str) -> str:
+        return self._users.get(job_id, "")
 
     async def why_ended(self, debuggee: Debuggee) -> str:
         """Returns Ray's reason for an end; its table has it within a second or two. Raises NotRunning."""
@@ -126,6 +158,7 @@ class ClusterDebuggees:
         workers = self._dashboard.debuggable()
         ids = {worker.worker_id for worker in workers}
         self._known = {worker_id: known for worker_id, known in self._known.items() if worker_id in ids}
+        self._found = {worker_id: moment for worker_id, moment in self._found.items() if worker_id in ids}
         new = ids - set(self._known)
         now = self._clock()
         if new or (now >= self._ask_again and not all(self._complete(worker) for worker in workers)):
@@ -138,19 +171,44 @@ class ClusterDebuggees:
             self._jobs_again = now + _JOBS
             # Workers are found even if a Ray has no Jobs API, or a slow one.
             with contextlib.suppress(RaysideError):
-                self._take(self._dashboard.jobs())
-        return [*map(self._debuggee, workers), *self._before_init(workers)]
+                self._take(self._dashboard.all_jobs())
+        known = [worker for worker in workers if not self._may_be_anothers(worker)]
+        return [*map(self._debuggee, known), *self._before_init(workers)]
+
+    def _may_be_anothers(self, worker: DebuggableWorker) -> bool:
+        """Returns whether it waits in a `breakpoint()`, and Ray's tables do not say yet in whose job.
+
+        Ray's own debugger asks nobody who they are, and is spoilt by being left again.
+        """
+        if not (self._user and worker.paused) or self._job_of(worker):
+            self._found.pop(worker.worker_id, None)
+            return False
+        return self._clock() < self._found.setdefault(worker.worker_id, self._clock()) + LAG
+
+    def _job_of(self, worker: DebuggableWorker) -> str:
+        """Returns Ray's id of its job; empty where that, or whose it is, is not known."""
+        job_id = self._known[worker.worker_id].job_id
+        return job_id if not self._user or job_id in self._submissions else ""
 
     def _ask(self, workers: Sequence[DebuggableWorker]) -> None:
-        jobs, tasks = self._dashboard.jobs(), self._running()
+        jobs, tasks = self._dashboard.all_jobs(), self._running()
         self._take(jobs)
         self._name(workers, tasks)
 
-    def _take(self, jobs: Sequence[Job]) -> None:
+    def _note(self, jobs: Sequence[Job]) -> None:
+        submissions = {job.job_id: job.submission_id for job in jobs if job.job_id}
+        users = {job_id: job.user for job in jobs for job_id in (job.job_id, job.submission_id) if job_id}
+        # An answer that came late must not take a newer job away: then it would be nobody's.
+        too_many = len(self._submissions) > _MOST_JOBS
+        self._submissions = submissions if too_many else {**self._submissions, **submissions}
+        self._users = users if too_many else {**self._users, **users}
+
+    def _take(self, every: Sequence[Job]) -> None:
+        self._note(every)
+        jobs = [job for job in every if job.submission_id]
         packed = [(job.metadata, job.runtime_env) for job in jobs]
         if packed != self._packed:
             self._packed, self._paths = packed, PathMap.of(jobs)
-        self._submissions = _submissions(jobs)
         if any(job.node_id not in self._nodes for job in announcing(jobs)):
             self._nodes = self._dashboard.node_addresses()
         self._announced = announced(jobs, self._nodes)
@@ -175,6 +233,7 @@ class ClusterDebuggees:
                 pid=driver.pid,
                 node_ip=driver.host,
                 submission_id=driver.submission_id,
+                user=self.user(driver.submission_id),
                 task="driver",
                 since=driver.since,
                 driver=True,
@@ -206,15 +265,16 @@ class ClusterDebuggees:
         return known is not None and known.job_id in self._submissions
 
     def _debuggee(self, worker: DebuggableWorker) -> Debuggee:
-        known = self._known[worker.worker_id]
+        known, job_id = self._known[worker.worker_id], self._job_of(worker)
         debuggee = Debuggee(
             worker_id=worker.worker_id,
             host=worker.node_ip,
             port=worker.port,
             pid=worker.pid,
             node_ip=worker.node_ip,
-            job_id=known.job_id,
-            submission_id=self._submissions.get(known.job_id, ""),
+            job_id=job_id,
+            submission_id=self._submissions.get(job_id, ""),
+            user=self.user(job_id),
             task=known.task,
             since=known.since or worker.since,
             driver=worker.driver,
@@ -224,10 +284,6 @@ class ClusterDebuggees:
         early = self._early.get((worker.node_ip, worker.port))
         # It is the same debuggee as before its `ray.init`, under the id that it had then.
         return replace(debuggee, worker_id=early, rays_id=worker.worker_id) if early else debuggee
-
-
-def _submissions(jobs: Sequence[Job]) -> dict[str, str]:
-    return {job.job_id: job.submission_id for job in jobs if job.job_id}
 
 
 async def _in_time(ask: Callable[[], Answer]) -> Answer:

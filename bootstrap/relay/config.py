@@ -26,6 +26,8 @@ class Config:
     masking: Masking = UNSET
     # Whether Ray asks for that token, too; where it does not, it is the relay's alone.
     rays_token: bool = True
+    # The name of whom it is for where several people debug on that Ray.
+    user: str = ""
 
     @classmethod
     def read(cls, file: Path, environment: Mapping[str, str] = os.environ) -> Config:
@@ -43,6 +45,7 @@ class Config:
                 str(masking.get("values") or environment.get(VALUES, "")),
             ),
             rays_token=document.get("rays_token") is not False,
+            user=str(document.get("user") or ""),
         )
 
     def document(self) -> str:

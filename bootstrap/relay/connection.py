@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from bootstrap.dap.channel import OnEvent
-from bootstrap.dap.client import QUIETLY, Client
+from bootstrap.dap.client import QUIETLY, Client, Introduction
 from bootstrap.dap.framing import Message
 from bootstrap.errors import DebuggerGone, RequestFailed
 from bootstrap.relay import messages
@@ -58,8 +58,16 @@ class Connection:
             raise DebuggerGone(f"{self._debuggee.title} is not attached", hint="Wait for it to be listed.")
         return self._client
 
-    async def attach(self, options: Mapping[str, Any], configure: Callable[[], Awaitable[None]]) -> None:
-        """Attaches; `configure` is awaited before the debuggee runs. Raises AttachFailed, DebuggerGone."""
+    async def attach(
+        self,
+        options: Mapping[str, Any],
+        configure: Callable[[], Awaitable[None]],
+        introduction: Introduction | None = None,
+    ) -> None:
+        """Attaches; `configure` is awaited before the debuggee runs.
+
+        Raises AlreadyDebugged, AttachFailed, DebuggerGone, and what the introduction raises.
+        """
         debuggee = self._debuggee
         client = self._client = await Client.connect(
             debuggee.host, debuggee.port, on_event=self._on_event, tables=messages
@@ -71,6 +79,7 @@ class Connection:
                 configure=configure,
                 exception_filters=None,
                 prove=debuggee.prove,
+                introduction=introduction,
                 timeout=ATTACHING,
             )
         except BaseException:

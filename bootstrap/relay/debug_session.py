@@ -7,7 +7,7 @@ at.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from weakref import WeakKeyDictionary
 
 from bootstrap.dap.additions import DEBUGGER_LEFT, RELAY_ENDING, TAKEN_OVER
@@ -15,6 +15,7 @@ from bootstrap.dap.client import STOP_IN_USER_CODE
 from bootstrap.dap.framing import Message
 from bootstrap.hook.evaluated.prints import EVENT as PRINTED
 from bootstrap.hook.evaluated.reached import EVENT, Bucket
+from bootstrap.plain import some_of
 from bootstrap.relay.configuration import Configuration
 from bootstrap.relay.debuggee import Debuggee
 from bootstrap.relay.discovery import Discovery
@@ -28,7 +29,8 @@ from bootstrap.relay.paths import Paths
 from bootstrap.relay.reports import Reports
 from bootstrap.relay.threads import Threads
 from bootstrap.relay.work import Work
-from bootstrap.relay.worker import Configure, Worker, Workers
+from bootstrap.relay.worker import Claims, Worker, Workers
+from bootstrap.users import sees
 
 # These arguments of `attach` say how debuggees are debugged. No others get to debuggees.
 _OPTIONS = ("justMyCode", "showReturnValue")
@@ -43,6 +45,7 @@ class DebugSession:
     Attributes:
         job: the only job that it is for, by its submission id or by Ray's id; None: all that no other session
             is for.
+        everyone: whether those are everyone's jobs; else the relay's user's own, and those that say no user.
         workers: the debuggees that are its own.
         requests: answers the editor's requests.
     """
@@ -52,15 +55,17 @@ class DebugSession:
         job: str | None,
         discovery: Discovery,
         *,
-        claim: Callable[[Worker], Awaitable[Configure]],
+        everyone: bool,
+        claims: Claims,
         work: Work,
         log: Callable[[str], None],
         shared: bool,
         masking: Masking,
     ) -> None:
-        self.job = job
+        self.job, self.everyone, self._user = job, everyone, claims.user
         self._discovery, self._work, self._log, self._shared = discovery, work, log, shared
         self._current = current = CurrentEditor(log)
+        self._told_of_others = False
         self._flood = Flood(self._tell_left_out)
         self._stops: WeakKeyDictionary[Worker, Bucket] = WeakKeyDictionary()
         self.workers = workers = Workers()
@@ -77,7 +82,7 @@ class DebugSession:
         self._lifecycle = Lifecycle(
             workers,
             self,
-            claim=claim,
+            claims=claims,
             why_ended=discovery.why_ended,
             configuration=self._configuration,
             threads=self._threads,
@@ -143,6 +148,7 @@ class DebugSession:
             self._log("another editor took over")
             earlier.say("Another editor has attached; this session ends.")
             self._dismiss(earlier, TAKEN_OVER)
+        self._told_of_others = False
         self._lifecycle.begin(options, keep_paused=arguments.get("keepPaused") is True)
         focus = arguments.get("focusWorkerId")
         self._threads.begin(focus if isinstance(focus, str) else "")
@@ -214,11 +220,22 @@ class DebugSession:
     # --- its debuggees -------------------------------------------------------------------
 
     def is_for(self, debuggee: Debuggee) -> bool:
-        return self.job is None or self.job in (debuggee.job_id, debuggee.submission_id)
+        if self.job is None:
+            return self.everyone or sees(self._user, debuggee.user)
+        return self.job in (debuggee.job_id, debuggee.submission_id)
 
     def may_try(self, debuggee: Debuggee) -> bool:
         """Returns whether attaching to it has not failed too often for this editor."""
         return self._lifecycle.may_try(debuggee)
+
+    def leave_out(self, users: Sequence[str]) -> None:
+        """Tells its editor, once, that there are debuggees of these users, which it does not get."""
+        if self.listens and not (self._told_of_others or self.job or self.everyone):
+            self._told_of_others = True
+            self._current.say(
+                f"Jobs of {some_of(users)} are left out here: `everyone` of a launch configuration shows "
+                "them, and so does ./invokew debug --everyone."
+            )
 
     def take(self, debuggee: Debuggee) -> None:
         """Attaches to a debuggee."""

@@ -26,6 +26,7 @@ class Debuggee:
     node_ip: str
     job_id: str = ""
     submission_id: str = ""
+    user: str = ""  # the name of the user whose job it says it is
     task: str = ""
     since: str = ""  # ISO 8601
     driver: bool = False  # runs no task
@@ -48,5 +49,7 @@ class Debuggee:
     def paused(self) -> PausedTask:
         """Returns the description of its task, which the relay holds."""
         return PausedTask(
-            self.shown_id, self.node_ip, self.pid, self.job_id, self.task, self.since, held=True
+            *(self.shown_id, self.node_ip, self.pid, self.job_id, self.task, self.since),
+            held=True,
+            user=self.user,
         )

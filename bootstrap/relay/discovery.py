@@ -25,6 +25,9 @@ class Discovery(Protocol):
     async def submission(self, job_id: str) -> str:
         """Returns the submission id of Ray's job id; "" where it has none. Raises as `debuggees`."""
 
+    def user(self, job_id: str) -> str:
+        """Returns the name of the user whose job it says it is, by Ray's job id, as `submission` last saw."""
+
     async def why_ended(self, debuggee: Debuggee) -> str:
         """Returns what is known of the end of a process that has ended: one sentence, "" where nothing is.
 

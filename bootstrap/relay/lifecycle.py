@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Set
 from typing import Any
 
 from bootstrap.dap.additions import TAKEN_OVER
-from bootstrap.dap.client import STOP_IN_USER_CODE
+from bootstrap.dap.client import STOP_IN_USER_CODE, AlreadyDebugged
 from bootstrap.errors import AttachFailed, RaysideError
 from bootstrap.plain import line
 from bootstrap.relay.configuration import Configuration
@@ -17,25 +16,20 @@ from bootstrap.relay.editor import CurrentEditor
 from bootstrap.relay.files import Files
 from bootstrap.relay.masking import Masking
 from bootstrap.relay.threads import Threads
+from bootstrap.relay.tries import MOST_TRIES, Tries
 from bootstrap.relay.work import Work
-from bootstrap.relay.worker import Configure, Holder, NotWanted, Worker, Workers
+from bootstrap.relay.worker import Claims, Holder, NotWanted, Worker, Workers
 
 # Seconds before a debuggee is attached to again after it was detached from: one that is dialled within
 # milliseconds of its `disconnect` may never answer (1 of 7 to 80 times, with debugpy 1.8.22; never of 120
 # after 0.5 s).
 SETTLING = 0.5
-# The most tries to attach to a debuggee that does not answer.
-MOST_TRIES = 3
 # Polls that miss a debuggee before it counts as ended, for Ray's tables may lag.
 POLLS_MISSED = 5
 # Seconds to detach from debuggees in good order when the relay ends.
 CLOSING = 10.0
 # The most characters of Ray's reason for the end of a process.
 MOST_OF_A_REASON = 600
-
-
-# Counts how often attaching failed for the same editor, by worker and port.
-Tries = Counter[tuple[str, int]]
 
 
 class Lifecycle:
@@ -50,7 +44,7 @@ class Lifecycle:
         workers: Workers,
         holder: Holder,
         *,
-        claim: Callable[[Worker], Awaitable[Configure]],
+        claims: Claims,
         why_ended: Callable[[Debuggee], Awaitable[str]],
         configuration: Configuration,
         threads: Threads,
@@ -60,7 +54,7 @@ class Lifecycle:
         masking: Masking,
     ) -> None:
         self.keep_paused = False
-        self._workers, self._holder, self._claim = workers, holder, claim
+        self._workers, self._holder, self._claims = workers, holder, claims
         self._why_ended = why_ended
         self._configuration = configuration
         self._threads, self._editor, self._work = threads, editor, work
@@ -69,6 +63,8 @@ class Lifecycle:
         self._files = Files()
         self._missed: dict[str, int] = {}
         self._tries = Tries()
+        # The editor knows that these debug, of these jobs.
+        self._debuggers: set[tuple[str, str]] = set()
         self._detaching: set[asyncio.Future[Any]] = set()
 
     # --- for an editor -------------------------------------------------------------------
@@ -81,6 +77,7 @@ class Lifecycle:
         self._options, self.keep_paused = options, keep_paused
         self._files.clear()
         self._tries = Tries()  # a new one: attaching that began for the editor before counts for that editor
+        self._debuggers.clear()
 
     def watch(self) -> None:
         """Gives an editor that is configured what is attached already."""
@@ -101,7 +98,7 @@ class Lifecycle:
     # --- found ---------------------------------------------------------------------------
 
     def may_try(self, debuggee: Debuggee) -> bool:
-        return self._tries[debuggee.worker_id, debuggee.port] < MOST_TRIES
+        return self._tries.may(debuggee)
 
     def take(self, debuggee: Debuggee) -> None:
         """Attaches to a debuggee, for the current editor."""
@@ -123,20 +120,25 @@ class Lifecycle:
     async def _attach(self, worker: Worker) -> None:
         tries = self._tries  # those of the editor that it is for, which may not be the same at the end
         try:
-            await worker.attach(self._options, self._claim)
+            await worker.attach(self._options, self._claims)
+        except AlreadyDebugged as error:
+            tries.taken(worker.debuggee)
+            worker.holder.refused(worker, error)
         except (AttachFailed, NotWanted) as error:
             # Every try may spoil it for whoever debugs it, so each editor has only one.
-            _give_up(tries, worker)
+            tries.give_up(worker.debuggee)
             worker.holder.refused(worker, error)
         except Exception as error:  # it has ended, or speaks no DAP
-            tries[worker.debuggee.worker_id, worker.debuggee.port] += 1
+            tries.failed(worker.debuggee)
             worker.holder.refused(worker, error)
         else:
             worker.holder.attached_to(worker)
 
     def refused(self, worker: Worker, error: Exception) -> None:
         """Tells of a debuggee that could not be attached to, or whose job no editor asked for."""
-        if isinstance(error, AttachFailed):
+        if isinstance(error, AlreadyDebugged):
+            self._tell_who_debugs(worker, error.user)
+        elif isinstance(error, AttachFailed):
             self._editor.say(f"{worker.debuggee.title}: {error.message}")
         elif not isinstance(error, NotWanted):
             self._log(f"{worker.debuggee.title}: {error}")
@@ -146,6 +148,19 @@ class Lifecycle:
                     f"{worker.debuggee.title} can't be attached to, in {tries}: {line(str(error))}"
                 )
         self._detach([worker])
+
+    def _tell_who_debugs(self, worker: Worker, user: str) -> None:
+        """Tells once for each job: all processes of one may be theirs."""
+        if (user, worker.debuggee.job_id) in self._debuggers:
+            return
+        self._debuggers.add((user, worker.debuggee.job_id))
+        who = user or "somebody else"
+        if user and user == self._claims.user:
+            who = f"another debugger of {user}"
+        self._editor.say(
+            f"{worker.debuggee.title}: {who} debugs it. What they debug of that job comes here when they "
+            "leave it."
+        )
 
     def attached_to(self, worker: Worker) -> None:
         """Notes that a debuggee takes requests now."""
@@ -206,7 +221,7 @@ class Lifecycle:
         self._log(f"{worker.debuggee.title} has ended")
         if worker.stops and not self._editor.is_empty:
             self._work.start(self._tell_why(worker))
-        _give_up(self._tries, worker)  # Ray lists it for some more seconds
+        self._tries.give_up(worker.debuggee)  # Ray lists it for some more seconds
         self._detach([worker])
 
     async def _tell_why(self, worker: Worker) -> None:
@@ -237,8 +252,3 @@ class Lifecycle:
         await asyncio.sleep(SETTLING)
         if self._workers.get(worker.debuggee.worker_id) is worker:
             del self._workers[worker.debuggee.worker_id]
-
-
-def _give_up(tries: Tries, worker: Worker) -> None:
-    """Notes that a debuggee is not attached to any more until the next editor."""
-    tries[worker.debuggee.worker_id, worker.debuggee.port] = MOST_TRIES

@@ -14,6 +14,7 @@ from bootstrap.relay.debuggee import Debuggee
 from bootstrap.relay.discovery import Discovery
 from bootstrap.relay.work import Work
 from bootstrap.relay.worker import Configure, NotWanted, Worker
+from bootstrap.users import sees
 
 # Seconds between two polls for new debuggees, each of which is one request whatever their number. A poll
 # that is slow is followed by a longer pause, so that polling never takes more than a tenth of Ray's
@@ -22,16 +23,19 @@ POLL, LEAST_SHARE, LONGEST_PAUSE = 0.2, 9, 5.0
 
 
 class Lookout:
-    """Gives each debuggee to one session at a time: that for its job, else that for all jobs.
+    """Gives each debuggee to one session at a time: that for its job, else one that is for all such jobs.
 
     Attributes:
+        user: the name of whom the relay is for, as `Claims` says.
         sessions: all debug sessions; their owner adds and removes them.
     """
 
-    def __init__(self, discovery: Discovery, *, work: Work, log: Callable[[str], None]) -> None:
+    def __init__(self, discovery: Discovery, *, user: str, work: Work, log: Callable[[str], None]) -> None:
+        self.user = user
         self.sessions: list[DebugSession] = []
         self._discovery, self._work, self._log = discovery, work, log
-        self._jobs: dict[str, tuple[str, str]] = {}  # the jobs of debuggees that were asked, by worker_id
+        # What debuggees said of themselves, by worker_id: job_id, submission_id, user.
+        self._told: dict[str, tuple[str, str, str]] = {}
         self._polling: asyncio.Future[Any] | None = None
         self._soon = asyncio.Event()  # set where somebody waits for the next poll
 
@@ -53,28 +57,42 @@ class Lookout:
     def owner(self, debuggee: Debuggee) -> DebugSession | None:
         """Returns a debuggee's session, of those with an editor; where its job is unknown, one to ask it."""
         sessions = [session for session in self.sessions if session.editor is not None]
-        for_all = [session for session in sessions if session.job is None]
+        # What is the user's own is left to the session that asked for no more.
+        for_all = sorted((s for s in sessions if s.job is None), key=lambda session: session.everyone)
         if not (debuggee.job_id or debuggee.submission_id):
             return next((session for session in [*for_all, *sessions] if session.may_try(debuggee)), None)
-        by_name = [session for session in sessions if session.job is not None and session.is_for(debuggee)]
-        return next(iter([*by_name, *for_all]), None)
+        by_name = [session for session in sessions if session.job is not None]
+        return next((session for session in [*by_name, *for_all] if session.is_for(debuggee)), None)
+
+    async def meet(self, worker: Worker, job_id: str, user: str) -> None:
+        """Does as `Claims` says; each of several relays may meet the same debuggee at the same time."""
+        known = worker.debuggee
+        if job_id and not (known.job_id or known.submission_id):
+            await self._learn(worker, job_id)
+        if user and not worker.debuggee.user:
+            known = worker.debuggee
+            self._note(worker, known.job_id, known.submission_id, user)
+        if self.owner(worker.debuggee) is None:
+            raise NotWanted
+
+    async def _learn(self, worker: Worker, job_id: str) -> None:
+        submission = ""
+        try:
+            submission = await self._discovery.submission(job_id)
+        except RaysideError:
+            if self.user or any(session.job is not None for session in self.sessions):
+                raise  # nobody can tell whose it is
+        self._note(worker, job_id, submission, self._discovery.user(job_id))
+
+    def _note(self, worker: Worker, job_id: str, submission: str, user: str) -> None:
+        self._told[worker.debuggee.worker_id] = (job_id, submission, user)
+        worker.works_for(job_id, submission, user)
 
     async def claim(self, worker: Worker) -> Configure:
-        """Returns what configures a debuggee before it runs: its session's, to which it belongs from now on.
-
-        Raises:
-            NotWanted: the debuggee is of a job that no editor asked for.
-        """
+        """Does as `Claims` says."""
         if not (worker.debuggee.job_id or worker.debuggee.submission_id):
             # The job of a worker that waits before its first task is not known.
-            job, submission = await worker.ask_job(), ""
-            try:
-                submission = await self._discovery.submission(job)
-            except RaysideError:
-                if any(session.job is not None for session in self.sessions):
-                    raise  # nobody can tell whose it is
-            self._jobs[worker.debuggee.worker_id] = (job, submission)
-            worker.works_for(job, submission)
+            await self._learn(worker, await worker.ask_job())
         holder = self._holder(worker.debuggee)
         assert holder is not None, "it is attached to for somebody"
         owner = self.owner(worker.debuggee)
@@ -125,14 +143,12 @@ class Lookout:
         for session in self.sessions:
             session.say(text)
 
-    def _take(self, debuggees: Sequence[Debuggee]) -> None:
-        worker_ids = {debuggee.worker_id for debuggee in debuggees}
-        self._jobs = {worker_id: job for worker_id, job in self._jobs.items() if worker_id in worker_ids}
+    def _take(self, seen: Sequence[Debuggee]) -> None:
+        worker_ids = {debuggee.worker_id for debuggee in seen}
+        self._told = {worker_id: told for worker_id, told in self._told.items() if worker_id in worker_ids}
+        debuggees = [self._completed(debuggee) for debuggee in seen]
         holders = {worker_id: session for session in self.sessions for worker_id in session.workers}
         for debuggee in debuggees:
-            if not debuggee.job_id and debuggee.worker_id in self._jobs:
-                job, submission = self._jobs[debuggee.worker_id]
-                debuggee = replace(debuggee, job_id=job, submission_id=submission)
             holder = holders.get(debuggee.worker_id)
             if holder is None:
                 owner = self.owner(debuggee)
@@ -143,5 +159,15 @@ class Lookout:
                 worker.described(debuggee)
                 if worker.is_attached:
                     self._assign(worker, holder)
+        others = sorted({debuggee.user for debuggee in debuggees if not sees(self.user, debuggee.user)})
         for session in self.sessions:
             session.miss(worker_ids)
+            if others:
+                session.leave_out(others)
+
+    def _completed(self, debuggee: Debuggee) -> Debuggee:
+        """Returns it with what it said of itself, where discovery does not know that."""
+        job_id, submission, user = self._told.get(debuggee.worker_id, ("", "", ""))
+        if not debuggee.job_id:
+            debuggee = replace(debuggee, job_id=job_id, submission_id=debuggee.submission_id or submission)
+        return replace(debuggee, user=debuggee.user or user)

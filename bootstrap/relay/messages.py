@@ -13,7 +13,7 @@ from __future__ import annotations
 from bootstrap.dap.framing import Message
 from bootstrap.hook.evaluated.prints import EVENT as PRINTED
 from bootstrap.hook.evaluated.reached import EVENT as REACHED
-from bootstrap.hook.rayside_hook.handshake import AUTHORIZE, CHALLENGE
+from bootstrap.hook.rayside_hook.handshake import AUTHORIZE, CHALLENGE, DEBUG, LONGEST_USER
 from bootstrap.relay.rules import (
     Exact,
     Flag,
@@ -161,7 +161,8 @@ RESPONSES: dict[str, Record] = {
     "gotoTargets": record(targets=Many(record("id", id=_ID, label=_NAME, **_PLACE), 1_000)),
     "next": record(),
     "pause": record(),
-    AUTHORIZE: record("proof", proof=Exact(64)),
+    AUTHORIZE: record("proof", proof=Exact(64), job=Exact(40), user=Text(LONGEST_USER)),
+    DEBUG: record("taken", taken=_FLAG, user=Text(LONGEST_USER)),
     "scopes": record(
         scopes=Many(
             record(

@@ -33,11 +33,12 @@ async def serve(config: Config) -> None:
     token = await _token(config.token_file, stop)
     if stop.is_set():
         return
-    debuggees = ClusterDebuggees.at(config.dashboard, token if config.rays_token else "")
+    debuggees = ClusterDebuggees.at(config.dashboard, token if config.rays_token else "", config.user)
     relay = Relay(
         debuggees,
         digest=digest_of(token),
         log=_log.info,
+        user=config.user,
         shared_files=config.shared_files,
         masking=config.masking,
     )

@@ -28,6 +28,7 @@ from bootstrap.relay.lookout import Lookout
 from bootstrap.relay.masking import UNSET, Masking
 from bootstrap.relay.presence import Presence
 from bootstrap.relay.work import Work
+from bootstrap.users import sees
 
 # Seconds for Ray's answer while an editor waits.
 _SOON = 2.0
@@ -56,6 +57,7 @@ class Relay:
         discovery: finds the debuggees.
         digest: that of the token that `attach` has to bring (Ray's, where Ray has one): `digest_of`.
         log: takes a line for each thing that happens; none has a secret in it.
+        user: the name of whom it is for where several people debug there; empty where Ray is one person's.
         shared_files: whether editors see the debuggees' files under their own paths.
         masking: what editors are not shown of debuggees.
         every, away: as `Presence` takes them.
@@ -67,6 +69,7 @@ class Relay:
         *,
         digest: bytes,
         log: Callable[[str], None],
+        user: str = "",
         shared_files: bool = False,
         masking: Masking = UNSET,
         every: float = EVERY,
@@ -79,7 +82,8 @@ class Relay:
         self._editors: dict[Editor, None] = {}  # the oldest first
         self._work = Work(log)
         self._discovery, self._shared, self._masking = discovery, shared_files, masking
-        self._lookout = Lookout(discovery, work=self._work, log=log)
+        self._user = user
+        self._lookout = Lookout(discovery, user=user, work=self._work, log=log)
         self.sessions = self._lookout.sessions
         # Editors attach one after the other, for each checks who is attached.
         self._attaching = asyncio.Lock()
@@ -203,7 +207,7 @@ class Relay:
             )
             await editor.close()
             return
-        job = _job(arguments)
+        job, everyone = _job(arguments), self._everyone(arguments)
         take_over = arguments.get("takeOver", ALWAYS)
         if take_over not in (ALWAYS, ASK, WATCH):
             raise Refused(f"`takeOver` has to be `{ALWAYS}`, `{ASK}` or `{WATCH}`")
@@ -213,7 +217,7 @@ class Relay:
         async with self._attaching:
             if self._session_of(editor) is not None:
                 raise Refused("attached already")
-            session = await self._session_for(job)
+            session = await self._session_for(job, everyone)
             # Who watches waits for the debugger that is expected back.
             expected = take_over == WATCH and session.expects_editor
             debugged = session if expected else None
@@ -238,14 +242,22 @@ class Relay:
         """Answers whom `attach` with the same `job` would take over from."""
         if not self._admits(editor, arguments):
             raise Refused("`debugger` needs the token")
-        debugged = await self._debugged(await self._session_for(_job(arguments)))
+        session = await self._session_for(_job(arguments), self._everyone(arguments))
+        debugged = await self._debugged(session)
         editor.respond(request, {"debugger": None if debugged is None else _debugger(debugged)})
 
-    async def _session_for(self, job: str | None) -> DebugSession:
-        """Returns the session that is for that job, by either of its ids; a new one where there is none."""
+    def _everyone(self, arguments: Message) -> bool:
+        """Returns whether everyone's jobs are asked for; on one person's Ray there are no others."""
+        everyone = arguments.get("everyone", False)
+        if not isinstance(everyone, bool):
+            raise Refused("`everyone` has to be true or false")
+        return everyone or not self._user
+
+    async def _session_for(self, job: str | None, everyone: bool) -> DebugSession:
+        """Returns the session for that job, by either of its ids, or for all such; a new one where needed."""
         self.sessions[:] = [session for session in self.sessions if session.editor or session.workers]
         for session in self.sessions:
-            if session.job == job:
+            if session.job == job and (job is not None or session.everyone == everyone):
                 return session
         for session in self.sessions:
             if job is not None and session.job is not None and await self._are_one(job, session.job):
@@ -253,7 +265,8 @@ class Relay:
         return DebugSession(
             job,
             self._discovery,
-            claim=self._lookout.claim,
+            everyone=everyone,
+            claims=self._lookout,
             work=self._work,
             log=self._log,
             shared=self._shared,
@@ -300,14 +313,17 @@ class Relay:
     async def _paused_tasks(self, editor: Editor, request: Message, arguments: Message) -> None:
         if self._session_of(editor) is None and not self._admits(editor, arguments):
             raise Refused("`pausedTasks` needs the token")
+        everyone = self._everyone(arguments)
         waiting, problem = await self._waiting()
         workers = [worker for session in self.sessions for worker in session.workers.attached]
         held = [worker.described_at(thread).paused() for worker in workers for thread in sorted(worker.stops)]
         # A worker may be in both while a debugger attaches.
         held_workers = {task.worker_id for task in held}
-        tasks = [*held, *(task for task in waiting if task.worker_id not in held_workers)]
-        rows = [task.row() for task in sorted(tasks, key=_order)]
-        editor.respond(request, {"tasks": rows, "problem": problem})
+        others = [task for task in waiting if task.worker_id not in held_workers]
+        shown = [task for task in others if everyone or sees(self._user, task.user)]
+        rows = [task.row() for task in sorted([*held, *shown], key=_order)]
+        hidden = len(others) - len(shown)
+        editor.respond(request, {"tasks": rows, "problem": problem, "hidden": hidden})
 
     async def _waiting(self) -> tuple[list[PausedTask], str]:
         """Returns the tasks that wait for a debugger, and why they are not known, if they are not."""

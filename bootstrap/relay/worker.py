@@ -11,6 +11,7 @@ from datetime import datetime, timezone
 from enum import Enum, auto
 from typing import Any, Protocol
 
+from bootstrap.dap.client import Introduction
 from bootstrap.dap.framing import Message
 from bootstrap.errors import DebuggerGone, RequestFailed
 from bootstrap.relay.connection import ATTACHING, SOON, Connection
@@ -36,6 +37,28 @@ class NotWanted(Exception):
 
 
 Configure = Callable[["Worker"], Awaitable[None]]
+
+
+class Claims(Protocol):
+    """Decides whose a debuggee is.
+
+    Attributes:
+        user: the name of whom the relay is for; empty where the Ray is one person's.
+    """
+
+    user: str
+
+    async def meet(self, worker: Worker, job_id: str, user: str) -> None:
+        """Learns what a debuggee says of itself while it is nobody's: Ray's id of its job, and who opened it.
+
+        Raises NotWanted where nobody here asked for such a one.
+        """
+
+    async def claim(self, worker: Worker) -> Configure:
+        """Returns what configures a debuggee before it runs: its session's, to which it belongs from now on.
+
+        Raises NotWanted where nobody here asked for it.
+        """
 
 
 class Holder(Protocol):
@@ -149,29 +172,27 @@ class Worker:
         self.connection.patience = SOON
         self._settled.set()
 
-    async def attach(
-        self, options: Mapping[str, Any], claim: Callable[[Worker], Awaitable[Configure]]
-    ) -> None:
-        """Attaches.
-
-        Args:
-            options: debugpy's `attach` arguments.
-            claim: returns, once the debuggee answers, what sets breakpoints in it before it runs.
+    async def attach(self, options: Mapping[str, Any], claims: Claims) -> None:
+        """Attaches; `options` are debugpy's `attach` arguments.
 
         Raises:
-            AttachFailed: the debuggee has another client.
+            AlreadyDebugged: the debuggee has another client; asking again does no harm.
+            AttachFailed: the same, of a debuggee that is not asked again.
             DebuggerGone: it has ended, or did not answer in time.
             NotWanted: no editor asked for its job; it waits on, for somebody else.
         """
 
         async def configure_debuggee() -> None:
-            configure = await claim(self)
+            configure = await claims.claim(self)
             folders = await self.connection.literal(_FOLDERS, timeout=ATTACHING)
             self.layout = Layout.of(folders) if isinstance(folders, dict) else Layout()
             await self._find_main_thread()
             await configure(self)
 
-        await self.connection.attach(options, configure_debuggee)
+        async def meet(job_id: str, user: str) -> None:
+            await claims.meet(self, job_id, user)
+
+        await self.connection.attach(options, configure_debuggee, Introduction(claims.user, meet))
 
     async def _find_main_thread(self) -> None:
         body = await self.connection.client.request("threads", timeout=ATTACHING)
@@ -205,9 +226,9 @@ class Worker:
         job = await self.connection.literal(_JOB, timeout=ATTACHING)
         return job if isinstance(job, str) else ""
 
-    def works_for(self, job_id: str, submission_id: str) -> None:
-        """Notes the job that it works for."""
-        self.debuggee = replace(self.debuggee, job_id=job_id, submission_id=submission_id)
+    def works_for(self, job_id: str, submission_id: str, user: str) -> None:
+        """Notes the job that it works for, and the name of the user whose that is, if known."""
+        self.debuggee = replace(self.debuggee, job_id=job_id, submission_id=submission_id, user=user)
 
     async def name_task(self, thread: int) -> None:
         """Asks a stopped thread for its task, which Ray's tables have late, or not exactly."""
@@ -236,7 +257,8 @@ class Worker:
         task = self.debuggee.task if self.stops or debuggee.as_of < self._resumed_at else debuggee.task
         job_id = debuggee.job_id or self.debuggee.job_id
         submission_id = debuggee.submission_id or self.debuggee.submission_id
-        self.debuggee = replace(debuggee, task=task, job_id=job_id, submission_id=submission_id)
+        user = debuggee.user or self.debuggee.user
+        self.debuggee = replace(debuggee, task=task, job_id=job_id, submission_id=submission_id, user=user)
 
     # --- where it is stopped -------------------------------------------------------------
 

@@ -24,13 +24,13 @@ def _ours(folders: Sequence[str], modules: Sequence[str]) -> tuple[str, ...]:
 
 
 # `python -m bootstrap.relay` needs just these of ours. It runs where nothing else of ours is.
-RELAY = _ours(["dap", "hook", "ray", "relay"], ["errors", "loopback", "plain", "redaction"])
+RELAY = _ours(["dap", "hook", "ray", "relay"], ["errors", "loopback", "plain", "redaction", "users"])
 # `python -m bootstrap.in_ray`, which a job runs on a Ray that others made, needs these.
 IN_RAY = tuple(sorted({*RELAY, *_ours(["in_ray"], [])}))
 # `image/workspace/submit` needs just these of ours, for the same reason.
 SUBMISSION = _ours(
     ["hook", "ray"],
-    ["console", "errors", "loopback", "options", "plain", "settings", "submission", "yaml_file"],
+    ["console", "errors", "loopback", "options", "plain", "settings", "submission", "users", "yaml_file"],
 )
 
 # What a workspace's user needs of a clone: the verbs, and the labs that are done in the pod.

@@ -5,8 +5,6 @@ A job begins it and ends it, and brings its code. It takes no processor, changes
 
 from __future__ import annotations
 
-import contextlib
-import getpass
 import json
 import re
 import secrets
@@ -79,11 +77,12 @@ class HeadRelay:
     def apply(self, report: Report) -> None:
         """Begins it. Raises RelayNotStarted, NodesUnreachable, and as `jobs.submit`."""
         # It is known by its name before it is there: so `down` ends one whose beginning was broken off.
-        name = self._name or f"rayside-relay-{_user()}-{secrets.token_hex(3)}"
+        name = self._name or f"rayside-relay-{_in_a_name(self.instance.user)}-{secrets.token_hex(3)}"
         self._write(name)
         report("a job begins it")
         dashboard = self.head.require()
-        spec = RelaySpec(name, self.instance.address, digest_of(self._token).hex(), self.masking)
+        digest = digest_of(self._token).hex()
+        spec = RelaySpec(name, self.instance.address, digest, self.masking, self.instance.user)
         own_job = OwnJob(dashboard, name, self.patience)
         output = own_job.run(lambda job: self._submit(dashboard, job, spec))
         lines = {
@@ -112,7 +111,9 @@ class HeadRelay:
                 with self.passage() as url:
                     dashboard = replace(self.head, at=url).require()
                     program = shlex.join(["python", "-c", END, name])
-                    OwnJob(dashboard, name, self.patience).run(lambda job: dashboard.submit(program, job, {}))
+                    OwnJob(dashboard, name, self.patience).run(
+                        lambda job: dashboard.submit(program, job, {}, user=self.instance.user)
+                    )
             except RaysideError as error:
                 report(f"it could not be ended: {error.message}; if Ray is there, its actor {name} goes on")
         self._record.unlink(missing_ok=True)
@@ -123,7 +124,7 @@ class HeadRelay:
         """Submits the job that begins it, with its code."""
         with tempfile.TemporaryDirectory(prefix="rayside-") as folder:
             write_code(Path(folder), {FILE: spec.document()})
-            job = jobs.Submission("python -m bootstrap.in_ray", folder)
+            job = jobs.Submission("python -m bootstrap.in_ray", folder, user=self.instance.user)
             ray, env = self.head.programs / "ray", self.head.environment()
             jobs.submit(self.shell, ray, dashboard.url, env, job, submission_id)
 
@@ -173,12 +174,11 @@ class HeadRelay:
             "code": cache.key(*((ROOT / file).read_text() for file in IN_RAY)),
             "digest": digest_of(self._token).hex(),
             "masking": asdict(self.masking),
+            "user": self.instance.user,
             "ray": self.head.identity,
         }
 
 
-def _user() -> str:
+def _in_a_name(user: str) -> str:
     """Returns the user's name as it can stand in an actor's: people see whose relay it is."""
-    with contextlib.suppress(KeyError, OSError):
-        return re.sub("[^A-Za-z0-9]+", "-", getpass.getuser()).strip("-")[:30] or "somebody"
-    return "somebody"
+    return re.sub("[^A-Za-z0-9]+", "-", user).strip("-")[:30] or "somebody"

@@ -71,6 +71,7 @@ class LocalRelay:
             shared_files=self.shared_files,
             masking=self.masking,
             rays_token=self.head.asks_for_token,
+            user=self.instance.user,
         )
 
     @property

@@ -79,6 +79,11 @@ def choose(settings: Settings, shell: Shell, *, asks: bool = False, prepares: bo
                 f"{key} is {getattr(settings, key)}, and the cluster {settings.name} is {place}",
                 hint=f"{removal}; or --name gives a second one",
             )
+    if settings.user not in ("", recorded.user) and recorded.user:
+        raise InvalidSetting(
+            f"user is {settings.user}, and the cluster {settings.name} is {recorded.user}'s",
+            hint=f"{removal}; or --name gives a second one",
+        )
     reason = "as asked" if settings.target != "auto" else "auto: it was made so"
     return _recorded(settings, shell, recorded, reason, asks=asks, prepares=prepares)
 
@@ -176,7 +181,9 @@ def _target(settings: Settings, shell: Shell, identity: Instance, reason: str, *
 
 
 def _recorded(settings: Settings, shell: Shell, recorded: Instance, reason: str, **purpose: bool) -> Target:
-    identity = replace(recorded, ports=_ports(settings, recorded))
+    # An earlier version recorded no user.
+    user = recorded.user or configured(settings, recorded.target).user
+    identity = replace(recorded, ports=_ports(settings, recorded), user=user)
     return _target(settings, shell, identity, reason, **purpose)
 
 

@@ -94,7 +94,8 @@ class ClusterAccess(AccessFromHere):
         return self.target.instance.place
 
     def completed(self, job: jobs.Submission) -> jobs.Submission:
-        """Returns the job; debugpy goes with one that is to be debugged."""
+        """Returns the job, as its user's; debugpy goes with one that is to be debugged."""
+        job = replace(job, user=self.target.instance.user)
         if not job.debug:
             return job
         return replace(job, debug=replace(job.debug, debugpy=str(self.target.debugpy.package)))

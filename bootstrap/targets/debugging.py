@@ -10,7 +10,7 @@ from bootstrap.dap.client import Client
 from bootstrap.debugger.commands import Place
 from bootstrap.debugger.events import JobState
 from bootstrap.debugger.session import AttachOptions
-from bootstrap.ray.records import Job
+from bootstrap.ray.records import Job, jobs_for
 from bootstrap.ray.state import Dashboard
 from bootstrap.relay.masking import Masking
 from bootstrap.settings import Settings
@@ -24,10 +24,11 @@ def masking(settings: Settings) -> Masking:
 
 @dataclass(frozen=True)
 class ClusterJob:
-    """The job that is watched: the one of `submission_id`, or the newest that runs."""
+    """The job that is watched: the one of `submission_id`, or the newest that runs of those `user` sees."""
 
     dashboard: Dashboard
     submission_id: str | None
+    user: str = ""
 
     def job(self) -> JobState | None:
         """Returns its state; None where there is none. Raises NotRunning when Ray has gone."""
@@ -38,18 +39,29 @@ class ClusterJob:
         jobs = self.dashboard.jobs()
         if self.submission_id:
             return next((job for job in jobs if job.submission_id == self.submission_id), None)
+        jobs = jobs_for(self.user, jobs)
         running = [job for job in jobs if not job.ended]
         return [*jobs, *running][-1] if jobs else None
 
 
 def attach_options(
-    target: Target, job: str | None, breakpoints: Sequence[Place], *, exceptions: bool, take_over: str
+    target: Target,
+    job: str | None,
+    breakpoints: Sequence[Place],
+    *,
+    everyone: bool = False,
+    exceptions: bool,
+    take_over: str,
 ) -> AttachOptions:
-    """Returns how to attach to a target's relay; `job` is a submission id, None for all jobs."""
+    """Returns how to attach to a target's relay; `job` is a submission id, None for all of the user's jobs.
+
+    `everyone` is for all jobs of all users.
+    """
     return AttachOptions(
         connect=partial(Client.connect, "127.0.0.1", target.instance.ports.relay),
         token=target.instance.token_file.read_text().strip(),
         job=job,
+        everyone=everyone,
         breakpoints=breakpoints,
         exceptions=exceptions,
         take_over=take_over,

@@ -10,6 +10,7 @@ from typing import Protocol
 from bootstrap.codespaces import larger_machine
 from bootstrap.instance import Instance
 from bootstrap.ray import jobs
+from bootstrap.ray.records import jobs_for
 from bootstrap.ray.state import Dashboard
 from bootstrap.settings import Settings
 from bootstrap.shell import Shell
@@ -174,4 +175,4 @@ class AccessFromHere:
         return self.target.password.text()
 
     def open_folder(self) -> str:
-        return workspace.local_folder(self.require().jobs())
+        return workspace.local_folder(jobs_for(self.target.instance.user, self.require().jobs()))

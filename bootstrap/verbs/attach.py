@@ -20,6 +20,7 @@ from bootstrap.settings import Settings
 from bootstrap.shell import Shell
 from bootstrap.steps.own_job import OwnJob, package, write_code
 from bootstrap.targets import choice
+from bootstrap.users import sees
 
 _NAME = "rayside-attach"
 _OPEN = "open"
@@ -36,14 +37,15 @@ def attach(settings: Settings, console: Console, id: str) -> None:
     """
     if not id.strip():
         raise InvalidArgument("no job, actor or worker was named", hint="./invokew status lists the jobs")
-    dashboard = choice.existing(settings, Shell()).access.require()
+    target = choice.existing(settings, Shell())
+    dashboard, user = target.access.require(), target.instance.user
     processes = processes_of(dashboard, id)
     closed = [process for process in processes if not process.port]
     results = {process.worker_id: Outcome(process.worker_id, _OPEN) for process in processes if process.port}
     if closed:
         with console.progress(), console.work(_NAME, f"debuggers in {len(closed)} processes"):
             try:
-                results |= _opened(dashboard, closed)
+                results |= _opened(dashboard, closed, user)
             except NotAttachable as error:
                 # What is open already can be debugged all the same.
                 why = Outcome("", NOT_POSSIBLE, error.message)
@@ -62,13 +64,24 @@ def attach(settings: Settings, console: Console, id: str) -> None:
     if console.as_json:
         console.document({"id": id, "processes": documents})
     else:
-        console.result("\nNext: ./invokew debug --break FILE:LINE, or attach an editor")
+        job = _anothers(dashboard, processes, user) if user else ""
+        console.result(f"\nNext: ./invokew debug{job} --break FILE:LINE, or attach an editor")
 
 
-def _opened(dashboard: Dashboard, processes: Sequence[JobProcess]) -> dict[str, Outcome]:
-    """Returns the outcomes, by worker, of a job of ours that opens what it can. Raises NotAttachable."""
+def _anothers(dashboard: Dashboard, processes: Sequence[JobProcess], user: str) -> str:
+    """Returns the option by which `debug` shows the processes, where their job is another user's."""
+    job_ids = {process.job_id for process in processes}
+    jobs = [job for job in dashboard.jobs() if job.job_id in job_ids and not sees(user, job.user)]
+    return f" --job {jobs[0].submission_id}" if jobs else ""
+
+
+def _opened(dashboard: Dashboard, processes: Sequence[JobProcess], user: str) -> dict[str, Outcome]:
+    """Returns the outcomes, by worker, of a job of ours that opens what it can. Raises NotAttachable.
+
+    `user` is the name of whom it is for, where several people debug on that Ray.
+    """
     asked = [
-        Process(each.worker_id, each.pid, each.node_id, each.actor_id, each.actor_name, each.namespace)
+        Process(each.worker_id, each.pid, each.node_id, each.actor_id, each.actor_name, each.namespace, user)
         for each in processes[:_MOST]
     ]
     with tempfile.TemporaryDirectory(prefix="rayside-") as folder:
@@ -77,7 +90,7 @@ def _opened(dashboard: Dashboard, processes: Sequence[JobProcess]) -> dict[str, 
     program = "python -m bootstrap.in_ray.opening"
     # Others may attach at the same time: each job has a name of its own.
     output = OwnJob(dashboard, f"{_NAME}-{secrets.token_hex(3)}").run(
-        lambda submission_id: dashboard.submit(program, submission_id, {"working_dir": code})
+        lambda submission_id: dashboard.submit(program, submission_id, {"working_dir": code}, user=user)
     )
     try:
         known = outcomes(output)

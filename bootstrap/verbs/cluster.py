@@ -19,6 +19,7 @@ from bootstrap.errors import INTERRUPTED, InvalidArgument, JobNotFound, RaysideE
 from bootstrap.instance import Instance, configured, names
 from bootstrap.lock import alone
 from bootstrap.private_file import write_private
+from bootstrap.ray.records import Job, jobs_for
 from bootstrap.settings import DEFAULT_NAME, THEIRS, Settings
 from bootstrap.shell import Shell
 from bootstrap.sources.purge import remove_images
@@ -76,8 +77,11 @@ def up(settings: Settings, console: Console, *, example: bool, use_context: bool
     console.result(_next(target, example))
 
 
-def status(settings: Settings, console: Console) -> None:
-    """Shows what is true now, step by step. Raises NotRunning for a name that no cluster has."""
+def status(settings: Settings, console: Console, *, everyone: bool = False) -> None:
+    """Shows what is true now, step by step; with `everyone`, jobs of other users of that Ray too.
+
+    Raises NotRunning for a name that no cluster has.
+    """
     target = choice.named(settings, Shell())
     statuses = step.check(target.steps())
     urls = addresses(target.access.urls())
@@ -105,13 +109,21 @@ def status(settings: Settings, console: Console) -> None:
         return
     ready_urls = ", ".join(f"{name} {url}" for name, url in urls.items() if url)
     console.result(f"Ready. {ready_urls.capitalize()}")
-    jobs = target.access.require().jobs()
-    if jobs:
+    _show_jobs(console, target.access.require().jobs(), target.instance.user, everyone=everyone)
+    console.result("\nNext: ./invokew debug stops in what is paused; ./invokew submit starts a job")
+
+
+def _show_jobs(console: Console, jobs: Sequence[Job], user: str, *, everyone: bool) -> None:
+    shown = jobs if everyone else jobs_for(user, jobs)
+    whose = ("user",) if user else ()
+    if shown:
         console.result()
         console.table(
-            ("job", "status", "program"), [(job.submission_id, job.status, job.entrypoint) for job in jobs]
+            ("job", "status", *whose, "program"),
+            [(job.submission_id, job.status, *(job.user for _ in whose), job.entrypoint) for job in shown],
         )
-    console.result("\nNext: ./invokew debug stops in what is paused; ./invokew submit starts a job")
+    if hidden := len(jobs) - len(shown):
+        console.result(f"\nJobs of others: {hidden} (--everyone lists them)")
 
 
 def list_clusters(settings: Settings, console: Console) -> None:
@@ -219,12 +231,13 @@ def logs(settings: Settings, console: Console, *, job: str | None, follow: bool,
 
     Ctrl-C is the way to leave a log that is followed, so it ends that without a word.
     """
-    access = choice.existing(settings, Shell()).access
+    target = choice.existing(settings, Shell())
+    access = target.access
     if ray:
         console.output(access.log().rstrip("\n") + "\n")
         return 0
     dashboard = access.require()
-    jobs = dashboard.jobs()
+    jobs = jobs_for(target.instance.user, dashboard.jobs())
     if not job and not jobs:
         raise JobNotFound("no job was submitted yet", hint="./invokew submit starts the example")
     chosen = dashboard.job(job) if job else jobs[-1]

@@ -26,18 +26,21 @@ def debug(
     timeout: float | str,
     breaks: Sequence[str] = (),
     exceptions: bool = False,
+    everyone: bool = False,
 ) -> int:
     """Debugs the tasks in the terminal, or scripted with one document as result; returns the exit code.
 
     Args:
         timeout: seconds, as typed.
         breaks: each is FILE:LINE[:CONDITION], FILE from the current folder.
+        everyone: whether tasks of all who debug on that Ray are meant, not only this user's own.
     """
     patience = seconds("--timeout", timeout, may_be_zero=False, hint="give it in seconds, above 0")
     places = [_place(text) for text in breaks]
     target = choice.existing(settings, Shell())
     dashboard = target.access.require()
-    watch = ClusterJob(dashboard, dashboard.job(job).submission_id if job else None)
+    user = "" if everyone else target.instance.user
+    watch = ClusterJob(dashboard, dashboard.job(job).submission_id if job else None, user)
     scripted = console.as_json or bool(evaluate)
     watched = watch.submitted()
     if scripted and watched is not None:
@@ -50,7 +53,8 @@ def debug(
         )
     # There is nobody to ask where a program types.
     take_over = ASK if not scripted and console.typed_at else ALWAYS
-    options = attach_options(target, watch.submission_id, places, exceptions=exceptions, take_over=take_over)
+    how = {"everyone": everyone, "exceptions": exceptions}
+    options = attach_options(target, watch.submission_id, places, **how, take_over=take_over)
     if not scripted:
         from bootstrap.debugger import terminal
 

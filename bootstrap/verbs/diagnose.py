@@ -7,7 +7,6 @@ import os
 import platform
 import sys
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +54,7 @@ def diagnose(
         hint = f"./invokew diagnose without --pod looks at the target {target.instance.target}"
         raise InvalidArgument("--pod needs a Kubernetes cluster", hint=hint)
     with console.progress(), console.work("gather", "looking at the cluster"):
-        gathered = gather(target, partial(paused, target), job=job or "", pod=pod or "")
+        gathered = gather(target, lambda: paused(target, everyone=True).tasks, job=job or "", pod=pod or "")
     submission_id = _known_job(gathered.evidence, job) if job else ""
     if pod:
         _require_pod(gathered.evidence, pod, target)

@@ -14,6 +14,7 @@ from bootstrap.dap.paused import PausedTask
 from bootstrap.errors import Interrupted, InvalidArgument
 from bootstrap.kube.rayjob import document
 from bootstrap.ray import jobs, outcome
+from bootstrap.ray.metadata import USER_VARIABLE
 from bootstrap.ray.records import Job
 from bootstrap.ray.state import Dashboard
 from bootstrap.settings import Settings
@@ -120,6 +121,8 @@ def print_runtime_env(
     named = request.working_dir or (request.runtime_env and _names_a_folder(Path(request.runtime_env)))
     folder = {"working_dir": submission.working_dir} if named else {}
     runtime_env = {**target.access.completed(submission).environment(), **folder}
+    if user := target.instance.user:
+        runtime_env["env_vars"] = {**(runtime_env.get("env_vars") or {}), USER_VARIABLE: user}
     console.document(for_serve(runtime_env, target.access.require()) if serve else runtime_env)
 
 
@@ -136,12 +139,18 @@ def _submitted(dashboard: Dashboard, name: str, console: Console, *, wait: bool)
     return dashboard.job(name)
 
 
-def breakpoints(settings: Settings, console: Console) -> None:
-    """Lists the tasks that stand still now."""
+def breakpoints(settings: Settings, console: Console, *, everyone: bool = False) -> None:
+    """Lists the tasks that stand still now; with `everyone`, those of other users of that Ray too."""
     target = choice.existing(settings, Shell())
-    tasks = paused(target)
+    seen = paused(target, everyone=everyone)
+    tasks = seen.tasks
     if console.as_json:
         console.document([task.document() for task in tasks])
+        return
+    if seen.hidden:
+        console.result(f"Paused in jobs of others: {seen.hidden} (--everyone lists them)\n")
+    if not tasks and target.instance.user:
+        console.result(f"No task of {target.instance.user} is paused. Next: ./invokew submit --help")
         return
     if not tasks:
         # A job that was just submitted takes some seconds until a task of it runs.
@@ -152,11 +161,15 @@ def breakpoints(settings: Settings, console: Console) -> None:
             else "No task is paused. Next: ./invokew submit runs the example, which pauses"
         )
         return
+    whose = ("user",) if target.instance.user else ()
     console.table(
-        ("task", "job", "node", "pid", "when"),
-        [(task.task, task.job_id, task.node_ip, str(task.pid), _when(task)) for task in tasks],
+        ("task", "job", *whose, "node", "pid", "when"),
+        [
+            (task.task, task.job_id, *(task.user for _ in whose), task.node_ip, str(task.pid), _when(task))
+            for task in tasks
+        ],
     )
-    console.result("\nNext: ./invokew debug")
+    console.result(f"\nNext: ./invokew debug{' --everyone' if everyone and whose else ''}")
 
 
 def _when(task: PausedTask) -> str:

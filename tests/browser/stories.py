@@ -64,7 +64,9 @@ def paused_example(workspace: Workspace, folder: Path = EXAMPLE.parent) -> tuple
     def paused_tasks() -> list[PausedTask]:
         job = workspace.dashboard.job(name)
         # In its first second a task may still bear the name of the one that its worker ran before.
-        return [task for task in paused(workspace.target) if task.task == TASK and task.job_id == job.job_id]
+        return [
+            task for task in paused(workspace.target).tasks if task.task == TASK and task.job_id == job.job_id
+        ]
 
     (task,) = until(paused_tasks, bool, PATIENCE)
     return name, task

@@ -179,6 +179,9 @@ class RealJob:
     async def submission(self, job_id: str) -> str:
         return "raysubmit_1"
 
+    def user(self, job_id: str) -> str:
+        return ""
+
     async def why_ended(self, debuggee: Debuggee) -> str:
         return ""
 

@@ -183,6 +183,9 @@ class Cluster:
         await self.answers.wait()
         return f"submission-of-{job_id}"
 
+    def user(self, job_id: str) -> str:
+        return ""
+
     async def why_ended(self, debuggee: Debuggee) -> str:
         return ""
 

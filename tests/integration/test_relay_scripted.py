@@ -116,6 +116,7 @@ class Listed:
         self.takes = 0.0
         self.error: Exception | None = None
         self.submissions: dict[str, str] = {}
+        self.users: dict[str, str] = {}
         self.reasons: dict[str, str] = {}
 
     async def debuggees(self) -> list[Debuggee]:
@@ -134,6 +135,9 @@ class Listed:
 
     async def submission(self, job_id: str) -> str:
         return self.submissions.get(job_id, "")
+
+    def user(self, job_id: str) -> str:
+        return self.users.get(job_id, "")
 
     async def why_ended(self, debuggee: Debuggee) -> str:
         return self.reasons.get(debuggee.worker_id, "")

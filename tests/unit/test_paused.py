@@ -40,7 +40,7 @@ def target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Target:
     ]
     (tmp_path / "token").write_text("secret")
     script_relay(monkeypatch, {"tasks": tasks, "problem": ""})
-    instance = SimpleNamespace(token_file=tmp_path / "token", ports=SimpleNamespace(relay=1))
+    instance = SimpleNamespace(token_file=tmp_path / "token", ports=SimpleNamespace(relay=1), user="")
     cluster = SimpleNamespace(access=SimpleNamespace(require=lambda: None), instance=instance)
     return cast("Target", cluster)
 
@@ -73,7 +73,7 @@ def test_where_the_relay_does_not_know_that_is_said_with_what_mends_it(
 
 
 def test_every_moment_is_of_whole_seconds_and_the_order_of_stops_stays(target: Target) -> None:
-    documents = [task.document() for task in paused.paused(target)]
+    documents = [task.document() for task in paused.paused(target).tasks]
     assert [document["task"] for document in documents] == ["first", "second", "waits"]
     assert {document["since"] for document in documents} == {"2026-01-01T00:00:41Z"}
 

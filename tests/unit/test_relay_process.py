@@ -343,6 +343,7 @@ def test_the_process_runs_on_rays_python_and_no_secret_is_in_its_arguments_or_en
         "token_file": str(tmp_path / "token"),
         "shared_files": True,
         "rays_token": True,
+        "user": "",
         "masking": {"names": "*iban*", "values": ""},
     }
 

@@ -141,7 +141,11 @@ def dashboard(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ScriptedDashbo
     )
     (tmp_path / "token").write_text("secret")
     instance = SimpleNamespace(
-        namespace="default", folder=tmp_path, token_file=tmp_path / "token", ports=SimpleNamespace(relay=1)
+        namespace="default",
+        folder=tmp_path,
+        token_file=tmp_path / "token",
+        ports=SimpleNamespace(relay=1),
+        user="",
     )
     target = SimpleNamespace(access=access, kubernetes=None, instance=instance)
     monkeypatch.setattr(choice, "existing", lambda settings, shell: target)

@@ -43,8 +43,11 @@ def say(text: str) -> None:
     sys.stderr.flush()
 
 
-def open_port() -> bool:
-    """Listens on the node's address, and tells Ray the port as its debugger would; False without debugpy."""
+def open_port(user: str = "") -> bool:
+    """Listens on the node's address, and tells Ray the port as its debugger would; False without debugpy.
+
+    `user` is the name of who has it opened, where its job may not say whose it is.
+    """
     try:
         importlib.import_module("debugpy")
     except ImportError:
@@ -55,7 +58,7 @@ def open_port() -> bool:
 
     with rays_own.debugger_port_lock:
         if not _opened:
-            opened(listen(global_worker.node_ip_address))
+            opened(listen(global_worker.node_ip_address, user=user))
         # pydevd has made `breakpoint()` its own, which does nothing while nobody is attached.
         rays_own._override_breakpoint_hooks()
         global_worker.set_debugger_port(_opened["port"])
@@ -67,7 +70,7 @@ def opened(port: int) -> None:
     _opened["port"] = port
 
 
-def listen(host: str, token: bytes | None = None) -> int:
+def listen(host: str, token: bytes | None = None, user: str = "") -> int:
     """Opens a port on `host` for debuggers that know Ray's token, once in a process; returns the port.
 
     Ray is not imported where `token` is given.
@@ -75,7 +78,7 @@ def listen(host: str, token: bytes | None = None) -> int:
     Raises RuntimeError where the process listens for debuggers already, OSError.
     """
     load()
-    listener = Listener(rays_token() if token is None else token)
+    listener = Listener(rays_token() if token is None else token, user)
     port = listener.open(host)
     tracing.sleep()
     tracing.wake_by_itself()

@@ -2,10 +2,15 @@
 
     debugger: request `initialize`                                             as to any debug adapter
     process:  response, body.rayside.nonce: 32 random bytes in hex
-    debugger: request `raysideAuthorize`, arguments.nonce: 32 random bytes in hex, arguments.proof
-    process:  response, body.proof                                             or no success, and the end
+    debugger: request `raysideAuthorize`, arguments.nonce: 32 random bytes in hex, arguments.proof, and
+              arguments.user: the name of who debugs, which nothing proves
+    process:  response, body.proof, body.job: Ray's id of its job, and body.user: the name of who had it
+              opened, both empty where it knows none                           or no success, and the end
+    debugger: request `raysideDebug`; or it leaves, where it does not want a process of that job or user
+    process:  response, body.taken; where that is false, body.user: who debugs it now, and the end
 
-From then on the connection is a DAP session with pydevd, from `initialize` on.
+From then on the connection is a DAP session with pydevd, from `initialize` on. A debugger of before, which
+sends no `user`, has the session after `raysideAuthorize`.
 """
 
 from __future__ import annotations
@@ -15,6 +20,10 @@ import hmac
 
 # They are the key in the body of the response to `initialize`, and the request that answers it.
 CHALLENGE, AUTHORIZE = "rayside", "raysideAuthorize"
+# This request of a debugger that is known makes the process its own.
+DEBUG = "raysideDebug"
+# The names of users are cut at so many characters.
+LONGEST_USER = 64
 
 
 def proof(token: bytes, role: str, nonces: tuple[str, str], address: tuple[str, int]) -> str:

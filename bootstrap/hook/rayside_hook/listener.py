@@ -22,10 +22,12 @@ from functools import partial
 from typing import Any
 
 from . import tracing
-from .handshake import AUTHORIZE, CHALLENGE, proof
+from .handshake import AUTHORIZE, CHALLENGE, DEBUG, LONGEST_USER, proof
 
 # A whole handshake may take so many seconds; an honest one takes milliseconds.
 _PATIENCE = 5.0
+# Who has shown that they know the token may ask Ray for so many seconds whose job this is.
+_CHOOSING = 60.0
 # A handshake's message may have so many bytes, its header included: `initialize` has some hundred.
 _LONGEST = 4096
 # So many connections may be in the handshake at once; one more ends the oldest.
@@ -48,13 +50,14 @@ def rays_token() -> bytes:
 
 
 class Listener:
-    """Listens from `open` on, until the process ends."""
+    """Listens from `open` on, until the process ends; `user` is the name of who had it opened, if known."""
 
-    def __init__(self, token: bytes) -> None:
-        self._token = token
+    def __init__(self, token: bytes, user: str = "") -> None:
+        self._token, self._user = token, user
         self._socket: socket.socket | None = None
         self._knocking: list[socket.socket] = []  # They are in the handshake, the oldest first.
         self._attached: socket.socket | None = None
+        self._debugger = ""  # The name of who is attached.
         self._changed = threading.Condition()  # of the two
 
     def open(self, host: str) -> int:
@@ -105,9 +108,7 @@ class Listener:
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return False  # It is no debugger of ours, or has gone.
         finally:
-            with self._changed:
-                if connection in self._knocking:
-                    self._knocking.remove(connection)
+            self._introduced(connection)
 
     def _admits(self, connection: socket.socket) -> bool:
         deadline = time.monotonic() + _PATIENCE
@@ -130,15 +131,49 @@ class Listener:
         if not hmac.compare_digest(received, expected.encode()):
             _answer(connection, request, {}, _ASKS)
             return False
+        own = {"proof": proof(self._token, "debuggee", nonces, address)}
+        if "user" not in arguments:  # It is a debugger of before.
+            if not self._takes(connection, ""):
+                _answer(connection, request, {}, "another debugger is attached to this process")
+                return False
+            _answer(connection, request, own)
+            return True
+        self._introduced(connection)
+        _answer(connection, request, {**own, "job": _job(), "user": self._user})
+        request = _receive(connection, time.monotonic() + _CHOOSING)
+        if request["command"] != DEBUG:  # It leaves.
+            _answer(connection, request, {})
+            return False
+        taken = self._takes(connection, str(arguments["user"])[:LONGEST_USER])
+        _answer(connection, request, {"taken": taken, "user": "" if taken else self._debugger})
+        return taken
+
+    def _introduced(self, connection: socket.socket) -> None:
+        """Notes that who is there knows the token: strangers don't end its handshake any more."""
+        with self._changed:
+            if connection in self._knocking:
+                self._knocking.remove(connection)
+
+    def _takes(self, connection: socket.socket, user: str) -> bool:
+        """Returns whether the process is that debugger's now: it can have one."""
         with self._changed:
             free = self._changed.wait_for(lambda: self._attached is None, _CHANGING)
             if free:
-                self._attached = connection
-        if not free:
-            _answer(connection, request, {}, "another debugger is attached to this process")
-            return False
-        _answer(connection, request, {"proof": proof(self._token, "debuggee", nonces, address)})
-        return True
+                self._attached, self._debugger = connection, user
+        return free
+
+
+def _job() -> str:
+    """Returns Ray's id of the job that this process works for; empty where it knows none."""
+    if "ray" not in sys.modules:  # Importing it into a process that is not Ray's costs seconds.
+        return ""
+    try:
+        from ray._private.worker import global_worker
+
+        job = global_worker.current_job_id if global_worker.connected else None
+        return "" if job is None or job.is_nil() else str(job.hex())
+    except Exception:  # It is another Ray than those that we know: its job is found out in another way.
+        return ""
 
 
 def _receive(connection: socket.socket, deadline: float) -> dict[str, Any]:

@@ -1,0 +1,312 @@
+"""Tests several people on one Ray: their names, whose jobs each sees, and what the relay asks Ray for it."""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from bootstrap.console import Console
+from bootstrap.errors import InvalidSetting
+from bootstrap.hook.rayside_hook import by_hand, driver
+from bootstrap.instance import configured, read
+from bootstrap.own_folder import make_own
+from bootstrap.ray.jobs import Submission
+from bootstrap.ray.metadata import USER, USER_VARIABLE
+from bootstrap.ray.records import jobs_for, read_job
+from bootstrap.ray.state import LAG
+from bootstrap.relay.cluster import ClusterDebuggees
+from bootstrap.relay.debuggee import Debuggee
+from bootstrap.relay.tries import MOST_TRIES, Tries
+from bootstrap.settings import Settings, parse
+from bootstrap.shell import Shell
+from bootstrap.targets import choice
+from bootstrap.targets.cluster import Cluster
+from bootstrap.targets.debugging import ClusterJob
+from bootstrap.targets.target import Target
+from bootstrap.users import is_name, own_name, sees
+from bootstrap.verbs import jobs as verbs
+from bootstrap.verbs import paused
+from tests.unit.test_relay_process import JOBS, TASKS, WORKERS, Clock
+from tests.unit.test_state import JOB, TASK, WORKER, Recorded
+
+URL = "http://head.example:8265"
+ANNAS = {**JOB, "metadata": {USER: "anna"}}
+BOBS = {**JOB, "job_id": "03000000", "submission_id": "j2", "metadata": {USER: "bob"}, "start_time": 2e12}
+NOBODYS = {**JOB, "job_id": "04000000", "submission_id": "j3", "metadata": {}, "start_time": 3e12}
+BY_HAND = {
+    **{**JOB, "job_id": "05000000", "submission_id": None, "type": "DRIVER", "metadata": {}},
+    "runtime_env": {"env_vars": {USER_VARIABLE: "bob"}},
+}
+NOT_PAUSED = {**WORKER, "num_paused_threads": 0}
+
+
+def annas_cluster(clock: Clock | None = None, **answers: Any) -> tuple[Recorded, ClusterDebuggees]:
+    dashboard = Recorded(**answers)
+    return dashboard, ClusterDebuggees(dashboard, user="anna", clock=clock or Clock())
+
+
+# --- names -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["anna", "Anna Müller", "安娜", "a" * 64])
+def test_these_are_names(name: str) -> None:
+    assert is_name(name)
+    assert parse({"user": name}).user == name
+
+
+@pytest.mark.parametrize("name", [" anna", "anna\n", "an\x1bna", "\u202eanna", "a" * 65])
+def test_what_is_no_name_is_refused(name: str) -> None:
+    assert not is_name(name)
+    with pytest.raises(InvalidSetting, match="user is"):
+        parse({"user": name})
+
+
+def test_a_users_own_name_is_the_machines(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(getpass, "getuser", lambda: "anna")
+    assert own_name() == "anna"
+
+    def nobody() -> str:
+        raise KeyError("uid not found")
+
+    for unusable in (nobody, lambda: "\x1b[2J", lambda: ""):
+        monkeypatch.setattr(getpass, "getuser", unusable)
+        assert own_name() == f"uid-{os.getuid()}"
+
+
+def test_ones_own_and_nobodys_is_seen_and_on_ones_own_ray_all() -> None:
+    assert [sees("anna", of) for of in ("anna", "", "bob")] == [True, True, False]
+    assert [sees("", of) for of in ("anna", "", "bob")] == [True, True, True]
+
+
+# --- whose a job is ----------------------------------------------------------------------------
+
+
+def test_a_job_says_whose_it_is_in_its_metadata_or_its_environment() -> None:
+    jobs = [read_job(row) for row in (ANNAS, BOBS, NOBODYS, BY_HAND)]
+    assert [job.user for job in jobs] == ["anna", "bob", "", "bob"]
+    assert [job.job_id for job in jobs_for("anna", jobs)] == ["02000000", "04000000"]
+    assert jobs_for("", jobs) == jobs
+
+
+@pytest.mark.parametrize("claim", [7, ["anna"], "an\nna", "\u202eanna", "a" * 65])
+def test_what_can_be_nobodys_name_is_none(claim: Any) -> None:
+    assert read_job({**JOB, "metadata": {USER: claim}}).user == ""
+    assert read_job({**JOB, "metadata": {}, "runtime_env": {"env_vars": [claim]}}).user == ""
+
+
+def test_submit_says_whose_the_job_is_on_a_ray_that_others_use() -> None:
+    assert USER not in Submission("python x.py", "/code").all_metadata()
+    target = choice.choose(Settings(address=URL, user="anna"), Shell())
+    assert isinstance(target, Cluster)
+    job = target.access.completed(Submission("python x.py", "/code"))
+    assert job.all_metadata()[USER] == "anna"
+    assert json.dumps({USER: "anna"})[1:-1] in job.command(Path("ray"), URL, "x", None)[-4]
+
+
+def test_a_driver_by_hand_passes_on_whose_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    def hooked(env: dict[str, Any], *_: object) -> dict[str, Any]:
+        return env
+
+    monkeypatch.setattr(driver, "hooked", hooked)
+    assert USER_VARIABLE not in by_hand.on_init({})["env_vars"]
+    monkeypatch.setenv(USER_VARIABLE, "anna")
+    assert by_hand.on_init({"env_vars": {"A": "1"}})["env_vars"] == {"A": "1", USER_VARIABLE: "anna"}
+
+
+# --- whose an instance is ----------------------------------------------------------------------
+
+
+def test_an_instance_on_a_ray_of_others_has_a_user_and_keeps_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(getpass, "getuser", lambda: "root")
+    settings = Settings(address=URL, state_folder=tmp_path)
+    assert [configured(settings, target).user for target in ("local", "kind")] == ["", ""]
+    assert choice.choose(settings, Shell()).instance.user == "root"
+    identity = choice.choose(replace(settings, user="anna"), Shell()).instance
+    make_own(identity.folder)
+    identity.record.write_text(identity.document())
+    assert choice.choose(settings, Shell()).instance.user == "anna"
+    with pytest.raises(InvalidSetting, match="user is bob, and the cluster rayside is anna's"):
+        choice.choose(replace(settings, user="bob"), Shell())
+    # An earlier version wrote none.
+    earlier = {key: value for key, value in json.loads(identity.document()).items() if key != "user"}
+    identity.record.write_text(json.dumps(earlier))
+    recorded = read(identity.location)
+    assert recorded is not None and recorded.user == ""
+    assert choice.choose(settings, Shell()).instance.user == "root"
+
+
+# --- what the relay asks of Ray ----------------------------------------------------------------
+
+
+def test_a_debuggee_has_the_user_of_its_job() -> None:
+    _, debuggees = annas_cluster(workers=[NOT_PAUSED], tasks=[TASK], jobs=[BOBS, ANNAS])
+    assert [each.user for each in debuggees.look()] == ["anna"]
+
+
+def test_a_job_that_rays_list_of_jobs_does_not_have_yet_is_nobodys_to_take() -> None:
+    clock = Clock()
+    dashboard, debuggees = annas_cluster(clock, workers=[NOT_PAUSED], tasks=[TASK], jobs=[BOBS])
+    (unknown,) = debuggees.look()
+    assert (unknown.job_id, unknown.user) == ("", "")
+    dashboard.answers["jobs"] = [BOBS, ANNAS]
+    clock.now += 1.0
+    (known,) = debuggees.look()
+    assert (known.job_id, known.user) == ("02000000", "anna")
+
+
+def test_who_waits_in_a_breakpoint_is_left_until_it_is_known_whose_it_is() -> None:
+    clock = Clock()
+    dashboard, debuggees = annas_cluster(clock, workers=[WORKER], tasks=[], jobs=[ANNAS])
+    assert debuggees.look() == []
+    clock.now += 1.0
+    dashboard.answers["tasks"] = [TASK]
+    assert [each.user for each in debuggees.look()] == ["anna"]
+    dashboard.answers |= {"tasks": [], "workers": [WORKER, {**WORKER, "worker_id": "w2"}]}
+    assert [each.worker_id for each in debuggees.look()] == ["w1"]
+    # Ray may never say it.
+    clock.now += LAG
+    assert [each.worker_id for each in debuggees.look()] == ["w1", "w2"]
+
+
+def test_on_a_ray_that_is_ones_own_nothing_is_waited_for() -> None:
+    dashboard = Recorded(workers=[WORKER], tasks=[], jobs=[])
+    assert len(ClusterDebuggees(dashboard, clock=Clock()).look()) == 1
+
+
+def test_the_workers_of_a_new_job_cost_one_request_however_many_ask() -> None:
+    dashboard, debuggees = annas_cluster(jobs=[ANNAS, BY_HAND])
+
+    async def ask(job_id: str) -> list[str]:
+        return await asyncio.gather(*(debuggees.submission(job_id) for _ in range(200)))
+
+    assert set(asyncio.run(ask("02000000"))) == {"j1"}
+    assert debuggees.user("02000000") == "anna"
+    # Nor does a job that nobody submitted.
+    assert set(asyncio.run(ask("05000000"))) == {""}
+    assert debuggees.user("05000000") == "bob"
+    assert dashboard.paths == [JOBS]
+
+
+def test_a_look_that_began_before_the_job_is_not_the_last_word_on_it() -> None:
+    dashboard, debuggees = annas_cluster(jobs=[])
+
+    async def ask() -> list[str]:
+        first = asyncio.ensure_future(debuggees.submission("02000000"))
+        await asyncio.sleep(0)
+        second = await debuggees.submission("03000000")
+        return [await first, second]
+
+    looks = iter(([], [ANNAS, BOBS]))
+    dashboard.all_jobs = lambda: [read_job(row) for row in next(looks)]  # type: ignore[method-assign]
+    assert asyncio.run(ask()) == ["j1", "j2"]
+
+
+def test_known_workers_of_many_people_cost_one_request_a_look() -> None:
+    workers = [{**NOT_PAUSED, "worker_id": f"w{n}"} for n in range(100)]
+    tasks = [{**TASK, "worker_id": f"w{n}", "job_id": f"0{n % 2 + 2}000000"} for n in range(100)]
+    dashboard, debuggees = annas_cluster(workers=workers, tasks=tasks, jobs=[ANNAS, BOBS])
+    assert len(debuggees.look()) == 100
+    dashboard.paths.clear()
+    assert {each.user for each in debuggees.look()} == {"anna", "bob"}
+    assert dashboard.paths == [WORKERS]
+
+
+def test_a_waiting_task_of_a_new_job_is_not_shown_as_nobodys() -> None:
+    dashboard, debuggees = annas_cluster(
+        workers=[WORKER], tasks=[{**TASK, "job_id": "03000000"}], jobs=[BOBS]
+    )
+    (task,) = asyncio.run(debuggees.waiting())
+    assert task.user == "bob"
+    assert sorted(dashboard.paths) == sorted([WORKERS, TASKS, JOBS])
+    asyncio.run(debuggees.waiting())
+    assert dashboard.paths.count(JOBS) == 1
+
+
+# --- tries -------------------------------------------------------------------------------------
+
+
+def test_what_somebody_else_debugs_is_tried_again_ever_more_seldom() -> None:
+    clock, debuggee = Clock(), Debuggee("w1", "h", 1, 2, "h")
+    tries, waits = Tries(clock), list[float]()
+    for _ in range(8):
+        began = clock.now
+        tries.taken(debuggee)
+        while not tries.may(debuggee):
+            clock.now += 0.5
+        waits.append(clock.now - began)
+    assert waits == [1, 2, 4, 8, 16, 30, 30, 30]
+    assert tries.may(replace(debuggee, worker_id="w2"))
+
+
+def test_what_fails_is_tried_so_often_and_no_more() -> None:
+    tries, debuggee = Tries(Clock()), Debuggee("w1", "h", 1, 2, "h")
+    for _ in range(MOST_TRIES):
+        assert tries.may(debuggee)
+        tries.failed(debuggee)
+    assert not tries.may(debuggee)
+    other = replace(debuggee, port=2)
+    tries.give_up(other)
+    assert not tries.may(other)
+
+
+# --- what is shown -----------------------------------------------------------------------------
+
+
+def test_the_newest_job_is_ones_own_unless_one_is_named_or_all_are_asked_for() -> None:
+    dashboard = Recorded(jobs=[ANNAS, BOBS])
+    watched = [
+        ClusterJob(dashboard, *which).submitted() for which in ((None, "anna"), (None, ""), ("j2", "anna"))
+    ]
+    assert [job and job.submission_id for job in watched] == ["j1", "j2", "j2"]
+
+
+@pytest.fixture
+def target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Target:
+    """Is anna's cluster, whose relay answers with what it was asked for in `arguments`."""
+    (tmp_path / "token").write_text("secret")
+
+    def ask(port: int, command: str, arguments: dict[str, Any], *, timeout: float) -> dict[str, Any]:
+        users = ["anna", "bob"] if arguments.get("everyone") else ["anna"]
+        times = {"since": "2026-01-01T00:00:41Z", "held": False}
+        tasks = [
+            {"worker_id": user, "node_ip": "n", "pid": 1, "job_id": "1", "task": f"of {user}", "user": user}
+            for user in users
+        ]
+        hidden = 2 - len(users)
+        return {"tasks": [{**task, **times} for task in tasks], "problem": "", "hidden": hidden}
+
+    monkeypatch.setattr(paused, "ask", ask)
+    ports = SimpleNamespace(relay=1)
+    instance = SimpleNamespace(token_file=tmp_path / "token", ports=ports, user="anna")
+    cluster = SimpleNamespace(access=SimpleNamespace(require=lambda: None), instance=instance)
+    monkeypatch.setattr(choice, "existing", lambda settings, shell: cluster)
+    return cast("Target", cluster)
+
+
+def test_breakpoints_lists_ones_own_and_says_that_there_are_others(
+    target: Target, capsys: pytest.CaptureFixture[str]
+) -> None:
+    verbs.breakpoints(Settings(), Console())
+    shown = capsys.readouterr().out
+    assert "Paused in jobs of others: 1 (--everyone lists them)" in shown
+    assert ("of anna" in shown, "of bob" in shown) == (True, False)
+    verbs.breakpoints(Settings(), Console(), everyone=True)
+    rows = [line.split("  ")[0] for line in capsys.readouterr().out.splitlines()]
+    assert rows[:3] == ["task", "of anna", "of bob"]
+
+
+def test_the_document_says_whose_a_task_is_where_it_says_so(
+    target: Target, capsys: pytest.CaptureFixture[str]
+) -> None:
+    verbs.breakpoints(Settings(), Console(True), everyone=True)
+    assert [row["user"] for row in json.loads(capsys.readouterr().out)] == ["anna", "bob"]
