@@ -44,7 +44,7 @@ def is_possible() -> bool:
 def open_port(pid: int, hook: Path, patience: float, user: str = "") -> str:
     """Opens a debugger's port in the process; returns why that failed there, empty where it is open.
 
-    `hook` is the folder of the package `rayside_hook`. Raises TimeoutError where the process runs no Python
+    `hook` is the folder of the package `rayside_hook`, `user` the name of who has it opened. Raises TimeoutError where the process runs no Python
     code for `patience` seconds, and OSError or RuntimeError where it can't be entered.
     """
     remote_exec: Any = vars(sys)["remote_exec"]

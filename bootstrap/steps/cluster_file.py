@@ -40,6 +40,7 @@ class ClusterFile:
             "environment": self.environment,
             "shared_files": self.shared_files,
             "target": self.instance.target,
+            "user": self.instance.user,
         }
 
     @property

@@ -180,6 +180,7 @@ def test_the_cluster_file_says_how_to_reach_and_submit(tmp_path: Path) -> None:
         },
         "shared_files": True,
         "target": "local",
+        "user": "",
     }
     other = local(tmp_path, relay_port=6001).cluster_file
     assert other.check().condition is Condition.MISSING

@@ -23,6 +23,16 @@ class Access {
     );
   }
 
+  /** Whether the jobs of all who debug on the same Ray are shown, not only the user's own. */
+  get everyone() {
+    return vscode.workspace.getConfiguration("rayBreakpoints").inspect("everyone")?.globalValue === true;
+  }
+
+  /** Keeps that. */
+  async show(everyone) {
+    await vscode.workspace.getConfiguration("rayBreakpoints").update("everyone", everyone, vscode.ConfigurationTarget.Global);
+  }
+
   /** The token that was set by hand, else that of the cluster's file; "" where there is none. Throws ClusterError. */
   async token(cluster) {
     const set = await this.secrets.get(SECRET);

@@ -22,6 +22,7 @@ class ClusterError extends Error {}
  * @property {Record<string, string>} environment variables for that program
  * @property {boolean} sharedFiles whether the workers' files are here under their own paths
  * @property {string} target
+ * @property {string} user the user's name where several people debug on one Ray, else ""
  */
 
 /**
@@ -48,6 +49,7 @@ async function find(settings, environment, { uid = process.getuid?.(), state = s
     environment: written?.environment ?? {},
     sharedFiles: written?.shared_files === true,
     target: written?.target ?? "",
+    user: written?.user ?? "",
   };
 }
 
@@ -112,12 +114,13 @@ function fault(written) {
   const isText = (value) => typeof value === "string";
   const isObject = (value) => typeof value === "object" && value !== null && !Array.isArray(value);
   if (!isObject(written)) return "no object";
-  const { dashboard, relay, token_file, verbs, submit, environment, trusted_uids } = written;
+  const { dashboard, relay, token_file, verbs, submit, environment, trusted_uids, user } = written;
   if (!isText(dashboard) || !dashboard) return "`dashboard` should be an address";
   if (relay !== undefined && !(isObject(relay) && isText(relay.host) && Number.isInteger(relay.port))) {
     return "`relay` should have a host and a port";
   }
   if (token_file !== undefined && !isText(token_file)) return "`token_file` should be a path";
+  if (user !== undefined && !isText(user)) return "`user` should be a name";
   for (const [name, words] of Object.entries({ verbs, submit })) {
     if (words !== undefined && !(Array.isArray(words) && words.every(isText))) return `\`${name}\` should be a list of words`;
   }

@@ -55,12 +55,12 @@ class Debugging {
 
   /**
    * Debugs one job, or the whole cluster; true where a session is there. `more`: arguments of `attach` that
-   * only a session which is started by this has.
+   * only a session which is started by this has. `whose`: the name of the other user whose job it is, if any.
    */
-  async start(job = "", more = {}) {
-    if (this.#latest(job)) return true;
+  async start(job = "", more = {}, whose = "") {
+    if (this.#latest(job, whose)) return true;
     while (this.#starting) await this.#starting;
-    if (this.#latest(job)) return true;
+    if (this.#latest(job, whose)) return true;
     this.#starting = this.#start(job, more);
     try {
       return await this.#starting;
@@ -72,7 +72,8 @@ class Debugging {
   /** Stops in a paused task, and shows it. */
   async stopIn(task, job) {
     const ids = [job?.submissionId, task.jobId].filter(Boolean);
-    if (!(await this.start(this.#covering(ids), { focusWorkerId: task.workerId }))) return;
+    const covering = this.#covering(ids) || (job?.whose ? ids[0] : "");
+    if (!(await this.start(covering, { focusWorkerId: task.workerId }, job?.whose))) return;
     const { session, stops } = this.#latest() ?? {};
     const stopped = await stops?.until(task.workerId, STOPPING);
     if (stopped) {
@@ -150,11 +151,12 @@ class Debugging {
     return started && this.#sessions.size > 0;
   }
 
-  /** The latest session, that covers a job or, without one, whatever it covers. */
-  #latest(job) {
+  /** The latest session, that covers a job or, without one, whatever it covers. `whose` as of `start`. */
+  #latest(job, whose = "") {
     const latest = [...this.#sessions.values()].at(-1);
-    const covers = latest?.session.configuration.job ?? "";
-    return job === undefined || !covers || covers === job ? latest : undefined;
+    const { job: covered = "", everyone = false } = latest?.session.configuration ?? {};
+    const covers = covered ? covered === job : !whose || everyone;
+    return job === undefined || covers ? latest : undefined;
   }
 
   /** The job that a session has to be for to reach a task: that of the one that is there, if it does. */
@@ -170,8 +172,9 @@ class Debugging {
     if (!token) throw new ClusterError("the relay asks for Ray's token, and none was found: set it");
     // VS Code itself would say no more than ECONNREFUSED.
     await pausedTasks(relay, token);
+    const everyone = config.everyone ?? this.access.everyone;
     const known = config.takeOver ?? (this.active ? "always" : undefined); // a restart takes over from itself
-    const takeOver = known ?? (await this.#ask(await debuggerOf(relay, token, config.job)));
+    const takeOver = known ?? (await this.#ask(await debuggerOf(relay, token, config.job, everyone)));
     if (!takeOver) return undefined;
     const folders = (vscode.workspace.workspaceFolders ?? []).filter((folder) => folder.uri.scheme === "file");
     const shared = cluster?.sharedFiles === true;
@@ -182,6 +185,7 @@ class Debugging {
       sharedFiles: shared,
       suppressMultipleSessionWarning: true,
       ...config,
+      ...(everyone ? { everyone } : {}),
       takeOver,
       relay: relay.host.includes(":") ? `[${relay.host}]:${relay.port}` : `${relay.host}:${relay.port}`,
       token,

@@ -52,8 +52,10 @@ async function activate(context) {
     context.secrets.onDidChange(() => live.soon()),
     command("rayside.refresh", () => live.now()),
     command("rayside.stopInTask", (row) => stopInTask(row, tree, debugging, live)),
-    command("rayside.debugJob", (job) => debugging.start(job.submissionId || job.jobId)),
+    command("rayside.debugJob", (job) => debugging.start(job.submissionId || job.jobId, {}, job.whose)),
     command("rayside.debugCluster", () => debugging.start()),
+    command("rayside.showEveryone", () => access.show(true)),
+    command("rayside.showMine", () => access.show(false)),
     command("rayside.runScript", (uri) => runScript(uri, { access, debugging, memory: context.workspaceState })),
     command("rayside.showOutput", (job) => showOutput(job, access, output)),
     command("rayside.openSettings", () =>
@@ -92,7 +94,7 @@ async function see(access, look, log) {
   try {
     cluster = await access.cluster();
     if (!cluster) return { ...nothing, state: "nowhere", problem: "" };
-    return await look.at(cluster, await access.token(cluster));
+    return await look.at(cluster, await access.token(cluster), access.everyone);
   } catch (error) {
     if (error instanceof ClusterError) {
       return { ...nothing, cluster, state: cluster ? "tokenMissing" : "nowhere", problem: error.message };

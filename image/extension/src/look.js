@@ -11,6 +11,7 @@ const { join } = require("./tasks");
  * @property {string} problem what happened, "" where all is well
  * @property {import("./tasks").Job[]} jobs
  * @property {import("./cluster").Cluster | null} cluster
+ * @property {boolean} [everyone] whether jobs of all are shown
  */
 
 class Look {
@@ -22,14 +23,15 @@ class Look {
    *
    * @param {import("./cluster").Cluster} cluster
    * @param {string} token
+   * @param {boolean} everyone whether jobs of all who debug on that Ray are wanted, not only the user's own
    * @returns {Promise<Seen>}
    */
-  async at(cluster, token) {
+  async at(cluster, token, everyone = false) {
     const dashboard = new Dashboard(cluster.dashboard, token, undefined, cluster.trusted);
     try {
-      const [rows, problem] = await Promise.all([dashboard.jobs(), this.#ask(cluster.relay, token)]);
-      const jobs = join(rows, this.#paused);
-      return { state: jobs.length ? "seen" : "empty", problem, jobs, cluster };
+      const [rows, problem] = await Promise.all([dashboard.jobs(), this.#ask(cluster.relay, token, everyone)]);
+      const jobs = join(rows, this.#paused, cluster.user, everyone);
+      return { state: jobs.length ? "seen" : "empty", problem, jobs, cluster, everyone };
     } catch (error) {
       if (!(error instanceof DashboardError)) throw error;
       return { state: error.kind, problem: error.message, jobs: [], cluster };
@@ -37,11 +39,11 @@ class Look {
   }
 
   /** Asks what is paused; where the relay can't say, what it said last stays. Returns why, "" where it can. */
-  async #ask(relay, token) {
-    const address = `${relay.host}:${relay.port}`;
+  async #ask(relay, token, everyone) {
+    const address = `${relay.host}:${relay.port}${everyone ? " for everyone" : ""}`;
     if (address !== this.#relay) [this.#relay, this.#paused] = [address, []];
     try {
-      const { tasks, problem } = await pausedTasks(relay, token);
+      const { tasks, problem } = await pausedTasks(relay, token, everyone);
       if (!problem) this.#paused = tasks;
       return problem;
     } catch (error) {

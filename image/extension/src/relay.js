@@ -60,25 +60,27 @@ function ask({ host, port, trusted }, command, args, patience = 2000) {
  * The tasks that stand still, as rows of `breakpoints --json`, each with `held`: whether the relay has it, else
  * it waits for a debugger. `problem` is why they are not all known, "" where they are. Throws RelayError.
  *
- * The relay gives Ray 5 s.
+ * With `everyone`, those of all who debug on that Ray, not only the user's own. The relay gives Ray 5 s.
  */
-async function pausedTasks(address, token, patience = 8000) {
+async function pausedTasks(address, token, everyone = false, patience = 8000) {
   const { tasks, problem = "the debug relay is of an older Rayside" } = await ask(
     address,
     "pausedTasks",
-    { token },
+    { token, ...(everyone ? { everyone } : {}) },
     patience,
   );
   return { tasks: Array.isArray(tasks) ? tasks : [], problem: String(problem) };
 }
 
 /**
- * Who debugs a job, or without one all of them, now: `{client, since, job}`, or null. Throws RelayError.
+ * Who debugs a job, or without one all of the user's own or `everyone`'s, now: `{client, since, job}`, or null.
+ * Throws RelayError.
  *
  * The relay waits 1.5 s for a VS Code whose window may have been closed.
  */
-async function debuggerOf(address, token, job, patience = 5000) {
-  const { debugger: busy } = await ask(address, "debugger", { token, ...(job ? { job } : {}) }, patience);
+async function debuggerOf(address, token, job, everyone = false, patience = 5000) {
+  const which = { ...(job ? { job } : {}), ...(everyone ? { everyone } : {}) };
+  const { debugger: busy } = await ask(address, "debugger", { token, ...which }, patience);
   return busy ?? null;
 }
 

@@ -1,9 +1,13 @@
 /** What the view shows: jobs, and below each the tasks of it that are paused. Knows no editor and no network. */
 "use strict";
 
+const { line } = require("./plain");
+
 const RUNNING = new Set(["PENDING", "RUNNING"]);
 // Jobs that have ended, and have nothing paused, shown for what they printed.
 const MOST_ENDED = 5;
+// Characters of a user's name.
+const LONGEST_USER = 64;
 
 /**
  * @typedef {object} Task
@@ -25,6 +29,7 @@ const MOST_ENDED = 5;
  * @property {string} status as Ray has it
  * @property {boolean} running
  * @property {string} entrypoint
+ * @property {string} whose the name of the other user whose it is, "" of the user's own and of nobody's
  * @property {Task[]} tasks
  */
 
@@ -32,13 +37,17 @@ const MOST_ENDED = 5;
  * The jobs, those with paused tasks and the running ones first, the newest first.
  *
  * @param {object[]} jobs rows of the Jobs API
+ * Where several people debug on one Ray, they are the user's own and nobody's, and what the user debugs of others.
+ *
  * @param {object[]} paused rows of the relay's `pausedTasks`
+ * @param {string} user the user's name there, "" where the Ray is one person's
+ * @param {boolean} everyone whether the jobs of all are wanted
  * @returns {Job[]}
  */
-function join(jobs, paused) {
+function join(jobs, paused, user = "", everyone = false) {
   const found = new Map();
   for (const row of jobs) {
-    const job = jobOf(row);
+    const job = jobOf(row, user);
     found.set(job.jobId || job.key, { ...job, started: row.start_time ?? 0 });
   }
   const perWorker = new Map();
@@ -49,7 +58,8 @@ function join(jobs, paused) {
     if (!found.has(task.jobId)) found.set(task.jobId, { ...unknown(task.jobId), started: Infinity });
     found.get(task.jobId).tasks.push(task);
   }
-  const all = [...found.values()].sort((a, b) => b.started - a.started);
+  const shown = [...found.values()].filter((job) => everyone || !job.whose || job.tasks.length);
+  const all = shown.sort((a, b) => b.started - a.started);
   const active = all.filter((job) => job.running || job.tasks.length);
   const ended = all.filter((job) => !active.includes(job)).slice(0, MOST_ENDED);
   return [...active, ...ended].map(({ started, ...job }) => job);
@@ -69,7 +79,8 @@ function taskOf(row, n) {
   };
 }
 
-function jobOf(row) {
+function jobOf(row, user) {
+  const named = userOf(row);
   return {
     key: `job ${row.submission_id || row.job_id}`,
     submissionId: row.submission_id ?? "",
@@ -77,8 +88,15 @@ function jobOf(row) {
     status: row.status,
     running: RUNNING.has(row.status),
     entrypoint: row.entrypoint || row.submission_id || row.job_id,
+    whose: user && named !== user ? named : "",
     tasks: [],
   };
+}
+
+/** The name of the user whose job it says it is, "" where it says none. As in bootstrap/ray/metadata.py. */
+function userOf(row) {
+  const name = row.metadata?.["rayside.user"] || row.runtime_env?.env_vars?.RAYSIDE_USER;
+  return typeof name === "string" && [...name].length <= LONGEST_USER && line(name) === name ? name : "";
 }
 
 /** Of tasks whose job Ray does not name, or not yet. */
@@ -90,6 +108,7 @@ function unknown(jobId) {
     status: "RUNNING",
     running: true,
     entrypoint: jobId ? `job ${jobId}` : "Job not known yet",
+    whose: "",
     tasks: [],
   };
 }

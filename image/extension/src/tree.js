@@ -59,12 +59,13 @@ function jobItem(job) {
   const number = job.tasks.length ? `${job.tasks.length} paused` : "";
   // With a single id VS Code would keep a row without children as one that can't be opened.
   item.id = `${job.key}${job.tasks.length ? "" : " (empty)"}`;
-  item.description = [status, number, job.submissionId].filter(Boolean).map(line).join(" · ");
+  item.description = [job.whose, status, number, job.submissionId].filter(Boolean).map(line).join(" · ");
   item.contextValue = job.running ? "runningJob" : "endedJob";
   const [icon, color] = ICONS[job.status] ?? ["question"];
   item.iconPath = new vscode.ThemeIcon(icon, color ? new vscode.ThemeColor(color) : undefined);
   item.tooltip = [
     job.entrypoint,
+    job.whose && `User: ${job.whose}`,
     `Status: ${job.status}`,
     job.submissionId && `Submission: ${job.submissionId}`,
     job.jobId && `Job: ${job.jobId}`,
@@ -73,7 +74,7 @@ function jobItem(job) {
     .map(line)
     .join("\n");
   item.accessibilityInformation = {
-    label: ["Ray job", job.entrypoint, status, number].filter(Boolean).map(line).join(", "),
+    label: ["Ray job", job.entrypoint, job.whose && `of ${job.whose}`, status, number].filter(Boolean).map(line).join(", "),
   };
   return item;
 }

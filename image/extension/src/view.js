@@ -14,6 +14,7 @@ class View {
   #tree;
   #log;
   #state = "";
+  #several = false;
   #changed = new vscode.EventEmitter();
   onDidChangeVisibility = this.#changed.event;
 
@@ -43,10 +44,19 @@ class View {
     const paused = count(seen.jobs);
     if (seen.state !== this.#state) this.#enter(seen);
     this.#tree.show(seen.jobs);
-    this.#view.description = seen.cluster ? seen.cluster.dashboard.replace(/^https?:\/\//, "") : "";
+    const where = seen.cluster ? seen.cluster.dashboard.replace(/^https?:\/\//, "") : "";
+    this.#view.description = where && seen.everyone && seen.cluster.user ? `${where} · everyone's jobs` : where;
+    this.#people(Boolean(seen.cluster?.user));
     this.#view.message = messageOf(seen, paused);
     this.#view.badge = paused ? { value: paused, tooltip: sentence(`Ray: ${countText(paused)}`) } : undefined;
     this.#count(seen, paused);
+  }
+
+  /** Offers to show others' jobs where there may be others. */
+  #people(several) {
+    if (several === this.#several) return;
+    this.#several = several;
+    void vscode.commands.executeCommand("setContext", "rayside.people", several);
   }
 
   #enter(seen) {

@@ -18,6 +18,7 @@ const WRITTEN = {
   environment: { INVOKE_RAYSIDE_TARGET: "local" },
   shared_files: true,
   target: "local",
+  user: "anna",
 };
 
 async function folder(t) {
@@ -53,6 +54,7 @@ test("the state folder's file is found", async (t) => {
     environment: { INVOKE_RAYSIDE_TARGET: "local" },
     sharedFiles: true,
     target: "local",
+    user: "anna",
   });
 });
 
@@ -180,6 +182,7 @@ for (const document of [
   { ...WRITTEN, environment: { A: 1 } },
   { ...WRITTEN, token_file: 1 },
   { ...WRITTEN, trusted_uids: "1000" },
+  { ...WRITTEN, user: ["anna"] },
 ]) {
   test(`refused with the file's name: ${JSON.stringify(document).slice(0, 60)}`, async (t) => {
     const base = await folder(t);

@@ -68,5 +68,18 @@ test("what is wrong is the state, and it recovers", async (t) => {
   assert.equal((await look.at(there, "secret")).state, "tokenRefused");
   assert.equal((await look.at(there, "")).state, "tokenMissing");
   state.status = 200;
-  assert.deepEqual(await look.at(there, "secret"), { state: "empty", problem: "", jobs: [], cluster: there });
+  const empty = { state: "empty", problem: "", jobs: [], cluster: there, everyone: false };
+  assert.deepEqual(await look.at(there, "secret"), empty);
+});
+
+test("others' jobs are asked for, and what was seen of them does not stay when they are not", async (t) => {
+  const bobs = { type: "SUBMISSION", job_id: "1", status: "RUNNING", entrypoint: "b", metadata: { "rayside.user": "bob" } };
+  const state = { jobs: [bobs], relay: { pausedTasks: { tasks: [row("f")], problem: "" } } };
+  const there = { ...(await cluster(t, state)), user: "anna" };
+  const look = new Look();
+  assert.deepEqual(named((await look.at(there, "secret", true)).jobs), ["f"]);
+  assert.deepEqual(there.relay.requests.at(-1).arguments, { token: "secret", everyone: true });
+  state.relay.pausedTasks = { tasks: [], problem: "Ray did not answer within 5 s" };
+  assert.deepEqual((await look.at(there, "secret")).jobs, []);
+  assert.deepEqual(there.relay.requests.at(-1).arguments, { token: "secret" });
 });

@@ -40,7 +40,7 @@ test("the paused tasks come with the token sent", async (t) => {
     requests.push(request);
     return { success: true, body: { tasks: [{ worker_id: "w" }], problem: "" } };
   }));
-  assert.deepEqual(await pausedTasks(address, "secret", PATIENCE), { tasks: [{ worker_id: "w" }], problem: "" });
+  assert.deepEqual(await pausedTasks(address, "secret", false, PATIENCE), { tasks: [{ worker_id: "w" }], problem: "" });
   assert.deepEqual(requests, [
     { seq: 1, type: "request", command: "pausedTasks", arguments: { token: "secret" } },
   ]);
@@ -48,7 +48,7 @@ test("the paused tasks come with the token sent", async (t) => {
 
 test("a relay that knows nothing of what waits is of an older Rayside", async (t) => {
   const address = await serving(t, answering(() => ({ success: true, body: { tasks: [] } })));
-  const { problem } = await pausedTasks(address, "secret", PATIENCE);
+  const { problem } = await pausedTasks(address, "secret", false, PATIENCE);
   assert.equal(problem, "the debug relay is of an older Rayside");
 });
 

@@ -149,3 +149,20 @@ test("while the connection is lost the user is told, and what VS Code begins aga
   user.tracker.onDidSendMessage(terminated(undefined));
   assert.deepEqual([debugging.active, user.told, user.started.length], [true, [], 1]);
 });
+
+test("another user's job gets a session of its own beside one for the user's own jobs", async (t) => {
+  await cluster(t, null);
+  await debugging.start();
+  assert.equal(await debugging.start("run-2", {}, "bob"), true);
+  assert.deepEqual(user.started.map(({ job, everyone }) => [job, everyone]), [[undefined, undefined], ["run-2", undefined]]);
+});
+
+test("a session for everyone's jobs has another user's, too", async (t) => {
+  const relay = await cluster(t, null);
+  debugging.access.everyone = true;
+  await debugging.start();
+  assert.equal(await debugging.start("run-2", {}, "bob"), true);
+  assert.deepEqual(user.started.map(({ job, everyone }) => [job, everyone]), [[undefined, true]]);
+  const request = relay.requests.find(({ command }) => command === "debugger");
+  assert.deepEqual(request.arguments, { token: TOKEN, everyone: true });
+});

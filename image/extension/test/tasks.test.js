@@ -89,3 +89,27 @@ test("how long ago, by the minute", () => {
 test("the count in words", () => {
   assert.deepEqual([0, 1, 2].map(countText), ["no task is paused", "1 task is paused", "2 tasks are paused"]);
 });
+
+const of = (user) => ({ metadata: { "rayside.user": user } });
+
+test("where several people debug on one Ray, the user's own jobs are shown, and those that say no user", () => {
+  const byHand = { runtime_env: { env_vars: { RAYSIDE_USER: "bob" } } };
+  const rows = [job("01", of("anna")), job("02", of("bob")), job("03"), job("04", byHand)];
+  const seen = (everyone) => join(rows, [], "anna", everyone).map((one) => [one.submissionId, one.whose]);
+  assert.deepEqual(seen(false), [["run-03", ""], ["run-01", ""]]);
+  assert.deepEqual(seen(true), [["run-04", "bob"], ["run-03", ""], ["run-02", "bob"], ["run-01", ""]]);
+  // A Ray that is one person's has no others.
+  assert.equal(join(rows, []).length, 4);
+});
+
+test("of another's job is shown what the user debugs of it", () => {
+  assert.deepEqual(names(join([job("02", of("bob"))], [paused("w1", "a", "02", { held: true })], "anna")), [
+    ["python 02.py", ["a"]],
+  ]);
+});
+
+for (const name of [7, ["bob"], "b\nob", "\u202ebob", "b".repeat(65)]) {
+  test(`what can be nobody's name is none: ${JSON.stringify(name).slice(0, 20)}`, () => {
+    assert.equal(join([job("02", of(name))], [], "anna")[0].whose, "");
+  });
+}
