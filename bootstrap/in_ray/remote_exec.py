@@ -44,8 +44,9 @@ def is_possible() -> bool:
 def open_port(pid: int, hook: Path, patience: float, user: str = "") -> str:
     """Opens a debugger's port in the process; returns why that failed there, empty where it is open.
 
-    `hook` is the folder of the package `rayside_hook`, `user` the name of who has it opened. Raises TimeoutError where the process runs no Python
-    code for `patience` seconds, and OSError or RuntimeError where it can't be entered.
+    `hook` is the folder of the package `rayside_hook`, `user` the name of who has it opened. Raises
+    TimeoutError where the process runs no Python code for `patience` seconds, and OSError or RuntimeError
+    where it can't be entered.
     """
     remote_exec: Any = vars(sys)["remote_exec"]
     # Its mode is 0700: nobody else can change what is run there.
