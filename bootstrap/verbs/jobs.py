@@ -21,6 +21,7 @@ from bootstrap.settings import Settings
 from bootstrap.shell import Shell
 from bootstrap.steps.example_job import example
 from bootstrap.targets import choice
+from bootstrap.users import sees
 from bootstrap.verbs.output import followed
 from bootstrap.verbs.paused import paused
 from bootstrap.verbs.serve_config import for_serve
@@ -149,17 +150,15 @@ def breakpoints(settings: Settings, console: Console, *, everyone: bool = False)
         return
     if seen.hidden:
         console.result(f"Paused in jobs of others: {seen.hidden} (--everyone lists them)\n")
-    if not tasks and target.instance.user:
-        console.result(f"No task of {target.instance.user} is paused. Next: ./invokew submit --help")
-        return
     if not tasks:
+        user = "" if everyone else target.instance.user
         # A job that was just submitted takes some seconds until a task of it runs.
-        running = [job.submission_id for job in target.access.require().jobs() if not job.ended]
-        console.result(
-            f"No task is paused; running: {', '.join(running)}. Next: ./invokew debug waits until one stops"
-            if running
-            else "No task is paused. Next: ./invokew submit runs the example, which pauses"
-        )
+        jobs = [job for job in target.access.require().jobs() if not job.ended and sees(user, job.user)]
+        running = f"; running: {', '.join(job.submission_id for job in jobs)}" if jobs else ""
+        submit = "--help" if target.instance.user else "runs the example, which pauses"
+        following = "debug waits until one stops" if jobs else f"submit {submit}"
+        of_user = f" of {user}" if user else ""
+        console.result(f"No task{of_user} is paused{running}. Next: ./invokew {following}")
         return
     whose = ("user",) if target.instance.user else ()
     console.table(

@@ -31,6 +31,7 @@ from bootstrap.settings import Settings
 from bootstrap.step import Status, missing, ready
 from bootstrap.targets import choice
 from bootstrap.verbs import jobs as jobs_verb
+from bootstrap.verbs.paused import Paused
 from tasks import Verb
 
 
@@ -155,7 +156,7 @@ def dashboard(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ScriptedDashbo
 def test_where_nothing_is_paused_yet_the_jobs_that_run_are_named(
     dashboard: ScriptedDashboard, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(jobs_verb, "paused", lambda target: [])
+    monkeypatch.setattr(jobs_verb, "paused", lambda target, everyone: Paused([]))
     jobs_verb.breakpoints(Settings(), Console())
     assert "./invokew submit runs the example" in capsys.readouterr().out
     dashboard.submitted.append("main-1")
