@@ -43,7 +43,7 @@ def ray_debug(address, number, commands):
     return shown.decode(errors="replace").replace("\r", "")
 
 
-def until(terminal, prompt, patience=60.0):
+def until(terminal, prompt, patience=150.0):
     """Returns what a terminal shows up to that prompt."""
     shown = b""
     end = time.monotonic() + patience

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -19,14 +20,18 @@ _LEGACY = {"env_vars": {"RAY_DEBUG": "legacy"}}
 # A task that comes to its breakpoint() in pdb says so.
 _WAITS = "RemotePdb session open at"
 _POSTAGE = "postage 485"
+# With this exit code external.py says that this machine lets it make no network.
+_NO_NETWORK = 3
 
 
 def solve(exercise: Exercise) -> None:
-    exercise.write_answers(parcel="books", unit="Kg", listed=0, secret="nothing")
+    exercise.write_answers(parcel="books", unit="Kg", listed=0, secret="nothing", external="0.0.0.0")
 
 
 def verify(exercise: Exercise) -> None:
     answers = {name: exercise.answer(name) for name in ("parcel", "unit", "listed", "secret")}
+    has_networks = exercise.target.instance.target == "local" and sys.platform == "linux"
+    external = exercise.answer("external") if has_networks else None
     with exercise.untouched(Path(__file__).parent) as untouched:
         job = untouched.submit("python main.py", runtime_env=_LEGACY)
         _until_waiting(untouched, job)
@@ -36,6 +41,8 @@ def verify(exercise: Exercise) -> None:
         told = untouched.succeeded(typing).output
         stranger = untouched.succeeded(untouched.run("python stranger.py", runtime_env=of_job)).output
         untouched.succeeded(untouched.wait(job))
+        if has_networks:
+            _check_external(untouched, external)
     _check_answers(exercise, answers, told, listed)
     asked = "nothing" if _served(stranger) else "something"
     exercise.require(
@@ -48,7 +55,11 @@ def verify(exercise: Exercise) -> None:
 
 def _until_waiting(untouched: Exercise, job: str) -> None:
     """Waits until the first task of the job has come to pdb."""
-    output = step.until(lambda: untouched.dashboard.output(job), lambda text: _WAITS in text, PATIENCE)
+    output, _ = step.until(
+        lambda: (untouched.dashboard.output(job), untouched.job(job).ended),
+        lambda seen: _WAITS in seen[0] or seen[1],
+        PATIENCE,
+    )
     assert _WAITS in output, f"no task waits in pdb: {output}"
 
 
@@ -88,6 +99,21 @@ def _check_answers(exercise: Exercise, answers: Mapping[str, Any], told: str, li
         answers["listed"] == listed,
         f"./invokew breakpoints does not list {answers['listed']} tasks of this job",
         "run it while the task waits; tasks of other jobs do not count",
+    )
+
+
+def _check_external(untouched: Exercise, answer: object) -> None:
+    """Compares the answer with where pdb listens with --ray-debugger-external. Raises NotSolved."""
+    run = untouched.run("python external.py")
+    if run.exit_code == _NO_NETWORK:
+        untouched.report(f"external.py can't do its work here: {run.output.strip().splitlines()[-1]}")
+        return
+    listens = re.search(r"^pdb listens at (\S+)$", untouched.succeeded(run).output, re.MULTILINE)
+    assert listens and "(Pdb)" in run.output, f"external.py printed: {run.output}"
+    untouched.require(
+        answer == listens[1],
+        f"with --ray-debugger-external pdb does not listen at {answer}",
+        "external.py prints it behind `pdb listens at`",
     )
 
 
