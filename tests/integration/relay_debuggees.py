@@ -354,13 +354,17 @@ class Setting:
                 await client.request(command, arguments)
 
         exceptions = "setExceptionBreakpoints" in (requests or {})
-        await client.attach(
-            breakpoints=specs,
-            configure=configure,
-            exception_filters=None if exceptions else filters,
-            options={"token": TOKEN, **options},
-            no_delay=False,
-        )
+        try:
+            await client.attach(
+                breakpoints=specs,
+                configure=configure,
+                exception_filters=None if exceptions else filters,
+                options={"token": TOKEN, **options},
+                no_delay=False,
+            )
+        except BaseException:
+            client.close()
+            raise
         return Session(client)
 
 

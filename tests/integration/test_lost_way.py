@@ -360,7 +360,6 @@ def test_of_a_machine_that_sleeps_a_task_goes_on_after_a_while_unless_it_is_to_b
                 while "the editor has gone" not in "\n".join(setting.log):
                     await asyncio.sleep(0.05)
                     assert time.monotonic() - began < LONG
-                assert time.monotonic() - began >= QUICK.away - QUICK.every
                 if not keep:
                     await process.until_printed()
             finally:
