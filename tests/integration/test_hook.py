@@ -24,7 +24,7 @@ from bootstrap.ray.records import DebuggableWorker, Job
 from tests.integration.conftest import Rayside
 from tests.integration.stranger import evaluates
 
-PATIENCE = 90.0  # seconds; only a broken test waits so long
+PATIENCE = 240.0  # seconds; only a broken test waits so long
 STANDING = 20.0  # seconds within which a thread that has stopped has frames
 
 KINDS = """\
