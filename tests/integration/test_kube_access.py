@@ -454,7 +454,7 @@ def test_a_client_certificate_that_has_expired_is_said(tmp_path: Path, looks: ss
 
     yesterday = datetime.datetime.now(datetime.timezone.utc) - datetime.timedelta(days=1)
     with scripted_api(tmp_path) as api, socket.create_server(("127.0.0.1", 0)) as listener:
-        server = threading.Thread(target=serve)
+        server = threading.Thread(target=serve, daemon=True)
         server.start()
         address = f"https://127.0.0.1:{listener.getsockname()[1]}"
         cluster = {"certificate-authority": str(good[0]), "tls-server-name": "localhost"}
