@@ -39,6 +39,12 @@ if sys.argv[4] == "old":
         request.get("arguments", {}).pop("user", None)
         return request
     listener._receive = without_user
+had_by = []
+takes = listener.Listener._takes
+def noted(own, connection, user):
+    had_by.append(user)
+    return takes(own, connection, user)
+listener.Listener._takes = noted
 print(attach.listen("127.0.0.1", user=sys.argv[3]), flush=True)
 import debugpy, pydevd
 for step in (1, 2, 3):
@@ -172,6 +178,8 @@ async def test_a_worker_whose_job_nobody_knows_yet_comes_to_its_own_users_editor
         assert await bobs.evaluate(stop, "step") == "1"
         await process.seen(5)
         await annas.nothing("stopped")
+        # Nobody's way was barred meanwhile.
+        assert await bobs.evaluate(stop, "had_by") == "['bob']"
         await go_on(bobs, stop)
         assert await process.printed() == "1"
 
