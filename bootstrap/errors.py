@@ -100,6 +100,10 @@ class NotInteractive(RaysideError):
     id, exit_code = "not-interactive", USAGE
 
 
+class ImagesOutOfReach(RaysideError):
+    id, exit_code = "images-out-of-reach", USAGE
+
+
 # --- a check failed -----------------------------------------------------------------------
 
 

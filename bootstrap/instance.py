@@ -59,8 +59,8 @@ class Instance:
         source: where its programs and images came from; empty where that is still open.
         address: the dashboard of a Ray that others made, as in http://head:8265; empty where it is ours.
         ssh: the host on which `address` is, for OpenSSH; empty where it is reached in another way.
-        their_kubeconfig: the user's file with `context`, where it leads to a Ray that others made.
-        their_cluster: that Ray's RayCluster, in `namespace`.
+        their_kubeconfig: the user's file with `context`, where it leads to a Kubernetes of others.
+        their_cluster: the RayCluster there that others made, in `namespace`; empty where ours is made there.
         user: the name of who debugs on a Ray that others use, too; empty where it is one person's.
     """
 
@@ -78,6 +78,11 @@ class Instance:
     user: str = ""
 
     @property
+    def created(self) -> bool:
+        """Returns whether its RayCluster is made by us, in a Kubernetes that others look after."""
+        return bool(self.their_kubeconfig and not self.their_cluster)
+
+    @property
     def dashboard(self) -> str:
         """Returns the address of Ray's dashboard, as this machine reaches it."""
         through_here = f"http://127.0.0.1:{self.ports.dashboard}"
@@ -85,9 +90,10 @@ class Instance:
 
     @property
     def place(self) -> str:
-        """Returns where a Ray that others made is, for people."""
-        if self.their_cluster:
-            return f"the RayCluster {self.their_cluster} in {self.namespace} of {self.context}"
+        """Returns where a Ray of the target `cluster` is, for people."""
+        if self.their_kubeconfig:
+            name = self.their_cluster or self.ray_cluster
+            return f"the RayCluster {name} in {self.namespace} of {self.context}"
         return f"{self.address} on {self.ssh}" if self.ssh else self.address
 
     @property

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from math import inf
 
 from bootstrap.errors import InvalidArgument
+
+# It has neither a user, whom a list of processes would show, nor a path.
+_ADDRESS = re.compile(r"https?://([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?")
+# It is a host, with a port or not, and a path or not: neither a scheme nor a user.
+_REGISTRY = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:[0-9]{1,5})?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*")
+_KUBERNETES_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
+# ssh(1) takes a name of its configuration, user@host, or a URI; what begins with - would be an option.
+_SSH_USER, _SSH_NAME = r"([A-Za-z0-9._+%-]{1,64}@)?", r"([A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])"
+_SSH_HOST = re.compile(rf"(?!-)({_SSH_USER}{_SSH_NAME}|ssh://{_SSH_USER}{_SSH_NAME}(:[0-9]{{1,5}})?)")
 
 
 @dataclass(frozen=True)
@@ -53,3 +63,24 @@ def seconds(
     if not 0 <= number <= most or (number == 0 and not may_be_zero):
         raise InvalidArgument(f"{option} is {value!r}", hint=hint)
     return number
+
+
+def is_address(text: str) -> bool:
+    """Returns whether it is that of a dashboard, as in http://HOST:8265."""
+    port = re.search(r":([0-9]+)$", text)
+    return bool(_ADDRESS.fullmatch(text)) and (port is None or 0 < int(port[1]) < 65536)
+
+
+def is_ssh_host(text: str) -> bool:
+    """Returns whether ssh takes it for a host."""
+    return bool(_SSH_HOST.fullmatch(text))
+
+
+def is_registry(text: str) -> bool:
+    """Returns whether images can be in it, as in HOST:PORT/PATH."""
+    return bool(_REGISTRY.fullmatch(text))
+
+
+def is_kubernetes_name(text: str) -> bool:
+    """Returns whether an object of Kubernetes can be called so."""
+    return bool(_KUBERNETES_NAME.fullmatch(text))

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, get_args, get_type_hints
 
+from bootstrap import options
 from bootstrap.errors import InvalidSetting, UnknownSetting, UnknownSource, UnknownTarget
 from bootstrap.users import is_name
 
@@ -80,14 +81,8 @@ LONGEST_NAME = 40
 _NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 _MASKED_NAMES = re.compile(r"\s*(!?[\w.*?\-\[\]]+\s*(,\s*|$))*")
 
-# It has neither a user, whom a list of processes would show, nor a path.
-_ADDRESS = re.compile(r"https?://([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?")
 # By these a Ray is named that others made.
 THEIRS = ("address", "ssh", "context")
-_KUBERNETES_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
-# ssh(1) takes a name of its configuration, user@host, or a URI; what begins with - would be an option.
-_SSH_USER, _SSH_NAME = r"([A-Za-z0-9._+%-]{1,64}@)?", r"([A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])"
-_SSH_HOST = re.compile(rf"(?!-)({_SSH_USER}{_SSH_NAME}|ssh://{_SSH_USER}{_SSH_NAME}(:[0-9]{{1,5}})?)")
 
 _BOOLEANS = {
     **dict.fromkeys(("true", "yes", "on", "1"), True),
@@ -155,6 +150,9 @@ class Settings:
     ray_cluster: str = ""
     # The name under which this user's jobs are known there (default: that of this machine's user).
     user: str = ""
+    # It makes a RayCluster there. The nodes pull the images that are built here from the registry, HOST/PATH.
+    create: bool = False
+    image_registry: str = ""
     # These are Ray's own defaults, so that Ray's documentation applies as it stands.
     dashboard_port: int = 8265
     ray_client_port: int = 10001
@@ -318,23 +316,17 @@ def _validate(settings: Settings) -> None:
         ports[port] = key
 
 
-def _has_port(address: str) -> bool:
-    """Returns whether its port, if it names one, is one."""
-    port = re.search(r":([0-9]+)$", address)
-    return port is None or 0 < int(port[1]) < 65536
-
-
 def _validate_way(settings: Settings) -> None:
     if not is_name(settings.user):
         raise InvalidSetting(
             f"user is {settings.user!r}", hint="choose a name in one line, of at most 64 characters"
         )
-    if settings.address and not (_ADDRESS.fullmatch(settings.address) and _has_port(settings.address)):
+    if settings.address and not options.is_address(settings.address):
         raise InvalidSetting(
             f"address is {settings.address!r}, which is no address of a dashboard",
             hint="give it as http://HOST:8265",
         )
-    if settings.ssh and not _SSH_HOST.fullmatch(settings.ssh):
+    if settings.ssh and not options.is_ssh_host(settings.ssh):
         raise InvalidSetting(
             f"ssh is {settings.ssh!r}, which is no host for ssh",
             hint="give a name of ~/.ssh/config, USER@HOST or ssh://USER@HOST:PORT",
@@ -347,7 +339,22 @@ def _validate_way(settings: Settings) -> None:
             f"address is {settings.address}, and with {way} it is what the head itself reaches",
             hint="give it as http://127.0.0.1:8265, or leave it out",
         )
-    if settings.ray_cluster and not _KUBERNETES_NAME.fullmatch(settings.ray_cluster):
+    if settings.create and not settings.context:
+        raise InvalidSetting(
+            "create makes a Ray cluster in the Kubernetes that a context leads to, and there is no context",
+            hint="./invokew up --context CONTEXT --create; kubectl config get-contexts lists them",
+        )
+    if settings.create and settings.ray_cluster:
+        raise InvalidSetting(
+            "ray_cluster names a RayCluster that is there, and with create one is made",
+            hint=f"leave it out: the one that is made is called {settings.name}, or as --name says",
+        )
+    if settings.image_registry and not options.is_registry(settings.image_registry):
+        raise InvalidSetting(
+            f"image_registry is {settings.image_registry!r}, which is no registry",
+            hint="give it as HOST, HOST:PORT or HOST/PATH, without http://",
+        )
+    if settings.ray_cluster and not options.is_kubernetes_name(settings.ray_cluster):
         raise InvalidSetting(
             f"ray_cluster is {settings.ray_cluster!r}, which can't be a name in Kubernetes",
             hint="kubectl get rayclusters lists them",

@@ -122,8 +122,11 @@ class Patient(Protocol):
 class Undoable(Protocol):
     """A step that `down` removes; what others made stays, as a cache, or as the machine's."""
 
-    def undo(self, report: Report) -> None:
-        """Removes what `apply` made, and nothing else; reports only where there is something."""
+    def undo(self, report: Report) -> str | None:
+        """Removes what `apply` made, and nothing else; reports only where there is something.
+
+        Returns what it has left, and why, where it has left anything.
+        """
 
 
 class Progress(Protocol):
@@ -192,9 +195,11 @@ def down(steps: Sequence[Step], progress: Progress) -> None:
             reports.append(text)
             progress.note(step.name, text)
 
-        step.undo(report)
+        left = step.undo(report)
+        if left:
+            report(left)
         if reports:
-            progress.finished(step.name, step.title, "done", "removed")
+            progress.finished(step.name, step.title, "done", left or "removed")
 
     _each(steps, undo, order=lambda step: dependants(steps, step.name) - {step.name})
 

@@ -107,14 +107,20 @@ class Kube:
 
     def require(self, verb: str, resource: str) -> None:
         """Checks that we may, as in `get`, `pods/portforward`, in the namespace. Raises Forbidden."""
+        if not self.allowed(verb, resource):
+            raise forbidden(verb, resource, "", self.namespace)
+
+    def allowed(self, verb: str, resource: str, group: str = "", *, everywhere: bool = False) -> bool:
+        """Returns whether we may, as in `get`, `pods/portforward`: in the namespace, or `everywhere`."""
         kind, _, sub = resource.partition("/")
         review = {
             "apiVersion": "authorization.k8s.io/v1",
             "kind": "SelfSubjectAccessReview",
             "spec": {
                 "resourceAttributes": {
-                    "namespace": self.namespace,
+                    "namespace": "" if everywhere else self.namespace,
                     "verb": verb,
+                    "group": group,
                     "resource": kind,
                     "subresource": sub,
                 }
@@ -122,8 +128,7 @@ class Kube:
         }
         path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
         answer = self._call("POST", path, {}, json.dumps(review)) or {}
-        if not answer["status"]["allowed"]:
-            raise forbidden(verb, resource, "", self.namespace)
+        return bool(answer["status"]["allowed"])
 
     def is_ready(self) -> bool:
         """Returns whether the API has come up whole: before, it may know nobody's rights yet."""
@@ -236,7 +241,13 @@ def path_of(document: Mapping[str, Any], plural: str = "") -> str:
     version, metadata = document["apiVersion"], document["metadata"]
     namespace = f"/namespaces/{metadata['namespace']}" if "namespace" in metadata else ""
     root = f"/apis/{version}" if "/" in version else f"/api/{version}"
-    return f"{root}{namespace}/{plural or document['kind'].lower() + 's'}/{metadata['name']}"
+    return f"{root}{namespace}/{plural or _plural(document['kind'])}/{metadata['name']}"
+
+
+def _plural(kind: str) -> str:
+    """Returns the resource of a kind, as in `networkpolicies`: English, as Kubernetes' own kinds are."""
+    name = kind.lower()
+    return f"{name[:-1]}ies" if name.endswith("y") else f"{name}s"
 
 
 def made_here(document: Mapping[str, Any]) -> bool:

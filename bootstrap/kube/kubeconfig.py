@@ -163,6 +163,15 @@ def file_with(context: str, environment: Mapping[str, str] = os.environ) -> tupl
     )
 
 
+def server(file: Path, context: str) -> str:
+    """Returns the API's address, for which no plugin is asked; empty where the file does not say it."""
+    try:
+        by_kind = entries(file, context)
+        return str(by_kind["cluster"]["server"]).rstrip("/") if by_kind else ""
+    except (InvalidYaml, OSError, KeyError, TypeError, ValueError, AttributeError):
+        return ""
+
+
 def entries(file: Path, context: str) -> dict[str, Any] | None:
     """Returns a context with its cluster and its user, by these names; None where one is missing.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -9,7 +10,7 @@ from typing import Any
 
 from bootstrap.errors import Drifted, RaysideError
 from bootstrap.kube import trouble
-from bootstrap.kube.api import Kube, made_here
+from bootstrap.kube.api import RAY, Kube, made_here
 from bootstrap.settings import KUBERAY_VERSION
 
 # Its Deployment is labelled so in KubeRay's config/manager, and in its Helm chart; its pods in both.
@@ -63,7 +64,7 @@ class Operator:
         custom resources keep what a minor version brought. It has to watch our namespace.
         Raises Drifted.
         """
-        where = f"the KubeRay operator {self.namespace}/{self.name}, which Rayside did not install,"
+        where = f"the KubeRay operator {self.namespace}/{self.name}, which was there before,"
         ours = _major_and_minor(KUBERAY_VERSION)
         theirs = _major_and_minor(self._version)
         if theirs is None or ours is None or theirs[0] != ours[0] or theirs < ours:
@@ -72,11 +73,20 @@ class Operator:
                 f"or a newer {KUBERAY_VERSION[0]}.x",
                 hint=f"ask who installed it to make it {KUBERAY_VERSION}",
             )
-        if self._watched and self.kube.namespace not in self._watched:
+        if not self.watches_us:
             raise Drifted(
                 f"{where} watches only {', '.join(self._watched)}, and not {self.kube.namespace}",
                 hint=f"set namespace to {self._watched[0]} in invoke.yaml",
             )
+
+    @property
+    def watches_us(self) -> bool:
+        """Returns whether it looks after our namespace, or after all."""
+        return not self._watched or self.kube.namespace in self._watched
+
+    def made_for(self, namespace: str) -> bool:
+        """Returns whether we made it for that namespace alone; for all, where that is empty."""
+        return self.ours and self._watched == ([namespace] if namespace else [])
 
     @property
     def _version(self) -> str:
@@ -99,9 +109,49 @@ class Operator:
 
 
 def installed(kube: Kube) -> Operator | None:
-    """Returns the operator; ours, where there are several; None where there is none."""
-    operators = [Operator(kube, deployment) for deployment in kube.items(DEPLOYMENTS, _DEPLOYMENTS)]
-    return max(operators, key=lambda operator: operator.ours, default=None)
+    """Returns the operator for our namespace; ours, where there are several; None where there is none.
+
+    Without one for our namespace it is another's for others, beside which we install none.
+    """
+    there = operators(kube)
+    for_us = [operator for operator in there if operator.watches_us]
+    return max(
+        for_us or [operator for operator in there if not operator.ours],
+        key=lambda operator: operator.ours,
+        default=None,
+    )
+
+
+def served(kube: Kube) -> bool:
+    """Returns whether Kubernetes knows RayClusters and RayJobs."""
+    return all(
+        kube.get(f"{RAY}/namespaces/{kube.namespace}/{plural}", limit="1") is not None
+        for plural in ("rayclusters", "rayjobs")
+    )
+
+
+def operators(kube: Kube) -> list[Operator]:
+    """Returns every operator of the whole cluster."""
+    return [Operator(kube, deployment) for deployment in kube.items(DEPLOYMENTS, _DEPLOYMENTS)]
+
+
+def confined(document: Mapping[str, Any], namespace: str) -> dict[str, Any]:
+    """Returns one of KubeRay's manifests, with the operator and all its rights in that namespace alone.
+
+    KubeRay's Helm chart does so with `singleNamespaceInstall`. Custom resources are the whole cluster's.
+    """
+    own = copy.deepcopy(dict(document))
+    if own["kind"] == "CustomResourceDefinition":
+        return own
+    own["metadata"]["namespace"] = namespace
+    for part in (own, own.get("roleRef", {})):
+        part["kind"] = part.get("kind", "").removeprefix("Cluster")
+    for subject in own.get("subjects", []):
+        subject["namespace"] = namespace
+    if own["kind"] == "Deployment":
+        for container in own["spec"]["template"]["spec"]["containers"]:
+            container["args"] = [*container.get("args", []), f"--watch-namespace={namespace}"]
+    return own
 
 
 def _major_and_minor(version: str) -> tuple[int, int] | None:

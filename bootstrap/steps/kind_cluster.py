@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections.abc import Mapping
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 CONFIGURATION = ROOT / "k8s" / "kind.yaml"
 # https://github.com/kubernetes-sigs/kind/blob/v0.33.0/pkg/cluster/internal/providers/docker/constants.go
 LABEL = "io.x-k8s.kind.cluster"
+# The containers of a cluster have roles; what stands before several control planes is no node.
+_ROLE, _NODES = "io.x-k8s.kind.role", ("control-plane", "worker")
 # This folder is mounted into the node: it is there from the container's first moment, so that no kill can
 # leave a cluster of ours unknown, and its name tells what the cluster was made as.
 _MOUNTS = "/etc/rayside"
@@ -234,6 +237,28 @@ def source_in_use(name: str) -> str | None:
 def containers(client: DockerClient, name: str) -> list[Container]:
     """Returns the nodes of that kind cluster, stopped ones too."""
     return list(client.containers.list(all=True, filters={"label": f"{LABEL}={name}"}))
+
+
+def nodes_behind(address: str) -> tuple[str, tuple[str, ...]] | None:
+    """Returns the kind cluster whose API this machine's engine publishes at `address`, and its nodes.
+
+    Both are names of containers of that engine, whoever made the cluster. Returns None where there is none,
+    or where no engine answers. `address` is as in a kubeconfig: https://127.0.0.1:40123.
+    """
+    with contextlib.suppress(EngineNotRunning, EngineNotPermitted), docker_engine.connected(10) as client:
+        for container in client.containers.list(filters={"label": LABEL}):
+            name = container.labels[LABEL]
+            if address in _published(container):
+                nodes = [each for each in containers(client, name) if each.labels.get(_ROLE) in _NODES]
+                return name, tuple(sorted(str(node.name) for node in nodes))
+    return None
+
+
+def _published(container: Container) -> set[str]:
+    """Returns the API's addresses that the engine publishes for a node, or for what stands before several."""
+    ports = container.attrs["NetworkSettings"]["Ports"].get("6443/tcp") or []
+    hosts = {port["HostIp"].replace("0.0.0.0", "127.0.0.1") for port in ports}
+    return {f"https://{host}:{port['HostPort']}" for host in hosts for port in ports}
 
 
 def made_as(attributes: Mapping[str, Any], marks: Path | None = None) -> dict[str, str] | None:

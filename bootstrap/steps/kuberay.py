@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import yaml
 
 from bootstrap import cache
-from bootstrap.errors import Drifted, NotReady, OperatorNotRunning
+from bootstrap.errors import Drifted, Forbidden, NotReady, OperatorNotRunning
 from bootstrap.instance import MANAGED_BY
 from bootstrap.kube import operator
 from bootstrap.kube.api import CORE, RAY, Kube, made_here, path_of
@@ -25,19 +26,24 @@ _RIGHTS = "/apis/rbac.authorization.k8s.io/v1"
 _PUBLIC_IMAGE = "quay.io/kuberay/operator"
 # All of KubeRay's objects of ours bear these, those of the whole cluster too.
 _LABELS = {**MANAGED_BY, "app.kubernetes.io/part-of": "kuberay"}
+# By it another instance knows which KubeRay this is: an image that was built here does not say.
+_VERSION = {"app.kubernetes.io/version": KUBERAY_VERSION}
 # Lists of what the manifests have, in the order in which it is removed.
-_PARTS = (
+_IN_A_NAMESPACE = (
     *(operator.DEPLOYMENTS, f"{CORE}/services", f"{CORE}/serviceaccounts"),
-    *(f"{_RIGHTS}/{plural}" for plural in ("rolebindings", "roles", "clusterrolebindings", "clusterroles")),
-    _DEFINITIONS,
+    *(f"{_RIGHTS}/rolebindings", f"{_RIGHTS}/roles"),
 )
+_OF_THE_CLUSTER = (f"{_RIGHTS}/clusterrolebindings", f"{_RIGHTS}/clusterroles", _DEFINITIONS)
 # What is removed may take so many seconds to go: pods, and RayJobs, whose jobs KubeRay stops first.
 _REMOVAL = 60.0
 
 
 @dataclass(frozen=True)
 class OperatorManifest:
-    """KubeRay's manifests as one file, rendered once: it takes as long as the cluster's own start."""
+    """KubeRay's manifests as one file, rendered once: it takes as long as the cluster's own start.
+
+    `confined_to` is the namespace that the operator is in, and looks after alone; empty, it looks after all.
+    """
 
     shell: Shell
     cache_folder: Path
@@ -45,6 +51,7 @@ class OperatorManifest:
     # It is KubeRay's kustomization, a folder named by a hash.
     kustomization: Path
     image: str
+    confined_to: str = ""
     name: str = "operator-manifest"
     title: str = "KubeRay's manifests"
     # It brings the kustomization: the plugin's build, or a download of its own.
@@ -65,12 +72,15 @@ class OperatorManifest:
         return {
             "resources": [str(base)],
             "images": [{"name": _PUBLIC_IMAGE, "newName": name, "newTag": tag}],
-            "labels": [{"pairs": _LABELS}],
+            "labels": [{"pairs": {**_LABELS, **_VERSION}}],
         }
 
     def documents(self) -> list[dict[str, Any]]:
         """Returns the manifests; each object has its namespace in it, if it is in one."""
-        return list(json.loads(self.file.read_text()))
+        documents: list[dict[str, Any]] = json.loads(self.file.read_text())
+        if not self.confined_to:
+            return documents
+        return [operator.confined(document, self.confined_to) for document in documents]
 
     def check(self) -> Status:
         return ready(str(self.file)) if self._folder.exists() else missing("not rendered yet")
@@ -107,10 +117,16 @@ class CustomResources:
     patience: float = 30.0
 
     def check(self) -> Status:
-        present = operator.installed(self.kube)
+        try:
+            present = operator.installed(self.kube)
+        except Forbidden:
+            if operator.served(self.kube):
+                return ready("RayCluster, RayJob; you may not see whose operator")
+            raise
         if present is None:
             return missing("not applied")
-        if not present.ours:
+        ours = present.made_for(self.manifest.confined_to)
+        if not ours:
             present.require_fit()
         elif present.image != self.manifest.image:
             return missing(f"the operator's image is {present.image}")
@@ -118,13 +134,13 @@ class CustomResources:
             if self.kube.get(f"{RAY}/namespaces/{self.kube.namespace}/{plural}", limit="1") is None:
                 if self.kube.get(f"{_DEFINITIONS}/{plural}.ray.io"):
                     return pending(f"{plural} are not served yet")
-                if present.ours:
+                if ours:
                     return missing(f"Kubernetes does not know {plural}")
                 raise Drifted(
                     f"Kubernetes knows no {plural}, and {present.namespace}/{present.name} is another's",
                     hint="ask who installed it for KubeRay's custom resources, too",
                 )
-        return ready(f"RayCluster, RayJob, {present.image}{'' if present.ours else ', not installed by us'}")
+        return ready(f"RayCluster, RayJob, {present.image}{'' if ours else ', not installed by us'}")
 
     def apply(self, report: Report) -> None:
         report("applying the custom resources and the operator")
@@ -133,24 +149,46 @@ class CustomResources:
 
     def undo(self, report: Report) -> None:
         """Removes what we installed, the operator too, unless somebody's Ray cluster or job is there."""
-        if self.cluster_goes or any(self._in_use()):
+        if self.cluster_goes:
             return
-        paths = list(self._ours())
+        try:
+            if any(self._in_use(self.manifest.confined_to)):
+                return
+            # Once, for while custom resources go, a look at what is of them takes seconds.
+            lists = self._lists()
+        except Forbidden:  # Who may not look for an operator has not installed one.
+            return
+        paths = list(self._ours(lists))
         if paths:
             report("removing KubeRay's operator and custom resources")
         for path in paths:
             self.kube.delete(path, propagationPolicy="Background")
-        require_gone(lambda: list(self._ours()), "KubeRay")
+        require_gone(lambda: list(self._ours(lists)), "KubeRay")
 
-    def _in_use(self) -> Iterator[str]:
+    def _in_use(self, namespace: str) -> Iterator[str]:
+        """Yields the names of what needs KubeRay in the namespace; without one, in the whole cluster."""
         for plural in ("rayclusters", "rayjobs", "rayservices", "raycronjobs"):
-            yield from (item["metadata"]["name"] for item in self.kube.items(f"{RAY}/{plural}"))
+            path = f"{RAY}/namespaces/{namespace}/{plural}" if namespace else f"{RAY}/{plural}"
+            yield from (item["metadata"]["name"] for item in self.kube.items(path))
 
-    def _ours(self) -> Iterator[str]:
+    def _lists(self) -> list[str]:
+        """Returns the lists in which ours are. Raises Forbidden for who may not look for operators."""
+        namespace = self.manifest.confined_to
+        if not namespace:
+            return [*_IN_A_NAMESPACE, *_OF_THE_CLUSTER]
+        others = [each for each in operator.operators(self.kube) if not each.made_for(namespace)]
+        if any(other.namespace == namespace for other in others):
+            return []
+        parts = [path.rpartition("/") for path in _IN_A_NAMESPACE]
+        own = [f"{version}/namespaces/{namespace}/{plural}" for version, _, plural in parts]
+        return own if others or any(self._in_use("")) else [*own, _DEFINITIONS]
+
+    def _ours(self, lists: Sequence[str]) -> Iterator[str]:
         """Yields the path of each object of the manifests that is there, and was made by us."""
         selector = ",".join(f"{key}={value}" for key, value in _LABELS.items())
-        for path in _PARTS:
-            version, _, plural = path.removeprefix("/apis/").removeprefix("/api/").rpartition("/")
+        for path in lists:
+            plural = path.rpartition("/")[2]
+            version = re.sub(r"^/apis?/|/namespaces/[^/]+|/[^/]+$", "", path)
             for item in filter(made_here, self.kube.items(path, selector)):
                 yield path_of({"apiVersion": version, **item}, plural)
 
@@ -175,7 +213,10 @@ class KubeRay:
     patience: float = 120.0
 
     def check(self) -> Status:
-        present = operator.installed(self.kube)
+        try:
+            present = operator.installed(self.kube)
+        except Forbidden:  # Where it does not run, the RayCluster does not come up.
+            return ready("you may not see whether the operator runs")
         if present is None:
             raise OperatorNotRunning("KubeRay is not installed", hint="./invokew up installs it")
         if present.replicas == 0:

@@ -47,9 +47,16 @@ class WorkspacePassword:
 
     def check(self) -> Status:
         require_namespace(self.kube)
-        if self.password():
-            return ready(f"in the Secret {self.instance.workspace_secret}")
-        return missing("not made yet")
+        document = self.kube.get(self._path)
+        if document is None or not self.password():
+            return missing("not made yet")
+        if not _is_ours(document):
+            raise NotOurs(
+                f"there is a Secret {self.instance.workspace_secret} in namespace {self.kube.namespace} that "
+                "Rayside did not make: another knows that password",
+                hint="./invokew up --name another-name makes a cluster beside it",
+            )
+        return ready(f"in the Secret {self.instance.workspace_secret}")
 
     def apply(self, report: Report) -> None:
         metadata = _metadata(self.instance, self.instance.workspace_secret)
@@ -57,10 +64,13 @@ class WorkspacePassword:
         self.kube.apply({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": password})
 
     def undo(self, report: Report) -> None:
-        path = f"{CORE}/namespaces/{self.kube.namespace}/secrets/{self.instance.workspace_secret}"
-        if not self.cluster_goes and _is_ours(self.kube.get(path)):
+        if not self.cluster_goes and _is_ours(self.kube.get(self._path)):
             report(f"removing the Secret {self.instance.workspace_secret}")
-            self.kube.delete(path)
+            self.kube.delete(self._path)
+
+    @property
+    def _path(self) -> str:
+        return f"{CORE}/namespaces/{self.kube.namespace}/secrets/{self.instance.workspace_secret}"
 
 
 @dataclass(frozen=True)
@@ -96,7 +106,7 @@ class RayCluster:
         if not _is_ours(cluster):
             raise NotOurs(
                 f"there is a {self.title} in namespace {self.kube.namespace} that Rayside did not make",
-                hint="set another namespace in invoke.yaml",
+                hint="set another namespace, or ./invokew up --name another-name",
             )
         was = cluster["metadata"].get("annotations", {}).get(_SPEC)
         spec = self.manifest()["metadata"]["annotations"][_SPEC]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
+from pathlib import Path
 
 from bootstrap import docker_engine, instance, machine
 from bootstrap.errors import (
@@ -26,6 +27,7 @@ from bootstrap.step import Report, Step, dependants
 from bootstrap.steps import kind_cluster
 from bootstrap.targets.cluster import Cluster
 from bootstrap.targets.cluster_by_head import ClusterByContext, ClusterBySsh
+from bootstrap.targets.cluster_created import ClusterCreated
 from bootstrap.targets.kind import Kind
 from bootstrap.targets.local import Local
 from bootstrap.targets.pod import Pod
@@ -34,7 +36,9 @@ from bootstrap.targets.target import Target
 
 def _cluster(settings: Settings, shell: Shell, identity: Instance, reason: str, **purpose: bool) -> Target:
     target: Callable[..., Target] = Cluster
-    if identity.ssh or identity.context:
+    if identity.created:
+        target = ClusterCreated
+    elif identity.ssh or identity.context:
         target = ClusterBySsh if identity.ssh else ClusterByContext
     return target(settings, shell, identity, reason, **purpose)
 
@@ -72,9 +76,16 @@ def choose(settings: Settings, shell: Shell, *, asks: bool = False, prepares: bo
             f"namespace is {settings.namespace}, and the cluster {settings.name} is in {recorded.namespace}",
             hint=f"{removal}, and ./invokew up makes it there; or take the setting back",
         )
+    if settings.create and not recorded.created:
+        does = f"looks after {recorded.place}" if recorded.target == "cluster" else f"is on {recorded.target}"
+        raise InvalidSetting(
+            f"create makes a Ray cluster, and the cluster {settings.name} {does}",
+            hint=f"{removal}; or --name gives a second one",
+        )
     for key in THEIRS:
         if getattr(settings, key) not in ("", getattr(recorded, key)):
-            place = f"the Ray at {recorded.place}" if recorded.address else f"on the target {recorded.target}"
+            is_there = recorded.address or recorded.created
+            place = f"the Ray at {recorded.place}" if is_there else f"on the target {recorded.target}"
             raise InvalidSetting(
                 f"{key} is {getattr(settings, key)}, and the cluster {settings.name} is {place}",
                 hint=f"{removal}; or --name gives a second one",
@@ -194,7 +205,7 @@ def _new(settings: Settings, shell: Shell, **purpose: bool) -> Target:
     def target(name: str, reason: str, source: str = "") -> Target:
         identity = configured(settings, name)
         if name == "cluster" and settings.context:
-            identity = _theirs(settings, identity)
+            identity = _created(settings, identity) if settings.create else _theirs(settings, identity)
         identity = replace(identity, ports=_ports(settings, identity), source=source)
         return _target(settings, shell, identity, reason, **purpose)
 
@@ -234,22 +245,27 @@ def _way(settings: Settings) -> str:
 
 def _theirs(settings: Settings, identity: Instance) -> Instance:
     """Returns the identity with the RayCluster that the context leads to. Raises as `heads.find`."""
+    identity = _in_context(settings, identity)
+    kube = Kube(Path(identity.their_kubeconfig), identity.context, identity.namespace)
+    return replace(identity, their_cluster=heads.find(kube, settings.ray_cluster))
+
+
+def _created(settings: Settings, identity: Instance) -> Instance:
+    """Returns the identity of a RayCluster that is to be made where the context leads."""
+    return replace(_in_context(settings, identity), address="")
+
+
+def _in_context(settings: Settings, identity: Instance) -> Instance:
+    """Returns the identity in the namespace that the settings name, or else the context."""
     kubeconfig, namespace = file_with(settings.context)
     if settings.namespace != Settings().namespace:
         namespace = settings.namespace
-    cluster = heads.find(Kube(kubeconfig, settings.context, namespace), settings.ray_cluster)
-    return replace(
-        identity,
-        context=settings.context,
-        namespace=namespace,
-        their_kubeconfig=str(kubeconfig),
-        their_cluster=cluster,
-    )
+    return replace(identity, context=settings.context, namespace=namespace, their_kubeconfig=str(kubeconfig))
 
 
 def _source(settings: Settings, identity: Instance) -> str:
     """Returns where programs and images come from: as asked, else as the cluster was made."""
-    if settings.source != "auto" and identity.target == "kind":
+    if settings.source != "auto" and (identity.target == "kind" or identity.created):
         return settings.source
     return identity.source or ("packages" if unreachable(settings) else "upstream")
 

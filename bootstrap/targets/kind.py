@@ -9,32 +9,19 @@ from pathlib import Path
 from bootstrap.codespaces import larger_machine
 from bootstrap.delivery.baked import NodeImage, baked
 from bootstrap.delivery.loaded import NodeImages, stable_names
-from bootstrap.instance import Instance
 from bootstrap.kube.api import Kube
-from bootstrap.kube.rayjob.submission import KubectlRay
-from bootstrap.settings import Settings
-from bootstrap.shell import Shell
-from bootstrap.sources.extensions import Extensions, variant
-from bootstrap.sources.packages import packages
-from bootstrap.sources.releases import Releases
-from bootstrap.sources.source import Source
-from bootstrap.sources.upstream import upstream
+from bootstrap.sources.source import Images
 from bootstrap.step import Step
 from bootstrap.steps import kind_cluster
-from bootstrap.steps.cluster_file import ClusterFile
 from bootstrap.steps.debian_program import debootstrap
 from bootstrap.steps.engine import DockerProgram, Engine
-from bootstrap.steps.forwards import Forwards
 from bootstrap.steps.inotify import Inotify
 from bootstrap.steps.kind_cluster import KindCluster
-from bootstrap.steps.kubeconfig import Kubeconfig, UserContext
+from bootstrap.steps.kubeconfig import Kubeconfig
 from bootstrap.steps.kuberay import OperatorManifest
 from bootstrap.steps.machine import Disk, Memory, Ports, Python, System
-from bootstrap.steps.ray_environment import RayEnvironment
 from bootstrap.steps.state_folder import StateFolder
-from bootstrap.targets import kuberay
-from bootstrap.targets.debugging import masking
-from bootstrap.targets.forwarded import ForwardedAccess
+from bootstrap.targets.on_kubernetes import OnKubernetes
 
 # It is the engine's own default; if the engine is another machine's, the nearest folder of ours counts.
 _ENGINES_FOLDER = Path("/var/lib/docker")
@@ -46,22 +33,8 @@ _ARTIFACTS = (
 
 
 @dataclass(frozen=True)
-class Kind:
+class Kind(OnKubernetes):
     """One node in a container, and all of Ray in it."""
-
-    settings: Settings
-    shell: Shell
-    instance: Instance
-    # It says why it is this target, for people.
-    reason: str
-    # Whether a gallery may be asked for extensions, and whether that is for a cluster to come.
-    asks: bool = False
-    prepares: bool = False
-    brings_example: bool = True
-
-    def __post_init__(self) -> None:
-        """Refuses a cluster whose folder may be another user's. Raises UnsafeFolder."""
-        _ = self.instance.folder
 
     def steps(self) -> list[Step]:
         return [
@@ -75,7 +48,7 @@ class Kind:
             self.user_context,
             self._node_images,
             self.cluster_file,
-            *self._kuberay,
+            *self.stack(self._operator_manifest, cluster_goes=True),
         ]
 
     def cacheable(self, *, engine: bool) -> list[Step]:
@@ -109,29 +82,11 @@ class Kind:
         """Returns whether the cluster exists, in whatever state; then it holds its ports, and its memory."""
         return kind_cluster.exists(self.instance.name)
 
-    @cached_property
-    def access(self) -> ForwardedAccess:
-        kubectl_ray = KubectlRay(
-            self.shell, self.kube, self.origin.resolve("kubectl-ray").path, self.environment.programs
-        )
-        return ForwardedAccess(self.instance, self.kube, self.forwards, kubectl_ray, self.user_context)
-
     @property
-    def kubernetes(self) -> ForwardedAccess:
-        return self.access
+    def images(self) -> Images:
+        return self.origin.images
 
     # --- the steps that lead to others ---------------------------------------------------
-
-    @cached_property
-    def origin(self) -> Source:
-        """Returns the source of the images and tools."""
-        if self.instance.source == "upstream":
-            return upstream(Releases(self.settings), self.extensions, self.shell)
-        return packages(self.settings, self.extensions, self.shell)
-
-    @cached_property
-    def kubectl(self) -> Path:
-        return self.origin.resolve("kubectl").path
 
     @cached_property
     def _baked(self) -> NodeImage | None:
@@ -154,50 +109,15 @@ class Kind:
         return KindCluster(self.shell, self.instance, kind, node, self.instance.source)
 
     @cached_property
-    def extensions(self) -> Extensions:
-        record = None if self.prepares else self.instance.folder / "extensions.json"
-        return Extensions(self.settings, variant(self.settings, ask=self.asks, record=record), record)
-
-    @cached_property
-    def cluster_file(self) -> ClusterFile:
-        """Returns the file for this machine's editors, which don't see the workers' files."""
-        return ClusterFile(self.settings, self.instance, shared_files=False)
-
-    @cached_property
-    def user_context(self) -> UserContext:
-        return UserContext(self.shell, self.kubectl, self.kube)
-
-    @cached_property
-    def environment(self) -> RayEnvironment:
-        """Returns this machine's Ray environment: kubectl-ray runs its `ray`."""
-        return RayEnvironment(self.shell, self.settings.cache_folder)
-
-    @cached_property
-    def forwards(self) -> Forwards:
-        return kuberay.forwards(self.instance, self.kube, self.shell)
-
-    @cached_property
     def _operator_manifest(self) -> OperatorManifest:
-        images, kuberay = self.origin.images, self.origin.resolve("kuberay").path
-        return OperatorManifest(
-            self.shell, self.settings.cache_folder, self.kubectl, kuberay, images.operator
-        )
+        return self.operator_manifest()
 
     @property
     def _node_images(self) -> NodeImages:
         images = self.origin.images
         references = (images.ray, images.workspace, images.operator)
-        return NodeImages(self.shell, self.instance.name, self.cluster.node, references, stable_names(images))
-
-    @property
-    def _kuberay(self) -> list[Step]:
-        return kuberay.stack(
-            *(self.instance, self.kube, self.shell, self.origin.images, self._operator_manifest),
-            workers=self.settings.ray_workers,
-            patience=self.settings.ray_patience,
-            masking=masking(self.settings),
-            cluster_goes=True,
-        )
+        nodes = (self.cluster.node,)
+        return NodeImages(self.shell, self.instance.name, nodes, references, stable_names(images))
 
     @property
     def _room(self) -> list[Step]:
@@ -218,11 +138,6 @@ class Kind:
     def disk(self) -> Disk:
         setting, folders = "kind_min_disk_gib", (_ENGINES_FOLDER,)
         return Disk(self.settings, setting, self.present, folders, too_small=self.too_small)
-
-    @property
-    def ports(self) -> dict[str, int]:
-        """Returns the ports that have to be free for the cluster, by their settings."""
-        return {f"{port.name}_port": port.local for port in self.forwards.ports}
 
     @property
     def too_small(self) -> str:

@@ -32,10 +32,11 @@ def stack(
     patience: float,
     masking: Masking,
     cluster_goes: bool,
+    ground: str = "kubeconfig",
 ) -> list[Step]:
     """Returns the steps from KubeRay's manifests to the forwards; the head has the relay and the workspace.
 
-    They need steps named `kubeconfig` and `images`, and those that bring kubectl and KubeRay's kustomization.
+    They need steps named `images` and `ground`, and those that bring kubectl and KubeRay's kustomization.
 
     Args:
         manifest: KubeRay's manifests, which name the operator's image.
@@ -43,12 +44,13 @@ def stack(
         patience: how many seconds Ray may take to come up.
         masking: what the relay masks.
         cluster_goes: `down` removes Kubernetes itself, in less time than one of these takes to be undone.
+        ground: names the step after which objects can be made in the namespace.
     """
     return [
         manifest,
-        CustomResources(kube, manifest, cluster_goes),
+        CustomResources(kube, manifest, cluster_goes, needs=(ground, manifest.name)),
         KubeRay(kube),
-        WorkspacePassword(instance, kube, cluster_goes),
+        WorkspacePassword(instance, kube, cluster_goes, needs=(ground,)),
         RayCluster(instance, kube, images, workers, patience, masking, cluster_goes),
         KubeRayToken(instance, kube),
         forwards(instance, kube, shell),

@@ -162,7 +162,7 @@ def _listing(settings: Settings, shell: Shell, name: str) -> dict[str, Any]:
     own = {field: getattr(usual, field) for field in named}
     try:
         target = choice.choose(
-            replace(settings, name=name, target="auto", namespace=usual.namespace, **own), shell
+            replace(settings, name=name, target="auto", namespace=usual.namespace, create=False, **own), shell
         )
         ready = _ready(step.check(target.steps()))
     except RaysideError as error:

@@ -20,11 +20,12 @@ from bootstrap.kube import operator
 from bootstrap.kube.api import CORE, RAY, Kube
 from bootstrap.kube.kubeconfig import entries
 from bootstrap.relay.masking import UNSET
+from bootstrap.settings import KUBERAY_VERSION
 from bootstrap.shell import Shell
 from bootstrap.step import Condition, Step, check, down, until
 from bootstrap.step import up as make
 from bootstrap.steps.forwards import Forwards
-from bootstrap.steps.kuberay import OperatorManifest
+from bootstrap.steps.kuberay import CustomResources, KubeRay, OperatorManifest
 from bootstrap.steps.ray_cluster import KubeRayToken, RayCluster, WorkspacePassword
 from bootstrap.targets.kuberay import stack
 from tests.e2e.conftest import kube as kube_of
@@ -239,6 +240,20 @@ def test_what_we_installed_goes_and_what_another_installed_is_used_and_stays(
     roles = kube.items(f"/apis/{RIGHTS}/v1/clusterroles", "app.kubernetes.io/name=kuberay")
     assert roles == []
 
+    # One that is made for a namespace has rights in no other; it goes with the custom resources.
+    there = replace(kube, namespace=second.namespace)
+    own = replace(of_kind(steps, OperatorManifest), confined_to=second.namespace)
+    confined: list[Step] = [CustomResources(there, own), KubeRay(there)]
+    make(confined, Quiet())
+    present = operator.installed(there)
+    assert present is not None
+    assert (present.namespace, present.made_for(second.namespace)) == (second.namespace, True)
+    assert kube.items(f"/apis/{RIGHTS}/v1/clusterroles", "app.kubernetes.io/name=kuberay") == []
+    assert operator.installed(kube) is None
+    down(confined, Quiet())
+    assert operator.installed(there) is None
+    assert kube.items(DEFINITIONS) == []
+
     # Somebody else installs it, by their own means and in their own namespace.
     documents = of_kind(steps, OperatorManifest).documents()
     manifest = json.dumps({"apiVersion": "v1", "kind": "List", "items": documents})
@@ -246,6 +261,8 @@ def test_what_we_installed_goes_and_what_another_installed_is_used_and_stays(
     manifest = manifest.replace(
         '"app.kubernetes.io/managed-by": "rayside"', '"app.kubernetes.io/managed-by": "them"'
     )
+    version = '"app.kubernetes.io/version": "{}"'
+    manifest = manifest.replace(version.format(KUBERAY_VERSION), version.format("nightly"))
     make_namespace(kube, "kuberay-system")
     kubectl(up, "apply", "--server-side", "-f", "-", feed=manifest)
     label = ["label", "deployment", "-n", "kuberay-system", "kuberay-operator", "--overwrite"]

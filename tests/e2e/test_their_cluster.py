@@ -20,7 +20,7 @@ from tests.e2e.conftest import make_namespace, target
 from tests.e2e.test_kind_stack import allow, kubectl
 from tests.e2e.test_kind_stack import user as client
 from tests.integration.conftest import Rayside, apart
-from tests.integration.test_their_ray import PROGRAM, program
+from tests.integration.test_their_ray import both_stop
 
 # Ray's image has debugpy: without its folder it is an image as others have.
 WITHOUT_DEBUGPY = "rm -rf $(python -c 'import debugpy; print(debugpy.__path__[0])')"
@@ -121,17 +121,10 @@ def test_one_who_may_only_forward_debugs_two_pods_and_leaves_nothing(
     try:
         assert until(lambda: user.run(*bring, timeout=300).returncode == 0, bool, 60), user.run(*bring).stderr
         assert "Nothing to change" in user.run("up").stdout
-        source = program(tmp_path, PROGRAM)
-        user.json("submit", "--debug", "--working-dir", str(tmp_path), "--entrypoint", "python main.py")
-        document = user.json(
-            "debug", "--timeout", "200", "--break", f"{source}:6", "--evaluate", "n", timeout=240
-        )
-        stops = sorted((stop["evaluated"]["n"], stop["line"]) for stop in document["stopped"])
-        assert stops == [("1", 6), ("2", 6)]
+        document = both_stop(user, tmp_path)
         dashboard = Dashboard(user.json("status")["urls"]["dashboard"], "")
         pods = {row["worker_id"]: row["ip"] for row in dashboard.table("workers")}
         assert len({pods[stop["worker_id"]] for stop in document["stopped"]}) == 2
-        assert document["job"]["status"] == "SUCCEEDED"
         actors = dashboard.table("actors", ("state", "DEAD"))
         assert [actor["name"].startswith("rayside-relay-") for actor in actors] == [True]
     finally:

@@ -66,6 +66,18 @@ def program(folder: Path, text: str) -> Path:
     return file
 
 
+def both_stop(user: Rayside, folder: Path) -> dict[str, Any]:
+    """Submits PROGRAM, has it stop in unmodified code in each of its two tasks; returns what `debug` says."""
+    source = program(folder, PROGRAM)
+    user.json("submit", "--debug", "--working-dir", str(folder), "--entrypoint", "python main.py")
+    options = ["--timeout", "200", "--break", f"{source}:6", "--evaluate", "n"]
+    document: dict[str, Any] = user.json("debug", *options, timeout=240)
+    stops = sorted((stop["evaluated"]["n"], stop["line"]) for stop in document["stopped"])
+    assert stops == [("1", 6), ("2", 6)]
+    assert document["job"]["status"] == "SUCCEEDED"
+    return document
+
+
 def connections(mark: str, folder: Path) -> list[psutil.Process]:
     """Returns the processes of OpenSSH that forward for a cluster."""
     return [process for process in processes.marked(mark, str(folder)) if process.name() == "ssh"]

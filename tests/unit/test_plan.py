@@ -281,7 +281,10 @@ def test_without_a_cluster_each_step_says_so_in_one_short_line(
 ) -> None:
     target = kind_target(Settings(target="kind", source="packages", state_folder=tmp_path / "state"))
     mark = {"Source": str(target.instance.folder / "node"), "Destination": "/etc/rayside/source=packages"}
-    container = SimpleNamespace(status=node, attrs={"Mounts": [mark], "NetworkSettings": {"Ports": {}}})
+    name = "rayside-control-plane"
+    container = SimpleNamespace(
+        name=name, status=node, attrs={"Mounts": [mark], "NetworkSettings": {"Ports": {}}}
+    )
 
     @contextmanager
     def connected(patience: float = 0) -> Iterator[Any]:

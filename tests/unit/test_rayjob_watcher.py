@@ -30,6 +30,7 @@ def after_twenty_seconds(watching: Watcher) -> RaysideError | None:
 
 
 OPERATORS = "/apis/apps/v1/deployments?app.kubernetes.io/name in (kuberay,kuberay-operator)"
+OPERATORS_SPEC = {"template": {"spec": {"containers": [{"image": "operator:v1.6.2"}]}}}
 OPERATORS_PODS = "app.kubernetes.io/component=kuberay-operator"
 PODS = f"{NAMESPACE}/pods?ray.io/cluster=mine-x"
 CLUSTER_EVENTS = f"{NAMESPACE}/events?involvedObject.kind=RayCluster,involvedObject.name=mine-x"
@@ -70,7 +71,8 @@ def test_an_operator_that_is_not_there() -> None:
 
 
 def test_an_operator_that_does_not_run_is_explained_by_its_pod() -> None:
-    operator = {"metadata": {"namespace": "kuberay-system", "generation": 1}, "status": {"replicas": 1}}
+    metadata = {"namespace": "kuberay-system", "generation": 1}
+    operator = {"metadata": metadata, "spec": OPERATORS_SPEC, "status": {"replicas": 1}}
     waits = pod({"waiting": {"reason": "ImagePullBackOff", "message": "Back-off pulling"}})
     watching = watcher(
         {
@@ -88,7 +90,8 @@ def test_an_operator_that_does_not_run_is_explained_by_its_pod() -> None:
 
 def test_an_operator_that_runs_and_does_nothing_is_told_with_the_last_event() -> None:
     running = {"observedGeneration": 1, "availableReplicas": 1}
-    operator = {"metadata": {"namespace": "default", "generation": 1}, "status": running}
+    metadata = {"namespace": "default", "generation": 1}
+    operator = {"metadata": metadata, "spec": OPERATORS_SPEC, "status": running}
     event = {"message": "the webhook timed out", "lastTimestamp": "2026-01-01T00:00:00Z"}
     watching = watcher({JOB: existing_rayjob(), OPERATORS: [operator], no_events("RayJob", "mine"): [event]})
     problem = after_twenty_seconds(watching)

@@ -1,0 +1,33 @@
+"""Has nodes pull the images from a registry to which somebody has pushed them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bootstrap.sources.source import Images
+from bootstrap.step import Status, ready
+
+# Images that are built here bear names below this, which no registry has.
+BUILT_HERE = "rayside/"
+
+
+@dataclass(frozen=True)
+class PulledByNodes:
+    """The images are where the nodes pull from; this machine may not see that. Pods say which one lacks."""
+
+    images: Images
+    needs: tuple[str, ...] = ("preflight",)
+    name: str = "images"
+    title: str = "images that the nodes pull"
+
+    def check(self) -> Status:
+        return ready(f"{self.images.ray}, {self.images.workspace}, {self.images.operator}")
+
+
+def names_in(registry: str, images: Images) -> Images:
+    """Returns the references by which nodes pull: in the registry those built here, others where they are."""
+    return Images(*(_name_in(registry, image) for image in (images.ray, images.workspace, images.operator)))
+
+
+def _name_in(registry: str, image: str) -> str:
+    return f"{registry}/{image}" if image.startswith(BUILT_HERE) else image

@@ -1,0 +1,55 @@
+"""Says what a namespace holds, of every kind that the API has, before it is removed with all of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from bootstrap.errors import RaysideError
+from bootstrap.kube.api import CORE, Kube
+
+# These come and go by themselves, or only show what others hold.
+_PASSING = {"events", "endpoints", "leases"}
+_SHOWING = {"metrics.k8s.io"}
+# Kubernetes puts these into every namespace.
+_OF_EVERY_NAMESPACE = {("configmaps", "kube-root-ca.crt"), ("serviceaccounts", "default")}
+
+
+def held(kube: Kube) -> list[str]:
+    """Returns what the namespace holds that would not go by itself, as in `deployments/web`.
+
+    Left out is what goes with its owner, and what is being removed. What can't be listed counts as held.
+    """
+    return [f"{resource}/{name}" for path, resource in _kinds(kube) for name in _names(kube, path, resource)]
+
+
+def _kinds(kube: Kube) -> Iterator[tuple[str, str]]:
+    """Yields the path of each API version that the API prefers, with each resource of its namespaces."""
+    groups = (kube.get("/apis") or {}).get("groups", [])
+    paths = [
+        f"/apis/{group['preferredVersion']['groupVersion']}"
+        for group in groups
+        if group["name"] not in _SHOWING
+    ]
+    for path in (CORE, *paths):
+        for resource in (kube.get(path) or {}).get("resources", []):
+            name = str(resource["name"])
+            listable = resource["namespaced"] and "list" in resource["verbs"] and "/" not in name
+            if listable and name not in _PASSING:
+                yield path, name
+
+
+def _names(kube: Kube, path: str, resource: str) -> Iterator[str]:
+    try:
+        items = kube.items(f"{path}/namespaces/{kube.namespace}/{resource}")
+    except RaysideError:
+        yield "(they can't be listed)"
+        return
+    for item in items:
+        name = str(item["metadata"]["name"])
+        if not _goes(item) and (resource, name) not in _OF_EVERY_NAMESPACE:
+            yield name
+
+
+def _goes(item: Mapping[str, Any]) -> bool:
+    return bool({"ownerReferences", "deletionTimestamp"} & item["metadata"].keys())

@@ -1,0 +1,84 @@
+"""Finds out whether a Ray cluster can be made in a Kubernetes of others, before anything is made."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bootstrap.errors import Forbidden, NotOurs, RaysideError
+from bootstrap.instance import Instance
+from bootstrap.kube import operator, rights
+from bootstrap.kube.api import CORE, Kube, made_here, require_namespace
+from bootstrap.step import Status, ready
+
+
+@dataclass(frozen=True)
+class CreationPreflight:
+    """The API answers, gives the rights that it takes, and has nothing of others where ours would be.
+
+    `refusal` says why the images can't get to the nodes; None where they can.
+    """
+
+    instance: Instance
+    kube: Kube
+    refusal: RaysideError | None
+    needs: tuple[str, ...] = ()
+    name: str = "preflight"
+    title: str = "Kubernetes of others, seen from here"
+
+    def check(self) -> Status:
+        """Looks. Raises the refusal, NamespaceTerminating, NotOurs, Forbidden, Drifted, and as Kube."""
+        if self.refusal:
+            raise self.refusal
+        # First, for without these the other looks fail, each for a right of its own.
+        rights.require_stack(self.kube)
+        namespace = self._namespace()
+        self._require_free_names()
+        return ready(f"{self.kube.url}; {namespace}; {self._operator()}")
+
+    def _namespace(self) -> str:
+        if self.kube.get(f"{CORE}/namespaces/{self.kube.namespace}") is not None:
+            require_namespace(self.kube)
+            return f"the namespace {self.kube.namespace} is there"
+        rights.require_namespace_making(self.kube)
+        return f"the namespace {self.kube.namespace} can be made"
+
+    def _require_free_names(self) -> None:
+        """Raises NotOurs where somebody has a RayCluster, or the Secret of its token, of that name."""
+        other = f"give this one another name: --name NAME; or another namespace than {self.kube.namespace}"
+        name, namespace = self.instance.ray_cluster, self.kube.namespace
+        cluster = self.kube.ray("rayclusters", name)
+        if cluster is not None:
+            if not made_here(cluster):
+                raise NotOurs(
+                    f"there is a RayCluster {name} in the namespace {namespace} that Rayside did not make",
+                    hint=other,
+                )
+            if not self.instance.record.exists():
+                raise NotOurs(
+                    f"the RayCluster {name} in the namespace {namespace} was made by another's Rayside, "
+                    "or another machine's",
+                    hint=other,
+                )
+            return
+        # KubeRay would take its token from a Secret that is there, which whoever made that knows.
+        token = self.kube.get(f"{CORE}/namespaces/{namespace}/secrets/{name}")
+        if token and not {"ownerReferences", "deletionTimestamp"} & token["metadata"].keys():
+            raise NotOurs(
+                f"there is a Secret {name} in the namespace {namespace}, where KubeRay would put Ray's token",
+                hint=other,
+            )
+
+    def _operator(self) -> str:
+        """Returns which operator serves, for people. Raises Drifted where the one that is there can't."""
+        try:
+            present = operator.installed(self.kube)
+        except Forbidden:
+            if operator.served(self.kube):
+                return "KubeRay is there, and its operator can't be seen from here"
+            raise
+        if present is None:
+            rights.require_operator_making(self.kube)
+            return "KubeRay can be installed"
+        if not present.made_for(self.kube.namespace):
+            present.require_fit()
+        return f"KubeRay's operator is {present.namespace}/{present.name}"

@@ -1,0 +1,61 @@
+"""Makes the namespace of a Ray cluster, in a Kubernetes that others look after, where it lacks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bootstrap.instance import Instance
+from bootstrap.kube.api import CORE, Kube, made_here, require_namespace
+from bootstrap.kube.contents import held
+from bootstrap.plain import some_of
+from bootstrap.step import Report, Status, missing, ready
+from bootstrap.steps.kuberay import require_gone
+
+# All pods of ours keep to it: docs/targets.md (https://kubernetes.io/docs/concepts/security/pod-security-standards/).
+POD_SECURITY = {"pod-security.kubernetes.io/enforce": "restricted"}
+
+
+@dataclass(frozen=True)
+class Namespace:
+    """The namespace is there. One of ours takes no pod that is not `restricted`, and goes with `down`."""
+
+    instance: Instance
+    kube: Kube
+    needs: tuple[str, ...] = ("preflight", "state-folder")
+    name: str = "namespace"
+
+    @property
+    def title(self) -> str:
+        return f"namespace {self.kube.namespace}"
+
+    def check(self) -> Status:
+        if self.kube.get(self._path) is None:
+            return missing("there is none")
+        require_namespace(self.kube)
+        return ready("made for this cluster" if self._ours() else "it was there, and stays")
+
+    def apply(self, report: Report) -> None:
+        metadata = {"name": self.kube.namespace, "labels": {**self.instance.labels, **POD_SECURITY}}
+        self.kube.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+
+    def undo(self, report: Report) -> str | None:
+        """Removes it where we made it, unless somebody has put something into it."""
+        if not self._ours():
+            return None
+        if others := held(self.kube):
+            return f"it stays: others have {some_of(others)} in it"
+        report(f"removing the {self.title}")
+        self.kube.delete(self._path)
+        require_gone(lambda: [*filter(None, [self.kube.get(self._path)])], f"the {self.title}")
+        return None
+
+    @property
+    def _path(self) -> str:
+        return f"{CORE}/namespaces/{self.kube.namespace}"
+
+    def _ours(self) -> bool:
+        document = self.kube.get(self._path)
+        if document is None or not made_here(document):
+            return False
+        labels = document["metadata"].get("labels", {})
+        return bool(self.instance.labels.items() <= labels.items())

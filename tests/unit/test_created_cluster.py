@@ -1,0 +1,235 @@
+"""Tests the target of `--create`: when it is chosen, what it is made of, and how its images get there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from graphlib import TopologicalSorter
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import yaml
+
+from bootstrap import docker_engine
+from bootstrap.delivery.loaded import NodeImages
+from bootstrap.delivery.theirs import Delivery, delivery
+from bootstrap.errors import EngineNotRunning, ImagesOutOfReach, InvalidSetting
+from bootstrap.kube.api import Kube
+from bootstrap.kube.kubeconfig import server
+from bootstrap.own_folder import make_own
+from bootstrap.settings import Settings, parse
+from bootstrap.shell import Shell
+from bootstrap.step import Step, Undoable, dependants
+from bootstrap.targets import choice
+from bootstrap.targets.cluster_created import ClusterCreated
+from bootstrap.targets.target import with_example
+from tests.targets import kind_target
+
+ADDRESS = "https://127.0.0.1:40123"
+
+
+@pytest.fixture
+def prod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Provides a kubeconfig with the context `prod`, in whose namespace `team` one is."""
+    document = {
+        "clusters": [{"name": "c", "cluster": {"server": ADDRESS}}],
+        "users": [{"name": "u", "user": {"exec": {"command": "/nobody/may/run/this", "apiVersion": "x"}}}],
+        "contexts": [{"name": "prod", "context": {"cluster": "c", "user": "u", "namespace": "team"}}],
+    }
+    file = tmp_path / "kubeconfig"
+    file.write_text(yaml.safe_dump(document))
+    monkeypatch.setenv("KUBECONFIG", str(file))
+    return file
+
+
+def settings(prod: Path, **more: Any) -> Settings:
+    given = {"context": "prod", "create": True, "source": "packages", **more}
+    return parse({"state_folder": prod.parent / "state", **given}, {})
+
+
+def chosen(prod: Path, **more: Any) -> ClusterCreated:
+    target = choice.choose(settings(prod, **more), Shell())
+    assert isinstance(target, ClusterCreated)
+    return target
+
+
+@contextmanager
+def no_engine(patience: float = 0) -> Iterator[Any]:
+    raise EngineNotRunning("none answers", hint="start it")
+    yield
+
+
+@pytest.fixture
+def without_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(docker_engine, "connected", no_engine)
+
+
+def with_engine(monkeypatch: pytest.MonkeyPatch, *containers: SimpleNamespace) -> None:
+    """Plays an engine with these containers of kind clusters."""
+
+    def listed(filters: dict[str, str], all: bool = False) -> list[SimpleNamespace]:
+        key, _, value = filters["label"].partition("=")
+        return [each for each in containers if each.labels.get(key) and value in ("", each.labels[key])]
+
+    @contextmanager
+    def connected(patience: float = 0) -> Iterator[Any]:
+        yield SimpleNamespace(containers=SimpleNamespace(list=listed))
+
+    monkeypatch.setattr(docker_engine, "connected", connected)
+
+
+def container(name: str, cluster: str, role: str, *ports: int) -> SimpleNamespace:
+    published = [{"HostIp": "127.0.0.1", "HostPort": str(port)} for port in ports]
+    labels = {"io.x-k8s.kind.cluster": cluster, "io.x-k8s.kind.role": role}
+    attributes = {"NetworkSettings": {"Ports": {"6443/tcp": published or None}}}
+    return SimpleNamespace(name=name, labels=labels, attrs=attributes, status="running")
+
+
+# --- the choice --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"create": True}, "there is no context"),
+        ({"create": True, "context": "prod", "ray_cluster": "theirs"}, "with create one is made"),
+        ({"create": True, "context": "prod", "target": "kind"}, "the target is kind"),
+        ({"image_registry": "https://registry.test"}, "which is no registry"),
+        ({"image_registry": "user@registry.test"}, "which is no registry"),
+        ({"image_registry": "-registry"}, "which is no registry"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidSetting, match=message):
+        parse(given, {})
+
+
+@pytest.mark.usefixtures("without_engine")
+def test_a_context_with_create_is_a_cluster_of_ours_in_its_namespace(prod: Path) -> None:
+    target = chosen(prod)
+    identity = target.instance
+    assert (identity.target, identity.created, identity.namespace) == ("cluster", True, "team")
+    assert (identity.context, identity.their_kubeconfig) == ("prod", str(prod))
+    # It is reached through a forward, not where others' Rays are.
+    assert identity.dashboard == f"http://127.0.0.1:{identity.ports.dashboard}"
+    assert target.kube == Kube(prod, "prod", "team")
+    assert chosen(prod, namespace="demo").instance.namespace == "demo"
+    assert target.brings_example is True
+
+
+@pytest.mark.usefixtures("without_engine")
+def test_a_cluster_that_was_created_is_known_again_without_create(prod: Path) -> None:
+    identity = chosen(prod).instance
+    make_own(identity.folder)
+    identity.record.write_text(identity.document())
+    again = choice.choose(Settings(state_folder=prod.parent / "state"), Shell())
+    assert isinstance(again, ClusterCreated)
+    assert again.instance == identity
+    with pytest.raises(InvalidSetting, match="RayCluster rayside in team of prod"):
+        choice.choose(replace(settings(prod), context="other", create=False), Shell())
+
+
+@pytest.mark.usefixtures("without_engine")
+def test_a_cluster_that_is_looked_after_is_not_made(prod: Path) -> None:
+    identity = replace(chosen(prod).instance, their_cluster="theirs")
+    make_own(identity.folder)
+    identity.record.write_text(identity.document())
+    with pytest.raises(InvalidSetting, match="looks after the RayCluster theirs in team of prod"):
+        choice.choose(settings(prod), Shell())
+
+
+def test_the_apis_address_is_read_without_asking_a_plugin(prod: Path) -> None:
+    assert server(prod, "prod") == ADDRESS
+    assert server(prod, "other") == server(prod.parent / "none", "prod") == ""
+    prod.write_text("- no kubeconfig")
+    assert server(prod, "prod") == ""
+
+
+# --- the steps ---------------------------------------------------------------------------
+
+
+def plans(prod: Path) -> dict[str, list[Step]]:
+    return {
+        source: with_example(chosen(prod, source=source, image_registry="r.test/x"))
+        for source in ("packages", "upstream")
+    }
+
+
+@pytest.mark.usefixtures("without_engine")
+def test_its_steps_fit_together_and_nothing_is_made_before_it_was_looked_at(prod: Path) -> None:
+    for steps in plans(prod).values():
+        names = [step.name for step in steps]
+        assert len(names) == len(set(names))
+        assert {need for step in steps for need in step.needs} - set(names) <= {"kuberay-manifests"}
+        TopologicalSorter({step.name: step.needs for step in steps}).prepare()
+        looked_before = dependants(steps, "preflight") | {"python", "ports"}
+        assert set(names) <= looked_before
+        # Whatever `down` removes in the namespace goes before the namespace, and the record last.
+        in_it = {"ray-cluster", "workspace-password", "custom-resources", "network-policies"}
+        assert in_it <= dependants(steps, "namespace")
+        removed = {step.name for step in steps if isinstance(step, Undoable)}
+        before_the_record = removed & dependants(steps, "state-folder")
+        assert {*in_it, "namespace", "forwards", "cluster-file"} <= before_the_record
+
+
+@pytest.mark.usefixtures("without_engine")
+def test_down_can_be_told_its_steps_where_nothing_answers(prod: Path) -> None:
+    target = chosen(prod)
+    assert isinstance(target.delivery.refusal, ImagesOutOfReach)
+    prod.unlink()
+    unreachable = ClusterCreated(target.settings, Shell(), target.instance, "a test")
+    assert {step.name for step in unreachable.steps()} >= {"namespace", "ray-cluster", "forwards"}
+
+
+# --- its images --------------------------------------------------------------------------
+
+
+def way(address: str, registry: str = "", source: str = "upstream") -> Delivery:
+    origin = kind_target(Settings(target="kind", source=source)).origin
+    return delivery(registry, Shell(), origin, address)
+
+
+def test_every_node_of_a_kind_cluster_of_this_engine_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    with_engine(
+        monkeypatch,
+        container("other-control-plane", "other", "control-plane", 40999),
+        container("theirs-external-load-balancer", "theirs", "external-load-balancer", 40123),
+        container("theirs-worker", "theirs", "worker"),
+        container("theirs-control-plane", "theirs", "control-plane", 40001),
+    )
+    chosen_way = way(ADDRESS)
+    assert isinstance(chosen_way.step, NodeImages)
+    assert (chosen_way.step.cluster, chosen_way.step.nodes) == (
+        "theirs",
+        ("theirs-control-plane", "theirs-worker"),
+    )
+    # Names that others' manifests may use stay as they are.
+    assert chosen_way.step.aliases == ()
+    assert chosen_way.artifacts == ("ray", "workspace", "operator")
+    assert way("https://10.0.0.1:6443").refusal is not None
+
+
+@pytest.mark.usefixtures("without_engine")
+def test_from_a_registry_nodes_pull_what_is_built_here_and_the_rest_from_where_it_is() -> None:
+    built, pulled = way("").images, way("", "r.test:5000/team").images
+    assert pulled.ray == f"r.test:5000/team/{built.ray}"
+    assert pulled.workspace == f"r.test:5000/team/{built.workspace}"
+    assert pulled.operator == built.operator
+    packages = way("", "r.test", "packages")
+    assert packages.images.operator.startswith("r.test/rayside/operator:")
+    assert packages.artifacts == ()
+    assert packages.refusal is None
+
+
+@pytest.mark.usefixtures("without_engine")
+def test_without_a_way_what_is_missing_is_said() -> None:
+    refusal = way("https://10.0.0.1:6443").refusal
+    assert refusal is not None
+    images = way("").images
+    assert images.ray in refusal.message
+    assert images.workspace in refusal.message
+    assert images.operator not in refusal.message
+    assert "INVOKE_RAYSIDE_IMAGE_REGISTRY=HOST/PATH" in refusal.hint
