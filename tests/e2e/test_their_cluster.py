@@ -20,7 +20,7 @@ from tests.e2e.conftest import make_namespace, target
 from tests.e2e.test_kind_stack import allow, kubectl
 from tests.e2e.test_kind_stack import user as client
 from tests.integration.conftest import Rayside, apart
-from tests.integration.test_their_ray import both_stop
+from tests.integration.test_their_ray import both_stop, stop_where_asked
 
 # Ray's image has debugpy: without its folder it is an image as others have.
 WITHOUT_DEBUGPY = "rm -rf $(python -c 'import debugpy; print(debugpy.__path__[0])')"
@@ -127,6 +127,7 @@ def test_one_who_may_only_forward_debugs_two_pods_and_leaves_nothing(
         assert len({pods[stop["worker_id"]] for stop in document["stopped"]}) == 2
         actors = dashboard.table("actors", ("state", "DEAD"))
         assert [actor["name"].startswith("rayside-relay-") for actor in actors] == [True]
+        stop_where_asked(user, tmp_path)
     finally:
         done = user.run("down")
     assert done.returncode == 0, done.stdout + done.stderr

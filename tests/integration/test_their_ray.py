@@ -78,6 +78,21 @@ def both_stop(user: Rayside, folder: Path) -> dict[str, Any]:
     return document
 
 
+def stop_where_asked(user: Rayside, folder: Path) -> None:
+    """Has a job stop for a condition alone, and another one where it fails."""
+    source = program(folder, PROGRAM)
+    submit = ["submit", "--debug", "--working-dir", str(folder), "--entrypoint", "python main.py"]
+    debug = ["debug", "--timeout", "200"]
+    user.json(*submit)
+    document = user.json(*debug, "--break", f"{source}:6:n > 1", "--evaluate", "result", timeout=240)
+    assert [stop["evaluated"] for stop in document["stopped"]] == [{"result": "5.0"}]
+    program(folder, FAILS)
+    user.json(*submit, "--post-mortem")
+    document = user.json(*debug, "--evaluate", "n", timeout=240)
+    assert [stop["evaluated"] for stop in document["stopped"]] == [{"n": "0"}]
+    assert document["job"]["status"] == "FAILED"
+
+
 def connections(mark: str, folder: Path) -> list[psutil.Process]:
     """Returns the processes of OpenSSH that forward for a cluster."""
     return [process for process in processes.marked(mark, str(folder)) if process.name() == "ssh"]
@@ -119,17 +134,7 @@ def test_tasks_of_unmodified_code_stop_on_both_nodes_and_nothing_is_left(
     assert len({stop["worker_id"] for stop in document["stopped"]}) == 2
     assert "[10.0, 5.0]" in user.run("logs").stdout
 
-    user.json(*submit)
-    document = user.json(
-        "debug", "--timeout", "200", "--break", f"{file}:6:n > 1", "--evaluate", "result", timeout=240
-    )
-    assert [stop["evaluated"] for stop in document["stopped"]] == [{"result": "5.0"}]
-
-    program(tmp_path, FAILS)
-    user.json(*submit, "--post-mortem")
-    document = user.json("debug", "--timeout", "200", "--evaluate", "n", timeout=240)
-    assert [stop["evaluated"] for stop in document["stopped"]] == [{"n": "0"}]
-    assert document["job"]["status"] == "FAILED"
+    stop_where_asked(user, tmp_path)
     assert user.json("diagnose")["findings"][0]["id"] == "task-raised"
 
     assert user.run("down").returncode == 0
@@ -191,13 +196,8 @@ def by_ssh(theirs: TheirRay, user: Rayside, token: Path, folder: Path) -> None:
         (actor,) = Dashboard(theirs.url, TOKEN).table("actors", ("state", "DEAD"))
         assert (actor["name"].startswith("rayside-relay-"), actor["ray_namespace"]) == (True, "rayside")
         assert Dashboard(theirs.url, TOKEN).jobs() == []
-        source = program(folder, PROGRAM)
-        user.json("submit", "--debug", "--working-dir", str(folder), "--entrypoint", "python main.py")
-        document = user.json(
-            "debug", "--timeout", "200", "--break", f"{source}:6", "--evaluate", "n", timeout=240
-        )
-        stops = [(stop["task"], stop["line"], stop["evaluated"]) for stop in document["stopped"]]
-        assert sorted(stops, key=str) == [("half", 6, {"n": n}) for n in ("1", "2")]
+        both_stop(user, folder)
+        stop_where_asked(user, folder)
         # The network that goes for a moment costs nothing but that moment.
         for mark in (marks.FORWARDS, marks.RELAY):
             # One that was broken off comes again by itself.
