@@ -21,6 +21,16 @@ class Walkthrough:
     def page(self) -> Locator:
         return self.workbench.page.locator(".gettingStartedSlideDetails")
 
+    @property
+    def ids(self) -> list[str]:
+        """Returns the ids of the lab's steps, in their order, without that of the check."""
+        return [f"{'run' if step.command else 'do'}-{at}" for at, step in enumerate(self.lesson.steps, 1)]
+
+    def id_of_link(self, file: str) -> str:
+        """Returns the id of the first step whose text names that file."""
+        steps = zip(self.ids, self.lesson.steps, strict=True)
+        return next(id for id, step in steps if file in step.text)
+
     def step(self, id: str) -> Locator:
         """Returns a step, which is a button that unfolds it."""
         name = f"rayside.ray-breakpoints#{self.lesson.name}#{id}"
@@ -49,20 +59,19 @@ class Walkthrough:
     def solve(self) -> None:
         """Solves lab 1 in the editor, and presses Check; it is ticked then."""
         mended = (self.lesson.folder / "solution" / "prices" / "__init__.py").read_text().splitlines()
-        self.open_file("run-3", f"labs/{self.lesson.name}/answers.yaml")
+        self.open_file(self.id_of_link("answers.yaml"), f"labs/{self.lesson.name}/answers.yaml")
         self.workbench.replace_line(2, "shop: west")
         self.workbench.replace_line(3, "cents: 421")
-        self.open_file("run-4", "prices/__init__.py")
+        self.open_file(self.id_of_link("`prices/__init__.py`"), "prices/__init__.py")
         # The mistake is in the last line.
         self.workbench.replace_line(len(mended), mended[-1])
         # What the editor has not saved, the check saves.
         self.press("check", "Check")
         expect(self.workbench.notifications.filter(has_text="Passed: Lab 1")).to_be_visible()
-        self.expect_ticked("run-1", "run-2", "run-3", "run-4", "check")
+        self.expect_ticked(*self.ids, "check")
 
     def expect_ticked(self, *ids: str) -> None:
         """Waits until just these steps are ticked."""
-        steps = [*(f"{'run' if step.command else 'do'}-{at}" for at, step in enumerate(self.lesson.steps, 1))]
-        for id in (*steps, "check"):
+        for id in (*self.ids, "check"):
             tick = self.step(id).locator('[role="checkbox"]')
             expect(tick).to_have_attribute("aria-checked", "true" if id in ids else "false")
