@@ -10,6 +10,7 @@ from pathlib import Path
 
 from bootstrap import step
 from bootstrap.labs.copies import FOLDER
+from bootstrap.labs.lesson import lessons
 from bootstrap.ray.metadata import WORKING_DIR
 from bootstrap.ray.records import Job
 from bootstrap.ray.state import Dashboard
@@ -23,8 +24,9 @@ def running(dashboard: Dashboard, home: Path = FOLDER) -> dict[str, str]:
 
     Raises NotRunning.
     """
+    names = {lesson.name for lesson in lessons()}
     labs = {job.submission_id: _lab(job, home) for job in dashboard.jobs() if not job.ended}
-    return {submission_id: lab for submission_id, lab in labs.items() if lab}
+    return {submission_id: lab for submission_id, lab in labs.items() if lab in names}
 
 
 def end(dashboard: Dashboard, submission_ids: Collection[str]) -> None:
@@ -39,7 +41,11 @@ def end(dashboard: Dashboard, submission_ids: Collection[str]) -> None:
 
 
 def _lab(job: Job, home: Path) -> str:
-    """Returns the lab from whose copy a job was submitted; empty where it is from another folder."""
+    """Returns the name of the folder in `home` that a job was submitted from; empty where it was not.
+
+    Where jobs have users, several people submit them, and none is the learner's.
+    """
     folder = Path(job.metadata.get(WORKING_DIR) or "")
+    is_below = folder != home and folder.is_relative_to(home) and ".." not in folder.parts
     # A folder below a copy is the lab's too: lab 18 submits one.
-    return folder.relative_to(home).parts[0] if folder != home and folder.is_relative_to(home) else ""
+    return folder.relative_to(home).parts[0] if is_below and not job.user else ""

@@ -108,8 +108,10 @@ def reset(settings: Settings, console: Console, lesson: Lesson) -> None:
     kept = copy.reset()
     # Where nothing runs, there is nothing to end.
     with contextlib.suppress(NotRunning, RayDied):
-        dashboard = choice.existing(settings, Shell()).access.require()
-        _end_left(console, dashboard, lambda lab: lab == lesson.name)
+        target = choice.existing(settings, Shell())
+        # No lab was done where none can be: what runs there is somebody's work.
+        if target.instance.target in lesson.targets:
+            _end_left(console, target.access.require(), lambda lab: lab == lesson.name)
     if console.as_json:
         console.document({"folder": str(copy.folder), "kept": str(kept) if kept else None})
         return

@@ -17,7 +17,7 @@ from bootstrap.labs.copies import Copy, Progress
 from bootstrap.labs.exercise import Exercise
 from bootstrap.labs.lesson import FOLDER, SECTIONS, Lesson, find, lessons
 from bootstrap.labs.needs import NEEDS, Need, lacking
-from bootstrap.ray.metadata import WORKING_DIR
+from bootstrap.ray.metadata import USER, WORKING_DIR
 from bootstrap.ray.records import Job
 from bootstrap.ray.state import Dashboard
 from bootstrap.settings import POD, TARGETS
@@ -248,8 +248,9 @@ class Jobs(Dashboard):
         self.known[submission_id] = replace(self.known[submission_id], status="STOPPED")
 
 
-def submitted(name: str, working_dir: object, status: str = "RUNNING") -> Job:
+def submitted(name: str, working_dir: object, status: str = "RUNNING", user: str = "") -> Job:
     metadata = {WORKING_DIR: str(working_dir)} if working_dir else {}
+    metadata |= {USER: user} if user else {}
     return Job(name, None, status, "python main.py", "", None, 0.0, None, metadata, {})
 
 
@@ -263,6 +264,10 @@ def test_what_labs_have_left_running_is_known_by_the_folder_that_was_submitted(t
         submitted("elsewhere", tmp_path / "labs-of-mine" / "07-pdb"),
         submitted("relative", "labs/07-pdb"),
         submitted("none", None),
+        submitted("own", home / "my-experiment"),
+        submitted("kept", home / ".kept" / "07-pdb"),
+        submitted("out", home / "07-pdb" / ".." / ".." / "mine"),
+        submitted("colleague's", home / "07-pdb", user="bob"),
     )
     assert left.running(dashboard, home) == {"pdb": "07-pdb", "below": "18-reproduce"}
     left.end(dashboard, ["pdb"])
