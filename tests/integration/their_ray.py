@@ -98,7 +98,8 @@ def _start(ray: TheirRay, token: str, *options: str, within: Sequence[str] = ())
         env={
             "HOME": str(ray.home),
             "PATH": f"{python.parent}{os.pathsep}{os.defpath}",
-            # A loaded machine takes longer than Ray's 30 s.
+            # A loaded machine takes longer than the minute that Ray gives its dashboard, and its raylet.
+            "RAY_DASHBOARD_STARTUP_TIMEOUT_S": "150",
             "RAY_raylet_start_wait_time_s": "150",
             "SPT_NOENV": "1",  # Their names must not overwrite the mark.
             _MARK: str(ray.home),
