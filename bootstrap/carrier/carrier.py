@@ -214,7 +214,8 @@ class Carrier:
             return
         self._log(f"an editor that had lost its way: {reason}")
         if reason == WAY_BACK:
-            self._tell(*end("The cluster is there again: the debugger attaches again.", reason, again=True))
+            text = "The cluster is there again: the debugger attaches again."
+            self._tell(*end(text, reason, self._exchange.restart))
         elif reason == RELAY_GONE:
             text = "The cluster is there again without its debug relay, so this session ends."
             self._tell(*end(f"{text} ./invokew up begins a relay; then attach again.", reason))

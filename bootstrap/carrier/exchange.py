@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from bootstrap.dap.additions import RELAY_ENDING, RESTARTS, WAITING
+from bootstrap.dap.additions import LONGEST_TICKET, RELAY_ENDING, RESTARTS, TICKET, WAITING
 from bootstrap.dap.framing import Message
 
 
@@ -15,10 +15,12 @@ class Exchange:
     Attributes:
         attached: whether the relay has let the editor attach.
         over: whether one side has said that it is the end.
+        ticket: by which the editor takes its session back; empty where the relay gave none.
     """
 
     def __init__(self) -> None:
         self.attached = self.over = False
+        self.ticket = ""
         self._open: dict[int, str] = {}  # the commands without an answer, by the request's seq
 
     def asked(self, message: Message) -> None:
@@ -35,12 +37,20 @@ class Exchange:
             return
         seq = message.get("request_seq")
         command = self._open.pop(seq, "") if isinstance(seq, int) else ""
-        self.attached = self.attached or (command == "attach" and message.get("success") is True)
+        if command == "attach" and message.get("success") is True:
+            self.attached = True
+            ticket = _ray(message).get(TICKET)
+            self.ticket = ticket if isinstance(ticket, str) and len(ticket) <= LONGEST_TICKET else ""
 
     def unanswered(self, why: str) -> list[Message]:
         """Returns the answers to what the relay will not answer any more."""
         asked, self._open = self._open, {}
         return [_refusal(seq, command, why) for seq, command in asked.items()]
+
+    @property
+    def restart(self) -> Message:
+        """Returns what has the editor attach again, and take its session back."""
+        return {**RESTARTS, **({TICKET: self.ticket} if self.ticket else {})}
 
     @property
     def outlasts(self) -> bool:
@@ -63,7 +73,7 @@ def answer(message: Message, why: str) -> Message | None:
 
 def is_relay_ending(message: Message) -> bool:
     """Returns whether the relay says that it ends, as one does in whose place another may come."""
-    return message.get("event") == "terminated" and _reason(message) == RELAY_ENDING
+    return message.get("event") == "terminated" and _ray(message).get("reason") == RELAY_ENDING
 
 
 def waiting(text: str) -> Message:
@@ -71,16 +81,17 @@ def waiting(text: str) -> Message:
     return _output(text, {"ray": {"reason": WAITING}})
 
 
-def end(text: str, reason: str, *, again: bool = False) -> list[Message]:
-    """Returns what ends an editor's session; with `again`, editors that know DAP's `restart` attach again."""
-    body: Message = {"ray": {"reason": reason}, **({"restart": RESTARTS} if again else {})}
+def end(text: str, reason: str, restart: Message | None = None) -> list[Message]:
+    """Returns what ends an editor's session; with `restart`, editors that know it in DAP attach again."""
+    body: Message = {"ray": {"reason": reason}, **({"restart": restart} if restart else {})}
     return [_output(text), {"type": "event", "event": "terminated", "body": body}]
 
 
-def _reason(message: Message) -> object:
+def _ray(message: Message) -> Message:
+    """Returns what a message of the relay says beyond DAP."""
     body = message.get("body")
     ray = body.get("ray") if isinstance(body, dict) else None
-    return ray.get("reason") if isinstance(ray, dict) else None
+    return ray if isinstance(ray, dict) else {}
 
 
 def _output(text: str, more: Mapping[str, Any] | None = None) -> Message:

@@ -17,6 +17,11 @@ WAITING = "waiting"
 # of `attach`: such an `attach` takes over from nobody.
 RESTART = "__restart"
 RESTARTS = {"ray": "again"}
+# By this an editor takes its own session back from its own connection, which to the relay may still be open:
+# the relay's answer to `attach` has it as body.ray.ticket, and RESTART brings it. Without the token it is
+# worth nothing.
+TICKET = "ticket"
+LONGEST_TICKET = 64
 # Why a `continued` comes though no thread resumed: the event says it as body.ray.reason.
 EXITED = "exited"
 # What a forward and the relay say to each other, as events, within an editor's connection: that the way is

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence, Set
 from weakref import WeakKeyDictionary
 
-from bootstrap.dap.additions import DEBUGGER_LEFT, RELAY_ENDING, TAKEN_OVER
+from bootstrap.dap.additions import BUSY, DEBUGGER_LEFT, RELAY_ENDING, TAKEN_OVER
 from bootstrap.dap.client import STOP_IN_USER_CODE
 from bootstrap.dap.framing import Message
 from bootstrap.hook.evaluated.prints import EVENT as PRINTED
@@ -123,6 +123,11 @@ class DebugSession:
             return False
         return self.editor is not None  # It may have gone meanwhile.
 
+    def busy(self) -> Message:
+        """Returns who debugs here, where somebody does, as data."""
+        assert self.editor is not None, "somebody debugs here"
+        return {"reason": BUSY, "job": self.job, "client": self.editor.name, "since": self.editor.since}
+
     def has_stopped_of(self, session: DebugSession) -> bool:
         """Returns whether a task is stopped here that the other session, which is for one job, would take."""
         return session.job is not None and any(
@@ -145,8 +150,11 @@ class DebugSession:
         options = _options(arguments)
         earlier, self._current.editor = self._current.editor, editor
         if earlier is not None:
-            self._log("another editor took over")
-            earlier.say("Another editor has attached; this session ends.")
+            if earlier.is_again(arguments):
+                self._log("the editor is back, by another connection")
+            else:
+                self._log("another editor took over")
+                earlier.say("Another editor has attached; this session ends.")
             self._dismiss(earlier, TAKEN_OVER)
         self._told_of_others = False
         self._lifecycle.begin(options, keep_paused=arguments.get("keepPaused") is True)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hmac
 import itertools
+import secrets
 import socket
 from collections.abc import AsyncIterator, Callable
 from datetime import datetime, timezone
 from typing import Any
 
-from bootstrap.dap.additions import BEAT, LEFT, RESTARTS
+from bootstrap.dap.additions import BEAT, LEFT, RESTART, RESTARTS, TICKET
 from bootstrap.dap.framing import Decoder, FramingError, Message, encode
 from bootstrap.plain import line
 from bootstrap.relay.presence import Presence
@@ -60,6 +62,8 @@ class Editor:
         self.configured = False
         # Its own name for itself, and the moment of its `attach`, ISO 8601 in UTC.
         self.name = self.since = ""
+        # Whoever attaches again with it is this editor, by another connection.
+        self.ticket = secrets.token_hex(16)
         self._asks_for_threads = False
         self._lines_left_out = 0
         self._heard = asyncio.Event()
@@ -141,6 +145,14 @@ class Editor:
         """Notes that the editor is attached, and with which arguments."""
         self.arguments = arguments
         self.since = datetime.now(timezone.utc).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+    def is_again(self, arguments: Message) -> bool:
+        """Returns whether an `attach` with these arguments is of this editor, which attaches again."""
+        restart = arguments.get(RESTART)
+        ticket = restart.get(TICKET) if isinstance(restart, dict) else None
+        return isinstance(ticket, str) and hmac.compare_digest(
+            ticket.encode("utf-8", "replace"), self.ticket.encode()
+        )
 
     async def is_alive(self, thread: int) -> bool:
         """Returns whether somebody still uses it: a browser's tab that was closed leaves its connection open.

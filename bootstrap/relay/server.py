@@ -14,7 +14,7 @@ import hmac
 from collections.abc import Callable
 from typing import Any
 
-from bootstrap.dap.additions import ALWAYS, ASK, AWAY, BUSY, EVERY, RESTART, UNHEARD, WATCH
+from bootstrap.dap.additions import ALWAYS, ASK, AWAY, EVERY, RESTART, TICKET, UNHEARD, WATCH
 from bootstrap.dap.framing import Message
 from bootstrap.dap.paused import PausedTask
 from bootstrap.errors import DebuggerGone, RaysideError, RequestFailed
@@ -218,13 +218,16 @@ class Relay:
             if self._session_of(editor) is not None:
                 raise Refused("attached already")
             session = await self._session_for(job, everyone)
+            if session.editor is not None and session.editor.is_again(arguments):
+                # Where only the editor's side of its way has ended, its old connection is here still.
+                take_over = ALWAYS
             # Who watches waits for the debugger that is expected back.
             expected = take_over == WATCH and session.expects_editor
             debugged = session if expected else None
             if take_over != ALWAYS and not expected:
                 debugged = await self._debugged(session)
             if debugged is not None and take_over == ASK:
-                busy = _debugger(debugged)
+                busy = debugged.busy()
                 raise Refused(
                     f"{busy['client'] or 'another editor'} has debugged this since {busy['since']}", busy
                 )
@@ -236,7 +239,7 @@ class Relay:
             if session not in self.sessions:
                 self.sessions.append(session)
         editor.event("initialized")
-        editor.respond(request, {"ray": {"watching": editor is not session.editor}})
+        editor.respond(request, {"ray": {"watching": editor is not session.editor, TICKET: editor.ticket}})
 
     async def _who_debugs(self, editor: Editor, request: Message, arguments: Message) -> None:
         """Answers whom `attach` with the same `job` would take over from."""
@@ -244,7 +247,7 @@ class Relay:
             raise Refused("`debugger` needs the token")
         session = await self._session_for(_job(arguments), self._everyone(arguments))
         debugged = await self._debugged(session)
-        editor.respond(request, {"debugger": None if debugged is None else _debugger(debugged)})
+        editor.respond(request, {"debugger": None if debugged is None else debugged.busy()})
 
     def _everyone(self, arguments: Message) -> bool:
         """Returns whether everyone's jobs are asked for; on one person's Ray there are no others."""
@@ -338,12 +341,6 @@ class Relay:
 def _order(task: PausedTask) -> tuple[str, bool, str, str]:
     # Ray's moments are of whole seconds. Within one the held come first, in the order of their stops.
     return task.since[: len("2026-01-01T00:00:00")], not task.held, task.since, task.worker_id
-
-
-def _debugger(session: DebugSession) -> Message:
-    """Returns who debugs in a session, as data."""
-    assert session.editor is not None, "somebody debugs there"
-    return {"reason": BUSY, "job": session.job, "client": session.editor.name, "since": session.editor.since}
 
 
 def _job(arguments: Message) -> str | None:

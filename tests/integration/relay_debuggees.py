@@ -194,10 +194,11 @@ class Cluster:
 
 
 class Session:
-    """Plays an editor: our own client, attached to the relay."""
+    """Plays an editor: our own client, attached to the relay; by `restart` it attaches again."""
 
     def __init__(self, client: Client, *, patience: float = PATIENCE) -> None:
         self.client, self.patience = client, patience
+        self.restart: Message = {}
         self.unmatched: list[Message] = []
 
     async def event(self, name: str, **fields: Any) -> dict[str, Any]:

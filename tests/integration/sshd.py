@@ -24,6 +24,7 @@ class Sshd:
 
     environment: dict[str, str]
     log: Path
+    pid: int
 
 
 @contextmanager
@@ -62,7 +63,7 @@ def sshd() -> Iterator[Sshd]:
             assert until(lambda: log.exists() and "listening on" in log.read_text(), bool, 60), (
                 log.read_text()
             )
-            yield Sshd({"PATH": f"{ssh.parent}{os.pathsep}{os.environ['PATH']}"}, log)
+            yield Sshd({"PATH": f"{ssh.parent}{os.pathsep}{os.environ['PATH']}"}, log, server.pid)
         finally:
             server.terminate()
             server.wait()

@@ -125,13 +125,15 @@ async def lost(setting: Setting, session: Session) -> None:
 
 async def back(session: Session, reason: str) -> None:
     ended = await session.event("terminated")
-    assert ended == {"ray": {"reason": reason}, "restart": {"ray": "again"}}
+    assert ended["ray"] == {"reason": reason}
+    session.restart = ended["restart"]
+    assert session.restart["ray"] == "again"
 
 
 async def again(setting: Setting, session: Session, source: str = ONCE, **options: Any) -> Session:
     """Attaches again, as editors do that know DAP's `restart`."""
     session.client.close()
-    new = await setting.attach({"job.py": [LINE[source]]}, __restart={"ray": "again"}, **options)
+    new = await setting.attach({"job.py": [LINE[source]]}, __restart=session.restart, **options)
     new.patience = LONG
     return new
 
@@ -171,6 +173,38 @@ def test_the_api_goes_and_comes_and_the_editor_has_its_stopped_task_back(
             await back(session, "way-back")
             assert process.lines == []
             session = await again(setting, session)
+            (stop,) = await stopped_in(session, 1)
+            await resume(session, stop, process)
+
+    play(story())
+
+
+@pytest.mark.parametrize("take_over", ["ask", "watch"])
+def test_a_way_that_ends_on_this_side_alone_is_no_other_editors(
+    tmp_path: Path, path: None, server: Sshd, take_over: str
+) -> None:
+    async def story() -> None:
+        async with by_ssh(tmp_path) as setting:
+            process, session = await stopped_once(setting, takeOver=take_over)
+            # The host does not hear that ssh ends, as where a network between has dropped the connection.
+            deaf = psutil.Process(server.pid).children(recursive=True)
+            for connection in deaf:
+                connection.suspend()
+            try:
+                ssh().kill()
+                await told(session)
+                tickets: list[object] = [None, "0" * 32, "\ud800", [session.restart["ticket"]]]
+                for ticket in tickets:
+                    with pytest.raises(AttachFailed, match="Rayside has debugged this since"):
+                        await setting.attach(__restart={"ray": "again", "ticket": ticket})
+                session = await again(setting, session, takeOver=take_over)
+                assert setting.log[-2:] == [
+                    "the editor is back, by another connection",
+                    "an editor has attached",
+                ]
+            finally:
+                for connection in deaf:
+                    connection.resume()
             (stop,) = await stopped_in(session, 1)
             await resume(session, stop, process)
 
@@ -230,7 +264,7 @@ def test_the_head_is_replaced_and_the_editor_gets_the_new_relay(tmp_path: Path, 
             await back(session, "way-back")
             (another,) = await setting.cluster.start(AGAIN, name="again.py")
             session.client.close()
-            session = await setting.attach({"again.py": [LINE[AGAIN]]}, __restart={"ray": "again"})
+            session = await setting.attach({"again.py": [LINE[AGAIN]]}, __restart=session.restart)
             await stopped_in(session, 1)
             await session.request("disconnect")
             await another.until_printed()
@@ -310,7 +344,8 @@ def test_who_watches_is_back_before_the_debugger_and_watches_still(tmp_path: Pat
             await asyncio.to_thread(api.down)
             await lost(setting, session)
             await asyncio.to_thread(api.up)
-            await back(session, "way-back")
+            for editor in (session, watcher):
+                await back(editor, "way-back")
             watcher = await again(setting, watcher, takeOver="watch")
             await stopped_in(watcher, 1)
             with pytest.raises(RequestFailed, match="only watches"):

@@ -81,6 +81,17 @@ def test_without_a_way_an_editor_may_leave_but_nothing_can_be_kept_for_it() -> N
         assert (told["request_seq"], told["success"]) == (4, good)
 
 
+def test_an_editor_brings_the_ticket_back_that_the_relay_gave_it_and_nothing_else_of_its_answer() -> None:
+    bodies: list[object] = [None, [], {"ray": "t"}, {"ray": {"ticket": ["t"]}}, {"ray": {"ticket": "t" * 65}}]
+    good: object = {"ray": {"ticket": "t", "more": 1}}
+    for body in [good, *bodies]:
+        restart = {"ray": "again", "ticket": "t"} if body is good else {"ray": "again"}
+        exchange = Exchange()
+        exchange.asked(request(1, "attach"))
+        exchange.answered({**response(1, "attach"), "body": body})
+        assert exchange.restart == restart
+
+
 def test_only_a_relay_that_ends_may_be_followed_by_another() -> None:
     assert is_relay_ending(terminated(RELAY_ENDING))
     assert not is_relay_ending(terminated(TAKEN_OVER))
@@ -92,7 +103,7 @@ def test_only_a_relay_that_ends_may_be_followed_by_another() -> None:
 def test_reasons_are_words_and_data_and_only_a_way_that_is_back_asks_to_attach_again() -> None:
     lost = waiting("It is lost.")
     assert lost["body"] == {"category": "console", "output": "It is lost.\n", "ray": {"reason": "waiting"}}
-    output, last = end("It is back.", WAY_BACK, again=True)
+    output, last = end("It is back.", WAY_BACK, attached().restart)
     assert (output["event"], output["body"]["output"]) == ("output", "It is back.\n")
     assert last["body"] == {"ray": {"reason": "way-back"}, "restart": {"ray": "again"}}
     assert end("It is lost.", WAY_LOST)[1]["body"] == {"ray": {"reason": "way-lost"}}
