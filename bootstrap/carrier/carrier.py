@@ -10,9 +10,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol, TypeVar
 
 from bootstrap.carrier.exchange import Exchange, answer, end, is_relay_ending, waiting
 from bootstrap.dap.additions import (
@@ -30,6 +30,7 @@ from bootstrap.dap.framing import Decoder, FramingError, Message, encode
 from bootstrap.errors import RaysideError
 from bootstrap.plain import line
 
+_Result = TypeVar("_Result")
 # What a forward leads to.
 Speaks = Literal["http", "dap"]
 
@@ -37,6 +38,8 @@ Speaks = Literal["http", "dap"]
 _ANSWER, _PAUSE = 5.0, 1.0
 # Seconds for the relay to close what the editor has left, and for the editor to take leave.
 _GOODBYE = 5.0
+# Seconds for the same where the forward ends: its process has to be gone within one.
+_SOON = 0.4
 _CHUNK = 65_536
 # The most characters of why a way is lost: the other side may have chosen them.
 _LONGEST = 300
@@ -130,17 +133,30 @@ class Carrier:
             await asyncio.wait({down, beating, reading}, return_when=asyncio.FIRST_COMPLETED)
             if not reading.done():
                 return down.result() if down.done() else beating.result()
-            if self._attached.is_set():
-                with contextlib.suppress(OSError, RaysideError):
-                    await way.send(_event(LEFT))
-            await asyncio.wait({down}, timeout=_GOODBYE)
+            await self._leave(way, down, _GOODBYE)
             return ""
+        except asyncio.CancelledError:
+            if self._attached.is_set():
+                await self._leave(way, down, _SOON)
+            raise
         finally:
             self._way = None
             for task in (down, beating):
                 task.cancel()
             await asyncio.gather(down, beating, return_exceptions=True)
             await way.close()
+
+    async def _leave(self, way: Way, down: asyncio.Task[str], seconds: float) -> None:
+        """Tells the relay that the editor does not come back, and waits until it has closed the way."""
+
+        async def left() -> None:
+            if self._attached.is_set():
+                with contextlib.suppress(OSError, RaysideError):
+                    await way.send(_event(LEFT))
+            await asyncio.wait({down})
+
+        with contextlib.suppress(asyncio.TimeoutError):
+            await _within(seconds, left())
 
     async def _read_editor(self) -> None:
         """Passes on what the editor says, and answers it while there is no way; returns when it has gone."""
@@ -274,6 +290,19 @@ async def _answers(way: Way) -> bool:
         return False
     finally:
         await way.close()
+
+
+async def _within(seconds: float, work: Coroutine[Any, Any, _Result]) -> _Result:
+    """Does as asyncio.wait_for, which before Python 3.12 may lose a cancellation. Raises TimeoutError."""
+    task = asyncio.ensure_future(work)
+    try:
+        done, _ = await asyncio.wait({task}, timeout=seconds)
+        if not done:
+            raise asyncio.TimeoutError
+        return task.result()
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
 
 def _event(name: str) -> bytes:

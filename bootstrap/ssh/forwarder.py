@@ -101,10 +101,11 @@ class Forwarder:
     async def stop(self) -> None:
         if self._server is not None:
             self._server.close()
-        tasks = [task for task in (self._keeping, *self._joined) if task is not None]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        # Relays are told by ssh that their editors don't come back, so ssh ends last.
+        for tasks in (list(self._joined), [self._keeping] if self._keeping is not None else []):
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
         shutil.rmtree(self._folder, ignore_errors=True)
 
     async def _stands(self) -> None:

@@ -70,28 +70,37 @@ def relay_for(folder: Path, patience: Patience) -> contextlib.AbstractAsyncConte
 @asynccontextmanager
 async def by_ssh(folder: Path, patience: Patience = USUAL) -> AsyncIterator[Setting]:
     """Provides a relay that its editors reach through ssh."""
-    async with relay_for(folder, patience) as setting:
-        forwarder = Forwarder(HOST, setting.port, "dap", patience)
-        setting.port = await forwarder.start(0)
-        await forwarder.let_in()
-        try:
-            yield setting
-        finally:
-            await forwarder.stop()
+    async with relay_for(folder, patience) as setting, ssh_to(setting, patience):
+        yield setting
 
 
 @asynccontextmanager
 async def by_pod(folder: Path, api: ScriptedApi, patience: Patience = USUAL) -> AsyncIterator[Setting]:
     """Provides a relay that its editors reach through a forward to a pod."""
-    async with relay_for(folder, patience) as setting:
-        api.pods["head-1"].ports[5678] = setting.port
-        relay = Forward("relay", 0, 5678, speaks="dap")
-        forwarder = PodForwarder(api.kube, SELECTOR, [relay], patience)
-        (setting.port,) = await forwarder.start()
-        try:
-            yield setting
-        finally:
-            await forwarder.stop()
+    async with relay_for(folder, patience) as setting, pod_to(setting, api, patience):
+        yield setting
+
+
+@asynccontextmanager
+async def ssh_to(setting: Setting, patience: Patience) -> AsyncIterator[None]:
+    forwarder = Forwarder(HOST, setting.port, "dap", patience)
+    setting.port = await forwarder.start(0)
+    await forwarder.let_in()
+    try:
+        yield
+    finally:
+        await forwarder.stop()
+
+
+@asynccontextmanager
+async def pod_to(setting: Setting, api: ScriptedApi, patience: Patience) -> AsyncIterator[None]:
+    api.pods["head-1"].ports[5678] = setting.port
+    forwarder = PodForwarder(api.kube, SELECTOR, [Forward("relay", 0, 5678, speaks="dap")], patience)
+    (setting.port,) = await forwarder.start()
+    try:
+        yield
+    finally:
+        await forwarder.stop()
 
 
 def ssh() -> psutil.Process:
@@ -290,11 +299,17 @@ def test_a_relay_that_does_not_come_back_ends_the_session_with_that_reason(
     play(story())
 
 
-def test_the_forwards_end_is_said(tmp_path: Path, api: ScriptedApi) -> None:
+@pytest.mark.parametrize("kind", ["ssh", "pod"])
+def test_when_a_forward_ends_its_editor_is_told_and_the_task_goes_on(
+    tmp_path: Path, path: None, api: ScriptedApi, kind: str
+) -> None:
     async def story() -> None:
-        async with by_pod(tmp_path, api, QUICK) as setting:
-            _, session = await stopped_once(setting)
-        assert await session.event("terminated") == {"ray": {"reason": "forward-ended"}}
+        async with relay_for(tmp_path, USUAL) as setting:
+            async with ssh_to(setting, USUAL) if kind == "ssh" else pod_to(setting, api, USUAL):
+                process, session = await stopped_once(setting)
+            assert await session.event("terminated") == {"ray": {"reason": "forward-ended"}}
+            # For an editor that may come back it would wait twice as long as this does.
+            await process.until_printed()
 
     play(story())
 
