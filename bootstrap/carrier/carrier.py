@@ -209,7 +209,7 @@ class Carrier:
             if not self._stuck:
                 self._missed += 1
             with contextlib.suppress(OSError, RaysideError, asyncio.TimeoutError):
-                await asyncio.wait_for(way.send(_event(BEAT)), every)
+                await _within(every, way.send(_event(BEAT)))
             await asyncio.sleep(every)
         return f"nothing has come from there for {every * most:g} s"
 
@@ -283,7 +283,7 @@ async def _answers(way: Way) -> bool:
         return False
 
     try:
-        return await asyncio.wait_for(answered(), _ANSWER)
+        return await _within(_ANSWER, answered())
     except asyncio.TimeoutError:  # This comes first: it is an OSError, too, from Python 3.11 on.
         raise
     except (RaysideError, OSError, FramingError):

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
+from bootstrap.carrier.carrier import Carrier, Patience, Way
 from bootstrap.carrier.exchange import Exchange, answer, end, is_relay_ending, waiting
-from bootstrap.dap.additions import MOST_MISSED, RELAY_ENDING, TAKEN_OVER, WAY_BACK, WAY_LOST
-from bootstrap.dap.framing import Message
+from bootstrap.dap.additions import BEAT, MOST_MISSED, RELAY_ENDING, TAKEN_OVER, WAY_BACK, WAY_LOST
+from bootstrap.dap.framing import Decoder, Message, encode
 from bootstrap.relay.presence import Presence
 
 
@@ -141,3 +144,83 @@ def test_a_pause_of_the_whole_machine_is_one_beat_that_was_missed(monkeypatch: p
     asyncio.run(presence.until_away())
     assert pauses == [5] * 12
     assert MOST_MISSED < 12
+
+
+# --- a carrier's own life -------------------------------------------------------------------
+
+
+class ScriptedWay:
+    """Lets an editor attach, and does with the first beat as a test says; nothing else is ever sent by it."""
+
+    def __init__(self, beat: Callable[[ScriptedWay], Awaitable[None]]) -> None:
+        self.incoming: asyncio.Queue[bytes] = asyncio.Queue()
+        self.closed = False
+        self._beat = beat
+
+    async def read(self) -> bytes:
+        return await self.incoming.get()
+
+    async def send(self, data: bytes) -> None:
+        (message,) = Decoder().feed(data)
+        if message["type"] == "event":
+            assert message["event"] == BEAT
+            await self._beat(self)
+        else:
+            assert message["command"] == "attach"
+            self.incoming.put_nowait(encode(response(1, "attach")))
+
+    async def close(self) -> None:
+        self.closed = True
+
+
+@asynccontextmanager
+async def carried(way: Way, patience: Patience) -> AsyncIterator[asyncio.StreamReader]:
+    """Provides what an editor hears that attaches by this way; there is no other."""
+    ways, done = [way], asyncio.Event()
+
+    async def open_way() -> Way:
+        if not ways:
+            raise OSError("there is no way")
+        return ways.pop()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await Carrier(reader, writer, open_way, log=lambda text: None, patience=patience).run()
+        finally:
+            writer.close()
+            done.set()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+    writer.write(encode(request(1, "attach")))
+    yield reader
+    writer.close()
+    await asyncio.wait_for(done.wait(), 60)
+    server.close()
+
+
+async def heard(reader: asyncio.StreamReader, reason: str) -> None:
+    """Waits until the editor is told something for this reason."""
+    decoder = Decoder()
+    while data := await asyncio.wait_for(reader.read(65_536), 60):
+        for message in decoder.feed(data):
+            if ((message.get("body") or {}).get("ray") or {}).get("reason") == reason:
+                return
+    raise AssertionError(f"the editor was closed, and not told {reason!r}")
+
+
+@pytest.mark.parametrize("turns", range(8))
+def test_a_way_that_ends_in_the_moment_of_a_beat_is_told_at_once(turns: int) -> None:
+    async def beat(way: ScriptedWay) -> None:
+        way.incoming.put_nowait(b"")
+        # In one of these the beat is sent in the same turn of the loop in which the end is noticed.
+        for _ in range(turns):
+            await asyncio.sleep(0)
+
+    async def story() -> None:
+        way = ScriptedWay(beat)
+        async with carried(way, Patience(every=3_600.0)) as reader:
+            await heard(reader, "waiting")
+            assert way.closed
+
+    asyncio.run(story())
