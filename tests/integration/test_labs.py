@@ -6,6 +6,7 @@ import subprocess
 from collections.abc import Iterator
 from io import StringIO
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -120,7 +121,8 @@ def test_a_step_counts_as_done_unless_its_command_did_not_get_to_its_work(
     (folder / "README.md").write_text(f"# One\n\n## Goal\n\nA goal.\n\n## Steps\n\n{steps}")
     copy = Copy(Lesson(folder), tmp_path / "labs")
     copy.make()
-    monkeypatch.setattr(verbs, "_at_work", lambda *given: (copy, None))
+    exercise = SimpleNamespace(dashboard=SimpleNamespace(jobs=list))
+    monkeypatch.setattr(verbs, "_at_work", lambda *given: (copy, exercise))
     code = verbs.run_step(Settings(), Console(out=StringIO()), copy.lesson, "1")
     assert (code == 0) == (command == "exit 0")
     assert copy.progress() == Progress(steps_done=int(done))

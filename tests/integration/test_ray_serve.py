@@ -32,6 +32,8 @@ serve.run(Model.bind())
 print("answer " + requests.get("http://127.0.0.1:PORT/", timeout=60).text)
 (deployment,) = serve.status().applications["default"].deployments.values()
 print("is " + deployment.status.value)
+# Another test has a proxy of its own, at another port.
+serve.shutdown()
 """
 
 
