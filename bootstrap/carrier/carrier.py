@@ -101,6 +101,8 @@ class Carrier:
         self._exchange = Exchange()
         self._seq = itertools.count(1)
         self._way: Way | None = None
+        # What the editor said, on its way to the relay: one that takes nothing keeps it for ever.
+        self._sending: asyncio.Future[None] | None = None
         self._missed = 0
         self._attached = asyncio.Event()
         # Whether this side waits for the editor to take what came: then nothing more is read.
@@ -141,6 +143,8 @@ class Carrier:
             raise
         finally:
             self._way = None
+            if self._sending is not None:
+                self._sending.cancel()
             for task in (down, beating):
                 task.cancel()
             await asyncio.gather(down, beating, return_exceptions=True)
@@ -169,8 +173,10 @@ class Carrier:
                         continue
                     self._exchange.asked(message)
                     # Where it can't be sent, it is answered when the way counts as lost.
-                    with contextlib.suppress(OSError, RaysideError):
-                        await way.send(encode(message))
+                    sending = self._sending = asyncio.ensure_future(way.send(encode(message)))
+                    await asyncio.wait({sending})
+                    with contextlib.suppress(OSError, RaysideError, asyncio.CancelledError):
+                        sending.result()
 
     async def _read_way(self, way: Way) -> str:
         """Passes on what the relay says; returns why that has ended."""

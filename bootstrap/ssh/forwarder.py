@@ -39,6 +39,8 @@ _LET_IN = 20.0
 _PATIENCE, _LOOK = 5.0, 0.05
 # Ending may take ssh so many seconds.
 _GOODBYE = 1.0
+# A way may take so many seconds to take what is left when it is closed.
+_CLOSING = 0.3
 _CHUNK = 65_536
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 # What ssh says of these is of the user's own forwards, or no failure.
@@ -179,7 +181,7 @@ class Forwarder:
             try:
                 await _join((reader, way.writer), (way.reader, writer))
             finally:
-                await way.close()
+                way.writer.close()
         except (OSError, asyncio.TimeoutError):
             pass
         except StrangerListens:
@@ -209,6 +211,13 @@ class _Way:
 
     async def close(self) -> None:
         self.writer.close()
+        closed = asyncio.ensure_future(self.writer.wait_closed())
+        try:
+            await asyncio.wait({closed}, timeout=_CLOSING)
+        finally:
+            # What was not taken by now never will be, as by a network that has gone.
+            self.writer.transport.abort()
+            await asyncio.gather(closed, return_exceptions=True)
 
 
 async def _join(*ways: tuple[asyncio.StreamReader, asyncio.StreamWriter]) -> None:

@@ -9,9 +9,19 @@ from typing import Any
 
 import pytest
 
+from bootstrap.carrier import carrier
 from bootstrap.carrier.carrier import Carrier, Patience, Way
 from bootstrap.carrier.exchange import Exchange, answer, end, is_relay_ending, waiting
-from bootstrap.dap.additions import BEAT, MOST_MISSED, RELAY_ENDING, TAKEN_OVER, WAY_BACK, WAY_LOST
+from bootstrap.dap.additions import (
+    BEAT,
+    LEFT,
+    MOST_MISSED,
+    RELAY_ENDING,
+    TAKEN_OVER,
+    WAITING,
+    WAY_BACK,
+    WAY_LOST,
+)
 from bootstrap.dap.framing import Decoder, Message, encode
 from bootstrap.relay.presence import Presence
 
@@ -150,32 +160,33 @@ def test_a_pause_of_the_whole_machine_is_one_beat_that_was_missed(monkeypatch: p
 
 
 class ScriptedWay:
-    """Lets an editor attach, and does with the first beat as a test says; nothing else is ever sent by it."""
+    """Lets an editor attach; what else is sent by it, events and commands, is for a test to script."""
 
-    def __init__(self, beat: Callable[[ScriptedWay], Awaitable[None]]) -> None:
+    def __init__(self, **scripts: Callable[[ScriptedWay], Awaitable[object]]) -> None:
         self.incoming: asyncio.Queue[bytes] = asyncio.Queue()
         self.closed = False
-        self._beat = beat
+        self._scripts = scripts
 
     async def read(self) -> bytes:
         return await self.incoming.get()
 
     async def send(self, data: bytes) -> None:
         (message,) = Decoder().feed(data)
-        if message["type"] == "event":
-            assert message["event"] == BEAT
-            await self._beat(self)
-        else:
-            assert message["command"] == "attach"
+        name = {BEAT: "beat", LEFT: "left"}.get(message.get("event", "")) or message["command"]
+        if name == "attach":
             self.incoming.put_nowait(encode(response(1, "attach")))
+        else:
+            await self._scripts[name](self)
 
     async def close(self) -> None:
         self.closed = True
 
 
 @asynccontextmanager
-async def carried(way: Way, patience: Patience) -> AsyncIterator[asyncio.StreamReader]:
-    """Provides what an editor hears that attaches by this way; there is no other."""
+async def carried(
+    way: Way, patience: Patience
+) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    """Provides an editor that attaches by this way; there is no other."""
     ways, done = [way], asyncio.Event()
 
     async def open_way() -> Way:
@@ -193,20 +204,32 @@ async def carried(way: Way, patience: Patience) -> AsyncIterator[asyncio.StreamR
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
     writer.write(encode(request(1, "attach")))
-    yield reader
+    yield reader, writer
     writer.close()
     await asyncio.wait_for(done.wait(), 60)
     server.close()
 
 
-async def heard(reader: asyncio.StreamReader, reason: str) -> None:
-    """Waits until the editor is told something for this reason."""
+async def heard(reader: asyncio.StreamReader, fits: Callable[[Message], bool]) -> None:
+    """Waits until the editor gets such a message."""
     decoder = Decoder()
     while data := await asyncio.wait_for(reader.read(65_536), 60):
-        for message in decoder.feed(data):
-            if ((message.get("body") or {}).get("ray") or {}).get("reason") == reason:
-                return
-    raise AssertionError(f"the editor was closed, and not told {reason!r}")
+        if any(fits(message) for message in decoder.feed(data)):
+            return
+    raise AssertionError("the editor was closed, and did not get it")
+
+
+def tells_of_loss(message: Message) -> bool:
+    return ((message.get("body") or {}).get("ray") or {}).get("reason") == WAITING
+
+
+async def nothing(way: ScriptedWay) -> None:
+    """Takes what is sent, and says nothing."""
+
+
+async def frozen(way: ScriptedWay) -> None:
+    """Does not take what is sent, as a network that is gone does without a word."""
+    await asyncio.Event().wait()
 
 
 @pytest.mark.parametrize("turns", range(8))
@@ -218,9 +241,35 @@ def test_a_way_that_ends_in_the_moment_of_a_beat_is_told_at_once(turns: int) -> 
             await asyncio.sleep(0)
 
     async def story() -> None:
-        way = ScriptedWay(beat)
-        async with carried(way, Patience(every=3_600.0)) as reader:
-            await heard(reader, "waiting")
+        way = ScriptedWay(beat=beat)
+        async with carried(way, Patience(every=3_600.0)) as (reader, _):
+            await heard(reader, tells_of_loss)
             assert way.closed
+
+    asyncio.run(story())
+
+
+def test_an_editor_is_heard_though_its_way_has_not_taken_what_it_said_last() -> None:
+    async def story() -> None:
+        way = ScriptedWay(beat=nothing, evaluate=frozen)
+        async with carried(way, Patience(every=0.05)) as (reader, writer):
+            writer.write(encode(request(2, "evaluate")))
+            await heard(reader, tells_of_loss)
+            writer.write(encode(request(3, "threads")))
+            await heard(reader, lambda message: message.get("request_seq") == 3)
+
+    asyncio.run(story())
+
+
+def test_an_editor_that_has_left_is_not_kept_by_a_way_that_takes_no_farewell(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(carrier, "_GOODBYE", 0.1)
+
+    async def story() -> None:
+        way = ScriptedWay(beat=nothing, left=frozen)
+        async with carried(way, Patience(every=3_600.0)) as (reader, _):
+            await heard(reader, lambda message: message.get("command") == "attach")
+        assert way.closed
 
     asyncio.run(story())
