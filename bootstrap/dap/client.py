@@ -53,9 +53,26 @@ Configure = Callable[[], Awaitable[None]]
 # Makes the proof, in hex, that "client" or "debuggee" knows the secret of debuggees: by the role, the
 # debuggee's nonce and the client's, and the host and port that were dialled.
 Prove = Callable[[str, tuple[str, str], tuple[str, int]], str]
-# Is told what a debuggee that knows the token says of itself before it is anybody's: Ray's id of its job, and
-# the name of who had it opened, each empty where it knows none. What it raises ends the attaching.
-Meet = Callable[[str, str], Awaitable[None]]
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What a debuggee says of itself, each empty where it knows none; nothing proves it.
+
+    Attributes:
+        job_id: Ray's id of the job that it works for.
+        submission_id: that of the job's submission.
+        user: the name of the user whose job that is, or of who had the debugger opened.
+    """
+
+    job_id: str = ""
+    submission_id: str = ""
+    user: str = ""
+
+
+# Is told the origin of a debuggee that knows the token, before it is anybody's. What it raises ends the
+# attaching.
+Meet = Callable[[Origin], Awaitable[None]]
 
 
 @dataclass(frozen=True)
@@ -225,7 +242,8 @@ class Client(Channel):
             )
         if introduction is None or "job" not in body:  # It is ours already: its hook is of before.
             return
-        await introduction.meet(str(body["job"]), str(body.get("user") or ""))
+        ids = str(body["job"]), str(body.get("submission") or "")
+        await introduction.meet(Origin(*ids, str(body.get("user") or "")))
         answer = await self.request(DEBUG)
         if answer.get("taken") is not True:
             user = str(answer.get("user") or "")

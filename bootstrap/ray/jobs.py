@@ -29,7 +29,7 @@ from bootstrap.hook.rayside_hook.packages import with_package
 from bootstrap.loopback import require_own_listener
 from bootstrap.options import seconds
 from bootstrap.ray import outcome
-from bootstrap.ray.metadata import DEBUG, LOCAL_ROOTS, PY_MODULES, USER, WORKING_DIR
+from bootstrap.ray.metadata import DEBUG, LOCAL_ROOTS, PY_MODULES, USER, USER_VARIABLE, WORKING_DIR
 from bootstrap.settings import DEBUGPY_VERSION
 
 if TYPE_CHECKING:  # bootstrap.submission runs where the packages that it needs are not.
@@ -181,7 +181,13 @@ class Submission:
             **self.runtime_env,
             **({"py_modules": list(self.py_modules)} if self.py_modules else {}),
         }
-        return self.debug.added_to(runtime_env, driver=self.debugs_driver) if self.debug else runtime_env
+        if not self.debug:
+            return runtime_env
+        added = self.debug.added_to(runtime_env, driver=self.debugs_driver)
+        if self.user and not self.debugs_driver:
+            # Before its first task a worker does not know the job's metadata, and no driver sends it.
+            added["env_vars"] = {**added["env_vars"], USER_VARIABLE: self.user}
+        return added
 
     @property
     def raised_limits(self) -> list[str]:

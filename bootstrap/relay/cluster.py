@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
@@ -68,6 +68,8 @@ class ClusterDebuggees:
         self._prove = partial(proof, token.encode())
         self._known: dict[str, _Known] = {}
         self._submissions: dict[str, str] = {}
+        # Ray's list did not have these jobs when they ran already: they are not looked for again.
+        self._unlisted: set[str] = set()
         # It has the user's name of each job that says one, by each of the job's ids.
         self._users: dict[str, str] = {}
         # The moment in which each worker was found whose job was not known.
@@ -113,8 +115,10 @@ class ClusterDebuggees:
     def _look_for_waiting(self) -> list[WaitingTask]:
         waiting = self._dashboard.waiting(self._tasks)
         # Nobody is to see another's tasks because their job is a new one.
-        if self._user and any(task.job_id and task.job_id not in self._submissions for task in waiting):
+        job_ids = {task.job_id for task in waiting if task.job_id and not self._was_sought(task.job_id)}
+        if self._user and job_ids:
             self._take(self._dashboard.all_jobs())
+            self._miss(job_ids)
         return waiting
 
     def _tasks(self) -> dict[str, list[RunningTask]]:
@@ -132,11 +136,25 @@ class ClusterDebuggees:
         It is one look for all who ask meanwhile: a job's workers begin together.
         """
         for _ in range(2):  # A look that had begun already may be older than the job.
-            if job_id and job_id not in self._submissions:
+            if job_id and not self._was_sought(job_id):
                 if self._jobs is None or self._jobs.done():
                     self._jobs = asyncio.ensure_future(_in_time(self._dashboard.all_jobs))
                 self._note(await asyncio.shield(self._jobs))
+        self._miss({job_id} - {""})
         return self._submissions.get(job_id, "")
+
+    def _was_sought(self, job_id: str) -> bool:
+        """Returns whether Ray's list of jobs has it, or is known to lack it."""
+        return job_id in self._submissions or job_id in self._unlisted
+
+    def _miss(self, job_ids: Set[str]) -> None:
+        """Notes those of the jobs that the list lacks: of a submission it has the last driver alone.
+
+        It has been read since they were there.
+        """
+        if len(self._unlisted) > _MOST_JOBS:  # Processes say what they like.
+            self._unlisted.clear()
+        self._unlisted |= job_ids - self._submissions.keys()
 
     def user(self, job_id: str) -> str:
         return self._users.get(job_id, "")
@@ -262,7 +280,7 @@ class ClusterDebuggees:
 
     def _complete(self, worker: DebuggableWorker) -> bool:
         known = self._known.get(worker.worker_id)
-        return known is not None and known.job_id in self._submissions
+        return known is not None and self._was_sought(known.job_id)
 
     def _debuggee(self, worker: DebuggableWorker) -> Debuggee:
         known, job_id = self._known[worker.worker_id], self._job_of(worker)

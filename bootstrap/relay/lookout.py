@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from bootstrap.dap.client import Origin
+from bootstrap.dap.paused import PausedTask
 from bootstrap.errors import RaysideError
 from bootstrap.relay.debug_session import DebugSession
 from bootstrap.relay.debuggee import Debuggee
@@ -34,8 +36,8 @@ class Lookout:
         self.user = user
         self.sessions: list[DebugSession] = []
         self._discovery, self._work, self._log = discovery, work, log
-        # What debuggees said of themselves, by worker_id: job_id, submission_id, user.
-        self._told: dict[str, tuple[str, str, str]] = {}
+        # What debuggees said of themselves, by worker_id, completed by what Ray says of their jobs.
+        self._told: dict[str, Origin] = {}
         self._polling: asyncio.Future[Any] | None = None
         self._soon = asyncio.Event()  # set where somebody waits for the next poll
 
@@ -64,35 +66,44 @@ class Lookout:
         by_name = [session for session in sessions if session.job is not None]
         return next((session for session in [*by_name, *for_all] if session.is_for(debuggee)), None)
 
-    async def meet(self, worker: Worker, job_id: str, user: str) -> None:
+    async def meet(self, worker: Worker, origin: Origin) -> None:
         """Does as `Claims` says; each of several relays may meet the same debuggee at the same time."""
         known = worker.debuggee
-        if job_id and not (known.job_id or known.submission_id):
-            await self._learn(worker, job_id)
-        if user and not worker.debuggee.user:
+        if origin.job_id and not (known.job_id or known.submission_id):
+            await self._learn(worker, origin)
+        if origin.user and not worker.debuggee.user:
             known = worker.debuggee
-            self._note(worker, known.job_id, known.submission_id, user)
+            self._note(worker, Origin(known.job_id, known.submission_id, origin.user))
         if self.owner(worker.debuggee) is None:
             raise NotWanted
 
-    async def _learn(self, worker: Worker, job_id: str) -> None:
+    async def _learn(self, worker: Worker, origin: Origin) -> None:
+        """Notes what Ray's list says of that job, and where it says nothing, what the debuggee says.
+
+        The list lacks jobs: of a submission it has the last driver's alone, and none of Serve's controller.
+        """
         submission = ""
         try:
-            submission = await self._discovery.submission(job_id)
+            submission = await self._discovery.submission(origin.job_id)
         except RaysideError:
             if self.user or any(session.job is not None for session in self.sessions):
                 raise  # nobody can tell whose it is
-        self._note(worker, job_id, submission, self._discovery.user(job_id))
+        user = self._discovery.user(origin.job_id) or origin.user
+        self._note(worker, Origin(origin.job_id, submission or origin.submission_id, user))
 
-    def _note(self, worker: Worker, job_id: str, submission: str, user: str) -> None:
-        self._told[worker.debuggee.worker_id] = (job_id, submission, user)
-        worker.works_for(job_id, submission, user)
+    def _note(self, worker: Worker, origin: Origin) -> None:
+        self._told[worker.debuggee.worker_id] = origin
+        worker.comes_from(origin)
+
+    def named(self, task: PausedTask) -> PausedTask:
+        """Returns it with the user whom its process said, where Ray does not know one."""
+        return replace(task, user=task.user or self._told.get(task.worker_id, Origin()).user)
 
     async def claim(self, worker: Worker) -> Configure:
         """Does as `Claims` says."""
         if not (worker.debuggee.job_id or worker.debuggee.submission_id):
             # The job of a worker that waits before its first task is not known.
-            await self._learn(worker, await worker.ask_job())
+            await self._learn(worker, await worker.ask_origin())
         holder = self._holder(worker.debuggee)
         assert holder is not None, "it is attached to for somebody"
         owner = self.owner(worker.debuggee)
@@ -167,7 +178,8 @@ class Lookout:
 
     def _completed(self, debuggee: Debuggee) -> Debuggee:
         """Returns it with what it said of itself, where discovery does not know that."""
-        job_id, submission, user = self._told.get(debuggee.worker_id, ("", "", ""))
+        told = self._told.get(debuggee.worker_id, Origin())
         if not debuggee.job_id:
-            debuggee = replace(debuggee, job_id=job_id, submission_id=debuggee.submission_id or submission)
-        return replace(debuggee, user=debuggee.user or user)
+            submission = debuggee.submission_id or told.submission_id
+            debuggee = replace(debuggee, job_id=told.job_id, submission_id=submission)
+        return replace(debuggee, user=debuggee.user or told.user)

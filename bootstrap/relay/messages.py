@@ -161,7 +161,7 @@ RESPONSES: dict[str, Record] = {
     "gotoTargets": record(targets=Many(record("id", id=_ID, label=_NAME, **_PLACE), 1_000)),
     "next": record(),
     "pause": record(),
-    AUTHORIZE: record("proof", proof=Exact(64), job=Exact(40), user=Text(LONGEST_USER)),
+    AUTHORIZE: record("proof", proof=Exact(64), job=Exact(40), submission=_NAME, user=Text(LONGEST_USER)),
     DEBUG: record("taken", taken=_FLAG, user=Text(LONGEST_USER)),
     "scopes": record(
         scopes=Many(

@@ -322,7 +322,7 @@ class Relay:
         held = [worker.described_at(thread).paused() for worker in workers for thread in sorted(worker.stops)]
         # A worker may be in both while a debugger attaches.
         held_workers = {task.worker_id for task in held}
-        others = [task for task in waiting if task.worker_id not in held_workers]
+        others = [self._lookout.named(task) for task in waiting if task.worker_id not in held_workers]
         shown = [task for task in others if everyone or sees(self._user, task.user)]
         rows = [task.row() for task in sorted([*held, *shown], key=_order)]
         hidden = len(others) - len(shown)

@@ -11,9 +11,11 @@ from datetime import datetime, timezone
 from enum import Enum, auto
 from typing import Any, Protocol
 
-from bootstrap.dap.client import Introduction
+from bootstrap.dap.client import Introduction, Origin
 from bootstrap.dap.framing import Message
 from bootstrap.errors import DebuggerGone, RequestFailed
+from bootstrap.hook.rayside_hook.handshake import LONGEST_USER
+from bootstrap.plain import line
 from bootstrap.relay.connection import ATTACHING, SOON, Connection
 from bootstrap.relay.debuggee import Debuggee
 from bootstrap.relay.files import Files
@@ -30,6 +32,20 @@ _FOLDERS = (
 )
 # This asks only a Ray that is loaded already: importing it into a process that isn't Ray's costs seconds.
 _JOB = "__import__('sys').modules['ray'].get_runtime_context().get_job_id()"
+# This asks a driver, then a worker in a task; see bootstrap/hook/rayside_hook/whose.py.
+_SUBMISSION_AND_USER = (
+    "(lambda os, ray, json: (lambda said: (said.get('job_submission_id', ''),"
+    " said.get('rayside.user') or os.environ.get('RAYSIDE_USER', '')))("
+    "json.loads(os.environ['RAY_JOB_CONFIG_JSON_ENV_VAR']).get('metadata') or {}"
+    " if 'RAY_JOB_CONFIG_JSON_ENV_VAR' in os.environ else"
+    " ray._private.worker.global_worker.core_worker.get_job_config().metadata"
+    " if getattr(ray._raylet, 'job_config_initialized', False) else {})"
+    ")(__import__('os'), __import__('sys').modules['ray'], __import__('json'))"
+)
+
+
+def _cleaned(claim: object, most: int = 200) -> str:
+    return line(claim, most) if isinstance(claim, str) else ""
 
 
 class NotWanted(Exception):
@@ -48,8 +64,8 @@ class Claims(Protocol):
 
     user: str
 
-    async def meet(self, worker: Worker, job_id: str, user: str) -> None:
-        """Learns what a debuggee says of itself while it is nobody's: Ray's id of its job, and who opened it.
+    async def meet(self, worker: Worker, origin: Origin) -> None:
+        """Learns what a debuggee says of itself while it is nobody's.
 
         Raises NotWanted where nobody here asked for such a one.
         """
@@ -189,8 +205,8 @@ class Worker:
             await self._find_main_thread()
             await configure(self)
 
-        async def meet(job_id: str, user: str) -> None:
-            await claims.meet(self, job_id, user)
+        async def meet(origin: Origin) -> None:
+            await claims.meet(self, origin)
 
         await self.connection.attach(options, configure_debuggee, Introduction(claims.user, meet))
 
@@ -221,14 +237,17 @@ class Worker:
 
     # --- what it works for ---------------------------------------------------------------
 
-    async def ask_job(self) -> str:
-        """Returns Ray's id of the job that it works for; empty where it knows none."""
+    async def ask_origin(self) -> Origin:
+        """Asks it what our listener says by itself: for Ray's own debugger, and a hook of before."""
         job = await self.connection.literal(_JOB, timeout=ATTACHING)
-        return job if isinstance(job, str) else ""
+        more = await self.connection.literal(_SUBMISSION_AND_USER, timeout=ATTACHING)
+        submission, user = more if isinstance(more, tuple) and len(more) == 2 else ("", "")
+        return Origin(_cleaned(job), _cleaned(submission), _cleaned(user, LONGEST_USER))
 
-    def works_for(self, job_id: str, submission_id: str, user: str) -> None:
+    def comes_from(self, origin: Origin) -> None:
         """Notes the job that it works for, and the name of the user whose that is, if known."""
-        self.debuggee = replace(self.debuggee, job_id=job_id, submission_id=submission_id, user=user)
+        job_id, submission_id = origin.job_id, origin.submission_id
+        self.debuggee = replace(self.debuggee, job_id=job_id, submission_id=submission_id, user=origin.user)
 
     async def name_task(self, thread: int) -> None:
         """Asks a stopped thread for its task, which Ray's tables have late, or not exactly."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import socket
@@ -21,7 +22,8 @@ from bootstrap.dap.client import Client
 from bootstrap.dap.framing import Decoder, encode
 from bootstrap.errors import AttachFailed, DebuggerGone
 from bootstrap.hook.rayside_hook.attach import UNCHECKED
-from bootstrap.hook.rayside_hook.handshake import AUTHORIZE, proof
+from bootstrap.hook.rayside_hook.handshake import AUTHORIZE, DEBUG, proof
+from bootstrap.hook.rayside_hook.listener import _MOST_CHOOSING
 from bootstrap.settings import ROOT
 from tests.integration.stranger import INITIALIZE, evaluates, exchange, request
 
@@ -30,7 +32,7 @@ TOKEN = b"the token of the cluster"
 KNOWS = partial(proof, TOKEN)
 
 PROGRAM = """\
-import multiprocessing, os, sys, threading
+import multiprocessing, os, sys, threading, time
 sys.path.insert(0, sys.argv[1])
 from rayside_hook import attach
 attach.rays_token = lambda: sys.argv[2].encode()
@@ -75,6 +77,8 @@ for line in sys.stdin:
         own, builtins.breakpoint = builtins.breakpoint, lambda: None
         print(forks(), flush=True)
         builtins.breakpoint = own
+    elif line == "fork\\n":
+        print(os.fork() or time.sleep(600), flush=True)
 """
 
 
@@ -239,6 +243,63 @@ async def test_a_second_debugger_is_refused_and_the_first_is_unharmed(process: P
         with pytest.raises(AttachFailed, match="another debugger is attached"):
             await process.attach()
         assert (await client.request("evaluate", {"expression": "1 + 1", "frameId": frame}))["result"] == "2"
+
+
+class Chooser:
+    """Knows the token, and has not said yet whether it wants the process: a relay that asks Ray."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader, self.writer, self._decoder = reader, writer, Decoder()
+
+    @classmethod
+    async def of(cls, process: Process) -> Chooser:
+        own = cls(*await asyncio.open_connection("127.0.0.1", process.port))
+        nonces = (await own.answer(INITIALIZE))["rayside"]["nonce"], "0" * 64
+        shown = KNOWS("client", nonces, ("127.0.0.1", process.port))
+        body = await own.answer(request(AUTHORIZE, nonce=nonces[1], proof=shown, user="anna"))
+        assert (body["job"], body["submission"], body["user"]) == ("", "", "")
+        return own
+
+    async def answer(self, message: bytes) -> Any:
+        self.writer.write(message)
+        messages: list[Any] = []
+        while not messages:
+            data = await asyncio.wait_for(self.reader.read(65536), PATIENCE)
+            assert data, "it was ended"
+            messages = self._decoder.feed(data)
+        return messages[0]["body"]
+
+    async def ended(self) -> None:
+        """Waits until the process has ended the connection."""
+        with contextlib.suppress(ConnectionResetError):
+            assert await asyncio.wait_for(self.reader.read(), PATIENCE) == b""
+
+
+@scene
+async def test_of_those_who_choose_without_end_the_oldest_is_ended(process: Process) -> None:
+    choosers = [await Chooser.of(process) for _ in range(_MOST_CHOOSING + 1)]
+    try:
+        await choosers[0].ended()
+        assert (await choosers[1].answer(request(DEBUG)))["taken"] is True
+        # Who was told is no longer one of them.
+        choosers.append(await Chooser.of(process))
+        assert (await choosers[2].answer(request(DEBUG)))["taken"] is False
+    finally:
+        for chooser in choosers:
+            chooser.writer.close()
+
+
+@scene
+async def test_a_fork_keeps_no_connection_of_who_chooses(process: Process) -> None:
+    chooser = await Chooser.of(process)
+    process.say("fork")
+    fork = int(await process.hear())
+    process.process.kill()
+    try:
+        await chooser.ended()
+    finally:
+        os.kill(fork, signal.SIGKILL)
+        chooser.writer.close()
 
 
 @scene

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -27,11 +28,11 @@ from tests.integration.test_listener import scene
 PATIENCE = 60.0
 JOB = "01000000"
 PROGRAM = """\
-import sys
+import json, sys
 sys.path.insert(0, sys.argv[1])
-from rayside_hook import attach, listener
+from rayside_hook import attach, listener, whose
 attach.rays_token = lambda: sys.argv[2].encode()
-listener._job = lambda: "01000000"
+whose.job = lambda: "01000000"
 if sys.argv[4] == "old":
     receive = listener._receive
     def without_user(*how):
@@ -45,7 +46,7 @@ def noted(own, connection, user):
     had_by.append(user)
     return takes(own, connection, user)
 listener.Listener._takes = noted
-print(attach.listen("127.0.0.1", user=sys.argv[3]), flush=True)
+print(attach.listen("127.0.0.1", user=sys.argv[3], by_driver=json.loads(sys.argv[5])), flush=True)
 import debugpy, pydevd
 for step in (1, 2, 3):
     debugpy.wait_for_client()
@@ -59,11 +60,13 @@ class Worker:
 
     Attributes:
         users: the users' names that Ray's tables have, by job.
+        listed: whether Ray's list of jobs has the job.
         looks: is notified of each look.
     """
 
     def __init__(self, process: asyncio.subprocess.Process, port: int) -> None:
         self.process, self.users, self.looks = process, dict[str, str](), asyncio.Condition()
+        self.listed = True
         self._debuggee = Debuggee(
             *("w1", "127.0.0.1", port, process.pid, "127.0.0.1"), prove=partial(proof, TOKEN.encode())
         )
@@ -87,7 +90,7 @@ class Worker:
         return []
 
     async def submission(self, job_id: str) -> str:
-        return f"submission-of-{job_id}"
+        return f"submission-of-{job_id}" if self.listed else ""
 
     def user(self, job_id: str) -> str:
         return self.users.get(job_id, "")
@@ -100,13 +103,21 @@ class Worker:
 
 
 @asynccontextmanager
-async def worker(folder: Path, *, opened_for: str = "", hook: str = "new") -> AsyncIterator[Worker]:
+async def worker(
+    folder: Path,
+    *,
+    opened_for: str = "",
+    hook: str = "new",
+    by_driver: Mapping[str, str] | None = None,
+    variables: Mapping[str, str] | None = None,
+) -> AsyncIterator[Worker]:
     script = folder / "program.py"
     script.write_text(PROGRAM)
+    arguments = (ROOT / "bootstrap" / "hook", TOKEN, opened_for, hook, json.dumps(by_driver or {}))
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, script, ROOT / "bootstrap" / "hook", TOKEN, opened_for, hook),
+        *(sys.executable, script, *arguments),
         stdout=asyncio.subprocess.PIPE,
-        env={**os.environ, **UNCHECKED},
+        env={**os.environ, **UNCHECKED, **(variables or {})},
     )
     assert process.stdout is not None
     try:
@@ -163,14 +174,25 @@ async def go_on(editor: Session, stop: Mapping[str, Any]) -> None:
     await editor.request("continue", threadId=stop["threadId"])
 
 
-@pytest.mark.parametrize("whose", ["by Ray's tables", "by who opened it"])
+BY_RAY = "by Ray's tables"
+BY_PROCESS: dict[str, dict[str, Any]] = {
+    "by who opened it": {"opened_for": "bob"},
+    "by its driver": {"by_driver": {"rayside.user": "bob"}, "variables": {"RAYSIDE_USER": "carol"}},
+    "by its environment": {"variables": {"RAYSIDE_USER": "bob"}, "opened_for": "anna"},
+    "by its submission": {
+        "variables": {"RAY_JOB_CONFIG_JSON_ENV_VAR": json.dumps({"metadata": {"rayside.user": "bob"}})}
+    },
+}
+
+
+@pytest.mark.parametrize("whose", [BY_RAY, *BY_PROCESS])
 @scene
 async def test_a_worker_whose_job_nobody_knows_yet_comes_to_its_own_users_editor(
     tmp_path: Path, whose: str
 ) -> None:
-    opened_for = "" if whose == "by Ray's tables" else "bob"
-    async with worker(tmp_path, opened_for=opened_for) as process, people(process) as editors:
-        process.users = {} if opened_for else {JOB: "bob"}
+    async with worker(tmp_path, **BY_PROCESS.get(whose, {})) as process, people(process) as editors:
+        process.users = {JOB: "bob"} if whose == BY_RAY else {}
+        process.listed = whose == BY_RAY
         annas = await editors.of("anna")
         await told(annas, "Jobs of bob are left out here")
         bobs = await editors.of("bob")
@@ -207,6 +229,28 @@ async def test_who_asks_for_anothers_is_told_who_debugs_it_and_gets_it_when_it_i
         bobs = await editors.of("bob")
         assert "anna debugs it." in await told(bobs, "debugs it.")
         await bobs.nothing("stopped")
+
+
+@scene
+async def test_a_task_of_a_driver_that_rays_list_of_jobs_lacks_is_found_by_its_submission(
+    tmp_path: Path,
+) -> None:
+    by_driver = {"job_submission_id": "submission-1", "rayside.user": "bob"}
+    async with worker(tmp_path, by_driver=by_driver) as process, people(process) as editors:
+        process.listed = False
+
+        async def waiting() -> list[PausedTask]:
+            return [PausedTask("w1", "n", 1, JOB, "", "")]
+
+        process.waiting = waiting  # type: ignore[method-assign]
+        annas = await editors.of("anna", job="submission-2")
+        while not (answer := await annas.request("pausedTasks"))["hidden"]:
+            await process.seen(1)
+        assert answer["tasks"] == []
+        await annas.nothing("stopped")
+        annas = await editors.of("anna", job="submission-1")
+        stop = await annas.event("stopped")
+        assert await annas.evaluate(stop, "had_by") == "['anna']"
 
 
 @scene

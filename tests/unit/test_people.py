@@ -6,16 +6,18 @@ import asyncio
 import getpass
 import json
 import os
+import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from bootstrap.console import Console
 from bootstrap.errors import InvalidSetting
-from bootstrap.hook.rayside_hook import by_hand, driver
+from bootstrap.hook.rayside_hook import by_hand, driver, whose
 from bootstrap.instance import configured, read
 from bootstrap.own_folder import make_own
 from bootstrap.ray.jobs import Submission
@@ -230,6 +232,105 @@ def test_a_waiting_task_of_a_new_job_is_not_shown_as_nobodys() -> None:
     assert sorted(dashboard.paths) == sorted([WORKERS, TASKS, JOBS])
     asyncio.run(debuggees.waiting())
     assert dashboard.paths.count(JOBS) == 1
+
+
+SERVES = "09000000"  # Ray's list lacks this job.
+
+
+def test_a_job_that_rays_list_of_jobs_lacks_is_looked_for_once() -> None:
+    dashboard, debuggees = annas_cluster(jobs=[ANNAS])
+
+    async def ask() -> list[str]:
+        return await asyncio.gather(*(debuggees.submission(SERVES) for _ in range(200)))
+
+    assert set(asyncio.run(ask())) == {""}
+    # The first look may be older than the job.
+    assert dashboard.paths == [JOBS] * 2
+    asyncio.run(ask())
+    assert dashboard.paths == [JOBS] * 2
+    # It may come to be the last driver of its submission.
+    dashboard.answers["jobs"] = [{**BOBS, "job_id": SERVES}]
+    dashboard.answers |= {"workers": [], "tasks": []}
+    debuggees.look()
+    assert (asyncio.run(ask())[0], debuggees.user(SERVES)) == ("j2", "bob")
+
+
+def test_neither_waiting_nor_running_tasks_of_such_a_job_cost_a_request_for_good() -> None:
+    clock, task = Clock(), {**TASK, "job_id": SERVES}
+    dashboard, debuggees = annas_cluster(clock, workers=[WORKER], tasks=[task], jobs=[ANNAS])
+    asyncio.run(debuggees.waiting())
+    assert dashboard.paths.count(JOBS) == 1
+    asyncio.run(debuggees.waiting())
+    assert dashboard.paths.count(JOBS) == 1
+    debuggees.look()
+    dashboard.paths.clear()
+    debuggees.look()
+    assert dashboard.paths == [WORKERS]
+
+
+# --- what a process says of itself -------------------------------------------------------------
+
+
+@pytest.fixture
+def ray_that_knows(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Gives this process a Ray with that metadata of its job; `asked`: whether it was asked for it before."""
+
+    def give(metadata: Any, *, asked: bool) -> None:
+        asking = SimpleNamespace(get_job_config=lambda: SimpleNamespace(metadata=metadata))
+        worker = SimpleNamespace(connected=True, core_worker=asking, current_job_id=None)
+        for name in ("ray", "ray._private"):
+            monkeypatch.setitem(sys.modules, name, ModuleType(name))
+        for name, content in (
+            ("ray._private.worker", {"global_worker": worker}),
+            ("ray._raylet", {"job_config_initialized": asked}),
+        ):
+            module = ModuleType(name)
+            vars(module).update(content)
+            monkeypatch.setitem(sys.modules, name, module)
+
+    return give
+
+
+def test_a_process_says_whose_it_is_as_far_as_it_knows(
+    monkeypatch: pytest.MonkeyPatch, ray_that_knows: Callable[..., None]
+) -> None:
+    monkeypatch.delenv(USER_VARIABLE, raising=False)
+    assert whose.claims({}, "") == {"job": "", "submission": "", "user": ""}
+    assert whose.claims({}, "opener")["user"] == "opener"
+    monkeypatch.setenv(USER_VARIABLE, "anna")
+    assert whose.claims({}, "opener")["user"] == "anna"
+    of_bob = {USER: "bob", "job_submission_id": "j2"}
+    assert whose.claims(of_bob, "")["user"] == "bob"
+    ray_that_knows({**of_bob, "more": "x"}, asked=True)
+    assert whose.claims({}, "opener") == {"job": "", "submission": "j2", "user": "bob"}
+    ray_that_knows({USER: "b" * 1000, "job_submission_id": "j" * 1000}, asked=True)
+    assert {name: len(claim) for name, claim in whose.claims({}, "").items()} == {
+        **{"job": 0, "submission": 200, "user": 64}
+    }
+
+
+def test_a_ray_that_nobody_has_asked_yet_is_not_asked(ray_that_knows: Callable[..., None]) -> None:
+    """Ray would keep the empty answer, and the worker would be without the job's namespace."""
+    ray_that_knows({USER: "bob"}, asked=False)
+    assert whose.metadata() == {}
+
+
+@pytest.mark.parametrize("metadata", [None, 7, ["x"], RuntimeError])
+def test_another_ray_than_those_we_know_harms_nobody(
+    metadata: Any, ray_that_knows: Callable[..., None]
+) -> None:
+    ray_that_knows(metadata, asked=True)
+    assert whose.metadata() == {}
+
+
+@pytest.mark.parametrize("config", ["", "[]", "{}", '{"metadata": null}', '{"metadata": 7}'])
+def test_a_submission_whose_job_can_not_be_read_is_nobodys(
+    config: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAY_JOB_CONFIG_JSON_ENV_VAR", config)
+    assert whose.metadata() == {}
+    monkeypatch.setenv("RAY_JOB_CONFIG_JSON_ENV_VAR", json.dumps({"metadata": {USER: "bob"}}))
+    assert whose.metadata() == {USER: "bob"}
 
 
 # --- tries -------------------------------------------------------------------------------------

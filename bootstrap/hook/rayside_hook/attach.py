@@ -9,7 +9,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from . import forks, tracing
 from .listener import Listener, in_background, rays_token
@@ -43,10 +43,11 @@ def say(text: str) -> None:
     sys.stderr.flush()
 
 
-def open_port(user: str = "") -> bool:
+def open_port(user: str = "", by_driver: Mapping[str, str] | None = None) -> bool:
     """Listens on the node's address, and tells Ray the port as its debugger would; False without debugpy.
 
-    `user` is the name of who has it opened, where its job may not say whose it is.
+    `user` is the name of who has it opened, where its job may not say whose it is; `by_driver` has what its
+    driver knows of that (`whose.metadata`).
     """
     try:
         importlib.import_module("debugpy")
@@ -58,7 +59,7 @@ def open_port(user: str = "") -> bool:
 
     with rays_own.debugger_port_lock:
         if not _opened:
-            opened(listen(global_worker.node_ip_address, user=user))
+            opened(listen(global_worker.node_ip_address, user=user, by_driver=by_driver))
         # pydevd has made `breakpoint()` its own, which does nothing while nobody is attached.
         rays_own._override_breakpoint_hooks()
         global_worker.set_debugger_port(_opened["port"])
@@ -70,7 +71,9 @@ def opened(port: int) -> None:
     _opened["port"] = port
 
 
-def listen(host: str, token: bytes | None = None, user: str = "") -> int:
+def listen(
+    host: str, token: bytes | None = None, user: str = "", by_driver: Mapping[str, str] | None = None
+) -> int:
     """Opens a port on `host` for debuggers that know Ray's token, once in a process; returns the port.
 
     Ray is not imported where `token` is given.
@@ -78,7 +81,7 @@ def listen(host: str, token: bytes | None = None, user: str = "") -> int:
     Raises RuntimeError where the process listens for debuggers already, OSError.
     """
     load()
-    listener = Listener(rays_token() if token is None else token, user)
+    listener = Listener(rays_token() if token is None else token, user, by_driver)
     port = listener.open(host)
     tracing.sleep()
     tracing.wake_by_itself()

@@ -11,12 +11,10 @@ import os
 import sys
 from typing import Any
 
-from . import attach, driver
+from . import attach, driver, whose
 
 _VARIABLE, _HOOK = "RAY_RUNTIME_ENV_HOOK", f"{__package__}.by_hand.on_init"
 _TIMEOUT, _POST_MORTEM = "RAYSIDE_ATTACH_TIMEOUT", "RAY_DEBUG_POST_MORTEM"
-# It says whose job it is, where several people debug on one Ray; the relay reads it in the job's runtime_env.
-_USER = "RAYSIDE_USER"
 
 
 def debug(attach_timeout: float = 0.0, *, post_mortem: bool = False) -> None:
@@ -46,7 +44,7 @@ def on_init(runtime_env: dict[str, Any] | None) -> dict[str, Any]:
     # Programs that this one starts may not have this package.
     os.environ.pop(_VARIABLE, None)
     own = dict(runtime_env or {})
-    variables = {name: os.environ[name] for name in (_POST_MORTEM, _USER) if name in os.environ}
+    variables = {name: os.environ[name] for name in (_POST_MORTEM, whose.USER) if name in os.environ}
     hooked = {**own, "env_vars": {**variables, **(own.get("env_vars") or {})}}
     try:
         return driver.hooked(hooked, timeout, math.inf)

@@ -11,7 +11,7 @@ import sys
 import uuid
 from typing import Any
 
-from . import attach, packages, worker
+from . import attach, packages, whose, worker
 from .scout import STARTED
 
 OURS = (
@@ -76,7 +76,7 @@ def hooked(runtime_env: dict[str, Any], timeout: float, waited_until: float) -> 
         worker.prepare(name, timeout, announce=True, waited_until=waited_until)
 
     ray._private.worker._post_init_hooks.append(connected)
-    hook = worker.hook(name, timeout, setup_hook, announce=False)
+    hook = worker.hook(name, timeout, setup_hook, announce=False, by_driver=whose.metadata())
     return {**runtime_env, "worker_process_setup_hook": hook}
 
 

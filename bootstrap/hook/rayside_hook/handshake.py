@@ -4,8 +4,9 @@
     process:  response, body.rayside.nonce: 32 random bytes in hex
     debugger: request `raysideAuthorize`, arguments.nonce: 32 random bytes in hex, arguments.proof, and
               arguments.user: the name of who debugs, which nothing proves
-    process:  response, body.proof, body.job: Ray's id of its job, and body.user: the name of who had it
-              opened, both empty where it knows none                           or no success, and the end
+    process:  response, body.proof, body.job and body.submission: Ray's ids of its job, and body.user: the
+              name of whose that is, or of who had it opened, each empty where it knows none; nothing
+              proves them                                                      or no success, and the end
     debugger: request `raysideDebug`; or it leaves, where it does not want a process of that job or user
     process:  response, body.taken; where that is false, body.user: who debugs it now, and the end
 

@@ -17,11 +17,11 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from . import tracing
+from . import tracing, whose
 from .handshake import AUTHORIZE, CHALLENGE, DEBUG, LONGEST_USER, proof
 
 # A whole handshake may take so many seconds; an honest one takes milliseconds.
@@ -32,6 +32,8 @@ _CHOOSING = 60.0
 _LONGEST = 4096
 # So many connections may be in the handshake at once; one more ends the oldest.
 _MOST = 8
+# So many that know the token may choose at once, each with a relay of their own; one more ends the oldest.
+_MOST_CHOOSING = 32
 # A new debugger may wait so many seconds for the end of the one before, which takes a moment.
 _CHANGING = 1.0
 _ASKS = "this port asks for a proof that you know Ray's token: attach by way of the debug relay"
@@ -50,12 +52,17 @@ def rays_token() -> bytes:
 
 
 class Listener:
-    """Listens from `open` on, until the process ends; `user` is the name of who had it opened, if known."""
+    """Listens from `open` on, until the process ends.
 
-    def __init__(self, token: bytes, user: str = "") -> None:
-        self._token, self._user = token, user
+    `user` is the name of who had it opened, and `by_driver` what the job's driver has sent of its metadata,
+    each if known (see `whose`).
+    """
+
+    def __init__(self, token: bytes, user: str = "", by_driver: Mapping[str, str] | None = None) -> None:
+        self._token, self._user, self._by_driver = token, user, by_driver or {}
         self._socket: socket.socket | None = None
         self._knocking: list[socket.socket] = []  # They are in the handshake, the oldest first.
+        self._choosing: list[socket.socket] = []  # They know the token, and may leave; the oldest first.
         self._attached: socket.socket | None = None
         self._debugger = ""  # The name of who is attached.
         self._changed = threading.Condition()  # of the two
@@ -69,7 +76,7 @@ class Listener:
 
     def close(self) -> None:
         """Closes this process's copies of the sockets, where it is a fork: nobody listens to them."""
-        for each in (self._socket, self._attached, *self._knocking):
+        for each in (self._socket, self._attached, *self._knocking, *self._choosing):
             if each is not None:
                 each.close()
 
@@ -85,10 +92,7 @@ class Listener:
                 continue
             with self._changed:
                 self._knocking.append(connection)
-                oldest = self._knocking.pop(0) if len(self._knocking) > _MOST else None
-            if oldest is not None:
-                with contextlib.suppress(OSError):  # It ends its thread's `recv`; that closes it.
-                    oldest.shutdown(socket.SHUT_RDWR)
+                _end_oldest(self._knocking, _MOST)
             in_background(partial(self._serve, connection))
 
     def _serve(self, connection: socket.socket) -> None:
@@ -108,7 +112,10 @@ class Listener:
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return False  # It is no debugger of ours, or has gone.
         finally:
-            self._introduced(connection)
+            with self._changed:
+                for connections in (self._knocking, self._choosing):
+                    if connection in connections:
+                        connections.remove(connection)
 
     def _admits(self, connection: socket.socket) -> bool:
         deadline = time.monotonic() + _PATIENCE
@@ -139,7 +146,7 @@ class Listener:
             _answer(connection, request, own)
             return True
         self._introduced(connection)
-        _answer(connection, request, {**own, "job": _job(), "user": self._user})
+        _answer(connection, request, {**own, **whose.claims(self._by_driver, self._user)})
         request = _receive(connection, time.monotonic() + _CHOOSING)
         if request["command"] != DEBUG:  # It leaves.
             _answer(connection, request, {})
@@ -151,8 +158,11 @@ class Listener:
     def _introduced(self, connection: socket.socket) -> None:
         """Notes that who is there knows the token: strangers don't end its handshake any more."""
         with self._changed:
+            # It is in one of the lists at any time, for a fork in that moment.
+            self._choosing.append(connection)
             if connection in self._knocking:
                 self._knocking.remove(connection)
+            _end_oldest(self._choosing, _MOST_CHOOSING)
 
     def _takes(self, connection: socket.socket, user: str) -> bool:
         """Returns whether the process is that debugger's now: it can have one."""
@@ -163,17 +173,11 @@ class Listener:
         return free
 
 
-def _job() -> str:
-    """Returns Ray's id of the job that this process works for; empty where it knows none."""
-    if "ray" not in sys.modules:  # Importing it into a process that is not Ray's costs seconds.
-        return ""
-    try:
-        from ray._private.worker import global_worker
-
-        job = global_worker.current_job_id if global_worker.connected else None
-        return "" if job is None or job.is_nil() else str(job.hex())
-    except Exception:  # It is another Ray than those that we know: its job is found out in another way.
-        return ""
+def _end_oldest(connections: list[socket.socket], most: int) -> None:
+    """Ends the oldest connection where there are more than `most`."""
+    if len(connections) > most:
+        with contextlib.suppress(OSError):  # It ends its thread's `recv`; that closes it.
+            connections.pop(0).shutdown(socket.SHUT_RDWR)
 
 
 def _receive(connection: socket.socket, deadline: float) -> dict[str, Any]:

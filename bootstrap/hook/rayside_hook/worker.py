@@ -5,21 +5,24 @@ from __future__ import annotations
 import importlib
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from . import attach, tracing
 
 
-def hook(job: str, timeout: float, setup_hook: Any, announce: bool) -> Callable[[], None]:
+def hook(
+    job: str, timeout: float, setup_hook: Any, announce: bool, by_driver: Mapping[str, str] | None = None
+) -> Callable[[], None]:
     """Returns a hook for Ray, sent to the workers by value: they need not be able to import this package.
 
     `job` names the job in Ray's key-value store, `setup_hook` is the user's own hook: a function, the dotted
-    name of one, or None. `announce` is for drivers without a debugger port.
+    name of one, or None. `announce` is for drivers without a debugger port. `by_driver` is `whose.metadata`
+    in the driver: before its first task a worker does not know it.
     """
 
     def rayside_debug() -> None:
-        prepare(job, timeout, announce)
+        prepare(job, timeout, announce, by_driver=by_driver)
         if setup_hook:
             # The worker ends if the user's own hook fails, as without us.
             (load(setup_hook) if isinstance(setup_hook, str) else setup_hook)()
@@ -33,10 +36,16 @@ def setup() -> None:
     hook(_job(), timeout, os.environ.get("RAYSIDE_SETUP_HOOK"), announce=True)()
 
 
-def prepare(job: str, timeout: float, announce: bool, waited_until: float = math.inf) -> None:
+def prepare(
+    job: str,
+    timeout: float,
+    announce: bool,
+    waited_until: float = math.inf,
+    by_driver: Mapping[str, str] | None = None,
+) -> None:
     """Opens the debugger and waits, as `attach.wait`; never raises, for the job matters more."""
     try:
-        if attach.open_port():
+        if attach.open_port(by_driver=by_driver):
             _trace_rays_own_threads()
             if announce:
                 attach.announce(job)
