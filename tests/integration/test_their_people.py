@@ -8,6 +8,7 @@ import tempfile
 from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,19 @@ def work_of_{name}():
         breakpoint()
 print(ray.get(work_of_{name}.remote()))
 """
+# Ray lists a submission's last driver alone: this one comes after the other, and goes when that has ended.
+TWO_DRIVERS = "(python main.py; touch {ended}) & python last.py; wait"
+LAST = """\
+import pathlib, time
+from ray.util import state
+import ray
+while not state.list_tasks(filters=[("name", "=", "work_of_bob"), ("state", "=", "RUNNING")]):
+    time.sleep(0.2)
+ray.init()
+pathlib.Path({last!r}).touch()
+while not pathlib.Path({ended!r}).exists():
+    time.sleep(0.1)
+"""
 
 
 @contextmanager
@@ -46,19 +60,19 @@ def person(name: str, theirs: TheirRay) -> Iterator[Rayside]:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def submit(rayside: Rayside, folder: Path) -> str:
+def submit(rayside: Rayside, folder: Path, entrypoint: str = "python main.py") -> str:
     """Submits a job of that person's, whose task pauses."""
     name = rayside.settings.user
     code = folder / name
     code.mkdir(exist_ok=True)
     (code / "main.py").write_text(PAUSES.format(name=name))
-    how = ["--debug", "--attach-timeout", "0", "--working-dir", str(code), "--entrypoint", "python main.py"]
+    how = ["--debug", "--attach-timeout", "0", "--working-dir", str(code), "--entrypoint", entrypoint]
     return str(rayside.json("submit", *how)["submission_id"])
 
 
 def paused(rayside: Rayside, *options: str) -> list[tuple[str, str]]:
     rows: list[dict[str, Any]] = rayside.json("breakpoints", *options)
-    return sorted((row["task"], row["user"]) for row in rows)
+    return sorted((row["task"], row.get("user", "")) for row in rows)
 
 
 @pytest.mark.timeout(900)
@@ -85,9 +99,31 @@ def test_each_sees_their_own_jobs_and_takes_nobody_elses_task(tmp_path: Path) ->
         assert steps(document) == ["2"]
         assert document["job"] == {"submission_id": bobs, "status": "SUCCEEDED"}
 
+        last, ended = tmp_path / "last", tmp_path / "ended"
+        (tmp_path / "bob" / "last.py").write_text(LAST.format(last=str(last), ended=str(ended)))
+        bobs = submit(bob, tmp_path, TWO_DRIVERS.format(ended=ended))
+        assert until(last.exists, bool, 120)
+        asyncio.run(leaves_out(anna, "bob"))
+        document = bob.json("debug", "--job", bobs, "--timeout", "60", "--evaluate", "step", timeout=240)
+        assert steps(document) == ["1", "2"]
+        assert document["job"] == {"submission_id": bobs, "status": "SUCCEEDED"}
+
 
 def steps(document: Any) -> list[str]:
     return [stop["evaluated"]["step"] for stop in document["stopped"]]
+
+
+async def leaves_out(person: Rayside, user: str) -> None:
+    """Attaches an editor for all of the person's jobs, which is told of that user's and stops in none."""
+    client = await Client.connect("127.0.0.1", person.settings.relay_port)
+    await client.attach(options={"token": (person.folder / "token").read_text()}, no_delay=False)
+    editor = Session(client, patience=120)
+    while f"Jobs of {user} are left out" not in str(await editor.event("output")):
+        pass
+    # Their paused task is nobody's until the relay has met it, which Ray's tables have to name first.
+    assert await asyncio.to_thread(until, partial(paused, person), lambda rows: not rows, 120) == []
+    await editor.nothing("stopped")
+    await client.disconnect()
 
 
 async def held_while_another_asks(holder: Rayside, other: Rayside, job: str) -> Any:
