@@ -136,6 +136,7 @@ class Editors:
         self.log: list[str] = []
         self._worker, self._ports = worker, dict[str, int]()
         self._relays: list[Relay] = []
+        self._clients: list[Client] = []
 
     async def of(self, user: str, **arguments: Any) -> Session:
         """Returns an editor of that user's, attached with these arguments."""
@@ -144,11 +145,14 @@ class Editors:
             self._relays.append(relay)
             self._ports[user] = (await relay.serve("127.0.0.1", 0)).sockets[0].getsockname()[1]
         client = await Client.connect("127.0.0.1", self._ports[user])
+        self._clients.append(client)
         rules = [{"module": "__main__", "include": True}]
         await client.attach(options={"token": TOKEN, "rules": rules, **arguments}, no_delay=False)
         return Session(client, patience=PATIENCE)
 
     async def close(self) -> None:
+        for client in self._clients:
+            client.close()
         for relay in self._relays:
             await relay.close()
         assert not [line for line in self.log if "defect" in line]

@@ -97,6 +97,8 @@ def _start(ray: TheirRay, token: str, *options: str, within: Sequence[str] = ())
         [str(word) for word in [*within, *folders, *command, "--disable-usage-stats", *free]],
         env={
             "HOME": str(ray.home),
+            # Ray leaves folders there, for which another test looks in the system's own.
+            "TMPDIR": str(ray.home),
             "PATH": f"{python.parent}{os.pathsep}{os.defpath}",
             # A loaded machine takes longer than the minute that Ray gives its dashboard, and its raylet.
             "RAY_DASHBOARD_STARTUP_TIMEOUT_S": "150",
