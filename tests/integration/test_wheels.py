@@ -35,8 +35,10 @@ def resolved(lock_file: Path, python: str, platform: str, folder: Path) -> subpr
 
 
 def test_every_lock_file_is_looked_at() -> None:
+    # Those of Rays that only tests run have to have wheels only where these run.
     files = {*(ROOT / "requirements").glob("*.txt"), *(ROOT / "image").glob("*/*.txt")}
-    assert {str(file.relative_to(ROOT)) for file in files} == set(PLATFORMS)
+    names = {str(file.relative_to(ROOT)) for file in files if not file.name.startswith("test-")}
+    assert names == set(PLATFORMS)
 
 
 @pytest.mark.parametrize("lock_file", PLATFORMS)
