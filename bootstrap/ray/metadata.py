@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from bootstrap.hook.rayside_hook import whose
 from bootstrap.users import is_name
 
 # The folders that were packed, without symlinks; the second is a JSON list. Ray's own record says only what
@@ -18,9 +19,9 @@ DEBUG = "rayside.debug"
 # nothing of this module: it runs where nothing else of ours is.
 DRIVER = "rayside.driver"
 # It has the name of the user who submitted the job, where several people may debug there. Nothing proves it.
-USER = "rayside.user"
+USER = whose.USER
 # A job that nobody submitted has the same in this variable of its runtime_env.
-USER_VARIABLE = "RAYSIDE_USER"
+USER_VARIABLE = whose.USER_VARIABLE
 
 
 def user_of(metadata: Mapping[str, Any], runtime_env: Mapping[str, Any]) -> str:

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from bootstrap.dap.client import Introduction, Origin
 from bootstrap.dap.framing import Message
 from bootstrap.errors import DebuggerGone, RequestFailed
+from bootstrap.hook.rayside_hook import whose
 from bootstrap.hook.rayside_hook.handshake import LONGEST_USER
 from bootstrap.plain import line
 from bootstrap.relay.connection import ATTACHING, SOON, Connection
@@ -34,8 +35,8 @@ _FOLDERS = (
 _JOB = "__import__('sys').modules['ray'].get_runtime_context().get_job_id()"
 # This asks a driver, then a worker in a task; see bootstrap/hook/rayside_hook/whose.py.
 _SUBMISSION_AND_USER = (
-    "(lambda os, ray, json: (lambda said: (said.get('job_submission_id', ''),"
-    " said.get('rayside.user') or os.environ.get('RAYSIDE_USER', '')))("
+    f"(lambda os, ray, json: (lambda said: (said.get({whose.SUBMISSION!r}, ''),"
+    f" said.get({whose.USER!r}) or os.environ.get({whose.USER_VARIABLE!r}, '')))("
     "json.loads(os.environ['RAY_JOB_CONFIG_JSON_ENV_VAR']).get('metadata') or {}"
     " if 'RAY_JOB_CONFIG_JSON_ENV_VAR' in os.environ else"
     " ray._private.worker.global_worker.core_worker.get_job_config().metadata"

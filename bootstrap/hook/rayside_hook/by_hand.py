@@ -44,7 +44,7 @@ def on_init(runtime_env: dict[str, Any] | None) -> dict[str, Any]:
     # Programs that this one starts may not have this package.
     os.environ.pop(_VARIABLE, None)
     own = dict(runtime_env or {})
-    variables = {name: os.environ[name] for name in (_POST_MORTEM, whose.USER) if name in os.environ}
+    variables = {name: os.environ[name] for name in (_POST_MORTEM, whose.USER_VARIABLE) if name in os.environ}
     hooked = {**own, "env_vars": {**variables, **(own.get("env_vars") or {})}}
     try:
         return driver.hooked(hooked, timeout, math.inf)

@@ -11,10 +11,10 @@ from typing import Any
 from .handshake import LONGEST_USER
 
 # It says whose a job is, where its metadata does not. The relay reads it in the job's runtime_env, too.
-USER = "RAYSIDE_USER"
+USER_VARIABLE = "RAYSIDE_USER"
 # Ray gives a submission's drivers their job as JSON in this variable; its metadata has the two keys.
 _CONFIG = "RAY_JOB_CONFIG_JSON_ENV_VAR"
-_KEYS = _USER, _SUBMISSION = "rayside.user", "job_submission_id"
+_KEYS = USER, SUBMISSION = "rayside.user", "job_submission_id"
 _LONGEST_ID = 200
 
 
@@ -26,8 +26,8 @@ def claims(by_driver: Mapping[str, str], opener: str) -> dict[str, str]:
         opener: the name of who had the debugger opened here, if known.
     """
     own = {**by_driver, **metadata()}
-    user = own.get(_USER) or os.environ.get(USER) or opener
-    return {"job": job(), "submission": own.get(_SUBMISSION, "")[:_LONGEST_ID], "user": user[:LONGEST_USER]}
+    user = own.get(USER) or os.environ.get(USER_VARIABLE) or opener
+    return {"job": job(), "submission": own.get(SUBMISSION, "")[:_LONGEST_ID], "user": user[:LONGEST_USER]}
 
 
 def job() -> str:
