@@ -18,6 +18,10 @@ DRAIN_TIMEOUT = 5.0
 MOST_UNREAD = 8 * 1024 * 1024
 _REQUEST_SEQ = re.compile(rb'"request_seq"\s*:\s*(\d{1,9})\b')
 
+# An event loop holds neither a task nor a stream's reader: a connection that nobody else holds would be
+# collected as garbage while it is open, and end without a word.
+_READING: set[asyncio.Future[None]] = set()
+
 OnEvent = Callable[[Message], None]
 Own = TypeVar("Own", bound="Channel")
 
@@ -64,6 +68,8 @@ class Channel:
         self._initialized = asyncio.Event()
         self._ended_by = "the connection was closed"
         self._reading = asyncio.ensure_future(self._read())
+        _READING.add(self._reading)
+        self._reading.add_done_callback(_READING.discard)
 
     @classmethod
     async def connect(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from collections.abc import Awaitable
 from typing import TypeVar
 
@@ -116,6 +118,30 @@ def test_garbage_ends_the_connection_with_the_reason() -> None:
         await soon(client.closed.wait())
         with pytest.raises(DebuggerGone, match="not a header"):
             await client.request("threads")
+
+    asyncio.run(story())
+
+
+def test_a_connection_lasts_also_where_nobody_holds_its_client() -> None:
+    async def story() -> None:
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            assert await reader.read() == b""
+            writer.close()
+
+        async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+            port = server.sockets[0].getsockname()[1]
+            client = await Client.connect("127.0.0.1", port)
+            alive = weakref.ref(client)
+            del client
+            await asyncio.sleep(0.1)  # until it waits for what comes
+            gc.collect()
+            connected = alive()
+            assert connected is not None
+            connected.close()
+            del connected
+            await asyncio.sleep(0.1)
+            gc.collect()
+            assert alive() is None, "what has ended is kept for good"
 
     asyncio.run(story())
 
