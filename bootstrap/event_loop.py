@@ -1,4 +1,4 @@
-"""Runs an event loop in a thread of its own, for a main thread that waits for the keyboard."""
+"""Runs an event loop in a thread of its own, for a main thread that waits for the keyboard; bounds a wait."""
 
 from __future__ import annotations
 
@@ -47,3 +47,16 @@ async def _cancel_rest() -> None:
     for task in rest:
         task.cancel()
     await asyncio.gather(*rest, return_exceptions=True)
+
+
+async def within(seconds: float, work: Coroutine[Any, Any, Answer]) -> Answer:
+    """Does as asyncio.wait_for, which before Python 3.12 may lose a cancellation. Raises TimeoutError."""
+    task = asyncio.ensure_future(work)
+    try:
+        done, _ = await asyncio.wait({task}, timeout=seconds)
+        if not done:
+            raise asyncio.TimeoutError
+        return task.result()
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)

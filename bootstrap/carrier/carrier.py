@@ -10,27 +10,24 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import dataclass
-from typing import Any, Literal, Protocol, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import Literal, Protocol
 
 from bootstrap.carrier.exchange import Exchange, answer, end, is_relay_ending, waiting
+from bootstrap.carrier.patience import Pace, Patience
 from bootstrap.dap.additions import (
-    AWAY,
     BEAT,
-    EVERY,
     FORWARD_ENDED,
     LEFT,
-    MOST_MISSED,
     RELAY_GONE,
     WAY_BACK,
     WAY_LOST,
 )
 from bootstrap.dap.framing import Decoder, FramingError, Message, encode
 from bootstrap.errors import RaysideError
+from bootstrap.event_loop import within
 from bootstrap.plain import line
 
-_Result = TypeVar("_Result")
 # What a forward leads to.
 Speaks = Literal["http", "dap"]
 
@@ -57,27 +54,6 @@ class Way(Protocol):
     async def close(self) -> None: ...
 
 
-@dataclass(frozen=True)
-class Patience:
-    """How long is waited, in seconds.
-
-    Attributes:
-        every: between two beats; `most_missed` without an answer make a way count as lost.
-        lost: for a way that is lost, at most.
-        absent: for a relay at the end of a way that is there again.
-        away: the relay's own, for which it keeps what is stopped.
-    """
-
-    every: float = EVERY
-    most_missed: int = MOST_MISSED
-    lost: float = 600.0
-    absent: float = 60.0
-    away: float = AWAY
-
-
-USUAL = Patience()
-
-
 class Carrier:
     """Serves one editor, in `run`.
 
@@ -85,6 +61,7 @@ class Carrier:
         open_way: opens a way; it raises RaysideError, OSError or TimeoutError where there is none within
             some seconds.
         log: takes a line for each thing that happens.
+        pace: is shared by all editors of the port.
     """
 
     def __init__(
@@ -95,9 +72,10 @@ class Carrier:
         *,
         log: Callable[[str], None],
         patience: Patience,
+        pace: Pace,
     ) -> None:
         self._reader, self._writer, self._open_way = reader, writer, open_way
-        self._log, self._patience = log, patience
+        self._log, self._patience, self._pace = log, patience, pace
         self._exchange = Exchange()
         self._seq = itertools.count(1)
         self._way: Way | None = None
@@ -105,6 +83,7 @@ class Carrier:
         self._sending: asyncio.Future[None] | None = None
         self._missed = 0
         self._attached = asyncio.Event()
+        self._attached_at = 0.0  # the moment, of the event loop's clock
         # Whether this side waits for the editor to take what came: then nothing more is read.
         self._stuck = False
 
@@ -160,7 +139,7 @@ class Carrier:
             await asyncio.wait({down})
 
         with contextlib.suppress(asyncio.TimeoutError):
-            await _within(seconds, left())
+            await within(seconds, left())
 
     async def _read_editor(self) -> None:
         """Passes on what the editor says, and answers it while there is no way; returns when it has gone."""
@@ -191,7 +170,8 @@ class Carrier:
                         return "the debug relay has ended"
                     self._exchange.answered(message)
                     self._writer.write(encode(message))
-                    if self._exchange.attached:
+                    if self._exchange.attached and not self._attached.is_set():
+                        self._attached_at = asyncio.get_running_loop().time()
                         self._attached.set()
                 self._stuck = True
                 with contextlib.suppress(ConnectionError):  # The editor has gone, which its reader notices.
@@ -215,7 +195,7 @@ class Carrier:
             if not self._stuck:
                 self._missed += 1
             with contextlib.suppress(OSError, RaysideError, asyncio.TimeoutError):
-                await _within(every, way.send(_event(BEAT)))
+                await within(every, way.send(_event(BEAT)))
             await asyncio.sleep(every)
         return f"nothing has come from there for {every * most:g} s"
 
@@ -224,6 +204,7 @@ class Carrier:
     async def _outlasted(self, lost: str, reading: asyncio.Task[None]) -> None:
         """Keeps the editor until a relay answers, and has it attach again; or ends it, and says why."""
         patience = self._patience
+        pause = self._pace.after(asyncio.get_running_loop().time() - self._attached_at)
         self._tell(
             waiting(
                 f"The connection to the cluster is lost: {line(lost, _LONGEST)}. Rayside looks for it for at "
@@ -231,6 +212,7 @@ class Carrier:
             ),
             *self._exchange.unanswered("the connection to the cluster was lost"),
         )
+        await asyncio.wait({reading}, timeout=pause)
         reason = await self._relay_again(reading)
         if reading.done():
             return
@@ -289,26 +271,13 @@ async def _answers(way: Way) -> bool:
         return False
 
     try:
-        return await _within(_ANSWER, answered())
+        return await within(_ANSWER, answered())
     except asyncio.TimeoutError:  # This comes first: it is an OSError, too, from Python 3.11 on.
         raise
     except (RaysideError, OSError, FramingError):
         return False
     finally:
         await way.close()
-
-
-async def _within(seconds: float, work: Coroutine[Any, Any, _Result]) -> _Result:
-    """Does as asyncio.wait_for, which before Python 3.12 may lose a cancellation. Raises TimeoutError."""
-    task = asyncio.ensure_future(work)
-    try:
-        done, _ = await asyncio.wait({task}, timeout=seconds)
-        if not done:
-            raise asyncio.TimeoutError
-        return task.result()
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
 
 
 def _event(name: str) -> bytes:

@@ -24,9 +24,10 @@ from pathlib import Path
 from typing import Any
 
 from bootstrap import machine
-from bootstrap.carrier.carrier import USUAL, Carrier, Patience, Speaks
+from bootstrap.carrier.carrier import Carrier, Speaks
+from bootstrap.carrier.patience import USUAL, Pace, Patience
 from bootstrap.errors import ClusterUnreachable, PortTaken, RaysideError, StrangerListens
-from bootstrap.event_loop import background_loop
+from bootstrap.event_loop import background_loop, within
 from bootstrap.kube.api import Kube
 from bootstrap.kube.tunnel import GOODBYE, Lease, Session, Tunnel, open_port, open_session, running_pod
 from bootstrap.loopback import require_own
@@ -89,7 +90,8 @@ class Forwarder:
     def __init__(
         self, kube: Kube, selector: str, forwards: Sequence[Forward], patience: Patience = USUAL
     ) -> None:
-        self._target, self._forwards, self._patience = (kube, selector), tuple(forwards), patience
+        self._target, self._forwards = (kube, selector), tuple(forwards)
+        self._patience, self._pace = patience, Pace()
         self._servers: list[asyncio.Server] = []
         self._clients: set[asyncio.Task[None]] = set()
         # These serve the clients that are joined with a pod, and don't wait for one.
@@ -158,7 +160,10 @@ class Forwarder:
                 require_own(writer.get_extra_info("socket"))
             way = partial(self._way, forward.pod)
             if forward.speaks == "dap":
-                await Carrier(reader, writer, way, log=self._tell, patience=self._patience).run()
+                carrier = Carrier(
+                    reader, writer, way, log=self._tell, patience=self._patience, pace=self._pace
+                )
+                await carrier.run()
                 return
             joined = await way()
             try:
@@ -180,7 +185,7 @@ class Forwarder:
         """Opens a way for the current task's client. Raises TimeoutError while there is none."""
         client = asyncio.current_task()
         assert client is not None
-        pod, session, tunnel = await asyncio.wait_for(self._open(port), PATIENCE)
+        pod, session, tunnel = await within(PATIENCE, self._open(port))
         self._joined.add(client)
 
         async def close() -> None:

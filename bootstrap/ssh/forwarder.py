@@ -23,9 +23,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from bootstrap.carrier.carrier import USUAL, Carrier, Patience, Speaks
+from bootstrap.carrier.carrier import Carrier, Speaks
+from bootstrap.carrier.patience import USUAL, Pace, Patience
 from bootstrap.errors import MissingProgram, PortTaken, RaysideError, SshFailed, StrangerListens
-from bootstrap.event_loop import background_loop
+from bootstrap.event_loop import background_loop, within
 from bootstrap.loopback import require_own
 from bootstrap.plain import line
 from bootstrap.settings import short_folder
@@ -62,7 +63,7 @@ class Forwarder:
 
     def __init__(self, host: str, remote: int, speaks: Speaks = "http", patience: Patience = USUAL) -> None:
         self._host, self._remote = host, remote
-        self._speaks, self._patience = speaks, patience
+        self._speaks, self._patience, self._pace = speaks, patience, Pace()
         # The state folder's path may be too long for a socket's.
         self._folder = Path(tempfile.mkdtemp(prefix="rayside-ssh-", dir=short_folder()))
         self._socket = self._folder / "s"
@@ -91,7 +92,7 @@ class Forwarder:
     async def let_in(self) -> None:
         """Waits until ssh leads to the host. Raises SshFailed with what ssh said."""
         with contextlib.suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(self._stands(), _LET_IN)
+            await within(_LET_IN, self._stands())
         if not self._socket.exists():
             reasons = [text for text in self._said if not text.startswith(_NO_REASON)]
             why = reasons[-1] if reasons else f"it was not let in within {_LET_IN:g} s"
@@ -175,7 +176,10 @@ class Forwarder:
             # ssh keeps strangers from the host; this port must not let other users of this machine in.
             require_own(writer.get_extra_info("socket"))
             if self._speaks == "dap":
-                await Carrier(reader, writer, self._open, log=self._tell, patience=self._patience).run()
+                carrier = Carrier(
+                    reader, writer, self._open, log=self._tell, patience=self._patience, pace=self._pace
+                )
+                await carrier.run()
                 return
             way = await self._open()
             try:
@@ -191,7 +195,7 @@ class Forwarder:
 
     async def _open(self) -> _Way:
         """Raises OSError or TimeoutError while ssh leads nowhere."""
-        await asyncio.wait_for(self._stands(), _PATIENCE)
+        await within(_PATIENCE, self._stands())
         return _Way(*await asyncio.open_unix_connection(str(self._socket)))
 
 

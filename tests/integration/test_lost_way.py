@@ -18,7 +18,7 @@ from typing import Any
 import psutil
 import pytest
 
-from bootstrap.carrier.carrier import Patience
+from bootstrap.carrier.patience import Patience
 from bootstrap.dap.additions import BEAT
 from bootstrap.dap.client import Client
 from bootstrap.debugger.commands import Place
@@ -295,6 +295,26 @@ def test_a_relay_that_does_not_come_back_ends_the_session_with_that_reason(
             await process.until_printed()
             # Whoever takes no leave is closed.
             await asyncio.wait_for(session.client.closed.wait(), LONG)
+
+    play(story())
+
+
+@pytest.mark.parametrize("kind", ["ssh", "pod"])
+def test_an_editor_comes_back_less_and_less_often_to_a_relay_that_drops_it(
+    tmp_path: Path, path: None, api: ScriptedApi, kind: str
+) -> None:
+    async def story() -> None:
+        async with relay_for(tmp_path, USUAL) as setting:
+            async with ssh_to(setting, USUAL) if kind == "ssh" else pod_to(setting, api, USUAL):
+                session = await setting.attach()
+                for seconds in (1, 2):
+                    began = time.monotonic()
+                    for dropped in setting.relay.sessions:
+                        dropped.editor.drop()
+                    await told(session)
+                    assert time.monotonic() - began >= seconds
+                    session = await again(setting, session)
+                session.client.close()
 
     play(story())
 

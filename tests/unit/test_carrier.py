@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from bootstrap.carrier import carrier
-from bootstrap.carrier.carrier import Carrier, Patience, Way
+from bootstrap.carrier.carrier import Carrier, Way
 from bootstrap.carrier.exchange import Exchange, answer, end, is_relay_ending, waiting
+from bootstrap.carrier.patience import Pace, Patience
 from bootstrap.dap.additions import (
     BEAT,
     LEFT,
@@ -156,6 +157,13 @@ def test_a_pause_of_the_whole_machine_is_one_beat_that_was_missed(monkeypatch: p
     assert MOST_MISSED < 12
 
 
+def test_editors_attach_again_at_once_only_after_a_session_that_lasted() -> None:
+    pace = Pace()
+    assert [pace.after(seconds) for seconds in (10, 9, 0, 0, 0)] == [0, 1, 2, 4, 8]
+    assert [pace.after(0) for _ in range(4)] == [16, 32, 60, 60]
+    assert [pace.after(seconds) for seconds in (3_600, 1)] == [0, 1]
+
+
 # --- a carrier's own life -------------------------------------------------------------------
 
 
@@ -196,7 +204,10 @@ async def carried(
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            await Carrier(reader, writer, open_way, log=lambda text: None, patience=patience).run()
+            carrier_ = Carrier(
+                reader, writer, open_way, log=lambda text: None, patience=patience, pace=Pace()
+            )
+            await carrier_.run()
         finally:
             writer.close()
             done.set()
