@@ -304,17 +304,16 @@ def test_an_editor_comes_back_less_and_less_often_to_a_relay_that_drops_it(
     tmp_path: Path, path: None, api: ScriptedApi, kind: str
 ) -> None:
     async def story() -> None:
-        async with relay_for(tmp_path, USUAL) as setting:
-            async with ssh_to(setting, USUAL) if kind == "ssh" else pod_to(setting, api, USUAL):
-                session = await setting.attach()
-                for seconds in (1, 2):
-                    began = time.monotonic()
-                    for dropped in setting.relay.sessions:
-                        dropped.editor.drop()
-                    await told(session)
-                    assert time.monotonic() - began >= seconds
-                    session = await again(setting, session)
-                session.client.close()
+        async with by_ssh(tmp_path) if kind == "ssh" else by_pod(tmp_path, api) as setting:
+            session = await setting.attach()
+            for seconds in (1, 2):
+                began = time.monotonic()
+                for dropped in setting.relay.sessions:
+                    dropped.editor.drop()
+                await told(session)
+                assert time.monotonic() - began >= seconds
+                session = await again(setting, session)
+            session.client.close()
 
     play(story())
 
