@@ -260,7 +260,7 @@ def submit(
     json: bool = False,
 ) -> None:
     """Submit a job: your program and packages, or without options the example."""
-    from bootstrap.ray.jobs import debugging
+    from bootstrap.ray.debug import debugging
     from bootstrap.verbs import jobs
 
     asked = debugging(

@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bootstrap.default_folders import short_folder
 from bootstrap.errors import InvalidSetting, UnknownTarget, UnsafeFolder
 from bootstrap.own_folder import require_own
 from bootstrap.plain import line
-from bootstrap.settings import DEFAULT_NAME, POD, TARGETS, Settings, short_folder
+from bootstrap.settings import DEFAULT_NAME, POD, TARGETS, Settings
 from bootstrap.users import own_name
 
 # All that is made in Kubernetes has this label.

@@ -6,20 +6,16 @@ the environment (`INVOKE_RAYSIDE_<NAME>`), and a verb's own flags.
 
 from __future__ import annotations
 
-import contextlib
 import difflib
 import os
-import platform
-import pwd
 import re
-import sys
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, get_args, get_type_hints
 
 from bootstrap import options
+from bootstrap.default_folders import cache_folder, state_folder
 from bootstrap.errors import InvalidSetting, UnknownSetting, UnknownSource, UnknownTarget
 from bootstrap.users import is_name
 
@@ -90,47 +86,6 @@ _BOOLEANS = {
 }
 
 
-def _cache_folder() -> Path:
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "rayside"
-
-
-def _state_folder() -> Path:
-    """Returns the default state folder: nobody else can make it, as it is below the home folder.
-
-    image/extension/src/state_folder.js has the same. The host's name is in it, for machines that share a
-    home folder each have a cluster of their own. On macOS, where homes are not shared, that name changes
-    with the network.
-    """
-    named = os.environ.get("XDG_STATE_HOME", "")
-    base = Path(named) if named.startswith("/") else _own_state_home()
-    if base is None:
-        return short_folder() / f"rayside-{os.getuid()}"
-    host = f"-{platform.node().replace('/', '-')}" if sys.platform == "linux" else ""
-    return base / f"rayside{host}"
-
-
-def _own_state_home() -> Path | None:
-    """Returns the state folder's parent in this user's own home folder; None where there is no such home.
-
-    HOME may be another's: under a `sudo` that keeps it, and in some CI's containers.
-    """
-    homes = [Path.home()]
-    with contextlib.suppress(KeyError):
-        homes.append(Path(pwd.getpwuid(os.getuid()).pw_dir))
-    for home in homes:
-        with contextlib.suppress(OSError):
-            if home.stat().st_uid == os.getuid():
-                return home / ".local" / "state"
-    return None
-
-
-def short_folder() -> Path:
-    """Returns a folder with a short path that everybody may write to."""
-    # The system's per-user temporary folder (macOS) is too long for Ray's socket paths.
-    return Path("/tmp") if Path("/tmp").is_dir() else Path(tempfile.gettempdir())
-
-
 @dataclass(frozen=True, kw_only=True)
 class Settings:
     """One run's settings; each field's name is the key users write."""
@@ -198,8 +153,8 @@ class Settings:
     kuberay_releases: str = "https://github.com/ray-project/kuberay/releases/download"
     # `packages` has Debian from here (default: the mirror of this machine's apt).
     debian_mirror: str = ""
-    cache_folder: Path = field(default_factory=_cache_folder)
-    state_folder: Path = field(default_factory=_state_folder)
+    cache_folder: Path = field(default_factory=cache_folder)
+    state_folder: Path = field(default_factory=state_folder)
 
 
 def environment_name(key: str) -> str:

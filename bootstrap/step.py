@@ -9,7 +9,7 @@ import enum
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
 from typing import Any, Protocol, TypeVar, runtime_checkable
@@ -62,24 +62,6 @@ def drifted(detail: str) -> Status:
 def failed(error: RaysideError) -> Status:
     """Returns the status of a step of which nothing is known but the error."""
     return Status(Condition.MISSING, error.message, error)
-
-
-def difference(
-    made_of: Mapping[str, Any], would_be: Mapping[str, Any], files: Mapping[str, str] | None = None
-) -> str:
-    """Says, for people, how what exists differs from what would be made now.
-
-    `files` describes the keys that no setting decides but the files of this checkout and of the cache,
-    as in `{"image": "its image"}`.
-    """
-    files = files or {}
-    return "; ".join(
-        f"{files[key]} was {made_of.get(key)}, from the files that are here now it would be {value}"
-        if key in files
-        else f"{key} is {made_of.get(key)}, the settings say {value}"
-        for key, value in would_be.items()
-        if made_of.get(key) != value
-    )
 
 
 class Step(Protocol):

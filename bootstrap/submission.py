@@ -27,6 +27,7 @@ from bootstrap.errors import (
 from bootstrap.loopback import require_own_listener, without_proxy
 from bootstrap.options import SUBMISSION
 from bootstrap.ray import jobs, outcome
+from bootstrap.ray.debug import debugging
 from bootstrap.ray.state import Dashboard
 
 CLUSTER_FILE = "RAYSIDE_CLUSTER_FILE"
@@ -106,13 +107,13 @@ def parsed(words: Sequence[str]) -> argparse.Namespace:
 
 
 def prepare(options: argparse.Namespace) -> jobs.Submission:
-    """Returns the checked job. Raises what `jobs.prepare` and `jobs.debugging` raise."""
+    """Returns the checked job. Raises what `jobs.prepare` and `debugging` raise."""
     return jobs.prepare(
         working_dir=options.working_dir,
         py_modules=options.py_modules,
         entrypoint=options.entrypoint,
         runtime_env=Path(options.runtime_env) if options.runtime_env else None,
-        debug=jobs.debugging(
+        debug=debugging(
             options.debug,
             post_mortem=options.post_mortem,
             attach_timeout=options.attach_timeout,

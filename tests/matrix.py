@@ -28,6 +28,7 @@ from bootstrap.dap.client import Client
 from bootstrap.errors import NotRunning, RayDied
 from bootstrap.hook.rayside_hook.handshake import proof
 from bootstrap.ray import jobs
+from bootstrap.ray.debug import Debug
 from bootstrap.ray.state import Dashboard
 from bootstrap.settings import DEBUGPY_VERSION
 from bootstrap.shell import Shell
@@ -129,7 +130,7 @@ async def stops(cell: Cell, bare: bool) -> str:
     code = cell.folder / "code"
     code.mkdir()
     (code / "program.py").write_text(PROGRAM)
-    debug = jobs.Debug(attach_timeout=PATIENCE, pip_debugpy=bare)
+    debug = Debug(attach_timeout=PATIENCE, pip_debugpy=bare)
     job = jobs.prepare(working_dir=str(code), py_modules=[], entrypoint="python program.py", debug=debug)
     name = jobs.new_submission_id(job.entrypoint)
     jobs.submit(Shell(), cell.programs / "ray", cell.dashboard.url, cell.environment, job, name)

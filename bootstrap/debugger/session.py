@@ -12,33 +12,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from bootstrap.dap.additions import (
-    ALWAYS,
-    BUSY,
-    DEBUGGER_LEFT,
-    EXITED,
-    FORWARD_ENDED,
-    RELAY_GONE,
-    RESTART,
-    TAKEN_OVER,
-    WAITING,
-    WAY_LOST,
-)
+from bootstrap.dap.additions import ALWAYS, BUSY, EXITED, RESTART, TAKEN_OVER, WAITING
 from bootstrap.dap.client import Client
 from bootstrap.dap.framing import Message
 from bootstrap.debugger.breakpoints import Breakpoints
 from bootstrap.debugger.commands import Place
 from bootstrap.debugger.events import Ended, JobEnded, JobState, Lost, Notice, SessionEvent, Stop, stop_of
-from bootstrap.errors import (
-    AttachFailed,
-    ConnectionLost,
-    DebuggerBusy,
-    DebuggerGone,
-    NotRunning,
-    RaysideError,
-    RequestFailed,
-)
-from bootstrap.plain import line
+from bootstrap.debugger.losses import busy, error_of, relay_gone
+from bootstrap.errors import AttachFailed, DebuggerGone, NotRunning, RaysideError, RequestFailed
 
 # Seconds between two polls of the job: soon after something happened, then ever more seldom. A poll is one
 # request to Ray's dashboard, of 4 to 50 ms.
@@ -46,7 +27,6 @@ SOON, SELDOM, SLOWING = 0.25, 2.0, 1.5
 POLL_TIMEOUT = 20.0
 FAILURES_BEFORE_GONE = 3
 LEAVE_TIMEOUT = 5.0
-_LOST = {WAY_LOST: "it was looked for in vain", FORWARD_ENDED: "the forward to it has ended"}
 
 
 class JobWatch(Protocol):
@@ -154,12 +134,12 @@ class Session:
         except AttachFailed as error:
             self._client.close()
             if isinstance(error.__cause__, RequestFailed) and error.__cause__.ray.get("reason") == BUSY:
-                raise _busy(error.__cause__.ray) from error
+                raise busy(error.__cause__.ray) from error
             hint = "./invokew status shows whether this is the cluster you mean"
             raise AttachFailed(error.message, hint=hint) from error
         except DebuggerGone as error:
             self._client.close()
-            raise self._relay_gone(error.message) from error
+            raise relay_gone(error.message) from error
         except BaseException:
             self._client.close()
             raise
@@ -252,7 +232,7 @@ class Session:
             self._watching[0].cancel()
             self._watching[0] = asyncio.ensure_future(self._attach_again(body["restart"]))
         elif name == "terminated":
-            self._terminated(reason)
+            self._lose(error_of(reason))
 
     async def _attach_again(self, restart: object) -> None:
         """Attaches by the way that is there again, and watches the relay; whoever came meanwhile stays."""
@@ -266,21 +246,6 @@ class Session:
             return
         self.waiting = False
         await self._watch_relay()
-
-    def _terminated(self, reason: str | None) -> None:
-        if reason in _LOST:
-            hint = "./invokew status shows what is there; then ./invokew debug attaches again"
-            self._lose(ConnectionLost(f"the connection to the cluster is lost: {_LOST[reason]}", hint=hint))
-        elif reason == RELAY_GONE:
-            self._lose(self._relay_gone("the cluster is there without it"))
-        elif reason == TAKEN_OVER:
-            hint = "what was stopped is stopped there now; ./invokew debug takes it back"
-            self._lose(DebuggerGone("another debugger has taken over", hint=hint))
-        elif reason == DEBUGGER_LEFT:
-            hint = "./invokew debug attaches in its place"
-            self._lose(DebuggerGone("the debugger that was watched has left", hint=hint))
-        else:
-            self._lose(self._relay_gone("it was ended"))
 
     def _thread_exited(self, thread_id: int, reason: object) -> None:
         stopped, resumed = self.stops.pop(thread_id, None), self._resumed.pop(thread_id, None)
@@ -308,10 +273,7 @@ class Session:
 
     async def _watch_relay(self) -> None:
         await self.client.closed.wait()
-        self._lose(self._relay_gone("it closed the connection"))
-
-    def _relay_gone(self, why: str) -> NotRunning:
-        return NotRunning(f"the debug relay has gone: {why}", hint="./invokew up brings it up again")
+        self._lose(relay_gone("it closed the connection"))
 
     # --- the job -------------------------------------------------------------------------
 
@@ -344,11 +306,3 @@ class Session:
             else:
                 self._wake.clear()
                 pace = SOON
-
-
-def _busy(ray: Mapping[str, Any]) -> DebuggerBusy:
-    who = line(str(ray.get("client") or "another debugger"))
-    return DebuggerBusy(
-        f"{who} has debugged these tasks since {line(str(ray.get('since')))}",
-        hint="./invokew debug --job takes another job; end that one, or answer `y` to take over",
-    )

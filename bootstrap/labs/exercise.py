@@ -20,6 +20,7 @@ from bootstrap.labs import editor
 from bootstrap.labs.copies import Copy
 from bootstrap.labs.lesson import Lesson
 from bootstrap.ray import jobs
+from bootstrap.ray.debug import Debug
 from bootstrap.ray.records import Job
 from bootstrap.ray.state import Dashboard
 from bootstrap.targets.debugging import ClusterJob, attach_options
@@ -116,7 +117,7 @@ class Exercise:
 
         Returns its submission id. Raises what `jobs.prepare` and `Access.submit` raise.
         """
-        hook = jobs.Debug(attach_timeout=attach_timeout, post_mortem=post_mortem) if debug else None
+        hook = Debug(attach_timeout=attach_timeout, post_mortem=post_mortem) if debug else None
         submission = jobs.prepare(
             working_dir=str(self.folder),
             py_modules=[str(self.folder / module) for module in py_modules],

@@ -10,27 +10,23 @@ import secrets
 import shlex
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bootstrap import yaml_file
 from bootstrap.errors import (
     CommandFailed,
-    InvalidArgument,
     InvalidYaml,
     MissingEntrypoint,
     MissingWorkingDir,
     NotAPackage,
     SubmissionFailed,
 )
-from bootstrap.hook import rayside_hook
-from bootstrap.hook.rayside_hook.packages import with_package
 from bootstrap.loopback import require_own_listener
-from bootstrap.options import seconds
 from bootstrap.ray import outcome
+from bootstrap.ray.debug import RAISED, Debug
 from bootstrap.ray.metadata import DEBUG, LOCAL_ROOTS, PY_MODULES, USER, USER_VARIABLE, WORKING_DIR
-from bootstrap.settings import DEBUGPY_VERSION
 
 if TYPE_CHECKING:  # bootstrap.submission runs where the packages that it needs are not.
     from bootstrap.shell import Shell
@@ -40,72 +36,8 @@ _REMOTE = re.compile(r"^(gcs|s3|gs|https|http|hdfs|abfss|azure|file)://")
 # A shell reads these; everything else means the same as a list of words.
 _SHELL_SYNTAX = re.compile(r"[|&;<>()$`*?\[\]~#{}\\]")
 
-_OVERRIDE = "RAY_OVERRIDE_JOB_RUNTIME_ENV"
-_HOOK = Path(rayside_hook.__file__).parent
-# A job may wait so many seconds for its debugger: a day.
-_LONGEST_WAIT = 86_400.0
-# A stopped task would break these limits of Ray's libraries; --debug makes each of them a day.
-# ray/train/v2/_internal/constants.py (seconds) and ray/util/collective/collective.py (milliseconds), 2.60.
-_RAISED = {
-    "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": f"{_LONGEST_WAIT:g}",
-    "RAY_TRAIN_WORKER_HEALTH_CHECK_TIMEOUT_S": f"{_LONGEST_WAIT:g}",
-    "RAY_TRAIN_NCCL_RAS_CONFIRM_DURATION_S": f"{_LONGEST_WAIT:g}",
-    "collective_gloo_timeout": f"{_LONGEST_WAIT * 1000:.0f}",
-}
 # It matches a Python that finds Ray's packages on PYTHONPATH: with -E or -I it does not look there.
 _PYTHON = re.compile(r"(?:^|[\s;&|(])(?:\S*/)?python[\d.]*(?P<options>(?:\s+-[A-Za-z]+)*)\s")
-
-
-@dataclass(frozen=True)
-class Debug:
-    """A job whose processes open a debugger; see docs/hook.md.
-
-    `attach_timeout`: the seconds for which they wait for one, 0 not at all. `pip_debugpy`: whether
-    the job's environment has to install debugpy. `debugpy`: its package here, to send with the job, for
-    workers that may lack it; empty where they have it.
-    """
-
-    attach_timeout: float = 60.0
-    post_mortem: bool = False
-    pip_debugpy: bool = False
-    debugpy: str = ""
-
-    def added_to(self, runtime_env: dict[str, Any], *, driver: bool) -> dict[str, Any]:
-        """Returns the runtime_env with what the hook needs; all that the user asked for is kept.
-
-        With `driver` the hook begins in the driver, which sends it on to the workers. Otherwise
-        the workers import it.
-        """
-        env_vars = dict(runtime_env.get("env_vars") or {})
-        setup_hook = runtime_env.get("worker_process_setup_hook")
-        requirement = f"debugpy=={DEBUGPY_VERSION}"
-        changed = with_package(runtime_env, requirement) if self.pip_debugpy else dict(runtime_env)
-        changed["py_modules"] = [*(runtime_env.get("py_modules") or []), *self._carried, str(_HOOK)]
-        hook_vars = {"RAYSIDE_ATTACH_TIMEOUT": f"{self.attach_timeout:g}"}
-        if self.post_mortem:
-            hook_vars["RAY_DEBUG_POST_MORTEM"] = "1"
-        if not driver:
-            changed["worker_process_setup_hook"] = "rayside_hook.worker.setup"
-            hook_vars |= {"RAYSIDE_SETUP_HOOK": setup_hook} if setup_hook else {}
-        else:
-            hook_vars |= {"RAY_RUNTIME_ENV_HOOK": "rayside_hook.driver.on_init"}
-            hook_vars |= {"RAYSIDE_PIP": requirement} if self.pip_debugpy else {}
-            hook_vars |= {"RAYSIDE_CARRIED": str(len(self._carried))} if self._carried else {}
-            if _OVERRIDE not in env_vars:
-                # Fields that are added here must not contradict what the driver says in ray.init; the hook
-                # refuses the user's own contradictions.
-                hook_vars[_OVERRIDE] = "1"
-                fields = [*runtime_env, "working_dir"]
-                hook_vars["RAYSIDE_GIVEN"] = json.dumps(
-                    {"fields": sorted({*fields} - {"env_vars"}), "env_vars": sorted(env_vars)}
-                )
-        changed["env_vars"] = {**_RAISED, **env_vars, **hook_vars}
-        return changed
-
-    @property
-    def _carried(self) -> list[str]:
-        """Returns the packages that go with the job for the hook."""
-        return [self.debugpy] if self.debugpy and not self.pip_debugpy else []
 
 
 @dataclass(frozen=True)
@@ -193,7 +125,7 @@ class Submission:
     def raised_limits(self) -> list[str]:
         """Returns the variables of the time limits that `debug` raises; those that the user has set stay."""
         env_vars = self.runtime_env.get("env_vars") or {}
-        return [name for name in _RAISED if name not in env_vars] if self.debug else []
+        return [name for name in RAISED if name not in env_vars] if self.debug else []
 
     @property
     def debugs_driver(self) -> bool:
@@ -206,28 +138,6 @@ class Submission:
             and not re.search(r"\buv\b|PYTHONPATH", self.entrypoint)
             and "RAY_RUNTIME_ENV_HOOK" not in (self.runtime_env.get("env_vars") or {})
         )
-
-
-def debugging(
-    debug: bool, *, post_mortem: bool, attach_timeout: float | str | None, pip_debugpy: bool
-) -> Debug | None:
-    """Returns what `submit --debug`, and the options that go with it, ask for. Raises InvalidArgument."""
-    options = {
-        "--post-mortem": post_mortem,
-        "--attach-timeout": attach_timeout is not None,
-        "--pip-debugpy": pip_debugpy,
-    }
-    alone = next((option for option, is_given in options.items() if is_given), None)
-    if not debug and alone:
-        raise InvalidArgument(f"{alone} goes with --debug", hint=f"add --debug, or leave out {alone}")
-    if not debug:
-        return None
-    chosen = Debug(post_mortem=post_mortem, pip_debugpy=pip_debugpy)
-    if attach_timeout is None:
-        return chosen
-    hint = f"choose seconds, from 0 (don't wait) to {_LONGEST_WAIT:g}"
-    patience = seconds("--attach-timeout", attach_timeout, most=_LONGEST_WAIT, hint=hint)
-    return replace(chosen, attach_timeout=patience)
 
 
 def prepare(

@@ -25,11 +25,11 @@ from pathlib import Path
 
 from bootstrap.carrier.carrier import Carrier, Speaks
 from bootstrap.carrier.patience import USUAL, Pace, Patience
+from bootstrap.default_folders import short_folder
 from bootstrap.errors import MissingProgram, PortTaken, RaysideError, SshFailed, StrangerListens
 from bootstrap.event_loop import background_loop, within
 from bootstrap.loopback import require_own
 from bootstrap.plain import line
-from bootstrap.settings import short_folder
 from bootstrap.ssh.client import command, environment
 
 # Seconds between an ssh that ended and the next; each failure doubles them, one that lasted takes them back.

@@ -27,8 +27,9 @@ from bootstrap.instance import Instance
 from bootstrap.private_file import write_private
 from bootstrap.settings import KUBERNETES_VERSION, ROOT
 from bootstrap.shell import Shell
-from bootstrap.step import Report, Status, difference, drifted, missing, pending, ready
+from bootstrap.step import Report, Status, drifted, missing, pending, ready
 from bootstrap.steps import marks
+from bootstrap.steps.differences import difference
 
 if TYPE_CHECKING:
     from docker import DockerClient

@@ -17,8 +17,9 @@ from bootstrap.instance import Instance
 from bootstrap.ray.state import Dashboard
 from bootstrap.settings import RAY_VERSION, ROOT, Settings
 from bootstrap.shell import Shell
-from bootstrap.step import Condition, Report, Status, difference, drifted, missing, pending, ready
+from bootstrap.step import Condition, Report, Status, drifted, missing, pending, ready
 from bootstrap.steps import marks
+from bootstrap.steps.differences import difference
 from bootstrap.steps.machine import require_port
 from bootstrap.steps.pid_file import PidFile
 from bootstrap.steps.ray_beside import client_environment

@@ -20,7 +20,8 @@ from bootstrap.relay.config import NAMES, VALUES
 from bootstrap.relay.masking import UNSET, Masking
 from bootstrap.settings import RAY_VERSION, ROOT
 from bootstrap.sources.source import Images
-from bootstrap.step import Report, Status, difference, drifted, missing, pending, ready
+from bootstrap.step import Report, Status, drifted, missing, pending, ready
+from bootstrap.steps.differences import difference
 from bootstrap.steps.kuberay import require_gone
 
 MANIFEST = ROOT / "k8s" / "ray-cluster.yaml"

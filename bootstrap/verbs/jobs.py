@@ -14,6 +14,7 @@ from bootstrap.dap.paused import PausedTask
 from bootstrap.errors import Interrupted, InvalidArgument
 from bootstrap.kube.rayjob import document
 from bootstrap.ray import jobs, outcome
+from bootstrap.ray.debug import Debug
 from bootstrap.ray.metadata import USER_VARIABLE
 from bootstrap.ray.records import Job
 from bootstrap.ray.state import Dashboard
@@ -37,7 +38,7 @@ class Request:
     runtime_env: str | None = None
     # It is a RayJob of the user's own.
     job: str | None = None
-    debug: jobs.Debug | None = None
+    debug: Debug | None = None
 
     def prepare(self, rayjob: Mapping[str, Any] | None) -> jobs.Submission:
         """Returns the checked job; the RayJob has what options lack. Raises what `jobs.prepare` raises."""

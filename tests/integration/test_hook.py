@@ -20,6 +20,7 @@ from bootstrap.dap.client import Client
 from bootstrap.hook.rayside_hook.handshake import proof
 from bootstrap.ray import jobs
 from bootstrap.ray.announced import announced
+from bootstrap.ray.debug import Debug
 from bootstrap.ray.records import DebuggableWorker, Job
 from tests.integration.conftest import Rayside
 from tests.integration.stranger import evaluates
@@ -211,7 +212,7 @@ async def submitted(
     folder: Path,
     program: str,
     *,
-    debug: jobs.Debug | None,
+    debug: Debug | None,
     markers: Iterable[str] = (),
     entrypoint: str = "python program.py",
     runtime_env: dict[str, Any] | None = None,
@@ -239,7 +240,7 @@ def test_every_kind_of_task_and_the_driver_stop_at_a_plain_line(up: Rayside, tmp
     markers = ["plain", "nested", "generator", "sync-init", "sync", "async", "threaded", "driver"]
 
     async def run() -> Debugger:
-        debug = jobs.Debug(attach_timeout=PATIENCE)
+        debug = Debug(attach_timeout=PATIENCE)
         async with submitted(up, tmp_path, KINDS, debug=debug, markers=markers) as debugger:
             await debugger.to_the_end()
             return debugger
@@ -330,7 +331,7 @@ def test_breakpoints_set_later_reach_every_thread_that_runs_already(up: Rayside,
     code.mkdir()
 
     async def run() -> Debugger:
-        debug = jobs.Debug(attach_timeout=PATIENCE)
+        debug = Debug(attach_timeout=PATIENCE)
         async with submitted(up, code, program, debug=debug) as debugger:
             await debugger.until(lambda: "running\n" in debugger.output and len(debugger.clients) >= 4)
             await debugger.set_lines(lines_set)
@@ -367,7 +368,7 @@ def test_a_breakpoint_call_stops_and_steps_while_tracing_sleeps(up: Rayside, tmp
     reasons: list[str] = []
 
     async def run() -> Debugger:
-        debug = jobs.Debug(attach_timeout=PATIENCE)
+        debug = Debug(attach_timeout=PATIENCE)
         async with submitted(up, tmp_path, PAUSES, debug=debug) as debugger:
             debugger.act = step_twice
             await debugger.to_the_end()
@@ -401,7 +402,7 @@ def test_an_exception_stops_where_it_was_raised(
     up: Rayside, tmp_path: Path, post_mortem: bool, exception_filter: str
 ) -> None:
     async def run() -> Debugger:
-        debug = jobs.Debug(attach_timeout=PATIENCE, post_mortem=post_mortem)
+        debug = Debug(attach_timeout=PATIENCE, post_mortem=post_mortem)
         filters = [exception_filter]
         async with submitted(up, tmp_path, RAISES, debug=debug, exception_filters=filters) as debugger:
             await debugger.to_the_end()
@@ -435,7 +436,7 @@ ray.get([work.remote() for _ in range(3)])
 @pytest.mark.parametrize("timeout", [0.0, 5.0])
 def test_with_nobody_there_only_the_first_process_waits(up: Rayside, tmp_path: Path, timeout: float) -> None:
     async def run() -> Debugger:
-        async with submitted(up, tmp_path, TIMED, debug=jobs.Debug(attach_timeout=timeout)) as debugger:
+        async with submitted(up, tmp_path, TIMED, debug=Debug(attach_timeout=timeout)) as debugger:
             while not debugger.job.ended:
                 await asyncio.sleep(0.2)
             return debugger
@@ -460,7 +461,7 @@ def test_each_program_of_an_entrypoint_is_a_driver_and_nobody_waits_for_each(
     (tmp_path / "first.py").write_text(FIRST)
 
     async def run() -> Debugger:
-        debug = jobs.Debug(attach_timeout=PATIENCE if debugged else 3.0)
+        debug = Debug(attach_timeout=PATIENCE if debugged else 3.0)
         entrypoint = "python first.py && python program.py"
         async with submitted(up, tmp_path, CHAINED, debug=debug, entrypoint=entrypoint) as debugger:
             if debugged:
@@ -497,7 +498,7 @@ print("result", ray.get(work.remote()))
 
 def test_the_drivers_own_hook_runs_too(up: Rayside, tmp_path: Path) -> None:
     async def run() -> Debugger:
-        debug = jobs.Debug(attach_timeout=PATIENCE)
+        debug = Debug(attach_timeout=PATIENCE)
         async with submitted(up, tmp_path, CHAINED, debug=debug, markers=["work"]) as debugger:
             await debugger.to_the_end()
             return debugger
@@ -531,7 +532,7 @@ def test_py_modules_of_the_driver_and_of_a_task_do_not_lose_the_hook(up: Rayside
     program = MODULES.replace("EXTRA", repr(str(extra)))
 
     async def run() -> Debugger:
-        debug = jobs.Debug(attach_timeout=PATIENCE)
+        debug = Debug(attach_timeout=PATIENCE)
         async with submitted(up, code, program, debug=debug, markers=["work"]) as debugger:
             await debugger.to_the_end()
             return debugger
@@ -548,7 +549,7 @@ def test_what_the_job_and_the_driver_both_set_is_refused_as_without_a_debugger(
     runtime_env = {"env_vars": {"WORD": "job"}}
 
     async def run() -> Debugger:
-        debug = jobs.Debug(attach_timeout=0)
+        debug = Debug(attach_timeout=0)
         async with submitted(up, tmp_path, program, debug=debug, runtime_env=runtime_env) as debugger:
             await debugger.to_the_end()
             return debugger
@@ -580,7 +581,7 @@ def test_a_shell_script_has_its_tasks_debugged_and_the_jobs_own_hook_runs(
             up,
             tmp_path,
             SHELL,
-            debug=jobs.Debug(attach_timeout=PATIENCE),
+            debug=Debug(attach_timeout=PATIENCE),
             markers=["work"],
             entrypoint="bash run.sh",
             runtime_env={"worker_process_setup_hook": "own.hook"},
@@ -606,7 +607,7 @@ def test_a_job_goes_on_where_no_debugger_can_be_opened(
     (tmp_path / "debugpy.py").write_text(debugpy)  # what the driver and the workers import
 
     async def run() -> Debugger:
-        async with submitted(up, tmp_path, CHAINED, debug=jobs.Debug(attach_timeout=PATIENCE)) as debugger:
+        async with submitted(up, tmp_path, CHAINED, debug=Debug(attach_timeout=PATIENCE)) as debugger:
             await debugger.to_the_end()
             return debugger
 
@@ -618,7 +619,7 @@ def test_a_job_goes_on_where_no_debugger_can_be_opened(
 
 def test_a_job_that_waits_for_a_debugger_can_be_stopped(up: Rayside, tmp_path: Path) -> None:
     async def run() -> None:
-        debug = jobs.Debug(attach_timeout=PATIENCE)
+        debug = Debug(attach_timeout=PATIENCE)
         async with submitted(up, tmp_path, TIMED, debug=debug) as debugger:
             while "waiting for a debugger" not in debugger.output:
                 await asyncio.sleep(0.1)
@@ -655,7 +656,7 @@ print(ray.get([pauses.remote(), waits.remote()]))
 @pytest.mark.parametrize("how", ["plain breakpoint()", "submit --debug"])
 def test_no_listener_of_the_cluster_lets_a_stranger_evaluate(up: Rayside, tmp_path: Path, how: str) -> None:
     async def run() -> tuple[int, int]:
-        debug = jobs.Debug(attach_timeout=0) if how == "submit --debug" else None
+        debug = Debug(attach_timeout=0) if how == "submit --debug" else None
         async with submitted(up, tmp_path, GUARDED, debug=debug) as debugger:
             ports = await debugger.debuggees(3 if debug else 1)
             listeners = listening(up)

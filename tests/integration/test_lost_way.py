@@ -309,6 +309,7 @@ def test_an_editor_comes_back_less_and_less_often_to_a_relay_that_drops_it(
             for seconds in (1, 2):
                 began = time.monotonic()
                 for dropped in setting.relay.sessions:
+                    assert dropped.editor is not None
                     dropped.editor.drop()
                 await told(session)
                 assert time.monotonic() - began >= seconds

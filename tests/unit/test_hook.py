@@ -13,6 +13,7 @@ import pytest
 from bootstrap.hook.rayside_hook import driver
 from bootstrap.hook.rayside_hook.packages import with_package
 from bootstrap.ray import jobs
+from bootstrap.ray.debug import Debug
 from bootstrap.ray.metadata import DEBUG, PY_MODULES, WORKING_DIR
 
 DEBUGPY = "debugpy==1.8.22"
@@ -63,11 +64,9 @@ def code(tmp_path: Path) -> Path:
 
 
 def submission(
-    code: Path, entrypoint: str = "python train.py", *, debug: jobs.Debug | None = None, **env: Any
+    code: Path, entrypoint: str = "python train.py", *, debug: Debug | None = None, **env: Any
 ) -> jobs.Submission:
-    job = jobs.prepare(
-        working_dir=str(code), py_modules=[], entrypoint=entrypoint, debug=debug or jobs.Debug()
-    )
+    job = jobs.prepare(working_dir=str(code), py_modules=[], entrypoint=entrypoint, debug=debug or Debug())
     return jobs.Submission(job.entrypoint, job.working_dir, (), env, debug=job.debug)
 
 
@@ -99,7 +98,7 @@ def test_the_driver_is_debugged_where_the_hook_is_sure_to_be_importable(
 
 
 def test_the_limits_that_are_raised_are_named(code: Path) -> None:
-    debug = jobs.Debug()
+    debug = Debug()
     runtime_env: dict[str, Any] = {"env_vars": {"collective_gloo_timeout": "7"}}
     assert submission(code, debug=debug).raised_limits == list(RAISED)
     assert submission(code, debug=debug, **runtime_env).raised_limits == [*RAISED][:-1]
@@ -113,7 +112,7 @@ def test_nothing_that_the_user_gave_is_lost(code: Path) -> None:
         "worker_process_setup_hook": "own.hook",
         "excludes": ["data"],
     }
-    debug = jobs.Debug(attach_timeout=5, post_mortem=True, pip_debugpy=True)
+    debug = Debug(attach_timeout=5, post_mortem=True, pip_debugpy=True)
     environment = submission(code, debug=debug, **runtime_env).environment()
     assert environment["worker_process_setup_hook"] == "own.hook"  # the driver's hook chains it
     assert environment["pip"] == ["numpy", DEBUGPY]
@@ -141,7 +140,7 @@ def test_the_hook_is_the_last_of_py_modules_and_is_not_among_the_users(code: Pat
         working_dir=str(code),
         py_modules=[str(code / "model")],
         entrypoint="python train.py",
-        debug=jobs.Debug(),
+        debug=Debug(),
     )
     modules = job.environment()["py_modules"]
     assert modules[0] == str(code / "model")

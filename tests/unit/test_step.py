@@ -11,7 +11,8 @@ import pytest
 
 from bootstrap import step
 from bootstrap.errors import ClusterUnreachable, Drifted, LowDisk, NotReady, NotRunning, RaysideError
-from bootstrap.step import Condition, Report, Status, difference, drifted, missing, pending, ready
+from bootstrap.step import Condition, Report, Status, drifted, missing, pending, ready
+from bootstrap.steps.differences import difference
 from bootstrap.timing import Timing, critical_path
 
 

@@ -18,6 +18,7 @@ from bootstrap.errors import (
     NotRunning,
 )
 from bootstrap.ray import jobs, metadata
+from bootstrap.ray.debug import Debug
 from bootstrap.submission import CLUSTER_FILE, Cluster, parsed, prepare
 
 # --- the options -------------------------------------------------------------------------
@@ -34,7 +35,7 @@ def test_every_option_reaches_the_job(program: Path, monkeypatch: pytest.MonkeyP
         str(program),
         (str(program / "model"), str(program / "model")),
         {"env_vars": {"A": "b"}},
-        debug=jobs.Debug(attach_timeout=2.5, post_mortem=True),
+        debug=Debug(attach_timeout=2.5, post_mortem=True),
     )
     assert parsed(words).json is True
 
@@ -150,10 +151,10 @@ def test_no_other_file_is_taken(tmp_path: Path, text: str) -> None:
 # --- what Ray is told --------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("debug", [None, jobs.Debug(attach_timeout=5, post_mortem=True)])
+@pytest.mark.parametrize("debug", [None, Debug(attach_timeout=5, post_mortem=True)])
 @pytest.mark.parametrize("entrypoint", ["python train.py --name 'a b'", "python train.py > out && echo done"])
 def test_rays_client_and_its_program_are_told_the_same(
-    program: Path, entrypoint: str, debug: jobs.Debug | None
+    program: Path, entrypoint: str, debug: Debug | None
 ) -> None:
     link = program.parent / "link"
     link.symlink_to(program)

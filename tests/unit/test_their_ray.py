@@ -14,7 +14,7 @@ from bootstrap.errors import CredentialsRefused, InvalidSetting
 from bootstrap.hook.rayside_hook import driver
 from bootstrap.own_folder import make_own
 from bootstrap.ray import authentication
-from bootstrap.ray.jobs import Debug
+from bootstrap.ray.debug import Debug
 from bootstrap.settings import Settings, parse
 from bootstrap.shell import Shell
 from bootstrap.steps.debugpy_package import DebugpyPackage
