@@ -62,6 +62,7 @@ class Instance:
         ssh: the host on which `address` is, for OpenSSH; empty where it is reached in another way.
         their_kubeconfig: the user's file with `context`, where it leads to a Kubernetes of others.
         their_cluster: the RayCluster there that others made, in `namespace`; empty where ours is made there.
+        workspace_pod: the pod there that has its workspace and its relay; empty where they are elsewhere.
         user: the name of who debugs on a Ray that others use, too; empty where it is one person's.
     """
 
@@ -76,6 +77,7 @@ class Instance:
     ssh: str = ""
     their_kubeconfig: str = ""
     their_cluster: str = ""
+    workspace_pod: str = ""
     user: str = ""
 
     @property

@@ -105,8 +105,10 @@ class Settings:
     ray_cluster: str = ""
     # The name under which this user's jobs are known there (default: that of this machine's user).
     user: str = ""
-    # It makes a RayCluster there. The nodes pull the images that are built here from the registry, HOST/PATH.
+    # It makes a RayCluster there; or a workspace alone, as a pod beside a RayCluster that is there.
     create: bool = False
+    workspace_pod: bool = False
+    # The nodes there pull the images that are built here from the registry, HOST/PATH.
     image_registry: str = ""
     # These are Ray's own defaults, so that Ray's documentation applies as it stands.
     dashboard_port: int = 8265
@@ -303,6 +305,16 @@ def _validate_way(settings: Settings) -> None:
         raise InvalidSetting(
             "ray_cluster names a RayCluster that is there, and with create one is made",
             hint=f"leave it out: the one that is made is called {settings.name}, or as --name says",
+        )
+    if settings.workspace_pod and not settings.context:
+        raise InvalidSetting(
+            "workspace makes a pod in the Kubernetes that a context leads to, and there is no context",
+            hint="./invokew up --context CONTEXT --workspace; without it the workspace is on this machine",
+        )
+    if settings.workspace_pod and settings.create:
+        raise InvalidSetting(
+            "workspace is for a RayCluster that is there; one that is made has the workspace beside its head",
+            hint="leave out workspace",
         )
     if settings.image_registry and not options.is_registry(settings.image_registry):
         raise InvalidSetting(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import getpass
 import os
+import re
 
 from bootstrap.hook.rayside_hook.handshake import LONGEST_USER
 from bootstrap.plain import line
@@ -33,3 +34,8 @@ def sees(user: str, of: str) -> bool:
     An empty `user` is on a Ray that is one person's, who sees all.
     """
     return not user or of in ("", user)
+
+
+def in_a_name(user: str) -> str:
+    """Returns the user's name as it can stand in that of an actor, or of a pod, where people read it."""
+    return re.sub("[^a-z0-9]+", "-", user.lower()).strip("-")[:30].rstrip("-") or "somebody"

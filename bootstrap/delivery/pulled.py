@@ -15,13 +15,13 @@ BUILT_HERE = "rayside/"
 class PulledByNodes:
     """The images are where the nodes pull from; this machine may not see that. Pods say which one lacks."""
 
-    images: Images
+    references: tuple[str, ...]
     needs: tuple[str, ...] = ("preflight",)
     name: str = "images"
     title: str = "images that the nodes pull"
 
     def check(self) -> Status:
-        return ready(f"{self.images.ray}, {self.images.workspace}, {self.images.operator}")
+        return ready(", ".join(self.references))
 
 
 def names_in(registry: str, images: Images) -> Images:

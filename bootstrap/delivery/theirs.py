@@ -38,8 +38,18 @@ class Delivery:
         return bool(self.artifacts)
 
 
-def delivery(registry: str, shell: Shell, source: Source, address: str) -> Delivery:
+def delivery(
+    registry: str,
+    shell: Shell,
+    source: Source,
+    address: str,
+    *,
+    names: tuple[str, ...] = _IMAGES,
+    ground: str = "namespace",
+) -> Delivery:
     """Returns the way to the nodes of the Kubernetes whose API is at `address`.
+
+    `names` are those of the images, as `Images` has them; `ground` is the step before any is loaded.
 
     With a registry the nodes pull. The nodes of a kind cluster, which are containers of this machine's Docker
     engine, get them from the engine. Anywhere else there is no way, and `refusal` says what to do.
@@ -47,18 +57,23 @@ def delivery(registry: str, shell: Shell, source: Source, address: str) -> Deliv
     images = source.images
     if registry:
         pulled = names_in(registry, images)
-        return Delivery(pulled, PulledByNodes(pulled))
+        return Delivery(pulled, PulledByNodes(_references(pulled, names)))
     behind = nodes_behind(address)
     if behind is None:
-        return Delivery(images, PulledByNodes(images), refusal=_refusal(images))
+        references = _references(images, names)
+        return Delivery(images, PulledByNodes(references), refusal=_refusal(references))
     cluster, nodes = behind
-    needs = ("namespace", *(source.step_of(name) for name in _IMAGES))
-    step = NodeImages(shell, cluster, nodes, (images.ray, images.workspace, images.operator), (), needs=needs)
-    return Delivery(images, step, artifacts=_IMAGES)
+    needs = (ground, *(source.step_of(name) for name in names))
+    step = NodeImages(shell, cluster, nodes, _references(images, names), (), needs=needs)
+    return Delivery(images, step, artifacts=names)
 
 
-def _refusal(images: Images) -> ImagesOutOfReach:
-    built = [image for image in vars(images).values() if image.startswith(BUILT_HERE)]
+def _references(images: Images, names: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(getattr(images, name) for name in names)
+
+
+def _refusal(references: tuple[str, ...]) -> ImagesOutOfReach:
+    built = [image for image in references if image.startswith(BUILT_HERE)]
     return ImagesOutOfReach(
         f"the nodes there can't get the images that are built on this machine: {', '.join(built)}",
         hint="./invokew prepare --target kind builds them; push them to a registry that the nodes pull from "

@@ -37,6 +37,15 @@ STACK = (
     Rule("ray.io", "rayclusters", (*_OBJECT, "list")),
     Rule("ray.io", "rayjobs", (*_OBJECT, "list")),
 )
+# In the namespace of a RayCluster of others, for a workspace's pod beside it. docs/targets.md has these, too.
+WORKSPACE_POD = (
+    Rule("", "pods", (*_OBJECT, "list")),
+    Rule("", "pods/log", ("get",)),
+    Rule("", "pods/portforward", ("get", "create")),
+    Rule("", "events", ("list",)),
+    Rule("", "secrets", _OBJECT),
+    Rule("ray.io", "rayclusters", ("get",)),
+)
 # In the whole cluster, where the namespace has to be made.
 NAMESPACE = (Rule("", "namespaces", ("create", "patch", "delete")),)
 # In the whole cluster, where no operator is there: custom resources belong to no namespace.
@@ -55,7 +64,16 @@ OPERATOR = (
 
 def require_stack(kube: Kube) -> None:
     """Raises Forbidden where a right is lacking to make a Ray cluster in the namespace."""
-    if lacking := _lacking(kube, STACK):
+    _require(kube, STACK)
+
+
+def require_workspace_pod(kube: Kube) -> None:
+    """Raises Forbidden where a right is lacking to make, and to reach, a workspace's pod in the namespace."""
+    _require(kube, WORKSPACE_POD)
+
+
+def _require(kube: Kube, rules: Sequence[Rule]) -> None:
+    if lacking := _lacking(kube, rules):
         raise Forbidden(
             f"you lack rights in Kubernetes, in the namespace {kube.namespace}: {_named(lacking)}",
             hint=f"ask for a Role in {kube.namespace} with the rules {_listed(lacking)}",

@@ -6,7 +6,6 @@ A job begins it and ends it, and brings its code. It takes no processor, changes
 from __future__ import annotations
 
 import json
-import re
 import secrets
 import shlex
 import tempfile
@@ -32,6 +31,7 @@ from bootstrap.sources.workspace_image import IN_RAY
 from bootstrap.step import Report, Status, missing, ready
 from bootstrap.steps.own_job import OwnJob, write_code
 from bootstrap.steps.their_ray import TheirRay
+from bootstrap.users import in_a_name
 
 # So many characters of what a job has printed are told where it failed.
 _TOLD = 400
@@ -77,7 +77,7 @@ class HeadRelay:
     def apply(self, report: Report) -> None:
         """Begins it. Raises RelayNotStarted, NodesUnreachable, and as `jobs.submit`."""
         # It is known by its name before it is there: so `down` ends one whose beginning was broken off.
-        name = self._name or f"rayside-relay-{_in_a_name(self.instance.user)}-{secrets.token_hex(3)}"
+        name = self._name or f"rayside-relay-{in_a_name(self.instance.user)}-{secrets.token_hex(3)}"
         self._write(name)
         report("a job begins it")
         dashboard = self.head.require()
@@ -177,8 +177,3 @@ class HeadRelay:
             "user": self.instance.user,
             "ray": self.head.identity,
         }
-
-
-def _in_a_name(user: str) -> str:
-    """Returns the user's name as it can stand in an actor's: people see whose relay it is."""
-    return re.sub("[^A-Za-z0-9]+", "-", user).strip("-")[:30] or "somebody"

@@ -24,10 +24,11 @@ from bootstrap.settings import DEFAULT_NAME, POD, TARGETS, THEIRS, Settings
 from bootstrap.shell import Shell
 from bootstrap.sources.reachable import unreachable
 from bootstrap.step import Report, Step, dependants
-from bootstrap.steps import kind_cluster
+from bootstrap.steps import kind_cluster, workspace_pod
 from bootstrap.targets.cluster import Cluster
 from bootstrap.targets.cluster_by_head import ClusterByContext, ClusterBySsh
 from bootstrap.targets.cluster_created import ClusterCreated
+from bootstrap.targets.cluster_with_workspace import ClusterWithWorkspace
 from bootstrap.targets.kind import Kind
 from bootstrap.targets.local import Local
 from bootstrap.targets.pod import Pod
@@ -38,6 +39,8 @@ def _cluster(settings: Settings, shell: Shell, identity: Instance, reason: str, 
     target: Callable[..., Target] = Cluster
     if identity.created:
         target = ClusterCreated
+    elif identity.workspace_pod:
+        target = ClusterWithWorkspace
     elif identity.ssh or identity.context:
         target = ClusterBySsh if identity.ssh else ClusterByContext
     return target(settings, shell, identity, reason, **purpose)
@@ -80,6 +83,11 @@ def choose(settings: Settings, shell: Shell, *, asks: bool = False, prepares: bo
         does = f"looks after {recorded.place}" if recorded.target == "cluster" else f"is on {recorded.target}"
         raise InvalidSetting(
             f"create makes a Ray cluster, and the cluster {settings.name} {does}",
+            hint=f"{removal}; or --name gives a second one",
+        )
+    if settings.workspace_pod and not recorded.workspace_pod:
+        raise InvalidSetting(
+            f"workspace makes a pod, and the cluster {settings.name} was begun without one",
             hint=f"{removal}; or --name gives a second one",
         )
     for key in THEIRS:
@@ -247,7 +255,8 @@ def _theirs(settings: Settings, identity: Instance) -> Instance:
     """Returns the identity with the RayCluster that the context leads to. Raises as `heads.find`."""
     identity = _in_context(settings, identity)
     kube = Kube(Path(identity.their_kubeconfig), identity.context, identity.namespace)
-    return replace(identity, their_cluster=heads.find(kube, settings.ray_cluster))
+    pod = workspace_pod.new_name(identity.user) if settings.workspace_pod else ""
+    return replace(identity, their_cluster=heads.find(kube, settings.ray_cluster), workspace_pod=pod)
 
 
 def _created(settings: Settings, identity: Instance) -> Instance:
@@ -265,7 +274,8 @@ def _in_context(settings: Settings, identity: Instance) -> Instance:
 
 def _source(settings: Settings, identity: Instance) -> str:
     """Returns where programs and images come from: as asked, else as the cluster was made."""
-    if settings.source != "auto" and (identity.target == "kind" or identity.created):
+    brings_images = identity.target == "kind" or identity.created or identity.workspace_pod
+    if settings.source != "auto" and brings_images:
         return settings.source
     return identity.source or ("packages" if unreachable(settings) else "upstream")
 

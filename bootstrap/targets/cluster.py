@@ -14,7 +14,7 @@ from bootstrap.steps.machine import Python, System
 from bootstrap.steps.preflight import Preflight
 from bootstrap.steps.state_folder import StateFolder
 from bootstrap.steps.their_ray import TheirRay
-from bootstrap.targets.on_this_machine import AccessFromHere, OnThisMachine, RelayStep
+from bootstrap.targets.on_this_machine import AccessFromHere, OnThisMachine, PortStep
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Cluster(OnThisMachine):
         return []
 
     @property
-    def relay(self) -> RelayStep:
+    def relay(self) -> PortStep:
         return self.relay_here
 
     @property

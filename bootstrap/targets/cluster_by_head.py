@@ -137,18 +137,25 @@ class ClusterByContext(ClusterByHead):
             self.instance.place,
             relay_is_here=False,
             offered=lambda: secret(self.kube, cluster, "auth_token"),
-            require_rights=lambda: require_forwarding(self.kube),
+            require_rights=self.require_rights,
         )
+
+    def require_rights(self) -> None:
+        """Raises where this takes rights that lack, or anything else that can be known at once."""
+        require_forwarding(self.kube)
+
+    def selector(self, port_name: str) -> str:
+        """Returns the labels of the pod that the forward of that name leads to."""
+        return head_selector(self.instance.their_cluster)
 
     def forward(
         self, name: str, port: int, remote: Callable[[], int], speaks: Speaks, mark: str, needs: str
     ) -> HeadForward:
-        labels = head_selector(self.instance.their_cluster)
         return HeadForward(
             *(self.shell, self.instance, name, port, speaks, remote),
             module=pod_forwarder.__name__,
             document=lambda remote: pod_forwarder.document(
-                self.kube, labels, [Forward(name, port, remote, speaks, own_clients=True)]
+                self.kube, self.selector(name), [Forward(name, port, remote, speaks, own_clients=True)]
             ),
             way=f"the context {self.instance.context}",
             mark=mark,

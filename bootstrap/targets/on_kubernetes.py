@@ -12,11 +12,9 @@ from bootstrap.kube.api import Kube
 from bootstrap.kube.rayjob.submission import KubectlRay
 from bootstrap.settings import Settings
 from bootstrap.shell import Shell
+from bootstrap.sources.chosen import chosen
 from bootstrap.sources.extensions import Extensions, variant
-from bootstrap.sources.packages import packages
-from bootstrap.sources.releases import Releases
 from bootstrap.sources.source import Images, Source
-from bootstrap.sources.upstream import upstream
 from bootstrap.step import Step
 from bootstrap.steps.cluster_file import ClusterFile
 from bootstrap.steps.forwards import Forwards
@@ -71,9 +69,7 @@ class OnKubernetes(ABC):
     @cached_property
     def origin(self) -> Source:
         """Returns the source of the images and tools."""
-        if self.instance.source == "upstream":
-            return upstream(Releases(self.settings), self.extensions, self.shell)
-        return packages(self.settings, self.extensions, self.shell)
+        return chosen(self.instance.source, self.settings, self.extensions, self.shell)
 
     @cached_property
     def kubectl(self) -> Path:

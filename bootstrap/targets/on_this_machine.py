@@ -27,12 +27,12 @@ from bootstrap.steps.workspace import LocalWorkspace, WorkspaceFiles
 from bootstrap.targets.debugging import masking
 
 
-class RelayStep(Step, Protocol):
-    """The step behind which editors find the relay at `url`, of this machine."""
+class PortStep(Step, Protocol):
+    """The step behind which the relay, or the workspace, is found at `url`, of this machine."""
 
     @property
     def url(self) -> str:
-        """Returns the relay's address, for people."""
+        """Returns the address, for people."""
 
     def present(self) -> bool:
         """Returns whether it runs: then it holds its port."""
@@ -61,7 +61,7 @@ class OnThisMachine(ABC):
         """Returns the Ray that they are for."""
 
     def cacheable(self, *, engine: bool) -> list[Step]:
-        files: list[Step] = [self.extensions, self.workspace_files] if self.settings.workspace else []
+        files: list[Step] = [self.extensions, self.workspace_files] if self.has_workspace else []
         return [Python(), self.memory, self.disk, self.environment, *files]
 
     def present(self) -> bool:
@@ -79,7 +79,7 @@ class OnThisMachine(ABC):
 
     @property
     @abstractmethod
-    def relay(self) -> RelayStep:
+    def relay(self) -> PortStep:
         """Returns the step behind which editors find the relay."""
 
     @cached_property
@@ -102,8 +102,17 @@ class OnThisMachine(ABC):
         file = self.instance.folder / "workspace-password"
         return SecretFile(file, 18, "workspace-password", "password of the workspace")
 
+    @property
+    def has_workspace(self) -> bool:
+        return self.settings.workspace
+
+    @property
+    def workspace(self) -> PortStep:
+        """Returns the step behind which browsers find the workspace."""
+        return self.workspace_here
+
     @cached_property
-    def workspace(self) -> LocalWorkspace:
+    def workspace_here(self) -> LocalWorkspace:
         return LocalWorkspace(
             *(self.shell, self.instance, self.head, self.workspace_files),
             *(self.password, self.cluster_file),
@@ -112,7 +121,7 @@ class OnThisMachine(ABC):
     @property
     def workspace_steps(self) -> list[Step]:
         """Returns the steps that make the workspace; none where the settings want none."""
-        if not self.settings.workspace:
+        if not self.has_workspace:
             return []
         return [self.extensions, self.workspace_files, self.password, self.workspace]
 
@@ -137,9 +146,7 @@ class OnThisMachine(ABC):
     def ports(self) -> dict[str, int]:
         """Returns the ports that have to be free for the cluster, by their settings."""
         ports = {f"{name}_port": port for name, port in vars(self.instance.ports).items()}
-        return {
-            name: port for name, port in ports.items() if name != "workspace_port" or self.settings.workspace
-        }
+        return {name: port for name, port in ports.items() if name != "workspace_port" or self.has_workspace}
 
 
 @dataclass(frozen=True)
@@ -154,7 +161,7 @@ class AccessFromHere:
         return self.target.head.asks_for_token
 
     def urls(self) -> dict[str, str | None]:
-        url = self.target.workspace.url if self.target.settings.workspace else None
+        url = self.target.workspace.url if self.target.has_workspace else None
         return {"workspace": url, "dashboard": self.target.head.url, "relay": self.target.relay.url}
 
     def dashboard(self) -> Dashboard:

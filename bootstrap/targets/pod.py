@@ -7,7 +7,7 @@ for there.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -25,13 +25,17 @@ from bootstrap.steps.workspace import head_folder
 
 @dataclass(frozen=True)
 class PodsRay:
-    """The Ray whose head is in this pod: a `RayBeside`, and a step that is ready or can't be made so here."""
+    """The Ray that this pod is for: a `RayBeside`, and a step that is ready or can't be made so here."""
 
     instance: Instance
     name: str = "ray"
-    title: str = "Ray of this pod"
+    title: str = "Ray of this workspace"
     needs: tuple[str, ...] = ()
-    asks_for_token: bool = True
+
+    @property
+    def asks_for_token(self) -> bool:
+        # The entrypoint sets Ray's own variable, for every terminal.
+        return os.environ.get("RAY_AUTH_MODE", "token") == "token"
 
     @property
     def url(self) -> str:
@@ -58,7 +62,7 @@ class PodsRay:
                 "there is no Ray beside this workspace: it has no token",
                 hint="./invokew up, where Rayside was cloned, makes one",
             ) from None
-        return Dashboard(self.url, token)
+        return Dashboard(self.url, token if self.asks_for_token else "")
 
     def require(self) -> Dashboard:
         dashboard = self.dashboard()
@@ -120,7 +124,10 @@ class PodAccess:
     shell: Shell
     head: PodsRay
     needs: tuple[str, ...] = ("ray",)
-    asks_for_token: bool = True
+
+    @property
+    def asks_for_token(self) -> bool:
+        return self.head.asks_for_token
 
     @property
     def cluster(self) -> str:
@@ -137,10 +144,21 @@ class PodAccess:
         return self.head.require()
 
     def completed(self, job: jobs.Submission) -> jobs.Submission:
-        return job
+        """Returns the job; on a Ray that others made, as its user's, with debugpy, which may lack there."""
+        user = self.head.instance.user
+        job = replace(job, user=user)
+        if not user or not job.debug:
+            return job
+        return replace(job, debug=replace(job.debug, debugpy=self._debugpy))
+
+    @property
+    def _debugpy(self) -> str:
+        """Returns the package `debugpy` of the workspace's own Ray."""
+        find = "import debugpy; print(debugpy.__path__[0])"
+        return self.shell.run([str(self.head.programs / "python"), "-c", find]).out.strip()
 
     def submit(self, job: jobs.Submission, submission_id: str) -> None:
-        ray = self.head.programs / "ray"
+        ray, job = self.head.programs / "ray", self.completed(job)
         jobs.submit(self.shell, ray, self.head.url, self.head.environment(), job, submission_id)
 
     def log(self) -> str:

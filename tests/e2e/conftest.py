@@ -110,6 +110,19 @@ def target(rayside: Rayside) -> Kind:
     return kind_target(rayside.settings)
 
 
+def terminal(**more: str) -> list[str]:
+    """Returns the beginning of a command that has the environment of a terminal in a workspace's pod."""
+    variables = {
+        "HOME": "/home/ray",
+        "INVOKE_RAYSIDE_STATE_FOLDER": "/home/ray/rayside/.state",
+        "PATH": "/opt/ray/bin:/usr/bin:/bin",
+        "RAYSIDE_PROGRAMS": "/opt/ray/bin",
+        "RAY_AUTH_TOKEN_PATH": "/run/ray/auth_token",
+        **more,
+    }
+    return ["env", *(f"{name}={value}" for name, value in variables.items())]
+
+
 def kube(rayside: Rayside) -> Kube:
     return target(rayside).kube
 

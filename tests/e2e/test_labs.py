@@ -14,7 +14,7 @@ from bootstrap.kube.api import head_selector
 from bootstrap.labs import checking
 from bootstrap.labs.lesson import Lesson, lessons
 from bootstrap.settings import POD
-from tests.e2e.conftest import NAME, target
+from tests.e2e.conftest import NAME, target, terminal
 from tests.integration.conftest import Rayside
 
 # Labs for both targets with a part that needs pods: each asks for the target's part for Kubernetes.
@@ -41,16 +41,8 @@ def test_a_lab_fails_before_it_is_solved_and_passes_after(idle: Rayside, lesson:
 
 def test_the_labs_of_the_workspaces_pod_are_done_in_it(idle: Rayside) -> None:
     """As its learner has them: with the verbs of the image, in a terminal of the workspace."""
-    settings = {
-        "HOME": "/home/ray",
-        "INVOKE_RAYSIDE_STATE_FOLDER": "/home/ray/rayside/.state",
-        "PATH": "/opt/ray/bin:/usr/bin:/bin",
-        "RAYSIDE_PROGRAMS": "/opt/ray/bin",
-        "RAY_AUTH_MODE": "token",
-        "RAY_AUTH_TOKEN_PATH": "/run/ray/auth_token",
-    }
-    words = [f"{name}={value}" for name, value in settings.items()]
-    checks = ["env", *words, "/home/ray/rayside/invokew", "lab", "--all", "--check", "--json"]
+    verbs = [*terminal(RAY_AUTH_MODE="token"), "/home/ray/rayside/invokew"]
+    checks = [*verbs, "lab", "--all", "--check", "--json"]
     kubernetes = target(idle).kubernetes
     (head,) = kubernetes.kube.pods(head_selector(NAME))
     command = kubernetes.kubectl("exec", head["metadata"]["name"], "-c", "workspace", "--", *checks)

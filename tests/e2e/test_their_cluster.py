@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import secrets
 import shutil
 import tempfile
@@ -10,17 +11,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import requests
 
 from bootstrap.kube.api import CORE, RAY, Kube, head_selector
+from bootstrap.kube.rights import WORKSPACE_POD
 from bootstrap.ray.state import Dashboard
 from bootstrap.settings import RAY_VERSION
 from bootstrap.step import until
 from tests.e2e.conftest import kube as kube_of
-from tests.e2e.conftest import make_namespace, target
+from tests.e2e.conftest import make_namespace, target, terminal
 from tests.e2e.test_kind_stack import allow, kubectl
 from tests.e2e.test_kind_stack import user as client
 from tests.integration.conftest import Rayside, apart
-from tests.integration.test_their_ray import both_stop, stop_where_asked
+from tests.integration.test_their_ray import PROGRAM, both_stop, stop_where_asked
 
 # Ray's image has debugpy: without its folder it is an image as others have.
 WITHOUT_DEBUGPY = "rm -rf $(python -c 'import debugpy; print(debugpy.__path__[0])')"
@@ -138,4 +141,60 @@ def test_one_who_may_only_forward_debugs_two_pods_and_leaves_nothing(
         up, "-n", theirs.namespace, "exec", head, "--", "ray", "list", "actors", "--filter", "state!=DEAD"
     )
     assert "rayside-relay" not in listing
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+# It is written in the workspace's pod, and submitted from there.
+IN_THE_POD = """\
+mkdir -p /home/ray/mine && cd /home/ray/mine && cat > main.py && cd /home/ray/rayside \
+&& ./invokew submit --debug --working-dir /home/ray/mine --entrypoint "python main.py" --json \
+&& ./invokew debug --timeout 200 --break /home/ray/mine/main.py:6 --evaluate n --json
+"""
+CONNECTS = "import socket; print([socket.socket().connect_ex(('{ip}', port)) for port in (8443, 5678, 9)])"
+
+
+@pytest.mark.timeout(900)
+def test_the_workspace_is_a_pod_beside_their_cluster_that_only_forwards_reach(
+    up: Rayside, theirs: Kube, tmp_path: Path
+) -> None:
+    folder = Path(tempfile.mkdtemp(prefix="rs-", dir="/tmp"))
+    folder.rmdir()
+    user = Rayside(apart(folder, source="packages"))
+    allow(up, theirs.namespace, *RIGHTS)
+    token = kubectl(up, "create", "token", "few", "-n", theirs.namespace)
+    few = client(up, tmp_path, token, theirs.namespace)
+    user.environment_too["KUBECONFIG"] = str(few.kubeconfig)
+    bring = ["up", "--context", "few", "--namespace", theirs.namespace, "--workspace"]
+    done = user.run(*bring)
+    assert (done.returncode, "create, patch, delete pods" in done.stderr) == (4, True), done.stderr
+    assert not folder.exists()
+    allow(
+        up,
+        theirs.namespace,
+        *((rule.group, rule.resource, verb) for rule in WORKSPACE_POD for verb in rule.verbs),
+    )
+    before = in_the_api(theirs)
+    try:
+        assert until(lambda: user.run(*bring, timeout=600).returncode == 0, bool, 60), user.run(*bring).stderr
+        assert "Nothing to change" in user.run("up").stdout
+        both_stop(user, tmp_path)
+        assert Dashboard(user.json("status")["urls"]["dashboard"], "").table("actors") == []
+        (pod,) = theirs.pods("rayside.dev/workspace")
+        address, head = pod["status"]["podIP"], theirs.pods(head_selector("theirs"))[0]["metadata"]["name"]
+        reached = ["exec", head, "--", "python", "-c", CONNECTS.format(ip=address)]
+        refused, refused_too, nobody = json.loads(kubectl(up, "-n", theirs.namespace, *reached))
+        assert refused == refused_too == nobody != 0
+        url = user.json("status")["urls"]["workspace"]
+        assert requests.get(f"{url}/login", timeout=30).status_code == 200
+        # A job from there is debugged there, with the files of that pod.
+        command = ["-n", theirs.namespace, "exec", "-i", pod["metadata"]["name"], "-c", "workspace", "--"]
+        output = kubectl(up, *command, *terminal(), "bash", "-c", IN_THE_POD, feed=PROGRAM)
+        submitted, debugged = map(json.loads, output.splitlines())
+        assert submitted["cluster"] == "theirs"
+        assert sorted(stop["evaluated"]["n"] for stop in debugged["stopped"]) == ["1", "2"]
+    finally:
+        done = user.run("down")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert not folder.exists()
+    assert in_the_api(theirs) == before
     shutil.rmtree(folder, ignore_errors=True)

@@ -70,7 +70,7 @@ class Workspace:
 
     @property
     def url(self) -> str:
-        return self.target.workspace.url
+        return self.target.workspace_here.url
 
     @property
     def password(self) -> str:
@@ -85,7 +85,7 @@ class Workspace:
 
     def restart(self) -> None:
         """Starts it again, and with it code-server's count of wrong passwords."""
-        self.target.workspace.undo(lambda _: None)
+        self.target.workspace_here.undo(lambda _: None)
         self.up()
 
 
@@ -115,9 +115,9 @@ def code_server(workspace: Workspace, *arguments: str) -> str:
 
 
 def test_a_second_up_changes_nothing(workspace: Workspace) -> None:
-    before = workspace.target.workspace.leftovers()
+    before = workspace.target.workspace_here.leftovers()
     assert not any(workspace.up().values())
-    assert workspace.target.workspace.leftovers() == before
+    assert workspace.target.workspace_here.leftovers() == before
 
 
 def test_it_has_our_extension_and_those_of_the_folder(workspace: Workspace) -> None:
@@ -132,7 +132,7 @@ def test_the_password_is_in_a_private_file_and_in_no_argument(workspace: Workspa
     state = workspace.folder
     assert (state / "workspace-password").stat().st_mode & 0o777 == 0o600
     assert state.stat().st_mode & 0o777 == 0o700
-    running = workspace.target.workspace.leftovers()
+    running = workspace.target.workspace_here.leftovers()
     assert running
     for process in running:
         assert workspace.password not in " ".join(process.cmdline())
@@ -151,7 +151,7 @@ def test_its_terminals_are_at_home_in_the_cluster(workspace: Workspace) -> None:
     state = workspace.folder
     (main,) = [
         process
-        for process in workspace.target.workspace.leftovers()
+        for process in workspace.target.workspace_here.leftovers()
         if process.ppid() == 1 or "--config" in process.cmdline()
     ][:1]
     environment = main.environ()
@@ -242,15 +242,15 @@ def test_after_some_wrong_passwords_even_the_right_one_has_to_wait(workspace: Wo
 
 
 def test_one_that_was_killed_is_started_again(workspace: Workspace) -> None:
-    old = workspace.target.workspace.leftovers()
+    old = workspace.target.workspace_here.leftovers()
     of_each(old, psutil.Process.kill)
     psutil.wait_procs(old, timeout=10)
-    status = workspace.target.workspace.check()
+    status = workspace.target.workspace_here.check()
     assert status.condition is Condition.MISSING
     assert "has ended" in status.detail
     changed = workspace.up()
     assert [name for name, was_made in changed.items() if was_made] == ["workspace"]
-    assert workspace.target.workspace.check().condition is Condition.READY
+    assert workspace.target.workspace_here.check().condition is Condition.READY
 
 
 def test_another_port_is_where_it_then_listens(workspace: Workspace) -> None:
@@ -355,7 +355,7 @@ def test_open_leads_to_the_files_of_the_newest_job(workspace: Workspace, tmp_pat
     assert opened["url"].endswith("/my%20code")
     printed = rayside.run("open").stdout
     assert printed == f"{opened['url']}\npassword {workspace.password}\n"
-    workspace.target.workspace.undo(lambda _: None)
+    workspace.target.workspace_here.undo(lambda _: None)
     error = rayside.json("open", code=4)["error"]
     assert error["id"] == "not-running"
     assert "the browser workspace does not run: port" in error["message"]

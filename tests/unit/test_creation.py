@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from bootstrap.instance import Instance
 from bootstrap.kube import rights
 from bootstrap.kube.api import CORE, RAY
 from bootstrap.kube.contents import held
+from bootstrap.kube.rights import Rule
 from bootstrap.settings import KUBERAY_VERSION, ROOT
 from bootstrap.step import Condition
 from bootstrap.steps.creation_preflight import CreationPreflight
@@ -158,13 +159,18 @@ def test_an_operator_that_does_not_serve_is_refused(tmp_path: Path) -> None:
         assert isinstance(refused(replace(api(), lists={OPERATORS: [other], **SERVED}), tmp_path), Drifted)
 
 
-def test_the_documented_role_has_every_right_that_is_asked_for() -> None:
+@pytest.mark.parametrize(
+    ("name", "rules"),
+    [("rayside-create", rights.STACK), ("rayside-workspace", rights.WORKSPACE_POD)],
+    ids=["create", "workspace"],
+)
+def test_the_documented_role_has_every_right_that_is_asked_for(name: str, rules: Sequence[Rule]) -> None:
     page = (ROOT / "docs" / "targets.md").read_text()
     role = next(
         document
         for block in re.findall(r"```yaml\n(.+?)```", page, re.DOTALL)
         for document in yaml.safe_load_all(block)
-        if document["metadata"]["name"] == "rayside-create"
+        if document["metadata"]["name"] == name
     )
     documented = {
         (group, resource, verb)
@@ -173,7 +179,7 @@ def test_the_documented_role_has_every_right_that_is_asked_for() -> None:
         for resource in rule["resources"]
         for verb in rule["verbs"]
     }
-    assert documented == {(rule.group, rule.resource, verb) for rule in rights.STACK for verb in rule.verbs}
+    assert documented == {(rule.group, rule.resource, verb) for rule in rules for verb in rule.verbs}
 
 
 # --- the namespace -----------------------------------------------------------------------

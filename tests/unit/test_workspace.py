@@ -78,9 +78,9 @@ def test_the_password_is_in_its_environment_and_nowhere_else(tmp_path: Path) -> 
     password = target.access.workspace_password()
     assert password
     assert len(password) >= 20
-    assert target.workspace.environment()["PASSWORD"] == password
-    assert password not in str(target.workspace.command())
-    assert password not in json.dumps(target.workspace.spec)
+    assert target.workspace_here.environment()["PASSWORD"] == password
+    assert password not in str(target.workspace_here.command())
+    assert password not in json.dumps(target.workspace_here.spec)
     assert (tmp_path / "rayside" / "workspace-password").stat().st_mode & 0o777 == 0o600
 
 
@@ -99,7 +99,7 @@ def test_what_would_change_code_server_is_not_inherited(
     for name, value in unwanted.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("HTTPS_PROXY", "http://proxy")
-    environment = local(tmp_path).workspace.process.environment()
+    environment = local(tmp_path).workspace_here.process.environment()
     assert not {"VSCODE_IPC_HOOK_CLI", "PORT", "HASHED_PASSWORD", "NODE_OPTIONS", "RAY_ADDRESS"} & set(
         environment
     )
@@ -119,13 +119,13 @@ def test_ray_started_from_its_terminal_does_not_have_its_mark(
 
 def test_it_is_started_anew_for_another_port_password_or_interpreter(tmp_path: Path) -> None:
     target = local(tmp_path)
-    before = target.workspace.spec
-    assert target.workspace.spec == before
-    assert local(tmp_path, workspace_port=9000).workspace.spec != before
-    assert replace(target.workspace, head=replace(target.head, programs=Path("/x"))).head != target.head
-    assert replace(target.workspace, head=replace(target.head, programs=Path("/x"))).spec != before
+    before = target.workspace_here.spec
+    assert target.workspace_here.spec == before
+    assert local(tmp_path, workspace_port=9000).workspace_here.spec != before
+    assert replace(target.workspace_here, head=replace(target.head, programs=Path("/x"))).head != target.head
+    assert replace(target.workspace_here, head=replace(target.head, programs=Path("/x"))).spec != before
     (tmp_path / "rayside" / "workspace-password").write_text("another")
-    assert target.workspace.spec != before
+    assert target.workspace_here.spec != before
 
 
 def test_the_extension_is_packed_anew_for_a_lab_that_changed(
@@ -212,7 +212,7 @@ def test_what_is_said_of_a_cluster_does_not_change_with_what_it_would_be_made_by
     """An `up` that is refused, because the cluster differs, leaves `status` as it was."""
     first, second = local(tmp_path), local(tmp_path, ray_cpus=7, min_memory_gib=9.0)
     assert first.cluster_file.document() == second.cluster_file.document()
-    assert first.workspace.environment() == second.workspace.environment()
+    assert first.workspace_here.environment() == second.workspace_here.environment()
     kinds = [
         kind_target(Settings(target="kind", state_folder=tmp_path, ray_workers=number)) for number in (1, 2)
     ]

@@ -1,0 +1,18 @@
+"""Makes the source of the images and tools that a cluster has been given."""
+
+from __future__ import annotations
+
+from bootstrap.settings import Settings
+from bootstrap.shell import Shell
+from bootstrap.sources.extensions import Extensions
+from bootstrap.sources.packages import packages
+from bootstrap.sources.releases import Releases
+from bootstrap.sources.source import Source
+from bootstrap.sources.upstream import upstream
+
+
+def chosen(name: str, settings: Settings, extensions: Extensions, shell: Shell) -> Source:
+    """Returns the source of that name, a name of `settings.SOURCES` other than auto."""
+    if name == "upstream":
+        return upstream(Releases(settings), extensions, shell)
+    return packages(settings, extensions, shell)

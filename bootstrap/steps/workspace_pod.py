@@ -1,0 +1,259 @@
+"""Runs the browser workspace of a RayCluster that others made, with a relay, as one pod beside it.
+
+The pod has no rights in Kubernetes. A Secret tells it where Ray is; it reaches the dashboard by the head's
+service, and workers by the pods' network, as the relay beside a head does that Rayside makes.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import secrets
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from bootstrap import cache, codespaces, yaml_file
+from bootstrap.errors import NotOurs, NotRunning, RaysideError
+from bootstrap.instance import Instance, Ports
+from bootstrap.kube import trouble
+from bootstrap.kube.api import CORE, Kube, made_here
+from bootstrap.relay.config import NAMES, VALUES, Config
+from bootstrap.relay.masking import Masking
+from bootstrap.settings import POD, ROOT
+from bootstrap.step import Report, Status, drifted, missing, pending, ready
+from bootstrap.steps.differences import difference
+from bootstrap.steps.kuberay import require_gone
+from bootstrap.steps.ray_beside import authentication
+from bootstrap.steps.ray_cluster import DASHBOARD_PORT, RELAY_PORT, WORKSPACE_PORT
+from bootstrap.steps.secret_file import SecretFile
+from bootstrap.steps.their_ray import TheirRay
+from bootstrap.users import in_a_name
+
+MANIFEST = ROOT / "k8s" / "workspace-pod.yaml"
+# The folder that `open` shows, of the clone that the image brings.
+FOLDER = "/home/ray/rayside/example/working_dir"
+# Where the Secret is in the pod.
+_PLACE = Path("/run/ray")
+_LABEL, _SPEC = "rayside.dev/workspace", "rayside.dev/spec"
+_FILES = {"image": "the workspace's image", "manifest": "the manifest"}
+
+
+def new_name(user: str) -> str:
+    """Returns a name that no other pod there has, by which people see whose it is."""
+    return f"workspace-{in_a_name(user)}-{secrets.token_hex(3)}"
+
+
+def selector(instance: Instance) -> str:
+    """Returns the label of the pod."""
+    return f"{_LABEL}={instance.workspace_pod}"
+
+
+@dataclass(frozen=True)
+class WorkspaceSecret:
+    """The Secret with what the pod is told: the password, the token, and where Ray and the relay are."""
+
+    instance: Instance
+    kube: Kube
+    head: TheirRay
+    # The dashboard's port on the head.
+    port: int
+    password: SecretFile
+    name: str = "workspace-secret"
+    title: str = "Secret for the workspace's pod"
+    needs: tuple[str, ...] = ("ray", "workspace-password")
+
+    def check(self) -> Status:
+        document = self.kube.get(self._path)
+        if document is None:
+            return missing("not made yet")
+        _require_ours(document, "Secret")
+        data = {key: base64.b64decode(value).decode() for key, value in document.get("data", {}).items()}
+        if data != self.contents():
+            return missing("it is of an earlier token, or another place")
+        return ready(f"{self.instance.workspace_pod} in {self.kube.namespace}")
+
+    def apply(self, report: Report) -> None:
+        metadata = _metadata(self.instance)
+        self.kube.apply(
+            {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": self.contents()}
+        )
+
+    def undo(self, report: Report) -> str | None:
+        return _removed(self.kube, self._path, f"the Secret {self.instance.workspace_pod}", report)
+
+    def contents(self) -> dict[str, str]:
+        """Returns the values by their keys, which are the files' names in the pod. Raises NotRunning."""
+        token = _PLACE / "auth_token"
+        ports = Ports(DASHBOARD_PORT, 10001, RELAY_PORT, WORKSPACE_PORT)
+        here = replace(
+            *(self.instance,),
+            **{"target": POD, "namespace": "", "context": "", "address": self.dashboard, "ports": ports},
+            **dict.fromkeys(("ssh", "their_kubeconfig", "their_cluster", "workspace_pod"), ""),
+        )
+        relay = Config(
+            host="127.0.0.1",
+            port=RELAY_PORT,
+            dashboard=self.dashboard,
+            token_file=token,
+            shared_files=False,
+            rays_token=self.head.asks_for_token,
+            user=self.instance.user,
+        )
+        cluster = {
+            "dashboard": self.dashboard,
+            "relay": {"host": relay.host, "port": relay.port},
+            "token_file": str(token),
+            # `bring-verbs` puts the folder of its clone there.
+            "submit": ["CLONE/invokew", "submit"],
+            "environment": {},
+            "shared_files": relay.shared_files,
+            "target": POD,
+            "user": self.instance.user,
+        }
+        return {
+            "password": self.password.text() or "",
+            "auth_token": self.head.token.read_text(),
+            "cluster.json": json.dumps(cluster, indent=2),
+            "instance.json": here.document(),
+            "relay.json": relay.document(),
+        }
+
+    @cached_property
+    def dashboard(self) -> str:
+        """Returns the dashboard's address, as pods reach it. Raises NotRunning."""
+        cluster = self.kube.ray("rayclusters", self.instance.their_cluster) or {}
+        service = str(cluster.get("status", {}).get("head", {}).get("serviceName") or "")
+        if not service:
+            raise NotRunning(
+                f"KubeRay names no service of the head of {self.instance.place}",
+                hint="wait until that RayCluster is ready; kubectl get rayclusters shows it",
+            )
+        return f"http://{service}.{self.kube.namespace}.svc:{self.port}"
+
+    @property
+    def _path(self) -> str:
+        return f"{CORE}/namespaces/{self.kube.namespace}/secrets/{self.instance.workspace_pod}"
+
+
+@dataclass(frozen=True)
+class WorkspacePod:
+    """The pod: one container is the workspace, one the relay."""
+
+    instance: Instance
+    kube: Kube
+    head: TheirRay
+    secret: WorkspaceSecret
+    image: str
+    masking: Masking
+    name: str = "workspace-pod"
+    title: str = "pod of the workspace and the relay"
+    needs: tuple[str, ...] = ("workspace-secret", "images")
+    # The node may have to pull a gigabyte.
+    patience: float = 600.0
+
+    def check(self) -> Status:
+        pod = self.kube.get(self._path)
+        if pod is None:
+            return missing("there is none")
+        _require_ours(pod, "pod")
+        if "deletionTimestamp" in pod["metadata"]:
+            return pending("the earlier one is being removed")
+        was = pod["metadata"].get("annotations", {}).get(_SPEC, "{}")
+        if json.loads(was) != self._made_of:
+            return drifted(difference(json.loads(was), self._made_of, _FILES))
+        if wait := trouble.waiting(pod):
+            error = trouble.first_problem(self.kube, selector(self.instance))
+            return pending(f"{error.message}; {error.hint}" if error else wait)
+        return ready(f"{self.instance.workspace_pod} in {self.kube.namespace}")
+
+    def apply(self, report: Report) -> None:
+        self.kube.apply(self.manifest())
+
+    def undo(self, report: Report) -> str | None:
+        return _removed(self.kube, self._path, f"the pod {self.instance.workspace_pod}", report)
+
+    def manifest(self) -> dict[str, Any]:
+        """Returns k8s/workspace-pod.yaml with names, labels, the image, and what it is made of."""
+        document = dict(yaml_file.read(MANIFEST))
+        name = self.instance.workspace_pod
+        document["metadata"] = {
+            **_metadata(self.instance),
+            "annotations": {_SPEC: json.dumps(self._made_of, sort_keys=True)},
+        }
+        workspace, relay = document["spec"]["containers"]
+        for container in (workspace, relay):
+            container["image"] = self.image
+        for variable in workspace["env"]:
+            if variable["name"] == "PASSWORD":
+                variable["valueFrom"]["secretKeyRef"]["name"] = name
+        workspace["env"] += _variables(self._environment)
+        relay["env"] += _variables(self._masked)
+        (volume,) = document["spec"]["volumes"]
+        volume["secret"]["secretName"] = name
+        return document
+
+    @property
+    def _environment(self) -> dict[str, str]:
+        mode = authentication(self.head)["RAY_AUTH_MODE"]
+        origins = " ".join(codespaces.trusted_origins(self.instance.ports.workspace))
+        return {
+            "DEFAULT_WORKSPACE": FOLDER,
+            "RAY_CLUSTER_NAME": self.instance.their_cluster,
+            "RAY_API_SERVER_ADDRESS": self.secret.dashboard,
+            "RAY_AUTH_MODE": mode,
+            **({"TRUSTED_ORIGINS": origins} if origins else {}),
+        }
+
+    @property
+    def _masked(self) -> dict[str, str]:
+        values = asdict(self.masking)
+        return {name: values[key] for name, key in ((NAMES, "names"), (VALUES, "values")) if values[key]}
+
+    @property
+    def _made_of(self) -> dict[str, Any]:
+        return {
+            "image": self.image,
+            "environment": self._environment,
+            "masked": self._masked,
+            "manifest": cache.key(MANIFEST.read_text()),
+        }
+
+    @property
+    def _path(self) -> str:
+        return f"{CORE}/namespaces/{self.kube.namespace}/pods/{self.instance.workspace_pod}"
+
+
+def _variables(values: Mapping[str, str]) -> list[dict[str, str]]:
+    return [{"name": name, "value": value} for name, value in values.items()]
+
+
+def _metadata(instance: Instance) -> dict[str, Any]:
+    name = instance.workspace_pod
+    labels = {**instance.labels, _LABEL: name}
+    return {"name": name, "namespace": instance.namespace, "labels": labels}
+
+
+def _require_ours(document: Mapping[str, Any], kind: str) -> None:
+    if not made_here(document):
+        raise NotOurs(
+            f"there is a {kind} {document['metadata']['name']} that Rayside did not make",
+            hint="./invokew down, then ./invokew up with --workspace, chooses another name",
+        )
+
+
+def _removed(kube: Kube, path: str, what: str, report: Report) -> str | None:
+    """Removes the object, if it is ours; returns what is left, where the API can't be asked."""
+    try:
+        document = kube.get(path)
+        if document is None or not made_here(document):
+            return None
+        report(f"removing {what}")
+        # A pod that is asked to end takes all its time, and nothing is left to save.
+        kube.delete(path, gracePeriodSeconds="1")
+        require_gone(lambda: [*filter(None, [kube.get(path)])], what)
+    except RaysideError as error:
+        return f"{what} could not be removed from {kube.namespace}: {error.message}"
+    return None

@@ -1,0 +1,129 @@
+"""Target `cluster` with `--workspace`: the workspace of a RayCluster of others is a pod beside it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from bootstrap.delivery.theirs import Delivery, delivery
+from bootstrap.kube import rights
+from bootstrap.kube.api import head_selector
+from bootstrap.kube.kubeconfig import server
+from bootstrap.sources.chosen import chosen
+from bootstrap.sources.extensions import Extensions, variant
+from bootstrap.sources.source import Source
+from bootstrap.step import Step
+from bootstrap.steps import marks, workspace_pod
+from bootstrap.steps.engine import Engine
+from bootstrap.steps.head_forward import HeadForward
+from bootstrap.steps.machine import Disk, Python
+from bootstrap.steps.ray_cluster import RELAY_PORT, WORKSPACE_PORT
+from bootstrap.steps.workspace_pod import WorkspacePod, WorkspaceSecret
+from bootstrap.targets.cluster import ClusterAccess
+from bootstrap.targets.cluster_by_head import ClusterByContext
+from bootstrap.targets.debugging import masking
+
+
+@dataclass(frozen=True)
+class ClusterWithWorkspace(ClusterByContext):
+    """A RayCluster of others; two ports lead to a pod of ours, which has the relay in place of an actor."""
+
+    @property
+    def has_workspace(self) -> bool:
+        return True
+
+    @property
+    def relay_steps(self) -> list[Step]:
+        return [
+            *self._engine,
+            *self._made_available,
+            self.delivery.step,
+            self.password,
+            self.secret,
+            self.pod,
+            self.relay,
+        ]
+
+    @property
+    def workspace_steps(self) -> list[Step]:
+        return [self.workspace]
+
+    def cacheable(self, *, engine: bool) -> list[Step]:
+        return [*self._engine, Python(), self.memory, self.disk, self.environment, *self._made_available]
+
+    @cached_property
+    def access(self) -> BesideAccess:
+        return BesideAccess(self)
+
+    def require_rights(self) -> None:
+        """Raises Forbidden, and ImagesOutOfReach."""
+        if self.delivery.refusal:
+            raise self.delivery.refusal
+        rights.require_workspace_pod(self.kube)
+
+    def selector(self, port_name: str) -> str:
+        if port_name == "dashboard":
+            return head_selector(self.instance.their_cluster)
+        return workspace_pod.selector(self.instance)
+
+    @cached_property
+    def secret(self) -> WorkspaceSecret:
+        return WorkspaceSecret(self.instance, self.kube, self.head, self.dashboard_port, self.password)
+
+    @cached_property
+    def pod(self) -> WorkspacePod:
+        image, masked = self.delivery.images.workspace, masking(self.settings)
+        return WorkspacePod(self.instance, self.kube, self.head, self.secret, image, masked)
+
+    @property
+    def relay(self) -> HeadForward:
+        port = self.instance.ports.relay
+        return self.forward("relay", port, lambda: RELAY_PORT, "dap", marks.RELAY, self.pod.name)
+
+    @property
+    def workspace(self) -> HeadForward:
+        port = self.instance.ports.workspace
+        return self.forward("workspace", port, lambda: WORKSPACE_PORT, "http", marks.WORKSPACE, self.pod.name)
+
+    # --- the image -----------------------------------------------------------------------
+
+    @cached_property
+    def extensions(self) -> Extensions:
+        record = None if self.prepares else self.instance.folder / "extensions.json"
+        return Extensions(self.settings, variant(self.settings, ask=self.asks, record=record), record)
+
+    @cached_property
+    def origin(self) -> Source:
+        return chosen(self.instance.source, self.settings, self.extensions, self.shell)
+
+    @cached_property
+    def delivery(self) -> Delivery:
+        """Returns the way of the workspace's image to the nodes there."""
+        address, registry = server(self.kube.kubeconfig, self.kube.context), self.settings.image_registry
+        return delivery(
+            *(registry, self.shell, self.origin, address), names=("workspace",), ground="preflight"
+        )
+
+    @property
+    def _made_available(self) -> list[Step]:
+        # The image is named by its extensions, whoever builds it.
+        artifacts = self.delivery.artifacts
+        return [*self.origin.steps_for(*artifacts)] if artifacts else [self.extensions]
+
+    @property
+    def _engine(self) -> list[Step]:
+        return [Engine(self.shell, installs=False)] if self.delivery.builds else []
+
+    @cached_property
+    def disk(self) -> Disk:
+        # An image that is built here takes all that it is built from.
+        setting = "kind_min_disk_gib" if self.delivery.builds else "min_disk_gib"
+        return Disk(self.settings, setting, self.present)
+
+
+@dataclass(frozen=True)
+class BesideAccess(ClusterAccess):
+    """Access to that Ray; its workspace sees files of its own pod."""
+
+    def open_folder(self) -> str:
+        return workspace_pod.FOLDER
