@@ -10,7 +10,7 @@ from bootstrap.kube import rights
 from bootstrap.kube.api import head_selector
 from bootstrap.kube.kubeconfig import server
 from bootstrap.sources.chosen import chosen
-from bootstrap.sources.extensions import Extensions, variant
+from bootstrap.sources.extensions import Extensions
 from bootstrap.sources.source import Source
 from bootstrap.step import Step
 from bootstrap.steps import marks, workspace_pod
@@ -89,8 +89,7 @@ class ClusterWithWorkspace(ClusterByContext):
 
     @cached_property
     def extensions(self) -> Extensions:
-        record = None if self.prepares else self.instance.folder / "extensions.json"
-        return Extensions(self.settings, variant(self.settings, ask=self.asks, record=record), record)
+        return self.extensions_for()
 
     @cached_property
     def origin(self) -> Source:

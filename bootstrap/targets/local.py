@@ -23,8 +23,9 @@ class Local(OnThisMachine):
     brings_example: bool = True
 
     def __post_init__(self) -> None:
-        """Refuses a cluster whose folders may be another user's. Raises UnsafeFolder."""
-        _ = self.instance.folder, self.instance.ray_folder
+        """Refuses a Ray, too, whose folder may be another user's. Raises UnsafeFolder."""
+        super().__post_init__()
+        _ = self.instance.ray_folder
 
     def steps(self) -> list[Step]:
         return [

@@ -7,13 +7,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from bootstrap.instance import Instance
 from bootstrap.kube.api import Kube
 from bootstrap.kube.rayjob.submission import KubectlRay
-from bootstrap.settings import Settings
-from bootstrap.shell import Shell
 from bootstrap.sources.chosen import chosen
-from bootstrap.sources.extensions import Extensions, variant
+from bootstrap.sources.extensions import Extensions
 from bootstrap.sources.source import Images, Source
 from bootstrap.step import Step
 from bootstrap.steps.cluster_file import ClusterFile
@@ -22,27 +19,16 @@ from bootstrap.steps.kubeconfig import UserContext
 from bootstrap.steps.kuberay import OperatorManifest
 from bootstrap.steps.ray_environment import RayEnvironment
 from bootstrap.targets import kuberay
+from bootstrap.targets.chosen_target import ChosenTarget
 from bootstrap.targets.debugging import masking
 from bootstrap.targets.forwarded import ForwardedAccess
 
 
 @dataclass(frozen=True)
-class OnKubernetes(ABC):
+class OnKubernetes(ChosenTarget, ABC):
     """Makes KubeRay's stack where `kube` leads, from the images and tools of a source."""
 
-    settings: Settings
-    shell: Shell
-    instance: Instance
-    # It says why it is this target, for people.
-    reason: str
-    # Whether a gallery may be asked for extensions, and whether that is for a cluster to come.
-    asks: bool = False
-    prepares: bool = False
     brings_example: bool = True
-
-    def __post_init__(self) -> None:
-        """Refuses a cluster whose folder may be another user's. Raises UnsafeFolder."""
-        _ = self.instance.folder
 
     @cached_property
     @abstractmethod
@@ -77,8 +63,7 @@ class OnKubernetes(ABC):
 
     @cached_property
     def extensions(self) -> Extensions:
-        record = None if self.prepares else self.instance.folder / "extensions.json"
-        return Extensions(self.settings, variant(self.settings, ask=self.asks, record=record), record)
+        return self.extensions_for()
 
     @cached_property
     def cluster_file(self) -> ClusterFile:

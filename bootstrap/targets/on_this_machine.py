@@ -8,13 +8,10 @@ from functools import cached_property
 from typing import Protocol
 
 from bootstrap.codespaces import larger_machine
-from bootstrap.instance import Instance
 from bootstrap.ray import jobs
 from bootstrap.ray.records import jobs_for
 from bootstrap.ray.state import Dashboard
-from bootstrap.settings import Settings
-from bootstrap.shell import Shell
-from bootstrap.sources.extensions import Extensions, this_platform, variant
+from bootstrap.sources.extensions import Extensions, this_platform
 from bootstrap.step import Step
 from bootstrap.steps import workspace
 from bootstrap.steps.cluster_file import ClusterFile
@@ -24,6 +21,7 @@ from bootstrap.steps.ray_environment import RayEnvironment
 from bootstrap.steps.relay import LocalRelay
 from bootstrap.steps.secret_file import SecretFile
 from bootstrap.steps.workspace import LocalWorkspace, WorkspaceFiles
+from bootstrap.targets.chosen_target import ChosenTarget
 from bootstrap.targets.debugging import masking
 
 
@@ -39,19 +37,12 @@ class PortStep(Step, Protocol):
 
 
 @dataclass(frozen=True)
-class OnThisMachine(ABC):
+class OnThisMachine(ChosenTarget, ABC):
     """Makes the relay and the workspace for the Ray of `head`, which is the target's to give.
 
     `shared_files` says whether editors of this machine see the workers' own files.
     """
 
-    settings: Settings
-    shell: Shell
-    instance: Instance
-    reason: str
-    # Whether a gallery may be asked for extensions, and whether that is for a cluster to come.
-    asks: bool = False
-    prepares: bool = False
     kubernetes: None = None
     shared_files: bool = True
 
@@ -89,9 +80,7 @@ class OnThisMachine(ABC):
 
     @cached_property
     def extensions(self) -> Extensions:
-        record = None if self.prepares else self.instance.folder / "extensions.json"
-        chosen = variant(self.settings, ask=self.asks, record=record, platform=this_platform())
-        return Extensions(self.settings, chosen, record)
+        return self.extensions_for(this_platform())
 
     @cached_property
     def workspace_files(self) -> WorkspaceFiles:

@@ -15,12 +15,12 @@ from bootstrap.errors import NotRunning, OtherTarget
 from bootstrap.instance import Instance
 from bootstrap.ray import jobs
 from bootstrap.ray.state import Dashboard
-from bootstrap.settings import Settings
 from bootstrap.shell import Shell
 from bootstrap.step import Report, Status, Step, ready
 from bootstrap.steps.machine import Python
 from bootstrap.steps.ray_beside import client_environment
 from bootstrap.steps.workspace import head_folder
+from bootstrap.targets.chosen_target import ChosenTarget
 
 
 @dataclass(frozen=True)
@@ -87,16 +87,9 @@ class PodsRay:
 
 
 @dataclass(frozen=True)
-class Pod:
-    """The cluster of this pod."""
+class Pod(ChosenTarget):
+    """The cluster of this pod. Nothing is made here."""
 
-    settings: Settings
-    shell: Shell
-    instance: Instance
-    reason: str
-    # Nothing is made here, whatever for.
-    asks: bool = False
-    prepares: bool = False
     brings_example: bool = False
     kubernetes: None = None
 
