@@ -9,10 +9,18 @@ from bootstrap.plain import printed
 from bootstrap.ray.records import Job
 
 
-def failure(job: Job) -> RaysideError:
-    """Returns the error for a job that ended other than SUCCEEDED, its exit code explained."""
+def failure(job: Job, *, output_shown: bool = False) -> RaysideError:
+    """Returns the error for a job that ended other than SUCCEEDED, its exit code explained.
+
+    It ends with the last lines of what the job printed, unless those have been shown just before.
+    """
     if job.status == "STOPPED":
         return JobFailed(f"job {job.submission_id} was stopped", hint="./invokew submit starts a new one")
+    if job.exit_code is not None and output_shown:
+        return JobFailed(
+            f"job {job.submission_id} failed: {explain_exit(job.exit_code)}",
+            hint=f"./invokew diagnose --job {job.submission_id} says what is known of the cause",
+        )
     why = f": {explain_exit(job.exit_code)}" if job.exit_code is not None else ""
     # Ray's message ends with the last of the program's output, which says most; Ray colours it.
     lines = printed(job.message).strip().splitlines()

@@ -78,7 +78,7 @@ def submit(settings: Settings, console: Console, request: Request, *, wait: bool
             submission_id=name,
         ) from None
     if wait and job.status != "SUCCEEDED":
-        raise outcome.failure(job)
+        raise outcome.failure(job, output_shown=not console.as_json)
     if console.as_json:
         console.document({"submission_id": name, "job": job.job_id, "status": job.status, "cluster": cluster})
         return

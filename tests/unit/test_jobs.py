@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -134,6 +135,9 @@ def test_a_failed_job_shows_its_last_words() -> None:
     assert "raised an exception" in error.message
     assert error.message.endswith("ValueError: no")
     assert "--job t-1" in error.hint
+    # What was shown just before is not said again; what Ray itself says of a failure is shown nowhere else.
+    assert "no" not in outcome.failure(job, output_shown=True).message.split()
+    assert outcome.failure(replace(job, exit_code=None), output_shown=True).message.endswith("ValueError: no")
 
 
 def test_the_last_words_of_a_failed_job_have_no_colours() -> None:
