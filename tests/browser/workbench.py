@@ -201,7 +201,8 @@ class Workbench:
         number = self._editor.locator(".margin-view-overlays .line-numbers", has_text=re.compile(f"^{line}$"))
         margin = self._editor.locator(".glyph-margin").first
         expect(number).to_be_visible()
-        row, column = number.bounding_box(), margin.bounding_box()
+        # The editor draws its lines anew when something comes to them: for a moment a number is nowhere.
+        row, column = until(number.bounding_box, bool, 10), margin.bounding_box()
         assert row
         assert column
         self.page.mouse.click(column["x"] + column["width"] / 2, row["y"] + row["height"] / 2)
