@@ -152,7 +152,7 @@ class WorkspacePod:
     title: str = "pod of the workspace and the relay"
     needs: tuple[str, ...] = ("workspace-secret", "images")
     # The node may have to pull a gigabyte.
-    patience: float = 600.0
+    patience: float = 300.0
 
     def check(self) -> Status:
         pod = self.kube.get(self._path)

@@ -45,7 +45,7 @@ def ray_cluster(image: str, namespace: str) -> dict[str, Any]:
             "image": image,
             "imagePullPolicy": "IfNotPresent",
             "readinessProbe": {**ready, "failureThreshold": 20},
-            "resources": {"requests": {"cpu": "50m", "memory": "512Mi"}},
+            "resources": {"requests": {"cpu": "10m", "memory": "512Mi"}},
             # As root, or it could not remove what is in the image.
             "securityContext": {"runAsUser": 0},
             "lifecycle": {"postStart": {"exec": {"command": ["sh", "-c", WITHOUT_DEBUGPY]}}},
@@ -148,7 +148,7 @@ def test_one_who_may_only_forward_debugs_two_pods_and_leaves_nothing(
 IN_THE_POD = """\
 mkdir -p /home/ray/mine && cd /home/ray/mine && cat > main.py && cd /home/ray/rayside \
 && ./invokew submit --debug --working-dir /home/ray/mine --entrypoint "python main.py" --json \
-&& ./invokew debug --timeout 200 --break /home/ray/mine/main.py:6 --evaluate n --json
+&& echo --- && ./invokew debug --timeout 200 --break /home/ray/mine/main.py:6 --evaluate n --json
 """
 CONNECTS = "import socket; print([socket.socket().connect_ex(('{ip}', port)) for port in (8443, 5678, 9)])"
 
@@ -178,18 +178,18 @@ def test_the_workspace_is_a_pod_beside_their_cluster_that_only_forwards_reach(
         assert until(lambda: user.run(*bring, timeout=600).returncode == 0, bool, 60), user.run(*bring).stderr
         assert "Nothing to change" in user.run("up").stdout
         both_stop(user, tmp_path)
-        assert Dashboard(user.json("status")["urls"]["dashboard"], "").table("actors") == []
+        urls = user.json("status")["urls"]
+        assert Dashboard(urls["dashboard"], "").table("actors", ("state", "DEAD")) == []
         (pod,) = theirs.pods("rayside.dev/workspace")
         address, head = pod["status"]["podIP"], theirs.pods(head_selector("theirs"))[0]["metadata"]["name"]
         reached = ["exec", head, "--", "python", "-c", CONNECTS.format(ip=address)]
         refused, refused_too, nobody = json.loads(kubectl(up, "-n", theirs.namespace, *reached))
         assert refused == refused_too == nobody != 0
-        url = user.json("status")["urls"]["workspace"]
-        assert requests.get(f"{url}/login", timeout=30).status_code == 200
+        assert requests.get(f"{urls['workspace']}/login", timeout=30).status_code == 200
         # A job from there is debugged there, with the files of that pod.
         command = ["-n", theirs.namespace, "exec", "-i", pod["metadata"]["name"], "-c", "workspace", "--"]
         output = kubectl(up, *command, *terminal(), "bash", "-c", IN_THE_POD, feed=PROGRAM)
-        submitted, debugged = map(json.loads, output.splitlines())
+        submitted, debugged = map(json.loads, output.split("---\n"))
         assert submitted["cluster"] == "theirs"
         assert sorted(stop["evaluated"]["n"] for stop in debugged["stopped"]) == ["1", "2"]
     finally:
