@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -16,6 +18,13 @@ if TYPE_CHECKING:
 PATIENCE = 60
 # We wait so many seconds for a mere sign of life, and say after so many that we wait.
 _BRIEF, _SOON = 2.0, 2.0
+# By DOCKER_HOST: the version of the engine's API, and its architecture. Neither changes while a command runs,
+# and asking for either takes 50 ms: the engine starts the programs below it to know their versions.
+_API_VERSIONS: dict[str, str] = {}
+_ARCHITECTURE: dict[str, str] = {}
+# Steps that are looked at side by side wait so many seconds for the first of them to have asked: no longer,
+# for each would wait for an engine that is silent, one after the other.
+_ASKING, _TOGETHER = threading.Lock(), 0.5
 # This maps the kernel's names of machines to those of images
 # (https://github.com/containerd/platforms, normalizeArch).
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "armv8": "arm64", "i386": "386"}
@@ -27,12 +36,11 @@ def connected(patience: float = PATIENCE) -> Iterator[DockerClient]:
 
     The engine may be silent for `patience` seconds. Raises EngineNotRunning, EngineNotPermitted.
     """
-    import docker
     import docker.errors
     import requests
 
     try:
-        client = docker.from_env(timeout=patience)
+        client = new_client(patience)
         try:
             yield client
         finally:
@@ -42,6 +50,33 @@ def connected(patience: float = PATIENCE) -> Iterator[DockerClient]:
             f"the Docker engine does not answer as it should: {error}",
             hint="./invokew doctor --fix --target kind",
         ) from None
+
+
+def new_client(patience: float) -> DockerClient:
+    """Returns a client, to be closed, which asks for the version of the API the first time alone.
+
+    Raises docker.errors.DockerException, requests.RequestException.
+    """
+    import docker
+
+    with _asking():
+        client = docker.from_env(timeout=patience, version=_API_VERSIONS.get(_host()))
+        _API_VERSIONS[_host()] = client.api.api_version
+    return client
+
+
+@contextmanager
+def _asking() -> Iterator[None]:
+    alone = _ASKING.acquire(timeout=_TOGETHER)
+    try:
+        yield
+    finally:
+        if alone:
+            _ASKING.release()
+
+
+def _host() -> str:
+    return os.environ.get("DOCKER_HOST", "")
 
 
 def answers() -> bool:
@@ -81,7 +116,10 @@ def events(start: Callable[[], Iterator[dict[str, Any]]]) -> Iterator[dict[str, 
 
 def architecture(client: DockerClient) -> str:
     """Returns the architecture that the engine runs, as images call it: amd64, arm64, ..."""
-    return normal(client.info()["Architecture"])
+    with _asking():
+        if _host() not in _ARCHITECTURE:
+            _ARCHITECTURE[_host()] = normal(client.info()["Architecture"])
+        return _ARCHITECTURE[_host()]
 
 
 def normal(name: str) -> str:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import psutil
 
+from bootstrap import docker_engine
 from bootstrap.codespaces import Codespace
 from bootstrap.errors import EngineNotPermitted, EngineNotRunning, MissingProgram
 from bootstrap.shell import Shell
@@ -46,12 +47,11 @@ class Engine:
     silence: float = 20.0
 
     def check(self) -> Status:
-        import docker
         import docker.errors
         import requests
 
         try:
-            client = docker.from_env(timeout=self.silence)
+            client = docker_engine.new_client(self.silence)
             try:
                 info = client.info()
             finally:

@@ -9,6 +9,14 @@ from pathlib import Path
 import pytest
 
 
+@pytest.fixture(autouse=True)
+def _no_cluster_of_the_users(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Keeps a cluster out of the tests that is up on this machine meanwhile."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.getbasetemp() / "state-home"))
+
+
 @pytest.fixture
 def python_signals() -> Iterator[None]:
     """Sets Python's own handlers; a lane's handler of Ctrl-C serves one Ctrl-C, which is the user's."""
