@@ -10,7 +10,7 @@ import base64
 import json
 import secrets
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -70,8 +70,8 @@ class WorkspaceSecret:
         if document is None:
             return missing("not made yet")
         _require_ours(document, "Secret")
-        data = {key: base64.b64decode(value).decode() for key, value in document.get("data", {}).items()}
-        if data != self.contents():
+        contents = self.contents().items()
+        if document.get("data") != {key: base64.b64encode(text.encode()).decode() for key, text in contents}:
             return missing("it is of an earlier token, or another place")
         return ready(f"{self.instance.workspace_pod} in {self.kube.namespace}")
 
@@ -88,10 +88,10 @@ class WorkspaceSecret:
         """Returns the values by their keys, which are the files' names in the pod. Raises NotRunning."""
         token = _PLACE / "auth_token"
         ports = Ports(DASHBOARD_PORT, 10001, RELAY_PORT, WORKSPACE_PORT)
-        here = replace(
-            *(self.instance,),
-            **{"target": POD, "namespace": "", "context": "", "address": self.dashboard, "ports": ports},
-            **dict.fromkeys(("ssh", "their_kubeconfig", "their_cluster", "workspace_pod"), ""),
+        here = Instance(
+            *(self.instance.name, POD, "", "", self.instance.location, ports),
+            address=self.dashboard,
+            user=self.instance.user,
         )
         relay = Config(
             host="127.0.0.1",
