@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Set
 from typing import Any
 
@@ -22,8 +23,8 @@ from bootstrap.relay.worker import Claims, Holder, NotWanted, Worker, Workers
 
 # Seconds before a debuggee is attached to again after it was detached from: one that is dialled within
 # milliseconds of its `disconnect` may never answer (1 of 7 to 80 times, with debugpy 1.8.22; never of 120
-# after 0.5 s).
-SETTLING = 0.5
+# after 0.5 s). On a machine with much to do it takes longer, as attaching did, up to the longest.
+SETTLING, LONGEST_SETTLING = 0.5, 10.0
 # Polls that miss a debuggee before it counts as ended, for Ray's tables may lag.
 POLLS_MISSED = 5
 # Seconds to detach from debuggees in good order when the relay ends.
@@ -119,6 +120,7 @@ class Lifecycle:
 
     async def _attach(self, worker: Worker) -> None:
         tries = self._tries  # those of the editor that it is for, which may not be the same at the end
+        began = time.monotonic()
         try:
             await worker.attach(self._options, self._claims)
         except AlreadyDebugged as error:
@@ -133,6 +135,8 @@ class Lifecycle:
             worker.holder.refused(worker, error)
         else:
             worker.holder.attached_to(worker)
+        finally:
+            worker.attaching_took = time.monotonic() - began
 
     def refused(self, worker: Worker, error: Exception) -> None:
         """Tells of a debuggee that could not be attached to, or whose job no editor asked for."""
@@ -249,6 +253,6 @@ class Lifecycle:
         await asyncio.wait({detaching})
         self._threads.forget(worker)
         self._configuration.forget(worker)
-        await asyncio.sleep(SETTLING)
+        await asyncio.sleep(min(max(SETTLING, worker.attaching_took), LONGEST_SETTLING))
         if self._workers.get(worker.debuggee.worker_id) is worker:
             del self._workers[worker.debuggee.worker_id]

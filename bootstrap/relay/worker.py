@@ -136,6 +136,7 @@ class Worker:
         resumes: how often each thread was resumed; what is known of its stop holds only for the same number.
         rows: the threads that an editor has a row for. `Threads` writes this.
         others: the names of its Python threads when one of them last stopped. `Others` writes this.
+        attaching_took: the seconds that attaching took, well or not; 0 before. `Lifecycle` writes this.
         resuming: the request that resumes a thread, by thread, until it is answered. `Threads` writes this.
     """
 
@@ -151,6 +152,7 @@ class Worker:
         self.resumes: Counter[int | None] = Counter()
         self.rows: set[int] = set()
         self.others: dict[int, str] = {}
+        self.attaching_took = 0.0
         self.resuming: dict[int, asyncio.Future[Any]] = {}
         self._state = _State.ATTACHING
         self._settled = asyncio.Event()  # set once it is not ATTACHING any more

@@ -30,7 +30,10 @@ IN_RAY = tuple(sorted({*RELAY, *_ours(["in_ray"], [])}))
 # `image/workspace/submit` needs just these of ours, for the same reason.
 SUBMISSION = _ours(
     ["hook", "ray"],
-    ["console", "errors", "loopback", "options", "plain", "settings", "submission", "users", "yaml_file"],
+    [
+        *("console", "default_folders", "errors", "loopback", "options", "plain", "settings", "submission"),
+        *("users", "yaml_file"),
+    ],
 )
 
 # What a workspace's user needs of a clone: the verbs, and the labs that are done in the pod.

@@ -342,6 +342,23 @@ def test_a_debuggee_of_another_job_is_asked_for_it_once() -> None:
     play(story)
 
 
+def test_a_debuggee_that_took_long_is_left_alone_as_long_before_it_is_tried_again() -> None:
+    async def story(setting: Setting) -> None:
+        (debuggee,) = setting.debuggees
+        setting.discovery.listed = [replace(debuggee.debuggee, job_id="")]
+        debuggee.deaf_to = {"evaluate"}
+        await setting.attach(job="another")
+        await until(lambda: bool(debuggee.received("evaluate")))
+        await asyncio.sleep(3 * SETTLING)
+        debuggee.answers("evaluate")
+        await until(lambda: len(debuggee.left) == 1)
+        session = await setting.attach()
+        await setting.stopped(session)
+        assert debuggee.dialled[1] - debuggee.left[0] >= 3 * SETTLING
+
+    play(story)
+
+
 @pytest.mark.parametrize("takes_over", [True, False])
 def test_what_was_attached_to_for_an_earlier_editor_is_tried_for_the_next(takes_over: bool) -> None:
     async def story(setting: Setting) -> None:
