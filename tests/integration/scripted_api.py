@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from weakref import WeakSet
 
 from aiohttp import WSMsgType, web
 
@@ -63,7 +64,7 @@ class ScriptedApi:
     unscripted: list[str] = field(default_factory=list)
     port: int = 0
     _runner: web.AppRunner | None = None
-    _sockets: set[web.WebSocketResponse] = field(default_factory=set)
+    _transports: WeakSet[asyncio.BaseTransport] = field(default_factory=WeakSet)
     _servers: list[asyncio.Server] = field(default_factory=list)
 
     @property
@@ -91,22 +92,37 @@ class ScriptedApi:
             application.router.add_route("*", "/{path:.*}", self._answer)
             self._runner = web.AppRunner(application, shutdown_timeout=0.1)
             await self._runner.setup()
+            self._watch_connections()
             site = web.TCPSite(self._runner, "127.0.0.1", self.port, ssl_context=self.tls)
             await site.start()
             self.port = self._runner.addresses[0][1]
 
         self.call(up())
 
+    def _watch_connections(self) -> None:
+        """Keeps every connection: aiohttp forgets those that it takes while it ends, and they stay open."""
+        assert self._runner is not None
+        server: Any = self._runner.server
+        made = server.connection_made
+
+        def connection_made(handler: Any, transport: asyncio.BaseTransport) -> None:
+            self._transports.add(transport)
+            made(handler, transport)
+
+        server.connection_made = connection_made
+
+    def _reset(self) -> None:
+        for transport in [each for each in self._transports if not each.is_closing()]:
+            transport.abort()  # type: ignore[attr-defined]
+
     def down(self) -> None:
         """Ends as when the engine is killed: connections are reset, and the port refuses."""
 
         async def down() -> None:
             assert self._runner is not None
-            for websocket in self._sockets:
-                transport = websocket._req.transport if websocket._req else None
-                if transport:
-                    transport.abort()
+            self._reset()
             await self._runner.cleanup()
+            self._reset()
 
         self.call(down())
 
@@ -186,7 +202,6 @@ class ScriptedApi:
         websocket = web.WebSocketResponse(protocols=("v4.channel.k8s.io",), max_msg_size=0, timeout=0.5)
         assert "v4.channel.k8s.io" in request.headers["Sec-WebSocket-Protocol"]
         await websocket.prepare(request)
-        self._sockets.add(websocket)
         return websocket
 
     async def _port_forward(self, request: web.Request, pod: str) -> web.StreamResponse:
@@ -214,7 +229,6 @@ class ScriptedApi:
             await _joined(websocket, writer, down())
         finally:
             await websocket.close()
-            self._sockets.discard(websocket)
         return websocket
 
 
