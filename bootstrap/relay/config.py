@@ -14,6 +14,11 @@ from bootstrap.relay.masking import UNSET, Masking
 NAMES, VALUES = "RAYSIDE_MASKED_NAMES", "RAYSIDE_MASKED_VALUES"
 
 
+def variables(masking: Masking) -> dict[str, str]:
+    """Returns the variables that say what is masked; the value is empty where nothing is said."""
+    return {NAMES: masking.names, VALUES: masking.values}
+
+
 @dataclass(frozen=True)
 class Config:
     """The configuration of the process."""

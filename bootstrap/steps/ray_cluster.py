@@ -16,7 +16,7 @@ from bootstrap.kube import trouble
 from bootstrap.kube.api import CORE, RAY, Kube, made_here, path_of, require_namespace
 from bootstrap.private_file import write_private
 from bootstrap.ray.state import Dashboard
-from bootstrap.relay.config import NAMES, VALUES
+from bootstrap.relay.config import variables
 from bootstrap.relay.masking import UNSET, Masking
 from bootstrap.settings import RAY_VERSION, ROOT
 from bootstrap.sources.source import Images
@@ -161,7 +161,7 @@ class RayCluster:
 
     @property
     def _masked(self) -> dict[str, str]:
-        return {NAMES: self.masking.names, VALUES: self.masking.values}
+        return variables(self.masking)
 
     def manifest(self) -> dict[str, Any]:
         """Returns k8s/ray-cluster.yaml with names, labels, images, workers, and what it is made of."""

@@ -10,7 +10,7 @@ import base64
 import json
 import secrets
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from bootstrap.errors import NotOurs, NotRunning, RaysideError
 from bootstrap.instance import Instance, Ports
 from bootstrap.kube import trouble
 from bootstrap.kube.api import CORE, Kube, made_here
-from bootstrap.relay.config import NAMES, VALUES, Config
+from bootstrap.relay.config import Config, variables
 from bootstrap.relay.masking import Masking
 from bootstrap.settings import POD, ROOT
 from bootstrap.step import Report, Status, drifted, missing, pending, ready
@@ -209,8 +209,7 @@ class WorkspacePod:
 
     @property
     def _masked(self) -> dict[str, str]:
-        values = asdict(self.masking)
-        return {name: values[key] for name, key in ((NAMES, "names"), (VALUES, "values")) if values[key]}
+        return {name: value for name, value in variables(self.masking).items() if value}
 
     @property
     def _made_of(self) -> dict[str, Any]:
