@@ -113,9 +113,13 @@ class Listener:
             return False  # It is no debugger of ours, or has gone.
         finally:
             with self._changed:
-                for connections in (self._knocking, self._choosing):
-                    if connection in connections:
-                        connections.remove(connection)
+                self._waits_no_more(connection)
+
+    def _waits_no_more(self, connection: socket.socket) -> None:
+        """Leaves it out where the oldest is ended; the lock is the caller's."""
+        for connections in (self._knocking, self._choosing):
+            if connection in connections:
+                connections.remove(connection)
 
     def _admits(self, connection: socket.socket) -> bool:
         deadline = time.monotonic() + _PATIENCE
@@ -170,6 +174,8 @@ class Listener:
             free = self._changed.wait_for(lambda: self._attached is None, _CHANGING)
             if free:
                 self._attached, self._debugger = connection, user
+                # At once: whoever comes before it has its answer would end it as the oldest.
+                self._waits_no_more(connection)
         return free
 
 
