@@ -53,6 +53,16 @@ class Installed:
     def _patience(self) -> float:
         return self._connection.patience
 
+    @property
+    def is_changing(self) -> bool:
+        """Returns whether what it is to stop at is being set."""
+        return self._setting.locked()
+
+    async def changed(self) -> None:
+        """Waits until what was to be set by now is set, or could not be."""
+        async with self._setting:
+            pass
+
     async def set_breakpoints(self, path: str, breakpoints: Sequence[LineBreakpoint]) -> None:
         """Makes these the breakpoints of its file `path`, and puts its answer for each in the results.
 
@@ -71,6 +81,8 @@ class Installed:
             now = [breakpoint_ for breakpoint_, _ in placed]
             specs = [breakpoint_.inner(line) for breakpoint_, line in placed]
             await self._set_points(now)
+            # Without its answer in time they may be set all the same, and are to be taken back some day.
+            self._set.setdefault(path, [])
             body = await self._connection.client.set_breakpoints(path, specs, timeout=self._patience)
             self._replaced([earlier for _, earlier in self._set.get(path, [])], now)
             if not placed:
@@ -165,24 +177,25 @@ class Installed:
         return list(self._set)
 
     async def set_exceptions(self, desired: Desired) -> None:
-        exceptions = desired.exceptions
-        if exceptions.needs_tracing:
-            await self.tracing.wake()
-        conditions = exceptions.inner_conditions
-        if conditions or exceptions.several:
-            await self._connection.send_once(EXCEPTIONS)
-            await self._connection.literal(EXCEPTIONS.call("stop_once"), timeout=self._patience)
-        await self._connection.client.request(
-            "setExceptionBreakpoints", exceptions.arguments, timeout=self._patience
-        )
-        if conditions:
-            await self._set_points(exceptions.conditions.values())
-            expression = EXCEPTIONS.call("set_conditions", conditions)
-            exceptions.conditions_set(
-                self._key, await self._connection.literal(expression, timeout=self._patience)
+        async with self._setting:  # what was asked for last is set last
+            exceptions = desired.exceptions
+            if exceptions.needs_tracing:
+                await self.tracing.wake()
+            conditions = exceptions.inner_conditions
+            if conditions or exceptions.several:
+                await self._connection.send_once(EXCEPTIONS)
+                await self._connection.literal(EXCEPTIONS.call("stop_once"), timeout=self._patience)
+            await self._connection.client.request(
+                "setExceptionBreakpoints", exceptions.arguments, timeout=self._patience
             )
-        self._replaced(self._filters, exceptions.conditions.values())
-        self._filters = list(exceptions.conditions.values())
+            if conditions:
+                await self._set_points(exceptions.conditions.values())
+                expression = EXCEPTIONS.call("set_conditions", conditions)
+                exceptions.conditions_set(
+                    self._key, await self._connection.literal(expression, timeout=self._patience)
+                )
+            self._replaced(self._filters, exceptions.conditions.values())
+            self._filters = list(exceptions.conditions.values())
 
     async def set_functions(self, desired: Desired) -> None:
         """Sets the function breakpoints, and puts into their results whether it has such a function.
@@ -190,27 +203,30 @@ class Installed:
         Raises:
             RequestFailed, DebuggerGone: as `Client.request`.
         """
-        functions = [breakpoint_ for breakpoint_ in desired.functions if not breakpoint_.problem]
-        if functions:
-            await self.tracing.wake()
-        specs = [breakpoint_.inner() for breakpoint_ in functions]
-        await self._set_points(functions)
-        body = await self._connection.client.request(
-            "setFunctionBreakpoints", {"breakpoints": specs}, timeout=self._patience
-        )
-        ids = [answer.get("id", -1) for answer in body.get("breakpoints") or []]
-        self._replaced([breakpoint_ for _, breakpoint_ in self._set_functions], functions)
-        self._set_functions = list(zip(ids, functions, strict=False))
-        if not functions:
-            return
-        names = [breakpoint_.name for breakpoint_ in functions]
-        loaded = await self._connection.literal(FUNCTIONS.value("are_loaded", names), timeout=self._patience)
-        for breakpoint_, is_loaded in zip(
-            functions, loaded if isinstance(loaded, list) else [], strict=False
-        ):
-            breakpoint_.results[self._key] = Result(
-                is_loaded is True, 0, "" if is_loaded is True else NO_FUNCTION
+        async with self._setting:
+            functions = [breakpoint_ for breakpoint_ in desired.functions if not breakpoint_.problem]
+            if functions:
+                await self.tracing.wake()
+            specs = [breakpoint_.inner() for breakpoint_ in functions]
+            await self._set_points(functions)
+            body = await self._connection.client.request(
+                "setFunctionBreakpoints", {"breakpoints": specs}, timeout=self._patience
             )
+            ids = [answer.get("id", -1) for answer in body.get("breakpoints") or []]
+            self._replaced([breakpoint_ for _, breakpoint_ in self._set_functions], functions)
+            self._set_functions = list(zip(ids, functions, strict=False))
+            if not functions:
+                return
+            names = [breakpoint_.name for breakpoint_ in functions]
+            loaded = await self._connection.literal(
+                FUNCTIONS.value("are_loaded", names), timeout=self._patience
+            )
+            for breakpoint_, is_loaded in zip(
+                functions, loaded if isinstance(loaded, list) else [], strict=False
+            ):
+                breakpoint_.results[self._key] = Result(
+                    is_loaded is True, 0, "" if is_loaded is True else NO_FUNCTION
+                )
 
     async def give_back(self) -> None:
         """Takes back what would hold the debuggee up without us. Raises DebuggerGone."""

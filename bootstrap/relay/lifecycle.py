@@ -169,6 +169,8 @@ class Lifecycle:
     def attached_to(self, worker: Worker) -> None:
         """Notes that a debuggee takes requests now."""
         if worker.has_left:  # its editor went meanwhile, and the next one is not to see it
+            # Where that was while it was dialled, there was nothing yet to detach from.
+            self._work.start(worker.detach())
             return
         self._log(f"attached to {worker.debuggee.title}")
         worker.takes_requests()

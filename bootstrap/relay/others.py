@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from bootstrap.dap.framing import Message
 from bootstrap.errors import DebuggerGone, RequestFailed
-from bootstrap.relay.connection import SOON
+from bootstrap.relay.connection import PATIENCE
 from bootstrap.relay.worker import Worker, Workers
 
 # The most rows for one process, and for all that are stopped. Editors ask for all rows with each stop.
@@ -38,7 +38,7 @@ class Others:
         if self._room(worker) <= 0:
             return
         try:
-            body = await worker.connection.client.request("threads", timeout=SOON)
+            body = await worker.connection.client.request("threads", timeout=PATIENCE)
         except (RequestFailed, DebuggerGone):
             return
         names = {

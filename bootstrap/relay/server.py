@@ -231,6 +231,8 @@ class Relay:
                 raise Refused(
                     f"{busy['client'] or 'another editor'} has debugged this since {busy['since']}", busy
                 )
+            if editor not in self._editors:  # It has gone meanwhile, and nobody would end its session.
+                return
             if debugged is not None:
                 session = debugged
                 session.watch(editor, arguments)

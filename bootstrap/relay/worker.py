@@ -17,7 +17,7 @@ from bootstrap.errors import DebuggerGone, RequestFailed
 from bootstrap.hook.rayside_hook import whose
 from bootstrap.hook.rayside_hook.handshake import LONGEST_USER
 from bootstrap.plain import line
-from bootstrap.relay.connection import ATTACHING, SOON, Connection
+from bootstrap.relay.connection import ATTACHING, PATIENCE, SOON, Connection
 from bootstrap.relay.debuggee import Debuggee
 from bootstrap.relay.files import Files
 from bootstrap.relay.installed import Installed
@@ -259,10 +259,10 @@ class Worker:
             return
         top = {"threadId": thread, "levels": 1}
         try:
-            body = await self.connection.client.request("stackTrace", top, timeout=SOON)
+            body = await self.connection.client.request("stackTrace", top, timeout=PATIENCE)
             frame = body["stackFrames"][0]["id"]
             await self.connection.send_once(REACHED)
-            name = await self.connection.literal(REACHED.call("task"), frame)
+            name = await self.connection.literal(REACHED.call("task"), frame, timeout=PATIENCE)
         except (RequestFailed, DebuggerGone, LookupError, TypeError):
             return
         if isinstance(name, str) and name:

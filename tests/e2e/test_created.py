@@ -105,7 +105,7 @@ def test_one_with_the_documented_rights_makes_a_ray_cluster_debugs_in_it_and_lea
     try:
         assert until(lambda: user.run(*bring, timeout=600).returncode == 0, bool, 20), user.run(*bring).stderr
         assert "Nothing to change" in user.run(*bring).stdout
-        assert user.json("status")["ready"] is True
+        assert user.is_ready()
 
         namespace = theirs.get(f"{CORE}/namespaces/{demo.namespace}")
         assert namespace is not None

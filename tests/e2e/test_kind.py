@@ -29,8 +29,8 @@ def http(url: str, token: str | None = None) -> requests.Response:
 
 
 def test_status_says_that_all_is_ready(up: Rayside) -> None:
+    assert up.is_ready()
     document = up.json("status")
-    assert document["ready"] is True
     assert (document["target"], document["source"]) == ("kind", "packages")
     conditions = {step["name"]: step["condition"] for step in document["steps"]}
     assert set(conditions.values()) == {"ready"}
@@ -246,7 +246,7 @@ def test_a_cluster_that_differs_is_drifted(up: Rayside) -> None:
     assert error.returncode == 4
     assert "error[drifted]" in error.stderr
     assert "workers is 2, the settings say 1" in error.stderr
-    assert up.json("status")["ready"] is True
+    assert up.is_ready()
 
 
 def test_no_engine_is_said(up: Rayside) -> None:
@@ -264,7 +264,7 @@ def test_another_mans_cluster_is_left_alone(up: Rayside) -> None:
         done = up.run(verb, env=stranger, timeout=120)
         assert done.returncode == 4, done.stdout + done.stderr
         assert "error[not-ours]" in done.stderr
-    assert up.json("status")["ready"] is True
+    assert up.is_ready()
 
 
 def test_a_kubeconfig_that_leads_nowhere_is_mended(up: Rayside) -> None:
@@ -292,7 +292,7 @@ def test_an_image_that_the_node_lost_is_loaded_again(up: Rayside) -> None:
     details = {step["name"]: step["detail"] for step in up.json("status")["steps"]}
     assert details["images"].startswith(f"the node {node.name} lacks ")
     assert up.run("up", timeout=300).returncode == 0
-    assert up.json("status")["ready"] is True
+    assert up.is_ready()
 
 
 def test_an_operator_that_was_stopped_is_said(up: Rayside) -> None:

@@ -33,7 +33,7 @@ STEPS = (
 def assert_mended(rayside: Rayside) -> None:
     done = rayside.run("up", timeout=600)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert rayside.json("status")["ready"] is True
+    assert rayside.is_ready()
 
 
 def test_up_killed_at_each_step_goes_on(kind: Rayside) -> None:
@@ -122,7 +122,7 @@ def test_a_codespace_stopped_and_started(up: Rayside) -> None:
     assert hook.wait(600) == 0, output
     hook.stdout.close()
     assert output.startswith("The Docker engine answers\n")
-    assert up.json("status")["ready"] is True
+    assert up.is_ready()
     # Nothing was made anew, neither the node nor an image, nor anything for a while.
     assert node_and_images(up) == (node, images)
     client = docker.from_env()

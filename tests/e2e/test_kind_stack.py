@@ -285,4 +285,4 @@ def test_what_we_installed_goes_and_what_another_installed_is_used_and_stays(
         kubectl(up, "delete", "--wait", "-f", "-", feed=manifest)
         kube.delete(f"{CORE}/namespaces/kuberay-system")
     assert up.run("up", timeout=600).returncode == 0
-    assert up.json("status")["ready"] is True
+    assert up.is_ready()

@@ -295,7 +295,7 @@ def test_a_job_on_its_own_cluster_runs_and_is_submitted_once(
     reported: list[str] = []
     kubectl.submit(document, job, "whole-1", url=url, token_file=token, report=reported.append)
     dashboard = Dashboard(url, token.read_text())
-    ended = until(lambda: dashboard.job("whole-1"), lambda job: job.ended, 60)
+    ended = until(lambda: dashboard.job("whole-1"), lambda job: job.ended, 180)
     assert ended.status == "SUCCEEDED", dashboard.output("whole-1")
     assert "('hello', 'hunter2', 'told', ['a b', \"it's #1\"])" in dashboard.output("whole-1")
     assert ended.metadata[WORKING_DIR] == str(tmp_path / "code")
@@ -304,7 +304,7 @@ def test_a_job_on_its_own_cluster_runs_and_is_submitted_once(
     agreed = until(
         lambda: kubectl.kube.ray("rayjobs", "whole") or {},
         lambda rayjob: rayjob.get("status", {}).get("jobStatus") == "SUCCEEDED",
-        30,
+        180,
     )
     assert agreed["status"]["jobDeploymentStatus"] == "Complete"
     assert problem(agreed) is None

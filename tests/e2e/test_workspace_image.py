@@ -120,7 +120,7 @@ def served(engine: docker.DockerClient, image: str) -> Iterator[Container]:
     container.remove(force=True)
 
 
-def eventually(look: Callable[[], Found | None], patience: float = 30) -> Found:
+def eventually(look: Callable[[], Found | None], patience: float = 120) -> Found:
     deadline = time.monotonic() + patience
     while time.monotonic() < deadline:
         if result := look():
@@ -140,7 +140,7 @@ def healthy(container: Container) -> requests.Response:
         assert container.status == "running", container.logs().decode()
         try:
             answer = requests.get(f"{address(container)}/healthz", timeout=5)
-        except (requests.ConnectionError, KeyError):
+        except (requests.RequestException, KeyError):
             return None
         return answer if answer.ok else None
 
@@ -148,7 +148,7 @@ def healthy(container: Container) -> requests.Response:
 
 
 def until_logged(container: Container, words: str) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while words not in (log := container.logs().decode()):
         assert time.monotonic() < deadline, log
         time.sleep(0.05)
@@ -156,7 +156,7 @@ def until_logged(container: Container, words: str) -> None:
 
 def wait_for_end(container: Container) -> tuple[int, str]:
     """Returns the exit code, and everything that was printed."""
-    code = container.wait(timeout=30)["StatusCode"]
+    code = container.wait(timeout=120)["StatusCode"]
     return code, container.logs().decode()
 
 

@@ -66,7 +66,7 @@ PROGRAMS = {
         "def ready():\n    pass\n"
         "resting = rest.remote()\n"
         "results = [part.remote(), fetch.remote(), fill.remote(), stay.remote(), ready.remote(), resting]\n"
-        "time.sleep(3)\nray.cancel(resting)\n"
+        "while not ray.wait([resting], timeout=3)[0]:\n    ray.cancel(resting)\n"
         "away = next(n['NodeID'] for n in ray.nodes() if n['NodeManagerAddress'] == '127.0.0.3')\n"
         "while not gone():\n    time.sleep(0.2)\n"
         "@ray.remote(num_cpus=0, max_retries=0, scheduling_strategy=On(away, soft=False))\n"

@@ -19,7 +19,9 @@ import psutil
 import pytest
 
 from bootstrap.console import Console
+from bootstrap.relay import locations, work
 from bootstrap.settings import ROOT, Settings, environment_name
+from bootstrap.step import until
 from bootstrap.targets.local import Local
 from tests import npm
 from tests.targets import local_target
@@ -62,6 +64,13 @@ class Rayside:
         done = self.run(*arguments, "--json", **how)
         assert done.returncode == code, done.stdout + done.stderr
         return json.loads(done.stdout)
+
+    def is_ready(self, patience: float = 120) -> bool:
+        """Returns whether `status` says within so many seconds that all is ready.
+
+        A probe that comes too late once, on a busy machine, is no fault.
+        """
+        return until(lambda: bool(self.json("status")["ready"]), bool, patience)
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         """Starts one verb, whose output is still to be read."""
@@ -163,3 +172,10 @@ def ray_environment() -> None:
 def node() -> Path:
     """Returns the folder of `node` and `npm`."""
     return npm.programs()
+
+
+@pytest.fixture
+def answers_in_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Has the relay answer when all debuggees have: what it answers before is told by events later."""
+    for module in (work, locations):
+        monkeypatch.setattr(module, "FAN_OUT", 30.0)

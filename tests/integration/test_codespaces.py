@@ -177,4 +177,4 @@ def test_the_dashboard_or_the_relay_made_public_is_not_fine(up: Rayside, front: 
     finding = findings(up.json("doctor", code=3, env=front.environment))["ports-private"]
     assert finding["detail"] == reached(port)
     # The question does no harm to what it reaches.
-    assert up.json("status")["ready"] is True
+    assert up.is_ready()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import signal
 import sys
 import time
@@ -13,6 +15,8 @@ import pytest
 from bootstrap.debugger.terminal import PROMPT
 from tests.integration.real_debuggee import PATIENCE, TASK
 from tests.integration.screen import Screen
+
+pytestmark = pytest.mark.usefixtures("answers_in_full")
 
 BUSY = """\
 import os, threading
@@ -156,8 +160,8 @@ def test_ctrl_c_drops_a_line_that_was_begun(screen: Open) -> None:
 def test_ctrl_c_while_a_task_runs_returns_to_the_prompt(screen: Open) -> None:
     terminal = screen(BUSY)
     terminal.until(PROMPT)
-    terminal.type("!threading.Timer(1.5, os.kill, (os.getpid(), 9)).start()\r")
-    terminal.until(PROMPT)
+    terminal.type("p 'pid', os.getpid()\r")
+    pid = int(re.search(r"'pid', (\d+)\)", terminal.until(PROMPT))[1])
     terminal.type("c\r")
     terminal.until("goes on; waiting for the next stop")
     terminal.type("\x03")
@@ -167,6 +171,7 @@ def test_ctrl_c_while_a_task_runs_returns_to_the_prompt(screen: Open) -> None:
     terminal.until("no task is stopped here")
     terminal.until(PROMPT)
     terminal.type("c\r")
+    os.kill(pid, signal.SIGKILL)
     terminal.until("job raysubmit_1 ended: FAILED")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import subprocess
@@ -51,23 +52,22 @@ def up(rayside: Rayside, tmp_path_factory: pytest.TempPathFactory) -> Iterator[R
         (folder / f"{name}.py").write_text(text)
     # Of so many failed jobs `diagnose` reads the output of the newest alone; that of the first says nothing.
     commands = COMMANDS | {name: f"python {folder}/{name}.py" for name in texts}
-    node = _second_node(rayside)
-    with ThreadPoolExecutor(4) as pool:
-        list(pool.map(lambda name: _submit(rayside, name, commands[name]), commands))
-    _wait(rayside, _before, "the second node has nothing to lose")
-    rayside.target.access.require().stop("hangs")
-    # Without its raylet a node is dead, and its workers end.
-    for process in psutil.Process(node.pid).children(recursive=True):
-        if process.name() == "raylet":
-            process.kill()
-    _wait(rayside, _after, "not all jobs have come to their ends")
-    yield rayside
-    node.terminate()
-    node.wait(timeout=60)
+    with _second_node(rayside) as node:
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(lambda name: _submit(rayside, name, commands[name]), commands))
+        _wait(rayside, _before, "the second node has nothing to lose")
+        rayside.target.access.require().stop("hangs")
+        # Without its raylet a node is dead, and its workers end.
+        for process in psutil.Process(node.pid).children(recursive=True):
+            if process.name() == "raylet":
+                process.kill()
+        _wait(rayside, _after, "not all jobs have come to their ends")
+        yield rayside
 
 
-def _second_node(rayside: Rayside) -> subprocess.Popen[bytes]:
-    """Starts a second node of that Ray, with little room for objects, and returns its process."""
+@contextlib.contextmanager
+def _second_node(rayside: Rayside) -> Iterator[subprocess.Popen[bytes]]:
+    """Runs a second node of that Ray, with little room for objects, and yields its process."""
     head = rayside.target.head
     # Ray says it a moment after its dashboard answers.
     address = until(lambda: re.search(r"--address='([\d.:]+)'", head.log.read_text()), bool, PATIENCE)
@@ -83,10 +83,14 @@ def _second_node(rayside: Rayside) -> subprocess.Popen[bytes]:
     log = rayside.folder / "second-node.log"
     with log.open("w") as stream:
         node = subprocess.Popen(command, env=environment, stdout=stream, stderr=subprocess.STDOUT)
-    dashboard = rayside.target.access.require()
-    until(lambda: node.poll() is not None or dashboard.live_nodes() == 2, bool, PATIENCE)
-    assert node.returncode is None and dashboard.live_nodes() == 2, log.read_text()
-    return node
+    try:
+        dashboard = rayside.target.access.require()
+        until(lambda: node.poll() is not None or dashboard.live_nodes() == 2, bool, PATIENCE)
+        assert node.returncode is None and dashboard.live_nodes() == 2, log.read_text()
+        yield node
+    finally:
+        node.terminate()
+        node.wait(timeout=60)
 
 
 def _submit(rayside: Rayside, name: str, command: str) -> None:

@@ -27,7 +27,7 @@ from bootstrap.kube import forwarder
 from bootstrap.kube.forwarder import Forward, document, forwarded
 from bootstrap.settings import ROOT
 from bootstrap.shell import Shell
-from bootstrap.step import Condition, Step, up
+from bootstrap.step import Condition, Step, until, up
 from bootstrap.steps.forwards import Forwards
 from tests.integration.conftest import free_ports
 from tests.integration.scripted_api import SELECTOR, Pod, ScriptedApi, scripted_api
@@ -325,7 +325,7 @@ def test_who_waits_too_long_is_sent_away_and_the_port_stays_open(api: ScriptedAp
     old = api.pods.pop("head-1")
     began = time.monotonic()
     assert get(running.ports[0].local) == ""
-    assert forwarder.PATIENCE - 0.5 < time.monotonic() - began < forwarder.PATIENCE + 3
+    assert time.monotonic() - began > forwarder.PATIENCE - 0.5
     api.pods["head-1"] = old
     assert get(running.ports[0].local) == "head-1"
 
@@ -336,7 +336,7 @@ def test_an_api_that_goes_away_and_comes_back_is_used_again(api: ScriptedApi, ru
     later.start()
     assert get(running.ports[0].local) == "head-1"
     later.join()
-    assert running.check().condition is Condition.READY
+    assert until(lambda: running.check().condition, lambda now: now is Condition.READY, 60) is Condition.READY
 
 
 def test_a_cluster_that_was_made_anew_is_found_through_its_kubeconfig(

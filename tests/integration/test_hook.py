@@ -433,7 +433,7 @@ ray.get([work.remote() for _ in range(3)])
 """
 
 
-@pytest.mark.parametrize("timeout", [0.0, 5.0])
+@pytest.mark.parametrize("timeout", [0.0, 15.0])
 def test_with_nobody_there_only_the_first_process_waits(up: Rayside, tmp_path: Path, timeout: float) -> None:
     async def run() -> Debugger:
         async with submitted(up, tmp_path, TIMED, debug=Debug(attach_timeout=timeout)) as debugger:
@@ -444,7 +444,7 @@ def test_with_nobody_there_only_the_first_process_waits(up: Rayside, tmp_path: P
     output = ended(asyncio.run(run()))
     assert output.count("waiting for a debugger") == (1 if timeout else 0)
     took, before = map(float, re.findall(r"init took (\S+) after (\S+)", output)[0])
-    assert took < 5.0, "nobody waits twice"
+    assert not timeout or took < timeout, "nobody waits twice"
     assert before >= timeout
 
 

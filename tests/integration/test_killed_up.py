@@ -77,7 +77,7 @@ def test_an_up_that_is_killed_leaves_what_the_next_one_can_go_on_from(
 def test_the_last_up_ends_ready(rayside: Rayside) -> None:
     done = rayside.run("up")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert rayside.json("status")["ready"] is True
+    assert rayside.is_ready()
     assert [paused["task"] for paused in rayside.json("breakpoints")] == ["estimate"]
     assert [job.submission_id for job in rayside.target.access.require().jobs()] == ["rayside-example-1"]
 

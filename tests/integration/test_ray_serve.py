@@ -14,8 +14,8 @@ from bootstrap.step import until
 from tests.integration.conftest import Rayside, free_ports
 from tests.integration.relay_debuggees import Session
 
-TIMEOUT = 1.0  # seconds: Serve's, of a health check
-HELD = 6.0
+TIMEOUT = 3.0  # seconds: Serve's, of a health check
+HELD = 15.0
 SERVE = """\
 import requests
 from ray import serve

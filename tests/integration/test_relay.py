@@ -18,6 +18,8 @@ from bootstrap.relay.sent import REACHED
 from tests.at_once import AT_ONCE
 from tests.integration.relay_debuggees import PACKAGE, TOKEN, Cluster, Session, relay_over
 
+pytestmark = pytest.mark.usefixtures("answers_in_full")
+
 WORK = """\
 def work(x):
     y = x * 2

@@ -17,6 +17,8 @@ from bootstrap.relay.installed import NO_FILE
 from bootstrap.relay.sent import REACHED
 from tests.integration.relay_debuggees import Cluster, Process, Session, relay_over
 
+pytestmark = pytest.mark.usefixtures("answers_in_full")
+
 # What cloudpickle does with a function of a driver's own; `make` is looked up anew, as unpickling does.
 RECEIVES = """\
 import os, sys, time, types

@@ -399,6 +399,7 @@ def test_a_frozen_debuggee_holds_up_nobody_and_is_back_when_it_thaws(tmp_path: P
             session = await setting.attach()
             await rows(session, 3)
             frozen.process.send_signal(signal.SIGSTOP)
+            await asyncio.sleep(0.5)  # What it printed before is read.
             lines = len(frozen.lines)
             try:
                 began = time.monotonic()

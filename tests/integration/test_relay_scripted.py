@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequenc
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import datetime, timezone
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,7 +20,7 @@ from bootstrap.dap.client import Client
 from bootstrap.dap.framing import Message
 from bootstrap.dap.paused import PausedTask
 from bootstrap.errors import NotRunning, RequestFailed
-from bootstrap.relay import lookout, server
+from bootstrap.relay import connection, lookout, server
 from bootstrap.relay.debuggee import Debuggee
 from bootstrap.relay.lifecycle import SETTLING
 from bootstrap.relay.server import Relay, digest_of
@@ -514,6 +515,28 @@ def test_an_editor_that_goes_while_a_debuggee_is_attached_to_leaves_nothing_behi
     play(story)
 
 
+def test_a_debuggee_that_is_left_while_it_is_dialled_is_detached_from(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def story(setting: Setting) -> None:
+        (debuggee,) = setting.debuggees
+        is_reached = asyncio.Event()
+
+        async def connect(*how: Any, **more: Any) -> Client:
+            client = await Client.connect(*how, **more)
+            await is_reached.wait()
+            return client
+
+        monkeypatch.setattr(connection, "Client", SimpleNamespace(connect=connect))
+        first = await setting.attach()
+        await until(lambda: bool(debuggee.dialled))
+        await first.request("disconnect")
+        is_reached.set()
+        await until(lambda: bool(debuggee.left) and not debuggee.connected)
+
+    play(story)
+
+
 def test_a_debuggee_is_not_dialled_again_before_what_is_in_flight_is_answered() -> None:
     async def story(setting: Setting) -> None:
         (debuggee,) = setting.debuggees
@@ -775,6 +798,29 @@ def test_a_move_that_is_refused_leaves_the_task_stopped() -> None:
         body = await session.request("continue", threadId=stop["threadId"])
         assert body == {"allThreadsContinued": False}
         assert len(debuggee.received("continue")) == 2
+
+    play(story)
+
+
+def test_a_task_goes_on_when_the_breakpoints_that_were_asked_for_before_are_set() -> None:
+    async def story(setting: Setting) -> None:
+        (debuggee,) = setting.debuggees
+        editor = await setting.attach()
+        stop = await setting.stopped(editor)
+        debuggee.deaf_to = {"setBreakpoints"}
+        await editor.request("setBreakpoints", source={"path": FILE}, breakpoints=[{"line": 2}])
+        assert debuggee.received("setBreakpoints")
+        resuming = asyncio.ensure_future(editor.request("continue", threadId=stop["threadId"]))
+        await asyncio.sleep(0.3)
+        assert not debuggee.received("continue")
+        debuggee.answers("setBreakpoints")
+        await resuming
+        # One that does not answer at all keeps nobody for long.
+        stop = await setting.stopped(editor)
+        debuggee.deaf_to = {"setBreakpoints"}
+        await editor.request("setBreakpoints", source={"path": FILE}, breakpoints=[{"line": 3}])
+        await asyncio.wait_for(editor.request("continue", threadId=stop["threadId"]), AT_ONCE)
+        debuggee.answers("setBreakpoints")
 
     play(story)
 
@@ -1151,6 +1197,21 @@ def test_an_editor_that_counts_otherwise_is_refused(how: dict[str, Any]) -> None
         await wire.close()
 
     play(story, count=0)
+
+
+def test_an_editor_that_goes_before_its_turn_to_attach_gets_no_session() -> None:
+    async def story(setting: Setting) -> None:
+        relay = setting.relay
+        async with relay._attaching:
+            wire = await Wire.open(setting.port)
+            wire.say("attach", token=TOKEN)
+            await until(lambda: bool(relay._attaching._waiters))
+            await wire.close()
+            await until(lambda: not relay._editors)
+        async with relay._attaching:  # it comes after that editor
+            assert relay.sessions == []
+
+    play(story)
 
 
 def test_a_strangers_disconnect_concerns_nobody_else() -> None:

@@ -14,6 +14,8 @@ import pytest
 from bootstrap.errors import RequestFailed
 from tests.integration.relay_debuggees import Session, Wire, relay_over
 
+pytestmark = pytest.mark.usefixtures("answers_in_full")
+
 LOOP = """\
 def work(x):
     y = x * 2

@@ -47,8 +47,8 @@ def up(rayside: Rayside) -> Rayside:
 
 
 def test_status_is_ready_with_steps_urls_and_timing(up: Rayside) -> None:
+    assert up.is_ready()
     status = up.json("status")
-    assert status["ready"] is True
     assert (status["target"], status["source"]) == ("local", "packages")
     assert {step["condition"] for step in status["steps"]} == {"ready"}
     relay = f"tcp://127.0.0.1:{up.settings.relay_port}"
@@ -170,7 +170,7 @@ def test_up_mends_a_ray_that_was_killed(up: Rayside, part: str) -> None:
     victims[0].kill()
     done = up.run("up", "--no-example")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert up.json("status")["ready"] is True
+    assert up.is_ready()
     assert not any(victim.is_running() for victim in victims)
 
 
@@ -273,7 +273,7 @@ def test_ctrl_c_ends_up_within_two_seconds_and_up_goes_on(rayside: Rayside) -> N
         assert time.monotonic() - began < AT_ONCE
     assert "error[interrupted]" in rest
     assert rayside.run("up", "--no-example").returncode == 0
-    assert rayside.json("status")["ready"] is True
+    assert rayside.is_ready()
 
 
 def test_two_ups_at_once_make_one_ray(rayside: Rayside) -> None:
