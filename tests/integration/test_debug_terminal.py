@@ -161,7 +161,7 @@ def test_ctrl_c_while_a_task_runs_returns_to_the_prompt(screen: Open) -> None:
     terminal = screen(BUSY)
     terminal.until(PROMPT)
     terminal.type("p 'pid', os.getpid()\r")
-    pid = int(re.search(r"'pid', (\d+)\)", terminal.until(PROMPT))[1])
+    (pid,) = map(int, re.findall(r"'pid', (\d+)\)", terminal.until(PROMPT)))
     terminal.type("c\r")
     terminal.until("goes on; waiting for the next stop")
     terminal.type("\x03")
