@@ -37,7 +37,7 @@ class Installed:
     def __init__(self, connection: Connection, files: Files, *, key: Hashable, node_ip: str) -> None:
         self.tracing = Tracing(connection)
         self._connection, self._files, self._key, self._node_ip = connection, files, key, node_ip
-        self._setting = asyncio.Lock()
+        self._setting = asyncio.Lock()  # what was asked for last is set last
         self._set: dict[str, list[tuple[int, Breakpoint]]] = {}  # debugpy's ids, by the debuggee's path
         self._set_functions: list[tuple[int, FunctionBreakpoint]] = []  # debugpy's ids
         self._missing: set[str] = set()  # files that it does not have, and breakpoints are to be set in
@@ -53,15 +53,13 @@ class Installed:
     def _patience(self) -> float:
         return self._connection.patience
 
-    @property
-    def is_changing(self) -> bool:
-        """Returns whether what it is to stop at is being set."""
-        return self._setting.locked()
-
-    async def changed(self) -> None:
-        """Waits until what was to be set by now is set, or could not be."""
-        async with self._setting:
-            pass
+    async def changed(self, timeout: float) -> None:
+        """Waits for at most so many seconds until what was asked for by now is set, or could not be."""
+        if not self._setting.locked():
+            return
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(self._setting.acquire(), timeout)
+            self._setting.release()
 
     async def set_breakpoints(self, path: str, breakpoints: Sequence[LineBreakpoint]) -> None:
         """Makes these the breakpoints of its file `path`, and puts its answer for each in the results.
@@ -69,7 +67,7 @@ class Installed:
         Raises:
             RequestFailed, DebuggerGone: as `Client.request`.
         """
-        async with self._setting:  # what was asked for last is set last
+        async with self._setting:
             if not breakpoints and path not in self._set:
                 return
             self._missing.discard(path)
@@ -84,7 +82,7 @@ class Installed:
             # Without its answer in time they may be set all the same, and are to be taken back some day.
             self._set.setdefault(path, [])
             body = await self._connection.client.set_breakpoints(path, specs, timeout=self._patience)
-            self._replaced([earlier for _, earlier in self._set.get(path, [])], now)
+            self._replaced([earlier for _, earlier in self._set[path]], now)
             if not placed:
                 del self._set[path]
                 return
@@ -177,7 +175,7 @@ class Installed:
         return list(self._set)
 
     async def set_exceptions(self, desired: Desired) -> None:
-        async with self._setting:  # what was asked for last is set last
+        async with self._setting:
             exceptions = desired.exceptions
             if exceptions.needs_tracing:
                 await self.tracing.wake()

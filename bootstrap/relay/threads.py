@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 
@@ -249,11 +248,8 @@ class Threads:
         if command == "continue":
             arguments = {**arguments, "singleThread": True}
         await worker.connection.end_evaluations()
-        if worker.installed.is_changing:
-            # The editor may have had its answer before, and expects to stop there; one that is frozen does
-            # not keep the request for long.
-            with contextlib.suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(worker.installed.changed(), SOON)
+        # The editor may have had its answer before, and expects to stop there.
+        await worker.installed.changed(SOON)
         # This is noted before the request, for the next stop may come together with its answer.
         stops = worker.resumed([thread])
         worker.resuming[thread] = resuming = asyncio.get_running_loop().create_future()

@@ -29,8 +29,8 @@ def http(url: str, token: str | None = None) -> requests.Response:
 
 
 def test_status_says_that_all_is_ready(up: Rayside) -> None:
-    assert up.is_ready()
-    document = up.json("status")
+    document = up.settled_status()
+    assert document["ready"] is True
     assert (document["target"], document["source"]) == ("kind", "packages")
     conditions = {step["name"]: step["condition"] for step in document["steps"]}
     assert set(conditions.values()) == {"ready"}

@@ -103,8 +103,7 @@ def test_a_second_instance_is_made_and_removed_beside_the_first(up: Rayside, sec
     assert not second.token_file.exists()
     # The first needs KubeRay: it is all there, and its pods are the same.
     assert pods(first) == before
-    # Beside two other lanes an answer may come too late once.
-    status = until(partial(up.json, "status"), lambda seen: bool(seen["ready"]), 120)
+    status = up.settled_status()
     assert status["ready"], status["steps"]
     down(steps, Quiet())
 

@@ -65,12 +65,16 @@ class Rayside:
         assert done.returncode == code, done.stdout + done.stderr
         return json.loads(done.stdout)
 
-    def is_ready(self, patience: float = 120) -> bool:
-        """Returns whether `status` says within so many seconds that all is ready.
+    def settled_status(self) -> Any:
+        """Returns what `status` says when all is ready, or after two minutes.
 
-        A probe that comes too late once, on a busy machine, is no fault.
+        An answer that comes too late once, on a busy machine, is no fault.
         """
-        return until(lambda: bool(self.json("status")["ready"]), bool, patience)
+        return until(lambda: self.json("status"), lambda document: bool(document["ready"]), 120)
+
+    def is_ready(self) -> bool:
+        """Returns whether `status` says, within two minutes, that all is ready."""
+        return bool(self.settled_status()["ready"])
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         """Starts one verb, whose output is still to be read."""

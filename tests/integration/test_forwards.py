@@ -325,7 +325,7 @@ def test_who_waits_too_long_is_sent_away_and_the_port_stays_open(api: ScriptedAp
     old = api.pods.pop("head-1")
     began = time.monotonic()
     assert get(running.ports[0].local) == ""
-    assert time.monotonic() - began > forwarder.PATIENCE - 0.5
+    assert forwarder.PATIENCE - 0.5 < time.monotonic() - began < forwarder.PATIENCE + 15
     api.pods["head-1"] = old
     assert get(running.ports[0].local) == "head-1"
 

@@ -47,8 +47,8 @@ def up(rayside: Rayside) -> Rayside:
 
 
 def test_status_is_ready_with_steps_urls_and_timing(up: Rayside) -> None:
-    assert up.is_ready()
-    status = up.json("status")
+    status = up.settled_status()
+    assert status["ready"] is True
     assert (status["target"], status["source"]) == ("local", "packages")
     assert {step["condition"] for step in status["steps"]} == {"ready"}
     relay = f"tcp://127.0.0.1:{up.settings.relay_port}"
