@@ -309,13 +309,15 @@ def breakpoints(
     help={
         "name": _NAME,
         "job": "id of a job, to see only its tasks (default: all jobs; with --json the newest one)",
-        "break": "FILE:LINE[:CONDITION] to stop at, FILE of yours; may be given several times",
+        "break": "FILE:LINE[ first| gather N][:CONDITION] to stop at, FILE of yours; may be repeated",
         "exceptions": "stop where a task raises what it does not catch",
         "evaluate": "expression to evaluate at each stop (with --json); may be given several times",
         "timeout": "seconds to wait for the next stop (default: 60)",
         "launch-json": "only have VS Code know the cluster: makes .vscode/launch.json here, or adds to it",
         "json": "scripted: record each stop, let it go on, print one document when the job has ended",
         "everyone": "debug jobs of all who debug on that Ray, not only yours (on the target cluster)",
+        "stacks": "only show what all processes of a job do now, grouped, and stop none of them",
+        "compare": "only show what this expression gives in all stopped tasks of a job, grouped",
     },
 )
 def debug(
@@ -329,6 +331,8 @@ def debug(
     launch_json: bool = False,
     json: bool = False,
     everyone: bool = False,
+    stacks: bool = False,
+    compare: str | None = None,
 ) -> None:
     """Debug the tasks in this terminal, or scripted with --json; --launch-json is for VS Code."""
     from bootstrap.verbs import debugging
@@ -336,6 +340,16 @@ def debug(
     settings, console = _given(context, json, name=name)
     if launch_json:
         debugging.launch_json(settings, console)
+        return
+    if stacks:
+        from bootstrap.verbs.stacks import stacks as show
+
+        show(settings, console, job=job, everyone=everyone)
+        return
+    if compare is not None:
+        from bootstrap.verbs.compare import compare as show_values
+
+        show_values(settings, console, compare, job=job, everyone=everyone)
         return
     code = debugging.debug(
         settings,

@@ -164,6 +164,11 @@ class Redactor:
         # The longest first, for one may hold another.
         self._known = sorted(forms, key=len, reverse=True)
 
+    @property
+    def longest(self) -> int:
+        """Returns the most characters that a value which is known takes in a text."""
+        return len(self._known[0]) if self._known else 0
+
     def known(self, text: str) -> str:
         """Returns a text without the values that are known."""
         # Few of them are in any text, and to look for each by itself is faster than one pattern of all.

@@ -27,6 +27,8 @@ RAY_VERSION = "2.60.0"
 OLDEST_RAY = "2.39.0"
 FIRST_RAY_WITH_TOKENS = "2.52.1"
 DEBUGPY_VERSION = "1.8.22"
+# It writes code with breakpoints in it; the newest that runs on OLDEST_PYTHON.
+BYTECODE_VERSION = "0.17.0"
 # The labs show these; workers get the profilers with the job, and the plot is made on this machine.
 LINE_PROFILER_VERSION = "5.1.0"
 MEMORY_PROFILER_VERSION = "0.61.0"

@@ -132,7 +132,10 @@ class Channel:
             RequestFailed: it did not answer within `timeout` seconds.
             DebuggerGone: the connection ended before the answer came.
         """
-        answer = self._send(command, arguments)
+        return await self.within(timeout, command, self.asked(command, arguments))
+
+    async def within(self, timeout: float, command: str, answer: asyncio.Future[Message]) -> Message:
+        """Returns an answer that comes in time. Raises as `answer`; the future goes on."""
         # The future is not cancelled: an answer that is late still comes, and `disconnect` waits for it.
         done, _ = await asyncio.wait({answer}, timeout=timeout)
         if not done:
@@ -143,18 +146,24 @@ class Channel:
         return answer.result()
 
     async def drain(self, timeout: float = DRAIN_TIMEOUT) -> bool:
-        """Waits until no request is in flight; returns False where some still is after `timeout` seconds."""
-        waiting = [future for _, future in self._pending.values() if not future.done()]
-        if waiting:
+        """Waits until no request is in flight; returns False where some still is after `timeout` seconds.
+
+        An `attach` is not waited for: it is answered only after `configurationDone`.
+        """
+        if waiting := self._in_flight():
             await asyncio.wait(waiting, timeout=timeout)
-        return not self._pending
+        return not self._in_flight()
+
+    def _in_flight(self) -> list[asyncio.Future[Message]]:
+        return [future for name, future in self._pending.values() if name != "attach" and not future.done()]
 
     def close(self) -> None:
         """Drops the connection at once; `disconnect` is the way to leave a debuggee that lives."""
         self._reading.cancel()
         self._end("the connection was closed here")
 
-    def _send(self, command: str, arguments: Mapping[str, Any] | None) -> asyncio.Future[Message]:
+    def asked(self, command: str, arguments: Mapping[str, Any] | None) -> asyncio.Future[Message]:
+        """Sends a request; returns its answer, which may never come. Raises DebuggerGone."""
         if self.closed.is_set():
             raise self._gone()
         self._seq += 1

@@ -189,7 +189,7 @@ class Client(Channel):
         if path_mappings:
             arguments["pathMappings"] = [dict(mapping) for mapping in path_mappings]
         # The answer to `attach` comes only after `configurationDone`.
-        attached = self._send("attach", arguments)
+        attached = self.asked("attach", arguments)
         initialized = asyncio.ensure_future(self._initialized.wait())
         either: set[asyncio.Future[Any]] = {attached, initialized}
         try:

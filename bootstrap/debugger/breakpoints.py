@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from bootstrap.dap.client import Client
 from bootstrap.debugger.commands import Place
 
-Lines = dict[int, str | None]  # conditions by line
+Lines = dict[int, Place]
 
 
 class Breakpoints:
@@ -26,7 +27,7 @@ class Breakpoints:
         self._reported: dict[tuple[str, int], set[str]] = {}
         for place in places:
             assert place.file is not None, "only the terminal has a file that is shown"
-            self._set.setdefault(place.file, {})[place.line] = place.condition
+            self._set.setdefault(place.file, {})[place.line] = place
 
     def files(self) -> list[str]:
         """Returns the paths of files that have breakpoints."""
@@ -38,9 +39,9 @@ class Breakpoints:
     def rows(self) -> list[str]:
         """Returns one line of text for each breakpoint."""
         return [
-            f"{path}:{line}" + (f" if {condition}" if condition else "")
+            str(replace(place, file=path))
             for path, lines in self._set.items()
-            for line, condition in sorted(lines.items())
+            for _, place in sorted(lines.items())
         ]
 
     async def send(self, client: Client, path: str) -> list[str]:
@@ -57,7 +58,7 @@ class Breakpoints:
         """
         path = path_of(place.file, current)
         before = self.lines(path)
-        self._set[path] = {**before, place.line: place.condition}
+        self._set[path] = {**before, place.line: place}
         try:
             answers = await self._send(client, path)
         except BaseException:
@@ -74,7 +75,7 @@ class Breakpoints:
             if place is None:
                 after: Lines = {}
             elif path == path_of(place.file, current):
-                after = {line: condition for line, condition in before.items() if line != place.line}
+                after = {line: kept for line, kept in before.items() if line != place.line}
             else:
                 continue
             self._set[path] = after
@@ -105,12 +106,7 @@ class Breakpoints:
         """Sends the breakpoints of a file; returns the relay's answers by the line that was asked for."""
         lines = sorted(self._set[path].items())
         body = await client.set_breakpoints(
-            path,
-            [
-                {"line": line, "condition": condition} if condition else {"line": line}
-                for line, condition in lines
-            ],
-            source=_checksums(path),
+            path, [_spec(place) for _, place in lines], source=_checksums(path)
         )
         answers = dict(zip([line for line, _ in lines], body.get("breakpoints", []), strict=False))
         for line, answer in answers.items():
@@ -127,6 +123,12 @@ def path_of(file: str | None, current: str) -> str:
     if local.exists() or Path(file).is_absolute():
         return str(local)
     return str(Path(current).parent / file)
+
+
+def _spec(place: Place) -> dict[str, Any]:
+    """Returns DAP's SourceBreakpoint."""
+    more = {"condition": place.condition, "hitCondition": place.hits}
+    return {"line": place.line, **{name: text for name, text in more.items() if text}}
 
 
 def _description(path: str, line: int, answer: Mapping[str, Any]) -> str:

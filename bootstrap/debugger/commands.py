@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from bootstrap.dap.expressions import problem_of
 from bootstrap.errors import InvalidArgument
 
 
@@ -28,7 +29,14 @@ WORDS = (
     Word("locals", ("a", "args"), "", "show the variables of this frame"),
     Word("p", ("print", "pp"), "EXPR", "evaluate an expression in this frame"),
     Word("!", ("exec",), "STATEMENT", "run a statement in this frame, such as `! x = 1`"),
-    Word("break", ("b",), "[[FILE:]LINE[ if COND]]", "stop every task at that line; alone, list them"),
+    Word("compare", (), "EXPR", "evaluate an expression in all stopped tasks, what is odd first"),
+    Word(
+        "group", (), "NAME SELECTOR", "name a group of tasks, as in `group slow ray.rank > 3`; alone, show it"
+    ),
+    Word("groups", (), "", "list the groups that have names, with their members"),
+    Word("pause", (), "@GROUP", "stop all tasks of a group where they are"),
+    Word("prints", (), "[all|off|only EXPR]", "show what tasks print, such as `prints only ray.rank == 0`"),
+    Word("break", ("b",), "[[FILE:]LINE[ HITS][ if COND]]", "stop every task at that line; alone, list them"),
     Word("clear", ("cl",), "[[FILE:]LINE]", "remove that breakpoint; alone, all of them"),
     Word("tasks", ("t",), "", "list the tasks that are stopped"),
     Word("task", (), "N", "switch to task N of that list"),
@@ -55,35 +63,62 @@ def parse(line: str) -> tuple[str, str]:
     return _NAMES.get(typed, typed), rest.strip()
 
 
-_PLACE = re.compile(r"(?:(?P<file>.+):)?(?P<line>[0-9]{1,9})(?:\s*,?\s+if\s+(?P<cond>\S.*))?")
+# What may follow a line: DAP's hitCondition, of the relay's forms.
+_HITS = (
+    r"(?:\s+(?:(?P<hits>first|gather\s+(?:[2-9]|[1-9][0-9]{1,3})(?:\s+within\s+[1-9][0-9]{0,2}\s*s?)?)"
+    r"|hit\s+(?P<count>(?:==|>=|<=|>|<|%)?\s*[0-9]{1,9})))?"
+)
+_PLACE = re.compile(rf"(?:(?P<file>.+):)?(?P<line>[0-9]{{1,9}}){_HITS}(?:\s*,?\s+if\s+(?P<cond>\S.*))?")
+GROUPS = (
+    "next, step, finish and continue take `@GROUP` as well, as in `next @ranks within 60`: all tasks of it,"
+    " side by side; `clear @NAME` forgets a name."
+)
+HITS = "first, gather N [within S] or hit COUNT"
 
 
 @dataclass(frozen=True)
 class Place:
-    """Says where a breakpoint goes; `file` is None for the file that is shown."""
+    """Says where a breakpoint goes; `file` is None for the file that is shown.
+
+    `hits` is DAP's hitCondition.
+    """
 
     file: str | None
     line: int
     condition: str | None
+    hits: str | None = None
+
+    def __str__(self) -> str:
+        hits = f" {self.hits if self.hits[0].isalpha() else f'hit {self.hits}'}" if self.hits else ""
+        return f"{self.file}:{self.line}{hits}" + (f" if {self.condition}" if self.condition else "")
 
 
 def place(text: str) -> Place | None:
-    """Parses `[FILE:]LINE[ if COND]`, None where it isn't that; FILE may hold spaces and colons."""
-    match = _PLACE.fullmatch(text.strip())
-    if match is None or int(match["line"]) < 1:
-        return None
-    return Place(match["file"], int(match["line"]), match["cond"])
+    """Parses `[FILE:]LINE[ HITS][ if COND]`, None where it isn't that; FILE may hold spaces and colons."""
+    return _place(_PLACE.fullmatch(text.strip()))
 
 
-_OPTION = re.compile(r"(?P<file>.+?):(?P<line>[0-9]{1,9})(?::(?P<cond>.*\S.*))?", re.DOTALL)
+_OPTION = re.compile(rf"(?P<file>.+?):(?P<line>[0-9]{{1,9}}){_HITS}(?:\s*:(?P<cond>.*\S.*))?", re.DOTALL)
 
 
 def option(text: str) -> Place | None:
-    """Parses `FILE:LINE[:CONDITION]`, None where it isn't that; CONDITION may hold colons, FILE too."""
-    match = _OPTION.fullmatch(text)
+    """Parses `FILE:LINE[ HITS][:CONDITION]`, None where it isn't that; FILE and CONDITION may hold colons."""
+    return _place(_OPTION.fullmatch(text))
+
+
+def _place(match: re.Match[str] | None) -> Place | None:
     if match is None or int(match["line"]) < 1:
         return None
-    return Place(match["file"], int(match["line"]), match["cond"].strip() if match["cond"] else None)
+    condition = match["cond"].strip() if match["cond"] else None
+    return Place(match["file"], int(match["line"]), condition, match["hits"] or match["count"])
+
+
+def check_condition(condition: str | None) -> None:
+    """Raises InvalidArgument where a condition can't be read: no task is to get it."""
+    if why := problem_of(condition or ""):
+        raise InvalidArgument(
+            f"the condition {condition!r} is no Python expression: {why}", hint="as in x > 3, or x == 3"
+        )
 
 
 def usage() -> str:
@@ -91,7 +126,9 @@ def usage() -> str:
     rows = [(f"{', '.join((word.name, *word.short))} {word.takes}".rstrip(), word.does) for word in WORDS]
     width = max(len(left) for left, _ in rows)
     lines = [f"  {left:<{width}}  {right}" for left, right in rows]
-    return "\n".join([*lines, "An empty line repeats the last next, step, finish or list."])
+    return "\n".join(
+        [*lines, f"HITS is {HITS}.", GROUPS, "An empty line repeats the last next, step, finish or list."]
+    )
 
 
 def named_place(command: str, text: str) -> Place:
@@ -99,6 +136,8 @@ def named_place(command: str, text: str) -> Place:
     named = place(text)
     if named is None:
         raise InvalidArgument(
-            f"not a place: {text}", hint=f"`{command} 12` or `{command} file.py:12`; `break 12 if x > 3`"
+            f"not a place: {text}",
+            hint=f"`{command} 12` or `{command} file.py:12`; `break 12 if x > 3`, `break 12 gather 8`",
         )
+    check_condition(named.condition)
     return named

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import ModuleType
 
 from bootstrap.debugger.commands import names
+from bootstrap.hook.evaluated.scope import NAMES
 
 readline: ModuleType | None
 try:
@@ -53,6 +54,8 @@ def typed() -> str:
 
 def _complete(text: str, state: int) -> str | None:
     if readline is not None and readline.get_begidx() > 0:
-        return None
+        # Conditions and `p` have these of `ray`.
+        matches = [name for name in (f"ray.{name}" for name in NAMES) if name.startswith(text)]
+        return matches[state] if text.startswith("ray.") and state < len(matches) else None
     matches = [f"{name} " for name in names() if name.startswith(text)]
     return matches[state] if state < len(matches) else None

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from bootstrap.console import Console
 from bootstrap.dap.additions import ALWAYS, WATCH
-from bootstrap.debugger import commands, listing
-from bootstrap.debugger.events import Ended, Notice, SessionEvent, Stop
+from bootstrap.debugger import commands, groups, listing
+from bootstrap.debugger.events import Ended, Notice, Printed, SessionEvent, Stop
+from bootstrap.debugger.groups import Groups
 from bootstrap.debugger.keyboard import line_editing, typed
+from bootstrap.debugger.places import Places
 from bootstrap.debugger.session import AttachOptions, JobWatch, Session
 from bootstrap.debugger.view import View
 from bootstrap.errors import (
@@ -35,6 +37,7 @@ PROMPT = "(rayside) "
 _POLL = 0.5  # seconds after which a wait checks the clock again
 # Seconds in which the relay tells of all tasks that are stopped already; it takes milliseconds.
 _QUIET = 0.3
+_WAITING = "waiting for the next stop (Ctrl-C: back to the prompt)"
 _STEP = 2.0  # seconds after which a step counts as running on; one takes milliseconds
 
 
@@ -73,11 +76,10 @@ def _attached(options: AttachOptions, watch: JobWatch, console: Console, call: C
         call(session.start())
     except DebuggerBusy as busy:
         answer = console.ask(f"{busy.message}. Take over (y), watch (w), or leave it (n)? ")
-        choices = {"y": ALWAYS, "w": WATCH}
-        if answer.strip().lower()[:1] not in choices:
+        take_over = {"y": ALWAYS, "w": WATCH}.get(answer.strip().lower()[:1])
+        if take_over is None:
             raise
-        options = replace(options, take_over=choices[answer.strip().lower()[:1]])
-        session = Session(options, watch)
+        session = Session(replace(options, take_over=take_over), watch)
         call(session.start())
     return session
 
@@ -90,6 +92,8 @@ class Terminal:
         self._console = console
         self._call = call
         self._view = View(session, console, call)
+        self._places = Places(session, console, call, self._view)
+        self._groups = Groups(session, console, call)
         self._repeat = ""
         self._exit: int | None = None
 
@@ -129,10 +133,13 @@ class Terminal:
 
     def _obey(self, line: str) -> None:
         repeated = not line.strip()
-        name, rest = commands.parse(line if not repeated else self._repeat)
+        text = line if not repeated else self._repeat
+        name, rest = commands.parse(text)
         if not name:
             return
-        self._repeat = name if name in {*commands.STEPS, "list"} else ""
+        is_of_group = rest[:1] == "@" and name in groups.WORDS
+        repeats = text if is_of_group else name
+        self._repeat = repeats if name in {*commands.STEPS, "list"} else ""
         view = self._view
         work: dict[str, Callable[[], None]] = {
             **{step: partial(self._step, request) for step, request in commands.STEPS.items()},
@@ -144,14 +151,21 @@ class Terminal:
             "locals": view.locals,
             "p": lambda: view.evaluate(rest, statement=False),
             "!": lambda: view.evaluate(rest, statement=True),
-            "break": lambda: self._break(rest),
-            "clear": lambda: self._clear(rest),
+            "compare": lambda: view.compare(rest),
+            "prints": lambda: self._say(self._call(self._session.show_prints(rest))),
+            "break": lambda: self._places.add(rest),
+            "clear": lambda: self._places.clear(rest),
+            "group": lambda: self._groups.name(rest),
+            "groups": self._groups.list,
+            "pause": lambda: self._move(name, rest),
             "tasks": self._tasks,
             "task": lambda: self._task(rest),
             "help": lambda: self._console.result(commands.usage()),
             "quit": self._quit,
         }
-        if name in work:
+        if is_of_group:
+            self._move(name, rest)
+        elif name in work:
             work[name]()
         else:
             self._say(f"`{name}` is no command; `p {line.strip()}` evaluates it, `help` lists the commands")
@@ -167,9 +181,19 @@ class Terminal:
         stop = self._view.stop
         if stop is not None and self._is_stopped(stop):
             self._call(self._session.resume("continue", stop))
-            self._say(f"{stop.title} goes on; waiting for the next stop (Ctrl-C: back to the prompt)")
+            self._say(f"{stop.title} goes on; {_WAITING}")
         self._view.stop = None
         self._wait(None)
+
+    def _move(self, word: str, rest: str) -> None:
+        """Does something with all tasks of a group; then shows the task that was shown, or another."""
+        self._tell_news(self._groups.move(word, rest))
+        current, stops = self._view.stop, self._session.stops
+        if word != "clear" and stops and (current is None or not self._is_stopped(current)):
+            self._view.arrive(next(iter(stops.values())))
+        elif word == "continue" and not stops:
+            self._say(_WAITING)
+            self._continue()
 
     def _first_stop(self, timeout: float) -> None:
         """Waits until a task stops; where several do at once, the user chooses."""
@@ -219,11 +243,12 @@ class Terminal:
         job = self._session.ended
         if job is None or self._session.stops:
             return False
+        for event in self._call(self._session.pending_events()):  # what it has printed last
+            self._news(event)
         self._say(f"job {job.submission_id} ended: {job.status}")
-        if job.status == "SUCCEEDED":
-            self._say("Next: ./invokew submit --help says how to run your own program")
-        else:
-            self._say(f"Next: ./invokew logs --job {job.submission_id} shows its output")
+        output = f"logs --job {job.submission_id} shows its output"
+        own = "submit --help says how to run your own program"
+        self._say(f"Next: ./invokew {own if job.status == 'SUCCEEDED' else output}")
         self._exit = 0
         return True
 
@@ -259,8 +284,7 @@ class Terminal:
         return self._session.stops.get(stop.thread_id) is stop
 
     def _tasks(self) -> None:
-        stops = self._listed()
-        listed = listing.tasks(stops, self._view.stop, self._session.title)
+        listed = listing.tasks(self._listed(), self._view.stop, self._session.title)
         self._console.result(listed or "no task is stopped")
 
     def _task(self, rest: str) -> None:
@@ -269,35 +293,10 @@ class Terminal:
             raise InvalidArgument(f"no task {rest}".rstrip(), hint="`tasks` lists them; `task N` switches")
         self._view.arrive(stops[int(rest) - 1])
 
-    # --- breakpoints ---------------------------------------------------------------------
-
-    def _break(self, rest: str) -> None:
-        breakpoints = self._session.breakpoints
-        if not rest:
-            self._console.result("\n".join(f"  {row}" for row in breakpoints.rows()) or "no breakpoints")
-            return
-        place = commands.named_place("break", rest)
-        current = self._view.frame.path if place.file is None else self._shown()
-        self._say(self._call(breakpoints.add(self._session.client, place, current)))
-
-    def _clear(self, rest: str) -> None:
-        place = commands.named_place("clear", rest) if rest else None
-        current = self._view.frame.path if place is not None and place.file is None else self._shown()
-        removed = self._call(self._session.breakpoints.remove(self._session.client, place, current))
-        self._say(f"{removed} breakpoint{'' if removed == 1 else 's'} removed")
-
-    def _shown(self) -> str:
-        """Returns the file that is looked at, or a name in the current folder where there is none."""
-        stop = self._view.stop
-        return (
-            self._view.frame.path
-            if stop is not None and self._is_stopped(stop)
-            else str(Path("_").absolute())
-        )
-
     # --- news ----------------------------------------------------------------------------
 
-    def _tell_news(self) -> None:
+    def _tell_news(self, told: Collection[str] = ()) -> None:
+        """Tells what has happened; `told` are the workers of whose stops the user knows."""
         for event in self._call(self._session.pending_events()):
             self._news(event)
             current = self._view.stop
@@ -305,6 +304,8 @@ class Terminal:
                 continue
             if current is not None and current.thread_id == event.thread_id:
                 self._view.arrive(event)  # The debugger has attached again.
+                continue
+            if event.worker_id in told:
                 continue
             self._say(f"{self._session.title(event)} has stopped, too: `tasks` lists what is stopped")
         self._over()
@@ -315,6 +316,8 @@ class Terminal:
             self._say(f"{event.stop.title} has ended while it was stopped")
         elif isinstance(event, Notice):
             self._say(event.text)
+        elif isinstance(event, Printed):
+            self._console.result(event.text)
         return event is not None
 
     def _failed(self, error: DebuggerGone | RequestFailed | InvalidArgument) -> None:

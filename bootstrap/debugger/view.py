@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bootstrap.console import Console
+from bootstrap.dap.comparison import drawn
 from bootstrap.debugger import listing, stops
 from bootstrap.debugger.events import Stop
 from bootstrap.debugger.session import Session
@@ -10,6 +11,8 @@ from bootstrap.debugger.stops import Frame
 from bootstrap.errors import InvalidArgument, RequestFailed
 from bootstrap.event_loop import Call
 
+# Seconds for the relay's answer: it waits for all tasks for up to 12.
+_COMPARING = 20.0
 _AROUND = 5  # lines of source above and below the current one
 
 
@@ -117,3 +120,12 @@ class View:
             return
         if answer:
             self._console.result(answer)
+
+    def compare(self, expression: str) -> None:
+        """Shows what an expression gives in all tasks that are stopped."""
+        if not expression:
+            raise InvalidArgument("nothing to compare", hint="`compare EXPR`, such as `compare loss`")
+        arguments = {"expression": expression}
+        answer = self._call(self._session.client.request("compare", arguments, timeout=_COMPARING))
+        for row in drawn(answer):
+            self._console.result(row)

@@ -11,10 +11,12 @@ from bootstrap.errors import InvalidArgument
 from bootstrap.hook import rayside_hook
 from bootstrap.hook.rayside_hook.packages import with_package
 from bootstrap.options import seconds
-from bootstrap.settings import DEBUGPY_VERSION
+from bootstrap.settings import BYTECODE_VERSION, DEBUGPY_VERSION
 
 _OVERRIDE = "RAY_OVERRIDE_JOB_RUNTIME_ENV"
 _HOOK = Path(rayside_hook.__file__).parent
+# The debugger is both: without bytecode it works, and breakpoints cost more (ADR 35).
+REQUIREMENTS = f"debugpy=={DEBUGPY_VERSION}", f"bytecode=={BYTECODE_VERSION}"
 # A job may wait so many seconds for its debugger: a day.
 _LONGEST_WAIT = 86_400.0
 # A stopped task would break these limits of Ray's libraries; --debug makes each of them a day.
@@ -32,14 +34,14 @@ class Debug:
     """A job whose processes open a debugger; see docs/hook.md.
 
     `attach_timeout`: the seconds for which they wait for one, 0 not at all. `pip_debugpy`: whether
-    the job's environment has to install debugpy. `debugpy`: its package here, to send with the job, for
-    workers that may lack it; empty where they have it.
+    the job's environment has to install the debugger. `packages`: its packages here, to send with the job,
+    for workers that may lack them; empty where they have them.
     """
 
     attach_timeout: float = 60.0
     post_mortem: bool = False
     pip_debugpy: bool = False
-    debugpy: str = ""
+    packages: tuple[str, ...] = ()
 
     def added_to(self, runtime_env: dict[str, Any], *, driver: bool) -> dict[str, Any]:
         """Returns the runtime_env with what the hook needs; all that the user asked for is kept.
@@ -49,8 +51,10 @@ class Debug:
         """
         env_vars = dict(runtime_env.get("env_vars") or {})
         setup_hook = runtime_env.get("worker_process_setup_hook")
-        requirement = f"debugpy=={DEBUGPY_VERSION}"
-        changed = with_package(runtime_env, requirement) if self.pip_debugpy else dict(runtime_env)
+        changed = dict(runtime_env)
+        if self.pip_debugpy:
+            for requirement in REQUIREMENTS:
+                changed = with_package(changed, requirement)
         changed["py_modules"] = [*(runtime_env.get("py_modules") or []), *self._carried, str(_HOOK)]
         hook_vars = {"RAYSIDE_ATTACH_TIMEOUT": f"{self.attach_timeout:g}"}
         if self.post_mortem:
@@ -60,7 +64,7 @@ class Debug:
             hook_vars |= {"RAYSIDE_SETUP_HOOK": setup_hook} if setup_hook else {}
         else:
             hook_vars |= {"RAY_RUNTIME_ENV_HOOK": "rayside_hook.driver.on_init"}
-            hook_vars |= {"RAYSIDE_PIP": requirement} if self.pip_debugpy else {}
+            hook_vars |= {"RAYSIDE_PIP": " ".join(REQUIREMENTS)} if self.pip_debugpy else {}
             hook_vars |= {"RAYSIDE_CARRIED": str(len(self._carried))} if self._carried else {}
             if _OVERRIDE not in env_vars:
                 # Fields that are added here must not contradict what the driver says in ray.init; the hook
@@ -76,7 +80,7 @@ class Debug:
     @property
     def _carried(self) -> list[str]:
         """Returns the packages that go with the job for the hook."""
-        return [self.debugpy] if self.debugpy and not self.pip_debugpy else []
+        return [] if self.pip_debugpy else [*self.packages]
 
 
 def debugging(

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from bootstrap.dap.paused import PausedTask
 from bootstrap.errors import NotRunning, RaysideError
@@ -74,14 +74,15 @@ class ClusterDebuggees:
         self._users: dict[str, str] = {}
         # The moment in which each worker was found whose job was not known.
         self._found: dict[str, float] = {}
-        self._jobs: asyncio.Future[list[Job]] | None = None
+        self._jobs = _Shared[list[Job]]()
         # The map is made of this, once, while no job comes or goes.
         self._packed: list[tuple[dict[str, str], dict[str, Any]]] = []
         self._paths = PathMap()
         self._ask_again, self._pause = 0.0, _FIRST_PAUSE
         self._named_at, self._name_again = 0.0, 0.0
         self._jobs_again = 0.0
-        self._waiting: asyncio.Future[list[WaitingTask]] | None = None
+        self._looking = _Shared[list[Debuggee]]()
+        self._waiting = _Shared[list[WaitingTask]]()
         self._table: dict[str, list[RunningTask]] = {}
         self._read_again = 0.0
         self._nodes: dict[str, str] = {}
@@ -97,19 +98,20 @@ class ClusterDebuggees:
         return cls(Dashboard(dashboard, token, patience=_PATIENCE), token=token, user=user)
 
     async def debuggees(self) -> list[Debuggee]:
-        """Returns the debuggees of now. Raises NotRunning where Ray does not answer, or not in time."""
-        return await _in_time(self.look)
+        """Returns the debuggees of now: one look for all who ask meanwhile, for it changes what is known.
+
+        Raises NotRunning where Ray does not answer, or not in time.
+        """
+        return list(await self._looking.answer(self.look))
 
     async def waiting(self) -> list[PausedTask]:
         """Returns the tasks that wait now: one look for all who ask meanwhile. Raises as `debuggees`."""
-        if self._waiting is None or self._waiting.done():
-            self._waiting = asyncio.ensure_future(_in_time(self._look_for_waiting))
         return [
             PausedTask(
                 *(task.worker_id, task.host, task.pid, task.job_id, task.task, task.since),
                 user=self.user(task.job_id),
             )
-            for task in await asyncio.shield(self._waiting)
+            for task in await self._waiting.answer(self._look_for_waiting)
         ]
 
     def _look_for_waiting(self) -> list[WaitingTask]:
@@ -137,9 +139,7 @@ class ClusterDebuggees:
         """
         for _ in range(2):  # A look that had begun already may be older than the job.
             if job_id and not self._was_sought(job_id):
-                if self._jobs is None or self._jobs.done():
-                    self._jobs = asyncio.ensure_future(_in_time(self._dashboard.all_jobs))
-                self._note(await asyncio.shield(self._jobs))
+                self._note(await self._jobs.answer(self._dashboard.all_jobs))
         self._miss({job_id} - {""})
         return self._submissions.get(job_id, "")
 
@@ -302,6 +302,19 @@ class ClusterDebuggees:
         early = self._early.get((worker.node_ip, worker.port))
         # It is the same debuggee as before its `ray.init`, under the id that it had then.
         return replace(debuggee, worker_id=early, rays_id=worker.worker_id) if early else debuggee
+
+
+class _Shared(Generic[Answer]):
+    """Asks Ray once for all who want to know the same meanwhile."""
+
+    def __init__(self) -> None:
+        self._asking: asyncio.Future[Answer] | None = None
+
+    async def answer(self, ask: Callable[[], Answer]) -> Answer:
+        """Returns the answer to `ask`, which blocks. Raises as `_in_time`."""
+        if self._asking is None or self._asking.done():
+            self._asking = asyncio.ensure_future(_in_time(ask))
+        return await asyncio.shield(self._asking)
 
 
 async def _in_time(ask: Callable[[], Answer]) -> Answer:

@@ -50,9 +50,10 @@ class Configuration:
         self._telling: asyncio.TimerHandle | None = None
         self._differing: set[str] = set()  # the files of which the editor was told that they differ
 
-    def begin(self, paths: Paths, *, prints: bool = False) -> None:
-        """Begins with another editor, which has set nothing; `prints`: whether it gets debuggees' output."""
-        self._desired, self.paths = Desired(prints=prints), paths
+    def begin(self, paths: Paths, *, prints: bool = False, only: str = "") -> None:
+        """Begins with another editor, which has set nothing; `prints` and `only` are as in `Desired`."""
+        self._desired.let_go()
+        self._desired, self.paths = Desired(prints=prints, only=only), paths
         self._revision += 1
         self._differing.clear()
 
@@ -111,6 +112,16 @@ class Configuration:
         """Returns whether the editor is told what debuggees print."""
         return self._desired.prints
 
+    @property
+    def only(self) -> str:
+        """Returns the expression that chooses tasks whose lines the editor is told; empty for all."""
+        return self._desired.only
+
+    async def set_prints(self, prints: bool, only: str) -> None:
+        """Tells the editor from now on what debuggees print, or not; `only` is as `Desired` has it."""
+        self._desired.prints, self._desired.only = prints, only
+        await self._fan_out(lambda worker: worker.installed.set_prints(self._desired))
+
     async def lines(self, path: str) -> Lines | None:
         """Returns the lines of the editor's file, as debuggees have it; None where none of them has it."""
         return await lines_of(path, self._workers.attached, self.paths, self._work)
@@ -151,6 +162,8 @@ class Configuration:
             while not self.is_in(worker):  # the editor may change it while this is done
                 self._revisions[worker] = self._revision
                 by_path = self._by_path(worker)
+                # First, for a logpoint may tell its first message at once.
+                await worker.installed.set_only(self._desired)
                 for path in {*by_path, *worker.installed.paths}:
                     await worker.installed.set_breakpoints(path, by_path.get(path, []))
                 for path in list(self._desired.files):
@@ -159,7 +172,7 @@ class Configuration:
                 self._tell_filters()
                 await worker.installed.set_functions(self._desired)
                 await self._set_by_value(worker, await worker.installed.await_missing())
-                await worker.installed.set_prints(self._desired.prints)
+                await worker.installed.set_prints(self._desired)
             if not (self._desired.needs_tracing or not worker.is_attaching):
                 # It sleeps only now: earlier, that might come between a `breakpoint()` call and its stop.
                 await worker.sleep()
@@ -168,7 +181,12 @@ class Configuration:
             self._work.start(self._catch_up(worker))
         self.tell_changes()
 
+    def let_go(self, worker: Worker | None = None) -> None:
+        """Lets threads go that wait for others at a breakpoint: a debuggee's, or all."""
+        self._desired.let_go(worker)
+
     def forget(self, worker: Worker) -> None:
+        self._desired.let_go(worker)
         self._desired.forget(worker)
         self._revisions.pop(worker, None)
 

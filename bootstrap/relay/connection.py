@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Mapping
+import secrets
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -15,7 +16,7 @@ from bootstrap.dap.framing import Message
 from bootstrap.errors import DebuggerGone, RequestFailed
 from bootstrap.relay import messages
 from bootstrap.relay.debuggee import Debuggee
-from bootstrap.relay.sent import INTERRUPTION, Sent
+from bootstrap.relay.sent import INTERRUPTION, Sent, made_of
 
 # Seconds for a debuggee's answer to an editor's request, before the debuggee counts as frozen.
 PATIENCE = 15.0
@@ -48,8 +49,11 @@ class Connection:
         self.patience = ATTACHING
         self._debuggee, self._on_event = debuggee, on_event
         self._client: Client | None = None
-        self._evaluations: set[asyncio.Future[Message]] = set()
+        # Those that an editor asked for, and those of ours that run the user's code.
+        self._users: set[asyncio.Future[Message]] = set()
+        self._ours: set[asyncio.Future[Message]] = set()
         self._sending: dict[Sent, asyncio.Future[Message]] = {}
+        self._name = secrets.token_hex(8)  # by which the modules know whose they are
 
     @property
     def client(self) -> Client:
@@ -91,8 +95,7 @@ class Connection:
         if self._client is None:
             return
         with contextlib.suppress(DebuggerGone):
-            if self._evaluations:
-                await self.interrupt()
+            await self._interrupt_all()
             await give_back()
         await self._client.disconnect(timeout=DETACHING, drain=DRAINING)
 
@@ -100,15 +103,20 @@ class Connection:
         """Sends a request; returns the debuggee's whole response. Raises as `Client.answer`."""
         if command != "evaluate":
             return await self.client.answer(command, arguments, timeout=timeout)
-        evaluation = asyncio.ensure_future(self.client.answer(command, arguments, timeout=timeout))
-        self._evaluations.add(evaluation)
+        return await self._evaluated(arguments, timeout, self._users)
+
+    async def _evaluated(
+        self, arguments: Message, timeout: float, evaluations: set[asyncio.Future[Message]]
+    ) -> Message:
+        """Evaluates; until the response has come it is one of these evaluations, also where nobody waits."""
+        evaluation = self.client.asked("evaluate", arguments)
+        evaluations.add(evaluation)
+        evaluation.add_done_callback(evaluations.discard)
         try:
-            return await evaluation
+            return await self.client.within(timeout, "evaluate", evaluation)
         except RequestFailed:  # it takes too long
             await self.interrupt()
             raise
-        finally:
-            self._evaluations.discard(evaluation)
 
     async def interrupt(self) -> None:
         """Ends what is evaluated in its threads; what can't be interrupted runs on."""
@@ -117,29 +125,45 @@ class Connection:
 
     async def end_evaluations(self) -> None:
         """Makes its threads ready to resume: what does not end by itself soon is interrupted."""
-        if self._evaluations:
-            await asyncio.wait(self._evaluations, timeout=GRACE)
-        if self._evaluations:
+        if evaluations := self._users | self._ours:
+            await asyncio.wait(evaluations, timeout=GRACE)
+        await self._interrupt_all()
+
+    async def _interrupt_all(self) -> None:
+        """Interrupts until nothing is evaluated: what is queued begins once another has ended."""
+        while evaluations := self._users | self._ours:
             await self.interrupt()
-            await asyncio.wait(self._evaluations, timeout=SOON)
+            ended, _ = await asyncio.wait(evaluations, timeout=SOON, return_when=asyncio.FIRST_COMPLETED)
+            if not ended:
+                return
 
-    async def send_once(self, module: Sent) -> None:
-        """Has one of our modules in the debuggee; it is sent anew for each connection.
+    async def is_free(self, timeout: float) -> bool:
+        """Waits for what an editor has evaluated here; returns whether nothing of that is left."""
+        if self._users:
+            await asyncio.wait(self._users, timeout=timeout)
+        return not self._users
 
-        Who comes while it is being sent waits for it. Raises RequestFailed, DebuggerGone; the next call tries
-        again.
+    async def send_once(self, *modules: Sent) -> None:
+        """Has our modules in the debuggee; each is made anew for each connection, and once.
+
+        Who comes while one is being sent waits for it. Raises RequestFailed, DebuggerGone; the next call
+        tries again.
         """
-        sending = self._sending.get(module)
-        if sending is None:
-            sending = asyncio.ensure_future(self.run(module.anew(), self.patience))
-            self._sending[module] = sending
-            sending.add_done_callback(partial(self._sent, module))
-        # Others may wait for the same.
-        await asyncio.shield(sending)
+        if lacking := [module for module in modules if module not in self._sending]:
+            task = asyncio.ensure_future(self.run(made_of(lacking, self._name), self.patience))
+            self._sending |= dict.fromkeys(lacking, task)
+            task.add_done_callback(partial(self._sent, lacking))
+        for sending in {self._sending[module] for module in modules}:
+            # Others may wait for the same.
+            await asyncio.shield(sending)
 
-    def _sent(self, module: Sent, sending: asyncio.Future[Message]) -> None:
+    def _sent(self, modules: Sequence[Sent], sending: asyncio.Future[Message]) -> None:
         if sending.cancelled() or sending.exception() is not None:
-            self._sending.pop(module, None)
+            for module in modules:
+                self._sending.pop(module, None)
+
+    def _has(self, module: Sent) -> bool:
+        return module in self._sending and self._sending[module].done()
 
     async def run(self, expression: str, timeout: float, frame: int | None = None) -> Message:
         """Evaluates an expression of ours; returns the answer's body. Raises RequestFailed, DebuggerGone."""
@@ -147,11 +171,50 @@ class Connection:
         arguments |= {} if frame is None else {"frameId": frame}
         return await self.client.request("evaluate", arguments, timeout=timeout)
 
-    async def literal(self, expression: str, frame: int | None = None, *, timeout: float = SOON) -> object:
-        """Returns the value of an expression that gives a literal; None where it raised."""
-        # The expression is put into a list: of a string alone debugpy gives the text, and of None nothing.
-        try:
-            body = await self.run(f"[{expression}]", timeout, frame)
-            return ast.literal_eval(str(body.get("result", "")))[0]
-        except (RequestFailed, ValueError, SyntaxError, TypeError, LookupError, RecursionError, MemoryError):
-            return None
+    async def literal(
+        self,
+        expression: str,
+        frame: int | None = None,
+        *,
+        timeout: float = SOON,
+        modules: Sequence[Sent] = (),
+    ) -> object:
+        """Returns the value of an expression that gives a literal; None where it raised.
+
+        The modules that it needs, and the debuggee may lack, go with it, so that a stop takes one request and
+        not four. Nobody waits for them: what is evaluated in a frame waits until its thread is free.
+        """
+        lacking = [module for module in modules if not self._has(module)]
+        makings = made_of(lacking, self._name) if lacking else ""
+        with contextlib.suppress(RequestFailed):
+            body = await self.run(_in_list(expression, makings), timeout, frame)
+            sent = asyncio.get_running_loop().create_future()
+            sent.set_result(body)
+            for module in lacking:
+                self._sending.setdefault(module, sent)
+            return _literal(body)
+        return None
+
+    async def users_literal(self, expression: str, frame: int, *, timeout: float) -> object:
+        """Is `literal` for what runs the user's code: it is interrupted where it takes too long.
+
+        Raises RequestFailed, DebuggerGone.
+        """
+        arguments = {"expression": _in_list(expression), "frameId": frame, "context": QUIETLY}
+        response = await self._evaluated(arguments, timeout, self._ours)
+        return _literal(response.get("body") or {})
+
+
+def _in_list(expression: str, before: str = "") -> str:
+    """Returns an expression for `_literal`: of a string alone debugpy gives the text, of None nothing.
+
+    What is to be evaluated `before` leaves nothing in the list.
+    """
+    return f"[*({before}), {expression}]" if before else f"[{expression}]"
+
+
+def _literal(body: Message) -> object:
+    try:
+        return ast.literal_eval(str(body.get("result", "")))[0]
+    except (ValueError, SyntaxError, TypeError, LookupError, RecursionError, MemoryError):
+        return None

@@ -7,19 +7,21 @@ at.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from weakref import WeakKeyDictionary
 
 from bootstrap.dap.additions import BUSY, DEBUGGER_LEFT, RELAY_ENDING, TAKEN_OVER
-from bootstrap.dap.client import STOP_IN_USER_CODE
 from bootstrap.dap.framing import Message
 from bootstrap.hook.evaluated.prints import EVENT as PRINTED
-from bootstrap.hook.evaluated.reached import EVENT, Bucket
+from bootstrap.hook.evaluated.reached import EVENT
+from bootstrap.hook.evaluated.telling import EVENT as HIDDEN
+from bootstrap.hook.evaluated.telling import Bucket
 from bootstrap.plain import some_of
+from bootstrap.relay.attach_arguments import mappings_of, options_of
 from bootstrap.relay.configuration import Configuration
 from bootstrap.relay.debuggee import Debuggee
 from bootstrap.relay.discovery import Discovery
-from bootstrap.relay.editor import CurrentEditor, Editor, Refused
+from bootstrap.relay.editor import CurrentEditor, Editor
 from bootstrap.relay.editor_requests import EditorRequests
 from bootstrap.relay.flood import Flood, sentence
 from bootstrap.relay.ids import Ids
@@ -27,13 +29,12 @@ from bootstrap.relay.lifecycle import Lifecycle
 from bootstrap.relay.masking import Masking
 from bootstrap.relay.paths import Paths
 from bootstrap.relay.reports import Reports
+from bootstrap.relay.shown_prints import Hidden, ShownPrints, attached_with
 from bootstrap.relay.threads import Threads
 from bootstrap.relay.work import Work
 from bootstrap.relay.worker import Claims, Worker, Workers
 from bootstrap.users import sees
 
-# These arguments of `attach` say how debuggees are debugged. No others get to debuggees.
-_OPTIONS = ("justMyCode", "showReturnValue")
 # Limits of one debuggee's stops a second, and of its stops at once and threads: more than any program has;
 # each costs the relay requests and memory. A debuggee that exceeds them is left alone.
 STOPS, MOST_STOPS = 50.0, 1_000
@@ -61,6 +62,7 @@ class DebugSession:
         log: Callable[[str], None],
         shared: bool,
         masking: Masking,
+        stacks: Callable[[DebugSession, Paths], Awaitable[Message]],
     ) -> None:
         self.job, self.everyone, self._user = job, everyone, claims.user
         self._discovery, self._work, self._log, self._shared = discovery, work, log, shared
@@ -78,7 +80,11 @@ class DebugSession:
             work=work,
             log=log,
         )
-        self._reports = Reports(self._configuration, editor=current, work=work, flood=self._flood)
+        self._hidden = hidden = Hidden()
+        self._reports = Reports(
+            workers, self._configuration, editor=current, work=work, flood=self._flood, hidden=hidden
+        )
+        prints = ShownPrints(workers, self._configuration, hidden=hidden, flood=self._flood)
         self._lifecycle = Lifecycle(
             workers,
             self,
@@ -97,8 +103,12 @@ class DebugSession:
             ids=ids,
             threads=self._threads,
             configuration=self._configuration,
+            prints=prints,
             editor=current,
             masking=masking,
+            work=work,
+            read_stacks=lambda: stacks(self, self.paths),
+            why_ended=discovery.why_ended,
         )
 
     # --- its editor ----------------------------------------------------------------------
@@ -141,17 +151,13 @@ class DebugSession:
 
     def attach(self, editor: Editor, arguments: Message) -> None:
         """Makes it this editor's session; the one before is told that it is taken over. Raises Refused."""
-        shared = arguments.get("sharedFiles")
-        paths = Paths(
-            _mappings(arguments.get("pathMappings")),
-            self._discovery.local_roots,
-            shared=shared if isinstance(shared, bool) else self._shared,
-        )
-        options = _options(arguments)
+        paths = self.paths_for(arguments)
+        options, (prints, only) = options_of(arguments), attached_with(arguments)
         earlier, self._current.editor = self._current.editor, editor
         if earlier is not None:
             if earlier.is_again(arguments):
                 self._log("the editor is back, by another connection")
+                editor.lines_left_out += earlier.lines_left_out
             else:
                 self._log("another editor took over")
                 earlier.say("Another editor has attached; this session ends.")
@@ -160,8 +166,19 @@ class DebugSession:
         self._lifecycle.begin(options, keep_paused=arguments.get("keepPaused") is True)
         focus = arguments.get("focusWorkerId")
         self._threads.begin(focus if isinstance(focus, str) else "")
-        self._configuration.begin(paths, prints=arguments.get("redirectOutput") is True)
+        self._hidden.begin()
+        self._flood.begin()
+        self._configuration.begin(paths, prints=prints, only=only)
         editor.attached(arguments)
+
+    def paths_for(self, arguments: Message) -> Paths:
+        """Returns the paths of an editor that sends these arguments of `attach`. Raises Refused."""
+        shared = arguments.get("sharedFiles")
+        return Paths(
+            mappings_of(arguments),
+            self._discovery.local_roots,
+            shared=shared if isinstance(shared, bool) else self._shared,
+        )
 
     def watch(self, editor: Editor, arguments: Message) -> None:
         """Shows another editor what the session's editor sees, without a hand in it."""
@@ -175,6 +192,7 @@ class DebugSession:
         editor.configured = True
         cluster = {"reason": "started", "threadId": self._threads.cluster}
         editor.event("thread", cluster)
+        editor.tell_left_out()
         if editor is self._current.editor:
             self._log("an editor has attached")
             self._lifecycle.watch()
@@ -231,6 +249,11 @@ class DebugSession:
         if self.job is None:
             return self.everyone or sees(self._user, debuggee.user)
         return self.job in (debuggee.job_id, debuggee.submission_id)
+
+    @property
+    def paths(self) -> Paths:
+        """Returns the paths of its editor."""
+        return self._configuration.paths
 
     def may_try(self, debuggee: Debuggee) -> bool:
         """Returns whether attaching to it has not failed too often for this editor."""
@@ -289,6 +312,8 @@ class DebugSession:
                 self._threads.ended(worker, body["threadId"])
         elif name == EVENT:
             self._reports.take(worker, body)
+        elif name == HIDDEN:
+            self._reports.hidden(worker, body)
         elif name == PRINTED:
             printed = self._reports.printed(worker, body)
             if printed is not None:
@@ -304,34 +329,5 @@ class DebugSession:
         return max(len(worker.stops), len(worker.rows)) >= MOST_STOPS or not bucket.passes(1)
 
     def _tell_left_out(self, left_out: Mapping[Worker, int]) -> None:
-        self._current.say(sentence([(worker.debuggee.title, lines) for worker, lines in left_out.items()]))
-
-
-def _options(arguments: Message) -> Message:
-    """Returns how debuggees are debugged: debugpy's `attach` arguments. Raises Refused."""
-    options = {name: arguments[name] for name in _OPTIONS if name in arguments}
-    rules = arguments.get("rules") or []
-    if not isinstance(rules, list) or not all(isinstance(rule, dict) for rule in rules):
-        raise Refused("`rules` has to be a list of objects")
-    # Without our rules, which are first, nothing would stop at a `breakpoint()`.
-    own_rules = STOP_IN_USER_CODE["rules"]
-    return {
-        **STOP_IN_USER_CODE,
-        **options,
-        "rules": [*own_rules, *(rule for rule in rules if rule not in own_rules)],
-    }
-
-
-def _mappings(path_mappings: object) -> list[tuple[str, str]]:
-    if path_mappings is None:
-        return []
-    if not isinstance(path_mappings, list):
-        raise Refused("`pathMappings` has to be a list")
-    mappings = []
-    for mapping in path_mappings:
-        local = mapping.get("localRoot") if isinstance(mapping, dict) else None
-        remote = mapping.get("remoteRoot") if isinstance(mapping, dict) else None
-        if not isinstance(local, str) or not isinstance(remote, str) or not local.startswith("/"):
-            raise Refused("each of `pathMappings` has an absolute localRoot and a remoteRoot")
-        mappings.append((local, remote))
-    return mappings
+        lines = [(worker.debuggee.title, number) for worker, number in left_out.items()]
+        self._current.say(sentence(lines, {worker.debuggee.submission_id for worker in left_out}))

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from bootstrap.dap.additions import title_of
 from bootstrap.dap.client import Prove
+from bootstrap.dap.framing import Message
 from bootstrap.dap.paused import PausedTask
 
 
@@ -45,6 +46,18 @@ class Debuggee:
     def shown_id(self) -> str:
         """Returns the id by which others know it, too."""
         return self.rays_id or self.worker_id
+
+    @property
+    def ray(self) -> Message:
+        """Returns what programs are told of whose row, stop or line something is."""
+        return {
+            "task": self.task,
+            "workerId": self.shown_id,
+            "nodeIp": self.node_ip,
+            "pid": self.pid,
+            "jobId": self.job_id,
+            "submissionId": self.submission_id,
+        }
 
     def paused(self) -> PausedTask:
         """Returns the description of its task, which the relay holds."""

@@ -24,6 +24,8 @@ class Desired:
         functions: the function breakpoints.
         exceptions: the exception filters.
         prints: whether the editor is told what debuggees print.
+        only: a Python expression: where it is true the editor is told prints, and logpoints' messages; where
+            it is empty, all of them.
     """
 
     files: dict[str, list[LineBreakpoint]] = field(default_factory=dict)
@@ -33,6 +35,7 @@ class Desired:
         default_factory=lambda: ExceptionFilters.of({"filters": ["uncaught"]})
     )
     prints: bool = False
+    only: str = ""
     _ids: Iterator[int] = field(default_factory=lambda: itertools.count(1))
     _by_id: dict[int, LineBreakpoint | FunctionBreakpoint] = field(default_factory=dict)
     # An ordered set of the breakpoints of which another result decides now.
@@ -72,8 +75,11 @@ class Desired:
         before: Sequence[LineBreakpoint | FunctionBreakpoint],
         after: Sequence[LineBreakpoint | FunctionBreakpoint],
     ) -> None:
+        kept = {breakpoint_.key for breakpoint_ in after}
         for breakpoint_ in before:
             del self._by_id[breakpoint_.id]
+            if breakpoint_.key not in kept:
+                breakpoint_.rendezvous.let_go()
         for breakpoint_ in after:
             self._by_id[breakpoint_.id] = breakpoint_
             breakpoint_.results = Results(partial(self._changed.__setitem__, breakpoint_, None))
@@ -113,6 +119,14 @@ class Desired:
         """Returns whether a debuggee has to trace its code, which costs it time."""
         return bool(self.files or self.functions or self.exceptions.needs_tracing)
 
+    def let_go(self, debuggee: Hashable = None) -> None:
+        """Lets threads go that wait for others at a breakpoint: a debuggee's, or all."""
+        for breakpoint_ in self.breakpoints:
+            if debuggee is None:
+                breakpoint_.rendezvous.let_go()
+            else:
+                breakpoint_.rendezvous.leave(debuggee)
+
     def forget(self, debuggee: Hashable) -> None:
         for breakpoint_ in self._decided_inside:
             breakpoint_.results.forget(debuggee)
@@ -122,4 +136,9 @@ def _kept(known: Breakpoint | None, spec: Message) -> dict[str, Any]:
     """Returns what a breakpoint keeps when its file's breakpoints are set once more."""
     if known is None or known.spec != spec:
         return {}
-    return {"key": known.key, "hits": known.hits, "raised": known.raised}
+    return {
+        "key": known.key,
+        "hits": known.hits,
+        "raised": known.raised,
+        "rendezvous": known.rendezvous,
+    }

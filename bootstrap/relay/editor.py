@@ -34,6 +34,8 @@ _KEEPALIVE = {
     "TCP_USER_TIMEOUT": 1000 * (_QUIET + _PROBES * _APART),  # milliseconds for what is sent and not taken
 }
 _LONGEST_NAME = 60
+# Seconds from output that was left out for a slow editor until that is told.
+TELLING = 1.0
 # Seconds for a VS Code that has a window to ask for the threads; it does within 0.2 s.
 ANSWERING = 1.5
 
@@ -65,7 +67,9 @@ class Editor:
         # Whoever attaches again with it is this editor, by another connection.
         self.ticket = secrets.token_hex(16)
         self._asks_for_threads = False
-        self._lines_left_out = 0
+        # The lines of output that it did not get, and was not told of.
+        self.lines_left_out = 0
+        self._telling: asyncio.TimerHandle | None = None
         self._heard = asyncio.Event()
         # Whoever sends a long answer holds this until the editor has taken it.
         self.turn = asyncio.Lock()
@@ -127,9 +131,11 @@ class Editor:
         with contextlib.suppress(OSError):  # it has gone
             await self._writer.drain()
 
-    def refuse(self, request: Message, reason: str, ray: Message | None = None) -> None:
+    def refuse(
+        self, request: Message, reason: str, ray: Message | None = None, *, is_for_users: bool = True
+    ) -> None:
         """Sends an error response; editors show the body's text, or the short one. `ray` is for programs."""
-        body: Message = {"error": {"id": 1, "format": reason, "showUser": True}}
+        body: Message = {"error": {"id": 1, "format": reason, "showUser": is_for_users}}
         if ray is not None:
             body["ray"] = ray
         self._respond(request, {"success": False, "message": reason, "body": body})
@@ -222,13 +228,29 @@ class Editor:
 
     def _has_room(self, output: Message) -> bool:
         """Returns whether an `output` event can be sent, which is what a slow editor does best without."""
+        is_away = self.gone or self._writer.is_closing()
+        if not is_away and self._unread <= MOST_OUTPUT_UNREAD:
+            return True
+        self.lines_left_out += str(output.get("output", "")).count("\n")
+        if not is_away and self._telling is None:
+            self._telling = asyncio.get_running_loop().call_later(TELLING, self.tell_left_out)
+        return False
+
+    def tell_left_out(self) -> None:
+        """Tells how many lines the editor did not get; where it takes nothing now, later."""
+        if self._telling is not None:
+            self._telling.cancel()
+            self._telling = None
+        if self.gone or not self.lines_left_out:
+            return
         if self._unread > MOST_OUTPUT_UNREAD:
-            self._lines_left_out += str(output.get("output", "")).count("\n")
-            return False
-        if left_out := self._lines_left_out:
-            self._lines_left_out = 0
-            self.say(f"{left_out:,} lines were left out here, for this editor did not take them in time.")
-        return True
+            self._telling = asyncio.get_running_loop().call_later(TELLING, self.tell_left_out)
+            return
+        lines, self.lines_left_out = self.lines_left_out, 0
+        self.say(
+            f"{lines:,} lines were left out here, for this editor did not take them in time, or its"
+            " connection was lost. What tasks print is all in the job's own output: ./invokew logs"
+        )
 
 
 class CurrentEditor:

@@ -7,40 +7,40 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from bootstrap.dap.channel import reason
+from bootstrap.dap.comparison import drawn
 from bootstrap.dap.framing import Message
-from bootstrap.relay import translation
+from bootstrap.relay import ray_attributes, shown_prints, translation
 from bootstrap.relay.arguments import arguments_of
+from bootstrap.relay.cluster_row import ClusterRow
 from bootstrap.relay.configuration import Configuration
 from bootstrap.relay.connection import PATIENCE
 from bootstrap.relay.editor import CurrentEditor, Editor, Refused
 from bootstrap.relay.gathered import Gathered
+from bootstrap.relay.group_requests import GroupRequests
+from bootstrap.relay.groups import Groups
 from bootstrap.relay.ids import OF_A_STOP, Ids, Kind, OfAStop
 from bootstrap.relay.locations import locations
 from bootstrap.relay.masking import Masking
+from bootstrap.relay.member_states import WhyEnded
 from bootstrap.relay.rules import NotDap
+from bootstrap.relay.shown_prints import ShownPrints
 from bootstrap.relay.threads import CLUSTER, Threads
+from bootstrap.relay.work import Work
 from bootstrap.relay.worker import Worker, Workers
 
 # Seconds for a debuggee's answer where user code runs.
 EVALUATION = 60.0
 
+# Where no task has the frame.
+_OF_NOTHING: dict[str, Message] = {"scopes": {"scopes": []}, "completions": {"targets": []}}
 _RESUMING = frozenset({"continue", "next", "stepIn", "stepOut", "goto"})
 _RUN_USER_CODE = frozenset({"evaluate", "setVariable", "setExpression", "variables", "completions"})
 
 # An editor that only watches may send these: none resumes a task, sets anything or runs code of its choice.
 _READ = frozenset(
     {
-        "breakpointLocations",
-        *(
-            "exceptionInfo",
-            "loadedSources",
-            "modules",
-            "scopes",
-            "source",
-            "stackTrace",
-            "threads",
-            "variables",
-        ),
+        *("breakpointLocations", "exceptionInfo", "loadedSources", "modules", "scopes"),
+        *("source", "stackTrace", "threads", "variables"),
     }
 )
 _SET = frozenset({"setBreakpoints", "setExceptionBreakpoints", "setFunctionBreakpoints"})
@@ -61,24 +61,38 @@ class EditorRequests:
         ids: Ids,
         threads: Threads,
         configuration: Configuration,
+        prints: ShownPrints,
         editor: CurrentEditor,
         masking: Masking,
+        work: Work,
+        read_stacks: Callable[[], Awaitable[Message]],
+        why_ended: WhyEnded,
     ) -> None:
         self._workers, self._ids, self._threads = workers, ids, threads
         self._configuration, self._current, self._masking = configuration, editor, masking
-        self._all_rows = Gathered(lambda: {"threads": threads.rows()})
-        self._evaluating: dict[tuple[Editor, object], Worker] = {}  # by editor and number of the request
+        self._prints = prints
+        self._cluster_row = ClusterRow(workers, threads, work, read_stacks)
+        self._groups = GroupRequests(
+            Groups(workers, threads, paths=lambda: configuration.paths, why_ended=why_ended, work=work)
+        )
+        self._all_rows = Gathered(threads.listed)
+        # Those that evaluate, by editor and number of the request.
+        self._evaluating: dict[tuple[Editor, object], list[Worker]] = {}
         self._handlers: dict[str, Handler] = {
             "breakpointLocations": self._breakpoint_locations,
             "cancel": self._cancel,
+            "evaluate": self._evaluate,
             "focusTask": self._focus_task,
             "pause": self._pause,
+            "prints": self._show_prints,
             "setBreakpoints": self._set_breakpoints,
             "setExceptionBreakpoints": self._set_exception_breakpoints,
             "setFunctionBreakpoints": self._set_function_breakpoints,
             "stackTrace": self._stack_trace,
             "threads": self._rows,
+            **dict.fromkeys(_OF_NOTHING, self._of_frame),
             **dict.fromkeys(_RESUMING, self._resume),
+            **self._groups.handlers,
         }
 
     async def answer(self, editor: Editor, request: Message, arguments: Message) -> None:
@@ -116,10 +130,12 @@ class EditorRequests:
         raise Refused(f"no task of worker {named!r} is stopped")
 
     async def _cancel(self, editor: Editor, request: Message, arguments: Message) -> None:
-        worker = self._evaluating.get((editor, arguments.get("requestId")))
-        if worker is None:
-            raise Refused("there is nothing to cancel: only an `evaluate` that has no answer yet can be")
-        await worker.connection.interrupt()
+        workers = self._evaluating.get((editor, arguments.get("requestId")))
+        if workers is None:
+            why = "there is nothing to cancel: only an `evaluate` that has no answer yet can be"
+            editor.refuse(request, why, is_for_users=False)
+            return
+        await asyncio.gather(*(worker.connection.interrupt() for worker in workers))
         editor.respond(request)
 
     # --- threads -------------------------------------------------------------------------
@@ -134,7 +150,14 @@ class EditorRequests:
 
     async def _stack_trace(self, editor: Editor, request: Message, arguments: Message) -> None:
         if arguments.get("threadId") == self._threads.cluster:
-            editor.respond(request, {"stackFrames": [], "totalFrames": 0})
+            editor.respond(request, await self._cluster_row.stack(arguments))
+            return
+        await self._forward(editor, request, arguments)
+
+    async def _of_frame(self, editor: Editor, request: Message, arguments: Message) -> None:
+        frame = arguments.get("frameId")
+        if not frame or self._threads.is_of_cluster(frame):
+            editor.respond(request, _OF_NOTHING[request["command"]])
             return
         await self._forward(editor, request, arguments)
 
@@ -174,6 +197,38 @@ class EditorRequests:
         await self._forward_to(
             worker, thread, editor, request, {**inner, "threadId": "*"} if everything else inner
         )
+
+    # --- all stopped tasks together ------------------------------------------------------
+
+    async def _show_prints(self, editor: Editor, request: Message, arguments: Message) -> None:
+        editor.respond(request, await self._prints.show(arguments.get("show", "")))
+
+    async def _evaluate(self, editor: Editor, request: Message, arguments: Message) -> None:
+        if (answer_of_group := await self._groups.typed(arguments)) is not None:
+            editor.respond(request, {"result": answer_of_group, "variablesReference": 0})
+            return
+        frame = arguments.get("frameId")
+        shows = shown_prints.typed(arguments, on_row=not frame or self._threads.is_of_cluster(frame))
+        if shows is not None:
+            answer = await self._prints.show(shows)
+            editor.respond(request, {"result": answer["text"], "variablesReference": 0})
+            return
+        if not self._cluster_row.is_meant(arguments):
+            await self._forward(editor, request, arguments)
+            return
+        asked = (editor, request["seq"])
+        self._evaluating[asked] = self._cluster_row.workers
+        try:
+            answer = await self._cluster_row.compared(arguments["expression"])
+        finally:
+            self._evaluating.pop(asked, None)
+        editor.respond(request, {"result": "\n".join(drawn(answer)), "variablesReference": 0})
+
+    async def compare(self, editor: Editor, expression: object) -> Message:
+        """Returns what an expression gives in all tasks that are stopped here. Raises Refused."""
+        if editor is not self._current.editor:
+            raise Refused(f"`compare`: {_WATCHES}")
+        return await self._cluster_row.compared(expression)
 
     # --- what they stop at ---------------------------------------------------------------
 
@@ -224,11 +279,14 @@ class EditorRequests:
         command = request["command"]
         resumes = worker.resumes[thread]
         asked = (editor, request["seq"])
+        sent = inner
         if command == "evaluate":
-            self._evaluating[asked] = worker
+            self._evaluating[asked] = [worker]
         try:
+            if command == "evaluate":
+                sent = await ray_attributes.evaluated(worker.connection, inner)
             response = await worker.connection.answer(
-                command, inner, EVALUATION if command in _RUN_USER_CODE else PATIENCE
+                command, sent, EVALUATION if command in _RUN_USER_CODE else PATIENCE
             )
         finally:
             self._evaluating.pop(asked, None)
@@ -236,7 +294,12 @@ class EditorRequests:
             editor.refuse(request, worker.masks.text(reason(response)))
             return
         body = response.get("body")
+        if command == "completions" and isinstance(body, dict):
+            targets = await ray_attributes.completed(worker.connection, inner, body.get("targets", []))
+            body = {**body, "targets": targets}
         if isinstance(body, dict):
+            body = translation.page(inner, body)
+            ray_attributes.as_typed(body.get("variables"))
             body = await worker.masks.response(command, inner, body)
         if isinstance(body, dict) and worker.resumes[thread] == resumes:
             body = self.outward(worker, body, thread)
@@ -256,7 +319,7 @@ class EditorRequests:
         if len(owners) > 1 or len(threads) > 1:
             raise Refused("the request names things of two tasks")
         if CLUSTER in owners:
-            raise Refused("choose a task: the row of the cluster has no frames")
+            raise Refused("choose a task: the row of the cluster has no variables")
         worker = next((owner for owner in owners if isinstance(owner, Worker)), None) or self._focused()
         if editor is self._current.editor:
             self._threads.focus = worker

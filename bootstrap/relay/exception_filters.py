@@ -52,8 +52,12 @@ class ExceptionFilters:
                 continue
             condition = option.get("condition")
             if isinstance(condition, str) and condition.strip() and name not in names:
-                conditions[name] = FilterCondition(name, condition.strip())
-                verdicts.append(conditions[name])
+                filter_ = FilterCondition(name, condition.strip())
+                if filter_.problem:
+                    verdicts.append(_verdict(filter_.problem))
+                    continue
+                conditions[name] = filter_
+                verdicts.append(filter_)
             else:
                 verdicts.append(_verdict(""))
             names[name] = None

@@ -12,7 +12,16 @@ from bootstrap.relay.desired import Desired
 from bootstrap.relay.files import File, Files
 from bootstrap.relay.lines import Lines
 from bootstrap.relay.results import Result
-from bootstrap.relay.sent import BY_VALUE, EXCEPTIONS, FUNCTIONS, PRINTS, REACHED
+from bootstrap.relay.sent import (
+    BY_VALUE,
+    EXCEPTIONS,
+    FUNCTIONS,
+    PRINTS,
+    REACHED,
+    SCOPE,
+    SLOW_CONDITIONS,
+    TELLING,
+)
 from bootstrap.relay.stop_points import Breakpoint, FunctionBreakpoint, LineBreakpoint
 from bootstrap.relay.tracing import Tracing
 
@@ -48,6 +57,7 @@ class Installed:
         self._stale: set[int] = set()
         self._filters: list[Breakpoint] = []  # the conditions of exception filters
         self._prints = False
+        self._only = ""  # the expression that chooses tasks whose lines are told
 
     @property
     def _patience(self) -> float:
@@ -73,7 +83,7 @@ class Installed:
             self._missing.discard(path)
             placed = await self._placed(path, [each for each in breakpoints if not each.problem])
             if placed:
-                await self.tracing.wake()
+                await self.tracing.notice_lines()
             elif path not in self._set:
                 return
             now = [breakpoint_ for breakpoint_, _ in placed]
@@ -138,8 +148,7 @@ class Installed:
         """
         if self._missing == self._awaited:
             return []
-        await self._connection.send_once(REACHED)
-        await self._connection.send_once(BY_VALUE)
+        await self._connection.send_once(REACHED, BY_VALUE)
         paths = sorted(self._missing)
         tables = await self._connection.literal(BY_VALUE.call("await_files", paths), timeout=self._patience)
         self._awaited = {*paths}
@@ -230,18 +239,31 @@ class Installed:
         """Takes back what would hold the debuggee up without us. Raises DebuggerGone."""
         with contextlib.suppress(RequestFailed):
             await self._tell_prints(False, DETACHING)
+        with contextlib.suppress(RequestFailed):
+            await self._choose("", DETACHING)
         await self.tracing.give_back()
 
-    async def set_prints(self, prints: bool) -> None:
-        """Turns reports of what it prints on or off. Raises RequestFailed, DebuggerGone."""
-        await self._tell_prints(prints, self._patience)
+    async def set_prints(self, desired: Desired) -> None:
+        """Turns reports of what it prints on or off, of those tasks. Raises RequestFailed, DebuggerGone."""
+        await self.set_only(desired)
+        await self._tell_prints(desired.prints, self._patience)
+
+    async def set_only(self, desired: Desired) -> None:
+        """Chooses the tasks whose prints and messages are told. Raises RequestFailed, DebuggerGone."""
+        await self._choose(desired.only, self._patience)
+
+    async def _choose(self, only: str, timeout: float) -> None:
+        if self._only == only:
+            return
+        await self._connection.send_once(REACHED, SCOPE, TELLING)
+        await self._connection.run(TELLING.call("choose", only), timeout)
+        self._only = only
 
     async def _tell_prints(self, prints: bool, timeout: float) -> None:
         if self._prints is prints:
             return
         if prints:
-            await self._connection.send_once(REACHED)
-            await self._connection.send_once(PRINTS)
+            await self._connection.send_once(REACHED, TELLING, PRINTS)
         expression = PRINTS.call("begin" if prints else "give_back")
         await self._connection.run(expression, timeout)
         self._prints = prints
@@ -255,7 +277,15 @@ class Installed:
         }
         if not points:
             return
-        await self._connection.send_once(REACHED)
+        modules = [REACHED]
+        if any(message for _, message, *_ in points.values()):
+            modules.append(TELLING)
+        # A condition, or a message, that names `ray` is compiled with it.
+        if any("ray" in text for condition, message, *_ in points.values() for text in (condition, message)):
+            modules.append(SCOPE)
+        if any(condition for condition, *_ in points.values()):
+            modules.append(SLOW_CONDITIONS)
+        await self._connection.send_once(*modules)
         stale, self._stale = self._stale, set()
         await self._connection.run(REACHED.call("set_points", points, sorted(stale)), self._patience)
         self._points |= set(points)

@@ -33,6 +33,11 @@ CLOSING = 10.0
 MOST_OF_A_REASON = 600
 
 
+def settling(attaching_took: float) -> float:
+    """Returns how many seconds a debuggee is left alone after it was left, by those that attaching took."""
+    return min(max(SETTLING, attaching_took), LONGEST_SETTLING)
+
+
 class Lifecycle:
     """Attaches to debuggees and detaches; without an editor only what is to stay paused is attached.
 
@@ -88,6 +93,7 @@ class Lifecycle:
 
     def editor_left(self) -> None:
         """Notes that the editor has gone: the cluster runs on, but what is to be kept paused."""
+        self._configuration.let_go()
         self._detach([w for w in self._workers.values() if not (self.keep_paused and w.stops)])
 
     async def close(self) -> None:
@@ -245,6 +251,7 @@ class Lifecycle:
         for worker in [worker for worker in workers if not worker.has_left]:
             self._threads.remove_rows(worker)
             worker.leaves()
+            self._configuration.let_go(worker)
             # Each is detached by itself: one that is frozen must not keep the others from a new editor.
             self._detaching.add(detaching := self._work.start(worker.detach()))
             detaching.add_done_callback(self._detaching.discard)
@@ -255,6 +262,6 @@ class Lifecycle:
         await asyncio.wait({detaching})
         self._threads.forget(worker)
         self._configuration.forget(worker)
-        await asyncio.sleep(min(max(SETTLING, worker.attaching_took), LONGEST_SETTLING))
+        await asyncio.sleep(settling(worker.attaching_took))
         if self._workers.get(worker.debuggee.worker_id) is worker:
             del self._workers[worker.debuggee.worker_id]

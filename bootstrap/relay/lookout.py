@@ -30,12 +30,14 @@ class Lookout:
     Attributes:
         user: the name of whom the relay is for, as `Claims` says.
         sessions: all debug sessions; their owner adds and removes them.
+        visited: what is set once a session may attach to a debuggee again, by worker_id.
     """
 
     def __init__(self, discovery: Discovery, *, user: str, work: Work, log: Callable[[str], None]) -> None:
         self.user = user
         self.sessions: list[DebugSession] = []
         self._discovery, self._work, self._log = discovery, work, log
+        self.visited: dict[str, asyncio.Event] = {}
         # What debuggees said of themselves, by worker_id, completed by what Ray says of their jobs.
         self._told: dict[str, Origin] = {}
         self._polling: asyncio.Future[Any] | None = None
@@ -68,14 +70,18 @@ class Lookout:
 
     async def meet(self, worker: Worker, origin: Origin) -> None:
         """Does as `Claims` says; each of several relays may meet the same debuggee at the same time."""
+        await self.know(worker, origin)
+        if self.owner(worker.debuggee) is None:
+            raise NotWanted
+
+    async def know(self, worker: Worker, origin: Origin) -> None:
+        """Notes what a debuggee says of itself, as far as that is not known. Raises RaysideError."""
         known = worker.debuggee
         if origin.job_id and not (known.job_id or known.submission_id):
             await self._learn(worker, origin)
         if origin.user and not worker.debuggee.user:
             known = worker.debuggee
             self._note(worker, Origin(known.job_id, known.submission_id, origin.user))
-        if self.owner(worker.debuggee) is None:
-            raise NotWanted
 
     async def _learn(self, worker: Worker, origin: Origin) -> None:
         """Notes what Ray's list says of that job, and where it says nothing, what the debuggee says.
@@ -122,6 +128,15 @@ class Lookout:
         if owner is not None and owner is not holder and owner.listens:
             holder.hand_over(worker, owner)
 
+    async def known(self) -> list[Debuggee]:
+        """Returns all debuggees that Ray lists now, with what they have said. Raises RaysideError."""
+        return [self._completed(debuggee) for debuggee in await self._discovery.debuggees()]
+
+    def held(self, debuggee: Debuggee) -> Worker | None:
+        """Returns the worker by which a session holds that debuggee now, if one does."""
+        holder = self._holder(debuggee)
+        return None if holder is None else holder.workers[debuggee.worker_id]
+
     def _holder(self, debuggee: Debuggee) -> DebugSession | None:
         return next((session for session in self.sessions if debuggee.worker_id in session.workers), None)
 
@@ -162,7 +177,7 @@ class Lookout:
         for debuggee in debuggees:
             holder = holders.get(debuggee.worker_id)
             if holder is None:
-                owner = self.owner(debuggee)
+                owner = self.owner(debuggee) if debuggee.worker_id not in self.visited else None
                 if owner is not None and owner.listens and owner.may_try(debuggee):
                     owner.take(debuggee)
             else:

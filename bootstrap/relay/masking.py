@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import Any
 
 from bootstrap.dap.framing import Message
-from bootstrap.errors import DebuggerGone, RequestFailed
+from bootstrap.errors import DebuggerGone
 from bootstrap.redaction import REDACTED, Redactor, SecretNames
 from bootstrap.relay.connection import PATIENCE, Connection
 from bootstrap.relay.sent import REDACTION, SECRET_VALUES
@@ -85,26 +85,34 @@ UNSET = Masking()
 
 
 class Masks:
-    """Masks what one debuggee shows."""
+    """Masks what one debuggee shows.
+
+    Attributes:
+        question: an expression for a debuggee that has `modules`; `take` takes its value.
+    """
+
+    modules = (REDACTION, SECRET_VALUES)
 
     def __init__(self, masking: Masking, connection: Connection) -> None:
         self._masking, self._on, self._connection = masking, masking.is_on, connection
         self._redactor = Redactor([], is_secret=masking.secret.include, quoted_only=True)
         self._pattern = re.compile(masking.values) if masking.values else None
         self._values: list[str] = []  # the newest first
+        self.question = SECRET_VALUES.call("values", masking.rule) if self._on else "None"
 
     async def learn(self) -> None:
         """Learns the secret values that the debuggee has now; those that it had stay known."""
         if not self._on:
             return
         try:
-            await self._connection.send_once(REDACTION)
-            await self._connection.send_once(SECRET_VALUES)
-            expression = SECRET_VALUES.call("values", self._masking.rule)
             # A slow machine must not have secrets shown.
-            values = await self._connection.literal(expression, timeout=PATIENCE)
-        except (RequestFailed, DebuggerGone):
+            values = await self._connection.literal(self.question, timeout=PATIENCE, modules=self.modules)
+        except DebuggerGone:
             return
+        self.take(values)
+
+    def take(self, values: object) -> None:
+        """Takes what the debuggee answered to `question`."""
         # A debuggee may say anything.
         if not isinstance(values, str) or len(values) > _LONGEST_LIST:
             return
@@ -121,6 +129,11 @@ class Masks:
         if kept != self._values:
             self._values = kept
             self._redactor.learn(kept)
+
+    @property
+    def known(self) -> tuple[str, list[str]] | None:
+        """Returns the rule of secret names and the values that are known; None where nothing is masked."""
+        return (self._masking.rule, self._values) if self._on else None
 
     def text(self, text: str) -> str:
         """Returns a text without secrets."""

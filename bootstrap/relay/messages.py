@@ -13,6 +13,7 @@ from __future__ import annotations
 from bootstrap.dap.framing import Message
 from bootstrap.hook.evaluated.prints import EVENT as PRINTED
 from bootstrap.hook.evaluated.reached import EVENT as REACHED
+from bootstrap.hook.evaluated.telling import EVENT as HIDDEN
 from bootstrap.hook.rayside_hook.handshake import AUTHORIZE, CHALLENGE, DEBUG, LONGEST_USER
 from bootstrap.relay.rules import (
     Exact,
@@ -107,7 +108,7 @@ EVENTS: dict[str, Record] = {
         "key",
         "what",
         key=_NUMBER,
-        what=choice("hit loaded message error leftOut file"),
+        what=choice("hit gone loaded message hidden error slow leftOut file"),
         number=_NUMBER,
         text=_SENTENCE,
         task=_NAME,
@@ -122,6 +123,9 @@ EVENTS: dict[str, Record] = {
         task=_NAME,
         leftOut=_NUMBER,
     ),
+    # Our event (of evaluated/telling.py) has how many lines of tasks that were not chosen were not sent, and
+    # what the choosing expression raised.
+    HIDDEN: record("number", number=_NUMBER, text=_SENTENCE, task=_NAME),
 }
 
 # The bodies of responses, by the command of the request.

@@ -3,47 +3,85 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
+from pathlib import PurePosixPath
 
 from bootstrap.dap.framing import Message
 from bootstrap.relay.configuration import Configuration
 from bootstrap.relay.editor import CurrentEditor
 from bootstrap.relay.flood import Flood
+from bootstrap.relay.hit_condition import Gather
 from bootstrap.relay.results import Result
+from bootstrap.relay.shown_prints import Hidden
 from bootstrap.relay.stop_points import Breakpoint, FunctionBreakpoint, LineBreakpoint
 from bootstrap.relay.work import Work
-from bootstrap.relay.worker import Worker
+from bootstrap.relay.worker import Worker, Workers
 
 # So many reports of one debuggee may be answered at a time: each of its threads waits for its own.
 MOST_HITS = 256
+# So many of one debuggee's threads may wait for others, for minutes, besides; more run on at once.
+MOST_GATHERED = 1_024
+# So many of the tasks that are waited for in vain are named.
+MOST_NAMED = 5
 
 
 class Reports:
     """Takes the reports of one debug session's debuggees."""
 
     def __init__(
-        self, configuration: Configuration, *, editor: CurrentEditor, work: Work, flood: Flood[Worker]
+        self,
+        workers: Workers,
+        configuration: Configuration,
+        *,
+        editor: CurrentEditor,
+        work: Work,
+        flood: Flood[Worker],
+        hidden: Hidden,
     ) -> None:
-        self._configuration, self._editor, self._work, self._flood = configuration, editor, work, flood
+        self._workers, self._configuration = workers, configuration
+        self._editor, self._work, self._flood, self._hidden = editor, work, flood, hidden
         self._counting: Counter[Worker] = Counter()
+        self._gathering: Counter[Worker] = Counter()
 
     def take(self, worker: Worker, body: Message) -> None:
         """Takes a report; `body` is that of EVENT of evaluated/reached.py, as `messages.EVENTS` has it."""
         breakpoint_ = self._configuration.by_key(body.get("key"))
         kind = body.get("what")
         if kind in ("hit", "file"):
-            if self._counting[worker] < MOST_HITS:
-                self._counting[worker] += 1
-                self._work.start(self._answer(worker, breakpoint_, body))
+            # Without an editor nobody would see who stops: what is kept paused was stopped before.
+            waits = (
+                kind == "hit"
+                and breakpoint_ is not None
+                and breakpoint_.gather is not None
+                and self._editor.editor is not None
+                and self._gathering[worker] < MOST_GATHERED
+            )
+            under_way = self._gathering if waits else self._counting
+            if waits or under_way[worker] < MOST_HITS:
+                under_way[worker] += 1
+                self._work.start(self._answer(worker, breakpoint_, body, under_way))
+        elif kind == "leftOut":
+            self._flood.leave_out(worker, body.get("number", 0))
         elif breakpoint_ is None:
             return  # it has been removed meanwhile
+        elif kind == "gone":
+            breakpoint_.rendezvous.leave(worker, body.get("number", 0))
         elif kind == "loaded" and isinstance(breakpoint_, FunctionBreakpoint):
             breakpoint_.results[worker] = Result(True, 0)
             self._configuration.tell_changes()
         elif kind == "message":
             self._tell_message(worker, breakpoint_, body)
-        elif kind == "leftOut":
-            self._flood.leave_out(worker, body.get("number", 0))
+        elif kind == "hidden":
+            if breakpoint_.hit_condition is None or _counted(breakpoint_)[0]:
+                self._hidden.add(worker, 1)
+        elif kind == "slow":
+            self._say(
+                worker,
+                f"The condition of {breakpoint_.place} has run for {body.get('number', 0)} s and more in"
+                f" {worker.debuggee.title}, which waits for it.",
+            )
         elif kind == "error" and not breakpoint_.raised:
             breakpoint_.raised = True
             where = body.get("task", "") or worker.debuggee.title
@@ -53,8 +91,10 @@ class Reports:
                 " it counts as false."
             )
 
-    async def _answer(self, worker: Worker, breakpoint_: Breakpoint | None, body: Message) -> None:
-        """Sends the answer that a thread of the debuggee waits for."""
+    async def _answer(
+        self, worker: Worker, breakpoint_: Breakpoint | None, body: Message, under_way: Counter[Worker]
+    ) -> None:
+        """Sends the answer that a thread of the debuggee waits for; it was counted in `under_way`."""
         number = body.get("number", 0)
         try:
             if body.get("what") == "file":
@@ -62,12 +102,55 @@ class Reports:
                 await worker.installed.answer_thread(number)
                 return
             # A breakpoint that was removed, or set anew, stops nothing more.
-            stops, settled = _counted(breakpoint_) if breakpoint_ is not None else (False, True)
+            stops, settled = False, True
+            if breakpoint_ is not None and breakpoint_.gather is not None:
+                if under_way is self._gathering:
+                    tell = partial(self._tell_gathered, breakpoint_.key, breakpoint_.gather)
+                    stops = await breakpoint_.rendezvous.join(worker, number, breakpoint_.gather, tell)
+                settled = False
+            elif breakpoint_ is not None:
+                stops, settled = _counted(breakpoint_)
             await worker.installed.answer_thread(number, stops, settled)
         finally:
-            self._counting[worker] -= 1
-            if not self._counting[worker]:
-                del self._counting[worker]
+            under_way[worker] -= 1
+            if not under_way[worker]:
+                del under_way[worker]
+
+    def _say(self, worker: Worker, text: str) -> None:
+        """Tells the editor what a debuggee has caused, unless it causes too much."""
+        if self._flood.passes(worker, f"{text}\n"):
+            self._editor.say(text)
+
+    def _tell_gathered(self, key: int, gather: Gather, came: Sequence[Worker]) -> None:
+        """Tells that threads stop which waited for each other, and who did not come in time."""
+        breakpoint_ = self._configuration.by_key(key)
+        if breakpoint_ is None:
+            return
+        if len(came) == gather.number:
+            self._say(came[-1], f"{gather.number} tasks have come to {breakpoint_.place}: they stop now.")
+            return
+        missing = [
+            worker.debuggee.title
+            for worker in self._workers.attached
+            if worker not in came and worker.debuggee.task and _has(worker, breakpoint_)
+        ]
+        others = f" and {len(missing) - MOST_NAMED} others" if len(missing) > MOST_NAMED else ""
+        where = f"; not there: {', '.join(missing[:MOST_NAMED])}{others}" if missing else ""
+        self._say(
+            came[-1],
+            f"{len(came)} of {gather.number} tasks have come to {breakpoint_.place} within"
+            f" {gather.seconds} s: they stop now{where}.",
+        )
+
+    def hidden(self, worker: Worker, body: Message) -> None:
+        """Counts lines of tasks that were not chosen; `body` is that of EVENT of evaluated/telling.py."""
+        self._hidden.add(worker, body.get("number", 0))
+        if (text := body.get("text")) and not self._hidden.raised and self._configuration.only:
+            self._hidden.raised = True
+            self._editor.say(
+                f"prints only {self._configuration.only}: this raised {worker.masks.text(text)} in"
+                f" {body.get('task', '') or worker.debuggee.title}; where it raises, lines are shown."
+            )
 
     def printed(self, worker: Worker, body: Message) -> Message | None:
         """Returns DAP's `output` for what was printed, with the debuggee's path; None where nothing is told.
@@ -94,8 +177,7 @@ class Reports:
         lines = worker.masks.text(lines)
         debuggee = worker.debuggee if not task else replace(worker.debuggee, task=task)
         text = "".join(f"{debuggee.title}: {line}\n" for line in lines.split("\n"))
-        data = {"ray": {"task": debuggee.task, "workerId": debuggee.shown_id}}
-        return {"category": category, "output": text, "data": data}
+        return {"category": category, "output": text, "data": {"ray": debuggee.ray}}
 
     def _tell_message(self, worker: Worker, breakpoint_: Breakpoint, body: Message) -> None:
         if breakpoint_.hit_condition is not None and not _counted(breakpoint_)[0]:
@@ -106,10 +188,16 @@ class Reports:
         if isinstance(breakpoint_, LineBreakpoint):
             result = breakpoint_.results.get(worker)
             output |= {
-                "source": {"path": breakpoint_.path},
+                "source": {"path": breakpoint_.path, "name": PurePosixPath(breakpoint_.path).name},
                 "line": result.line if result is not None else breakpoint_.line,
             }
         self._editor.event("output", output)
+
+
+def _has(worker: Worker, breakpoint_: Breakpoint) -> bool:
+    """Returns whether a debuggee that runs tasks has the breakpoint."""
+    result = breakpoint_.results.get(worker)
+    return result is not None and result.verified and not worker.debuggee.driver
 
 
 def _counted(breakpoint_: Breakpoint) -> tuple[bool, bool]:

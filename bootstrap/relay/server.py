@@ -16,7 +16,6 @@ from typing import Any
 
 from bootstrap.dap.additions import ALWAYS, ASK, AWAY, EVERY, RESTART, TICKET, UNHEARD, WATCH
 from bootstrap.dap.framing import Message
-from bootstrap.dap.paused import PausedTask
 from bootstrap.errors import DebuggerGone, RaysideError, RequestFailed
 from bootstrap.relay.capabilities import CAPABILITIES, REFUSED
 from bootstrap.relay.debug_session import DebugSession
@@ -26,14 +25,13 @@ from bootstrap.relay.editor_requests import Handler
 from bootstrap.relay.ids import UnknownId
 from bootstrap.relay.lookout import Lookout
 from bootstrap.relay.masking import UNSET, Masking
+from bootstrap.relay.overviews import Overviews
+from bootstrap.relay.paused_tasks import paused_tasks
 from bootstrap.relay.presence import Presence
 from bootstrap.relay.work import Work
-from bootstrap.users import sees
 
 # Seconds for Ray's answer while an editor waits.
 _SOON = 2.0
-# Seconds for Ray's answer to which tasks wait for a debugger.
-_LOOK = 5.0
 # So many requests of one editor may be in flight; it is not read any further until one is answered.
 MOST_REQUESTS = 256
 # The most connections, and the most of those that have not shown the token; the oldest of these makes room.
@@ -85,6 +83,7 @@ class Relay:
         self._user = user
         self._lookout = Lookout(discovery, user=user, work=self._work, log=log)
         self.sessions = self._lookout.sessions
+        self._overviews = Overviews(discovery, self._lookout, self._work)
         # Editors attach one after the other, for each checks who is attached.
         self._attaching = asyncio.Lock()
         # These requests are answered on a connection that has not attached.
@@ -94,6 +93,7 @@ class Relay:
             "disconnect": self._disconnect,
             "initialize": self._initialize,
             "pausedTasks": self._paused_tasks,
+            **dict.fromkeys(("compare", "stacks"), self._overview),
             **dict.fromkeys(REFUSED, self._refuse),
         }
 
@@ -109,7 +109,7 @@ class Relay:
         if self._server is not None:
             self._server.close()
         self._lookout.end()
-        await asyncio.gather(*(session.close() for session in self.sessions))
+        await asyncio.gather(self._overviews.stacks.close(), *(session.close() for session in self.sessions))
         self._work.cancel()
         await asyncio.gather(*(editor.close() for editor in self._editors))
 
@@ -276,6 +276,7 @@ class Relay:
             log=self._log,
             shared=self._shared,
             masking=self._masking,
+            stacks=self._overviews.stacks.of,
         )
 
     async def _are_one(self, job: str, other: str) -> bool:
@@ -319,30 +320,16 @@ class Relay:
         if self._session_of(editor) is None and not self._admits(editor, arguments):
             raise Refused("`pausedTasks` needs the token")
         everyone = self._everyone(arguments)
-        waiting, problem = await self._waiting()
-        workers = [worker for session in self.sessions for worker in session.workers.attached]
-        held = [worker.described_at(thread).paused() for worker in workers for thread in sorted(worker.stops)]
-        # A worker may be in both while a debugger attaches.
-        held_workers = {task.worker_id for task in held}
-        others = [self._lookout.named(task) for task in waiting if task.worker_id not in held_workers]
-        shown = [task for task in others if everyone or sees(self._user, task.user)]
-        rows = [task.row() for task in sorted([*held, *shown], key=_order)]
-        hidden = len(others) - len(shown)
-        editor.respond(request, {"tasks": rows, "problem": problem, "hidden": hidden})
+        editor.respond(request, await paused_tasks(self._discovery, self._lookout, everyone=everyone))
 
-    async def _waiting(self) -> tuple[list[PausedTask], str]:
-        """Returns the tasks that wait for a debugger, and why they are not known, if they are not."""
-        try:
-            return await asyncio.wait_for(self._discovery.waiting(), _LOOK), ""
-        except asyncio.TimeoutError:
-            return [], f"Ray did not answer within {_LOOK:g} s"
-        except RaysideError as error:
-            return [], error.message
-
-
-def _order(task: PausedTask) -> tuple[str, bool, str, str]:
-    # Ray's moments are of whole seconds. Within one the held come first, in the order of their stops.
-    return task.since[: len("2026-01-01T00:00:00")], not task.held, task.since, task.worker_id
+    async def _overview(self, editor: Editor, request: Message, arguments: Message) -> None:
+        """Answers of the editor's session, else of the one for the job that it names."""
+        session = self._session_of(editor)
+        if session is None:
+            if not self._admits(editor, arguments):
+                raise Refused(f"`{request['command']}` needs the token")
+            session = await self._session_for(_job(arguments), self._everyone(arguments))
+        editor.respond(request, await self._overviews.of(request["command"], session, editor, arguments))
 
 
 def _job(arguments: Message) -> str | None:

@@ -5,11 +5,15 @@ from __future__ import annotations
 import itertools
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
+from bootstrap.dap.expressions import problem_of, problem_of_message
 from bootstrap.dap.framing import Message
 from bootstrap.hook.evaluated.reached import NAME as REACHED
-from bootstrap.relay.hit_condition import FORMS, HitCondition
+from bootstrap.hook.evaluated.reached import PATIENCE
+from bootstrap.relay.hit_condition import FORMS, Gather, HitCondition
+from bootstrap.relay.rendezvous import Rendezvous
 from bootstrap.relay.results import Results
 
 # Debuggees know a breakpoint by its key: no two have the same, whichever editor set them.
@@ -26,6 +30,7 @@ class Breakpoint(ABC):
         key: debuggees' id of it; another one as soon as the spec is another.
         hits: how often it was reached with its condition met, in all debuggees.
         raised: whether the editor was told that its condition raised.
+        rendezvous: the threads that wait for each other here.
         results: the debuggees' results.
         reported: DAP's Breakpoint as the editor was told last; None before it was.
     """
@@ -35,6 +40,7 @@ class Breakpoint(ABC):
     key: int = field(default_factory=lambda: next(_keys))
     hits: int = 0
     raised: bool = False
+    rendezvous: Rendezvous[Any] = field(default_factory=Rendezvous)
     results: Results = field(default_factory=Results)
     reported: Message | None = None
 
@@ -43,16 +49,27 @@ class Breakpoint(ABC):
     def place(self) -> str:
         """Returns what users call it."""
 
-    @property
+    @cached_property
     def hit_condition(self) -> HitCondition | None:
         return HitCondition.of(text_of(self.spec, "hitCondition"))
 
-    @property
+    @cached_property
+    def gather(self) -> Gather | None:
+        return Gather.of(text_of(self.spec, "hitCondition"))
+
+    @cached_property
     def problem(self) -> str:
         """Returns why it can't be set at all; empty where it can."""
-        hit_condition = text_of(self.spec, "hitCondition")
-        if hit_condition and self.hit_condition is None:
+        hit_condition, condition = text_of(self.spec, "hitCondition"), text_of(self.spec, "condition")
+        message = text_of(self.spec, "logMessage")
+        if hit_condition and self.hit_condition is None and self.gather is None:
             return f"The hit condition {hit_condition[:80]!r} is not understood: it is {FORMS}."
+        if message and self.gather is not None:
+            return f"A logpoint stops nobody, so it can't have the hit condition {hit_condition!r}."
+        if why := problem_of(condition):
+            return f"The condition {condition[:80]!r} is no Python expression: {why}."
+        if why := problem_of_message(message):
+            return f"The message can't be made: {why}."
         return ""
 
     @property
@@ -75,14 +92,16 @@ class Breakpoint(ABC):
         return ""
 
     @property
-    def point(self) -> tuple[str, str, bool, str] | None:
+    def point(self) -> tuple[str, str, bool, str, float] | None:
         """Returns what debuggees have to know of it, as `set_points` in evaluated/reached.py takes it; None
         where there is nothing to decide, and it stops with each hit."""
         condition, message = text_of(self.spec, "condition"), text_of(self.spec, "logMessage")
-        counted = self.hit_condition is not None
+        counted = self.hit_condition is not None or self.gather is not None
         if not (condition or message or counted or self.function):
             return None
-        return condition, message, counted, self.function
+        # The relay answers in time to a thread that it has wait; where it is gone, nobody waits much longer.
+        patience = PATIENCE + (self.gather.seconds if self.gather is not None else 0)
+        return condition, message, counted, self.function, patience
 
     def condition(self) -> Message:
         """Returns what debuggees get as its condition, once they know its `point`."""

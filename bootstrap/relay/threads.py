@@ -6,14 +6,15 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 
-from bootstrap.dap.additions import EXITED
+from bootstrap.dap.additions import EXITED, TAKEN_OVER
 from bootstrap.dap.channel import reason
-from bootstrap.dap.framing import Message
+from bootstrap.dap.framing import Message, as_json
 from bootstrap.errors import RequestFailed
+from bootstrap.relay.arrivals import Arrival, Arrivals
 from bootstrap.relay.connection import PATIENCE, SOON
 from bootstrap.relay.debuggee import Debuggee
 from bootstrap.relay.editor import CurrentEditor, Editor
-from bootstrap.relay.ids import Ids
+from bootstrap.relay.ids import Ids, UnknownId
 from bootstrap.relay.others import Others
 from bootstrap.relay.others import document as others_row
 from bootstrap.relay.work import Work
@@ -31,11 +32,13 @@ class Threads:
     Attributes:
         focus: the debuggee that the editor dealt with last.
         resumed: the debuggee that the editor resumed last.
+        arrivals: those that a group has told to stop.
     """
 
     def __init__(self, workers: Workers, *, ids: Ids, editor: CurrentEditor, work: Work) -> None:
         self.focus: Worker | None = None
         self.resumed: Worker | None = None
+        self.arrivals = Arrivals()
         # The id of a worker, and the loop's time until which its stop is waited for.
         self._awaited: tuple[str, float] | None = None
         # Debuggees that the editor was told of as stopped; some may not be so any more (`_others_stopped`).
@@ -50,13 +53,28 @@ class Threads:
         """Returns the editor's number of the row that is always listed."""
         return self._ids.outer(CLUSTER, "thread", 0)
 
+    def cluster_frame(self, number: int) -> int:
+        """Returns the editor's number of a frame of that row, which has them for all tasks."""
+        return self._ids.outer(CLUSTER, "frame", number)
+
+    def is_of_cluster(self, frame: object) -> bool:
+        """Returns whether that is the editor's number of a frame of that row."""
+        try:
+            return self._ids.inner(frame, "frame")[0] == CLUSTER
+        except UnknownId:
+            return False
+
+    async def listed(self) -> bytes:
+        """Returns the body of the answer to `threads`, in JSON."""
+        return as_json({"threads": self.rows()})
+
     def rows(self) -> list[Message]:
         """Returns DAP's Thread for each, of each process the stopped ones first; no debuggee is asked."""
         rows: list[Message] = []
         for worker in self._workers.attached:
             for thread in worker.rows:
                 at = _in_row(worker, thread)
-                rows.append({"id": self._row(worker, thread), "name": at.title, "ray": _ray(at)})
+                rows.append({"id": self._row(worker, thread), "name": at.title, "ray": at.ray})
             if worker.others:
                 others = self._others.rows(worker)
                 rows += [others_row(worker, self._row(worker, thread), name) for thread, name in others]
@@ -80,6 +98,7 @@ class Threads:
             worker.rows.remove(thread)
             self._tell("exited", worker, thread)
             self._others.ended(worker, thread)
+            self.arrivals.ended(worker, thread)
 
     def add_rows(self, worker: Worker) -> None:
         """Gives the editor the rows that another one had."""
@@ -96,6 +115,7 @@ class Threads:
         for thread in worker.rows:
             self._tell_no_more_stopped(worker, thread)
             self._tell("exited", worker, thread, why)
+        self.arrivals.gone(worker, Arrival.TAKEN if why == TAKEN_OVER else Arrival.ENDED)
 
     def forget(self, worker: Worker) -> None:
         self._ids.forget(worker)
@@ -134,7 +154,7 @@ class Threads:
         # Only with that answer does the editor know that the thread has resumed.
         if thread in worker.resuming:
             await asyncio.wait({worker.resuming[thread]}, timeout=PATIENCE)
-        await asyncio.gather(worker.name_task(thread), self._others.ask(worker), worker.masks.learn())
+        await asyncio.gather(worker.look_at_stop(thread), self._others.ask(worker))
         if worker.stops.get(thread) is stop:
             stop.named = True
             self.show(worker, thread)
@@ -173,6 +193,7 @@ class Threads:
         self._editor.event("stopped", {**self._stop(worker, thread), "preserveFocusHint": preserve})
         if focus or not others:
             self.focus = worker
+        self.arrivals.stopped(worker, thread)
 
     def _others_stopped(self, worker: Worker) -> bool:
         """Returns whether the editor knows of another debuggee that is stopped.
@@ -199,7 +220,7 @@ class Threads:
             **body,
             "threadId": self._row(worker, thread),
             "allThreadsStopped": False,
-            "ray": _ray(worker.described_at(thread)),
+            "ray": worker.described_at(thread).ray,
         }
 
     def in_focus(self) -> Worker | None:
@@ -282,13 +303,14 @@ class Threads:
         )
 
     async def pause_all(self) -> None:
-        async def pause_worker(worker: Worker) -> None:
-            await worker.installed.tracing.wake()
-            await worker.connection.answer("pause", {"threadId": "*"})
-
         await self._work.side_by_side(
-            [pause_worker(worker) for worker in self._workers.attached if not worker.stops]
+            [self.pause(worker) for worker in self._workers.attached if not worker.stops]
         )
+
+    async def pause(self, worker: Worker) -> None:
+        """Pauses what of a debuggee runs Python code next. Raises RequestFailed, DebuggerGone."""
+        await worker.installed.tracing.wake()
+        await worker.connection.client.request("pause", {"threadId": "*"}, timeout=PATIENCE)
 
     def _tell_no_more_stopped(self, worker: Worker, thread: int) -> None:
         """Tells of a `continued` before an exit, where the thread did not resume: `ray` says so."""
@@ -315,14 +337,3 @@ def _in_row(worker: Worker, thread: int) -> Debuggee:
     stop = worker.stops.get(thread)
     is_same = stop is None or stop.task in ("", worker.debuggee.task)
     return worker.debuggee if is_same else worker.described_at(thread)
-
-
-def _ray(debuggee: Debuggee) -> Message:
-    return {
-        "task": debuggee.task,
-        "workerId": debuggee.shown_id,
-        "nodeIp": debuggee.node_ip,
-        "pid": debuggee.pid,
-        "jobId": debuggee.job_id,
-        "submissionId": debuggee.submission_id,
-    }

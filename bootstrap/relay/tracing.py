@@ -7,19 +7,19 @@ They are harmless in every process that debugpy is in, on every Python, however 
 from __future__ import annotations
 
 import contextlib
-from pathlib import Path
+import os
 
 from bootstrap.errors import RequestFailed
-from bootstrap.hook import rayside_hook
 from bootstrap.relay.connection import DETACHING, Connection
-from bootstrap.relay.sent import Sent
-
-_TRACING = Sent("_rayside_tracing", Path(rayside_hook.__file__).with_name("tracing.py"))
+from bootstrap.relay.sent import COMPILED, CONDITIONS, ENTERING, FLOW, INSERTED, STOPPING, TRACING
 
 # Both are evaluated without a frame, in the context QUIETLY. SLEEP lets all code run at full speed that is
 # not stopped or being stepped; `breakpoint()` still stops. WAKE has to come before breakpoints, the exception
 # filters `raised` and `userUnhandled`, and `pause`, where the process has no hook.
-SLEEP, WAKE = _TRACING.first_call("sleep"), _TRACING.first_call("wake")
+SLEEP, WAKE = TRACING.first_call("sleep"), TRACING.first_call("wake")
+# From then on the debuggee compiles breakpoints in, and wakes and sleeps by itself; or it is awake.
+COMPILE = COMPILED.first_value("begin", [TRACING, FLOW, INSERTED, CONDITIONS, ENTERING, STOPPING])
+_SWITCH = "RAYSIDE_COMPILED_BREAKPOINTS"  # in the relay's environment; 0 leaves it all to pydevd
 
 
 class Tracing:
@@ -28,6 +28,20 @@ class Tracing:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._awake: bool | None = None
+        self._compiles = False  # whether it decides by itself
+
+    async def notice_lines(self) -> None:
+        """Has it stop at breakpoints set from now on: they are compiled in, or else it is traced."""
+        if os.environ.get(_SWITCH) == "0":
+            await self.wake()
+            return
+        if self._compiles or self._awake:
+            return
+        compiles = await self._connection.literal(COMPILE, timeout=self._connection.patience)
+        self._compiles = compiles is True
+        if compiles is False:
+            self._awake = True
+        await self.wake()
 
     async def wake(self) -> None:
         """Has it trace its code, so that it stops at what is set."""
@@ -47,7 +61,7 @@ class Tracing:
         self._awake = self._awake or None
 
     async def _trace(self, awake: bool, timeout: float) -> None:
-        if self._awake is awake:
+        if self._awake is awake or (awake and self._compiles):
             return
         self._awake = awake
         with contextlib.suppress(RequestFailed):  # private interfaces: without them it is just slower

@@ -93,3 +93,11 @@ def _sources(body: Message) -> list[Message]:
                 sources.append(at["source"])
             todo += at.values()
     return sources
+
+
+def page(arguments: Message, body: Message) -> Message:
+    """Returns the answer to `variables` with what was asked for: pydevd sends all, whatever was."""
+    first, count = arguments.get("start", 0), arguments.get("count", 0)
+    if isinstance(rows := body.get("variables"), list) and (first or count):
+        return {**body, "variables": rows[first : first + count if count else None]}
+    return body

@@ -252,22 +252,39 @@ class Worker:
         job_id, submission_id = origin.job_id, origin.submission_id
         self.debuggee = replace(self.debuggee, job_id=job_id, submission_id=submission_id, user=origin.user)
 
-    async def name_task(self, thread: int) -> None:
-        """Asks a stopped thread for its task, which Ray's tables have late, or not exactly."""
+    async def look_at_stop(self, thread: int) -> None:
+        """Asks a stopped thread for its task, and for what is secret, in one request.
+
+        Ray's tables have the task late, or not exactly.
+        """
         stop = self.stops.get(thread)
         if stop is None or self.debuggee.driver:  # Ray would write an error into a driver's log
+            await self.masks.learn()
             return
-        top = {"threadId": thread, "levels": 1}
-        try:
-            body = await self.connection.client.request("stackTrace", top, timeout=PATIENCE)
-            frame = body["stackFrames"][0]["id"]
-            await self.connection.send_once(REACHED)
-            name = await self.connection.literal(REACHED.call("task"), frame, timeout=PATIENCE)
-        except (RequestFailed, DebuggerGone, LookupError, TypeError):
-            return
+        asking = asyncio.ensure_future(self._task_and_secrets(thread))
+        # A thread may be busy with what is evaluated there; what is secret is told by any.
+        if not (await asyncio.wait({asking}, timeout=SOON))[0] or asking.result()[1] is None:
+            await self.masks.learn()
+        name, values = await asking
+        if values is not None:
+            self.masks.take(values)
         if isinstance(name, str) and name:
             stop.task = name
             self.debuggee = replace(self.debuggee, task=name)
+
+    async def _task_and_secrets(self, thread: int) -> tuple[object, object]:
+        """Returns a stopped thread's answers for its task, and to `masks.question`; None for no answer."""
+        top = {"threadId": thread, "levels": 1}
+        question = f"({REACHED.call('task')}, {self.masks.question})"
+        try:
+            body = await self.connection.client.request("stackTrace", top, timeout=PATIENCE)
+            frame = body["stackFrames"][0]["id"]
+            answer = await self.connection.literal(
+                question, frame, timeout=PATIENCE, modules=(REACHED, *self.masks.modules)
+            )
+        except (RequestFailed, DebuggerGone, LookupError, TypeError):
+            return None, None
+        return answer if isinstance(answer, tuple) and len(answer) == 2 else (None, None)
 
     def described_at(self, thread: int) -> Debuggee:
         """Returns its debuggee as a stopped thread knows it: threads of an actor run tasks of their own."""

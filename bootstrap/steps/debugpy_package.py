@@ -1,4 +1,4 @@
-"""Brings debugpy for jobs on a Ray whose image lacks it: it travels with the job, as one of `py_modules`.
+"""Brings debugpy for jobs on a Ray whose image lacks it: it travels with the job, among its `py_modules`.
 
 So the cluster's workers need no network, no pip and no other image.
 """
@@ -19,15 +19,18 @@ from bootstrap.step import Report, Status, missing, ready
 from bootstrap.steps.ray_environment import LOCK_FILE
 from bootstrap.steps.their_ray import TheirRay
 
-# It is debugpy's part of a lock file: a line, and its hashes.
-_LOCKED = re.compile(r"^debugpy==[^\n]*\\\n(?:    --hash=[^\n]*\n)+", re.MULTILINE)
+# The debugger's packages: of the lock file a line of each, and its hashes. What bytecode requires, Ray has.
+_PACKAGES = "bytecode", "debugpy"
+_LOCKED = re.compile(rf"^(?:{'|'.join(_PACKAGES)})==[^\n]*\\\n(?:    --hash=[^\n]*\n)+", re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class DebugpyPackage:
-    """The package `debugpy` for the Python of the cluster's workers, in a folder named by what it is of.
+    """debugpy, and what it needs to compile breakpoints in, for the Python of the cluster's workers.
 
-    Its compiled parts are for Linux and this machine's kind of processor; elsewhere debugpy takes those
+    They are in a folder named by what it is of.
+
+    debugpy's compiled parts are for Linux and this machine's kind of processor; elsewhere debugpy takes those
     in Python, which are slower.
     """
 
@@ -39,9 +42,9 @@ class DebugpyPackage:
     needs: tuple[str, ...] = ("ray",)
 
     @property
-    def package(self) -> Path:
-        """Returns the package's own folder. Raises NotRunning where nobody has looked at the Ray yet."""
-        return self._folder / "debugpy"
+    def packages(self) -> tuple[str, ...]:
+        """Returns each package's own folder. Raises NotRunning where nobody has looked at the Ray yet."""
+        return tuple(str(self._folder / name) for name in _PACKAGES)
 
     def check(self) -> Status:
         return ready(str(self._folder)) if self._folder.exists() else missing("not downloaded yet")
@@ -68,10 +71,10 @@ class DebugpyPackage:
 
     @property
     def locked(self) -> str:
-        """Returns the lines of the lock file that are debugpy's."""
-        locked = _LOCKED.search(LOCK_FILE.read_text())
-        assert locked, LOCK_FILE
-        return locked[0].rstrip().removesuffix("\\") + "\n"
+        """Returns the lines of the lock file that are of these packages."""
+        locked = _LOCKED.findall(LOCK_FILE.read_text())
+        assert len(locked) == len(_PACKAGES), LOCK_FILE
+        return "".join(entry.rstrip().removesuffix("\\") + "\n" for entry in locked)
 
     @property
     def _python(self) -> str:

@@ -94,7 +94,7 @@ class ClusterAccess(AccessFromHere):
         job = replace(job, user=self.target.instance.user)
         if not job.debug:
             return job
-        return replace(job, debug=replace(job.debug, debugpy=str(self.target.debugpy.package)))
+        return replace(job, debug=replace(job.debug, packages=self.target.debugpy.packages))
 
     def log(self) -> str:
         return self.require().head_log()

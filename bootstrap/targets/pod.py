@@ -137,18 +137,23 @@ class PodAccess:
         return self.head.require()
 
     def completed(self, job: jobs.Submission) -> jobs.Submission:
-        """Returns the job; on a Ray that others made, as its user's, with debugpy, which may lack there."""
+        """Returns the job; on a Ray that others made, as its user's, with the debugger, which may lack."""
         user = self.head.instance.user
         job = replace(job, user=user)
         if not user or not job.debug:
             return job
-        return replace(job, debug=replace(job.debug, debugpy=self._debugpy))
+        return replace(job, debug=replace(job.debug, packages=self._packages))
 
     @property
-    def _debugpy(self) -> str:
-        """Returns the package `debugpy` of the workspace's own Ray."""
-        find = "import debugpy; print(debugpy.__path__[0])"
-        return self.shell.run([str(self.head.programs / "python"), "-c", find]).out.strip()
+    def _packages(self) -> tuple[str, ...]:
+        """Returns those of the debugger's packages that the workspace's own Ray has."""
+        find = (
+            "from importlib.util import find_spec\n"
+            "for package in map(find_spec, ('bytecode', 'debugpy')):\n"
+            "    print(*(package.submodule_search_locations if package else ()))"
+        )
+        output = self.shell.run([str(self.head.programs / "python"), "-c", find]).out
+        return tuple(filter(None, output.split("\n")))
 
     def submit(self, job: jobs.Submission, submission_id: str) -> None:
         ray, job = self.head.programs / "ray", self.completed(job)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from bootstrap.console import Console
 from bootstrap.dap.additions import ALWAYS, ASK
-from bootstrap.debugger.commands import Place, option
+from bootstrap.debugger.commands import HITS, Place, check_condition, option
 from bootstrap.errors import Interrupted, InvalidArgument
 from bootstrap.options import seconds
 from bootstrap.ray.metadata import DEBUG
@@ -32,7 +33,7 @@ def debug(
 
     Args:
         timeout: seconds, as typed.
-        breaks: each is FILE:LINE[:CONDITION], FILE from the current folder.
+        breaks: each is FILE:LINE[ HITS][:CONDITION], FILE from the current folder.
         everyone: whether tasks of all who debug on that Ray are meant, not only this user's own.
     """
     patience = seconds("--timeout", timeout, may_be_zero=False, hint="give it in seconds, above 0")
@@ -91,9 +92,11 @@ def _place(text: str) -> Place:
     place = option(text)
     if place is None or place.file is None:
         raise InvalidArgument(
-            f"--break {text} is not FILE:LINE[:CONDITION]", hint="as in --break my_task.py:12:'x > 3'"
+            f"--break {text} is not FILE:LINE[ HITS][:CONDITION]",
+            hint=f"as in --break my_task.py:12:'x > 3'; HITS is {HITS}",
         )
+    check_condition(place.condition)
     file = Path(place.file).expanduser().absolute()
     if not file.is_file():
         raise InvalidArgument(f"there is no file {file}", hint="name it from the current folder")
-    return Place(str(file), place.line, place.condition)
+    return replace(place, file=str(file))

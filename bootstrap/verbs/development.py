@@ -16,6 +16,7 @@ from bootstrap import pip, step
 from bootstrap.console import Console
 from bootstrap.errors import InvalidArgument
 from bootstrap.settings import (
+    BYTECODE_VERSION,
     DEBUGPY_VERSION,
     FIRST_RAY_WITH_TOKENS,
     GO_VERSION,
@@ -181,8 +182,9 @@ def _pinned() -> dict[str, str]:
     memory = f"memory-profiler=={MEMORY_PROFILER_VERSION}\npsutil\n"
     # tomli is named for all Pythons: pip installs for another Python by the conditions of its own.
     lines = f"line-profiler=={LINE_PROFILER_VERSION}\ntomli\n"
+    debugger = f"debugpy=={DEBUGPY_VERSION}\nbytecode=={BYTECODE_VERSION}\n"
     return {
-        f"ray[default,serve]=={RAY_VERSION}\ndebugpy=={DEBUGPY_VERSION}\n": "requirements/ray.txt",
+        f"ray[default,serve]=={RAY_VERSION}\n{debugger}": "requirements/ray.txt",
         # Tests are "others" with an older Ray. It imports pkg_resources, which a later setuptools lacks.
         f"ray[default]=={OLDEST_RAY}\nsetuptools<81\n": "requirements/test-oldest-ray.txt",
         f"ray[default]=={FIRST_RAY_WITH_TOKENS}\nsetuptools<81\n": "requirements/test-ray-with-tokens.txt",

@@ -6,7 +6,8 @@ imported Ray, of the environment that the target `local` has, or else ones witho
 - as it is,
 - with the port of `--debug` open and nobody there,
 - attached to, with nothing to stop at,
-- stopped at a breakpoint, with its stack and variables looked at.
+- stopped at a breakpoint that is compiled in, as the relay has it, with its stack and variables looked at,
+- stopped so at one that debugpy traces.
 
 Of each the process's own memory (private pages, USS) and its share of all (PSS), and the threads it has more.
 """
@@ -58,7 +59,8 @@ while True:
     time.sleep(0.05)
 """
 LINE = PROGRAM[: PROGRAM.index("    return total")].count("\n") + 1
-PLAIN, LISTENS, ATTACHED, STOPPED = "as it is", "listens", "attached to", "stopped and looked at"
+PLAIN, LISTENS, ATTACHED = "as it is", "listens", "attached to"
+STOPPED, TRACED = "stopped and looked at", "stopped where debugpy traces, and looked at"
 
 
 @dataclass(frozen=True)
@@ -100,11 +102,11 @@ class Worker:
         # As the relay does where there is nothing to stop at.
         await self._evaluate(tracing.SLEEP)
 
-    async def stop(self, program: Path) -> None:
-        """Stops at a breakpoint, then asks what an editor asks."""
+    async def stop(self, program: Path, notice_lines: str) -> None:
+        """Stops at a breakpoint, then asks what an editor asks; `notice_lines` is evaluated before."""
         assert self.client
         request = self.client.request
-        await self._evaluate(tracing.WAKE)
+        await self._evaluate(notice_lines)
         await self.client.set_breakpoints(str(program), [{"line": LINE}])
         while (event := await self.client.events.get()) and event["event"] != "stopped":
             pass
@@ -131,15 +133,20 @@ async def measured(python: Path, folder: Path) -> tuple[dict[str, list[Memory]],
     program.write_text(PROGRAM)
     memories: dict[str, list[Memory]] = {}
     has_ray = True
-    for how, states in (("plain", [PLAIN]), ("debug", [LISTENS, ATTACHED, STOPPED])):
+    for how, states in (
+        ("plain", [PLAIN]),
+        ("debug", [LISTENS, ATTACHED, STOPPED]),
+        ("debug", [ATTACHED, TRACED]),
+    ):
         workers = await asyncio.gather(*(Worker.start(python, program, how) for _ in range(WORKERS)))
         has_ray = has_ray and all(worker.has_ray for worker in workers)
         try:
             for state in states:
                 if state == ATTACHED:
                     await asyncio.gather(*(worker.attach() for worker in workers))
-                elif state == STOPPED:
-                    await asyncio.gather(*(worker.stop(program) for worker in workers))
+                elif state in (STOPPED, TRACED):
+                    notice_lines = tracing.COMPILE if state == STOPPED else tracing.WAKE
+                    await asyncio.gather(*(worker.stop(program, notice_lines) for worker in workers))
                 await asyncio.sleep(0.5)
                 memories[state] = [Memory.of(worker.process) for worker in workers]
         finally:

@@ -1,9 +1,11 @@
-"""Measures the debug relay: `./invokew bench --name relay`. Nothing need be up; it takes five minutes.
+"""Measures the debug relay: `./invokew bench --name relay`. Nothing need be up; it takes six minutes.
 
 The relay is the process that `up` starts, over a scripted Ray; nothing is asserted.
 
 - An `evaluate` through the relay, over one sent straight to debugpy as it comes, and with our client.
 - From a task's stop to `stopped` in the editor: attached before, and found only when it stops.
+- All stacks of many scripted debuggees, which an editor has, or which are visited for it.
+- One expression in all of many scripted debuggees, whose task is stopped.
 - Many scripted debuggees that are attached to at once, and then all stop within a second: every stop is
   counted, what a request then takes, what the relay takes of memory and processor, and how often Ray is
   asked while nothing happens. The editor asks for all threads after each stop, without waiting for answers.
@@ -227,9 +229,16 @@ async def evaluations(folder: Path) -> None:
 
 
 async def stops(folder: Path) -> None:
+    for kind, in_process in {"the hook's port": True, "debugpy's adapter": False}.items():
+        seconds = await _stops(folder, in_process)
+        print(f"from a task's stop to `stopped`, attached before, {kind}: {milliseconds(seconds)}")
+    await _found(folder)
+
+
+async def _stops(folder: Path, in_process: bool) -> list[float]:
     script = folder / "task.py"
     script.write_text(TASK)
-    process = await Process.start(script, 1)
+    process = await Process.start(script, 1, in_process=in_process)
     seconds = []
     async with rig(folder) as started:
         started.lists(process)
@@ -241,8 +250,11 @@ async def stops(folder: Path) -> None:
             await editor.client.request("continue", {"threadId": stop["threadId"]})
         await editor.client.disconnect()
     await process.close()
-    print(f"from a task's stop to `stopped`, attached before: {milliseconds(seconds[1:])}")
+    return seconds[1:]
 
+
+async def _found(folder: Path) -> None:
+    script = folder / "task.py"
     script.write_text(BREAKPOINT)
     seconds = []
     async with rig(folder) as started:
@@ -345,6 +357,51 @@ async def _crowd(folder: Path, count: int, profile: Path | None) -> Crowd:
     return figures
 
 
+async def stacks(folder: Path) -> None:
+    """Prints what all stacks take, of debuggees that an editor has, and of those that are visited."""
+    for count in COUNTS[1:]:
+        visited, held = [], []
+        for _ in range(RUNS):
+            async with rig(folder, count) as started:
+                client = await Client.connect("127.0.0.1", started.port)
+
+                async def read(client: Client = client, count: int = count) -> None:
+                    answer = await client.request("stacks", {"token": TOKEN}, timeout=MOST)
+                    assert answer["processes"] == count, answer["unanswered"][:3]
+
+                visited.append(await timed(read))
+                editor = await Editor.attach(started.port)
+                for _ in range(count + 1):
+                    await editor.event("thread", reason="started")
+                held.append(await timed(read))
+                await editor.client.disconnect()
+                await client.disconnect()
+        print(f"all stacks of {count} debuggees, visited: {milliseconds(visited)}")
+        print(f"all stacks of {count} debuggees that an editor has: {milliseconds(held)}", flush=True)
+
+
+async def comparisons(folder: Path) -> None:
+    """Prints what one expression in all stopped tasks takes."""
+    for count in COUNTS[1:]:
+        taken = []
+        for _ in range(RUNS):
+            async with rig(folder, count) as started:
+                editor = await Editor.attach(started.port)
+                for _ in range(count + 1):
+                    await editor.event("thread", reason="started")
+                started.stop_all()
+                for _ in range(count):
+                    await editor.event("stopped")
+
+                async def compare(client: Client = editor.client, count: int = count) -> None:
+                    answer = await client.request("compare", {"expression": "x"}, timeout=MOST)
+                    assert answer["tasks"] == count, answer["failed"][:3]
+
+                taken.append(await timed(compare))
+                await editor.client.disconnect()
+        print(f"one expression in {count} stopped tasks: {milliseconds(taken)}", flush=True)
+
+
 def growth(crowds: Sequence[Sequence[Crowd]]) -> None:
     """Prints medians of the runs of each count, and how they grow with each doubling of the debuggees."""
     medians = []
@@ -374,6 +431,8 @@ async def measure() -> None:
         folder = Path(name)
         await evaluations(folder)
         await stops(folder)
+        await stacks(folder)
+        await comparisons(folder)
         growth([[await crowd(folder, count) for _ in range(RUNS)] for count in COUNTS])
         profile = folder / "profile"
         await crowd(folder, COUNTS[-1], profile)

@@ -1,6 +1,7 @@
 """Measures what debugpy costs a hot loop of small calls, as ratios: `python -m tests.bench.tracing`.
 
-With arguments, those Pythons are measured (each needs debugpy); without, this one.
+With arguments, those Pythons are measured (each needs debugpy and bytecode); without, this one. Each row with
+a breakpoint stands twice: as debugpy does it, and compiled in.
 """
 
 from __future__ import annotations
@@ -13,10 +14,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bootstrap.dap.client import QUIETLY, Client
-from bootstrap.relay.tracing import SLEEP
+from bootstrap.dap.framing import Message
+from bootstrap.relay.sent import REACHED
+from bootstrap.relay.tracing import COMPILE, SLEEP
 from bootstrap.settings import ROOT
 
-ROUNDS = 20
+ROUNDS = 15
+# Calls of a round; where debugpy traces each line of the function, a round would take minutes.
+CALLS, TRACED_CALLS = 1_000_000, 20_000
 HOOK = ROOT / "bootstrap" / "hook"
 ENVIRONMENT = {"PYDEVD_USE_SYS_MONITORING": "0", "PYDEVD_DISABLE_FILE_VALIDATION": "1"}
 
@@ -25,44 +30,55 @@ PROGRAM = """\
 import sys, time
 
 def small(x):
-    return x + 1
+    if x < 0:
+        return 0  # never
+    return x + 1  # hot
 
-def loop():
+def loop(calls):
     began = time.thread_time()
-    for i in range(1_000_000):
+    for i in range(calls):
         small(i)
-    return time.thread_time() - began
+    return (time.thread_time() - began) / calls
 
 # Its own loop before there is a debugger: from process to process it differs by a tenth.
-print(min(loop() for _ in range(int(sys.argv[3]))), flush=True)
+print(min(loop(1_000_000) for _ in range(int(sys.argv[3]))), flush=True)
 if sys.argv[1] != "plain":
     import debugpy
     debugpy.configure(subProcess=False)
     print(debugpy.listen(("127.0.0.1", 0))[1], flush=True)
-    if sys.argv[1] != "listening":
+    if not sys.argv[1].startswith("debugpy"):
         sys.path.insert(0, sys.argv[2])
         from rayside_hook import tracing
         tracing.sleep()
         tracing.wake_by_itself()
-for _ in sys.stdin:
-    print(loop(), flush=True)
+for line in sys.stdin:
+    print(loop(int(line)), flush=True)
 """
 
 CASES = {
     "plain": "plain",
-    "listening": "debugpy listens, as it comes",
+    "debugpy": "debugpy listens, as it comes",
     "hook": "with the hook, nobody attached",
     "attached": "attached, nothing to stop at",
     "relay": "attached, and put to sleep by the relay",
-    "elsewhere": "a breakpoint in another file",
 }
+# The marker of the breakpoint's line, its condition and its message, for debugpy and compiled in.
+BREAKPOINTS = {
+    "elsewhere": ("a breakpoint in another file", "", "", ""),
+    "never": ("in the function, its line not reached", "never", "", ""),
+    "false": ("a condition on the hot line, never true", "hot", "x == -1", ""),
+    "message": ("a message, once in a thousand calls", "hot", "x % 1000 == 0", "x is {x}"),
+}
+for name, (title, *_) in BREAKPOINTS.items():
+    CASES |= {f"debugpy {name}": f"{title}: debugpy", f"compiled {name}": f"{title}: compiled in"}
 
 
 class Process:
     """Is the process of one case, of one Python."""
 
     def __init__(self, python: str, case: str, folder: Path) -> None:
-        self.case, self.elsewhere = case, folder / "elsewhere.py"
+        self.case, self._folder = case, folder
+        self.calls = TRACED_CALLS if case.startswith("debugpy ") else CALLS
         self.process = subprocess.Popen(
             [python, folder / "program.py", case, HOOK, str(ROUNDS)],
             stdin=subprocess.PIPE,
@@ -74,22 +90,41 @@ class Process:
         self.port = 0 if case == "plain" else int(self._line())
 
     async def attach(self) -> Client | None:
-        if self.case in ("plain", "listening", "hook"):
+        if self.case in ("plain", "debugpy", "hook"):
             return None
         client = await Client.connect("127.0.0.1", self.port)
-        breakpoint_elsewhere = self.case == "elsewhere"
 
-        async def sleep() -> None:
+        async def configure() -> None:
             if self.case == "relay":
                 await client.request("evaluate", {"expression": SLEEP, "context": QUIETLY})
+            how, _, name = self.case.partition(" ")
+            if name:
+                await self._set_breakpoint(client, name, compiled=how == "compiled")
 
-        breakpoints = {str(self.elsewhere): [{"line": 1}]} if breakpoint_elsewhere else {}
-        await client.attach(breakpoints=breakpoints, configure=sleep)
+        await client.attach(configure=configure)
         return client
 
+    async def _set_breakpoint(self, client: Client, name: str, *, compiled: bool) -> None:
+        _, marker, condition, message = BREAKPOINTS[name]
+        file = self._folder / ("program.py" if marker else "elsewhere.py")
+        lines = file.read_text().splitlines()
+        spec: Message = {"line": next(n for n, line in enumerate(lines, 1) if line.endswith(f"# {marker}"))}
+        if compiled:
+            for expression in (COMPILE, REACHED.anew()):
+                await client.request("evaluate", {"expression": expression, "context": QUIETLY})
+            if condition:
+                points = REACHED.call("set_points", {1: (condition, message, False, "", 5.0)})
+                await client.request("evaluate", {"expression": points, "context": QUIETLY})
+                spec["condition"] = "__rayside__(1)"
+        else:
+            spec |= {"condition": condition} if condition else {}
+            spec |= {"logMessage": message} if message else {}
+        await client.set_breakpoints(str(file), [spec])
+
     async def seconds(self) -> float:
+        """Returns the seconds of one call."""
         assert self.process.stdin
-        self.process.stdin.write("\n")
+        self.process.stdin.write(f"{self.calls}\n")
         self.process.stdin.flush()
         return float(await asyncio.to_thread(self._line))
 
@@ -123,14 +158,14 @@ def main(pythons: Sequence[str] = ()) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "program.py").write_text(PROGRAM)
-        (folder / "elsewhere.py").write_text("x = 1\n")
+        (folder / "elsewhere.py").write_text("x = 1  # \n")
         for python in pythons or [sys.executable]:
             version = subprocess.check_output([python, "-c", "import sys; print(sys.version.split()[0])"])
             columns[version.decode().strip()] = asyncio.run(measure(python, folder))
-    print(f"a million small calls, ratio to the same before debugpy (best of {ROUNDS})")
-    print(f"{'Python':42}" + "".join(f"{version:>10}" for version in columns))
+    print(f"small calls, ratio to the same before debugpy (best of {ROUNDS})")
+    print(f"{'Python':52}" + "".join(f"{version:>10}" for version in columns))
     for case, title in CASES.items():
-        print(f"{title:42}" + "".join(f"{ratios[case]:10.2f}" for ratios in columns.values()))
+        print(f"{title:52}" + "".join(f"{ratios[case]:10.2f}" for ratios in columns.values()))
 
 
 if __name__ == "__main__":

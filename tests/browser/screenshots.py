@@ -15,7 +15,15 @@ from playwright.sync_api import expect
 from bootstrap.settings import ROOT, Settings, environment_name, parse
 from bootstrap.shell import Shell
 from bootstrap.targets import choice
-from tests.browser.stories import WAIT, areas, debug_the_example, stop_three_by_the_gutter
+from tests.browser.stories import (
+    NO_WAIT,
+    WAIT,
+    areas,
+    busy,
+    debug_the_example,
+    see_what_all_do,
+    stop_three_by_the_gutter,
+)
 from tests.browser.workbench import Workbench, chromium
 from tests.browser.workspace import workspace
 from tests.integration.conftest import Rayside
@@ -42,11 +50,16 @@ def main() -> None:
             stop_three_by_the_gutter(
                 browsed, workbench, job, lambda name: _take(workbench, f"{where}-{name}")
             )
+        job = browsed.submit(busy(Path(folder) / "busy"), "busy.py", *NO_WAIT)
+        with browsed.open(browser, rayside.json("open")["url"], Path(folder)) as workbench:
+            see_what_all_do(browsed, workbench, job, lambda name: _take(workbench, f"{where}-{name}"))
+        browsed.stop(job)
 
 
 def _take(workbench: Workbench, name: str) -> None:
     # Without what the pointer is over.
     workbench.page.mouse.move(0, 0)
+    expect(workbench.page.locator(".workbench-hover-container").filter(visible=True)).to_have_count(0)
     workbench.page.screenshot(path=IMAGES / f"{name}.png", animations="disabled", caret="hide")
 
 

@@ -52,6 +52,34 @@ print("areas", ray.get([kitchen.remote(), cellar.remote(), attic.remote()]))
 """
 PRODUCT = AREAS.splitlines().index("    return product") + 1
 ROOMS = {"kitchen": 12, "cellar": 30, "attic": 56}
+# Four tasks that never stop anywhere, and one of which does something else.
+BUSY = """\
+import time
+
+import ray
+
+
+def waits():
+    while True:
+        time.sleep(0.05)
+
+
+def loads():
+    while True:
+        time.sleep(0.05)
+
+
+@ray.remote(num_cpus=0.1)
+def works(number):
+    if number == 3:
+        loads()
+    waits()
+
+
+ray.init()
+ray.get([works.remote(number) for number in range(4)])
+"""
+NO_WAIT = ("--debug", "--attach-timeout", "0")
 # Long enough for a browser to be opened by somebody else's busy machine.
 WAIT = ("--debug", "--attach-timeout", "300")
 
@@ -117,10 +145,51 @@ def areas(folder: Path) -> Path:
     return folder
 
 
+def busy(folder: Path) -> Path:
+    """Makes a folder with a script that goes on until it is ended."""
+    folder.mkdir(parents=True)
+    (folder / "busy.py").write_text(BUSY)
+    return folder
+
+
+def see_what_all_do(
+    workspace: Workspace, workbench: Workbench, name: str, picture: Callable[[str], None] = lambda name: None
+) -> None:
+    """Asks for the stacks of a job of BUSY that was submitted with `NO_WAIT`, and opens a line."""
+    workbench.open_view("Ray")
+    row = workbench.row("Ray job, python busy.py, running").filter(has_text=name)
+    expect(row).to_have_count(1)
+    workbench.menu(row, "Show What All Its Processes Do")
+    expect(workbench.stack_row("thread").first).to_be_visible()
+
+    def all_are_seen() -> bool:
+        if workbench.stack_row("4 threads in works").count() == 1:
+            return True
+        workbench.command("Ray: Ask Again")  # its tasks still begin
+        return False
+
+    until(all_are_seen, bool, PATIENCE)
+    expect(workbench.stack_row("3 threads in waits, busy.py")).to_have_count(1)
+    odd = workbench.stack_row("1 thread in loads, the odd one out, busy.py")
+    expect(odd).to_have_count(1)
+    expect(workbench.stack_row("works · ")).to_have_count(4)
+    expect(workbench.stack_row("listener.py")).to_have_count(0)  # the hook's own threads
+    picture("stacks")
+    odd.click()
+    line = BUSY.splitlines().index("def loads():") + 3
+    expect(workbench.tab("busy.py")).to_have_attribute("aria-selected", "true")
+    expect(workbench.page.locator(".statusbar")).to_contain_text(f"Ln {line}, Col 1")
+    # It went on meanwhile.
+    assert not paused(workspace.target).tasks
+
+
 def stop_three_by_the_gutter(
     workspace: Workspace, workbench: Workbench, name: str, picture: Callable[[str], None] = lambda name: None
 ) -> None:
-    """Clicks in the gutter of a file that was submitted with `WAIT`; three tasks stop there, and resume."""
+    """Clicks in the gutter of a file that was submitted with `WAIT`; three tasks stop there, and resume.
+
+    In between an expression is compared over all three.
+    """
     workbench.open_file("areas.py")
     workbench.click_gutter(PRODUCT)
     workbench.open_view("Ray")
@@ -134,6 +203,11 @@ def stop_three_by_the_gutter(
         _go_to(workbench, room)
         workbench.expect_stopped("areas.py", PRODUCT)
     picture("three-tasks")
+    workbench.choose(workbench.thread("Ray cluster"))
+    answer = workbench.evaluate("product")
+    assert answer.startswith("product  in 3 stopped tasks: 12 to 56, median 30"), answer
+    assert all(room in answer for room in ROOMS)
+    picture("compared")
     for room in ROOMS:
         _go_to(workbench, room)
         workbench.press("Continue")

@@ -10,10 +10,13 @@ from tests.browser.conftest import Open
 from tests.browser.stories import (
     AREAS,
     EXAMPLE,
+    NO_WAIT,
     PRODUCT,
     WAIT,
     areas,
+    busy,
     debug_the_example,
+    see_what_all_do,
     stop_three_by_the_gutter,
 )
 from tests.browser.workspace import Workspace
@@ -32,6 +35,19 @@ def test_three_tasks_of_an_unmodified_file_stop_in_one_call_stack(
     with opened(local.address(folder)) as workbench:
         stop_three_by_the_gutter(local, workbench, name)
     assert (folder / "areas.py").read_text() == AREAS
+
+
+def test_what_all_processes_of_a_job_do_is_shown_as_a_tree(
+    local: Workspace, opened: Open, tmp_path: Path
+) -> None:
+    folder = busy(tmp_path / "my code")
+    local.stop_all()
+    name = local.submit(folder, "busy.py", *NO_WAIT)
+    try:
+        with opened(local.address(folder)) as workbench:
+            see_what_all_do(local, workbench, name)
+    finally:
+        local.stop(name)
 
 
 def test_a_script_is_run_from_its_editor_and_stops(local: Workspace, opened: Open, tmp_path: Path) -> None:

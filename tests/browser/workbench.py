@@ -73,6 +73,10 @@ async name => {
 """
 
 
+def _rows(view: Locator, text: str) -> Locator:
+    return view.locator(f'.monaco-list-row[aria-label*="{text}"]')
+
+
 @dataclass(frozen=True)
 class Workbench:
     """Is one tab with a workbench in it."""
@@ -98,11 +102,18 @@ class Workbench:
     @property
     def view(self) -> Locator:
         """Returns Ray's view, which has to be open."""
-        return self.page.locator(".sidebar .pane", has=self.page.locator(".view-rayside-tasks"))
+        return self._pane("rayside-tasks")
 
     def row(self, text: str) -> Locator:
         """Returns the rows of Ray's view that contain `text`, as they are read out."""
-        return self.view.locator(f'.monaco-list-row[aria-label*="{text}"]')
+        return _rows(self.view, text)
+
+    def stack_row(self, text: str) -> Locator:
+        """Returns the rows of the view of stacks that contain `text`, as they are read out."""
+        return _rows(self._pane("rayside-stacks"), text)
+
+    def _pane(self, view: str) -> Locator:
+        return self.page.locator(".sidebar .pane", has=self.page.locator(f".view-{view}"))
 
     @property
     def badge(self) -> Locator:

@@ -31,7 +31,7 @@ LINE = "\r\n"
 # The first `up` of a clone downloads what invokew needs.
 PATIENCE = 900.0
 # The program and the package that pages speak of without showing them: at lines 12 and 42 is a task,
-# which knows `batch`.
+# which knows `batch` and `loss`.
 TRAIN = "\n".join(
     [
         '"""Trains nothing, in as many lines as the pages speak of."""',
@@ -44,7 +44,7 @@ TRAIN = "\n".join(
         "def train(batch: int) -> int:",
         "    rows = list(range(batch))",
         "    rows.reverse()",
-        "    total = 0",
+        "    total = loss = 0",
         "    total += sum(rows)",
         *(f"    # {number}" for number in range(13, 42)),
         "    total += batch",
@@ -56,6 +56,8 @@ TRAIN = "\n".join(
     ]
 )
 MODEL = '"""A model."""\n\n\n\n\ndef fit(total: int) -> int:\n    return total + 1\n'
+# A job that runs, and ends by itself.
+RUNNING = 'python -c "import time; time.sleep(60)"'
 
 
 @dataclass(frozen=True)
@@ -186,7 +188,18 @@ def test_a_block_with_settings_of_its_own_works_where_nothing_is_up(user: User, 
 
 @pytest.mark.parametrize("block", STANDING, ids=lambda block: block.name)
 def test_a_block_works_on_a_cluster_that_is_up(cluster: User, block: Block) -> None:
+    if any("--stacks" in command for command in block.commands):
+        # A job of the block before has perhaps ended, and a job that has ended has no stacks.
+        assert cluster.run("submit", "--debug", "--entrypoint", RUNNING).returncode == 0
+    compares = any("--compare" in command for command in block.commands)
+    if compares:
+        # Their debugger's input ends, and leaves them stopped.
+        assert cluster.run("submit", "--debug", "--entrypoint", "python train.py").returncode == 0
+        cluster.run("debug", "--break", "train.py:12")
     shown = cluster.follow(block)
+    if compares:
+        assert "loss  in " in shown
+        cluster.json("debug")  # lets them go on
     if any(re.match(r"\./invokew debug --break", command) for command in block.commands):
         assert "ended: SUCCEEDED" in shown
 

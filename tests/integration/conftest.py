@@ -45,14 +45,19 @@ class Rayside:
         }
 
     def run(
-        self, *arguments: str, cwd: Path = ROOT, env: Mapping[str, str] | None = None, timeout: float = 180
+        self,
+        *arguments: str,
+        cwd: Path = ROOT,
+        env: Mapping[str, str] | None = None,
+        timeout: float = 180,
+        typed: str = "",
     ) -> subprocess.CompletedProcess[str]:
-        """Runs one verb, to its end, without a terminal."""
+        """Runs one verb, to its end, without a terminal; its input is `typed`."""
         return subprocess.run(
             [str(ROOT / "invokew"), *arguments],
             cwd=cwd,
             env={**self.environment, **(env or {})},
-            stdin=subprocess.DEVNULL,
+            input=typed,
             capture_output=True,
             text=True,
             timeout=timeout,

@@ -373,7 +373,12 @@ class Setting:
 async def relay_over(folder: Path, **options: Any) -> AsyncIterator[Setting]:
     cluster = Cluster(folder)
     log: list[str] = []
-    relay = Relay(cluster, digest=digest_of(TOKEN), log=log.append, **options)
+
+    def note(line: str) -> None:
+        log.append(line)
+        sys.stdout.write(f"{line}\n")  # pytest shows it with a test that fails
+
+    relay = Relay(cluster, digest=digest_of(TOKEN), log=note, **options)
     server = await relay.serve("127.0.0.1", 0)
     setting = Setting(relay, cluster, server.sockets[0].getsockname()[1])
     setting.log = log

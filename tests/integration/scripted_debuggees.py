@@ -35,6 +35,29 @@ TABLE = json.dumps(
     }
 )
 FRAMES = 8
+# Five threads of twenty frames each, as `bootstrap.hook.evaluated.stacks` answers.
+STACKS = json.dumps(
+    {
+        "threads": [
+            {
+                "name": f"thread {thread}",
+                "stopped": False,
+                "frames": [
+                    [FILE, 10 * thread + depth, f"function_{thread}_{depth}", True] for depth in range(20)
+                ],
+            }
+            for thread in range(5)
+        ],
+        "more": 0,
+    }
+)
+
+
+# An array, as `bootstrap.hook.evaluated.summary` answers.
+ARRAY = {
+    **{"kind": "array", "type": "numpy.ndarray", "shown": "", "size": 6, "shape": [2, 3], "dtype": "float32"},
+    **{"nan": 0, "inf": 0, "min": 0.0, "max": 1.0, "mean": 0.5},
+}
 
 
 class ScriptedDebuggee:
@@ -44,11 +67,19 @@ class ScriptedDebuggee:
         changed: what is done to the bytes of each message before they are sent.
         connected: whether it has a client now.
         attached: whether a client has finished attaching.
+        refusal: what it says where it refuses a request.
+        summary: what it answers of an expression that is compared.
+        process: what it answers of itself, as `of_process` in `bootstrap.hook.evaluated.scope` does.
         surprises: what was asked and is not known here, the first hundred.
     """
 
     def __init__(self, number: int) -> None:
         self.number = number
+        # Each has an array of its own.
+        self.summary = json.dumps({"thread": "MainThread", "value": {**ARRAY, "digest": str(number)}})
+        identity = {"actor": "", "actor_id": "", "actor_name": "", "node_id": "n1"}
+        self.process = json.dumps({**identity, "rank": number - 1})
+        self.refusal = "not known here"
         self.task = f"task-{number}"
         self.port = 0
         self.attached = asyncio.Event()
@@ -143,7 +174,7 @@ class ScriptedDebuggee:
 
     def _respond(self, request: Message, body: Message | None) -> None:
         head = {"request_seq": request["seq"], "command": request["command"], "success": body is not None}
-        self.say({**head, **({"message": "not known here"} if body is None else {"body": body})})
+        self.say({**head, **({"message": self.refusal} if body is None else {"body": body})})
 
     def _body(self, command: str, arguments: Message) -> Message | None:
         if command == "evaluate":
@@ -169,7 +200,7 @@ class ScriptedDebuggee:
             "configurationDone": {},
             "threads": {"threads": [{"id": 1, "name": "MainThread"}]},
             "continue": {"allThreadsContinued": True},
-            "next": {},
+            **{step: {} for step in ("next", "stepIn", "stepOut")},
             "pause": {},
             "disconnect": {},
         }
@@ -178,9 +209,16 @@ class ScriptedDebuggee:
     def _value(self, expression: str) -> str:
         if "line_table" in expression:
             return TABLE
+        if "_rayside_stacks" in expression:
+            return repr([STACKS])
+        if ".of_process(" in expression:
+            return repr([self.process])
+        if ".summary(" in expression:
+            return repr([self.summary])
+        if "].task(" in expression:  # with its secret values
+            return repr([(self.task, "[]")])
         known = {
             "listdir": {FILE.rpartition("/")[0]: []},
-            "].task(": self.task,
             "get_job_id": JOB,
         }
         value = next((value for part, value in known.items() if part in expression), None)

@@ -14,6 +14,7 @@ import pytest
 from bootstrap.dap.client import Client
 from bootstrap.debugger.terminal import PROMPT
 from bootstrap.settings import ROOT
+from bootstrap.step import until
 from tests.integration.conftest import Rayside
 from tests.integration.crowd import debug_a_crowd
 from tests.integration.screen import Screen
@@ -72,6 +73,19 @@ def scale(value, factor):
     result = value * factor
     breakpoint()
     return result
+"""
+# Each task has a loss and gradients; one of them has a NaN in both, and one gradients of another shape.
+LOSSES = """\
+import numpy, ray
+
+@ray.remote(num_cpus=0)
+def train(rank):
+    loss = [0.5, float("nan"), 0.25][rank]
+    gradients = numpy.full((1000, 3 if rank < 2 else 2), loss, dtype="float32")
+    breakpoint()
+    return rank
+
+ray.get([train.remote(rank) for rank in range(3)])
 """
 # A task that raises in a function which it calls, one that catches, an actor that raises.
 RAISES = """\
@@ -169,6 +183,73 @@ def test_tasks_actors_modules_and_the_driver_stop_each_in_its_local_file(up: Ray
     assert "result [2, 6] 42" in up.run("logs", "--job", job).stdout
 
 
+def test_the_stacks_of_a_job_are_shown_and_what_waits_in_it_waits_on(up: Rayside, code: Path) -> None:
+    work = PROGRAM[: PROGRAM.index("together =")]
+    (code / "program.py").write_text(f"{work}work.remote(1)\nray.get(Counter.remote().add.remote(2))\n")
+    job = submit(up, code)
+    paused = until(lambda: up.json("breakpoints"), lambda rows: len(rows) == 2, patience=120)
+    result = up.json("debug", "--stacks", "--job", job)
+    assert (result["job"], result["processes"], result["unanswered"]) == (job, 2, [])
+    text = up.run("debug", "--stacks", "--job", job).stdout
+    assert text.startswith(f"job {job}\n")
+    assert re.search(rf"^1  add  {re.escape(str(code))}/program.py:10$", text, re.MULTILINE), text
+    assert re.search(r"^     Counter.add · [0-9]+@", text, re.MULTILINE), text
+    assert up.json("breakpoints") == paused
+    up.json("debug", "--job", job)
+    ended = up.run("debug", "--stacks", "--job", job)
+    assert ended.returncode != 0
+    assert "has ended" in ended.stderr
+
+
+def test_an_expression_is_compared_over_all_stopped_tasks_of_a_job(up: Rayside, code: Path) -> None:
+    (code / "program.py").write_text(LOSSES)
+    job = submit(up, code)
+    until(lambda: up.json("breakpoints"), lambda rows: len(rows) == 3, patience=120)
+    nobody = up.run("debug", "--compare", "loss", "--job", job)
+    assert nobody.returncode != 0
+    assert "is stopped in a debugger; 3 of its tasks wait for one" in nobody.stderr
+    assert "Ctrl-C at its prompt leaves them stopped" in nobody.stderr
+    # Its input ends, which leaves all tasks stopped.
+    up.run("debug", "--job", job)
+    result = until(
+        lambda: up.json("debug", "--compare", "loss", "--job", job), lambda it: it["tasks"] == 3, patience=30
+    )
+    shown = [(group["value"]["shown"], group["mark"], group["count"]) for group in result["groups"]]
+    assert (shown[0], sorted(shown[1:])) == (("nan", "nan", 1), [("0.25", "", 1), ("0.5", "", 1)])
+    (task,) = result["groups"][0]["tasks"]
+    assert (task["task"], task["submissionId"], result["job"], result["failed"]) == ("train", job, job, [])
+    (nan, other, _) = up.json("debug", "--compare", "gradients", "--job", job)["groups"]
+    assert {name: nan["value"][name] for name in ("kind", "type", "shape", "dtype", "nan", "inf")} == {
+        "kind": "array",
+        "type": "numpy.ndarray",
+        "shape": [1000, 3],
+        "dtype": "float32",
+        "nan": 3000,
+        "inf": 0,
+    }
+    assert (other["mark"], other["value"]["shape"], other["value"]["mean"]) == ("shape", [1000, 2], 0.25)
+    (large,) = up.json("debug", "--compare", "numpy.broadcast_to(numpy.float32(1), (9, 10**6, 10**6))")[
+        "groups"
+    ]
+    assert (large["count"], large["value"]["size"], large["value"]["mean"]) == (3, 9 * 10**12, 1.0)
+    assert 10**6 <= large["value"]["sample"] <= 6 * 10**7
+    text = up.run("debug", "--compare", "gradients", "--job", job).stdout
+    assert re.search(r"^1  numpy.ndarray \(1000, 3\) float32: 3,000 NaN  <- NaN", text, re.MULTILINE), text
+    wrong = up.run("debug", "--compare", "loss =", "--job", job)
+    assert wrong.returncode == 2
+    assert "it is no Python expression" in wrong.stderr
+    terminal = up.run("debug", "--job", job, typed="1\ncompare loss\ncompare loss =\nquit\n")
+    assert "loss  in 3 stopped tasks: 0.25 to 0.5, median 0.375\n" in terminal.stdout
+    assert "1  nan  <- NaN or infinity\n" in terminal.stdout
+    assert "it is no Python expression" in terminal.stderr
+    ended = until(
+        lambda: up.run("debug", "--compare", "loss", "--job", job).stderr,
+        lambda told: "has ended" in told,
+        patience=60,
+    )
+    assert "has ended, so it has no stopped tasks" in ended
+
+
 def test_unmodified_code_stops_at_breakpoints_in_local_files(up: Rayside, code: Path) -> None:
     for file, text in ((code / "program.py", PROGRAM), (code / "lib" / "model" / "__init__.py", MODULE)):
         file.write_text(text.replace("breakpoint()", ""))  # leaves lines without code
@@ -214,6 +295,130 @@ def test_what_came_by_value_stops_where_no_worker_has_the_drivers_file(up: Raysi
     ]
     assert {stop["file"] for stop in stops} == {str(tmp_path / "program.py")}
     assert "result 2 3" in up.run("logs", "--job", job).stdout
+
+
+# Of the tasks one fails at its first attempt; of the actors one has a name.
+SCOPED = """\
+import ray
+
+@ray.remote(num_cpus=0.1)
+def train(n):
+    return n  # task
+
+@ray.remote(num_cpus=0.1, max_retries=1, retry_exceptions=True)
+def flaky():
+    n = 7  # attempt
+    if not FOLDER.exists():
+        FOLDER.mkdir()
+        raise ValueError("the first attempt")
+    return n
+
+@ray.remote(num_cpus=0.1)
+class Trainer:
+    def step(self, n):
+        return n  # actor
+
+from pathlib import Path
+FOLDER = Path(__file__).parent / "tried"
+trainers = [Trainer.options(name=name).remote() for name in ("first", "second")]
+steps = ray.get([trainer.step.remote(n) for n, trainer in enumerate(trainers)])
+print("result", ray.get([train.remote(n) for n in range(3)]), ray.get(flaky.remote()), steps)
+"""
+
+
+def test_tasks_are_gathered_and_conditions_say_where_they_hold(up: Rayside, tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(SCOPED)
+    job = submit(up, tmp_path, "--debug", modules=())
+    attempt, actor, task = (line(SCOPED, marker) for marker in ("attempt", "actor", "task"))
+    breaks = [
+        f"--break=program.py:{task} gather 3: ray.task == 'train' and ray.actor == ''",
+        f"--break=program.py:{attempt}:ray.attempt == 1",
+        f"--break=program.py:{actor}:ray.actor == 'Trainer' and ray.actor_name == 'second' and ray.node",
+    ]
+    told = "(ray.task, ray.attempt, ray.actor_name, ray.submission)"
+    options = ["--evaluate", told, "--evaluate", "n", "--json"]
+    done = up.run("debug", "--job", job, *breaks, *options, cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    stops = json.loads(done.stdout)["stopped"]
+    assert sorted((stop["line"], stop["evaluated"][told]) for stop in stops) == [
+        *[(task, f"('train', 0, '', '{job}')")] * 3,
+        (attempt, f"('flaky', 1, '', '{job}')"),
+        (actor, f"('Trainer.step', 0, 'second', '{job}')"),
+    ]
+    assert [stop["evaluated"]["n"] for stop in stops if stop["line"] == actor] == ["1"]
+    assert done.stderr.count(f"3 tasks have come to {tmp_path / 'program.py'}:{task}: they stop now.") == 1
+    assert "result [0, 1, 2] 7 [0, 1]" in up.run("logs", "--job", job).stdout
+
+
+# Of three actors, which have ranks as torchrun gives them, one ends in its second line.
+RANKS = """\
+import os, ray
+
+@ray.remote(num_cpus=0)
+class Trainer:
+    def __init__(self, rank):
+        os.environ["RANK"] = str(rank)
+    def step(self, rank):
+        loss = 1  # first
+        rank == 2 and os._exit(3)
+        return loss
+
+trainers = [Trainer.remote(rank) for rank in range(3)]
+steps = [trainer.step.remote(rank) for rank, trainer in enumerate(trainers)]
+for step in steps[:2]:
+    print("result", ray.get(step))
+"""
+
+
+def test_a_group_of_actors_is_stepped_and_the_one_that_dies_is_named(up: Rayside, tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(RANKS)
+    job = submit(up, tmp_path, "--debug", modules=())
+    token = up.target.instance.token_file.read_text()
+    first = line(RANKS, "first")
+
+    async def answers() -> list[dict[str, Any]]:
+        client = await Client.connect("127.0.0.1", up.settings.relay_port)
+        options = {"token": token, "job": job}
+        breakpoints = {str(tmp_path / "program.py"): [{"line": first}]}
+        await client.attach(options=options, breakpoints=breakpoints, no_delay=False)
+        stops = 0
+        while stops < 3:
+            event = await asyncio.wait_for(client.events.get(), 120)
+            assert event is not None
+            stops += event["event"] == "stopped"
+
+        async def act(group: str, action: str) -> dict[str, Any]:
+            arguments = {"group": group, "action": action, "within": 60}
+            return dict(await client.request("group", arguments, timeout=90))
+
+        acts = [
+            *[("actor:Trainer", "next"), ("ray.rank is not None and ray.actor_id", "next")],
+            *[("ranks", "members"), ("task:driver", "members"), ("task:Trainer.step", "continue")],
+        ]
+        given = [await act(*each) for each in acts]
+        await client.disconnect()
+        return given
+
+    one, two, ranks, driver, go_on = asyncio.run(asyncio.wait_for(answers(), 240))
+    states = [sorted((row["rank"], row["state"]) for row in each["members"]) for each in (one, two, ranks)]
+    assert states[0] == [(0, "stopped"), (1, "stopped"), (2, "stopped")]
+    assert states[1] == [(0, "stopped"), (1, "stopped"), (2, "ended")]
+    assert states[2] == [(0, "stopped"), (1, "stopped")]
+    assert {row["place"]["line"] for row in one["members"]} == {first + 1}
+    (ended,) = [row for row in two["members"] if row["state"] == "ended"]
+    assert "exit" in ended["why"], ended
+    assert [row["state"] for row in driver["members"]] == ["running"]
+    assert [row["state"] for row in go_on["members"]] == ["running", "running"]
+    until(lambda: up.run("logs", "--job", job).stdout, lambda text: text.count("result 1") == 2, patience=60)
+
+
+def test_a_condition_that_can_not_be_read_is_refused_before_anything_is_stopped(
+    up: Rayside, code: Path
+) -> None:
+    done = up.run("debug", "--break=program.py:3:n >", "--json", cwd=code)
+    assert done.returncode == 2
+    error = json.loads(done.stdout)["error"]
+    assert error["message"] == "the condition 'n >' is no Python expression: invalid syntax"
 
 
 def test_exceptions_that_a_task_does_not_catch_stop_where_they_are_raised(
@@ -319,10 +524,17 @@ def work(name):
 class Actor:
     def work(self):
         print("actor")
+    def begin(self):
+        print("begun", end="")
+    def end(self):
+        print("ended")
 ray.get([work.remote(name) for name in ("one", "two")])
-ray.get(Actor.remote().work.remote())
+actor = Actor.remote()
+ray.get(actor.work.remote())
+ray.get(actor.begin.remote())
+ray.get(actor.end.remote())
 output, end = os.readlink("/proc/self/fd/1"), time.monotonic() + 60
-printed = ("task one", "task two", "bad one", "bad two", "actor")
+printed = ("task one", "task two", "bad one", "bad two", "actor", "begunended")
 while not all(line in open(output).read() for line in printed) and time.monotonic() < end:
     time.sleep(0.1)
 print("driver")
@@ -362,8 +574,11 @@ def test_what_tasks_print_is_told_once_and_stays_in_the_jobs_output(up: Rayside,
         if path == str(program) and "INFO worker.py" not in text
     ]
     assert sorted(programs_lines) == [
+        # Of one thread, but of two tasks.
+        ("Actor.begin", "begun", "stdout", 11),
+        ("Actor.end", "ended", "stdout", 13),
         ("Actor.work", "actor", "stdout", 9),
-        ("driver", "driver", "stdout", 16),
+        ("driver", "driver", "stdout", 23),
         ("work", "bad one", "stderr", 5),
         ("work", "bad two", "stderr", 5),
         ("work", "task one", "stdout", 4),
@@ -372,7 +587,7 @@ def test_what_tasks_print_is_told_once_and_stays_in_the_jobs_output(up: Rayside,
     # Nor does Ray's driver repeat what its tasks have printed.
     assert not [line for _, line, *_ in printed if "pid=" in line or line.startswith(":")]
     output = up.run("logs", "--job", job).stdout
-    for line in ("task one", "task two", "bad one", "bad two", "actor", "driver"):
+    for line in ("task one", "task two", "bad one", "bad two", "actor", "begunended", "driver"):
         assert output.count(line) == 1, output
 
 

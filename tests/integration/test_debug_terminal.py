@@ -75,6 +75,90 @@ def test_a_task_is_debugged_to_its_end(screen: Open) -> None:
     terminal.until("PRINTED [['result 6']]")
 
 
+def test_a_breakpoint_gathers_and_one_that_can_not_be_read_is_refused(screen: Open) -> None:
+    terminal = screen(TASK)
+    terminal.until(PROMPT)
+    terminal.type("b 5 if total =\r")
+    shown = terminal.until(PROMPT)
+    assert "the condition 'total =' is no Python expression: invalid syntax" in shown
+    terminal.type("b 5 gather 2 within 1 if total == 6\r")
+    assert "breakpoint at" in terminal.until(PROMPT)
+    terminal.type("b\r")
+    assert "task0.py:5 gather 2 within 1 if total == 6\r" in terminal.until(PROMPT)
+    terminal.type("c\r")
+    terminal.until("1 of 2 tasks have come to ")
+    assert "-> 5" in terminal.until(PROMPT)
+    terminal.type("p ray.tas\t\r")
+    assert "'task-1'" in terminal.until(PROMPT)
+    terminal.type("c\r")
+    terminal.until("PRINTED [['result 6']]")
+
+
+# Each goes on from its `breakpoint()`; the second waits between two lines of its own.
+GROUP = """\
+import time
+def work(wait):
+    breakpoint()
+    ready = True
+    time.sleep(wait)
+    return 1
+print("result", work(WAIT))
+"""
+
+
+def test_a_group_of_tasks_is_stepped_and_who_is_late_is_named(screen: Open) -> None:
+    terminal = screen(GROUP.replace("WAIT", "0"), GROUP.replace("WAIT", "4"))
+    take(terminal, 1)
+    terminal.type("group both ray.pid > 0\r")
+    assert "@both  (ray.pid > 0): 2 members" in terminal.until(PROMPT)
+    terminal.type("next @both\r")
+    assert terminal.until(PROMPT).count("1 stopped at work") == 2  # each has a file of its own
+    terminal.type("next @both within 1\r")
+    shown = terminal.until(PROMPT)
+    assert "1 late after 1 s, in work" in shown
+    assert "task-2 · " in shown.partition("1 late")[2].partition("1 stopped at work")[0]
+    assert "-> 6" in shown
+    # The first returns, and runs on to its end; the second comes to the line that it is late for.
+    terminal.type("pause @nobody\r")
+    assert "no group is called 'nobody'" in terminal.until(PROMPT)
+    terminal.type("continue @task:task-1\r")
+    shown = terminal.until(PROMPT)
+    assert "task-2 · " in shown and "-> 6" in shown
+    terminal.type("c @all\r")
+    terminal.until("PRINTED [['result 1'], ['result 1']]")
+
+
+def test_ctrl_c_ends_the_wait_for_a_group_and_who_comes_later_is_shown(screen: Open) -> None:
+    terminal = screen(GROUP.replace("WAIT", "3"))
+    terminal.until(PROMPT)
+    terminal.type("next\r")
+    assert "-> 5" in terminal.until(PROMPT)
+    terminal.type("next @all within 60\r")
+    time.sleep(0.5)
+    terminal.type("\x03")
+    assert "interrupted; back at the prompt" in terminal.until(PROMPT)
+    terminal.type("group @all\r")
+    assert "1 late, in work" in terminal.until(PROMPT)
+    time.sleep(3)
+    terminal.type("tasks\r")
+    assert "-> 6" in terminal.until(PROMPT)
+    terminal.type("c\r")
+    terminal.until("PRINTED [['result 1']]")
+
+
+def test_what_the_task_prints_is_shown_with_its_task_and_place(screen: Open) -> None:
+    terminal = screen(TASK)
+    terminal.until(PROMPT)
+    terminal.type("prints only ray.task = 'task-1'\r")
+    assert "no Python expression" in terminal.until(PROMPT)
+    terminal.type("prints only ray.task == 'task-1'\r")
+    assert "What tasks where ray.task == 'task-1' print is shown." in terminal.until(PROMPT)
+    terminal.type("c\r")
+    shown = terminal.until("job raysubmit_1 ended: SUCCEEDED")
+    assert re.search(r"task-1 · \d+@127\.0\.0\.1: result 6  \(task0\.py:\d+\)\r", shown)
+    terminal.until("PRINTED [['result 6']]")
+
+
 def test_ctrl_c_at_an_empty_prompt_leaves_the_task_stopped_wherever_it_stands(screen: Open) -> None:
     terminal = screen(TASK)
     terminal.until(PROMPT)

@@ -24,6 +24,8 @@ def work(n):
 ray.init()
 print("result", ray.get(work.remote(1)))
 """
+# Nothing else needs that package.
+COMPILED_IN = "'bytecode' in __import__('sys').modules"
 
 
 @pytest.fixture(scope="module")
@@ -36,8 +38,9 @@ def up(rayside: Rayside) -> Iterator[Rayside]:
         # Ray's own, which it makes a job's environment with.
         clone = packages / "ray" / "_private" / "runtime_env" / "_clonevirtualenv.py"
         subprocess.run([whole / "bin" / "python", clone, whole, copy], check=True, capture_output=True)
-        for distribution in (copy / packages.relative_to(whole)).glob("debugpy*"):
-            shutil.rmtree(distribution)
+        for name in ("debugpy*", "bytecode*"):
+            for distribution in (copy / packages.relative_to(whole)).glob(name):
+                shutil.rmtree(distribution)
         assert subprocess.run(
             [copy / "bin" / "python", "-c", "import debugpy"], check=False, capture_output=True
         ).returncode
@@ -67,11 +70,12 @@ def test_with_it_a_task_and_the_driver_stop_in_unmodified_code(up: Rayside, code
     # Ray makes an environment of the job's own first: a copy of its own, and what pip fetches.
     options = ["--entrypoint", "python program.py", "--debug", "--pip-debugpy", "--attach-timeout", "150"]
     job = up.json("submit", *options, cwd=code)["submission_id"]
-    breaks = ["--break", "program.py:5", "--break", "program.py:8"]
-    done = up.run("debug", "--job", job, *breaks, "--timeout", "150", "--json", cwd=code, timeout=400)
+    options = ["--break", "program.py:5", "--break", "program.py:8", "--evaluate", COMPILED_IN]
+    done = up.run("debug", "--job", job, *options, "--timeout", "150", "--json", cwd=code, timeout=400)
     assert done.returncode == 0, done.stdout + done.stderr
     result = json.loads(done.stdout)
     stops = [(stop["task"], stop["function"], stop["line"]) for stop in result["stopped"]]
     assert stops == [("driver", "<module>", 8), ("work", "work", 5)], up.run("logs", "--job", job).stdout
     assert result["stopped"][1]["locals"] == {"n": "1"}
+    assert [stop["evaluated"] for stop in result["stopped"]] == [{COMPILED_IN: "True"}] * 2
     assert result["job"] == {"submission_id": job, "status": "SUCCEEDED"}

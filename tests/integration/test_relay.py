@@ -310,10 +310,8 @@ def test_an_editor_can_ask_for_the_focus_on_a_stopped_task(tmp_path: Path) -> No
                 await editor.request("focusTask", workerId=stop["ray"]["workerId"])
                 repeated = await editor.event("stopped")
                 assert repeated == {**stop, "preserveFocusHint": False}
-                # From then on it is the one that is meant where none is named, as in the debug console.
-                body = await editor.request(
-                    "evaluate", expression="__import__('os').environ['TASK']", context="repl"
-                )
+                # From then on it is the one that is meant where none is named, but in the debug console.
+                body = await editor.request("evaluate", expression="__import__('os').environ['TASK']")
                 assert body["result"] == stop["ray"]["task"]
                 assert await editor.evaluate(stop, "x") == "0"
             await editor.client.disconnect()
@@ -375,7 +373,8 @@ def test_the_newest_editor_wins_and_has_what_is_stopped(tmp_path: Path) -> None:
 def test_an_editor_that_closes_with_a_request_in_flight_spoils_no_debuggee(tmp_path: Path) -> None:
     async def story() -> None:
         async with relay_over(tmp_path) as setting:
-            (process,) = await setting.cluster.start(WORK.replace("range(3)", "range(10**6)"))
+            endless = WORK.replace("range(3)", "__import__('itertools').count()")
+            (process,) = await setting.cluster.start(endless + "    __import__('time').sleep(0.001)\n")
             for _ in range(3):
                 editor = await setting.attach({"job.py": [3]})
                 stop = await editor.event("stopped")

@@ -77,3 +77,29 @@ def test_cancel_ends_an_evaluation_and_the_stop_stays(tmp_path: Path) -> None:
             assert await process.end() == ["done"]
 
     asyncio.run(story())
+
+
+def test_a_huge_container_is_shown_in_parts_and_pages_as_it_is_asked_for(tmp_path: Path) -> None:
+    script = "rows = list(range(10**6))\nnames = dict.fromkeys(rows)\nprint(len(rows))\n"
+
+    async def story() -> None:
+        async with relay_over(tmp_path) as setting:
+            await setting.cluster.start(script, in_process=True)
+            session = await setting.attach({"job.py": [3]})
+            stop = await session.event("stopped")
+            frame = (await session.frames(stop))[0]["id"]
+
+            async def shown(expression: str, **page: int) -> list[str]:
+                body = await session.request("evaluate", expression=expression, frameId=frame)
+                of_it = {"variablesReference": body["variablesReference"], **page}
+                return [row["name"] for row in (await session.request("variables", **of_it))["variables"]]
+
+            for expression, most in (("rows", 110), ("names", 510)):
+                everything = await shown(expression)
+                assert 100 < len(everything) < most
+                assert await shown(expression, start=50, count=3) == everything[50:53]
+                assert await shown(expression, start=100) == everything[100:]
+                assert await shown(expression, start=10_000, count=5) == []
+            await session.client.disconnect()
+
+    asyncio.run(story())

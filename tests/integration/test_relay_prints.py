@@ -26,7 +26,7 @@ work()
 print("done", flush=True)
 """
 # Where each of them was printed.
-PLACES = [("one 1", 3), ("aaab", 5), ("two", 6), ("lines", 6), ("done", 10)]
+PLACES = [("one 1", 3), ("aaab", 5), ("two\nlines", 6), ("done", 10)]
 
 
 def run(story: Any) -> None:
@@ -53,9 +53,10 @@ def test_prints_have_their_task_and_their_place(tmp_path: Path, in_process: bool
             title = f"task-1 · {process.process.pid}@127.0.0.1"
             first = await editor.event("output", category="stdout")
             assert first["source"]["path"] == str(setting.cluster.here / "job.py")
-            assert first["data"]["ray"] == {"task": "task-1", "workerId": "w1"}
+            of_task = {"task": "task-1", "workerId": "w1", "nodeIp": "127.0.0.1", "pid": process.process.pid}
+            assert first["data"]["ray"] == {**of_task, "jobId": "01000000", "submissionId": ""}
             assert first["output"] == f"{title}: one 1\n"
-            assert await lines(editor, title, 4) == PLACES[1:]
+            assert await lines(editor, title, 3) == PLACES[1:]
             # What logs stands in the user's code, not in `logging`.
             assert await lines(editor, title, 2, "stderr") == [("ERROR:root:logged", 7), ("bad", 8)]
             assert await process.end() == ["one 1", "aaab", "two", "lines", "done"]
@@ -255,3 +256,216 @@ def test_a_step_into_a_print_does_not_lead_into_ours(tmp_path: Path) -> None:
             assert len([text for text in outputs if "from the console" in text]) == 1
 
     run(story())
+
+
+# As Ray's worker, it says in which task a thread is.
+UNENDED = """\
+import os, sys, time, types
+from types import SimpleNamespace
+task_id = "1"
+core = SimpleNamespace(get_current_task_id=lambda: task_id)
+worker = sys.modules["ray._private.worker"] = types.ModuleType("ray._private.worker")
+worker.SCRIPT_MODE, worker.global_worker = 0, SimpleNamespace(mode=1, core_worker=core)
+print("left by the first", end="")
+task_id, os.environ["TASK"] = "2", "task-2"
+print("the second")
+print("waits", end="", flush=True)
+while not os.path.exists("HERE/goes"):
+    time.sleep(0.02)
+print("goes on")
+print("at the end", end="", flush=True)
+"""
+
+
+def test_a_line_without_an_end_is_told_before_the_next_task_after_a_second_and_at_the_end(
+    tmp_path: Path,
+) -> None:
+    async def story() -> None:
+        async with relay_over(tmp_path) as setting:
+            (process,) = await setting.cluster.start(UNENDED.replace("HERE", str(setting.cluster.here)))
+            editor = await setting.attach(redirectOutput=True)
+            told = []
+            for _ in range(3):
+                output = await editor.event("output", category="stdout")
+                text = output["output"].rpartition("@127.0.0.1: ")[2]
+                told.append((output["data"]["ray"]["task"], text, output["line"]))
+            assert told == [
+                ("task-1", "left by the first\n", 7),
+                ("task-2", "the second\n", 9),
+                ("task-2", "waits\n", 10),
+            ]
+            (setting.cluster.here / "goes").touch()
+            assert (await editor.event("output", category="stdout", line=13))["output"].endswith(
+                ": goes on\n"
+            )
+            last = await editor.event("output", category="stdout")
+            assert last["output"].endswith(": at the end\n")
+            assert await process.end() == ["left by the firstthe second", "waitsgoes on", "at the end"]
+
+    run(story())
+
+
+LONG = """\
+pass
+print("x" * 20_000)
+print("\\n".join(f"line {i}" for i in range(700)))
+print("done", flush=True)
+"""
+
+
+def test_of_a_long_print_is_told_how_much_is_missing_and_where_it_is(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with relay_over(tmp_path) as setting:
+            (process,) = await setting.cluster.start(LONG)
+            editor = await setting.attach(redirectOutput=True)
+            long = await editor.event("output", category="stdout", line=2)
+            assert long["output"].endswith("xxx... (4,001 more characters)\n")
+            many = await editor.event("output", category="stdout", line=3)
+            assert many["output"].count("\n") == many["output"].count(": line ") == 500
+            left_out = (await editor.event("output", category="console"))["output"]
+            assert ": 200 more lines were left out here" in left_out
+            assert left_out.endswith(": ./invokew logs\n")
+            assert (await process.end())[-1] == "done"
+
+    run(story())
+
+
+THREADS = """\
+import threading, time
+def noisy():
+    while not ended.is_set():
+        print("noise")
+ended = threading.Event()
+threads = [threading.Thread(target=noisy) for _ in range(3)]
+for thread in threads: thread.start()
+time.sleep(1)
+for i in range(5):
+    print("modest", i)
+    time.sleep(0.1)
+ended.set()
+for thread in threads: thread.join()
+print("done", flush=True)
+"""
+
+
+def test_a_thread_that_prints_little_is_heard_beside_noisy_ones(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with relay_over(tmp_path) as setting:
+            (process,) = await setting.cluster.start(THREADS)
+            editor = await setting.attach(redirectOutput=True)
+            for i in range(5):
+                output = await editor.event("output", category="stdout", line=10)
+                assert output["output"].endswith(f": modest {i}\n")
+            await process.process.wait()
+
+    run(story())
+
+
+# Each prints, and has a logpoint, once more whenever the test wants it.
+WANTED = """\
+import os, time
+for i in range(3):
+    while not os.path.exists(f"HERE/goes{i}"): time.sleep(0.02)
+    print("printed", i, flush=True)
+    x = i
+print("done", flush=True)
+"""
+
+
+async def told(editor: Session, count: int) -> set[tuple[str, str]]:
+    """Returns of so many outputs of tasks who says what."""
+    rows = set()
+    for _ in range(count):
+        output = await editor.event("output", category="stdout")
+        ray = output["data"]["ray"]
+        rows.add((ray["task"], output["output"].partition(": ")[2].strip()))
+        assert output["source"]["name"] == "job.py"
+        assert output["line"] in (4, 5)
+    return rows
+
+
+def test_lines_are_chosen_by_task_and_those_that_are_hidden_are_counted(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with relay_over(tmp_path) as setting:
+            here = setting.cluster.here
+            processes = await setting.cluster.start(WANTED.replace("HERE", str(here)), count=3)
+            points = {"job.py": [{"line": 5, "logMessage": "x is {i}"}]}
+            editor = await setting.attach(points, redirectOutput=True, printsOnly="ray.task == 'task-2'")
+            (here / "goes0").touch()
+            assert await told(editor, 2) == {("task-2", "printed 0"), ("task-2", "x is 0")}
+            while (answer := await editor.request("prints"))["hidden"] < 4:
+                await asyncio.sleep(0.05)
+            assert answer["hidden"] == 4
+            assert "4 lines of 2 other processes were not shown." in answer["text"]
+            assert answer["text"].startswith("What tasks where ray.task == 'task-2' print is shown.")
+
+            typed = await editor.request("evaluate", expression="prints all", context="repl")
+            assert typed["result"].startswith("What all tasks print is shown.")
+            (here / "goes1").touch()
+            tasks = ("task-1", "task-2", "task-3")
+            both = {(task, text) for task in tasks for text in ("printed 1", "x is 1")}
+            assert await told(editor, 6) == both
+
+            await editor.request("evaluate", expression=" prints off ", context="repl")
+            (here / "goes2").touch()
+            assert await told(editor, 3) == {(task, "x is 2") for task in tasks}
+            for process in processes:
+                assert await process.end() == ["printed 0", "printed 1", "printed 2", "done"]
+            await editor.nothing("output", 0, category="stdout")
+
+    run(story())
+
+
+def test_an_expression_that_raises_is_told_once_and_hides_nothing(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with relay_over(tmp_path) as setting:
+            processes = await setting.cluster.start(LOOP.replace("COUNT", "5"), count=2)
+            editor = await setting.attach(redirectOutput=True, printsOnly="ray.rank > 3")
+            error = (await editor.event("output", category="console"))["output"]
+            assert error.startswith("prints only ray.rank > 3: this raised TypeError: ")
+            assert error.endswith("where it raises, lines are shown.\n")
+            for _ in range(12):
+                await editor.event("output", category="stdout")
+            for process in processes:
+                assert (await process.end())[-1] == "done"
+            await editor.nothing("output", 0, category="console")
+
+    run(story())
+
+
+# The first waits until the test lets it go on.
+COUNTED = """\
+import os, time
+while os.environ["TASK"] == "task-1" and not os.path.exists("HERE/goes"):
+    time.sleep(0.02)
+for i in range(10):
+    x = i
+print("done", flush=True)
+"""
+
+
+def test_a_counted_logpoint_counts_the_hits_of_all_tasks_whatever_is_shown(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with relay_over(tmp_path) as setting:
+            here = setting.cluster.here
+            script = COUNTED.replace("HERE", str(here))
+            first, second = await setting.cluster.start(script, count=2)
+            spec = {"line": 5, "logMessage": "i is {i}", "hitCondition": "> 9"}
+            editor = await setting.attach({"job.py": [spec]}, printsOnly="ray.task == 'task-1'")
+            await second.end()
+            (here / "goes").touch()
+            await first.end()
+            # The second has hit it ten times, of which the last is one that would be told.
+            assert len(await told_by(editor, 10)) == 10
+            answer = await editor.request("prints")
+            assert answer["hidden"] == 1
+            assert "Messages of logpoints are, of tasks where" in answer["text"]
+
+    run(story())
+
+
+async def told_by(editor: Session, count: int) -> list[str]:
+    """Returns so many outputs, which are all of the first task."""
+    outputs = [await editor.event("output", category="stdout") for _ in range(count)]
+    assert {output["data"]["ray"]["task"] for output in outputs} == {"task-1"}
+    return [str(output["output"]) for output in outputs]

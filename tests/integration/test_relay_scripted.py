@@ -20,7 +20,7 @@ from bootstrap.dap.client import Client
 from bootstrap.dap.framing import Message
 from bootstrap.dap.paused import PausedTask
 from bootstrap.errors import NotRunning, RequestFailed
-from bootstrap.relay import connection, lookout, server
+from bootstrap.relay import connection, lookout, paused_tasks
 from bootstrap.relay.debuggee import Debuggee
 from bootstrap.relay.lifecycle import SETTLING
 from bootstrap.relay.server import Relay, digest_of
@@ -723,7 +723,7 @@ def test_every_editor_is_told_once_that_its_file_is_another() -> None:
         evaluated = [
             arguments for debuggee in setting.debuggees for arguments in debuggee.received("evaluate")
         ]
-        assert sum("line_table" in arguments["expression"] for arguments in evaluated) == 2
+        assert sum("_rayside_line_table" in arguments["expression"] for arguments in evaluated) == 2
 
     play(story, count=2)
 
@@ -983,6 +983,21 @@ def test_what_can_not_be_attached_to_is_told_once() -> None:
     play(story)
 
 
+def test_a_stop_takes_three_requests_to_its_process() -> None:
+    """A thousand tasks may stop within a second."""
+
+    async def story(setting: Setting) -> None:
+        (debuggee,) = setting.debuggees
+        session = await setting.attach()
+        await asyncio.wait_for(debuggee.attached.wait(), PATIENCE)
+        before = len(debuggee.requests)
+        assert (await setting.stopped(session))["ray"]["task"] == "task-1"
+        commands = sorted(request["command"] for request in debuggee.requests[before:])
+        assert commands == ["evaluate", "stackTrace", "threads"]
+
+    play(story)
+
+
 def test_a_row_is_named_after_the_last_stop_until_ray_knows_what_runs_since() -> None:
     async def story(setting: Setting) -> None:
         (debuggee,) = setting.debuggees
@@ -1061,7 +1076,8 @@ def test_the_clusters_row_pauses_what_runs_and_continues_what_is_stopped() -> No
         assert setting.debuggees[1].evaluated(WAKE) == 1  # else it would not notice
         await session.request("continue", threadId=cluster)
         assert [len(debuggee.received("continue")) for debuggee in setting.debuggees] == [1, 0]
-        assert (await session.request("stackTrace", threadId=cluster))["stackFrames"] == []
+        (frame,) = (await session.request("stackTrace", threadId=cluster, levels=1))["stackFrames"]
+        assert frame["name"] == "all stopped tasks"
         for command in ("next", "stepIn", "stepOut", "exceptionInfo"):
             with pytest.raises(RequestFailed, match="choose a task"):
                 await session.request(command, threadId=cluster)
@@ -1131,18 +1147,18 @@ def test_an_editor_is_read_no_further_while_too_much_is_unanswered() -> None:
         wire = await setting.configured()
         await asyncio.wait_for(debuggee.attached.wait(), PATIENCE)
         await wire.hear(event="thread", body={"reason": "started", "threadId": 2})
-        debuggee.deaf_to = {"completions"}
+        debuggee.deaf_to = {"stackTrace"}
         for _ in range(300):
-            wire.say("completions", text="x", column=1)
+            wire.say("stackTrace", threadId=2)
         threads = wire.say("threads")
-        await until(lambda: len(debuggee.received("completions")) == 256)
+        await until(lambda: len(debuggee.received("stackTrace")) == 256)
         # What the relay had of this one it would have read before it answers another, twice.
         for _ in range(2):
             await setting.paused()
-        assert len(debuggee.received("completions")) == 256
+        assert len(debuggee.received("stackTrace")) == 256
         # The first answer makes room for one, and so on.
-        debuggee.says["completions"] = {"targets": []}
-        debuggee.answers("completions")
+        debuggee.says["stackTrace"] = {"stackFrames": []}
+        debuggee.answers("stackTrace")
         assert (await wire.hear(request_seq=threads))["success"] is True
         await wire.close()
 
@@ -1274,7 +1290,7 @@ def test_paused_tasks_are_those_that_wait_and_those_that_are_held_each_once() ->
 def test_where_ray_does_not_answer_paused_tasks_says_so_beside_what_is_held(
     hangs: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server, "_LOOK", 0.2)
+    monkeypatch.setattr(paused_tasks, "_LOOK", 0.2)
 
     async def story(setting: Setting) -> None:
         await setting.stopped(await setting.attach(), 1)

@@ -12,6 +12,9 @@ from typing import Any
 import pytest
 
 from bootstrap.errors import RequestFailed
+from bootstrap.hook.evaluated import slow_conditions
+from bootstrap.relay import installed
+from bootstrap.relay.sent import Sent
 from tests.integration.relay_debuggees import Session, Wire, relay_over
 
 pytestmark = pytest.mark.usefixtures("answers_in_full")
@@ -152,11 +155,39 @@ def test_a_condition_that_raises_is_told_once_and_counts_as_false(tmp_path: Path
     run(story())
 
 
-def test_a_condition_with_a_syntax_error_is_told(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("condition", "times"), [("__import__('time').sleep(3) and x", 1), ("sum(range(20000)) < 0", 10**4)]
+)
+def test_a_condition_that_goes_on_and_on_is_told_and_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, condition: str, times: int
+) -> None:
+    soon = tmp_path / "slow_conditions.py"
+    soon.write_text(Path(slow_conditions.__file__).read_text().replace("EVERY = 5.0", "EVERY = 1.0"))
+    monkeypatch.setattr(installed, "SLOW_CONDITIONS", Sent("_rayside_slow_conditions", soon))
+
+    async def story() -> None:
+        async with relay_over(tmp_path) as setting:
+            (process,) = await setting.cluster.start(LOOP.replace("range(10)", f"range({times})"))
+            editor = await setting.attach({"job.py": [{"line": 3, "condition": condition}]})
+            if times == 1:
+                output = await editor.event("output", category="console")
+                sentence = (
+                    f"The condition of {setting.cluster.here / 'job.py'}:3 has run for 1 s and more in "
+                )
+                assert output["output"].startswith(sentence)
+            assert await process.end() == ["done"]
+            await editor.nothing("output", 0, category="console")
+
+    run(story())
+
+
+def test_a_condition_that_only_the_tasks_python_can_read_is_told_when_it_is_reached(tmp_path: Path) -> None:
     async def story() -> None:
         async with relay_over(tmp_path) as setting:
             (process,) = await setting.cluster.start(LOOP)
-            editor = await setting.attach({"job.py": [{"line": 3, "condition": "x >"}]})
+            # To the relay it is too deep to be looked at.
+            spec = {"line": 3, "condition": f"{'(' * 60}x >{')' * 60}"}
+            editor = await setting.attach({"job.py": [spec]})
             assert "raised SyntaxError" in (await editor.event("output", category="console"))["output"]
             assert await process.end() == ["done"]
 
@@ -177,7 +208,8 @@ def test_a_logpoint_says_of_which_task_and_place_it_is(tmp_path: Path) -> None:
                 output = await editor.event("output", category="stdout")
                 assert output["output"] == f"{title}: x is {x}, twice {x * 2}\n"
                 assert (output["source"]["path"], output["line"]) == (str(setting.cluster.here / "job.py"), 3)
-                assert output["data"]["ray"] == {"task": "task-1", "workerId": "w1"}
+                ray = output["data"]["ray"]
+                assert (ray["task"], ray["workerId"], ray["nodeIp"]) == ("task-1", "w1", "127.0.0.1")
             assert await process.end() == ["done"]
             await editor.nothing("stopped", 0)
 

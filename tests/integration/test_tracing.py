@@ -8,31 +8,23 @@ in pyenv's folder, with this one's debugpy.
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import json
 import os
-import subprocess
 import sys
 import time
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from functools import cache, partial
+from collections.abc import Callable, Coroutine
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from bootstrap.dap.client import Client
 from bootstrap.dap.framing import Message
-from bootstrap.hook.rayside_hook.attach import UNCHECKED, WITHOUT_MONITORING
 from bootstrap.hook.rayside_hook.handshake import proof
 from bootstrap.relay.tracing import SLEEP, WAKE
-from bootstrap.settings import ROOT
+from tests.integration.pythons import PATIENCE, Debuggee, debuggee, environment_of, python_of
 
-PATIENCE = 60.0  # seconds; only a broken test waits so long
-HOOK = ROOT / "bootstrap" / "hook"
 TOKEN = "the token of the cluster"
-BY_HAND = {**WITHOUT_MONITORING, **UNCHECKED}
 PYTHONS = os.environ.get("RAYSIDE_TEST_PYTHONS", sys.executable).split(os.pathsep)
 
 PROGRAM = """\
@@ -103,97 +95,10 @@ for line in sys.stdin:
 """
 
 
-class Debuggee:
-    """Runs a process that does what it is told, line by line."""
-
-    def __init__(
-        self, python: str, script: Path, program: str, words: Sequence[str], environment: Mapping[str, str]
-    ) -> None:
-        self.script, self._program = script, program
-        script.write_text(program)
-        self.process = subprocess.Popen(
-            [python, script, HOOK, *words],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env=environment,
-        )
-        self.port = int(self.hear())
-        self.client: Client
-
-    def say(self, word: str) -> None:
-        assert self.process.stdin
-        self.process.stdin.write(f"{word}\n")
-        self.process.stdin.flush()
-
-    def hear(self) -> str:
-        assert self.process.stdout
-        return self.process.stdout.readline().strip()
-
-    def line(self, marker: str) -> int:
-        return next(n for n, text in enumerate(self._program.splitlines(), 1) if text.endswith(f"# {marker}"))
-
-    async def attach(self, **how: Any) -> None:
-        self.client = await Client.connect("127.0.0.1", self.port)
-        await self.client.attach(**how)
-
-    async def evaluate(self, expression: str) -> str:
-        answer = await self.client.request("evaluate", {"expression": expression, "context": "clipboard"})
-        return str(answer["result"])
-
-    async def breakpoints(self, *markers: str) -> None:
-        lines = [{"line": self.line(marker)} for marker in markers]
-        await self.client.set_breakpoints(str(self.script), lines)
-
-    async def ask(self, word: str) -> str:
-        self.say(word)
-        return await asyncio.wait_for(asyncio.to_thread(self.hear), PATIENCE)
-
-    async def traced(self) -> bool:
-        return await self.ask("traced") == "True"
-
-    async def stopped(self) -> Message:
-        async def wait() -> Message:
-            while event := await self.client.events.get():
-                if event["event"] == "stopped":
-                    body: Message = event["body"]
-                    return body
-            raise AssertionError("the debuggee ended")
-
-        return await asyncio.wait_for(wait(), PATIENCE)
-
-    async def frame(self, stop: Message) -> Message:
-        trace = await self.client.request("stackTrace", {"threadId": stop["threadId"], "levels": 1})
-        frame: Message = trace["stackFrames"][0]
-        return frame
-
-    async def go_on(self, stop: Message, command: str = "continue") -> None:
-        await self.client.request(command, {"threadId": stop["threadId"]})
-
-
-@contextmanager
-def debuggee(
-    python: str,
-    folder: Path,
-    program: str = PROGRAM,
-    words: Sequence[str] = (),
-    environment: Mapping[str, str] = BY_HAND,
-) -> Iterator[Debuggee]:
-    started = Debuggee(python, folder / "program.py", program, words, environment)
-    try:
-        yield started
-    finally:
-        started.process.kill()
-        started.process.wait()
-        for pipe in (started.process.stdin, started.process.stdout):
-            assert pipe
-            pipe.close()
-
-
 def play(
     python: str, folder: Path, scene: Callable[[Debuggee], Coroutine[Any, Any, None]], *, hook: bool
 ) -> None:
-    with debuggee(python, folder, words=["hook"] if hook else []) as running:
+    with debuggee(python, folder, PROGRAM, ["hook"] if hook else []) as running:
         asyncio.run(scene(running))
 
 
@@ -449,35 +354,12 @@ for line in sys.stdin:
 """
 
 
-@cache
-def python_of(version: str) -> str:
-    """Returns the path of such a Python; skips the test if the machine has none."""
-    name = f"python{version}"
-    pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
-    candidates = [Path(sys.executable), *(Path(folder, name) for folder in os.get_exec_path())]
-    candidates += sorted(pyenv.glob(f"versions/*/bin/{name}"))
-    probe = "import sys; print(*sys.version_info[:2], sep='.')"
-    for candidate in candidates:
-        if candidate.exists():  # pyenv's own stand-ins for Pythons fail
-            answer = subprocess.run([candidate, "-c", probe], capture_output=True, text=True, check=False)
-            if answer.stdout.strip() == version:
-                return str(candidate)
-    pytest.skip("this machine has no such Python")
-
-
 def monitored(
     version: str, folder: Path, scene: Callable[[Debuggee], Coroutine[Any, Any, None]], **environment: str
 ) -> None:
     """Plays a scene with a process that the hook itself has opened."""
     python = python_of(version)
-    packages = folder / "packages"
-    packages.mkdir()
-    # Its compiled parts are for one Python; for others it has the same in Python.
-    spec = importlib.util.find_spec("debugpy")
-    assert spec is not None
-    assert spec.submodule_search_locations is not None
-    (packages / "debugpy").symlink_to(spec.submodule_search_locations[0])
-    whole = {"PYTHONPATH": str(packages), "PYTHONDONTWRITEBYTECODE": "1", **environment}
+    whole = environment_of(folder / "packages", "debugpy") | environment
     with debuggee(python, folder, MONITORED, [TOKEN], whole) as started:
         asyncio.run(scene(started))
 

@@ -59,8 +59,8 @@ def their_ray(
     # The names are new, the files are the same: so it takes a second and no room.
     subprocess.run(["cp", "-al", environment.folder, home / "env"], check=True)
     packages = next((home / "env").glob("lib/python3*/site-packages"))
-    debugpy = [] if with_debugpy else packages.glob("debugpy*")
-    for path in [*debugpy, packages / START_FILE.name]:
+    debugger = [] if with_debugpy else [*packages.glob("debugpy*"), *packages.glob("bytecode*")]
+    for path in [*debugger, packages / START_FILE.name]:
         shutil.rmtree(path) if path.is_dir() else path.unlink()
     dashboard, client, gcs = free_ports(3)
     ray = TheirRay(home, f"http://127.0.0.1:{dashboard}")

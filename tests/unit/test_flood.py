@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+import pytest
+
 from bootstrap.relay.flood import (
+    ALL,
     ALL_AT_ONCE,
     EACH,
     EACH_AT_ONCE,
-    TELLING,
+    ENDED,
+    LASTING,
     WIDTH,
     Flood,
+    command,
     sentence,
 )
 
@@ -71,20 +76,33 @@ def test_a_flood_is_cut_and_what_was_left_out_is_counted_and_told_once() -> None
     output, clock, reports = flood()
     assert passed(output, ONE, 50_000) == EACH_AT_ONCE
     assert reports == []
-    clock.move(TELLING)
+    clock.move(ENDED)
     assert reports == [{ONE: 50_000 - EACH_AT_ONCE}]
-    clock.move(10 * TELLING)
+    clock.move(10 * ENDED)
     assert len(reports) == 1
+    assert output.total == 50_000 - EACH_AT_ONCE
 
 
-def test_a_flood_that_lasts_passes_at_the_rate_and_is_told_once_a_second() -> None:
+def test_a_flood_that_lasts_passes_at_the_rate_and_is_told_seldom() -> None:
     output, clock, reports = flood()
     passed(output, ONE, 50_000)
-    for _ in range(10):
+    for _ in range(int(3 * LASTING)):
         clock.move(1)
         assert passed(output, ONE, 5_000) == EACH
-    assert len(reports) == 10
-    assert reports[-1] == {ONE: 5_000 - EACH}
+    clock.move(ENDED)
+    assert 3 <= len(reports) <= 4
+    assert sum(report[ONE] for report in reports) == output.total
+
+
+def test_two_bursts_are_told_as_two() -> None:
+    output, clock, reports = flood()
+    for _ in range(2):
+        output.leave_out(ONE, 7)
+        clock.move(1)
+        output.leave_out(ONE, 1)
+        clock.move(1)
+        clock.move(ENDED)
+    assert reports == [{ONE: 8}, {ONE: 8}]
 
 
 def test_the_flood_of_one_debuggee_leaves_room_for_the_others() -> None:
@@ -96,10 +114,25 @@ def test_the_flood_of_one_debuggee_leaves_room_for_the_others() -> None:
 def test_all_together_are_bounded_too_and_told_in_one() -> None:
     output, clock, reports = flood()
     crowd = [Debuggee() for _ in range(1_000)]
-    assert sum(passed(output, each, 100) for each in crowd) == ALL_AT_ONCE
-    clock.move(TELLING)
+    shown = sum(passed(output, each, 100) for each in crowd)
+    assert 0.9 * ALL_AT_ONCE < shown <= ALL_AT_ONCE
+    clock.move(ENDED)
     assert len(reports) == 1
-    assert sum(reports[0].values()) == 100_000 - ALL_AT_ONCE
+    assert sum(reports[0].values()) == 100_000 - shown
+
+
+def test_who_prints_little_is_shown_while_a_crowd_floods() -> None:
+    output, clock, _ = flood()
+    crowd = [Debuggee() for _ in range(50)]
+    shown = 0
+    for tick in range(200):  # 20 s, in which the crowd prints 20 times as much as is shown
+        clock.move(0.1)
+        for each in crowd:
+            shown += passed(output, each, 40)
+        if tick % 10 == 9 and tick > 10:  # at first each takes what is there
+            assert passed(output, TWO, 5) == 5
+    assert shown <= ALL_AT_ONCE + 20 * ALL
+    assert shown >= 0.8 * 20 * ALL  # and nearly all of the rate is used
 
 
 def test_few_long_lines_count_as_many() -> None:
@@ -113,6 +146,13 @@ def test_pieces_without_an_end_of_line_are_bounded_as_well() -> None:
 
 
 def test_what_users_read() -> None:
-    assert sentence([("work · 7@n", 1234)]).startswith("work · 7@n: 1,234 more lines were left out")
-    assert sentence([("work · 7@n", 1)]).startswith("work · 7@n: 1 more line was left out")
-    assert sentence([("a", 1000), ("b", 1)]).startswith("2 tasks: 1,001 more lines were left out")
+    text = sentence([("work · 7@n", 1234)], ["raysubmit_7"])
+    assert text.startswith("work · 7@n: 1,234 more lines were left out")
+    assert text.endswith(": ./invokew logs --job raysubmit_7")
+    assert sentence([("work · 7@n", 1)], []).startswith("work · 7@n: 1 more line was left out")
+    assert sentence([("a", 1000), ("b", 1)], ["j"]).startswith("2 tasks: 1,001 more lines were left out")
+
+
+@pytest.mark.parametrize("submissions", [[], [""], ["one", "two"], ["; rm -r ."], ["a\x1b[2J"], ["x" * 200]])
+def test_only_one_job_with_a_plain_name_is_in_the_command(submissions: list[str]) -> None:
+    assert command(submissions) == "./invokew logs"

@@ -13,7 +13,7 @@ import pytest
 from bootstrap.hook.rayside_hook import driver
 from bootstrap.hook.rayside_hook.packages import with_package
 from bootstrap.ray import jobs
-from bootstrap.ray.debug import Debug
+from bootstrap.ray.debug import REQUIREMENTS, Debug
 from bootstrap.ray.metadata import DEBUG, PY_MODULES, WORKING_DIR
 
 DEBUGPY = "debugpy==1.8.22"
@@ -115,7 +115,7 @@ def test_nothing_that_the_user_gave_is_lost(code: Path) -> None:
     debug = Debug(attach_timeout=5, post_mortem=True, pip_debugpy=True)
     environment = submission(code, debug=debug, **runtime_env).environment()
     assert environment["worker_process_setup_hook"] == "own.hook"  # the driver's hook chains it
-    assert environment["pip"] == ["numpy", DEBUGPY]
+    assert environment["pip"] == ["numpy", *REQUIREMENTS]
     assert environment["excludes"] == ["data"]
     assert (
         environment["env_vars"].items()

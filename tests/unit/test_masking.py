@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Sequence
 from typing import Any, cast
 
 import pytest
@@ -19,10 +20,7 @@ class Telling:
     def __init__(self, told: object) -> None:
         self.told = told
 
-    async def send_once(self, module: object) -> None:
-        pass
-
-    async def literal(self, expression: str, *, timeout: float) -> object:
+    async def literal(self, expression: str, *, timeout: float, modules: Sequence[object]) -> object:
         return self.told
 
 

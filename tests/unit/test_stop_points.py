@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from bootstrap.hook.evaluated.reached import PATIENCE
 from bootstrap.relay.desired import Desired
 from bootstrap.relay.exception_filters import ExceptionFilters
-from bootstrap.relay.hit_condition import HitCondition
+from bootstrap.relay.hit_condition import WITHIN, Gather, HitCondition
 from bootstrap.relay.stop_points import FunctionBreakpoint, LineBreakpoint
 
 ALL = [{"names": ["Python Exceptions"]}]
@@ -25,6 +26,7 @@ ALL = [{"names": ["Python Exceptions"]}]
         ("<3", [1, 2]),
         ("%3", [3, 6]),
         ("0", []),
+        ("first", [1]),
     ],
 )
 def test_a_hit_condition_holds_for_these_hits(text: str, stops: list[int]) -> None:
@@ -48,6 +50,57 @@ def test_a_hit_condition_that_is_not_understood_is_not_verified() -> None:
     document = breakpoint_.document()
     assert document["verified"] is False
     assert document["message"].startswith("The hit condition 'often' is not understood: it is a number")
+
+
+@pytest.mark.parametrize(
+    ("text", "gather"),
+    [
+        ("gather 8", Gather(8, WITHIN)),
+        (" gather  2 within 30 s ", Gather(2, 30)),
+        ("gather 9999 within 999", Gather(9999, 999)),
+        ("gather 1", None),
+        ("gather", None),
+        ("gather 10000", None),
+        ("gather 8 within 0", None),
+        ("gather 8 in 5", None),
+        ("gathers 8", None),
+        ("8", None),
+    ],
+)
+def test_a_hit_condition_may_gather(text: str, gather: Gather | None) -> None:
+    assert Gather.of(text) == gather
+
+
+def test_whoever_is_gathered_waits_for_the_relay_a_little_longer_than_for_the_others() -> None:
+    breakpoint_ = LineBreakpoint(1, "/a.py", {"line": 1, "hitCondition": "gather 8 within 30"})
+    assert breakpoint_.point == ("", "", True, "", 30 + PATIENCE)
+    assert breakpoint_.problem == ""
+
+
+@pytest.mark.parametrize(
+    ("spec", "why"),
+    [
+        ({"condition": "x >"}, "The condition 'x >' is no Python expression: invalid syntax."),
+        ({"logMessage": "x is {x +}"}, "The message can't be made: invalid syntax: x +."),
+        ({"logMessage": "here", "hitCondition": "gather 8"}, "A logpoint stops nobody"),
+        ({"hitCondition": "gather 1"}, "is not understood"),
+    ],
+)
+def test_what_can_not_be_read_is_not_verified_and_says_why(spec: dict[str, str], why: str) -> None:
+    line = LineBreakpoint(1, "/a.py", {"line": 1, **spec})
+    function = FunctionBreakpoint(2, {"name": "f", **spec})
+    for document in (line.document(), function.document()):
+        assert document["verified"] is False
+        assert why in document["message"]
+
+
+def test_a_filter_with_a_condition_that_can_not_be_read_is_off() -> None:
+    options = [{"filterId": "raised", "condition": "x >"}, {"filterId": "userUnhandled"}]
+    exceptions = ExceptionFilters.of({"filterOptions": options})
+    assert [verdict["verified"] for verdict in exceptions.verdicts] == [False, True]
+    assert "The condition 'x >' is no Python expression" in exceptions.verdicts[0]["message"]
+    assert exceptions.arguments == {"filters": ["userUnhandled"]}
+    assert not exceptions.conditions
 
 
 def test_hits_are_kept_until_the_breakpoint_is_another() -> None:
@@ -79,7 +132,7 @@ def test_debuggees_get_the_last_part_of_a_functions_name() -> None:
     breakpoint_ = FunctionBreakpoint(1, {"name": "module.Actor.work"})
     # What they compile with each hit is short; what it decides by, they know before.
     assert breakpoint_.inner() == {"name": "work", "condition": f"__rayside__({breakpoint_.key})"}
-    assert breakpoint_.point == ("", "", False, "module.Actor.work")
+    assert breakpoint_.point == ("", "", False, "module.Actor.work", PATIENCE)
 
 
 @pytest.mark.parametrize("what", ["files", "functions", "filters", "options"])

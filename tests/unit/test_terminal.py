@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,7 +16,7 @@ from bootstrap.debugger import commands, keyboard, listing, session, terminal
 from bootstrap.debugger.breakpoints import path_of
 from bootstrap.debugger.session import AttachOptions
 from bootstrap.debugger.stops import Frame
-from bootstrap.errors import DebuggerBusy, DebuggerGone, NothingPaused, NotRunning, RayDied
+from bootstrap.errors import DebuggerBusy, DebuggerGone, InvalidArgument, NothingPaused, NotRunning, RayDied
 from tests.unit.scripted_debuggee import (
     ScriptedConsole,
     ScriptedJob,
@@ -108,6 +110,14 @@ def test_no_two_words_share_an_abbreviation() -> None:
         ("a b.py:12", ("a b.py", 12, None)),
         ("/x/y:z.py:3 if i == 4", ("/x/y:z.py", 3, "i == 4")),
         ("3, if a", (None, 3, "a")),
+        ("3 first", (None, 3, None, "first")),
+        ("a b.py:3 gather 8 if x > 1", ("a b.py", 3, "x > 1", "gather 8")),
+        ("3 gather 8 within 30 s", (None, 3, None, "gather 8 within 30 s")),
+        ("3 hit %2", (None, 3, None, "%2")),
+        ("3 gather 1", None),
+        ("3 gather 8 within 0", None),
+        ("3 gather", None),
+        ("3 hit", None),
         ("3 if  ", None),
         ("x.py", None),
         ("0", None),
@@ -116,7 +126,7 @@ def test_no_two_words_share_an_abbreviation() -> None:
         ("", None),
     ],
 )
-def test_places(text: str, place: tuple[str | None, int, str | None] | None) -> None:
+def test_places(text: str, place: tuple[Any, ...] | None) -> None:
     assert commands.place(text) == (commands.Place(*place) if place else None)
 
 
@@ -126,6 +136,9 @@ def test_places(text: str, place: tuple[str | None, int, str | None] | None) -> 
         ("a b.py:12", ("a b.py", 12, None)),
         ("/x/y:z.py:3:i == 4", ("/x/y:z.py", 3, "i == 4")),
         ("w.py:3:d['a:1'] or x[1:2]", ("w.py", 3, "d['a:1'] or x[1:2]")),
+        ("w.py:3 first", ("w.py", 3, None, "first")),
+        ("w.py:3 gather 8: x == 'a:b'", ("w.py", 3, "x == 'a:b'", "gather 8")),
+        ("w.py:3 often", None),
         ("w.py:3:", None),
         ("w.py:3: ", None),
         ("w.py", None),
@@ -135,8 +148,21 @@ def test_places(text: str, place: tuple[str | None, int, str | None] | None) -> 
         ("", None),
     ],
 )
-def test_places_on_the_command_line(text: str, place: tuple[str, int, str | None] | None) -> None:
+def test_places_on_the_command_line(text: str, place: tuple[Any, ...] | None) -> None:
     assert commands.option(text) == (commands.Place(*place) if place else None)
+
+
+@pytest.mark.parametrize("text", ["3 if x >", "3 gather 8 if x = 1"])
+def test_a_condition_that_can_not_be_read_is_refused_where_it_is_typed(text: str) -> None:
+    with pytest.raises(InvalidArgument, match="is no Python expression: invalid syntax"):
+        commands.named_place("break", text)
+
+
+@pytest.mark.parametrize(
+    "text", ["/a.py:3", "/a.py:3 if x", "/a.py:3 first", "/a.py:3 hit %2", "/a.py:3 gather 8 if x > 1"]
+)
+def test_a_breakpoint_is_listed_as_it_can_be_typed(text: str) -> None:
+    assert str(commands.place(text)) == text
 
 
 # --- what is shown -----------------------------------------------------------------------
@@ -468,6 +494,97 @@ def test_a_refused_breakpoint_is_not_kept(tmp_path: Path) -> None:
     assert "no breakpoints" in console.lines
 
 
+def printed(text: str, **more: Any) -> dict[str, Any]:
+    """Returns the event by which the relay tells what a task has printed."""
+    data = {"ray": {"task": "my_task", "workerId": "w1"}}
+    return {"event": "output", "body": {"category": "stdout", "output": text, "data": data, **more}}
+
+
+def test_what_tasks_print_is_shown_where_the_user_asks_for_it(tmp_path: Path) -> None:
+    place = {"source": {"name": "w.py", "path": PATH}, "line": 3}
+    outputs = [
+        printed("my_task · 101@127.0.0.9: one\nmy_task · 101@127.0.0.9: \x1b[2Jtwo\n", **place),
+        printed("my_task · 101@127.0.0.9: three\n"),
+    ]
+    asked = {"prints": True, "only": "", "text": "What all tasks print is shown."}
+    relay = ScriptedRelay(
+        {
+            1: at(5),
+            0: [
+                SOURCE,
+                Turn("prints", {"show": "all"}, asked, events=outputs),
+                Turn("prints", {"show": ""}, {**asked, "text": "as before"}),
+                Turn("prints", {"show": "only x"}, "`prints` takes"),
+            ],
+        }
+    )
+    _, console = talk(tmp_path, ScriptedJob(), relay, "prints all", "prints", "prints only x", "q")
+    shown = console.lines
+    assert "What all tasks print is shown." in shown
+    lines = "my_task · 101@127.0.0.9: one\nmy_task · 101@127.0.0.9: two  (w.py:3)"
+    assert shown.count(lines) == 1
+    assert shown.index(lines) < shown.index("my_task · 101@127.0.0.9: three")
+    assert any("`prints` takes" in line for line in shown)
+
+
+def test_more_prints_than_a_user_reads_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "MOST_PRINTED", 3)
+    relay = ScriptedRelay(
+        {
+            1: at(5),
+            0: [
+                SOURCE,
+                Turn(
+                    "prints",
+                    {"show": "all"},
+                    {"prints": True, "only": "", "text": "all"},
+                    events=[printed(f"t: {number}\nt: more\n") for number in range(10)],
+                ),
+                Turn("prints", {"show": ""}, {"prints": True, "only": "", "text": "as before"}),
+            ],
+        }
+    )
+    _, console = talk(tmp_path, ScriptedJob(), relay, "prints all", "prints", "q")
+    kept = [line for line in console.lines if line.startswith("t: ")]
+    (left_out,) = [line for line in console.lines if "more lines were left out here" in line]
+    assert left_out == f"{2 * (10 - len(kept))} more lines were left out here: ./invokew logs has them all"
+    assert 3 <= len(kept) < 10
+
+
+def test_what_a_job_has_printed_last_is_shown_before_its_end(tmp_path: Path) -> None:
+    job = ScriptedJob()
+    outputs = [printed(f"t: {number}\n") for number in range(800)]
+    relay = ScriptedRelay({1: [*at(5), Turn("continue", events=outputs, then=job.end)], 0: [SOURCE]})
+    _, console = talk(tmp_path, job, relay, "c")
+    shown = [line for line in console.lines if line.startswith("t: ")]
+    assert len(shown) == len(outputs)
+    assert console.lines.index(shown[-1]) < console.lines.index("job raysubmit_1 ended: SUCCEEDED")
+
+
+def test_what_was_chosen_of_prints_holds_when_the_connection_is_there_again(tmp_path: Path) -> None:
+    chosen = {"prints": True, "only": "ray.rank == 0", "text": "chosen"}
+    again = session_ended("way-back", restart={"ray": "again"})
+    relay = ScriptedRelay(
+        {
+            1: [*at(5), *at(5)],
+            0: [
+                SOURCE,
+                Turn("prints", {"show": "only ray.rank == 0"}, chosen),
+                Turn("prints", {"show": ""}, chosen, events=[way_lost(), again]),
+                SOURCE,
+            ],
+        }
+    )
+
+    def attached_again() -> bool:
+        return [request["command"] for request in relay.requests].count("configurationDone") == 2
+
+    console = Waiting(attached_again, "prints only ray.rank == 0", "prints", " tasks", "q")
+    talk(tmp_path, ScriptedJob(), relay, console=console)
+    arguments = relay.last("attach")
+    assert (arguments["redirectOutput"], arguments["printsOnly"]) == (True, "ray.rank == 0")
+
+
 def test_up_and_down_select_the_frame_that_is_evaluated_in(tmp_path: Path) -> None:
     job = ScriptedJob()
     (tmp_path / "other.py").write_text("one\ntwo\n")
@@ -630,3 +747,105 @@ def test_the_history_is_kept_private_and_its_loss_is_tolerated(tmp_path: Path) -
     (tmp_path / "file").touch()
     with keyboard.line_editing(tmp_path / "file" / "history"):
         pass
+
+
+# --- groups ------------------------------------------------------------------------------
+
+
+def member(thread: int, state: str = "stopped", line: int = 5) -> dict[str, Any]:
+    """Returns a row of the relay's answer to `group`, of the task of `task_stopped`."""
+    place = {"file": PATH, "line": line, "function": "f"} if state == "stopped" else None
+    who = {"task": "my_task", "pid": 100 + thread, "node": "127.0.0.9", "workerId": f"w{thread}"}
+    return {**who, "thread": "", "rank": thread, "state": state, "why": "", "place": place, "own": None}
+
+
+def group(action: str, *members: dict[str, Any], within: int = 10, **turn: Any) -> Turn:
+    answer = {"group": "ranks", "selector": "ray.rank is not None", "action": action, "seconds": within}
+    holds = {"group": "ranks", "action": action, "within": within}
+    return Turn("group", holds, {**answer, "members": list(members)}, **turn)
+
+
+class Stepping(ScriptedRelay):
+    """Tells what the members of a group do before it answers, as the relay does."""
+
+    def __init__(self, *args: Any, told: list[Message], **more: Any) -> None:
+        super().__init__(*args, **more)
+        self._told = told
+
+    def respond(self, request: Message, answer: dict[str, Any] | str) -> None:
+        if request["command"] == "group":
+            for event in self._told:
+                self.say(event)
+        super().respond(request, answer)
+
+
+def resumed(thread: int) -> Message:
+    return {"event": "continued", "body": {"threadId": thread, "allThreadsContinued": False}}
+
+
+def test_a_group_is_stepped_and_the_task_that_was_shown_is_shown_again(tmp_path: Path) -> None:
+    told = [
+        *(resumed(1), resumed(2), task_stopped(2, reason="step"), task_stopped(1, reason="step")),
+        task_stopped(3, "another"),
+    ]
+    turns = [
+        group("next", member(1), member(2), member(4, "late"), within=60),
+        group("next", member(1), member(2), within=60),
+    ]
+    relay = Stepping(
+        {0: [SOURCE, turns[0], SOURCE, turns[1], SOURCE], 1: [*at(4), *at(5), *at(6)]},
+        told=told,
+        after_attach=[task_stopped(1), task_stopped(2)],
+    )
+    code, console = talk(tmp_path, ScriptedJob(), relay, "1", "next @ranks within 60", "", "q")
+    assert code == 0
+    assert "1 late after 60 s\n     my_task · 104@127.0.0.9 (rank 4)" in console.shown
+    assert "my_task · 101@127.0.0.9 stopped (step)" in console.shown
+    # The answer has told of the others of the group, and of nobody else.
+    assert "102@127.0.0.9 has stopped, too" not in console.shown
+    assert "another · 103@127.0.0.9 has stopped, too" in console.shown
+    # An empty line has stepped the whole group once more.
+    assert f"{PATH}:6 in f" in console.shown
+
+
+def test_where_all_of_a_group_go_on_the_next_stop_is_awaited(tmp_path: Path) -> None:
+    def stop_later() -> None:
+        asyncio.get_running_loop().call_later(0.2, relay.say, task_stopped(2))
+
+    turns = [group("continue", member(1, "running"), then=stop_later)]
+    relay = Stepping({0: [SOURCE, *turns, SOURCE], 1: at(4), 2: at(5, 2)}, told=[resumed(1)])
+    _, console = talk(tmp_path, ScriptedJob(), relay, "c @ranks", "q")
+    assert "1 running" in console.shown
+    assert "my_task · 102@127.0.0.9 stopped (breakpoint)" in console.shown
+
+
+def test_a_group_is_named_shown_listed_and_forgotten(tmp_path: Path) -> None:
+    slow = {"group": "slow", "selector": "ray.rank > 3", "action": "members", "seconds": 1, "members": []}
+    shows = Turn("group", {"group": "slow", "action": "members"}, slow)
+    turns = [
+        Turn("nameGroup", {"name": "slow", "selector": "ray.rank > 3"}),
+        *(shows, shows, shows, Turn("groups", {}, {"groups": [slow], "forms": "all"})),
+        Turn("nameGroup", {"name": "slow", "selector": ""}),
+        Turn("nameGroup", {"name": "x", "selector": "y"}, "no group is called 'y'"),
+    ]
+    relay = ScriptedRelay({0: [SOURCE, *turns], 1: at(4)})
+    typed = (
+        "group slow ray.rank > 3",
+        "group slow",
+        "group @slow",
+        "groups",
+        "clear @slow",
+        "group x y",
+        "q",
+    )
+    _, console = talk(tmp_path, ScriptedJob(), relay, *typed)
+    assert console.lines.count("@slow  (ray.rank > 3): 0 members") == 4
+    assert "@slow is no name any more" in console.shown
+    assert "no group is called 'y'" in console.shown
+
+
+@pytest.mark.parametrize("typed", ["group", "pause", "pause 3", "next @"])
+def test_what_names_no_group_says_what_can_be_typed(tmp_path: Path, typed: str) -> None:
+    relay = ScriptedRelay({0: [SOURCE], 1: at(4)})
+    _, console = talk(tmp_path, ScriptedJob(), relay, typed, "q")
+    assert "@ranks" in console.shown

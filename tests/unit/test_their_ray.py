@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from bootstrap.steps.preflight import Seen
 from bootstrap.steps.state_folder import StateFolder
 from bootstrap.targets import choice
 
+CARRIED = "/cache/bytecode", "/cache/debugpy"
 URL = "http://head.example:8265"
 
 
@@ -114,12 +116,12 @@ def test_a_token_that_is_not_there_is_said(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_debugpy_goes_with_the_job_before_the_hook() -> None:
-    sent = Debug(debugpy="/cache/debugpy").added_to({"py_modules": ["/mine"]}, driver=True)
-    assert sent["py_modules"][:2] == ["/mine", "/cache/debugpy"]
-    assert sent["py_modules"][2].endswith("rayside_hook")
+    sent = Debug(packages=CARRIED).added_to({"py_modules": ["/mine"]}, driver=True)
+    assert sent["py_modules"][:3] == ["/mine", "/cache/bytecode", "/cache/debugpy"]
+    assert sent["py_modules"][3].endswith("rayside_hook")
     assert "RAYSIDE_CARRIED" not in Debug().added_to({}, driver=True)["env_vars"]
     # What pip installs need not be carried.
-    pip = Debug(debugpy="/cache/debugpy", pip_debugpy=True).added_to({}, driver=True)
+    pip = Debug(packages=("/cache/debugpy",), pip_debugpy=True).added_to({}, driver=True)
     assert "/cache/debugpy" not in pip["py_modules"]
 
 
@@ -127,8 +129,9 @@ def test_debugpy_goes_with_the_job_before_the_hook() -> None:
 def test_workers_get_debugpy_whatever_modules_the_driver_names(
     monkeypatch: pytest.MonkeyPatch, drivers: list[str]
 ) -> None:
-    sent = Debug(debugpy="/cache/debugpy").added_to({"py_modules": ["/mine"]}, driver=True)
-    job = {**sent, "py_modules": ["gcs://mine.zip", "gcs://debugpy.zip", "gcs://hook.zip"]}
+    sent = Debug(packages=CARRIED).added_to({"py_modules": ["/mine"]}, driver=True)
+    carried = ["gcs://bytecode.zip", "gcs://debugpy.zip"]
+    job = {**sent, "py_modules": ["gcs://mine.zip", *carried, "gcs://hook.zip"]}
     for name in driver.OURS:
         monkeypatch.delenv(name, raising=False)
     for name, value in sent["env_vars"].items():
@@ -141,14 +144,20 @@ def test_workers_get_debugpy_whatever_modules_the_driver_names(
 
     monkeypatch.setattr(driver, "hooked", hooked)
     merged = {**job, **({"py_modules": drivers} if drivers else {})}
-    expected = [*(drivers or ["gcs://mine.zip"]), "gcs://debugpy.zip"]
+    expected = [*(drivers or ["gcs://mine.zip"]), *carried]
     assert driver.on_init(merged)["py_modules"] == expected
 
 
-def test_of_the_lock_file_debugpy_alone_is_taken_with_its_hashes() -> None:
+def test_of_the_lock_file_the_debuggers_packages_alone_are_taken_with_their_hashes() -> None:
     target = choice.choose(Settings(address=URL), Shell())
     step = next(step for step in target.steps() if isinstance(step, DebugpyPackage))
-    first, *hashes = step.locked.splitlines()
-    assert first.startswith("debugpy==")
-    assert len(hashes) > 5
+    lines = step.locked.splitlines()
+    names = [line.split("==")[0] for line in lines if not line.startswith(" ")]
+    assert names == ["bytecode", "debugpy"]
+    hashes = [line for line in lines if line.startswith(" ")]
+    assert len(hashes) > 6
     assert all(line.strip().startswith("--hash=sha256:") for line in hashes)
+    # The last line of each package doesn't go on in that of the next.
+    assert not any(
+        before.endswith("\\") for before, line in pairwise([*lines, ""]) if not line.startswith(" ")
+    )

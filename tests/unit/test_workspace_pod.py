@@ -282,19 +282,20 @@ def test_a_users_name_can_stand_in_a_pods() -> None:
 
 
 class Says(Shell):
-    """Answers as Python does that is asked where debugpy is."""
+    """Answers as Python does that is asked where the debugger's packages are."""
 
     def run(self, args: Sequence[str | Path], **how: Any) -> Outcome:
         assert list(args)[:2] == ["/usr/bin/python", "-c"]
-        return Outcome(0, "/site-packages/debugpy\n", "")
+        return Outcome(0, "/site-packages/bytecode\n/site-packages/debugpy\n", "")
 
 
-def test_a_job_submitted_in_the_pod_is_its_users_and_brings_debugpy(tmp_path: Path) -> None:
+def test_a_job_submitted_in_the_pod_is_its_users_and_brings_the_debugger(tmp_path: Path) -> None:
     mine = replace(an_instance("rayside", "", tmp_path), target=POD, user="Ada")
     access = PodAccess(Says(), PodsRay(mine))
     job = jobs.Submission("python x.py", None, debug=Debug())
     completed = access.completed(job)
-    assert (completed.user, completed.debug) == ("Ada", Debug(debugpy="/site-packages/debugpy"))
-    # Beside a head of ours all is one person's, and the image has debugpy.
+    carried = Debug(packages=("/site-packages/bytecode", "/site-packages/debugpy"))
+    assert (completed.user, completed.debug) == ("Ada", carried)
+    # Beside a head of ours all is one person's, and the image has the debugger.
     beside = PodAccess(Says(), PodsRay(replace(mine, user="")))
     assert beside.completed(job) == job

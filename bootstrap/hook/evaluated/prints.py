@@ -6,7 +6,10 @@ while it writes, and leaves the streams exchanged behind. So `write` of the stre
 long as an editor listens: all who hold a stream are heard, and nobody who prints waits, for another thread
 sends. Not heard is what writes to the file descriptor: programs, and libraries in C.
 
-It needs the debuggee to have reached.py.
+A print is told whole: with all of its lines, once its last one has ended. What is left without an end is told
+a second later, and before another task of the thread prints.
+
+It needs the debuggee to have reached.py and telling.py.
 """
 
 from __future__ import annotations
@@ -22,12 +25,14 @@ from types import FrameType
 from typing import Any
 
 EVENT = "raysidePrinted"
-# The most characters that are sent of what is written at once, and the most lines that may wait for that.
-LONGEST, MOST_UNSENT = 16_000, 500
+# The most prints that may wait to be sent.
+MOST_UNSENT = 500
 # The most names of files that are kept: some programs make new ones all the time.
 MOST_FILES = 10_000
-# Seconds from a line that was left out until that is told.
+# Seconds from a line that was left out until that is told, and until a line without an end is told.
 TELLING = 1.0
+# Seconds within which the pieces of one print come.
+AT_ONCE = 1e-4
 # The most frames that are searched for one of the user's: `logging` has five.
 DEEPEST = 20
 # These print what was told already: pydevd while the debug console evaluates, and Ray, which has the driver
@@ -46,35 +51,53 @@ class _Tee:
 
     def __init__(self, stream: Any, category: str, prints: _Prints) -> None:
         self.prints: _Prints | None = prints
+        # By thread each `Print` that has no end yet. Each of these operations is atomic: none needs a lock.
+        self.begun: dict[int, Any] = {}
         self._stream, self._category = stream, category
         self._original = stream.write
-        self._of_thread = threading.local()  # the line that is not complete
+        self._of_thread = threading.local()
         stream.write = self.write
 
     def write(self, text: str) -> Any:
         written = self._original(text)
         of_thread = self._of_thread
         # What is called for a line may print itself, as a warning of Ray's.
-        if self.prints is not None and not getattr(of_thread, "hears", False):
+        if text and self.prints is not None and not getattr(of_thread, "hears", False):
             of_thread.hears = True
             try:
-                self._hear(text, sys._getframe(1))
+                self._hear(self.prints, text, sys._getframe(1))
             except Exception:
                 self.prints = None  # whoever prints is not to blame
             finally:
                 of_thread.hears = False
         return written
 
-    def _hear(self, text: str, frame: FrameType) -> None:
-        of_thread = self._of_thread
-        begun = getattr(of_thread, "begun", "")
-        if "\n" not in text:
-            of_thread.begun = (begun + text)[:LONGEST]
+    def _hear(self, prints: _Prints, text: str, frame: FrameType) -> None:
+        thread, now, code, line = _thread.get_ident(), time.monotonic(), frame.f_code, frame.f_lineno
+        begun = self.begun.pop(thread, None)
+        is_there = begun is not None and begun.code is code and begun.line == line
+        # Where it is not the next piece of one print, another task may run.
+        may_differ = begun is not None and not (is_there and now - begun.at < AT_ONCE)
+        if may_differ and begun and (text.startswith(_MARKS) or prints.task_id() != begun.task_id):
+            prints.take(begun, thread)
+            begun, is_there = None, False
+        if begun is None and (begun := prints.begun(self._category, frame)) is None:
             return
-        lines, _, rest = (begun + text).rpartition("\n")
-        of_thread.begun = rest[:LONGEST]
-        if self.prints is not None and not lines.startswith(_MARKS):
-            self.prints.hear(self._category, lines, frame)
+        if not is_there:
+            begun.code, begun.line = code, line
+            begun.place = None if prints.floods else prints.place(frame)
+        if text[0] == "\r" or len(begun.text) + len(text) > prints.longest:
+            begun.add(text)
+        else:  # which is what most are
+            begun.text += text
+        if text[-1] == "\n":
+            begun.is_ended = True
+            prints.take(begun, thread, frame)
+            return
+        begun.is_ended, begun.at = False, now
+        self.begun[thread] = begun
+        if not prints.looks_again:
+            prints.look_again()
 
     def end(self) -> None:
         self.prints = None
@@ -85,8 +108,8 @@ class _Tee:
 class _Prints:
     """Reports what this process prints, from `begin` until `give_back`."""
 
-    def __init__(self, reached: Any) -> None:
-        self._reached = reached
+    def __init__(self, reached: Any, telling: Any) -> None:
+        self._reached, self._telling = reached, telling
         self._writer = reached.debugger().writer
         self._process = os.getpid()
         self._context = reached.context()
@@ -97,8 +120,11 @@ class _Prints:
         self._left_out: deque[int] = deque()
         self._reported_at = 0.0
         self._wake = _thread.allocate_lock()
+        self.looks_again = False  # whether the thread that sends looks again by itself
         self._on = True
         self._tees: list[_Tee] = []
+        self.floods = False  # whether the last print was left out
+        self.task_id, self.longest = reached.task_id, telling.LONGEST_PRINT
         for name in ("stdout", "stderr"):
             with suppress(Exception):  # a stream that can't be ours, or none
                 self._tees.append(_Tee(_own(getattr(sys, name)), name, self))
@@ -110,36 +136,66 @@ class _Prints:
     # --- in the threads that print: nothing here may wait, nor take a lock, for what prints may be a
     # destructor that came in between anything ----------------------------------------------------------
 
-    def hear(self, category: str, lines: str, frame: FrameType) -> None:
+    def begun(self, category: str, frame: FrameType) -> Any:
+        """Returns a `Print` (telling.py) for what this thread begins to print; None where it is not told."""
         if frame.f_code.co_filename.endswith(_PRINT) and frame.f_back is not None:
             frame = frame.f_back
         if frame.f_code.co_filename.endswith(_ECHOES):
-            return
+            return None
         if os.getpid() != self._process:  # a forked child: no thread of ours is there
             self.give_back()
+            return None
+        task = None if self.floods else self._task()
+        return self._telling.Print(category, task, self.task_id(), self._telling.is_chosen())
+
+    def _task(self) -> str:
+        return str(self._reached.task(self._context)) if self._context is not None else ""
+
+    def take(self, printed: Any, thread: int, frame: FrameType | None = None) -> None:
+        """Takes what that thread has printed, to be told by the thread that sends.
+
+        `frame` is where this thread has printed; None where another thread, or another task, has.
+        """
+        if printed.text.startswith(_MARKS):
             return
-        if len(lines) > LONGEST:
-            lines = f"{lines[:LONGEST]}..."
+        lines, left_out = printed.shown(self._telling.MOST_LINES)
         number = lines.count("\n") + 1
-        if len(self._lines) >= MOST_UNSENT or not self._reached.rate.passes(number):
-            self._left_out.append(number)
-            if len(self._left_out) == 1:
-                self._rouse()
-            return
-        path, line = self._place(frame)
-        self._lines.append(
-            {
-                "category": category,
-                "output": lines,
-                "path": path,
-                "line": line,
-                "task": self._reached.task(self._context) if self._context is not None else "",
-            }
-        )
+        if not printed.is_chosen:
+            left_out, is_first = 0, self._telling.hide(number + left_out)
+        elif len(self._lines) < MOST_UNSENT and self._telling.rate.passes(thread, number):
+            self.floods, is_first = False, True
+            task, place = printed.task, printed.place
+            if frame is not None:
+                task = self._task() if task is None else task
+                place = place or self.place(frame)
+            path, line = place or ("", 0)
+            self._lines.append(
+                {
+                    "category": printed.category,
+                    "output": lines,
+                    "path": path,
+                    "line": line,
+                    "task": task or "",
+                }
+            )
+        else:
+            self.floods = True
+            left_out += number
+            is_first = not self._left_out
+        if left_out:
+            self._left_out.append(left_out)
+        if is_first:
+            self._rouse()
+
+    def look_again(self) -> None:
+        """Has the thread that sends look for what was left without an end."""
+        self.looks_again = True
         self._rouse()
 
-    def _place(self, frame: FrameType) -> tuple[str, int]:
+    def place(self, frame: FrameType) -> tuple[str, int]:
         """Returns the user's place that is nearest; where there is none, the place that has printed."""
+        if frame.f_code.co_filename.endswith(_PRINT) and frame.f_back is not None:
+            frame = frame.f_back
         at: FrameType | None = frame
         for _ in range(DEEPEST):
             if at is None:
@@ -169,28 +225,48 @@ class _Prints:
 
     def _send_all(self) -> None:
         try:
+            was_woken = True
             while self._on:
-                self._wake.acquire(timeout=TELLING if self._left_out else -1)
+                # A thread that prints in between finds it false, and wakes this one.
+                self.looks_again = False
+                # While much is printed it looks again anyway, and nobody has to wake it for a begun line.
+                self.looks_again = waits = was_woken or self._is_unfinished()
+                was_woken = self._wake.acquire(timeout=TELLING if waits else -1)
                 self.flush()
         finally:
             self.give_back()
 
+    def _is_unfinished(self) -> bool:
+        """Returns whether there is something to be told later."""
+        return bool(self._left_out or self._telling.has_to_tell() or any(tee.begun for tee in self._tees))
+
     def flush(self, *, at_once: bool = False) -> None:
         """Sends what waits; with `at_once` also what is told once in a while."""
+        for tee in self._tees:
+            for thread, begun in list(tee.begun.items()):
+                is_left = at_once or time.monotonic() - begun.at >= TELLING
+                # Its thread may have gone on meanwhile: who takes it out of there tells it.
+                if is_left and (taken := tee.begun.pop(thread, None)) is not None:
+                    self.take(taken, thread)
         while self._lines and self._is_heard():
             with suppress(IndexError):  # another thread does it, too
                 line = self._lines.popleft()
-                if self._reached.unsent() > MOST_UNSENT:
+                if self._reached.unsent() > self._telling.MOST_UNSENT:
                     self._left_out.append(line["output"].count("\n") + 1)
                 else:
                     self._reached.send(EVENT, line)
         now = time.monotonic()
-        if self._left_out and (at_once or now - self._reported_at >= TELLING) and self._is_heard():
+        if not (at_once or now - self._reported_at >= TELLING) or not self._is_heard():
+            return
+        if self._left_out:
             self._reported_at, total = now, 0
             with suppress(IndexError):
                 while self._left_out:
                     total += self._left_out.popleft()
             self._reached.send(EVENT, {"category": "stdout", "leftOut": total})
+        if self._telling.has_to_tell():
+            self._reported_at = now
+            self._telling.tell_hidden()
 
     def _is_heard(self) -> bool:
         """Returns whether the relay that asked for lines is connected; if not, gives the streams back."""
@@ -215,7 +291,7 @@ def begin() -> None:
     """Reports lines from now on."""
     if not _begun:
         reached = sys.modules["_rayside_reached"]
-        _begun.append(_Prints(reached))
+        _begun.append(_Prints(reached, sys.modules["_rayside_telling"]))
         reached.leaving.append(_flush)
         reached.tell_at_exit()
 

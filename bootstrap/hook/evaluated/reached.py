@@ -27,29 +27,25 @@ EVENT = "raysideReached"
 NAME = "__rayside__"
 # Seconds that a thread waits for the relay; without an answer it runs on.
 PATIENCE = 5.0
-# The most characters of a message that are sent.
+# The most characters of an error, or of a name, that are sent.
 LONGEST = 4_000
-# The most messages that pydevd may have to send before more are left out: it keeps all of them in memory,
-# and a loop is faster than any connection.
-MOST_UNSENT = 500
-# Lines a second that are sent for long, and at once; the relay lets as many pass of one debuggee (flood.py).
-RATE, AT_ONCE = 200.0, 1_000.0
 _CMD_WRITE_TO_CONSOLE = 116  # pydevd_comm_constants.py
 _MARK, _WAKES = "_rayside_tells_at_exit", "_rayside_wakes_at_detach"
 
 
 class _Point:
-    """Keeps a breakpoint: condition, message of a logpoint, whether the relay counts hits, function."""
+    """Keeps a breakpoint, as `set_points` has it."""
 
-    __slots__ = ("code", "condition", "counted", "message", "name", "shown")
+    __slots__ = ("code", "condition", "counted", "message", "name", "patience", "shown")
 
-    def __init__(self, condition: str, message: str, counted: bool, name: str) -> None:
+    def __init__(self, condition: str, message: str, counted: bool, name: str, patience: float) -> None:
         self.condition, self.message, self.counted, self.name = condition, message, counted, name
+        self.patience = patience
         self.code: CodeType | None = None
         self.shown: CodeType | None = None
         # A condition that can't be compiled is reported when it is reached.
         with suppress(Exception):
-            self.code = _compiled(condition) if condition else None
+            self.code = compiled(condition) if condition else None
 
 
 _points: dict[int, _Point] = {}
@@ -58,20 +54,18 @@ _settled: dict[int, bool] = {}  # whether a breakpoint stops from now on, where 
 _numbers = itertools.count(1)
 _waiting: dict[int, tuple[Any, list[bool]]] = {}  # threads that wait for an answer, by number of the report
 _is_detached = False  # whether the relay of this module's connection has left
-_left_out: list[int] = []  # the breakpoint of each message that was not sent
 leaving: list[Callable[[], object]] = []  # what is called before pydevd ends
 
 
-def set_points(points: Mapping[int, tuple[str, str, bool, str]], forgotten: Iterable[int] = ()) -> None:
+def set_points(points: Mapping[int, tuple[str, str, bool, str, float]], gone: Iterable[int] = ()) -> None:
     """Makes breakpoints known by their numbers, before pydevd knows them.
 
     Args:
-        points: the condition of each, a Python expression; the message of a logpoint, as DAP has it, with
-            expressions in braces; whether the relay has to count the hits; and the name of the function, as
-            the user wrote it, where it is a function breakpoint. What a breakpoint does not have is empty.
-        forgotten: the numbers of those that pydevd does not have any more.
+        points: of each its condition, a Python expression; a logpoint's message, as DAP has it; whether the
+            relay counts hits; the function's name as the user wrote it, if any; the seconds to wait for it.
+        gone: the numbers of those that pydevd does not have any more.
     """
-    for key in forgotten:
+    for key in gone:
         _points.pop(key, None)
         _reported.discard(key)
         _settled.pop(key, None)
@@ -107,45 +101,56 @@ def _wake_at_detach() -> None:
 def _at_exit() -> None:
     # The module is looked up as it is by then: it is made anew for each connection.
     module = sys.modules[__name__]
-    for leave in [module._tell_left_out, *module.leaving]:
+    for leave in list(module.leaving):
         leave()
 
 
 def reached(key: int) -> bool:
     """Returns whether the thread stops at the breakpoint of that number."""
+    return decides(key, sys._getframe(1))
+
+
+def decides(key: int, frame: FrameType, holds: bool = False) -> bool:
+    """Returns as `reached`, for that frame; `holds` where the condition does."""
     point = _points.get(key)
     if point is None:  # it is being removed
         return False
-    frame: FrameType = sys._getframe(1)
     if point.name:
         if not _is_of(frame, point.name):
             return False
         if key not in _reported:
             _reported.add(key)
-            _send({"key": key, "what": "loaded"})
-    if point.condition:
+            send(EVENT, {"key": key, "what": "loaded"})
+    if point.condition and not holds:
         try:
-            code = point.code or _compiled(point.condition)
+            code = point.code or compiled(point.condition)
+            evaluation = next(_numbers)  # noqa: F841 (slow_conditions.py looks for it)
             if not eval(code, frame.f_globals, frame.f_locals):
                 return False
         except Exception as error:
-            _tell_error(key, error)
+            tell_error(key, error)
             return False
     if point.message:
-        _log(key, point, frame)
+        sys.modules["_rayside_telling"].log(key, point, frame)
         return False
-    return not point.counted or _counts(key)
+    return not point.counted or _counts(key, point.patience)
 
 
-def ask(body: dict[str, Any]) -> list[bool]:
+def ask(body: dict[str, Any], patience: float = PATIENCE) -> list[bool]:
     """Sends a report, and returns the relay's answer, for which this thread waits; empty where none comes."""
     number, lock, answer = next(_numbers), _thread.allocate_lock(), list[bool]()
     lock.acquire()
     _waiting[number] = lock, answer
-    # `_is_detached` is read after the thread can be woken: a detach in between would leave it waiting.
-    if not _is_detached and _send({**body, "number": number}):
-        lock.acquire(timeout=PATIENCE)
-    _waiting.pop(number, None)
+    until = time.monotonic() + patience
+    try:
+        # `_is_detached` is read after the thread can be woken: a detach in between would leave it waiting.
+        waits = not _is_detached and send(EVENT, {**body, "number": number})
+        while waits and not lock.acquire(timeout=min(1.0, patience)):
+            # A relay that dies does not say that it leaves.
+            waits = time.monotonic() < until and debugger() is not None and debugger().reader.is_alive()
+    finally:  # `ray.cancel` ends it by an exception
+        if _waiting.pop(number, None) is not None:
+            send(EVENT, {"key": body["key"], "what": "gone", "number": number})
     return answer
 
 
@@ -166,11 +171,11 @@ def detached() -> None:
         answered(number)
 
 
-def _counts(key: int) -> bool:
+def _counts(key: int, patience: float) -> bool:
     if key in _settled:
         return _settled[key]
     # The answer says whether it stops, and whether that holds for all that follow.
-    stops, settled = ask({"key": key, "what": "hit"}) or (False, False)
+    stops, settled = ask({"key": key, "what": "hit"}, patience) or (False, False)
     if settled:
         _settled[key] = stops
     return stops
@@ -192,82 +197,22 @@ def is_named(qualified: str, module: str, name: str) -> bool:
     return f".{module}.{qualified}".replace(".<locals>", "").endswith(f".{name}")
 
 
-def _compiled(expression: str) -> CodeType:
-    return compile(expression.strip(), "<condition>", "eval")
+def compiled(expression: str, file: str = "<condition>") -> CodeType:
+    """Returns the code of a user's expression, in which `ray` is what scope.py makes of it."""
+    # The relay sends scope.py where a breakpoint may name `ray`.
+    scope = sys.modules.get("_rayside_scope") if "ray" in expression else None
+    return getattr(scope, "compiled", compile)(expression, file, "eval")
 
 
-class Bucket:
-    """Lets a number pass: `at_once` at first, `rate` more each second (a token bucket)."""
-
-    def __init__(self, rate: float, at_once: float, clock: Callable[[], float] = time.monotonic) -> None:
-        self._rate, self._at_once, self._clock = rate, at_once, clock
-        self._left, self._since = at_once, clock()
-
-    def holds(self, amount: float) -> bool:
-        """Returns whether that many may pass now."""
-        now = self._clock()
-        self._left = min(self._at_once, self._left + self._rate * (now - self._since))
-        self._since = now
-        return self._left >= amount
-
-    def take(self, amount: float) -> None:
-        self._left -= amount
-
-    def passes(self, amount: float) -> bool:
-        """Takes the amount where it may pass; returns whether it does."""
-        if not self.holds(amount):
-            return False
-        self.take(amount)
-        return True
-
-
-rate = Bucket(RATE, AT_ONCE)
-
-
-def _log(key: int, point: _Point, frame: FrameType) -> None:
-    # Where the relay counts hits, it has to hear of each.
-    if not (point.counted or rate.passes(1)) or unsent() > MOST_UNSENT:
-        _leave_out(key)
-        return
-    try:
-        if point.shown is None:
-            expression = sys.modules["_pydevd_bundle.pydevd_utils"].convert_dap_log_message_to_expression(
-                point.message
-            )
-            point.shown = compile(expression, "<logpoint>", "eval")
-        text = str(eval(point.shown, frame.f_globals, frame.f_locals))
-    except Exception as error:
-        text = _described(error)
-    _send({"key": key, "what": "message", "text": text[:LONGEST], "task": task()})
-
-
-def _leave_out(key: int) -> None:
-    """Counts a message, and tells the number within a second."""
-    _left_out.append(key)
-    if len(_left_out) == 1:
-        timer = threading.Timer(1.0, _tell_left_out)
-        timer.daemon = True
-        # pydevd's own mark of a thread that is not debugged.
-        timer.is_pydev_daemon_thread = timer.pydev_do_not_trace = True  # type: ignore[attr-defined]
-        timer.start()
-
-
-def _tell_left_out() -> None:
-    if not _left_out:
-        return
-    number = len(_left_out)
-    key = _left_out[0]
-    del _left_out[:number]
-    _send({"key": key, "what": "leftOut", "number": number})
-
-
-def _tell_error(key: int, error: Exception) -> None:
+def tell_error(key: int, error: Exception) -> None:
+    """Tells the relay, once for each breakpoint, what its condition raised."""
     if key not in _reported:
         _reported.add(key)
-        _send({"key": key, "what": "error", "text": _described(error)[:LONGEST], "task": task()})
+        send(EVENT, {"key": key, "what": "error", "text": described(error)[:LONGEST], "task": task()})
 
 
-def _described(error: Exception) -> str:
+def described(error: Exception) -> str:
+    """Returns the error's class and text, in which a user's code may raise once more."""
     try:
         return f"{type(error).__name__}: {error}"
     except Exception:
@@ -295,6 +240,14 @@ def task(known: Any = None) -> str:
         return str((known or context()).get_task_name() or _trial() or _rank())[:LONGEST]
     except Exception:
         return ""
+
+
+def task_id() -> Any:
+    """Returns what is another in each task that a thread runs; None where there is no Ray."""
+    try:
+        return sys.modules["ray._private.worker"].global_worker.core_worker.get_current_task_id()
+    except Exception:
+        return None
 
 
 def _trial() -> str:
@@ -329,10 +282,6 @@ def send(event: str, body: dict[str, Any]) -> bool:
         return not writer._kill_received
     except Exception:  # the debugger has gone
         return False
-
-
-def _send(body: dict[str, Any]) -> bool:
-    return send(EVENT, body)
 
 
 def debugger() -> Any:

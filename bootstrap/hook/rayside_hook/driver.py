@@ -38,7 +38,8 @@ def on_init(runtime_env: dict[str, Any]) -> dict[str, Any]:
     hook_modules, carried = modules[-1:], _carried(modules)
     if requested is not None:
         _refuse_contradictions(runtime_env, job, json.loads(requested))
-    timeout, package = float(os.environ["RAYSIDE_ATTACH_TIMEOUT"]), os.environ.get("RAYSIDE_PIP")
+    timeout = float(os.environ["RAYSIDE_ATTACH_TIMEOUT"])
+    requirements = os.environ.get("RAYSIDE_PIP", "").split()
     waited_until = float(os.environ.get(STARTED, "inf"))
     _forget(hook_modules)
     try:
@@ -46,8 +47,8 @@ def on_init(runtime_env: dict[str, Any]) -> dict[str, Any]:
         if carried:
             others = [module for module in cleaned.get("py_modules") or [] if module not in carried]
             cleaned = {**cleaned, "py_modules": [*others, *carried]}
-        if package:
-            cleaned = packages.with_package(cleaned, package)
+        for requirement in requirements:
+            cleaned = packages.with_package(cleaned, requirement)
         return hooked(cleaned, timeout, waited_until)
     except Exception as error:
         attach.say(f"no debugger in this job: {type(error).__name__}: {error}")
@@ -55,7 +56,7 @@ def on_init(runtime_env: dict[str, Any]) -> dict[str, Any]:
 
 
 def _carried(modules: list[str]) -> list[str]:
-    """Returns the modules, just before this package, that workers need for it: debugpy, if any."""
+    """Returns the modules, just before this package, that workers need for it: the debugger's, if any."""
     count = int(os.environ.get("RAYSIDE_CARRIED", "0"))
     return modules[-1 - count : -1]
 

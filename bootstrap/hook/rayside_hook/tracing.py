@@ -15,6 +15,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+# pydevd's debugger has these: it was made to wake by itself, and who decides in place of `settle`.
+_WAKES, _SETTLE = "rayside_wakes", "rayside_settle"
 _NOT_STEPPING, _SUSPENDED = -1, 2  # pydev_step_cmd and pydev_state, in pydevd_constants.py
 
 
@@ -90,14 +92,20 @@ def follow() -> None:
 
 
 def wake_by_itself() -> None:
-    """Makes any debugger's breakpoints and `pause` wake the process, and their removal let it sleep."""
+    """Makes any debugger's breakpoints and `pause` wake the process, and their removal let it sleep.
+
+    May be called again. Where breakpoints are compiled in, that decides at their change (compiled.py).
+    """
     db, api = _debugger(), _pydevd("_pydevd_bundle.pydevd_api").PyDevdAPI
+    if db is None or hasattr(db, _WAKES):
+        return
+    setattr(db, _WAKES, True)
     changed, suspend = db.on_breakpoints_changed, api.request_suspend_thread
     disconnect = api.request_disconnect
 
     def on_breakpoints_changed(removed: bool = False) -> None:
         changed(removed)
-        (wake if _something_to_stop_at(db) else sleep)()
+        getattr(db, _SETTLE, settle)()
 
     def request_suspend_thread(self: Any, py_db: Any, thread_id: str = "*") -> Any:
         wake()
@@ -110,6 +118,12 @@ def wake_by_itself() -> None:
     db.on_breakpoints_changed = on_breakpoints_changed
     api.request_suspend_thread = request_suspend_thread
     api.request_disconnect = request_disconnect
+
+
+def settle() -> None:
+    """Wakes where there is something to stop at, and sleeps where there is nothing."""
+    db = _debugger()
+    (wake if any(db.breakpoints.values()) or something_else_to_stop_at(db) else sleep)()
 
 
 def leave_out_this_thread() -> None:
@@ -149,10 +163,10 @@ def end() -> None:
     _pydevd("_pydevd_bundle.pydevd_constants").set_global_debugger(None)
 
 
-def _something_to_stop_at(db: Any) -> bool:
+def something_else_to_stop_at(db: Any) -> bool:
+    """Returns whether there is something to stop at besides breakpoints at lines."""
     return any(
         (
-            any(db.breakpoints.values()),
             db.function_breakpoint_name_to_breakpoint,
             db.break_on_caught_exceptions,
             db.break_on_user_uncaught_exceptions,

@@ -4,7 +4,7 @@
 const vscode = require("vscode");
 const { ClusterError } = require("./access");
 const { launchRelay } = require("./cluster");
-const { pathMappings } = require("./mappings");
+const { filesOf } = require("./mappings");
 const { line, sentence } = require("./plain");
 const { RelayError, ask, debuggerOf, pausedTasks } = require("./relay");
 const { Stops } = require("./stops");
@@ -176,13 +176,10 @@ class Debugging {
     const known = config.takeOver ?? (this.active ? "always" : undefined); // a restart takes over from itself
     const takeOver = known ?? (await this.#ask(await debuggerOf(relay, token, config.job, everyone)));
     if (!takeOver) return undefined;
-    const folders = (vscode.workspace.workspaceFolders ?? []).filter((folder) => folder.uri.scheme === "file");
-    const shared = cluster?.sharedFiles === true;
     return {
       justMyCode: true,
       redirectOutput: true,
-      pathMappings: await pathMappings(folders.map((folder) => folder.uri.fsPath), shared),
-      sharedFiles: shared,
+      ...(await filesOf(vscode.workspace.workspaceFolders, cluster)),
       suppressMultipleSessionWarning: true,
       ...config,
       ...(everyone ? { everyone } : {}),

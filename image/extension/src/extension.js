@@ -11,7 +11,9 @@ const { Live, pause } = require("./live");
 const { Look } = require("./look");
 const { line, sentence } = require("./plain");
 const { ProgramError } = require("./program");
+const { RelayError } = require("./relay");
 const { runScript } = require("./run");
+const { Stacks } = require("./stacks");
 const { FirstSteps } = require("./steps");
 const { Tree } = require("./tree");
 const { View } = require("./view");
@@ -25,6 +27,7 @@ async function activate(context) {
   const tree = new Tree();
   const view = new View(tree, log);
   const steps = new FirstSteps(context);
+  const stacks = new Stacks(access);
   const labs = new Labs(context.extension, access, log);
   const look = new Look();
   const live = new Live(
@@ -44,6 +47,7 @@ async function activate(context) {
     live,
     view,
     steps,
+    stacks,
     ...debugging.register(),
     debugging.onDidChange(() => live.soon()),
     view.onDidChangeVisibility((visible) => visible && live.soon()),
@@ -54,6 +58,10 @@ async function activate(context) {
     command("rayside.stopInTask", (row) => stopInTask(row, tree, debugging, live)),
     command("rayside.debugJob", (job) => debugging.start(job.submissionId || job.jobId, {}, job.whose)),
     command("rayside.debugCluster", () => debugging.start()),
+    command("rayside.showStacks", (job) => stacks.show(job)),
+    command("rayside.refreshStacks", () => stacks.show()),
+    command("rayside.hideStacks", () => stacks.hide()),
+    command("rayside.openStackLine", (file, number) => stacks.open(file, number)),
     command("rayside.showEveryone", () => access.show(true)),
     command("rayside.showMine", () => access.show(false)),
     command("rayside.runScript", (uri) => runScript(uri, { access, debugging, memory: context.workspaceState })),
@@ -74,7 +82,7 @@ async function activate(context) {
     command("rayside.openLabText", (name, language) => labs.text(name, language)),
   );
   bringPrograms(context.environmentVariableCollection);
-  await steps.begin();
+  void reported(log, () => steps.begin());
   void live.now();
 }
 
@@ -134,7 +142,7 @@ async function reported(log, act) {
     return await act();
   } catch (error) {
     log.error(error.stack);
-    const known = [ClusterError, DashboardError, LabError, ProgramError].some((kind) => error instanceof kind);
+    const known = [ClusterError, DashboardError, LabError, ProgramError, RelayError].some((kind) => error instanceof kind);
     const text = sentence(error.message) + (error.hint ? ` ${sentence(error.hint)}` : "");
     const chosen = await vscode.window.showErrorMessage(text, ...(known ? [] : ["Show Log"]));
     if (chosen) log.show();

@@ -26,4 +26,16 @@ async function pathMappings(folders, shared, session = SESSION) {
   return mappings;
 }
 
-module.exports = { pathMappings };
+/**
+ * Which of the workers' files an editor has, as `attach` and `stacks` take it.
+ *
+ * @param {readonly {uri: {scheme: string, fsPath: string}}[] | undefined} workspaceFolders VS Code's
+ * @param {{sharedFiles: boolean} | null | undefined} cluster
+ */
+async function filesOf(workspaceFolders, cluster) {
+  const folders = (workspaceFolders ?? []).filter((folder) => folder.uri.scheme === "file");
+  const sharedFiles = cluster?.sharedFiles === true;
+  return { pathMappings: await pathMappings(folders.map((folder) => folder.uri.fsPath), sharedFiles), sharedFiles };
+}
+
+module.exports = { filesOf, pathMappings };

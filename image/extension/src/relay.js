@@ -73,6 +73,18 @@ async function pausedTasks(address, token, everyone = false, patience = 8000) {
 }
 
 /**
+ * All stacks of a job's processes, as `debug --stacks --json` has them. Throws RelayError.
+ *
+ * `where` has the job, and `sharedFiles` and `pathMappings` as `attach` takes them. The relay asks Ray for up to 5 s,
+ * and then all processes for up to 12.
+ */
+async function stacks(address, token, where, patience = 20_000) {
+  const answer = await ask(address, "stacks", { token, ...where }, patience);
+  if (!Array.isArray(answer.stacks)) throw new RelayError("refused", "the debug relay is of an older Rayside");
+  return answer;
+}
+
+/**
  * Who debugs a job, or without one all of the user's own or `everyone`'s, now: `{client, since, job}`, or null.
  * Throws RelayError.
  *
@@ -84,4 +96,4 @@ async function debuggerOf(address, token, job, everyone = false, patience = 5000
   return busy ?? null;
 }
 
-module.exports = { RelayError, ask, debuggerOf, pausedTasks };
+module.exports = { RelayError, ask, debuggerOf, pausedTasks, stacks };

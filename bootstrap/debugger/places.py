@@ -1,0 +1,43 @@
+"""Sets, lists and removes breakpoints, for the terminal debugger's commands `break` and `clear`."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+
+from bootstrap.console import Console
+from bootstrap.debugger import commands
+from bootstrap.debugger.session import Session
+from bootstrap.debugger.view import View
+from bootstrap.errors import InvalidArgument
+from bootstrap.event_loop import Call
+
+
+class Places:
+    """Reads what is typed: a place may be relative to the file that `view` shows."""
+
+    def __init__(self, session: Session, console: Console, call: Call, view: View) -> None:
+        self._session, self._console, self._call, self._view = session, console, call, view
+
+    def add(self, rest: str) -> None:
+        """Sets a breakpoint; without a place, it lists them."""
+        breakpoints = self._session.breakpoints
+        if not rest:
+            self._console.result("\n".join(f"  {row}" for row in breakpoints.rows()) or "no breakpoints")
+            return
+        place = commands.named_place("break", rest)
+        current = self._view.frame.path if place.file is None else self._shown()
+        self._console.event(self._call(breakpoints.add(self._session.client, place, current)))
+
+    def clear(self, rest: str) -> None:
+        """Removes a breakpoint; without a place, all of them."""
+        place = commands.named_place("clear", rest) if rest else None
+        current = self._view.frame.path if place is not None and place.file is None else self._shown()
+        removed = self._call(self._session.breakpoints.remove(self._session.client, place, current))
+        self._console.event(f"{removed} breakpoint{'' if removed == 1 else 's'} removed")
+
+    def _shown(self) -> str:
+        """Returns the file that is looked at, or a name in the current folder where there is none."""
+        with suppress(InvalidArgument):
+            return self._view.frame.path
+        return str(Path("_").absolute())

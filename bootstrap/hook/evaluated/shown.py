@@ -1,0 +1,176 @@
+"""Shows the beginning of a value's `repr`, inside a debuggee, without making the whole of it.
+
+Of a builtin container no method of a subclass is called. `repr` is called only of what else there is; what
+that returns is cut.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Callable, Iterable
+from itertools import islice
+from typing import Any
+
+# The most items that are shown of a container, and how deep they lie.
+ITEMS, DEEPEST = 6, 3
+# The most characters of a value, and of one within another value.
+LONGEST, LONGEST_WITHIN = 2_000, 200
+_LONGEST_INT = 256  # bits; Python takes long to make a decimal of a very long one
+
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
+
+_Container = tuple[type, str, str, Callable[[Any], Iterable[Any]]]
+# The builtin containers: the marks that each is shown with, and what iterates over it.
+_CONTAINERS: tuple[_Container, ...] = (
+    (dict, "{", "}", dict.items),
+    (list, "[", "]", list.__iter__),
+    (tuple, "(", ")", tuple.__iter__),
+    (set, "{", "}", set.__iter__),
+    (frozenset, "{", "}", frozenset.__iter__),
+    (deque, "[", "]", deque.__iter__),
+    (type({}.keys()), "[", "]", iter),
+    (type({}.values()), "[", "]", iter),
+    (type({}.items()), "[", "]", iter),
+)
+_TEXTS = (str, bytes, bytearray)
+
+
+def shown(value: Any, depth: int = 0, secrets: Any = None) -> str:
+    """Returns what `repr` would, cut at LONGEST.
+
+    Args:
+        depth: how deep in another value it lies.
+        secrets: as `cut` has it.
+    """
+    most = LONGEST_WITHIN if depth else LONGEST
+    if (text := base_of(value, *_TEXTS)) is not None:
+        return _beginning(value, text, most, secrets)
+    if type(value) is int and value.bit_length() > _LONGEST_INT:
+        return f"an int of {value.bit_length():,} bits"
+    if (container := container_of(value)) is not None:
+        return cut(_items(value, container, depth, secrets), LONGEST, secrets)
+    kind = type(value)
+    if has_its_fields_as_repr(kind):
+        names = list(kind.__dataclass_fields__)
+        texts = [
+            f"{name}={_field(value, name, depth + 1, secrets)}" for name in names[:ITEMS] if depth < DEEPEST
+        ]
+        texts += ["..."] if len(names) > len(texts) else []
+        return cut(f"{kind.__name__}({', '.join(texts)})", LONGEST, secrets)
+    return described(value, most, depth, secrets)
+
+
+def described(value: Any, most: int, depth: int = 0, secrets: Any = None) -> str:
+    """Returns the `repr` of what is no builtin container, cut; of an array within another value its form."""
+    kind = type(value)
+    try:
+        if depth and is_like_an_array(value):
+            return cut(f"<{name_of(kind)} {tuple(value.shape)} {value.dtype}>", most, secrets)
+        return cut(str(repr(value)), most, secrets)
+    except Exception as error:
+        return cut(f"<a {name_of(kind)}, whose repr raises {name_of(type(error))}>", most, secrets)
+
+
+def raised(error: BaseException, secrets: Any = None) -> str:
+    """Returns what an error says, in the words of a traceback's last line, cut at LONGEST."""
+    name = type(error).__name__
+    try:
+        return cut(f"{name}: {error}", LONGEST, secrets)
+    except Exception:
+        return cut(name, LONGEST, secrets)
+
+
+def cut(text: str, most: int, secrets: Any = None) -> str:
+    """Returns the first `most` characters of a text, without the secrets that begin in them.
+
+    Args:
+        secrets: a Redactor that knows them; None where there are none. What is cut off a secret leaves a
+            beginning of it that nobody knows again, so they are taken out before.
+    """
+    text = _without_secrets(text, most, secrets) + ("..." if len(text) > most else "")
+    # Where an object lies is another in every process, and says nothing.
+    return _ADDRESS.sub(" at 0x...", text)
+
+
+def _without_secrets(text: str, most: int, secrets: Any) -> str:
+    """Returns at most the first `most` characters of a text, which no secret goes through the end of."""
+    margin = secrets.longest if secrets is not None else 0
+    window = text[: most + margin]
+    masked = secrets.known(window) if margin else window
+    # A secret that goes on behind the window begins in its last characters.
+    if margin and len(text) > len(window):
+        masked = masked[:-margin]
+    return masked[:most]
+
+
+def _beginning(value: Any, base: Any, most: int, secrets: Any) -> str:
+    """Returns the `repr` of the beginning of a text or of bytes."""
+    margin = secrets.longest if secrets is not None else 0
+    # A character takes four bytes at most. One more says that there is more.
+    head = base.__getitem__(value, slice(0, 4 * (most + margin + 1)))
+    if margin and base is not str:
+        text = bytes(head).decode("utf-8", "surrogateescape")
+        head = base(_without_secrets(text, most, secrets).encode("utf-8", "surrogateescape"))
+    elif margin:
+        head = _without_secrets(head, most, secrets)
+    head = base.__getitem__(head, slice(0, most))
+    return repr(head) + ("..." if length_of(value) > most else "")
+
+
+def has_its_fields_as_repr(kind: type) -> bool:
+    """Returns whether it is a data class with the `repr` that one has by itself."""
+    return hasattr(kind, "__dataclass_fields__") and hasattr(kind.__repr__, "__wrapped__")
+
+
+def container_of(value: Any) -> _Container | None:
+    """Returns the row of _CONTAINERS for a value; None where it is no builtin container."""
+    return next((row for row in _CONTAINERS if base_of(value, row[0]) is not None), None)
+
+
+def base_of(value: Any, *kinds: type) -> Any:
+    """Returns which of these a value's own type comes from: `isinstance` would ask its `__class__`."""
+    return next((kind for kind in kinds if issubclass(type(value), kind)), None)
+
+
+def length_of(value: Any) -> int:
+    """Returns the length of a builtin container or a text, whatever a subclass says."""
+    container = container_of(value)
+    base: Any = container[0] if container is not None else base_of(value, *_TEXTS)
+    return int(base.__len__(value))
+
+
+def is_like_an_array(value: Any) -> bool:
+    """Returns whether it has a shape and a type of its elements."""
+    try:
+        return not isinstance(value, type) and isinstance(value.shape, tuple) and hasattr(value, "dtype")
+    except Exception:
+        return False
+
+
+def name_of(kind: type) -> str:
+    """Returns a type's name, with its module unless that is `builtins`."""
+    module = kind.__module__
+    return f"{'' if module == 'builtins' else f'{module}.'}{kind.__qualname__}"
+
+
+def _items(value: Any, container: _Container, depth: int, secrets: Any) -> str:
+    kind, opening, closing, iterate = container
+    some = list(islice(iterate(value), ITEMS)) if depth < DEEPEST else []
+    if kind is dict:
+        texts = [f"{shown(key, depth + 1, secrets)}: {shown(item, depth + 1, secrets)}" for key, item in some]
+    else:
+        texts = [shown(item, depth + 1, secrets) for item in some]
+    texts += ["..."] if length_of(value) > len(some) else []
+    comma = "," if kind is tuple and len(texts) == 1 else ""
+    text = f"{opening}{', '.join(texts)}{comma}{closing}"
+    if type(value) is set and not texts:
+        return "set()"
+    return text if type(value) in (dict, list, tuple, set) else f"{type(value).__name__}({text})"
+
+
+def _field(value: Any, name: str, depth: int, secrets: Any) -> str:
+    try:
+        return shown(getattr(value, name), depth, secrets)
+    except Exception:
+        return "?"

@@ -1,0 +1,220 @@
+"""Stops at a breakpoint that is compiled in, as pydevd stops at its own; knows which those may be.
+
+pydevd keeps the breakpoints, as it shows them, and the stops. While it traces a frame itself (a step, a
+pause, a filter for raised exceptions), what is compiled into the frame's code does nothing.
+
+It leans on pydevd 1.8.22: `_stop_on_breakpoint` in pydevd_sys_monitoring.py does what `_stop` does here. It
+needs tracing.py in the process, and reached.py for what the relay's breakpoints decide by.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+_TRACING, _REACHED = "_rayside_tracing", "_rayside_reached"  # the names that sent.py gives them
+_BREAKPOINT, _SUSPENDED, _NOT_STEPPING = 111, 2, -1  # CMD_SET_BREAK and others, in pydevd's constants
+_CALL = re.compile(r"__rayside__\((\d+)\)\Z")  # what the relay gives as a condition: stop_points.py
+
+# The most bytes from the first instruction of what is compiled in to its last call (inserted.py).
+_LONGEST_CALL = 200
+_here = threading.local()  # of this thread: `stops` in `_stop`, `noticed` after a stop of pydevd's own
+
+Lines = dict[int, str]  # a condition as pydevd has it, or nothing, by line
+
+
+class Place:
+    """Is a line of a file at which a breakpoint is compiled in; `call` is its condition, as pydevd has it."""
+
+    __slots__ = ("_call", "_file", "_line")
+
+    def __init__(self, file: str, line: int, call: str) -> None:
+        self._file, self._line, self._call = file, line, call
+
+    def reach(self) -> None:
+        """Is called where the line is reached: decides whether it stops."""
+        _stop(self._file, self._line, sys._getframe(1), "")
+
+    def stop(self) -> None:
+        """Is called where the line is reached and the condition holds."""
+        _stop(self._file, self._line, sys._getframe(1), self._call)
+
+    def raised(self, error: Exception) -> bool:
+        """Tells what the condition raised; it counts as false."""
+        key = key_of(self._call)
+        if key is not None:
+            sys.modules[_REACHED].tell_error(key, error)
+        return False
+
+
+def remember_stops(pydevd: Any) -> None:
+    """Has a line that pydevd itself has stopped at not stop once more where its breakpoint is compiled in.
+
+    A step comes to a line before the call that is compiled into it, and when the thread resumes from there,
+    pydevd traces it no more.
+    """
+    wait = pydevd.do_wait_suspend
+
+    def do_wait_suspend(thread: Any, frame: Any, event: str, *arguments: Any, **options: Any) -> None:
+        wait(thread, frame, event, *arguments, **options)
+        is_due = event == "line" and not getattr(_here, "stops", False) and _would_stop(pydevd, frame)
+        _here.noticed = (id(frame), frame.f_lasti) if is_due else None
+
+    pydevd.do_wait_suspend = do_wait_suspend
+
+
+def _would_stop(pydevd: Any, frame: FrameType) -> bool:
+    """Returns whether the call that comes next in the frame is that of a breakpoint whose condition holds."""
+    file = sys.modules["pydevd_file_utils"].get_abs_path_real_path_and_base_from_frame(frame)[1]
+    bp = pydevd.breakpoints.get(file, {}).get(frame.f_lineno)
+    condition = condition_of(bp.condition or "") if bp is not None else ""
+    try:
+        return bp is not None and (not condition or bool(eval(condition, frame.f_globals, frame.f_locals)))
+    except Exception:
+        return False
+
+
+def _was_noticed(frame: FrameType) -> bool:
+    at, _here.noticed = getattr(_here, "noticed", None), None
+    return at is not None and at[0] == id(frame) and 0 <= frame.f_lasti - at[1] <= _LONGEST_CALL
+
+
+def wanted(pydevd: Any) -> tuple[dict[str, Lines], bool]:
+    """Returns the breakpoints that can be compiled in, and whether there are others."""
+    files: dict[str, Lines] = {}
+    others = False
+    for file, by_line in list(pydevd.breakpoints.items()):
+        for line, bp in list(by_line.items()):
+            condition = bp.condition or ""
+            # What a condition that is not the relay's, hits and messages mean, pydevd itself knows.
+            is_pydevds = bp.hit_condition or bp.is_logpoint or bp.expression
+            is_pydevds = is_pydevds or (condition and key_of(condition) is None)
+            if is_pydevds or str(file).startswith("<"):
+                others = True
+            else:
+                files.setdefault(str(file), {})[int(line)] = condition
+    return files, others
+
+
+def key_of(condition: str | None) -> int | None:
+    match = _CALL.match(condition or "")
+    return int(match[1]) if match else None
+
+
+def condition_of(call: str) -> str:
+    """Returns the user's condition of a breakpoint whose own is the relay's call; empty without one."""
+    key = key_of(call)
+    point = sys.modules[_REACHED]._points.get(key) if key is not None else None
+    return str(getattr(point, "condition", ""))
+
+
+def _stop(file: str, line: int, frame: FrameType, holds: str) -> None:
+    """Does what pydevd does at a line with a breakpoint; `holds` is the condition that is known to hold."""
+    pydevd = debugger()
+    # It is looked up: a frame that runs keeps its code when its breakpoints change.
+    bp = None if pydevd is None else pydevd.breakpoints.get(file, {}).get(line)
+    if _was_noticed(frame) or bp is None or _is_traced(frame) or _is_filtered(pydevd, frame):
+        return
+    thread = threading.current_thread()
+    if getattr(thread, "pydev_do_not_trace", False) or getattr(thread, "is_pydev_daemon_thread", False):
+        return
+    info = sys.modules["_pydevd_bundle.pydevd_additional_thread_info"].set_additional_thread_info(thread)
+    # Code that is evaluated, in a thread that is stopped or for a condition, does not stop.
+    if info.pydev_state == _SUSPENDED or info.is_tracing or _is_in_condition(frame):
+        return
+    info.is_tracing += 1
+    try:
+        key = key_of(bp.condition)
+        if key is not None and not sys.modules[_REACHED].decides(key, frame, holds == bp.condition):
+            return
+    finally:
+        info.is_tracing -= 1
+    if bp.suspend_policy == "ALL":
+        sys.modules[_TRACING].wake()
+    info.hit_breakpoint_ids = [bp.breakpoint_id]
+    pydevd.set_suspend(thread, _BREAKPOINT, suspend_other_threads=bp.suspend_policy == "ALL")
+    _here.stops = True
+    try:
+        with _untraced(info):
+            pydevd.do_wait_suspend(thread, frame, "line", None)
+    finally:
+        _here.stops = False
+    if info.pydev_step_cmd != _NOT_STEPPING:
+        pydevd.enable_tracing()
+
+
+@contextmanager
+def _untraced(info: Any) -> Iterator[None]:
+    """Has pydevd not trace its own waiting in this thread, as it doesn't where it notices a line itself."""
+    monitoring = sys.modules["_pydevd_sys_monitoring.pydevd_sys_monitoring"] if monitors() else None
+    info.is_tracing += 1
+    if monitoring is not None:
+        info.trace_suspend_type = "sys_monitor"
+        monitoring.suspend_current_thread_tracing()
+    try:
+        yield
+    finally:
+        info.is_tracing -= 1
+        if monitoring is not None:
+            monitoring.resume_current_thread_tracing()
+
+
+def notice_lines_of(frames: list[FrameType]) -> None:
+    """Has pydevd notice the lines of generators that wait: sys.monitoring tells it of no resuming."""
+    if monitors():
+        monitoring = sys.modules["_pydevd_sys_monitoring.pydevd_sys_monitoring"]
+        for frame in frames:
+            monitoring.enable_code_tracing(threading.get_ident(), frame.f_code, frame)
+
+
+def _is_traced(frame: FrameType) -> bool:
+    """Returns whether pydevd notices the frame's lines itself."""
+    if monitors():
+        monitoring: Any = sys.monitoring  # type: ignore[attr-defined]
+        tool = monitoring.DEBUGGER_ID
+        if monitoring.get_tool(tool) != "pydevd":
+            return False
+        return bool(monitoring.get_local_events(tool, frame.f_code) & monitoring.events.LINE)
+    trace: Any = sys.gettrace()
+    if trace is None or frame.f_trace is None:
+        return False
+    module = str(getattr(trace, "__module__", None) or type(trace).__module__)
+    return module.startswith(("pydevd", "_pydevd"))
+
+
+def _is_filtered(pydevd: Any, frame: FrameType) -> bool:
+    files = sys.modules["pydevd_file_utils"]
+    path = files.get_abs_path_real_path_and_base_from_frame(frame)
+    if pydevd.get_file_type(frame, path) is not None:
+        return True
+    return bool(pydevd.is_files_filter_enabled and pydevd.apply_files_filter(frame, path[0], False))
+
+
+def _is_in_condition(frame: FrameType | None) -> bool:
+    while frame is not None:
+        if frame.f_code.co_filename == "<condition>":
+            return True
+        frame = frame.f_back
+    return False
+
+
+def monitors() -> bool:
+    """Returns whether pydevd uses sys.monitoring here, and not sys.settrace."""
+    return bool(sys.modules["_pydevd_bundle.pydevd_constants"].PYDEVD_USE_SYS_MONITORING)
+
+
+def tells_loops() -> bool:
+    """Returns whether pydevd takes a jump back to its own line for that line once more.
+
+    Of sys.monitoring's events it uses those of jumps on Python 3.12, and not from 3.13 on.
+    """
+    return not monitors() or sys.version_info < (3, 13)
+
+
+def debugger() -> Any:
+    return sys.modules["pydevd"].get_global_debugger() if "pydevd" in sys.modules else None

@@ -1,0 +1,257 @@
+"""Decides which lines of prints and of logpoints a debuggee tells, and tells what logpoints say.
+
+A rate bounds them, of which each thread and each logpoint has its share; an expression may choose the tasks
+whose lines are told. Lines that are not told are counted, and their number is.
+
+It needs the debuggee to have reached.py and, for an expression, scope.py.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+import threading
+import time
+from collections.abc import Callable, Hashable, MutableMapping
+from types import CodeType, FrameType
+from typing import Any
+
+EVENT = "raysideHidden"
+# The most characters of a logpoint's message, and the most characters and lines of one print, that are sent.
+LONGEST, LONGEST_PRINT, MOST_LINES = 3_900, 16_000, 500
+# The most messages that pydevd may have to send before more are left out: it keeps all of them in memory,
+# and a loop is faster than any connection.
+MOST_UNSENT = 500
+# Lines a second that are sent for long, and at once: half of them of one thread alone (`Shares`). The relay
+# lets as many pass of one debuggee (flood.py).
+RATE, AT_ONCE = 200.0, 2_000.0
+# The most who are known to have taken of a rate.
+MOST_TAKERS = 10_000
+# Seconds from a line that is not told until the number of such lines is.
+TELLING = 1.0
+
+
+class Bucket:
+    """Lets a number pass: `at_once` at first, `rate` more each second (a token bucket)."""
+
+    def __init__(self, rate: float, at_once: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._rate, self._at_once, self._clock = rate, at_once, clock
+        self._left, self._since = at_once, clock()
+
+    @property
+    def left(self) -> float:
+        """Returns how many may pass now."""
+        now = self._clock()
+        self._left = min(self._at_once, self._left + self._rate * (now - self._since))
+        self._since = now
+        return self._left
+
+    def take(self, amount: float) -> None:
+        self._left -= amount
+
+    def passes(self, amount: float) -> bool:
+        """Takes the amount where it may pass; returns whether it does."""
+        if self.left < amount:
+            return False
+        self.take(amount)
+        return True
+
+
+class Shares:
+    """Divides what a `Bucket` lets pass, so that nobody who floods takes what the others need.
+
+    Each may have taken lately at most as much as is left: whoever has taken little finds something, and one
+    alone gets half at once, and all in the long run. (These are the dynamic thresholds by which switches
+    divide their buffers. Source: Choudhury and Hahne, Dynamic queue length thresholds for shared-memory
+    packet switches, IEEE/ACM Transactions on Networking 6, 1998.)
+
+    Args:
+        taken: keeps what each has taken, and when (default: a dict).
+    """
+
+    def __init__(
+        self,
+        rate: float,
+        at_once: float,
+        clock: Callable[[], float] = time.monotonic,
+        taken: MutableMapping[Any, tuple[float, float]] | None = None,
+    ) -> None:
+        self._bucket, self._clock = Bucket(rate, at_once, clock), clock
+        # The time constant in which what was taken is forgotten: longer, and one alone would not get the
+        # whole rate; shorter, and a crowd would leave less for who takes little.
+        self._seconds = 0.75 * at_once / rate
+        self._taken: MutableMapping[Any, tuple[float, float]] = {} if taken is None else taken
+
+    def passes(self, taker: Hashable, amount: float) -> bool:
+        """Takes the amount where the taker may; returns whether it does."""
+        left = self._bucket.left
+        if amount > left:
+            return False
+        now = self._clock()
+        taken, at = self._taken.get(taker, (0.0, now))
+        taken *= math.exp((at - now) / self._seconds)
+        if taken + amount > left - amount:
+            return False
+        if len(self._taken) >= MOST_TAKERS and taker not in self._taken:
+            self._taken.clear()
+        self._bucket.take(amount)
+        self._taken[taker] = taken + amount, now
+        return True
+
+
+class Print:
+    """Keeps what a thread has written since its last end of a line."""
+
+    __slots__ = (
+        *("at", "beyond", "category", "code", "ends", "is_chosen", "is_ended"),
+        *("line", "place", "task", "task_id", "text"),
+    )
+
+    def __init__(self, category: str, task: str | None, task_id: Any, is_chosen: bool) -> None:
+        self.category, self.task, self.task_id, self.is_chosen = category, task, task_id, is_chosen
+        self.text = ""
+        # While more is printed than is told, this and the task may be None, for they may not be needed.
+        self.place: tuple[str, int] | None = None
+        self.beyond = 0  # the number of characters that are not kept
+        self.ends = 0  # the number of ends of lines in them
+        self.is_ended = False  # whether the last line has its end
+        # Of the last piece: the time, by `time.monotonic`, and where it was written.
+        self.at, self.line = 0.0, 0
+        self.code: CodeType | None = None
+
+    def add(self, piece: str) -> None:
+        if piece.startswith("\r") and piece.rstrip("\r\n"):  # a progress bar is drawn anew
+            self.text = self.text[: self.text.rfind("\n") + 1]
+        room = LONGEST_PRINT - len(self.text)
+        self.text += piece[:room]
+        self.beyond += max(0, len(piece) - room)
+        self.ends += piece.count("\n", room)
+
+    def shown(self, most_lines: int) -> tuple[str, int]:
+        """Returns the lines that are told, without the last end of a line, and the number of the others.
+
+        Of a line that is too long the beginning is told, with the number of characters that are not.
+        """
+        text = self.text.removesuffix("\n")
+        if not self.beyond and text.count("\n") < most_lines:
+            return text, 0
+        lines = self.text.count("\n") + self.ends + (not self.is_ended)
+        if self.beyond:
+            whole, _, begun = self.text.rpartition("\n")
+            text = whole or f"{begun}... ({self.beyond:,} more characters)"
+        text = "\n".join(text.split("\n", most_lines)[:most_lines])
+        return text, max(0, lines - text.count("\n") - 1)
+
+
+rate = Shares(RATE, AT_ONCE)
+_left_out: list[int] = []  # the breakpoint of each message that was not sent
+_hidden: list[int] = []  # numbers of lines of tasks that were not chosen
+_chosen: list[CodeType] = []  # whether a thread's lines are told, where that is asked; one at most
+_errors: list[tuple[str, str]] = []  # what that raised and in which task, until it is told: once
+_has_raised = False
+
+
+def choose(expression: str) -> None:
+    """Has lines told only where the expression is true in the thread that prints; all where it is empty."""
+    global _has_raised
+    _has_raised = False
+    _errors.clear()
+    code = [sys.modules["_rayside_scope"].compiled(expression, "<prints>", "eval")] if expression else []
+    _chosen[:] = code
+
+
+def is_chosen() -> bool:
+    """Returns whether this thread's lines are told; where the expression raises, they are."""
+    global _has_raised
+    if not _chosen:
+        return True
+    try:
+        return all(eval(code, {}) for code in list(_chosen))
+    except Exception as error:
+        if not _has_raised:
+            _has_raised = True
+            _errors.append((_reached().described(error)[:LONGEST], _reached().task()))
+        return True
+
+
+def hide(lines: int) -> bool:
+    """Counts lines of a task that is not chosen; returns whether somebody has to call `tell_hidden` soon."""
+    _hidden.append(lines)
+    return len(_hidden) == 1
+
+
+def has_to_tell() -> bool:
+    """Returns whether `tell_hidden` has something to tell."""
+    return bool(_hidden or _errors)
+
+
+def tell_hidden() -> None:
+    """Tells how many lines were hidden, and what the expression raised."""
+    if not has_to_tell():
+        return
+    number = len(_hidden)
+    total = sum(_hidden[:number])
+    del _hidden[:number]
+    text, task = _errors.pop() if _errors else ("", "")
+    _reached().send(EVENT, {"number": total, "text": text, "task": task})
+
+
+def log(key: int, point: Any, frame: FrameType) -> None:
+    """Tells what the message of a logpoint, whose number is `key`, is in that frame."""
+    reached = _reached()
+    chosen = is_chosen()
+    # Where the relay counts hits, it has to hear of each.
+    if not chosen and not point.counted:
+        if hide(1):
+            _soon(tell_hidden)
+        return
+    if not (point.counted or rate.passes(-key, 1)) or reached.unsent() > MOST_UNSENT:
+        _left_out.append(key)
+        if len(_left_out) == 1:
+            _soon(tell_left_out)
+        return
+    try:
+        if point.shown is None:
+            expression = sys.modules["_pydevd_bundle.pydevd_utils"].convert_dap_log_message_to_expression(
+                point.message
+            )
+            point.shown = reached.compiled(expression, "<logpoint>")
+        text = str(eval(point.shown, frame.f_globals, frame.f_locals)) if chosen else ""
+    except Exception as error:
+        text = reached.described(error)
+    what = "message" if chosen else "hidden"
+    reached.send(reached.EVENT, {"key": key, "what": what, "text": cut(text), "task": reached.task()})
+    if _errors:
+        tell_hidden()
+
+
+def cut(text: str, most: int = LONGEST) -> str:
+    """Returns at most that many characters, and where there were more, how many."""
+    return text if len(text) <= most else f"{text[:most]}... ({len(text) - most:,} more characters)"
+
+
+def _soon(tell: Callable[[], None]) -> None:
+    timer = threading.Timer(TELLING, tell)
+    timer.daemon = True
+    # pydevd's own mark of a thread that is not debugged.
+    timer.is_pydev_daemon_thread = timer.pydev_do_not_trace = True  # type: ignore[attr-defined]
+    timer.start()
+
+
+def tell_left_out() -> None:
+    """Tells how many messages were not sent."""
+    if not _left_out:
+        return
+    number = len(_left_out)
+    key = _left_out[0]
+    del _left_out[:number]
+    _reached().send(_reached().EVENT, {"key": key, "what": "leftOut", "number": number})
+
+
+def _reached() -> Any:
+    return sys.modules["_rayside_reached"]
+
+
+# As reached.py, it is made anew for each connection.
+if "_rayside_reached" in sys.modules:
+    _reached().leaving[:0] = [tell_left_out, tell_hidden]

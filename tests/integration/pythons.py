@@ -1,0 +1,144 @@
+"""Runs debuggees in any Python of this machine, with this one's debugpy, told line by line what to do."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bootstrap.dap.client import Client
+from bootstrap.dap.framing import Message
+from bootstrap.hook.rayside_hook.attach import UNCHECKED, WITHOUT_MONITORING
+from bootstrap.settings import ROOT
+
+PATIENCE = 60.0  # seconds; only a broken test waits so long
+HOOK = ROOT / "bootstrap" / "hook"
+BY_HAND = {**WITHOUT_MONITORING, **UNCHECKED}
+
+
+class Debuggee:
+    """Runs a process that does what it is told, line by line."""
+
+    def __init__(
+        self, python: str, script: Path, program: str, words: Sequence[str], environment: Mapping[str, str]
+    ) -> None:
+        self.script, self._program = script, program
+        script.write_text(program)
+        self.process = subprocess.Popen(
+            [python, script, HOOK, *words],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment,
+        )
+        self.port = int(self.hear())
+        self.client: Client
+
+    def say(self, word: str) -> None:
+        assert self.process.stdin
+        self.process.stdin.write(f"{word}\n")
+        self.process.stdin.flush()
+
+    def hear(self) -> str:
+        assert self.process.stdout
+        return self.process.stdout.readline().strip()
+
+    def line(self, marker: str, file: Path | None = None) -> int:
+        """Returns the line of its program, or of another file, that ends with that comment."""
+        text = file.read_text() if file else self._program
+        return next(n for n, line in enumerate(text.splitlines(), 1) if line.endswith(f"# {marker}"))
+
+    async def attach(self, **how: Any) -> None:
+        self.client = await Client.connect("127.0.0.1", self.port)
+        await self.client.attach(**how)
+
+    async def evaluate(self, expression: str) -> str:
+        answer = await self.client.request("evaluate", {"expression": expression, "context": "clipboard"})
+        return str(answer["result"])
+
+    async def breakpoints(self, *markers: str) -> None:
+        lines = [{"line": self.line(marker)} for marker in markers]
+        await self.client.set_breakpoints(str(self.script), lines)
+
+    async def ask(self, word: str) -> str:
+        self.say(word)
+        return await asyncio.wait_for(asyncio.to_thread(self.hear), PATIENCE)
+
+    async def traced(self) -> bool:
+        return await self.ask("traced") == "True"
+
+    async def stopped(self) -> Message:
+        async def wait() -> Message:
+            while event := await self.client.events.get():
+                if event["event"] == "stopped":
+                    body: Message = event["body"]
+                    return body
+            raise AssertionError("the debuggee ended")
+
+        return await asyncio.wait_for(wait(), PATIENCE)
+
+    async def frame(self, stop: Message) -> Message:
+        trace = await self.client.request("stackTrace", {"threadId": stop["threadId"], "levels": 1})
+        frame: Message = trace["stackFrames"][0]
+        return frame
+
+    async def go_on(self, stop: Message, command: str = "continue") -> None:
+        await self.client.request(command, {"threadId": stop["threadId"]})
+
+
+@contextmanager
+def debuggee(
+    python: str,
+    folder: Path,
+    program: str,
+    words: Sequence[str] = (),
+    environment: Mapping[str, str] = BY_HAND,
+) -> Iterator[Debuggee]:
+    started = Debuggee(python, folder / "program.py", program, words, environment)
+    try:
+        yield started
+    finally:
+        started.process.kill()
+        started.process.wait()
+        for pipe in (started.process.stdin, started.process.stdout):
+            assert pipe
+            pipe.close()
+
+
+@cache
+def python_of(version: str) -> str:
+    """Returns the path of such a Python; skips the test if the machine has none."""
+    name = f"python{version}"
+    pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
+    candidates = [Path(sys.executable), *(Path(folder, name) for folder in os.get_exec_path())]
+    candidates += sorted(pyenv.glob(f"versions/*/bin/{name}"))
+    probe = "import sys; print(*sys.version_info[:2], sep='.')"
+    for candidate in candidates:
+        if candidate.exists():  # pyenv's own stand-ins for Pythons fail
+            answer = subprocess.run([candidate, "-c", probe], capture_output=True, text=True, check=False)
+            if answer.stdout.strip() == version:
+                return str(candidate)
+    pytest.skip("this machine has no such Python")
+
+
+def environment_of(folder: Path, *packages: str) -> dict[str, str]:
+    """Makes a folder of this Python's packages; returns an environment in which any Python imports them.
+
+    Their compiled parts are for one Python; debugpy has the same in Python for others.
+    """
+    folder.mkdir()
+    for package in packages:
+        spec = importlib.util.find_spec(package)
+        assert spec is not None
+        assert spec.submodule_search_locations is not None
+        (folder / package).symlink_to(spec.submodule_search_locations[0])
+    return {"PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}

@@ -1,0 +1,655 @@
+"""Tests breakpoints that are compiled in, in real processes of each Python: they stop as debugpy's own do.
+
+Runs on each Python from 3.10 to 3.13 that is on PATH or in pyenv's folder, with this one's debugpy.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bootstrap.dap.framing import Message
+from bootstrap.hook.rayside_hook.attach import UNCHECKED, WITHOUT_MONITORING
+from bootstrap.relay.sent import REACHED, TELLING
+from bootstrap.relay.tracing import COMPILE
+from tests.integration.pythons import PATIENCE, Debuggee, debuggee, environment_of, python_of
+from tests.programs import program
+
+_STATE = "__import__('sys').modules['_rayside_compiled']._breakpoints"
+
+# The differential test has so many programs; a longer run may ask for more.
+PROGRAMS = int(os.environ.get("RAYSIDE_TEST_PROGRAMS", "8"))
+# Each Python with the way in which pydevd traces it: from 3.12 on there are two.
+HOWS = [("3.10", "settrace"), ("3.11", "settrace"), ("3.12", "settrace"), ("3.12", "monitoring")]
+HOWS += [("3.13", "settrace"), ("3.13", "monitoring")]
+
+_BEGIN = """\
+import asyncio, functools, gc, importlib, json, pickle, sys, threading, time, types
+import debugpy
+debugpy.configure(subProcess=False)
+print(debugpy.listen(("127.0.0.1", 0))[1], flush=True)
+sys.path.insert(0, sys.argv[1])
+from rayside_hook import tracing
+tracing.sleep()
+tracing.wake_by_itself()
+
+
+def is_traced():
+    if sys.argv[2] == "monitoring":
+        return sys.monitoring.get_tool(sys.monitoring.DEBUGGER_ID) is not None
+    return sys.gettrace() is not None
+"""
+_END = """
+
+for line in sys.stdin:
+    word, _, rest = line.strip().partition(" ")
+    print(json.dumps(globals()[word](*json.loads(rest or "[]"))), flush=True)
+"""
+
+
+class Process:
+    """Is a debuggee that calls its own functions when it is told to."""
+
+    def __init__(self, running: Debuggee) -> None:
+        self.running = running
+        self._next = 1
+
+    def begin_call(self, function: str, *arguments: object) -> None:
+        self.running.say(f"{function} {json.dumps(arguments)}")
+
+    async def result(self) -> Any:
+        return json.loads(await asyncio.wait_for(asyncio.to_thread(self.running.hear), PATIENCE))
+
+    async def call(self, function: str, *arguments: object) -> Any:
+        self.begin_call(function, *arguments)
+        return await self.result()
+
+    async def compile(self) -> None:
+        assert await self.running.evaluate(COMPILE) == "True"
+        await self.running.evaluate(REACHED.anew())
+        await self.running.evaluate(TELLING.anew())
+
+    async def set(self, *markers: str, file: Path | None = None, **point: Any) -> None:
+        """Sets a breakpoint at each marker; with a `condition`, `message` or `counted`, as the relay does."""
+        specs = []
+        for marker in markers:
+            spec: Message = {"line": self.running.line(marker, file)}
+            if point:
+                key, self._next = self._next, self._next + 1
+                values = (
+                    point.get("condition", ""),
+                    point.get("message", ""),
+                    point.get("counted", False),
+                    "",
+                    5.0,
+                )
+                await self.running.evaluate(REACHED.call("set_points", {key: values}))
+                spec["condition"] = f"__rayside__({key})"
+            specs.append(spec)
+        await self.running.client.set_breakpoints(str(file or self.running.script), specs)
+
+    async def traces(self) -> bool:
+        """Returns whether pydevd traces it for its breakpoints, once what ran before has ended."""
+        for _ in range(200):
+            if await self.running.evaluate(f"{_STATE}.traced") == "False":
+                return False
+            await asyncio.sleep(0.05)
+        return True
+
+    async def stop(self, marker: str, file: Path | None = None) -> Message:
+        stop = await self.running.stopped()
+        frame = await self.running.frame(stop)
+        assert frame["line"] == self.running.line(marker, file), (stop, frame)
+        return stop
+
+    async def value(self, stop: Message, expression: str) -> str:
+        frame = (await self.running.frame(stop))["id"]
+        answer = await self.running.client.request(
+            "evaluate", {"expression": expression, "context": "watch", "frameId": frame}
+        )
+        return str(answer["result"])
+
+
+@contextmanager
+def started(version: str, how: str, folder: Path, code: str) -> Iterator[Debuggee]:
+    environment = environment_of(folder / "packages", "debugpy", "bytecode")
+    environment |= {**UNCHECKED, **(WITHOUT_MONITORING if how == "settrace" else {})}
+    with debuggee(python_of(version), folder, _BEGIN + code + _END, [how], environment) as running:
+        yield running
+
+
+def play(
+    version: str, how: str, folder: Path, code: str, story: Callable[[Process], Awaitable[None]]
+) -> None:
+    async def attached(running: Debuggee) -> None:
+        await running.attach()
+        process = Process(running)
+        await process.compile()
+        await story(process)
+        await running.client.disconnect()
+
+    with started(version, how, folder, code) as running:
+        asyncio.run(asyncio.wait_for(attached(running), PATIENCE / 2))
+
+
+each_python = pytest.mark.parametrize(("version", "how"), HOWS, ids=lambda each: str(each))
+
+
+# --- what stops ------------------------------------------------------------------------------
+
+FUNCTIONS = """
+
+def turn(x):
+    total = x  # turn
+    return total + 1
+
+def hot(n):
+    total = 0
+    for i in range(n):
+        total += i  # hot
+    return total
+
+def closures(n):
+    k = 2
+    def inner(x):
+        return x * k  # inner
+    return [inner(i) for i in range(n)]
+
+class Actor:
+    def __init__(self): self.count = 0
+    def work(self, x):
+        self.count += x  # method
+        return self.count
+
+actor = Actor()
+def work(x):
+    return actor.work(x)
+
+def numbers(n):
+    for i in range(n):
+        yield i  # generator
+
+def generated(n):
+    return list(numbers(n))
+
+async def coroutine(n):
+    for i in range(n):
+        await asyncio.sleep(0)  # coroutine
+    return n
+
+def awaited(n):
+    return asyncio.run(coroutine(n))
+
+def maybe(flag):
+    if flag:
+        late = 1
+    return flag  # maybe
+
+def threaded(x):
+    result = []
+    thread = threading.Thread(target=lambda: result.append(turn(x)))
+    thread.start()
+    thread.join()
+    return result
+
+def is_original(name):
+    code = globals()[name].__code__
+    breakpoints = sys.modules["_rayside_compiled"]._breakpoints
+    return code is breakpoints.original(code)
+
+def comprehended(count):
+    squares = [each * each for each in range(count)]
+    return len(squares)  # after
+"""
+
+
+@each_python
+def test_each_kind_of_function_stops_without_tracing(version: str, how: str, tmp_path: Path) -> None:
+    calls = [("turn", "turn", [1]), ("inner", "closures", [1]), ("method", "work", [1])]
+    calls += [("generator", "generated", [1]), ("coroutine", "awaited", [1]), ("turn", "threaded", [1])]
+
+    async def story(process: Process) -> None:
+        for marker, function, arguments in calls:
+            await process.set(marker)
+            assert not await process.traces()
+            assert not await process.call("is_traced")
+            process.begin_call(function, *arguments)
+            stop = await process.stop(marker)
+            assert stop["reason"] == "breakpoint"
+            assert len(stop["hitBreakpointIds"]) == 1
+            await process.running.go_on(stop)
+            await process.result()
+            assert not await process.call("is_traced")
+        await process.set()
+        assert all([await process.call("is_original", name) for name in ("turn", "closures", "numbers")])
+        await process.call("turn", 1)
+
+    play(version, how, tmp_path, FUNCTIONS, story)
+
+
+@each_python
+def test_a_stop_is_stepped_from_and_what_is_evaluated_there_does_not_stop(
+    version: str, how: str, tmp_path: Path
+) -> None:
+    async def story(process: Process) -> None:
+        await process.set("hot")
+        process.begin_call("hot", 2)
+        stop = await process.stop("hot")
+        assert await process.value(stop, "(i, hot(3))") == "(0, 3)"
+        await process.running.go_on(stop, "next")
+        stop = await process.running.stopped()
+        assert stop["reason"] == "step"
+        await process.running.go_on(stop, "next")
+        # Stepping comes to the line, and so does the breakpoint: they are one stop.
+        stop = await process.stop("hot")
+        assert await process.value(stop, "i") == "1"
+        await process.running.go_on(stop)
+        assert await process.result() == 1
+        assert not await process.call("is_traced")
+        # Where a step comes to the line and the condition does not hold, it does in the next turn.
+        await process.set("hot", condition="i in (1, 3)")
+        process.begin_call("hot", 4)
+        stop = await process.stop("hot")
+        for _ in range(2):
+            await process.running.go_on(stop, "next")
+            stop = await process.running.stopped()
+        assert await process.value(stop, "i") == "2"
+        await process.running.go_on(stop)
+        stop = await process.stop("hot")
+        assert await process.value(stop, "i") == "3"
+        await process.running.go_on(stop)
+        assert await process.result() == 6
+
+    play(version, how, tmp_path, FUNCTIONS, story)
+
+
+@each_python
+def test_conditions_see_variables_cells_and_globals_and_what_raises_is_false(
+    version: str, how: str, tmp_path: Path
+) -> None:
+    async def story(process: Process) -> None:
+        for marker, condition, function, value in (
+            ("hot", "i == 3 and total < 10", "hot", "i"),
+            ("hot", "i == len(actor.__class__.__name__) - 2", "hot", "i"),
+            ("inner", "x + k == 5", "closures", "x"),
+            ("generator", "[i for each in (1, 2) if i == 3]", "generated", "i"),
+            ("coroutine", "(lambda: n)() and i == 3", "awaited", "i"),
+            ("hot", "locals()['i'] == 3", "hot", "i"),
+        ):
+            await process.set(marker, condition=condition)
+            assert not await process.traces()
+            process.begin_call(function, 5)
+            stop = await process.stop(marker)
+            assert await process.value(stop, value) == "3", condition
+            await process.running.go_on(stop)
+            await process.result()
+        for condition in ("late == 1", "nothing_of_that_name", "1 / 0", "flag.missing"):
+            await process.set("maybe", condition=condition)
+            assert await process.call("maybe", False) is False
+        # A comprehension's own variable is not the function's, also where it is one of its variables (3.12).
+        await process.set("after", condition="each == 2")
+        assert await process.call("comprehended", 3) == 3
+        await process.set("maybe", condition="late == 1")
+        process.begin_call("maybe", True)
+        await process.running.go_on(await process.stop("maybe"))
+        assert await process.result() is True
+
+    play(version, how, tmp_path, FUNCTIONS, story)
+
+
+@each_python
+def test_a_condition_that_raises_is_told_once_and_a_message_each_time(
+    version: str, how: str, tmp_path: Path
+) -> None:
+    async def reports(process: Process) -> list[tuple[str, str]]:
+        events = []
+        while not process.running.client.events.empty():
+            event = await process.running.client.events.get()
+            if event and event["event"] == "raysideReached":
+                events.append((event["body"]["what"], event["body"]["text"]))
+        return events
+
+    async def story(process: Process) -> None:
+        await process.set("hot", condition="i / 0 > 1")
+        await process.call("hot", 3)
+        await process.running.evaluate("1")  # what was sent before has come
+        assert await reports(process) == [("error", "ZeroDivisionError: division by zero")]
+        await process.set("hot", condition="i % 2 == 0", message="i is {i}")
+        await process.call("hot", 5)
+        await process.running.evaluate("1")
+        assert await reports(process) == [("message", f"i is {i}") for i in (0, 2, 4)]
+
+    play(version, how, tmp_path, FUNCTIONS, story)
+
+
+# --- code that comes later, and code that runs already ---------------------------------------
+
+MODULE = """
+import threading
+value = 0
+for i in range(2):
+    value += i  # module
+class Settings:
+    size = 3  # class
+def later(x):
+    return x + 1  # later
+"""
+
+LATER = """
+
+def come(folder, how):
+    file = folder + "/module_later.py"
+    if how == "import":
+        sys.path.insert(0, folder)
+        return importlib.import_module("module_later").later(1)
+    with open(file) as opened:
+        code = compile(opened.read(), file, "exec")
+    if how == "exec":
+        names = {"__name__": "executed"}
+        exec(code, names)
+        return names["later"](1)
+    code = next(each for each in code.co_consts if getattr(each, "co_name", "") == "later")
+    return types.FunctionType(code, {})(1)
+
+def loop():
+    global going
+    going = True
+    turns = 0
+    while going:
+        time.sleep(0.01)
+        turns += 1  # loop
+    return turns
+
+def begin_loop():
+    threading.Thread(target=loop, daemon=True).start()
+
+def end_loop():
+    global going
+    going = False
+
+def waits():
+    x = 1
+    yield x
+    x += 1  # waits
+    yield x
+
+def begin_waiting():
+    global waiting
+    waiting = waits()
+    return next(waiting)
+
+def go_on_waiting():
+    return next(waiting)
+
+def rewritten(x):
+    return x + 1  # rewritten
+
+def compiled_in(x):
+    return x + 1  # compiled
+
+def read_by_a_compiler():
+    names = {"__name__": "numba.core", "function": rewritten}
+    exec("code = function.__code__", names)
+    return len(names["code"].co_consts)
+
+def forked(folder):
+    import os, signal
+    breakpoints = sys.modules["_rayside_compiled"]._breakpoints
+    held, over = threading.Event(), threading.Event()
+    def hold():
+        with breakpoints._lock:
+            held.set()
+            over.wait()
+    threading.Thread(target=hold, daemon=True).start()
+    held.wait()
+    pid = os.fork()
+    if not pid:
+        signal.alarm(20)
+        sys.path.insert(0, folder)
+        importlib.import_module("module_later")
+        os._exit(0)
+    over.set()
+    return os.waitpid(pid, 0)[1]
+"""
+
+
+@each_python
+@pytest.mark.parametrize("way", ["import", "exec", "function"])
+def test_code_that_comes_later_stops_too(version: str, how: str, way: str, tmp_path: Path) -> None:
+    folder = tmp_path / "a folder"
+    folder.mkdir()
+    module = folder / "module_later.py"
+    module.write_text(MODULE)
+    markers = ["later"] if way == "function" else ["module", "module", "class", "later"]
+
+    async def story(process: Process) -> None:
+        await process.set("module", "class", "later", file=module)
+        assert not await process.traces()
+        process.begin_call("come", str(folder), way)
+        for marker in markers:
+            stop = await process.stop(marker, module)
+            if way == "import":
+                assert await process.running.evaluate(f"{_STATE}.traced") == "False"
+            await process.running.go_on(stop)
+        assert await process.result() == 2
+        assert not await process.traces()
+
+    play(version, how, tmp_path, LATER, story)
+
+
+@each_python
+@pytest.mark.parametrize("way", ["import", "exec", "function"])
+def test_code_that_can_not_be_changed_is_traced_and_runs_as_it_is(
+    version: str, how: str, way: str, tmp_path: Path
+) -> None:
+    module = tmp_path / "module_later.py"
+    module.write_text(MODULE)
+
+    async def story(process: Process) -> None:
+        broken = "setattr(__import__('sys').modules['_rayside_inserted'], 'with_calls', None)"
+        await process.running.evaluate(broken)
+        await process.set("later", file=module)
+        process.begin_call("come", str(tmp_path), way)
+        await process.running.go_on(await process.stop("later", module))
+        assert await process.result() == 2
+
+    play(version, how, tmp_path, LATER, story)
+
+
+@each_python
+def test_a_fork_imports_what_has_breakpoints_whoever_compiled_then(
+    version: str, how: str, tmp_path: Path
+) -> None:
+    module = tmp_path / "module_later.py"
+    module.write_text(MODULE)
+
+    async def story(process: Process) -> None:
+        await process.set("later", file=module, condition="x == -1")
+        assert await process.call("forked", str(tmp_path)) == 0
+
+    play(version, how, tmp_path, LATER, story)
+
+
+@each_python
+def test_with_another_bytecode_than_ours_it_is_traced(version: str, how: str, tmp_path: Path) -> None:
+    async def story(running: Debuggee) -> None:
+        await running.attach()
+        await running.evaluate("setattr(__import__('bytecode'), '__version__', '0.13.0')")
+        assert await running.evaluate(COMPILE) == "False"
+        process = Process(running)
+        await running.evaluate(REACHED.anew())
+        await process.set("hot", condition="i == 2")
+        process.begin_call("hot", 4)
+        await running.go_on(await process.stop("hot"))
+        assert await process.result() == 6
+        await running.client.disconnect()
+
+    with started(version, how, tmp_path, FUNCTIONS) as running:
+        asyncio.run(story(running))
+
+
+@each_python
+def test_what_was_made_for_functions_that_are_gone_is_gone(version: str, how: str, tmp_path: Path) -> None:
+    """Each task may unpickle a function with globals of its own."""
+
+    async def story(process: Process) -> None:
+        await process.set("turn", condition="x == -1")
+        before = int(await process.running.evaluate(f"len({_STATE}._made)"))
+        make = f"{_STATE}.compiled_in({_STATE}.original(turn.__code__), {{'data': [0] * 1000}})"
+        turn = "__import__('sys').modules['__main__'].turn"
+        await process.running.evaluate(f"[{make} for _ in range(50)] and None".replace("turn", turn))
+        await process.running.evaluate("__import__('gc').collect()")
+        assert int(await process.running.evaluate(f"len({_STATE}._made)")) <= before + 1
+
+    play(version, how, tmp_path, FUNCTIONS, story)
+
+
+@each_python
+def test_what_runs_and_what_waits_is_traced_until_it_has_ended(
+    version: str, how: str, tmp_path: Path
+) -> None:
+    async def story(process: Process) -> None:
+        await process.call("begin_loop")
+        assert await process.call("begin_waiting") == 1
+        await process.set("loop", "waits")
+        stop = await process.stop("loop")
+        await process.set("waits")
+        await process.running.go_on(stop)
+        await process.call("end_loop")
+        process.begin_call("go_on_waiting")
+        stop = await process.stop("waits")
+        await process.running.go_on(stop)
+        assert await process.result() == 2
+        await process.set("loop")
+        assert not await process.traces()
+        assert not await process.call("is_traced")
+
+    play(version, how, tmp_path, LATER, story)
+
+
+@each_python
+def test_who_compiles_a_function_gets_its_own_code_and_it_stops_all_the_same(
+    version: str, how: str, tmp_path: Path
+) -> None:
+    async def story(process: Process) -> None:
+        before = await process.call("read_by_a_compiler")
+        await process.set("rewritten")
+        assert not await process.traces()
+        assert await process.call("read_by_a_compiler") == before
+        assert await process.running.evaluate(f"{_STATE}.traced") == "True"
+        process.begin_call("rewritten", 1)
+        await process.running.go_on(await process.stop("rewritten"))
+        assert await process.result() == 2
+
+    play(version, how, tmp_path, LATER, story)
+
+
+@each_python
+def test_what_is_compiled_in_stops_once_where_the_process_is_traced_for_something_else(
+    version: str, how: str, tmp_path: Path
+) -> None:
+    async def story(process: Process) -> None:
+        await process.set("rewritten", "compiled")
+        await process.call("read_by_a_compiler")
+        for turn in range(3):
+            process.begin_call("compiled_in", turn)
+            stop = await process.stop("compiled")
+            assert await process.value(stop, "x") == str(turn)
+            await process.running.go_on(stop)
+            assert await process.result() == turn + 1
+
+    play(version, how, tmp_path, LATER, story)
+
+
+# --- the same as debugpy ---------------------------------------------------------------------
+
+DIFFERENTIAL = """
+import pydevd
+
+stops = []
+
+
+def recorded(self, thread, frame, event, arg, **kwargs):
+    plain = {
+        name: repr(value)
+        for name, value in sorted(frame.f_locals.items())
+        if type(value) in (int, str, float, bool) and not name.startswith("__")
+    }
+    stops.append([frame.f_code.co_name, frame.f_lineno, plain if frame.f_code.co_name != "<module>" else {}])
+    info = thread.additional_info
+    info.hit_breakpoint_ids = None
+    info.pydev_state, info.pydev_step_cmd = 1, -1
+
+
+pydevd.PyDB.do_wait_suspend = recorded
+
+
+def run(folder, name):
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    sys.modules.pop(name, None)
+    stops.clear()
+    try:
+        result = repr(importlib.import_module(name).result)
+    except Exception as error:
+        result = repr(error)
+    return [result, list(stops), is_traced()]
+"""
+
+
+@each_python
+def test_programs_stop_as_with_debugpy_at_each_of_their_lines(version: str, how: str, tmp_path: Path) -> None:
+    folder = tmp_path / "programs"
+    folder.mkdir()
+    files = {f"program{seed}": folder / f"program{seed}.py" for seed in range(PROGRAMS)}
+    for seed, file in enumerate(files.values()):
+        file.write_text(program(seed))
+
+    async def run(running: Debuggee, file: Path, conditions: bool = False) -> list[Any]:
+        lines = range(1, file.read_text().count("\n") + 1)
+        specs: list[Message] = [{"line": line} for line in lines]
+        if conditions:
+            specs = [
+                {"line": line, "condition": "__rayside__(1)"} for line in random.Random(0).sample(lines, 50)
+            ]
+        await running.client.set_breakpoints(str(file), specs)
+        answer: list[Any] = json.loads(await running.ask(f"run {json.dumps([str(folder), file.stem])}"))
+        await running.client.set_breakpoints(str(file), [])
+        return answer
+
+    async def story(running: Debuggee) -> None:
+        await running.attach()
+        traced = {name: await run(running, file) for name, file in files.items()}
+        assert await running.evaluate(COMPILE) == "True"
+        await running.evaluate(REACHED.anew())
+        await running.evaluate(REACHED.call("set_points", {1: ("LOG is None", "", False, "", 5.0)}))
+        for name, file in files.items():
+            result, stops, is_traced = await run(running, file)
+            assert not is_traced
+            assert result == traced[name][0], name
+            if (version, how) == ("3.13", "monitoring"):
+                # CPython 3.13.0 tells sys.monitoring nothing of the lines at which these begin.
+                text = file.read_text().splitlines()
+                begins = [n for n, line in enumerate(text, 1) if line.strip().startswith(("class ", "def "))]
+                stops = [stop for stop in stops if stop[0] == "<module>" or stop[1] not in begins]
+                expected = [
+                    stop for stop in traced[name][1] if stop[0] == "<module>" or stop[1] not in begins
+                ]
+                assert stops == expected, name
+            else:
+                assert stops == traced[name][1], name
+            result, stops, is_traced = await run(running, file, conditions=True)
+            assert (result, stops, is_traced) == (traced[name][0], [], False), name
+        assert sum(len(stops) for _, stops, _ in traced.values()) > 100 * len(files)
+        await running.client.disconnect()
+
+    with started(version, how, tmp_path, DIFFERENTIAL) as running:
+        asyncio.run(story(running))
