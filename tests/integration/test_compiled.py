@@ -389,6 +389,24 @@ def begin_waiting():
 def go_on_waiting():
     return next(waiting)
 
+def rests():
+    global going
+    going = True
+    while going:
+        time.sleep(0.01)
+
+def rests_in_a_call():
+    rests()
+    result = 1  # rested
+    return result
+
+def ends(what):
+    error = what + "!"
+    raise ValueError(error)  # raises
+
+def thread_ends():
+    threading.Thread(target=ends, args=["a thread"]).start()
+
 def rewritten(x):
     return x + 1  # rewritten
 
@@ -531,6 +549,50 @@ def test_what_runs_and_what_waits_is_traced_until_it_has_ended(
         await process.set("loop")
         assert not await process.traces()
         assert not await process.call("is_traced")
+
+    play(version, how, tmp_path, LATER, story)
+
+
+@each_python
+def test_what_waits_in_a_function_that_it_has_called_stops_once_it_goes_on(
+    version: str, how: str, tmp_path: Path
+) -> None:
+    async def story(process: Process) -> None:
+        process.begin_call("rests_in_a_call")
+        has_begun = "hasattr(__import__('sys').modules['__main__'], 'going')"
+        while await process.running.evaluate(has_begun) == "False":
+            await asyncio.sleep(0.01)
+        await process.set("rested")
+        await process.running.evaluate(f"{_STATE}.settle()")
+        await process.running.evaluate("setattr(__import__('sys').modules['__main__'], 'going', False)")
+        await process.running.go_on(await process.stop("rested"))
+        assert await process.result() == 1
+
+    play(version, how, tmp_path, LATER, story)
+
+
+@each_python
+@pytest.mark.parametrize("traced", [False, True], ids=["compiled", "traced"])
+def test_what_nobody_catches_stops_once_in_a_thread_and_in_the_program(
+    version: str, how: str, traced: bool, tmp_path: Path
+) -> None:
+    async def story(process: Process) -> None:
+        await process.running.client.request("setExceptionBreakpoints", {"filters": ["uncaught"]})
+        await process.set("rewritten")
+        assert not await process.traces()
+        if traced:
+            await process.call("read_by_a_compiler")
+        for name, argument in [("thread_ends", []), ("ends", ["the program"])]:
+            process.begin_call(name, *argument)
+            stop = await process.stop("raises")
+            assert stop["reason"] == "exception"
+            assert await process.value(stop, "error") == repr(f"{[*argument, 'a thread'][0]}!")
+            await process.running.go_on(stop)
+            if not argument:
+                assert await process.result() is None
+        events = process.running.client.events
+        while (event := await asyncio.wait_for(events.get(), PATIENCE)) and event["event"] != "terminated":
+            assert event["event"] != "stopped"
 
     play(version, how, tmp_path, LATER, story)
 

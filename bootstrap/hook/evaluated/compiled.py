@@ -2,8 +2,8 @@
 
 pydevd keeps the breakpoints; what is replaced is only how a line is noticed, and stopping.py then stops. What
 can't be compiled in has the process traced, as without this module: see `_Breakpoints`. It needs tracing.py,
-flow.py, inserted.py, conditions.py, entering.py and stopping.py in the process, under the names that sent.py
-gives them, and reached.py for what the relay's breakpoints decide by.
+flow.py, inserted.py, conditions.py, entering.py, stopping.py and uncaught.py in the process, under the names
+that sent.py gives them, and reached.py for what the relay's breakpoints decide by.
 
 It leans on pydevd 1.8.22, on the names in `begin` and `_settle_after_requests`.
 """
@@ -21,7 +21,7 @@ from typing import Any
 
 _TRACING, _INSERTED, _CONDITIONS = "_rayside_tracing", "_rayside_inserted", "_rayside_conditions"
 _ENTERING, _STOPPING, _FLOW = "_rayside_entering", "_rayside_stopping", "_rayside_flow"
-_REACHED = "_rayside_reached"  # the names that sent.py gives
+_REACHED, _UNCAUGHT = "_rayside_reached", "_rayside_uncaught"  # the names that sent.py gives
 _SETTLE = "rayside_settle"  # tracing.py asks pydevd's debugger for it
 # Seconds until the frames that ran before their breakpoints are looked at again; it doubles up to the latter.
 _SOONEST, _LATEST = 0.25, 4.0
@@ -316,6 +316,7 @@ def begin() -> bool:
         setattr(pydevd, _SETTLE, _breakpoints.settle)
         _settle_after_requests()
         _module(_STOPPING).remember_stops(pydevd)
+        _module(_UNCAUGHT).notice(pydevd, lambda: bool(_breakpoints._files))
     _breakpoints.settle()
     return True
 

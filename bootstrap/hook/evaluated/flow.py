@@ -7,6 +7,7 @@ Where Python tells a tracer of a line is the rule of `maybe_call_line_trace` in 
 
 from __future__ import annotations
 
+import bisect
 import dis
 import itertools
 import sys
@@ -46,6 +47,10 @@ def ahead(code: CodeType, at: int) -> tuple[set[int], list[CodeType]]:
     """
     instructions = {each.offset: each for each in dis.get_instructions(code)}
     offsets = list(instructions)
+    if at > 0:
+        # While a frame is in a function that it calls, this is on Python 3.11 and 3.12 the last of the
+        # instruction's caches, which are not listed.
+        at = offsets[bisect.bisect_right(offsets, at) - 1]
     following = dict(itertools.pairwise(offsets))
     handlers: list[int] = []
     if sys.version_info >= (3, 11):
