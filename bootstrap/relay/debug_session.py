@@ -109,6 +109,7 @@ class DebugSession:
             work=work,
             read_stacks=lambda: stacks(self, self.paths),
             why_ended=discovery.why_ended,
+            attached_beside=self._lifecycle.attached_beside,
         )
 
     # --- its editor ----------------------------------------------------------------------

@@ -67,7 +67,9 @@ class EditorRequests:
         work: Work,
         read_stacks: Callable[[], Awaitable[Message]],
         why_ended: WhyEnded,
+        attached_beside: Callable[[], Awaitable[None]],
     ) -> None:
+        self._attached_beside = attached_beside
         self._workers, self._ids, self._threads = workers, ids, threads
         self._configuration, self._current, self._masking = configuration, editor, masking
         self._prints = prints
@@ -163,6 +165,7 @@ class EditorRequests:
 
     async def _resume(self, editor: Editor, request: Message, arguments: Message) -> None:
         command = request["command"]
+        await self._attached_beside()
         if arguments.get("threadId") == self._threads.cluster:
             if command != "continue":
                 raise Refused("choose a task: the row of the cluster can only be paused and continued")

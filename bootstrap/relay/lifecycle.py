@@ -29,6 +29,8 @@ SETTLING, LONGEST_SETTLING = 0.5, 10.0
 POLLS_MISSED = 5
 # Seconds to detach from debuggees in good order when the relay ends.
 CLOSING = 10.0
+# Seconds for which what an editor resumes waits for what it has found beside that.
+BESIDE = 2.0
 # The most characters of Ray's reason for the end of a process.
 MOST_OF_A_REASON = 600
 
@@ -72,6 +74,9 @@ class Lifecycle:
         # The editor knows that these debug, of these jobs.
         self._debuggers: set[tuple[str, str]] = set()
         self._detaching: set[asyncio.Future[Any]] = set()
+        # Attaching to what was there already when the editor came; whether more of that may be found.
+        self._beside: set[asyncio.Future[Any]] = set()
+        self._finds_more = False
 
     # --- for an editor -------------------------------------------------------------------
 
@@ -87,6 +92,7 @@ class Lifecycle:
 
     def watch(self) -> None:
         """Gives an editor that is configured what is attached already."""
+        self._beside, self._finds_more = set(), True
         for worker in self._workers.attached:  # these were kept paused, or are of the editor before
             worker.unreported()
             self._work.start(self._adopt(worker))
@@ -111,10 +117,26 @@ class Lifecycle:
         """Attaches to a debuggee, for the current editor."""
         new = Worker(debuggee, self._files, self._holder, self._masking)
         self._workers[debuggee.worker_id] = new
-        self._work.start(self._attach(new))
+        attaching = self._work.start(self._attach(new))
+        if self._finds_more:
+            self._beside.add(attaching)
+
+    async def attached_beside(self) -> None:
+        """Waits until what was there when the editor came is attached to, for at most BESIDE seconds in all.
+
+        What the editor resumes before that may end it, or have it pass what it is to stop at.
+        """
+        beside = [attaching for attaching in self._beside if not attaching.done()]
+        if beside:
+            await asyncio.wait(beside, timeout=BESIDE)
+            self._beside.clear()
 
     def miss(self, worker_ids: Set[str]) -> None:
-        """Notes which debuggees a poll found, by the `worker_ids` of all; the others may have ended."""
+        """Notes which debuggees a poll found, by the `worker_ids` of all; the others may have ended.
+
+        It is called after `take` for each that is new.
+        """
+        self._finds_more = False
         self._missed = {
             name: self._missed.get(name, 0) + 1 for name in self._workers if name not in worker_ids
         }

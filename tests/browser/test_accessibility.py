@@ -35,11 +35,21 @@ def violations(workbench: Workbench) -> list[dict[str, Any]]:
         {
             "rule": violation["id"],
             "impact": violation["impact"],
-            "nodes": [node["html"] for node in violation["nodes"]],
+            "nodes": nodes,
         }
         for violation in report["violations"]
-        if violation["impact"] in ("serious", "critical")
+        if violation["impact"] in ("serious", "critical") and (nodes := _ours(violation))
     ]
+
+
+def _ours(violation: dict[str, Any]) -> list[str]:
+    """Returns what breaks a rule, but for VS Code's own header of a view.
+
+    That is a button with the view's buttons in it, which are shown while the pointer or the focus is there.
+    """
+    nodes = [node["html"] for node in violation["nodes"]]
+    is_nested = violation["id"] == "nested-interactive"
+    return [node for node in nodes if not (is_nested and node.startswith('<div class="pane-header'))]
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])

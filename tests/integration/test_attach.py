@@ -23,7 +23,7 @@ class Meter:
         time.sleep(600)
 """
 PROGRAM = """\
-import os, sys, time
+import glob, sys, time
 import meters, ray
 Meter = ray.remote(num_cpus=0.1)(meters.Meter)
 @ray.remote(num_cpus=0.1)
@@ -35,7 +35,7 @@ meter, hangs = (Meter.options(name=name).remote() for name in ("meter", "hangs")
 nameless = Meter.remote()
 tasks = [stays.remote(), hangs.hang.remote()]
 print("begun")
-while not os.path.exists(sys.argv[1]):
+while len(glob.glob(sys.argv[1] + "*")) < int(sys.argv[2]):
     ray.get([each.add.remote(1) for each in (meter, nameless)])
     time.sleep(0.2)
 """
@@ -49,11 +49,11 @@ def up(rayside: Rayside) -> Rayside:
     return rayside
 
 
-def begin(up: Rayside, folder: Path) -> str:
-    """Submits the program, which ends when there is a file `stop`; returns its id once all of it runs."""
+def begin(up: Rayside, folder: Path, stops: int = 1) -> str:
+    """Submits the program, which ends when there are so many files `stop...`; returns its id once it all runs."""
     (folder / "main.py").write_text(PROGRAM)
     (folder / "meters.py").write_text(METERS)
-    entrypoint = f"python main.py '{folder / 'stop'}'"
+    entrypoint = f"python main.py '{folder / 'stop'}' {stops}"
     name = str(up.json("submit", "--working-dir", str(folder), "--entrypoint", entrypoint)["submission_id"])
     dashboard = up.target.access.require()
 
@@ -71,7 +71,7 @@ def results(document: Any) -> list[tuple[str, str, str]]:
 
 
 def test_actors_stop_and_of_others_the_stack_is_told(up: Rayside, tmp_path: Path) -> None:
-    name = begin(up, tmp_path)
+    name = begin(up, tmp_path, stops=2)
     before = {job.submission_id for job in up.target.access.require().jobs()}
     document = up.json("attach", name)
     assert results(document) == [
@@ -86,7 +86,8 @@ def test_actors_stop_and_of_others_the_stack_is_told(up: Rayside, tmp_path: Path
     # Of the job that opened it, nothing is left in Ray's list.
     assert {job.submission_id for job in up.target.access.require().jobs()} == before
 
-    stop = f"open({str(tmp_path / 'stop')!r}, 'w').close()"
+    # Each actor that stops leaves a file: the program goes on until both have.
+    stop = f"open({str(tmp_path / 'stop')!r} + str(__import__('os').getpid()), 'w').close()"
     at = f"{tmp_path / 'meters.py'}:{LINE}"
     options = ["--job", name, "--timeout", "60", "--break", at, "--evaluate", "self.total"]
     document = up.json("debug", *options, "--evaluate", f"exec({stop!r})", timeout=240)

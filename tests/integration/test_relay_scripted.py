@@ -22,7 +22,7 @@ from bootstrap.dap.paused import PausedTask
 from bootstrap.errors import NotRunning, RequestFailed
 from bootstrap.relay import connection, lookout, paused_tasks
 from bootstrap.relay.debuggee import Debuggee
-from bootstrap.relay.lifecycle import SETTLING
+from bootstrap.relay.lifecycle import BESIDE, SETTLING
 from bootstrap.relay.server import Relay, digest_of
 from bootstrap.relay.threads import Threads
 from bootstrap.relay.tracing import SLEEP, WAKE
@@ -823,6 +823,34 @@ def test_a_task_goes_on_when_the_breakpoints_that_were_asked_for_before_are_set(
         debuggee.answers("setBreakpoints")
 
     play(story)
+
+
+def test_a_task_goes_on_when_what_was_there_with_it_is_attached_to() -> None:
+    async def story(setting: Setting) -> None:
+        first, second = setting.debuggees
+        second.deaf_to = {"configurationDone"}
+        editor = await setting.attach()
+        stop = await setting.stopped(editor)
+        resuming = asyncio.ensure_future(editor.request("continue", threadId=stop["threadId"]))
+        await asyncio.sleep(0.3)
+        assert not first.received("continue")
+        second.answers("configurationDone")
+        await resuming
+        # What comes later is not waited for, and one that does not answer at all keeps nobody for long.
+        stop = await setting.stopped(editor)
+        late = Scripted(3)
+        await late.listen()
+        setting.debuggees.append(late)
+        late.deaf_to = {"configurationDone"}
+        setting.discovery.listed.append(late.debuggee)
+        await until(lambda: bool(late.received("configurationDone")))
+        await asyncio.wait_for(editor.request("continue", threadId=stop["threadId"]), AT_ONCE)
+        editor = await setting.attach()
+        stop = await setting.stopped(editor)
+        await asyncio.wait_for(editor.request("continue", threadId=stop["threadId"]), BESIDE + AT_ONCE)
+        late.answers("configurationDone")
+
+    play(story, count=2)
 
 
 def test_a_stop_that_is_over_is_not_told_to_the_next_editor() -> None:
