@@ -49,6 +49,15 @@ def screen(tmp_path: Path) -> Iterator[Open]:
         opened.close()
 
 
+def sets(terminal: Screen, command: str) -> None:
+    """Has it set a breakpoint; what its task does not answer at once is told with a later prompt."""
+    terminal.type(f"{command}\r")
+    end = time.monotonic() + PATIENCE
+    while "breakpoint at" not in terminal.until(PROMPT):
+        assert time.monotonic() < end, "no task has it"
+        terminal.type("b\r")
+
+
 def test_a_task_is_debugged_to_its_end(screen: Open) -> None:
     terminal = screen(TASK)
     shown = terminal.until(PROMPT)
@@ -59,9 +68,7 @@ def test_a_task_is_debugged_to_its_end(screen: Open) -> None:
     assert "\n6\r" in terminal.until(PROMPT)
     terminal.type("p nope\r")
     assert "NameError: name 'nope' is not defined" in terminal.until(PROMPT)
-    terminal.type("b 5 if total == 6\r")
-    terminal.until("breakpoint at")  # at once, or as soon as the task has it
-    terminal.until(PROMPT)
+    sets(terminal, "b 5 if total == 6")
     terminal.type("c\r")
     assert "-> 5" in terminal.until(PROMPT)
     terminal.type("locals\r")
@@ -82,12 +89,9 @@ def test_a_breakpoint_gathers_and_one_that_can_not_be_read_is_refused(screen: Op
     terminal.type("b 5 if total =\r")
     shown = terminal.until(PROMPT)
     assert "the condition 'total =' is no Python expression: invalid syntax" in shown
-    terminal.type("b 5 gather 2 within 1 if total == 6\r")
-    terminal.until("breakpoint at")  # at once, or as soon as the task has it
-    terminal.until(PROMPT)
+    sets(terminal, "b 5 gather 2 within 1 if total == 6")
     terminal.type("b\r")
-    terminal.until("task0.py:5 gather 2 within 1 if total == 6\r")
-    terminal.until(PROMPT)
+    assert "task0.py:5 gather 2 within 1 if total == 6\r" in terminal.until(PROMPT)
     terminal.type("c\r")
     terminal.until("1 of 2 tasks have come to ")
     assert "-> 5" in terminal.until(PROMPT)
