@@ -50,7 +50,7 @@ def up(rayside: Rayside) -> Rayside:
 
 
 def begin(up: Rayside, folder: Path, stops: int = 1) -> str:
-    """Submits the program, which ends once there are so many `stop...`; returns its id once all of it runs."""
+    """Submits the program, which ends once there are so many `stop...`; returns its id once it all runs."""
     (folder / "main.py").write_text(PROGRAM)
     (folder / "meters.py").write_text(METERS)
     entrypoint = f"python main.py '{folder / 'stop'}' {stops}"

@@ -1,8 +1,8 @@
 """Stops at exceptions that end a program or a thread where pydevd does not trace what raised them.
 
 pydevd notices them by tracing alone. Where breakpoints are compiled in, a process is seldom traced: it stops
-for them all the same, once what it ran is unwound. The main thread's are told by Python's audit event, whoever
-(Ray does it, too) has put a function in place of `sys.excepthook`.
+for them all the same, once what it ran is unwound. The main thread's are told by Python's audit event,
+whoever (Ray does it, too) has put a function in place of `sys.excepthook`.
 
 It leans on `PyDB.trigger_exception_handler` and `do_stop_on_unhandled_exception` of pydevd 1.8.22.
 https://docs.python.org/3/library/sys.html#sys.excepthook
