@@ -77,10 +77,15 @@ Meet = Callable[[Origin], Awaitable[None]]
 
 @dataclass(frozen=True)
 class Introduction:
-    """How a debuggee of several people is met: `user` is our own name, for those who come after us."""
+    """How a debuggee of several people is met: `user` is our own name, for those who come after us.
+
+    Attributes:
+        children: whether the processes that it starts are to open debugger ports of their own.
+    """
 
     user: str
     meet: Meet
+    children: bool = False
 
 
 class AlreadyDebugged(AttachFailed):
@@ -96,6 +101,7 @@ class Client(Channel):
 
     Attributes:
         capabilities: the body of the adapter's answer to `initialize`; empty before `attach`.
+        children: `pid` and `port` of each child that it has had so far, where they are wanted.
     """
 
     def __init__(
@@ -109,6 +115,7 @@ class Client(Channel):
     ) -> None:
         super().__init__(reader, writer, name=name, on_event=on_event, tables=tables)
         self.capabilities: Message = {}
+        self.children: list[Message] = []
         self._leaving = False
 
     async def attach(
@@ -244,7 +251,8 @@ class Client(Channel):
             return
         ids = str(body["job"]), str(body.get("submission") or "")
         await introduction.meet(Origin(*ids, str(body.get("user") or "")))
-        answer = await self.request(DEBUG)
+        answer = await self.request(DEBUG, {"children": True} if introduction.children else None)
+        self.children = answer.get("children") or []
         if answer.get("taken") is not True:
             user = str(answer.get("user") or "")
             raise AlreadyDebugged(

@@ -25,6 +25,7 @@ _OURS = "_rayside_start"
 # Only the drivers of jobs with --debug have the first two (jobs.py); a driver's own children have the
 # third besides (early.py).
 _DRIVER, _JOB, _STARTED = "rayside_hook.driver.on_init", "RAY_JOB_CONFIG_JSON_ENV_VAR", "RAYSIDE_STARTED"
+_PARENT = "RAYSIDE_PARENT"  # children.py
 
 
 class _Finder:
@@ -70,3 +71,5 @@ if os.environ.get("RAY_RUNTIME_ENV_HOOK") == _DRIVER and _JOB in os.environ and 
         importlib.import_module("rayside_hook.early").begin()
     except Exception as error:  # It is an earlier Rayside's package, or an environment that is not ours.
         sys.stderr.write(f"rayside: the driver is debugged from ray.init on: {error}\n")
+elif _PARENT in os.environ and _package("child").is_program(sys.orig_argv):
+    importlib.import_module(f"{_OURS}.attach").join_parents_debugger()

@@ -16,6 +16,7 @@ from bootstrap.hook.evaluated.prints import EVENT as PRINTED
 from bootstrap.hook.evaluated.reached import EVENT
 from bootstrap.hook.evaluated.telling import EVENT as HIDDEN
 from bootstrap.hook.evaluated.telling import Bucket
+from bootstrap.hook.rayside_hook.children import EVENT as CHILD
 from bootstrap.plain import some_of
 from bootstrap.relay.attach_arguments import mappings_of, options_of
 from bootstrap.relay.configuration import Configuration
@@ -164,7 +165,11 @@ class DebugSession:
                 earlier.say("Another editor has attached; this session ends.")
             self._dismiss(earlier, TAKEN_OVER)
         self._told_of_others = False
-        self._lifecycle.begin(options, keep_paused=arguments.get("keepPaused") is True)
+        self._lifecycle.begin(
+            options,
+            keep_paused=arguments.get("keepPaused") is True,
+            takes_children=arguments.get("children") is not False,
+        )
         focus = arguments.get("focusWorkerId")
         self._threads.begin(focus if isinstance(focus, str) else "")
         self._hidden.begin()
@@ -319,6 +324,8 @@ class DebugSession:
             printed = self._reports.printed(worker, body)
             if printed is not None:
                 self._current.event("output", self.requests.outward(worker, printed))
+        elif name == CHILD:
+            self._lifecycle.take_child(worker, body)
         elif name == "terminated":
             # The adapter outlives a killed debuggee, and waits for its client to leave.
             self._lifecycle.end(worker)

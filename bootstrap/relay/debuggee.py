@@ -31,6 +31,7 @@ class Debuggee:
     task: str = ""
     since: str = ""  # ISO 8601
     driver: bool = False  # runs no task
+    parent: str = ""  # the worker_id of the debuggee that has started it; Ray does not list such a one
     # The moment, of `time.monotonic`, up to which Ray's word on the task surely holds.
     as_of: float = float("inf")
     # Ray's id of the worker, where that came to be known after `worker_id`, which stays.

@@ -9,8 +9,10 @@ from typing import Any
 
 from bootstrap.dap.additions import TAKEN_OVER
 from bootstrap.dap.client import STOP_IN_USER_CODE, AlreadyDebugged
+from bootstrap.dap.framing import Message
 from bootstrap.errors import AttachFailed, RaysideError
 from bootstrap.plain import line
+from bootstrap.relay import children
 from bootstrap.relay.configuration import Configuration
 from bootstrap.relay.debuggee import Debuggee
 from bootstrap.relay.editor import CurrentEditor
@@ -77,15 +79,22 @@ class Lifecycle:
         # Attaching to what was there already when the editor came; whether more of that may be found.
         self._beside: set[asyncio.Future[Any]] = set()
         self._finds_more = False
+        self._takes_children = False
+        # Those that are to be attached to again once they have settled, by worker_id.
+        self._returning: dict[str, Debuggee] = {}
+        self._has_told_many = False
 
     # --- for an editor -------------------------------------------------------------------
 
-    def begin(self, options: Mapping[str, Any], *, keep_paused: bool) -> None:
+    def begin(self, options: Mapping[str, Any], *, keep_paused: bool, takes_children: bool) -> None:
         """Begins with another editor; what was read or given up for the one before is tried again.
 
-        `options` are debugpy's `attach` arguments.
+        `options` are debugpy's `attach` arguments; `takes_children`: whether the processes that debuggees
+        start are debugged, too.
         """
-        self._options, self.keep_paused = options, keep_paused
+        self._options, self.keep_paused, self._takes_children = options, keep_paused, takes_children
+        self._has_told_many = False
+        self._returning.clear()
         self._files.clear()
         self._tries = Tries()  # a new one: attaching that began for the editor before counts for that editor
         self._debuggers.clear()
@@ -121,6 +130,23 @@ class Lifecycle:
         if self._finds_more:
             self._beside.add(attaching)
 
+    def take_child(self, worker: Worker, child: Message) -> None:
+        """Attaches to a process that a debuggee has started; `child` is as `children.child_of` has it."""
+        if not self._takes_children or self._editor.editor is None or worker.has_left:
+            return
+        if children.are_many(self._workers, worker.debuggee):
+            if not self._has_told_many:
+                self._has_told_many = True
+                title = worker.debuggee.title
+                self._editor.say(f"{title} has more than {children.MOST} children: further ones run on")
+            return
+        debuggee = children.child_of(worker.debuggee, child)
+        known = self._workers.get(debuggee.worker_id)
+        if known is None:
+            self.take(debuggee)
+        elif known.has_left:
+            self._returning[debuggee.worker_id] = debuggee
+
     async def attached_beside(self) -> None:
         """Waits until what was there when the editor came is attached to, for at most BESIDE seconds in all.
 
@@ -138,7 +164,9 @@ class Lifecycle:
         """
         self._finds_more = False
         self._missed = {
-            name: self._missed.get(name, 0) + 1 for name in self._workers if name not in worker_ids
+            name: self._missed.get(name, 0) + 1
+            for name, worker in self._workers.items()
+            if name not in worker_ids and not worker.debuggee.parent
         }
         for name, missed in self._missed.items():
             if missed > POLLS_MISSED and not self._workers[name].is_attaching:
@@ -150,7 +178,7 @@ class Lifecycle:
         tries = self._tries  # those of the editor that it is for, which may not be the same at the end
         began = time.monotonic()
         try:
-            await worker.attach(self._options, self._claims)
+            await worker.attach(self._options, self._claims, children=self._takes_children)
         except AlreadyDebugged as error:
             tries.taken(worker.debuggee)
             worker.holder.refused(worker, error)
@@ -204,6 +232,8 @@ class Lifecycle:
         worker.takes_requests()
         self._threads.show(worker, worker.main_thread)
         self._work.start(self._until_ended(worker))
+        for child in worker.connection.client.children:
+            self.take_child(worker, child)
         if not self._configuration.is_in(worker):
             self._work.start(self._configuration.put_into(worker))
         if self._editor.editor is None and not (self.keep_paused and worker.stops):
@@ -287,3 +317,6 @@ class Lifecycle:
         await asyncio.sleep(settling(worker.attaching_took))
         if self._workers.get(worker.debuggee.worker_id) is worker:
             del self._workers[worker.debuggee.worker_id]
+            returning = self._returning.pop(worker.debuggee.worker_id, None)
+            if returning is not None and self._editor.editor is not None:
+                self.take(returning)

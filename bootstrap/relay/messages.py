@@ -14,6 +14,7 @@ from bootstrap.dap.framing import Message
 from bootstrap.hook.evaluated.prints import EVENT as PRINTED
 from bootstrap.hook.evaluated.reached import EVENT as REACHED
 from bootstrap.hook.evaluated.telling import EVENT as HIDDEN
+from bootstrap.hook.rayside_hook.children import EVENT as CHILD
 from bootstrap.hook.rayside_hook.handshake import AUTHORIZE, CHALLENGE, DEBUG, LONGEST_USER
 from bootstrap.relay.rules import (
     Exact,
@@ -61,6 +62,7 @@ _SHOWN: dict[str, Rule] = {
     "variablesReference": _ID,
     **_COUNTS,
 }
+_CHILD = record("pid", "port", pid=Number(least=1), port=Number(least=1, most=65_535))
 _BREAKPOINT = record(id=_ID, verified=_FLAG, message=_SENTENCE, **_PLACE)
 _DETAILS_FIELDS: dict[str, Rule] = {
     "message": _SENTENCE,
@@ -126,6 +128,8 @@ EVENTS: dict[str, Record] = {
     # Our event (of evaluated/telling.py) has how many lines of tasks that were not chosen were not sent, and
     # what the choosing expression raised.
     HIDDEN: record("number", number=_NUMBER, text=_SENTENCE, task=_NAME),
+    # Our hook's event (children.py) tells of a process that this one has started.
+    CHILD: _CHILD,
 }
 
 # The bodies of responses, by the command of the request.
@@ -166,7 +170,7 @@ RESPONSES: dict[str, Record] = {
     "next": record(),
     "pause": record(),
     AUTHORIZE: record("proof", proof=Exact(64), job=Exact(40), submission=_NAME, user=Text(LONGEST_USER)),
-    DEBUG: record("taken", taken=_FLAG, user=Text(LONGEST_USER)),
+    DEBUG: record("taken", taken=_FLAG, user=Text(LONGEST_USER), children=Many(_CHILD, 1_000)),
     "scopes": record(
         scopes=Many(
             record(

@@ -148,7 +148,7 @@ class Stacks:
         visit = _Visit(self._lookout, session, rule)
         began = time.monotonic()
         try:
-            await Worker(debuggee, Files(), visit).attach(STOP_IN_USER_CODE, visit)
+            await Worker(debuggee, Files(), visit).attach(STOP_IN_USER_CODE, visit, children=False)
         except NotWanted:
             return visit.answer
         except AlreadyDebugged:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from bootstrap.dap.additions import EXITED, TAKEN_OVER
 from bootstrap.dap.channel import reason
 from bootstrap.dap.framing import Message, as_json
-from bootstrap.errors import RequestFailed
+from bootstrap.errors import DebuggerGone, RequestFailed
 from bootstrap.relay.arrivals import Arrival, Arrivals
 from bootstrap.relay.connection import PATIENCE, SOON
 from bootstrap.relay.debuggee import Debuggee
@@ -263,7 +263,7 @@ class Threads:
             unasked: whether the editor has to be told, too: it did not ask for this thread.
 
         Raises:
-            RequestFailed, DebuggerGone: as `Client.request`.
+            RequestFailed, DebuggerGone: as `Client.request`; but who ends by going on has gone on.
         """
         thread = arguments["threadId"]
         if command == "continue":
@@ -275,7 +275,7 @@ class Threads:
         stops = worker.resumed([thread])
         worker.resuming[thread] = resuming = asyncio.get_running_loop().create_future()
         try:
-            response = await worker.connection.answer(command, arguments)
+            response = await self._answer_of(worker, command, arguments)
             if not response.get("success"):
                 worker.did_not_resume(stops)
                 raise RequestFailed(reason(response), hint="Try again.")
@@ -291,6 +291,14 @@ class Threads:
             self._others.continued(worker)
             del worker.resuming[thread]
             resuming.set_result(None)
+
+    async def _answer_of(self, worker: Worker, command: str, arguments: Message) -> Message:
+        try:
+            return await worker.connection.answer(command, arguments)
+        except DebuggerGone:
+            if command != "continue":
+                raise
+            return {"success": True}  # What it went on to was its end, which came before its answer.
 
     async def continue_all(self) -> None:
         async def continue_worker(worker: Worker) -> None:

@@ -191,8 +191,10 @@ class Worker:
         self.connection.patience = SOON
         self._settled.set()
 
-    async def attach(self, options: Mapping[str, Any], claims: Claims) -> None:
+    async def attach(self, options: Mapping[str, Any], claims: Claims, *, children: bool) -> None:
         """Attaches; `options` are debugpy's `attach` arguments.
+
+        `children` says whether the processes that it starts are to open debugger ports of their own.
 
         Raises:
             AlreadyDebugged: the debuggee has another client; asking again does no harm.
@@ -211,7 +213,8 @@ class Worker:
         async def meet(origin: Origin) -> None:
             await claims.meet(self, origin)
 
-        await self.connection.attach(options, configure_debuggee, Introduction(claims.user, meet))
+        introduction = Introduction(claims.user, meet, children)
+        await self.connection.attach(options, configure_debuggee, introduction)
 
     async def _find_main_thread(self) -> None:
         body = await self.connection.client.request("threads", timeout=ATTACHING)
@@ -258,7 +261,8 @@ class Worker:
         Ray's tables have the task late, or not exactly.
         """
         stop = self.stops.get(thread)
-        if stop is None or self.debuggee.driver:  # Ray would write an error into a driver's log
+        # Ray would write an error into a driver's log, and a child runs no task of Ray's.
+        if stop is None or self.debuggee.driver or self.debuggee.parent:
             await self.masks.learn()
             return
         asking = asyncio.ensure_future(self._task_and_secrets(thread))

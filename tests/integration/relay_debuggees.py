@@ -16,6 +16,7 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +25,10 @@ from bootstrap.dap.framing import Decoder, Message, encode
 from bootstrap.dap.paused import PausedTask
 from bootstrap.errors import NotRunning
 from bootstrap.hook.rayside_hook.attach import UNCHECKED
+from bootstrap.hook.rayside_hook.handshake import proof
 from bootstrap.relay.debuggee import Debuggee
 from bootstrap.relay.server import Relay, digest_of
+from bootstrap.settings import ROOT
 
 TOKEN = "a token"
 PATIENCE = 60.0  # seconds; only a broken test waits so long
@@ -57,12 +60,27 @@ sys.path.insert(0, os.path.dirname(script))
 exec(compile(open(script).read(), script, "exec"), {"__name__": "__main__", "__file__": script})
 """
 
+# With the hook, and a Python's start as in the environments that Rayside makes.
+_HOOKED = f"""
+import os, sys
+from rayside_hook import attach
+attach.rays_token = lambda: {TOKEN!r}.encode()
+print(attach.listen("127.0.0.1"), flush=True)
+import debugpy
+debugpy.wait_for_client()
+script = sys.argv[1]
+sys.path.insert(0, os.path.dirname(script))
+exec(compile(open(script).read(), script, "exec"), {{"__name__": "__main__", "__file__": script}})
+"""
+_HOOK = ROOT / "bootstrap" / "hook"
+_AT_START = f"import runpy; runpy.run_path({str(_HOOK / 'start.py')!r})\n"
+
 
 class Process:
-    """Is one debuggee; `lines` is what its script printed."""
+    """Is one debuggee, which runs `script`; `lines` is what that has printed."""
 
-    def __init__(self, process: asyncio.subprocess.Process, debuggee: Debuggee) -> None:
-        self.process, self.debuggee = process, debuggee
+    def __init__(self, process: asyncio.subprocess.Process, debuggee: Debuggee, script: Path) -> None:
+        self.process, self.debuggee, self.script = process, debuggee, script
         self.lines: list[str] = []
         self._reading = asyncio.ensure_future(self._read())
 
@@ -97,7 +115,31 @@ class Process:
         port = int(await asyncio.wait_for(process.stdout.readline(), PATIENCE))
         # Discovery knows of no task here, at no time: what a stop has told stays.
         debuggee = Debuggee(f"w{number}", "127.0.0.1", port, process.pid, "127.0.0.1", job, as_of=0.0)
-        return cls(process, debuggee)
+        return cls(process, debuggee, script)
+
+    @classmethod
+    async def start_hooked(
+        cls, script: Path, number: int, *, python: str, environment: Mapping[str, str]
+    ) -> Process:
+        """Starts a debuggee with the hook; the Pythons that it starts have Rayside's start file."""
+        at_start = script.parent / "at start"
+        at_start.mkdir(exist_ok=True)
+        (at_start / "sitecustomize.py").write_text(_AT_START)
+        path = [str(_HOOK), str(at_start), environment.get("PYTHONPATH", "")]
+        process = await asyncio.create_subprocess_exec(
+            *[python, "-c", _HOOKED, str(script)],
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            cwd=script.parent,
+            start_new_session=True,
+            env={**environment, "PYTHONPATH": os.pathsep.join(path)},
+        )
+        assert process.stdout is not None
+        port = int(await asyncio.wait_for(process.stdout.readline(), PATIENCE))
+        prove = partial(proof, TOKEN.encode())
+        job = "01000000"
+        where = "127.0.0.1", port, process.pid, "127.0.0.1"
+        return cls(process, Debuggee(f"w{number}", *where, job, as_of=0.0, prove=prove), script)
 
     async def _read(self) -> None:
         assert self.process.stdout is not None
@@ -159,8 +201,9 @@ class Cluster:
             (root / name).write_text(script)
         self.roots[PACKAGE] = [str(self.here)]
         first = len(self.processes) + 1
+        start = Process.start_hooked if "python" in how else Process.start
         started = await asyncio.gather(
-            *(Process.start(unpacked / name, n, **how) for n in range(first, first + count))
+            *(start(unpacked / name, n, **how) for n in range(first, first + count))
         )
         self.processes += started
         return list(started)

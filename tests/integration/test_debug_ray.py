@@ -507,6 +507,46 @@ def test_a_driver_stops_in_its_first_lines_and_is_one_debuggee_from_there_on(
     assert logged.count("attached to driver") == 1, logged
 
 
+PARTS = """\
+import os, sys
+
+def part(n):
+    half = n / 2  # part
+    return half
+
+if __name__ == "__main__":
+    print("part", part(int(sys.argv[1])))
+"""
+HAS_CHILDREN = """\
+import multiprocessing, subprocess, sys
+import parts, ray
+
+@ray.remote
+def load(method):
+    with multiprocessing.get_context(method).Pool(2) as pool:
+        return sum(pool.map(parts.part, range(4), chunksize=1))
+
+@ray.remote
+def run():
+    return subprocess.run([sys.executable, parts.__file__, "8"], check=True, capture_output=True, text=True).stdout
+
+ray.init()
+print("loaded", ray.get([load.remote("fork"), load.remote("spawn")]), ray.get(run.remote()))
+"""
+
+
+def test_processes_that_tasks_start_stop_as_tasks_do(up: Rayside, tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(HAS_CHILDREN)
+    (tmp_path / "parts.py").write_text(PARTS)
+    job = submit(up, tmp_path, "--debug", modules=())
+    at = f"--break=parts.py:{line(PARTS, 'part')}"
+    result = up.json("debug", "--job", job, at, "--evaluate", "n", cwd=tmp_path)
+    assert sorted(stop["evaluated"]["n"] for stop in result["stopped"]) == [*"00112233", "8"]
+    assert all(stop["task"].startswith("child ") for stop in result["stopped"]), result
+    assert result["job"] == {"submission_id": job, "status": "SUCCEEDED"}
+    assert "loaded [3.0, 3.0] part 4.0" in up.run("logs", "--job", job).stdout
+
+
 def test_eight_tasks_are_stopped_at_once_in_one_session(up: Rayside, tmp_path: Path) -> None:
     debug_a_crowd(up, up.target.instance.token_file.read_text(), tmp_path)
 

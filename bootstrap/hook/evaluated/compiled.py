@@ -64,9 +64,11 @@ class _Breakpoints:
 
     @property
     def _lock(self) -> threading.RLock:
-        if self._process != os.getpid():  # A fork: none of the threads that may have held it is there.
+        if self._process != os.getpid():
+            # A fork: none of the threads that may have held it is there, and pydevd has begun anew, or ended.
             self._process, self._own_lock = os.getpid(), threading.RLock()
             self._look_again, self._is_in_request = None, False
+            self._files, self.traced, self._awake = {}, False, False
         return self._own_lock
 
     # --- the file's names --------------------------------------------------------------------
@@ -325,6 +327,9 @@ def _settle_after_requests() -> None:
     """Settles once after all breakpoints of a request, and before its answer; and when a thread resumes."""
     processor = sys.modules["_pydevd_bundle.pydevd_process_net_command_json"].PyDevJsonCommandProcessor
     api = sys.modules["_pydevd_bundle.pydevd_api"].PyDevdAPI
+    if hasattr(api, _SETTLE):  # A fork has its parent's, and another debugger.
+        return
+    setattr(api, _SETTLE, True)
     set_breakpoints, resume = processor.on_setbreakpoints_request, api.request_resume_thread
 
     def on_setbreakpoints_request(self: Any, py_db: Any, request: Any) -> Any:

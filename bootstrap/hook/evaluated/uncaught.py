@@ -29,8 +29,15 @@ def notice(pydevd: Any, is_wanted: Callable[[], bool]) -> None:
     """
     is_new = not hasattr(pydevd, _MARK)
     setattr(pydevd, _MARK, is_wanted)
-    if not is_new:
-        return
+    if is_new:
+        _remember_stops(pydevd)
+    if not hasattr(sys, _MARK):  # A fork has its parent's, and another debugger.
+        setattr(sys, _MARK, True)
+        sys.addaudithook(_audit)
+        _stop_for_threads()
+
+
+def _remember_stops(pydevd: Any) -> None:
     stop = pydevd.do_stop_on_unhandled_exception
 
     def do_stop_on_unhandled_exception(thread: Any, frame: Any, frames_by_id: Any, raised: _Raised) -> None:
@@ -38,7 +45,9 @@ def notice(pydevd: Any, is_wanted: Callable[[], bool]) -> None:
         stop(thread, frame, frames_by_id, raised)
 
     pydevd.do_stop_on_unhandled_exception = do_stop_on_unhandled_exception
-    sys.addaudithook(_audit)
+
+
+def _stop_for_threads() -> None:
     end = threading.excepthook
 
     def excepthook(raised: Any) -> None:

@@ -10,8 +10,10 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
+from typing import Any
 
-from . import forks, tracing
+from . import child, forks, tracing
+from .children import Children
 from .listener import Listener, in_background, rays_token
 
 # These are keys in Ray's internal key-value store, one pair a job; the values are wall-clock times.
@@ -81,12 +83,36 @@ def listen(
     Raises RuntimeError where the process listens for debuggers already, OSError.
     """
     load()
-    listener = Listener(rays_token() if token is None else token, user, by_driver)
+    token = rays_token() if token is None else token
+    invitation = {"host": host, "token": token.decode(), "user": user, "by_driver": {**(by_driver or {})}}
+    children = Children(invitation)
+    listener = Listener(token, user, by_driver, children)
     port = listener.open(host)
     tracing.sleep()
     tracing.wake_by_itself()
-    forks.run_on(listener)
+    forks.follow(listener, children, join_parents_debugger)
+    children.announce()
     return port
+
+
+def join_parents_debugger(prepare: Callable[[], None] | None = None) -> bool:
+    """Opens this process, which another one has started, to that one's debugger, and waits for it.
+
+    Returns whether the debugger has attached; `prepare` is called where there is one. Never raises.
+    """
+
+    def open_port(invitation: Mapping[str, Any]) -> int:
+        if prepare is not None:
+            prepare()
+        return listen(**{**invitation, "token": invitation["token"].encode()})
+
+    try:
+        return child.join(open_port, _until_client)
+    except ImportError:
+        return False  # This Python has no debugpy.
+    except Exception as error:
+        say(f"no debugger in process {os.getpid()}: {type(error).__name__}: {error}")
+        return False
 
 
 def load() -> None:
@@ -119,12 +145,16 @@ def wait(job: str, timeout: float, waited_until: float = math.inf) -> None:
 
 def until_attached(over: Callable[[], bool], timeout: float) -> None:
     """Waits until a debugger is attached, or `over`, for at most the `timeout` seconds that it announces."""
-    import debugpy
-
-    latest = time.time() + timeout
     if over():
         return
     say(f"waiting for a debugger, at most {timeout:g} s (--attach-timeout)")
+    _until_client(over, timeout)
+
+
+def _until_client(over: Callable[[], bool], timeout: float) -> None:
+    import debugpy
+
+    latest = time.time() + timeout
     attached = threading.Event()
 
     def watch() -> None:

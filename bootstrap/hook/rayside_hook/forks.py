@@ -1,7 +1,8 @@
-"""Lets the forks of a debugged process (multiprocessing, a data loader) run on without a debugger.
+"""Says what becomes of the forks of a debugged process (multiprocessing, a data loader).
 
 A fork has the parent's breakpoints, but none of the threads that would tell anybody of a stop: it would
-stand still for good, unseen.
+stand still for good, unseen. So it begins anew with the parent's debugger, where that wants it, and else it
+runs on without one.
 """
 
 from __future__ import annotations
@@ -9,33 +10,57 @@ from __future__ import annotations
 import builtins
 import os
 import sys
+from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
-from . import tracing
+from . import child, tracing
+from .children import Children
 from .listener import Listener
 
 _TEXT = b"rayside: this process forks others, in which breakpoints do not stop: they run on\n"
 _reported = False  # in this process
+# Opens a fork to the parent's debugger, where that wants it; says whether it has. Calls its argument first.
+Join = Callable[[Callable[[], None]], bool]
+_parent: list[tuple[Listener, Children, Join]] = tracing._OfThisProcess()
 
 
-def run_on(listener: Listener) -> None:
-    """Lets every fork of this process run on from now on; other programs that it starts are not touched."""
-    os.register_at_fork(after_in_parent=_tell, after_in_child=lambda: _run_on(listener))
+def follow(listener: Listener, children: Children, join: Join) -> None:
+    """Does so with every fork of this process from now on; other programs that it starts are not touched."""
+    is_first = not _parent
+    _parent[:] = [(listener, children, join)]  # a fork's own, where it forks itself
+    if is_first:
+        os.register_at_fork(after_in_parent=_tell, after_in_child=_begin)
 
 
 def _tell() -> None:
-    """Says so once, and only where a debugger is attached, whose user may wonder."""
+    """Says once that they run on, and only where a debugger is attached, whose user may wonder."""
     global _reported
-    if not _reported and tracing.is_attached():
+    if not _reported and tracing.is_attached() and not _parent[0][1].are_taken:
         _reported = True
         os.write(2, _TEXT)  # Another thread may hold the lock of sys.stderr.
 
 
-def _run_on(listener: Listener) -> None:
+def _begin() -> None:
     """Runs in the fork, before any code of the user's; it takes no lock that a lost thread may hold."""
+    listener, children, join = _parent[0]
+    is_wanted = children.are_taken and not _becomes_another_program(sys._getframe())
     listener.close()
     tracing.end()
     sys.breakpointhook = sys.__breakpointhook__ = builtins.breakpoint = _pass_over
+    if is_wanted and join(child.forget_the_parents_debugger):
+        import debugpy
+
+        sys.breakpointhook = sys.__breakpointhook__ = builtins.breakpoint = debugpy.breakpoint
+
+
+def _becomes_another_program(frame: FrameType | None) -> bool:
+    """Returns whether subprocess has forked only to start a program, after its `preexec_fn`."""
+    while frame is not None:
+        if frame.f_code.co_name == "_execute_child" and frame.f_globals.get("__name__") == "subprocess":
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _pass_over(*args: Any, **kwargs: Any) -> None:

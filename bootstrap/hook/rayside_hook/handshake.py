@@ -7,8 +7,10 @@
     process:  response, body.proof, body.job and body.submission: Ray's ids of its job, and body.user: the
               name of whose that is, or of who had it opened, each empty where it knows none; nothing
               proves them                                                      or no success, and the end
-    debugger: request `raysideDebug`; or it leaves, where it does not want a process of that job or user
-    process:  response, body.taken; where that is false, body.user: who debugs it now, and the end
+    debugger: request `raysideDebug`; or it leaves, where it does not want a process of that job or user.
+              arguments.children: whether it debugs the processes that this one starts, too
+    process:  response, body.taken; where that is false, body.user: who debugs it now, and the end; where
+              children are wanted, body.children: `pid` and `port` of each that lives (see children.py)
 
 From then on the connection is a DAP session with pydevd, from `initialize` on. A debugger of before, which
 sends no `user`, has the session after `raysideAuthorize`.

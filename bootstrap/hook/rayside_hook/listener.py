@@ -19,7 +19,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from . import tracing, whose
 from .handshake import AUTHORIZE, CHALLENGE, DEBUG, LONGEST_USER, proof
@@ -51,14 +51,35 @@ def rays_token() -> bytes:
     return str(next(iter(header.values()), "")).removeprefix("Bearer ").encode()
 
 
+class Offspring(Protocol):
+    """Has the children of this process, each of which has a port of its own."""
+
+    @property
+    def living(self) -> list[dict[str, int]]:
+        """Returns the process and the port of each."""
+
+    def taken(self) -> contextlib.AbstractContextManager[None]:
+        """Takes children until the block ends."""
+
+    def leave(self) -> None:
+        """Closes a fork's copies of sockets."""
+
+
 class Listener:
     """Listens from `open` on, until the process ends.
 
     `user` is the name of who had it opened, and `by_driver` what the job's driver has sent of its metadata,
-    each if known (see `whose`).
+    each if known (see `whose`). `children` are told to a debugger that wants them.
     """
 
-    def __init__(self, token: bytes, user: str = "", by_driver: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        token: bytes,
+        user: str = "",
+        by_driver: Mapping[str, str] | None = None,
+        children: Offspring | None = None,
+    ) -> None:
+        self._children, self._wants_children = children, False
         self._token, self._user, self._by_driver = token, user, by_driver or {}
         self._socket: socket.socket | None = None
         self._knocking: list[socket.socket] = []  # They are in the handshake, the oldest first.
@@ -79,6 +100,8 @@ class Listener:
         for each in (self._socket, self._attached, *self._knocking, *self._choosing):
             if each is not None:
                 each.close()
+        if self._children is not None:
+            self._children.leave()
 
     def _accept(self) -> None:
         assert self._socket is not None
@@ -99,12 +122,18 @@ class Listener:
         with connection:
             try:
                 if self._is_admitted(connection):
-                    _debug(connection)
+                    with self._children_taken():
+                        _debug(connection)
             finally:
                 with self._changed:
                     if self._attached is connection:  # also where it went while it was let in
                         self._attached = None
                         self._changed.notify_all()
+
+    def _children_taken(self) -> contextlib.AbstractContextManager[None]:
+        if self._children is None or not self._wants_children:
+            return contextlib.nullcontext()
+        return self._children.taken()
 
     def _is_admitted(self, connection: socket.socket) -> bool:
         try:
@@ -156,7 +185,11 @@ class Listener:
             _answer(connection, request, {})
             return False
         taken = self._takes(connection, str(arguments["user"])[:LONGEST_USER])
-        _answer(connection, request, {"taken": taken, "user": "" if taken else self._debugger})
+        children: dict[str, Any] = {}
+        if taken and self._children is not None and (request.get("arguments") or {}).get("children") is True:
+            self._wants_children = True
+            children = {"children": self._children.living}
+        _answer(connection, request, {"taken": taken, "user": "" if taken else self._debugger, **children})
         return taken
 
     def _introduced(self, connection: socket.socket) -> None:
@@ -173,7 +206,7 @@ class Listener:
         with self._changed:
             free = self._changed.wait_for(lambda: self._attached is None, _CHANGING)
             if free:
-                self._attached, self._debugger = connection, user
+                self._attached, self._debugger, self._wants_children = connection, user, False
                 # At once: whoever comes before it has its answer would end it as the oldest.
                 self._waits_no_more(connection)
         return free

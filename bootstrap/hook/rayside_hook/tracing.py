@@ -100,12 +100,17 @@ def wake_by_itself() -> None:
     if db is None or hasattr(db, _WAKES):
         return
     setattr(db, _WAKES, True)
-    changed, suspend = db.on_breakpoints_changed, api.request_suspend_thread
-    disconnect = api.request_disconnect
+    changed = db.on_breakpoints_changed
 
     def on_breakpoints_changed(removed: bool = False) -> None:
         changed(removed)
         getattr(db, _SETTLE, settle)()
+
+    db.on_breakpoints_changed = on_breakpoints_changed
+    if hasattr(api, _WAKES):  # A fork has its parent's, and another debugger.
+        return
+    setattr(api, _WAKES, True)
+    suspend, disconnect = api.request_suspend_thread, api.request_disconnect
 
     def request_suspend_thread(self: Any, py_db: Any, thread_id: str = "*") -> Any:
         wake()
@@ -115,7 +120,6 @@ def wake_by_itself() -> None:
         disconnect(self, py_db, resume_threads)
         sleep()  # As the breakpoints went, what had stopped at them did not go on yet.
 
-    db.on_breakpoints_changed = on_breakpoints_changed
     api.request_suspend_thread = request_suspend_thread
     api.request_disconnect = request_disconnect
 

@@ -1,0 +1,32 @@
+"""Describes the processes that a debuggee has started: debuggees of their own, which Ray does not list."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from bootstrap.dap.framing import Message
+from bootstrap.relay.debuggee import Debuggee
+from bootstrap.relay.worker import Workers
+
+# The most children of one debuggee at once: more would let one program fill the editor's list.
+MOST = 64
+
+
+def child_of(parent: Debuggee, child: Message) -> Debuggee:
+    """Returns the description of a child; `child` has its `pid` and its `port`, as the parent told them."""
+    pid = child["pid"]
+    return replace(
+        parent,
+        worker_id=f"{parent.worker_id}.{pid}",
+        rays_id=f"{parent.rays_id}.{pid}" if parent.rays_id else "",
+        pid=pid,
+        port=child["port"],
+        task=f"child of {parent.task}" if parent.task else "child process",
+        since="",
+        parent=parent.worker_id,
+    )
+
+
+def are_many(workers: Workers, parent: Debuggee) -> bool:
+    """Returns whether a debuggee has as many children there as it may."""
+    return sum(worker.debuggee.parent == parent.worker_id for worker in workers.values()) >= MOST

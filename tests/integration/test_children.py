@@ -1,0 +1,276 @@
+"""Tests children of debuggees in real processes: forks and Pythons that are started stop as their parents do.
+
+Runs on each Python from 3.10 to 3.13 that is on PATH or in pyenv's folder, with this one's debugpy.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bootstrap.dap.framing import Message
+from bootstrap.hook.rayside_hook.attach import UNCHECKED, WITHOUT_MONITORING
+from tests.integration.pythons import environment_of, python_of
+from tests.integration.relay_debuggees import Process, Session, relay_over
+
+HOWS = [("3.10", "settrace"), ("3.11", "settrace"), ("3.12", "settrace"), ("3.12", "monitoring")]
+HOWS += [("3.13", "settrace"), ("3.13", "monitoring")]
+each_python = pytest.mark.parametrize(("version", "how"), HOWS, ids=lambda each: str(each))
+
+FORKS = """\
+import os, sys, time
+
+def work(n):
+    total = n + 1  # work
+    return total
+
+def child(n):
+    work(n)
+    breakpoint()
+    again = work(n + 10)  # after
+    os._exit(again)
+
+for n in range(2):
+    pid = os.fork()
+    if not pid:
+        child(n)
+    print("child", os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
+print("parent", work(100), flush=True)
+"""
+
+
+# What is started: a module, which is a program as well.
+TOOL = """\
+import os, sys
+
+def work(n):
+    total = n + 1  # tool
+    return total
+
+def main():
+    n = int(sys.argv[1])
+    if n > 1:
+        import subprocess
+        subprocess.run([sys.executable, __file__, str(n - 1)], check=True)
+    print("tool", work(n), [name for name in os.environ if name.startswith("RAYSIDE_A")], flush=True)
+
+if __name__ == "__main__":
+    main()
+"""
+STARTS = """\
+import subprocess, sys, tool
+subprocess.run([sys.executable, tool.__file__, "2"], check=True)
+print("parent", tool.work(100), flush=True)
+"""
+POOLS = """\
+import multiprocessing, sys, tool
+with multiprocessing.get_context(METHOD).Pool(2) as pool:
+    print("pool", sorted(pool.map(tool.work, range(4), chunksize=1)), flush=True)
+"""
+# Who asks the parent, and what it is told: a child, a process that is no child any more, another user's.
+STRANGERS = """\
+import os, subprocess, sys
+ASK = '''
+import os, socket, sys, time
+sys.path.insert(0, sys.argv[1])
+from rayside_hook import child
+parent = os.getpid()
+if sys.argv[2] == "orphan":
+    if os.fork():
+        os._exit(0)
+    while os.getppid() == parent:
+        time.sleep(0.01)
+if sys.argv[2] == "stranger" and os.geteuid() == 0:
+    os.setuid(65534)
+if sys.argv[2] == "child" or os.geteuid() or os.getppid() != parent:
+    with socket.socket(socket.AF_UNIX) as connection:
+        print(sys.argv[2], sorted(child._invitation(connection) or []), flush=True)
+'''
+hook, *_ = os.environ["PYTHONPATH"].split(os.pathsep)
+for who in ("child", "orphan", "stranger"):
+    environment = {**os.environ, "PYTHONPATH": ""}
+    subprocess.run([sys.executable, "-c", ASK, hook, who], env=environment, check=True)
+input()
+"""
+# It ends when the folder has a file `end`; until then it works.
+LASTS = """\
+import os, sys, time
+pid = os.fork()
+def work(n):
+    return n  # work
+while not os.path.exists(os.path.join(os.path.dirname(__file__), "end")):
+    work(os.getpid())
+    time.sleep(0.05)
+if pid:
+    print("child", os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
+else:
+    os._exit(7)
+"""
+STARTS_FOR_OTHERS = """\
+import os, subprocess, sys, tool
+subprocess.run([sys.executable, tool.__file__, "1"], check=True, preexec_fn=os.setsid)
+if not os.fork():
+    breakpoint()
+    tool.work(1)
+    os._exit(0)
+os.wait()
+print("parent", flush=True)
+"""
+
+
+def line(script: str, marker: str) -> int:
+    return next(n for n, text in enumerate(script.splitlines(), 1) if text.endswith(f"# {marker}"))
+
+
+@asynccontextmanager
+async def debugged(
+    folder: Path, version: str, how: str, script: str, *markers: str, **options: Any
+) -> AsyncIterator[tuple[Process, Session]]:
+    """Runs a script with breakpoints at its markers; an editor is attached to it."""
+    environment = environment_of(folder / "packages", "debugpy", "bytecode")
+    environment |= {**UNCHECKED, **(WITHOUT_MONITORING if how == "settrace" else {})}
+    async with relay_over(folder) as setting:
+        breakpoints = {
+            "job.py": [line(script, marker) for marker in markers],
+            "tool.py": [line(TOOL, "tool")],
+        }
+        session = await setting.attach(breakpoints, filters=["uncaught"], **options)
+        await setting.cluster.start(TOOL, name="tool.py", count=0)
+        (process,) = await setting.cluster.start(script, python=python_of(version), environment=environment)
+        yield process, session
+
+
+def play(story: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(story, 60))
+
+
+async def stopped(session: Session, process: Process, value: str, *, child: bool) -> Message:
+    """Returns the next stop, whose innermost frame has that in `n`."""
+    stop = await session.event("stopped")
+    assert (stop["ray"]["pid"] != process.process.pid) is child
+    assert stop["ray"]["task"].startswith("child ") is child
+    assert await session.evaluate(stop, "n") == value
+    return stop
+
+
+@each_python
+def test_a_fork_stops_at_breakpoints_and_ends_as_it_would(version: str, how: str, tmp_path: Path) -> None:
+    async def story() -> None:
+        async with debugged(tmp_path, version, how, FORKS, "work") as (process, session):
+            for n in range(2):
+                for value in (n, n, n + 10):
+                    stop = await stopped(session, process, str(value), child=True)
+                    await session.request("continue", threadId=stop["threadId"])
+            stop = await stopped(session, process, "100", child=False)
+            await session.request("continue", threadId=stop["threadId"])
+            assert await process.end() == ["child 11", "child 12", "parent 101"]
+
+    play(story())
+
+
+@each_python
+def test_a_python_that_is_started_stops_and_so_does_one_that_it_starts(
+    version: str, how: str, tmp_path: Path
+) -> None:
+    async def story() -> None:
+        async with debugged(tmp_path, version, how, STARTS) as (process, session):
+            for value, child in (("1", True), ("2", True), ("100", False)):
+                stop = await stopped(session, process, value, child=child)
+                await session.request("continue", threadId=stop["threadId"])
+            assert await process.end() == ["tool 2 []", "tool 3 []", "parent 101"]
+
+    play(story())
+
+
+@each_python
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_the_processes_of_a_pool_stop(version: str, how: str, method: str, tmp_path: Path) -> None:
+    async def story() -> None:
+        script = POOLS.replace("METHOD", repr(method))
+        async with debugged(tmp_path, version, how, script) as (process, session):
+            values = []
+            for _ in range(4):
+                stop = await session.event("stopped")
+                assert stop["ray"]["pid"] != process.process.pid
+                values.append(int(await session.evaluate(stop, "n")))
+                await session.request("continue", threadId=stop["threadId"])
+            assert sorted(values) == [0, 1, 2, 3]
+            assert await process.end() == ["pool [1, 2, 3, 4]"]
+
+    play(story())
+
+
+def this_python(test: Callable[..., None]) -> Callable[..., None]:
+    return pytest.mark.parametrize(("version", "how"), [("3.11", "settrace")])(test)
+
+
+@this_python
+def test_an_editor_that_wants_no_children_has_them_run_on(version: str, how: str, tmp_path: Path) -> None:
+    async def story() -> None:
+        async with debugged(tmp_path, version, how, STARTS_FOR_OTHERS, children=False) as (process, session):
+            assert await process.end() == ["tool 2 []", "parent"]
+            await session.nothing("stopped", 0.0)
+
+    play(story())
+
+
+@this_python
+def test_a_fork_that_only_becomes_another_program_is_no_debuggee(
+    version: str, how: str, tmp_path: Path
+) -> None:
+    async def story() -> None:
+        async with debugged(tmp_path, version, how, STARTS_FOR_OTHERS) as (process, session):
+            # The program itself, then the fork: at its `breakpoint()`, and in the module.
+            for value in ("1", None, "1"):
+                stop = await session.event("stopped")
+                if value is not None:
+                    assert await session.evaluate(stop, "n") == value
+                await session.request("continue", threadId=stop["threadId"])
+            assert await process.end() == ["tool 2 []", "parent"]
+
+    play(story())
+
+
+@this_python
+def test_children_are_there_for_the_next_editor_and_run_on_without_one(
+    version: str, how: str, tmp_path: Path
+) -> None:
+    async def story() -> None:
+        environment = environment_of(tmp_path / "packages", "debugpy", "bytecode")
+        async with relay_over(tmp_path) as setting:
+            breakpoints = {"job.py": [line(LASTS, "work")]}
+            first = await setting.attach(breakpoints)
+            (process,) = await setting.cluster.start(
+                LASTS, python=python_of(version), environment={**environment, **UNCHECKED}
+            )
+            pids = {(await first.event("stopped"))["ray"]["pid"] for _ in range(2)}
+            assert len(pids) == 2
+            await first.client.disconnect()
+            second = await setting.attach(breakpoints)
+            stops = [await second.event("stopped") for _ in range(2)]
+            assert {stop["ray"]["pid"] for stop in stops} == pids
+            names = (await second.threads()).values()
+            assert sum(name.startswith("child ") for name in names) == 1
+            Path(process.script).with_name("end").touch()
+            await second.client.disconnect()
+            assert await process.end() == ["child 7"]
+
+    play(story())
+
+
+@this_python
+def test_nobody_but_a_child_of_the_same_user_is_told_how_to_be_debugged(
+    version: str, how: str, tmp_path: Path
+) -> None:
+    async def story() -> None:
+        async with debugged(tmp_path, version, how, STRANGERS) as (process, _):
+            await process.until_printed(3)
+            invitation = ["by_driver", "host", "token", "user"]
+            assert process.lines == [f"child {invitation}", "orphan []", "stranger []"]
+
+    play(story())
