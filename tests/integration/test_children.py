@@ -6,7 +6,7 @@ Runs on each Python from 3.10 to 3.13 that is on PATH or in pyenv's folder, with
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from tests.integration.relay_debuggees import Process, Session, relay_over
 
 HOWS = [("3.10", "settrace"), ("3.11", "settrace"), ("3.12", "settrace"), ("3.12", "monitoring")]
 HOWS += [("3.13", "settrace"), ("3.13", "monitoring")]
+this_python = pytest.mark.parametrize(("version", "how"), [("3.11", "settrace")])
 each_python = pytest.mark.parametrize(("version", "how"), HOWS, ids=lambda each: str(each))
 
 FORKS = """\
@@ -203,10 +204,6 @@ def test_the_processes_of_a_pool_stop(version: str, how: str, method: str, tmp_p
             assert await process.end() == ["pool [1, 2, 3, 4]"]
 
     play(story())
-
-
-def this_python(test: Callable[..., None]) -> Callable[..., None]:
-    return pytest.mark.parametrize(("version", "how"), [("3.11", "settrace")])(test)
 
 
 @this_python

@@ -528,7 +528,8 @@ def load(method):
 
 @ray.remote
 def run():
-    return subprocess.run([sys.executable, parts.__file__, "8"], check=True, capture_output=True, text=True).stdout
+    command = [sys.executable, parts.__file__, "8"]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 ray.init()
 print("loaded", ray.get([load.remote("fork"), load.remote("spawn")]), ray.get(run.remote()))

@@ -20,9 +20,10 @@ from bootstrap.dap.client import Client
 from bootstrap.dap.framing import Message
 from bootstrap.dap.paused import PausedTask
 from bootstrap.errors import NotRunning, RequestFailed
-from bootstrap.relay import connection, lookout, paused_tasks
+from bootstrap.hook.rayside_hook.children import EVENT as CHILD
+from bootstrap.relay import children, connection, lookout, paused_tasks
 from bootstrap.relay.debuggee import Debuggee
-from bootstrap.relay.lifecycle import BESIDE, SETTLING
+from bootstrap.relay.lifecycle import BESIDE, POLLS_MISSED, SETTLING
 from bootstrap.relay.server import Relay, digest_of
 from bootstrap.relay.threads import Threads
 from bootstrap.relay.tracing import SLEEP, WAKE
@@ -187,7 +188,7 @@ class Setting:
         debuggee.stop()
         while True:
             stop = await session.event("stopped")
-            if stop["ray"]["workerId"] == debuggee.debuggee.worker_id:
+            if stop["ray"]["workerId"] == debuggee.debuggee.worker_id or stop["ray"]["pid"] == number:
                 return stop
 
     async def close(self) -> None:
@@ -251,6 +252,48 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 # --- found, left, ended ------------------------------------------------------------------
+
+
+def test_children_that_a_debuggee_tells_of_are_attached_to_up_to_a_bound(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(children, "MOST", 2)
+
+    async def story(setting: Setting) -> None:
+        parent, *started = setting.debuggees
+        setting.discovery.listed = [parent.debuggee]
+        session = await setting.attach()
+        await asyncio.wait_for(parent.attached.wait(), PATIENCE)
+        for body in ({"pid": 7}, {"pid": 7, "port": 0}, {"pid": 7, "port": 70_000}, {"pid": "7", "port": 1}):
+            parent.say({"event": CHILD, "body": body})
+        for child in started:
+            parent.say({"event": CHILD, "body": {"pid": child.number, "port": child.port}})
+        said = await session.event("output", category="console")
+        assert "more than 2 children: further ones run on" in said["output"]
+        for child in started[:2]:
+            await asyncio.wait_for(child.attached.wait(), PATIENCE)
+        assert started[2].connections == 0
+        await setting.looked(POLLS_MISSED + 3)  # Ray does not list them, and they stay
+        assert [name for name in (await session.threads()).values() if name.startswith("child ")] == [
+            f"child process · {child.number}@127.0.0.1" for child in started[:2]
+        ]
+        stop = await setting.stopped(session, 2)
+        assert stop["ray"]["workerId"] == "w1.2"
+
+    play(story, count=4)
+
+
+def test_an_editor_that_wants_no_children_gets_none() -> None:
+    async def story(setting: Setting) -> None:
+        parent, child = setting.debuggees
+        setting.discovery.listed = [parent.debuggee]
+        await setting.attach(children=False)
+        await asyncio.wait_for(parent.attached.wait(), PATIENCE)
+        parent.say({"event": CHILD, "body": {"pid": 2, "port": child.port}})
+        await setting.looked(3)
+        assert child.connections == 0
+
+    play(story, count=2)
 
 
 def test_a_debuggee_that_was_left_is_not_dialled_again_at_once() -> None:
