@@ -318,6 +318,7 @@ def breakpoints(
         "everyone": "debug jobs of all who debug on that Ray, not only yours (on the target cluster)",
         "stacks": "only show what all processes of a job do now, grouped, and stop none of them",
         "compare": "only show what this expression gives in all stopped tasks of a job, grouped",
+        "no-children": "leave processes that tasks start, such as data loaders, alone",
     },
 )
 def debug(
@@ -333,6 +334,7 @@ def debug(
     everyone: bool = False,
     stacks: bool = False,
     compare: str | None = None,
+    no_children: bool = False,
 ) -> None:
     """Debug the tasks in this terminal, or scripted with --json; --launch-json is for VS Code."""
     from bootstrap.verbs import debugging
@@ -360,6 +362,7 @@ def debug(
         breaks=break_ or [],
         exceptions=exceptions,
         everyone=everyone,
+        children=not no_children,
     )
     raise Exit(code=code)
 

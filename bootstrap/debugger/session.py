@@ -64,6 +64,7 @@ class AttachOptions:
         everyone: whether those are the jobs of all who debug on that Ray, not only this user's own.
         breakpoints: the breakpoints to set before any task runs; each has an absolute `file`.
         exceptions: whether to stop where a task raises what it does not catch.
+        children: whether processes that tasks start are debugged as well.
         take_over: what happens where another debugger has the same tasks: `always`, `ask`
             (`DebuggerBusy` is raised) or `watch`.
     """
@@ -74,6 +75,7 @@ class AttachOptions:
     everyone: bool = False
     breakpoints: Sequence[Place] = ()
     exceptions: bool = False
+    children: bool = True
     take_over: str = ALWAYS
 
 
@@ -139,6 +141,8 @@ class Session:
             arguments["job"] = options.job
         if options.everyone:
             arguments["everyone"] = True
+        if not options.children:
+            arguments["children"] = False
         if self._prints:
             arguments |= {"redirectOutput": True, **({"printsOnly": self._only} if self._only else {})}
         filters = ["uncaught", *(["userUnhandled"] if options.exceptions else [])]

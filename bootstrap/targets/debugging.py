@@ -51,11 +51,12 @@ def attach_options(
     *,
     everyone: bool = False,
     exceptions: bool,
+    children: bool,
     take_over: str,
 ) -> AttachOptions:
     """Returns how to attach to a target's relay; `job` is a submission id, None for all of the user's jobs.
 
-    `everyone` is for all jobs of all users.
+    `everyone` is for all jobs of all users, `children` for processes that tasks start.
     """
     return AttachOptions(
         connect=partial(Client.connect, "127.0.0.1", target.instance.ports.relay),
@@ -64,5 +65,6 @@ def attach_options(
         everyone=everyone,
         breakpoints=breakpoints,
         exceptions=exceptions,
+        children=children,
         take_over=take_over,
     )

@@ -28,6 +28,7 @@ def debug(
     breaks: Sequence[str] = (),
     exceptions: bool = False,
     everyone: bool = False,
+    children: bool = True,
 ) -> int:
     """Debugs the tasks in the terminal, or scripted with one document as result; returns the exit code.
 
@@ -35,6 +36,7 @@ def debug(
         timeout: seconds, as typed.
         breaks: each is FILE:LINE[ HITS][:CONDITION], FILE from the current folder.
         everyone: whether tasks of all who debug on that Ray are meant, not only this user's own.
+        children: whether processes that tasks start are debugged as well.
     """
     patience = seconds("--timeout", timeout, may_be_zero=False, hint="give it in seconds, above 0")
     places = [_place(text) for text in breaks]
@@ -54,7 +56,7 @@ def debug(
         )
     # There is nobody to ask where a program types.
     take_over = ASK if not scripted and console.typed_at else ALWAYS
-    how = {"everyone": everyone, "exceptions": exceptions}
+    how = {"everyone": everyone, "exceptions": exceptions, "children": children}
     options = attach_options(target, watch.submission_id, places, **how, take_over=take_over)
     if not scripted:
         from bootstrap.debugger import terminal

@@ -546,6 +546,9 @@ def test_processes_that_tasks_start_stop_as_tasks_do(up: Rayside, tmp_path: Path
     assert all(stop["task"].startswith("child ") for stop in result["stopped"]), result
     assert result["job"] == {"submission_id": job, "status": "SUCCEEDED"}
     assert "loaded [3.0, 3.0] part 4.0" in up.run("logs", "--job", job).stdout
+    job = submit(up, tmp_path, "--debug", modules=())
+    result = up.json("debug", "--job", job, at, "--no-children", cwd=tmp_path)
+    assert result == {"stopped": [], "job": {"submission_id": job, "status": "SUCCEEDED"}}
 
 
 def test_eight_tasks_are_stopped_at_once_in_one_session(up: Rayside, tmp_path: Path) -> None:
