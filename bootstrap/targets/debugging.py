@@ -50,8 +50,8 @@ def attach_options(
     breakpoints: Sequence[Place],
     *,
     everyone: bool = False,
+    children: bool = True,
     exceptions: bool,
-    children: bool,
     take_over: str,
 ) -> AttachOptions:
     """Returns how to attach to a target's relay; `job` is a submission id, None for all of the user's jobs.
