@@ -5,11 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from bootstrap.dap.framing import Message
+from bootstrap.hook.rayside_hook.children import MOST
 from bootstrap.relay.debuggee import Debuggee
 from bootstrap.relay.worker import Workers
-
-# The most children of one debuggee at once: more would let one program fill the editor's list.
-MOST = 64
 
 
 def child_of(parent: Debuggee, child: Message) -> Debuggee:
@@ -27,6 +25,11 @@ def child_of(parent: Debuggee, child: Message) -> Debuggee:
     )
 
 
+def sentence(parent: Debuggee) -> str:
+    """Returns what an editor is told of a debuggee with as many children as it may have."""
+    return f"{parent.title} has {MOST} children: further ones run on by themselves."
+
+
 def are_many(workers: Workers, parent: Debuggee) -> bool:
-    """Returns whether a debuggee has as many children there as it may."""
+    """Returns whether a debuggee has as many children there as it may: no program is to fill the list."""
     return sum(worker.debuggee.parent == parent.worker_id for worker in workers.values()) >= MOST

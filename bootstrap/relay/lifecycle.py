@@ -135,15 +135,14 @@ class Lifecycle:
         if not self._takes_children or self._editor.editor is None or worker.has_left:
             return
         if children.are_many(self._workers, worker.debuggee):
-            if not self._has_told_many:
-                self._has_told_many = True
-                title = worker.debuggee.title
-                self._editor.say(f"{title} has more than {children.MOST} children: further ones run on")
             return
         debuggee = children.child_of(worker.debuggee, child)
         known = self._workers.get(debuggee.worker_id)
         if known is None:
             self.take(debuggee)
+            if children.are_many(self._workers, worker.debuggee) and not self._has_told_many:
+                self._has_told_many = True
+                self._editor.say(children.sentence(worker.debuggee))
         elif known.has_left:
             self._returning[debuggee.worker_id] = debuggee
 

@@ -29,8 +29,10 @@ PARENT = "RAYSIDE_PARENT"
 EVENT = "raysideChild"
 # Seconds that a child has to open its port: debugpy is imported first.
 PATIENCE = 15.0
-# The most children that are asked about at once, and the most bytes of what one says.
-_MOST, _LONGEST = 64, 256
+# The most children that live with a port of their own: further ones run on, without a debugger.
+MOST = 64
+# The most bytes of what a child says.
+_LONGEST = 256
 # The most generations from a child up to this process.
 _GENERATIONS = 32
 _CMD_WRITE_TO_CONSOLE = 116  # pydevd_comm_constants.py; its text goes to the debugger as it is
@@ -72,7 +74,7 @@ class Children:
     def living(self) -> list[dict[str, int]]:
         """Returns the process and the port of each that lives."""
         with self._changed:
-            self._ports = {pid: port for pid, port in self._ports.items() if Path(f"/proc/{pid}").exists()}
+            self._ports = {pid: port for pid, port in self._ports.items() if _parent_of(pid)}
             return [{"pid": pid, "port": port} for pid, port in self._ports.items()]
 
     @contextlib.contextmanager
@@ -81,7 +83,7 @@ class Children:
         try:
             listening = socket.socket(socket.AF_UNIX)
             listening.bind(f"\0{self._name}")
-            listening.listen(_MOST)
+            listening.listen(MOST)
         except (OSError, AttributeError):  # This is no Linux.
             yield
             return
@@ -110,7 +112,7 @@ class Children:
             except OSError:
                 return
             with self._changed:
-                is_one_more = len(self._asking) < _MOST
+                is_one_more = len(self._asking) < MOST
                 if is_one_more:
                     self._asking[connection] = None
             if is_one_more:
@@ -121,7 +123,7 @@ class Children:
     def _serve(self, connection: socket.socket) -> None:
         try:
             pid, user = peer(connection)
-            if user == os.geteuid() and _is_from_here(pid):
+            if user == os.geteuid() and _is_from_here(pid) and len(self.living) < MOST:
                 self._take(connection, pid)
         except (OSError, ValueError, KeyError, TypeError):
             return  # It is none of ours, or has gone.
@@ -146,13 +148,19 @@ class Children:
 def _is_from_here(pid: int) -> bool:
     """Returns whether a process descends from this one; Linux gives an orphan another parent."""
     for _ in range(_GENERATIONS):
-        status = Path(f"/proc/{pid}/stat").read_text()
-        pid = int(status.rpartition(")")[2].split()[1])
-        if pid == os.getpid():
-            return True
-        if pid <= 1:
-            return False
-    return False
+        pid = _parent_of(pid)
+        if pid in (os.getpid(), 0):
+            break
+    return pid == os.getpid()
+
+
+def _parent_of(pid: int) -> int:
+    """Returns the parent of a process that lives; 0 of one that has ended, also before it is waited for."""
+    try:
+        state, parent, *_ = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split(None, 2)
+    except OSError:
+        return 0
+    return 0 if state in "ZX" else int(parent)
 
 
 def _tell(body: Mapping[str, int]) -> None:
