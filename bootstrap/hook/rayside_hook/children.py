@@ -93,7 +93,9 @@ class Children:
             yield
         finally:
             self._listening = None
-            for each in (listening, *self._asking):
+            with self._changed:
+                asking = [*self._asking]
+            for each in (listening, *asking):
                 with contextlib.suppress(OSError):  # It ends the thread's `accept`, or its `recv`.
                     each.shutdown(socket.SHUT_RDWR)
             listening.close()
