@@ -11,14 +11,26 @@ import os
 
 from bootstrap.errors import RequestFailed
 from bootstrap.relay.connection import DETACHING, Connection
-from bootstrap.relay.sent import COMPILED, CONDITIONS, ENTERING, FLOW, INSERTED, STOPPING, TRACING, UNCAUGHT
+from bootstrap.relay.sent import (
+    COMPILED,
+    CONDITIONS,
+    ENTERING,
+    FLOW,
+    INSERTED,
+    MADE,
+    STOPPING,
+    TRACING,
+    UNCAUGHT,
+)
 
 # Both are evaluated without a frame, in the context QUIETLY. SLEEP lets all code run at full speed that is
 # not stopped or being stepped; `breakpoint()` still stops. WAKE has to come before breakpoints, the exception
 # filters `raised` and `userUnhandled`, and `pause`, where the process has no hook.
 SLEEP, WAKE = TRACING.first_call("sleep"), TRACING.first_call("wake")
 # From then on the debuggee compiles breakpoints in, and wakes and sleeps by itself; or it is awake.
-COMPILE = COMPILED.first_value("begin", [TRACING, FLOW, INSERTED, CONDITIONS, ENTERING, STOPPING, UNCAUGHT])
+COMPILE = COMPILED.first_value(
+    "begin", [TRACING, FLOW, INSERTED, CONDITIONS, ENTERING, STOPPING, UNCAUGHT, MADE]
+)
 _SWITCH = "RAYSIDE_COMPILED_BREAKPOINTS"  # in the relay's environment; 0 leaves it all to pydevd
 
 

@@ -520,12 +520,12 @@ def test_what_was_made_for_functions_that_are_gone_is_gone(version: str, how: st
 
     async def story(process: Process) -> None:
         await process.set("turn", condition="x == -1")
-        before = int(await process.running.evaluate(f"len({_STATE}._made)"))
+        before = int(await process.running.evaluate(f"len({_STATE}.codes._made)"))
         make = f"{_STATE}.compiled_in({_STATE}.original(turn.__code__), {{'data': [0] * 1000}})"
         turn = "__import__('sys').modules['__main__'].turn"
         await process.running.evaluate(f"[{make} for _ in range(50)] and None".replace("turn", turn))
         await process.running.evaluate("__import__('gc').collect()")
-        assert int(await process.running.evaluate(f"len({_STATE}._made)")) <= before + 1
+        assert int(await process.running.evaluate(f"len({_STATE}.codes._made)")) <= before + 1
 
     play(version, how, tmp_path, FUNCTIONS, story)
 

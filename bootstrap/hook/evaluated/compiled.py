@@ -2,8 +2,8 @@
 
 pydevd keeps the breakpoints; what is replaced is only how a line is noticed, and stopping.py then stops. What
 can't be compiled in has the process traced, as without this module: see `_Breakpoints`. It needs tracing.py,
-flow.py, inserted.py, conditions.py, entering.py, stopping.py and uncaught.py in the process, under the names
-that sent.py gives them, and reached.py for what the relay's breakpoints decide by.
+inserted.py, entering.py, stopping.py, uncaught.py and made.py in the process, under the names that sent.py
+gives them, with what those need.
 
 It leans on pydevd 1.8.22, on the names in `begin` and `_settle_after_requests`.
 """
@@ -19,21 +19,22 @@ from contextlib import AbstractContextManager
 from types import AsyncGeneratorType, CodeType, CoroutineType, FrameType, FunctionType, GeneratorType
 from typing import Any
 
-_TRACING, _INSERTED, _CONDITIONS = "_rayside_tracing", "_rayside_inserted", "_rayside_conditions"
-_ENTERING, _STOPPING, _FLOW = "_rayside_entering", "_rayside_stopping", "_rayside_flow"
-_REACHED, _UNCAUGHT = "_rayside_reached", "_rayside_uncaught"  # the names that sent.py gives
+# These are the names that sent.py gives.
+_TRACING, _INSERTED, _MADE = "_rayside_tracing", "_rayside_inserted", "_rayside_made"
+_ENTERING, _STOPPING, _UNCAUGHT = "_rayside_entering", "_rayside_stopping", "_rayside_uncaught"
 _SETTLE = "rayside_settle"  # tracing.py asks pydevd's debugger for it
 # Seconds until the frames that ran before their breakpoints are looked at again; it doubles up to the latter.
 _SOONEST, _LATEST = 0.25, 4.0
 # After a look, as many times the processor's time that it took pass before the next: with five million
 # objects one takes half a second.
 _LEAST_SHARE = 20
-_MOST_NAMES = 10_000  # of files whose names are kept
 
 # The attribute that has the frame of what waits.
 _FRAMES = {GeneratorType: "gi_frame", CoroutineType: "cr_frame", AsyncGeneratorType: "ag_frame"}
 
-_Lines = dict[int, str]  # as in stopping.py
+
+def _module(name: str) -> Any:
+    return sys.modules[name]
 
 
 class _Breakpoints:
@@ -45,16 +46,12 @@ class _Breakpoints:
 
     Attributes:
         traced: whether there is a breakpoint that only tracing notices.
+        codes: what code has breakpoints, as `Codes` in made.py.
     """
 
     def __init__(self) -> None:
-        self.traced = False
+        self.traced, self.codes = False, _module(_MADE).Codes()
         self._process, self._own_lock = os.getpid(), threading.RLock()
-        self._files: dict[str, _Lines] = {}  # by pydevd's name of the file
-        self._names: dict[str, str] = {}  # pydevd's name of a file, by `co_filename`
-        self._codes: dict[int, tuple[weakref.ref[CodeType], CodeType, _Lines]] = {}  # ours, by id
-        # By original code and globals, while somebody has it: each unpickled function has its own globals.
-        self._made: weakref.WeakValueDictionary[tuple[int, int], CodeType] = weakref.WeakValueDictionary()
         self._as_is: weakref.WeakSet[FunctionType] = weakref.WeakSet()  # these stay as they were
         self._came = self._main_comes = False
         self._awake = False
@@ -68,25 +65,24 @@ class _Breakpoints:
             # A fork: none of the threads that may have held it is there, and pydevd has begun anew, or ended.
             self._process, self._own_lock = os.getpid(), threading.RLock()
             self._look_again, self._is_in_request = None, False
-            self._files, self.traced, self._awake = {}, False, False
+            self.codes.files, self.traced, self._awake = {}, False, False
         return self._own_lock
 
-    # --- the file's names --------------------------------------------------------------------
+    # --- code --------------------------------------------------------------------------------
 
-    def file(self, filename: str) -> str:
-        """Returns pydevd's name of the file, the key of its breakpoints; the same for each link to it."""
-        name = self._names.get(filename)
-        if name is None:
-            if len(self._names) > _MOST_NAMES:
-                self._names.clear()
-            files = sys.modules["pydevd_file_utils"]
-            name = str(files.get_abs_path_real_path_and_base_from_file(filename)[1])
-            self._names[filename] = name
-        return name
+    def original(self, code: CodeType) -> CodeType:
+        original: CodeType = self.codes.original(code)
+        return original
+
+    def compiled_in(self, code: CodeType, namespace: dict[str, Any]) -> CodeType:
+        if not self.codes.lines(code):
+            return code
+        with self._lock, _ours():
+            made: CodeType = self.codes.compiled_in(code, namespace)
+        return made
 
     def watches(self, filename: str) -> bool:
-        # Such as "<string>" are no files; a notebook's cells are traced.
-        return bool(self._files) and not filename.startswith("<") and self.file(filename) in self._files
+        return bool(self.codes.watches(filename))
 
     # --- what changes ------------------------------------------------------------------------
 
@@ -99,10 +95,9 @@ class _Breakpoints:
             return
         with self._lock, _ours():
             files, others = _module(_STOPPING).wanted(pydevd)
-            changed = files != self._files
+            changed = files != self.codes.files
             if changed:
-                self._files = files
-                self._made.clear()
+                self.codes.set(files)
                 _module(_ENTERING).watch(self)
             lacking: list[FrameType] = []
             if changed or (self.traced and time.monotonic() >= self._not_before):
@@ -134,9 +129,9 @@ class _Breakpoints:
         began = time.thread_time()
         complete = True
         # Twice, where there are any: between two looks a frame may make a function, and end.
-        for _ in range(2 if self._files else 1):
+        for _ in range(2 if self.codes.files else 1):
             objects = _module(_ENTERING).objects()
-            if self._files:
+            if self.codes.files:
                 lacking += self._lacking(objects)
             complete = self._replace(objects)
         self._not_before = time.monotonic() + _LEAST_SHARE * (time.thread_time() - began)
@@ -158,7 +153,7 @@ class _Breakpoints:
                 new = self.compiled_in(original, function.__globals__) if is_free else original
                 if new is not code:
                     function.__code__ = new
-                complete = complete and self._has_all(new)
+                complete = complete and self.codes.has_all(new)
             except Exception:  # `bytecode` does not know such code
                 complete = False
         return complete
@@ -170,13 +165,13 @@ class _Breakpoints:
             each = reference()
             name = _FRAMES.get(type(each))
             waiting = None if name is None else getattr(each, name)
-            if waiting is not None and not self._has_all_ahead(waiting):
+            if waiting is not None and not self.codes.has_all_ahead(waiting):
                 lacking.append(waiting)
         main = getattr(sys.modules.get("__main__"), "__dict__", None)
         for top in sys._current_frames().values():
             frame: FrameType | None = top
             while frame is not None:
-                if not self._has_all_ahead(frame):
+                if not self.codes.has_all_ahead(frame):
                     lacking.append(frame)
                 if frame.f_globals is main and frame.f_code.co_name == "<module>":
                     self._main_comes = False
@@ -201,86 +196,11 @@ class _Breakpoints:
         thread.is_pydev_daemon_thread = thread.pydev_do_not_trace = True  # type: ignore[attr-defined]
         thread.start()
 
-    # --- code --------------------------------------------------------------------------------
-
-    def original(self, code: CodeType) -> CodeType:
-        ours = self._codes.get(id(code))
-        return code if ours is None or ours[0]() is not code else ours[1]
-
-    def compiled_in(self, code: CodeType, namespace: dict[str, Any]) -> CodeType:
-        lines = self._lines(code)
-        if not lines:
-            return code
-        key = id(code), id(namespace)
-        with self._lock, _ours():
-            made = self._made.get(key)
-            if made is None or self.original(made) is not code:
-                made = self._made[key] = self._make(code, namespace, lines)
-        return made
-
-    def _make(self, code: CodeType, namespace: dict[str, Any], lines: _Lines) -> CodeType:
-        file = self.file(code.co_filename)
-        conditions, inserted, stopping = map(_module, (_CONDITIONS, _INSERTED, _STOPPING))
-
-        def call(line: int, inner: CodeType) -> Any:
-            place = stopping.Place(file, line, lines[line])
-            condition, key = stopping.condition_of(lines[line]), stopping.key_of(lines[line])
-            names = conditions.names_of(condition, inner) if condition else None
-            if names is None:
-                return inserted.Call(place.reach)
-            number = _module(_REACHED)._numbers.__next__
-            function = conditions.function_of(condition, names, namespace, place.raised, number, key)
-            return inserted.Call(place.stop, function, names, place.reach)
-
-        made: CodeType = inserted.with_calls(code, lines, call, loops=stopping.tells_loops())
-        self._remember(made, code, lines)
-        return made
-
-    def _remember(self, made: CodeType, code: CodeType, lines: _Lines) -> None:
-        if made is code:
-            return
-        key = id(made)
-        self._codes[key] = weakref.ref(made, lambda _: self._codes.pop(key, None)), code, lines
-        inner = _module(_INSERTED).inner
-        for new, old in zip(inner(made), inner(code), strict=False):
-            self._remember(new, old, lines)
-
-    def _lines(self, code: CodeType) -> _Lines:
-        """Returns the lines with breakpoints of a code object, and of what is defined in it."""
-        if not self.watches(code.co_filename):
-            return {}
-        wanted = self._files[self.file(code.co_filename)]
-        inserted = _module(_INSERTED)
-        own = {line: wanted[line] for line in inserted.lines_of(code) if line in wanted}
-        for each in inserted.inner(code):
-            own.update(self._lines(each))
-        return own
-
-    def _has(self, code: CodeType) -> _Lines:
-        """Returns the lines that are compiled into a code object, and into what is defined in it."""
-        ours = self._codes.get(id(code))
-        return ours[2] if ours is not None and ours[0]() is code else {}
-
-    def _has_all(self, code: CodeType) -> bool:
-        has = self._has(code)
-        return all(has.get(line) == condition for line, condition in self._lines(self.original(code)).items())
-
-    def _has_all_ahead(self, frame: FrameType) -> bool:
-        """Returns whether a frame can't come to a breakpoint that its code lacks, nor define such code."""
-        if self._has_all(frame.f_code):
-            return True
-        has = self._has(frame.f_code)
-        lines, defined = _module(_FLOW).ahead(frame.f_code, frame.f_lasti)
-        wanted = self._files[self.file(frame.f_code.co_filename)]
-        return all(has.get(line) == wanted[line] for line in lines if line in wanted) and all(
-            map(self._has_all, defined)
-        )
-
     # --- code that comes by itself -----------------------------------------------------------
 
     def came(self, code: CodeType | None) -> None:
         """Has code traced that runs without its breakpoints."""
-        if code is not None and self._has_all(code):
+        if code is not None and self.codes.has_all(code):
             return
         # The program itself is compiled after this, and runs as long as its process.
         self._main_comes = self._main_comes or code is None
@@ -318,7 +238,7 @@ def begin() -> bool:
         setattr(pydevd, _SETTLE, _breakpoints.settle)
         _settle_after_requests()
         _module(_STOPPING).remember_stops(pydevd)
-        _module(_UNCAUGHT).notice(pydevd, lambda: bool(_breakpoints._files))
+        _module(_UNCAUGHT).notice(pydevd, lambda: bool(_breakpoints.codes.files))
     _breakpoints.settle()
     return True
 
@@ -354,10 +274,6 @@ def _settle_safely() -> None:
         _breakpoints.settle()
     except Exception:  # pydevd's own thread has to go on, and breakpoints have to stop
         _breakpoints._trace()
-
-
-def _module(name: str) -> Any:
-    return sys.modules[name]
 
 
 def _ours() -> AbstractContextManager[None]:
