@@ -61,6 +61,29 @@ def _package(module: str) -> Any:
     return importlib.import_module(f"{_OURS}.{module}")
 
 
+def _is_debugged(names: str) -> bool:
+    """Returns whether a process of one of these names, which may have started this one, has a debugger.
+
+    It imports nothing that a program may have a module of its own for: most have no debugger.
+    """
+    import _socket
+
+    for name in names.split(":"):
+        try:
+            connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+        except (OSError, AttributeError):
+            return False
+        try:
+            connection.connect(f"\0{name}")
+        except OSError:
+            continue
+        else:
+            return True
+        finally:
+            connection.close()
+    return False
+
+
 # Some Pythons read the files of site-packages twice, by way of lib and of lib64.
 if not any(type(finder).__module__ == __name__ for finder in sys.meta_path):
     sys.meta_path.insert(0, _Finder())
@@ -71,5 +94,5 @@ if os.environ.get("RAY_RUNTIME_ENV_HOOK") == _DRIVER and _JOB in os.environ and 
         importlib.import_module("rayside_hook.early").begin()
     except Exception as error:  # It is an earlier Rayside's package, or an environment that is not ours.
         sys.stderr.write(f"rayside: the driver is debugged from ray.init on: {error}\n")
-elif _PARENT in os.environ and _package("child").is_program(sys.orig_argv):
+elif _is_debugged(os.environ.get(_PARENT, "")) and _package("child").is_program(sys.orig_argv):
     importlib.import_module(f"{_OURS}.attach").join_parents_debugger()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from bootstrap.dap.framing import Message
-from bootstrap.hook.rayside_hook.children import MOST
+from bootstrap.hook.rayside_hook.children import ATTRIBUTE, MOST
 from bootstrap.relay.debuggee import Debuggee
 from bootstrap.relay.worker import Workers
 
@@ -23,6 +23,11 @@ def child_of(parent: Debuggee, child: Message) -> Debuggee:
         since="",
         parent=parent.worker_id,
     )
+
+
+def let_go(child: Message) -> str:
+    """Returns what a debuggee evaluates to have a child go on, which waits to be attached to."""
+    return f"__import__('pydevd').get_global_debugger().{ATTRIBUTE}.go_on({child['pid']})"
 
 
 def sentence(parent: Debuggee) -> str:

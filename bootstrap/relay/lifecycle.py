@@ -14,6 +14,7 @@ from bootstrap.errors import AttachFailed, RaysideError
 from bootstrap.plain import line
 from bootstrap.relay import children
 from bootstrap.relay.configuration import Configuration
+from bootstrap.relay.connection import SOON
 from bootstrap.relay.debuggee import Debuggee
 from bootstrap.relay.editor import CurrentEditor
 from bootstrap.relay.files import Files
@@ -132,9 +133,9 @@ class Lifecycle:
 
     def take_child(self, worker: Worker, child: Message) -> None:
         """Attaches to a process that a debuggee has started; `child` is as `children.child_of` has it."""
-        if not self._takes_children or self._editor.editor is None or worker.has_left:
-            return
-        if children.are_many(self._workers, worker.debuggee):
+        is_taken = self._takes_children and self._editor.editor is not None and not worker.has_left
+        if not is_taken or children.are_many(self._workers, worker.debuggee):
+            self._work.start(worker.connection.run(children.let_go(child), SOON))
             return
         debuggee = children.child_of(worker.debuggee, child)
         known = self._workers.get(debuggee.worker_id)
@@ -143,7 +144,8 @@ class Lifecycle:
             if children.are_many(self._workers, worker.debuggee) and not self._has_told_many:
                 self._has_told_many = True
                 self._editor.say(children.sentence(worker.debuggee))
-        elif known.has_left:
+        elif known.has_left or known.debuggee.port != debuggee.port:
+            # It has left, or leaves: it was a fork, and is another program now.
             self._returning[debuggee.worker_id] = debuggee
 
     async def attached_beside(self) -> None:

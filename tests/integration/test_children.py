@@ -6,6 +6,9 @@ Runs on each Python from 3.10 to 3.13 that is on PATH or in pyenv's folder, with
 from __future__ import annotations
 
 import asyncio
+import os
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,6 +18,8 @@ import pytest
 
 from bootstrap.dap.framing import Message
 from bootstrap.hook.rayside_hook.attach import UNCHECKED, WITHOUT_MONITORING
+from bootstrap.hook.rayside_hook.children import PARENT
+from bootstrap.settings import ROOT
 from tests.integration.pythons import environment_of, python_of
 from tests.integration.relay_debuggees import Process, Session, relay_over
 
@@ -80,7 +85,7 @@ ASK = '''
 import os, socket, sys, time
 sys.path.insert(0, sys.argv[1])
 from rayside_hook import child
-parent = os.getpid()
+parent, name = os.getpid(), os.environ["RAYSIDE_PARENT"].split(":")[0]
 if sys.argv[2] == "orphan":
     if os.fork():
         os._exit(0)
@@ -88,15 +93,16 @@ if sys.argv[2] == "orphan":
         time.sleep(0.01)
 if sys.argv[2] == "stranger" and os.geteuid() == 0:
     os.setuid(65534)
-if sys.argv[2] == "child" or os.geteuid() or os.getppid() != parent:
+if sys.argv[2] in ("child", "sandboxed") or os.geteuid() or os.getppid() != parent:
     with socket.socket(socket.AF_UNIX) as connection:
-        print(sys.argv[2], sorted(child._invitation(connection) or []), flush=True)
+        print(sys.argv[2], sorted(child._invitation(connection, name) or []), flush=True)
 '''
 hook, *_ = os.environ["PYTHONPATH"].split(os.pathsep)
-for who in ("child", "orphan", "stranger"):
+apart = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--mount-proc"]
+for who in ("child", "orphan", "stranger", "sandboxed"):
     environment = {**os.environ, "PYTHONPATH": ""}
-    subprocess.run([sys.executable, "-c", ASK, hook, who], env=environment, check=True)
-input()
+    command = [sys.executable, "-c", ASK, hook, who]
+    subprocess.run(apart * (who == "sandboxed") + command, env=environment, check=True)
 """
 # It ends when the folder has a file `end`; until then it works.
 LASTS = """\
@@ -121,6 +127,61 @@ if not os.fork():
     os._exit(0)
 os.wait()
 print("parent", flush=True)
+"""
+
+BECOMES = """\
+import os, sys, tool
+if not os.fork():
+    os.execv(sys.executable, [sys.executable, tool.__file__, "1"])
+print("parent", os.waitstatus_to_exitcode(os.wait()[1]), flush=True)
+"""
+# The child is told to end while it waits for its debugger, or soon after.
+IS_SIGNALLED = """\
+import os, signal, sys, time
+from rayside_hook import forks
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(3))
+asking = forks._parent[0][1]._asking
+for pause in (0.0, 0.05, 1.0):
+    pid = os.fork()
+    if not pid:
+        time.sleep(20)
+        os._exit(1)
+    while not asking:
+        time.sleep(0.001)
+    time.sleep(pause)
+    os.kill(pid, signal.SIGTERM)
+    print("child", os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
+"""
+# A daemon closes what it has, and opens files of its own.
+CLOSES = """\
+import os, socket, time
+pid = os.fork()
+if not pid:
+    os.closerange(3, 256)
+    pairs = [socket.socketpair() for _ in range(40)]
+    work = lambda: time.sleep(0.01)
+    for _ in range(50):
+        work()
+    strange = 0
+    for each in [each for pair in pairs for each in pair]:
+        each.setblocking(False)
+        try:
+            strange += len(each.recv(1000))
+        except BlockingIOError:
+            pass
+    os._exit(min(strange, 100))
+print("child", os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
+"""
+# For a moment the parent has no descriptor left for the connection of its child.
+IS_FULL = """\
+import os, resource, subprocess, sys, time, tool
+limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+child = subprocess.Popen([sys.executable, tool.__file__, "1"])
+resource.setrlimit(resource.RLIMIT_NOFILE, (max(map(int, os.listdir("/proc/self/fd"))), limits[1]))
+time.sleep(1)
+resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+child.wait()
+subprocess.run([sys.executable, tool.__file__, "1"], check=True)
 """
 
 
@@ -266,8 +327,84 @@ def test_nobody_but_a_child_of_the_same_user_is_told_how_to_be_debugged(
 ) -> None:
     async def story() -> None:
         async with debugged(tmp_path, version, how, STRANGERS) as (process, _):
-            await process.until_printed(3)
             invitation = ["by_driver", "host", "token", "user"]
-            assert process.lines == [f"child {invitation}", "orphan []", "stranger []"]
+            nothing = ["orphan []", "stranger []", "sandboxed []"]
+            assert await process.end() == [f"child {invitation}", *nothing]
 
     play(story())
+
+
+@this_python
+def test_a_fork_that_becomes_another_python_stops_there(version: str, how: str, tmp_path: Path) -> None:
+    async def story() -> None:
+        async with debugged(tmp_path, version, how, BECOMES) as (process, session):
+            stop = await stopped(session, process, "1", child=True)
+            await session.request("continue", threadId=stop["threadId"])
+            assert await process.end() == ["tool 2 []", "parent 0"]
+
+    play(story())
+
+
+@this_python
+def test_a_signal_ends_a_fork_as_it_would_without_a_debugger(version: str, how: str, tmp_path: Path) -> None:
+    async def story() -> None:
+        async with debugged(tmp_path, version, how, IS_SIGNALLED) as (process, _):
+            assert await process.end() == ["child 3"] * 3
+
+    play(story())
+
+
+@this_python
+def test_what_a_fork_opens_in_place_of_our_sockets_stays_its_own(
+    version: str, how: str, tmp_path: Path
+) -> None:
+    async def story() -> None:
+        async with debugged(tmp_path, version, how, CLOSES) as (process, session):
+            assert await process.end() == ["child 0"]
+            await session.event("thread", reason="exited")
+
+    play(story())
+
+
+@this_python
+def test_a_parent_that_has_no_descriptor_for_a_moment_takes_children_again(
+    version: str, how: str, tmp_path: Path
+) -> None:
+    async def story() -> None:
+        async with debugged(tmp_path, version, how, IS_FULL) as (process, session):
+            for _ in range(2):
+                stop = await stopped(session, process, "1", child=True)
+                await session.request("continue", threadId=stop["threadId"])
+            assert await process.end() == ["tool 2 []"] * 2
+
+    play(story())
+
+
+def test_a_python_whose_parent_has_no_debugger_imports_nothing_of_ours(tmp_path: Path) -> None:
+    (tmp_path / "secrets.py").write_text("KEY = 'its own'")
+    (tmp_path / "program.py").write_text("import secrets; print(secrets.KEY)")
+    start = ROOT / "bootstrap" / "hook" / "start.py"
+    (tmp_path / "sitecustomize.py").write_text(f"import runpy; runpy.run_path({str(start)!r})")
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path), PARENT: "rayside-0-nobody"}
+    command = [sys.executable, str(tmp_path / "program.py")]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("its own\n", "")
+
+
+def test_a_child_asks_nobody_that_it_does_not_descend_from(tmp_path: Path) -> None:
+    name = f"rayside-test-{os.getpid()}"
+    answers = (
+        "import socket, sys; s = socket.socket(socket.AF_UNIX); s.bind('\\0' + sys.argv[1]); s.listen();"
+        "print(flush=True); s.accept()[0].sendall(b'{}\\n'); sys.stdin.read()"
+    )
+    asks = (
+        "import socket, sys; from rayside_hook import child;"
+        "print(child._invitation(socket.socket(socket.AF_UNIX), sys.argv[1]))"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "bootstrap" / "hook")}
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", answers, name], **pipes) as squatter:  # type: ignore[call-overload]
+        squatter.stdout.readline()
+        command = [sys.executable, "-W", "ignore", "-c", asks, name]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout == "None\n"

@@ -400,6 +400,17 @@ def rests_in_a_call():
     result = 1  # rested
     return result
 
+def fails():
+    rests()
+    raise ValueError
+
+def fails_in_a_call():
+    try:
+        fails()
+    except ValueError:
+        result = 1  # caught
+    return result
+
 def ends(what):
     error = what + "!"
     raise ValueError(error)  # raises
@@ -554,18 +565,21 @@ def test_what_runs_and_what_waits_is_traced_until_it_has_ended(
 
 
 @each_python
+@pytest.mark.parametrize(
+    ("function", "marker"), [("rests_in_a_call", "rested"), ("fails_in_a_call", "caught")]
+)
 def test_what_waits_in_a_function_that_it_has_called_stops_once_it_goes_on(
-    version: str, how: str, tmp_path: Path
+    version: str, how: str, function: str, marker: str, tmp_path: Path
 ) -> None:
     async def story(process: Process) -> None:
-        process.begin_call("rests_in_a_call")
+        process.begin_call(function)
         has_begun = "hasattr(__import__('sys').modules['__main__'], 'going')"
         while await process.running.evaluate(has_begun) == "False":
             await asyncio.sleep(0.01)
-        await process.set("rested")
+        await process.set(marker)
         await process.running.evaluate(f"{_STATE}.settle()")
         await process.running.evaluate("setattr(__import__('sys').modules['__main__'], 'going', False)")
-        await process.running.go_on(await process.stop("rested"))
+        await process.running.go_on(await process.stop(marker))
         assert await process.result() == 1
 
     play(version, how, tmp_path, LATER, story)

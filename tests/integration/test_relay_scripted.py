@@ -273,6 +273,7 @@ def test_children_that_a_debuggee_tells_of_are_attached_to_up_to_a_bound(
         for child in started[:2]:
             await asyncio.wait_for(child.attached.wait(), PATIENCE)
         assert started[2].connections == 0
+        await until(lambda: parent.evaluated(children.let_go({"pid": started[2].number})) == 1)
         await setting.looked(POLLS_MISSED + 3)  # Ray does not list them, and they stay
         assert [name for name in (await session.threads()).values() if name.startswith("child ")] == [
             f"child process · {child.number}@127.0.0.1" for child in started[:2]
@@ -290,7 +291,8 @@ def test_an_editor_that_wants_no_children_gets_none() -> None:
         await setting.attach(children=False)
         await asyncio.wait_for(parent.attached.wait(), PATIENCE)
         parent.say({"event": CHILD, "body": {"pid": 2, "port": child.port}})
-        await setting.looked(3)
+        # It was asked by an earlier editor, and must not wait for this one.
+        await until(lambda: parent.evaluated(children.let_go({"pid": 2})) == 1)
         assert child.connections == 0
 
     play(story, count=2)

@@ -56,6 +56,8 @@ def ahead(code: CodeType, at: int) -> tuple[set[int], list[CodeType]]:
     if sys.version_info >= (3, 11):
         parse: Any = getattr(dis, "_parse_exception_table")  # noqa: B009 (no type checker knows it)
         handlers = [each.target for each in parse(code)]
+    else:  # Those of a `try` that the frame is in already stand before it.
+        handlers = [each.argval for each in instructions.values() if each.opname.startswith("SETUP_")]
     # What a frame runs now is behind it, unless a loop leads there again.
     todo = [*handlers, following.get(at, offsets[0] if at < 0 else offsets[-1])]
     if at in instructions and instructions[at].opcode in _JUMPS:

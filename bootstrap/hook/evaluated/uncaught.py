@@ -51,7 +51,8 @@ def _stop_for_threads() -> None:
     end = threading.excepthook
 
     def excepthook(raised: Any) -> None:
-        _stop((raised.exc_type, raised.exc_value, raised.exc_traceback))
+        if not issubclass(raised.exc_type, SystemExit):  # That one ends a thread without a word.
+            _stop((raised.exc_type, raised.exc_value, raised.exc_traceback))
         end(raised)
 
     threading.excepthook = excepthook

@@ -95,24 +95,28 @@ def listen(
     return port
 
 
-def join_parents_debugger(prepare: Callable[[], None] | None = None) -> bool:
+def join_parents_debugger(
+    before: Callable[[], None] | None = None, opened: Callable[[], None] | None = None
+) -> None:
     """Opens this process, which another one has started, to that one's debugger, and waits for it.
 
-    Returns whether the debugger has attached; `prepare` is called where there is one. Never raises.
+    `before` and `opened` are called where there is one, before and after the port is open. Never raises.
     """
 
     def open_port(invitation: Mapping[str, Any]) -> int:
-        if prepare is not None:
-            prepare()
-        return listen(**{**invitation, "token": invitation["token"].encode()})
+        if before is not None:
+            before()
+        port = listen(**{**invitation, "token": invitation["token"].encode()})
+        if opened is not None:
+            opened()
+        return port
 
     try:
-        return child.join(open_port, _until_client)
+        child.join(open_port, _until_client)
     except ImportError:
-        return False  # This Python has no debugpy.
+        return  # This Python has no debugpy.
     except Exception as error:
         say(f"no debugger in process {os.getpid()}: {type(error).__name__}: {error}")
-        return False
 
 
 def load() -> None:

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from .children import PARENT, PATIENCE, peer
+from .children import PARENT, PATIENCE, descends, peer
 
 # A child waits so many seconds for the debugger: it has been told, and attaches in some tenths of one.
 _WAITING = 15.0
@@ -33,8 +33,8 @@ OpenPort = Callable[[Mapping[str, Any]], int]
 Wait = Callable[[Callable[[], bool], float], None]
 
 
-def join(open_port: OpenPort, wait: Wait) -> bool:
-    """Opens a port where the parent's debugger wants its children; returns whether it has attached.
+def join(open_port: OpenPort, wait: Wait) -> None:
+    """Opens a port where the parent's debugger wants its children, and waits for it.
 
     Args:
         open_port: opens it, as the parent says, and returns it.
@@ -43,17 +43,15 @@ def join(open_port: OpenPort, wait: Wait) -> bool:
 
     Raises ImportError, where there is no debugger to be had, and what `open_port` raises.
     """
-    with socket.socket(socket.AF_UNIX) as connection:
-        invitation = _invitation(connection)
-        if invitation is None:
-            return False
-        port = open_port(invitation)
-        connection.sendall(json.dumps({"port": port}).encode() + b"\n")
-        deadline = time.time() + _WAITING
-        wait(lambda: time.time() >= deadline or _has_gone(connection), _WAITING)
-    import debugpy
-
-    return bool(debugpy.is_client_connected())
+    for name in os.environ.get(PARENT, "").split(":"):
+        with socket.socket(socket.AF_UNIX) as connection:
+            invitation = _invitation(connection, name)
+            if invitation is None:
+                continue
+            port = open_port(invitation)
+            connection.sendall(json.dumps({"port": port}).encode() + b"\n")
+            wait(_is_over(connection), _WAITING)
+        return
 
 
 def is_program(words: list[str]) -> bool:
@@ -62,23 +60,29 @@ def is_program(words: list[str]) -> bool:
     return not any(server in command for server in _SERVERS)
 
 
-def _invitation(connection: socket.socket) -> dict[str, Any] | None:
-    """Asks the parent; returns None where nobody debugs that, or the debugger wants no children."""
+def _invitation(connection: socket.socket, name: str) -> dict[str, Any] | None:
+    """Asks the parent of that name; returns None where it has no debugger, or one that wants no children."""
     connection.settimeout(PATIENCE)
     try:
-        connection.connect(f"\0{os.environ[PARENT]}")
-        if peer(connection)[1] != os.geteuid():  # Somebody has taken the name of a process that has ended.
-            return None
+        connection.connect(f"\0{name}")
+        parent, user = peer(connection)
+        if user != os.geteuid() or not descends(os.getpid(), parent):
+            return None  # Somebody has taken the name of a process that has ended.
         with connection.makefile("rb") as answers:
             text = answers.readline(_LONGEST)
-    except (OSError, KeyError):
+    except OSError:
         return None
     return dict(json.loads(text)) if text.endswith(b"\n") else None
 
 
+def _is_over(connection: socket.socket) -> Callable[[], bool]:
+    deadline = time.time() + _WAITING
+    return lambda: time.time() >= deadline or _has_gone(connection)
+
+
 def _has_gone(connection: socket.socket) -> bool:
-    connection.settimeout(0)
     try:
+        connection.settimeout(0)
         return not connection.recv(1)
     except BlockingIOError:
         return False

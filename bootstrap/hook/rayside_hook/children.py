@@ -2,8 +2,9 @@
 
 A fork, and a Python that this one starts, asks at a socket of Linux's abstract names, which leaves no file
 behind; child.py has that side. The environment variable PARENT names the socket. Both sides look at the
-other's user, as Linux knows it, and the parent at the child's parents: other users of the machine get
-nothing, nor do processes that only have the variable.
+other's user, as Linux knows it, and at whether one descends from the other: other users of the machine get
+nothing, nor do processes that only have the variable or the name. Nor does a child in namespaces of its own:
+who is kept apart from its parent is not to have Ray's token.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import socket
 import struct
 import sys
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -23,8 +25,12 @@ from typing import Any
 
 from .listener import in_background
 
-# It is the name of the socket of the nearest debugged parent, without the zero byte before it.
+# It has the names of the sockets of the debugged parents, the nearest first, without the zero byte before
+# each, and with a colon between them: in a fork that becomes another program its own is there, and gone.
 PARENT = "RAYSIDE_PARENT"
+_MOST_NAMES = 4
+# The attribute of pydevd's debugger that has the process's `Children`, for the relay.
+ATTRIBUTE = "rayside_children"
 # Our event: a child's process and its port, which is at the address of its parent's.
 EVENT = "raysideChild"
 # Seconds that a child has to open its port: debugpy is imported first.
@@ -56,14 +62,15 @@ class Children:
         self._invitation = dict(invitation)
         self._name = f"rayside-{os.getpid()}-{secrets.token_hex(16)}"
         self._listening: socket.socket | None = None
-        self._asking: dict[socket.socket, None] = {}  # those that are here, until they are debugged
+        self._asking: dict[socket.socket, int] = {}  # the processes of those that wait to be debugged
         self._ports: dict[int, int] = {}  # of children that live, by process
         self._changed = threading.Lock()
 
     def announce(self) -> None:
         """Has the programs that this process starts from now on ask it; does nothing but on Linux."""
         if sys.platform == "linux":
-            os.environ[PARENT] = self._name
+            others = [name for name in os.environ.get(PARENT, "").split(":") if name]
+            os.environ[PARENT] = ":".join([self._name, *others][:_MOST_NAMES])
 
     @property
     def are_taken(self) -> bool:
@@ -80,15 +87,23 @@ class Children:
     @contextlib.contextmanager
     def taken(self) -> Iterator[None]:
         """Takes children until the block ends; those that wait for their debugger by then go on."""
-        try:
-            listening = socket.socket(socket.AF_UNIX)
-            listening.bind(f"\0{self._name}")
-            listening.listen(MOST)
-        except (OSError, AttributeError):  # This is no Linux.
+        import pydevd
+
+        if sys.platform != "linux":
             yield
             return
+        listening = socket.socket(socket.AF_UNIX)
+        try:
+            listening.bind(f"\0{self._name}")
+            listening.listen(MOST)
+            in_background(partial(self._accept, listening))
+        except (OSError, RuntimeError) as error:  # A stranger has the name; there are no threads any more.
+            listening.close()
+            sys.stderr.write(f"rayside: processes that this one starts are not debugged: {error}\n")
+            yield
+            return
+        setattr(pydevd.get_global_debugger(), ATTRIBUTE, self)
         self._listening = listening
-        in_background(partial(self._accept, listening))
         try:
             yield
         finally:
@@ -99,6 +114,14 @@ class Children:
                 with contextlib.suppress(OSError):  # It ends the thread's `accept`, or its `recv`.
                     each.shutdown(socket.SHUT_RDWR)
             listening.close()
+
+    def go_on(self, pid: int) -> None:
+        """Lets a child go on that its debugger does not want."""
+        with self._changed:
+            waiting = [connection for connection, asking in self._asking.items() if asking == pid]
+        for connection in waiting:
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
 
     def leave(self) -> None:
         """Closes a fork's copies of the sockets: it is no parent yet."""
@@ -112,20 +135,27 @@ class Children:
             try:
                 connection, _ = listening.accept()
             except OSError:
-                return
+                if self._listening is not listening:
+                    return
+                time.sleep(0.1)  # There are too many open files, which may pass.
+                continue
             with self._changed:
                 is_one_more = len(self._asking) < MOST
                 if is_one_more:
-                    self._asking[connection] = None
-            if is_one_more:
-                in_background(partial(self._serve, connection))
-            else:
-                connection.close()
+                    self._asking[connection] = 0
+            try:
+                if is_one_more:
+                    in_background(partial(self._serve, connection))
+                    continue
+            except RuntimeError:  # There can be no more threads, as when Python ends.
+                with self._changed:
+                    self._asking.pop(connection, None)
+            connection.close()
 
     def _serve(self, connection: socket.socket) -> None:
         try:
             pid, user = peer(connection)
-            if user == os.geteuid() and _is_from_here(pid) and len(self.living) < MOST:
+            if user == os.geteuid() and descends(pid, os.getpid()) and len(self.living) < MOST:
                 self._take(connection, pid)
         except (OSError, ValueError, KeyError, TypeError):
             return  # It is none of ours, or has gone.
@@ -141,19 +171,27 @@ class Children:
             port = int(json.loads(answers.readline(_LONGEST))["port"])
             with self._changed:
                 self._ports[pid] = port
+                self._asking[connection] = pid
             _tell({"pid": pid, "port": port})
             # Until it is debugged, has ended, or has waited long enough.
             connection.settimeout(None)
             answers.read(1)
 
 
-def _is_from_here(pid: int) -> bool:
-    """Returns whether a process descends from this one; Linux gives an orphan another parent."""
+def descends(pid: int, ancestor: int) -> bool:
+    """Returns whether a process descends from another one, in the same namespaces.
+
+    Linux gives an orphan another parent.
+    """
+    for kind in ("pid", "user"):
+        # Of a process of another namespace, Linux gives the number as it is in ours, or 0.
+        if len({Path(f"/proc/{each}/ns/{kind}").readlink() for each in (pid, ancestor)}) != 1:
+            return False
     for _ in range(_GENERATIONS):
         pid = _parent_of(pid)
-        if pid in (os.getpid(), 0):
+        if pid in (ancestor, 0):
             break
-    return pid == os.getpid()
+    return pid == ancestor
 
 
 def _parent_of(pid: int) -> int:

@@ -8,20 +8,24 @@ runs on without one.
 from __future__ import annotations
 
 import builtins
+import contextlib
 import os
+import signal
 import sys
-from collections.abc import Callable
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
 from typing import Any
 
 from . import child, tracing
 from .children import Children
-from .listener import Listener
+from .listener import Listener, in_background
 
 _TEXT = b"rayside: this process forks others, in which breakpoints do not stop: they run on\n"
 _reported = False  # in this process
-# Opens a fork to the parent's debugger, where that wants it; says whether it has. Calls its argument first.
-Join = Callable[[Callable[[], None]], bool]
+# Opens a fork to the parent's debugger, where that wants it: `attach.join_parents_debugger`.
+Join = Callable[[Callable[[], None], Callable[[], None]], None]
 _parent: list[tuple[Listener, Children, Join]] = tracing._OfThisProcess()
 
 
@@ -48,10 +52,53 @@ def _begin() -> None:
     listener.close()
     tracing.end()
     sys.breakpointhook = sys.__breakpointhook__ = builtins.breakpoint = _pass_over
-    if is_wanted and join(child.forget_the_parents_debugger):
-        import debugpy
+    if not is_wanted:
+        return
+    with _signals_kept() as kept:
+        join(child.forget_the_parents_debugger, _stop_at_breakpoints)
+    if kept:
+        _send_again(kept)
 
-        sys.breakpointhook = sys.__breakpointhook__ = builtins.breakpoint = debugpy.breakpoint
+
+def _stop_at_breakpoints() -> None:
+    import debugpy
+
+    sys.breakpointhook = sys.__breakpointhook__ = builtins.breakpoint = debugpy.breakpoint
+
+
+@contextlib.contextmanager
+def _signals_kept() -> Iterator[list[int]]:
+    """Keeps signals for the program: what its handlers raise here is lost, in pydevd and after `_begin`."""
+    kept: list[int] = []
+    handlers = {number: signal.getsignal(number) for number in signal.valid_signals()}
+    handlers = {number: handler for number, handler in handlers.items() if callable(handler)}
+    for number in handlers:
+        signal.signal(number, lambda number, _: kept.append(number))
+    try:
+        yield kept
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+
+
+def _send_again(signals: Sequence[int]) -> None:
+    """Sends this process signals once this thread, its main one, runs the program."""
+    here = threading.get_ident()
+
+    def send() -> None:
+        while any(frame.f_code is _begin.__code__ for frame in _frames_of(here)):
+            time.sleep(0.001)
+        for number in signals:
+            os.kill(os.getpid(), number)
+
+    in_background(send)
+
+
+def _frames_of(thread: int) -> Iterator[FrameType]:
+    frame = sys._current_frames().get(thread)
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
 
 
 def _becomes_another_program(frame: FrameType | None) -> bool:

@@ -23,6 +23,7 @@ from typing import Any, Protocol
 
 from . import tracing, whose
 from .handshake import AUTHORIZE, CHALLENGE, DEBUG, LONGEST_USER, proof
+from .own_socket import OwnSocket
 
 # A whole handshake may take so many seconds; an honest one takes milliseconds.
 _PATIENCE = 5.0
@@ -81,7 +82,7 @@ class Listener:
     ) -> None:
         self._children, self._wants_children = children, False
         self._token, self._user, self._by_driver = token, user, by_driver or {}
-        self._socket: socket.socket | None = None
+        self._socket: OwnSocket | None = None
         self._knocking: list[socket.socket] = []  # They are in the handshake, the oldest first.
         self._choosing: list[socket.socket] = []  # They know the token, and may leave; the oldest first.
         self._attached: socket.socket | None = None
@@ -90,7 +91,8 @@ class Listener:
 
     def open(self, host: str) -> int:
         """Starts pydevd here, listens on `host`, and returns the port. Raises OSError, RuntimeError."""
-        self._socket = socket.create_server((host, 0), backlog=_MOST)
+        listening = socket.create_server((host, 0), backlog=_MOST)
+        self._socket = OwnSocket(fileno=listening.detach())
         _start_pydevd()
         in_background(self._accept)
         return int(self._socket.getsockname()[1])
