@@ -84,15 +84,23 @@ def _is_debugged(names: str) -> bool:
     return False
 
 
+def _begin() -> None:
+    """Opens this process to a debugger where that is asked for."""
+    if (
+        os.environ.get("RAY_RUNTIME_ENV_HOOK") == _DRIVER
+        and _JOB in os.environ
+        and _STARTED not in os.environ
+    ):
+        os.environ[_STARTED] = "inf"
+        try:
+            importlib.import_module("rayside_hook.early").begin()
+        except Exception as error:  # It is an earlier Rayside's package, or an environment that is not ours.
+            sys.stderr.write(f"rayside: the driver is debugged from ray.init on: {error}\n")
+    elif _is_debugged(os.environ.get(_PARENT, "")) and _package("child").is_program(sys.orig_argv):
+        importlib.import_module(f"{_OURS}.attach").join_parents_debugger()
+
+
 # Some Pythons read the files of site-packages twice, by way of lib and of lib64.
 if not any(type(finder).__module__ == __name__ for finder in sys.meta_path):
     sys.meta_path.insert(0, _Finder())
-
-if os.environ.get("RAY_RUNTIME_ENV_HOOK") == _DRIVER and _JOB in os.environ and _STARTED not in os.environ:
-    os.environ[_STARTED] = "inf"
-    try:
-        importlib.import_module("rayside_hook.early").begin()
-    except Exception as error:  # It is an earlier Rayside's package, or an environment that is not ours.
-        sys.stderr.write(f"rayside: the driver is debugged from ray.init on: {error}\n")
-elif _is_debugged(os.environ.get(_PARENT, "")) and _package("child").is_program(sys.orig_argv):
-    importlib.import_module(f"{_OURS}.attach").join_parents_debugger()
+    _begin()
