@@ -154,19 +154,21 @@ for pause in (0.0, 0.05, 1.0):
 """
 # A daemon closes what it has, and opens files of its own.
 CLOSES = """\
-import os, socket, time
+import os, socket, threading, time
 pid = os.fork()
 if not pid:
+    time.sleep(1)  # what is being sent in that moment can't be held back
     os.closerange(3, 256)
     pairs = [socket.socketpair() for _ in range(40)]
-    work = lambda: time.sleep(0.01)
-    for _ in range(50):
-        work()
+    for _ in range(5):
+        thread = threading.Thread(target=time.sleep, args=[0.1])  # which the debugger is told of
+        thread.start()
+        thread.join()
     strange = 0
     for each in [each for pair in pairs for each in pair]:
         each.setblocking(False)
         try:
-            strange += len(each.recv(1000))
+            strange += len(each.recv(1000)) or 1
         except BlockingIOError:
             pass
     os._exit(min(strange, 100))

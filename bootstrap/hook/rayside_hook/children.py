@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from .listener import in_background
+from .own_socket import OwnSocket
 
 # It has the names of the sockets of the debugged parents, the nearest first, without the zero byte before
 # each, and with a colon between them: in a fork that becomes another program its own is there, and gone.
@@ -92,7 +93,7 @@ class Children:
         if sys.platform != "linux":
             yield
             return
-        listening = socket.socket(socket.AF_UNIX)
+        listening = OwnSocket(socket.AF_UNIX)
         try:
             listening.bind(f"\0{self._name}")
             listening.listen(MOST)
