@@ -13,6 +13,8 @@ from __future__ import annotations
 from bootstrap.dap.framing import Message
 from bootstrap.hook.evaluated.prints import EVENT as PRINTED
 from bootstrap.hook.evaluated.reached import EVENT as REACHED
+from bootstrap.hook.evaluated.remote_calls import EVENT as REMOTE_CALL
+from bootstrap.hook.evaluated.remote_calls import MOST_FRAMES
 from bootstrap.hook.evaluated.telling import EVENT as HIDDEN
 from bootstrap.hook.rayside_hook.handshake import AUTHORIZE, CHALLENGE, DEBUG, LONGEST_USER
 from bootstrap.relay.rules import (
@@ -126,6 +128,19 @@ EVENTS: dict[str, Record] = {
     # Our event (of evaluated/telling.py) has how many lines of tasks that were not chosen were not sent, and
     # what the choosing expression raised.
     HIDDEN: record("number", number=_NUMBER, text=_SENTENCE, task=_NAME),
+    # Our event (of evaluated/remote_calls.py and task_starts.py) says which task a step goes into.
+    REMOTE_CALL: record(
+        "key",
+        "what",
+        key=_NUMBER,
+        what=choice("call called entered gone"),
+        number=_NUMBER,
+        function=Exact(500),
+        task=_NAME,
+        taskId=Exact(64),
+        threadId=_ID,
+        frames=Many(record("name", name=_NAME, source=record(path=_PATH), **_PLACE), MOST_FRAMES),
+    ),
 }
 
 # The bodies of responses, by the command of the request.
