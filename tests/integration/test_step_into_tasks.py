@@ -32,12 +32,22 @@ class Scene:
 
     def __init__(self, editor: Session, program: Path) -> None:
         self.editor, self.program = editor, program
+        self.others: list[dict[str, Any]] = []
 
     def line(self, marker: str) -> int:
         return line(self.program.read_text(), marker)
 
-    async def stop(self, **fields: Any) -> dict[str, Any]:
-        return await self.editor.event("stopped", **fields)
+    async def stop(self, task: str, reason: str = "step") -> dict[str, Any]:
+        """Returns the next stop of a task of that name, in whatever order these come."""
+        for stop in self.others:
+            if (stop["ray"]["task"], stop["reason"]) == (task, reason):
+                self.others.remove(stop)
+                return stop
+        while True:
+            stop = await self.editor.event("stopped")
+            if (stop["ray"]["task"], stop["reason"]) == (task, reason):
+                return stop
+            self.others.append(stop)
 
     async def go(self, stop: dict[str, Any], command: str = "continue") -> None:
         await self.editor.request(command, threadId=stop["threadId"])
@@ -60,8 +70,10 @@ def line(program: str, marker: str) -> int:
     return program[: program.index(f"# {marker}\n")].count("\n") + 1
 
 
-def play(up: Rayside, folder: Path, code: str, marker: str, story: Callable[[Scene], Awaitable[None]]) -> str:
-    """Submits a program, and has an editor with a breakpoint at one of its lines; returns what it printed."""
+def play(
+    up: Rayside, folder: Path, code: str, markers: list[str], story: Callable[[Scene], Awaitable[None]]
+) -> str:
+    """Submits a program, and has an editor with breakpoints in it; returns what the program printed."""
     program = folder / "program.py"
     program.write_text(code)
     words = ["--debug", "--working-dir", str(folder), "--entrypoint", "python program.py"]
@@ -70,10 +82,12 @@ def play(up: Rayside, folder: Path, code: str, marker: str, story: Callable[[Sce
 
     async def debug() -> None:
         client = await Client.connect("127.0.0.1", up.settings.relay_port)
-        breakpoints = {str(program): [{"line": line(code, marker)}]}
+        breakpoints = {str(program): [{"line": line(code, marker)} for marker in markers]}
         await client.attach(options={"token": token, "job": job}, breakpoints=breakpoints, no_delay=False)
-        await story(Scene(Session(client, patience=PATIENCE), program))
+        scene = Scene(Session(client, patience=PATIENCE), program)
+        await story(scene)
         await client.disconnect()
+        assert not scene.others, "the story has all stops"
 
     asyncio.run(asyncio.wait_for(debug(), 2 * PATIENCE))
     return until(lambda: up.run("logs", "--job", job).stdout, lambda text: "ended" in text, patience=60)
@@ -109,16 +123,14 @@ def test_a_step_goes_into_the_task_of_this_call_and_shows_its_callers_below(
 ) -> None:
     async def story(scene: Scene) -> None:
         editor = scene.editor
-        caller = await scene.stop()
+        caller = await scene.stop("driver", "breakpoint")
         await scene.go(caller, "stepIn")
-        task = await scene.stop()
-        assert (task["reason"], task["ray"]["task"], task["preserveFocusHint"]) == ("step", "work", False)
-        assert task["ray"]["calledBy"] == caller["threadId"]
+        task = await scene.stop("work")
+        assert (task["ray"]["calledBy"], task["preserveFocusHint"]) == (caller["threadId"], False)
         assert await editor.evaluate(task, "n") == "6"
         below = ["called by: driver", ("main", "call"), ("<module>", "program")]
         assert await scene.stack(task) == [("work", "work"), *below]
-        after = await scene.stop(threadId=caller["threadId"])
-        assert (after["reason"], after["preserveFocusHint"]) == ("step", True)
+        after = await scene.stop("driver")
         assert await scene.stack(after) == [("main", "get"), ("<module>", "program")]
 
         # What is below has no variables, and nothing is evaluated there.
@@ -130,18 +142,126 @@ def test_a_step_goes_into_the_task_of_this_call_and_shows_its_callers_below(
         assert [frame["name"] for frame in page["stackFrames"]] == [frame["name"] for frame in frames[1:3]]
         assert page["totalFrames"] == len(frames) == 4
 
-        # From there into another task; its caller waits in `ray.get` meanwhile.
-        await scene.go(caller)
+        # From there into another task; who called it waits in `ray.get` meanwhile.
+        await scene.go(after)
         await scene.go(task, "next")
-        await scene.stop(threadId=task["threadId"])
+        assert (await scene.stack(await scene.stop("work")))[0] == ("work", "nested")
         await scene.go(task, "stepIn")
-        inner = await scene.stop()
-        assert inner["ray"]["task"] == "inner"
+        inner = await scene.stop("inner")
         above = ["called by: work", ("work", "nested"), *below]
         assert await scene.stack(inner) == [("inner", "inner"), *above]
         await scene.go(inner)
-        got = await scene.stop(threadId=task["threadId"])
+        got = await scene.stop("work")
         assert await scene.stack(got) == [("work", "got"), *below]
         await scene.go(got)
 
-    assert "ended 15.0 [25.0, 50.0, 75.0]" in play(up, tmp_path, FUNCTIONS, "call", story)
+    assert "ended 15.0 [25.0, 50.0, 75.0]" in play(up, tmp_path, FUNCTIONS, ["call"], story)
+
+
+ACTORS = """\
+import ray
+
+@ray.remote(num_cpus=0.1)
+class Counter:
+    def __init__(self, total):
+        self.total = total  # init
+
+    def add(self, n):
+        self.total += n  # add
+        return self.total
+
+@ray.remote(num_cpus=0.1)
+class Service:
+    async def answer(self, n):
+        m = n + 1  # answer
+        return m
+
+def main():
+    service = Service.remote()
+    other = Counter.remote(5)
+    counter = Counter.remote(40)  # make
+    others = [other.add.remote(1), counter.add.remote(1)]
+    total = ray.get(counter.add.remote(2))  # count
+    answer = ray.get(service.answer.remote(6))  # ask
+    print("ended", total, answer, ray.get(others))  # asked
+
+main()  # program
+"""
+
+
+def test_a_step_goes_into_an_actors_method(up: Rayside, tmp_path: Path) -> None:
+    async def story(scene: Scene) -> None:
+        caller = await scene.stop("driver", "breakpoint")
+
+        async def into(task: str, function: str, marker: str, at: str) -> None:
+            await scene.go(caller, "stepIn")
+            stop = await scene.stop(task)
+            below = ["called by: driver", ("main", at), ("<module>", "program")]
+            assert await scene.stack(stop) == [(function, marker), *below]
+            await scene.go(stop)
+            await scene.stop("driver")
+
+        await into("Counter.__init__", "__init__", "init", "make")
+        await scene.go(caller, "next")
+        await scene.stop("driver")
+        await into("Counter.add", "add", "add", "count")
+        await into("Service.answer", "answer", "answer", "ask")
+        assert (await scene.stack(caller))[0] == ("main", "asked")
+        await scene.go(caller)
+
+    assert "ended 43 7 [6, 41]" in play(up, tmp_path, ACTORS, ["make"], story)
+
+
+LATE = """\
+import ray
+
+@ray.remote
+class Holder:
+    def is_there(self):
+        return True
+
+@ray.remote
+def work(n):
+    m = n + 1  # work
+    return m
+
+def plain(n):
+    m = n + 1  # plain
+    return m
+
+def main():
+    number = plain(1)  # local
+    cpus = ray.cluster_resources()["CPU"]
+    holder = Holder.options(num_cpus=cpus).remote()
+    ray.get(holder.is_there.remote())
+    ref = work.options(num_cpus=cpus).remote(number)  # call
+    number = None  # after
+    ray.kill(holder)
+    print("ended", ray.get(ref))
+
+ray.init()
+main()  # program
+"""
+
+
+def test_a_task_that_cant_begin_stops_once_it_can_and_its_caller_does_not_wait(
+    up: Rayside, tmp_path: Path
+) -> None:
+    async def story(scene: Scene) -> None:
+        caller = await scene.stop("driver", "breakpoint")
+        await scene.go(caller, "stepIn")
+        assert (await scene.stack(await scene.stop("driver")))[0] == ("plain", "plain")
+        await scene.go(caller)
+        await scene.stop("driver", "breakpoint")
+        began = time.monotonic()
+        await scene.go(caller, "stepIn")
+        assert (await scene.stack(await scene.stop("driver")))[0] == ("main", "after")
+        assert time.monotonic() - began < FIRST + 10
+        await scene.editor.nothing("stopped", 2.0)
+        await scene.go(caller)
+        late = await scene.stop("work")
+        below = ["called by: driver", ("main", "call"), ("<module>", "program")]
+        assert await scene.stack(late) == [("work", "work"), *below]
+        await scene.go(late)
+
+    assert "ended 3" in play(up, tmp_path, LATE, ["local", "call"], story)
