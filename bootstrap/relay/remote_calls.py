@@ -32,7 +32,7 @@ MOST_EXPECTED = 16
 MOST_KNOWN, MOST_FRAMES = 256, 200
 # Seconds for which the caller's stop is held back, so that the task's comes first. A worker that has to be
 # started takes longer, and so does a task that waits for resources.
-FIRST = 2.0
+FIRST = 1.5
 _ID = re.compile(r"[0-9a-f]{1,64}")
 
 
