@@ -13,6 +13,7 @@ from bootstrap.relay.debuggee import Debuggee
 from bootstrap.relay.editor import CurrentEditor
 from bootstrap.relay.files import Files
 from bootstrap.relay.ids import Ids
+from bootstrap.relay.remote_calls import RemoteCalls
 from bootstrap.relay.threads import Threads
 from bootstrap.relay.work import Work
 from bootstrap.relay.worker import Worker, Workers
@@ -60,7 +61,9 @@ class Setting:
 
     def __init__(self, count: int) -> None:
         self.workers, self.editor = Counted(), RecordedEditor()
-        self.threads = Threads(self.workers, ids=Ids(), editor=self.editor, work=Work(lambda _: None))
+        ids, work = Ids(), Work(lambda _: None)
+        calls = RemoteCalls(self.workers, ids=ids, work=work)
+        self.threads = Threads(self.workers, ids=ids, editor=self.editor, calls=calls, work=work)
         self.all = [self.comes(number) for number in range(count)]
 
     def comes(self, number: int) -> Worker:
