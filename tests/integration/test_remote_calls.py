@@ -265,10 +265,12 @@ def test_a_step_without_a_call_of_its_own_is_as_before(version: str, how: str, t
         assert (await process.running.frame(stop))["line"] == process.running.line("library")
         # It calls `.remote()`, but no line of the user's does.
         await process.running.go_on(stop, "stepIn")
-        while (event := await process.running.client.events.get())["event"] != "stopped":
+        while event := await asyncio.wait_for(process.running.client.events.get(), PATIENCE):
             assert event["event"] != EVENT
-        assert (await process.running.frame(event["body"]))["line"] == process.running.line("end")
-        await process.running.go_on(event["body"])
+            if event["event"] == "stopped":
+                assert (await process.running.frame(event["body"]))["line"] == process.running.line("end")
+                await process.running.go_on(event["body"])
+                break
         assert await process.result() == 1
 
     play(version, how, tmp_path, story)

@@ -47,10 +47,25 @@ def begin() -> bool:
     function, actor = sys.modules.get("ray.remote_function"), sys.modules.get("ray.actor")
     if function is None or actor is None:
         return False
+    _tell_of_other_code(sys.modules[_REACHED].debugger())
     _notice(function.RemoteFunction, lambda remote: str(remote._function_name).rpartition(".")[2])
     _notice(actor.ActorMethod, lambda method: str(method._method_name))
     _notice(actor.ActorClass, lambda _: "__init__")
     return True
+
+
+def _tell_of_other_code(pydevd: Any) -> None:
+    """Has pydevd not say that a step has left out code, where that is Ray's between the line and the task."""
+    tell = pydevd.notify_skipped_step_in_because_of_filters
+    if hasattr(tell, _MARK):
+        return
+
+    def notify(frame: FrameType) -> None:
+        if frame.f_globals.get("__name__") not in _BETWEEN:
+            tell(frame)
+
+    setattr(notify, _MARK, True)
+    pydevd.notify_skipped_step_in_because_of_filters = notify
 
 
 def _notice(owner: Any, name_of: Callable[[Any], str]) -> None:

@@ -149,6 +149,8 @@ def _step_in(call: int) -> Any:
     pydevd = _relay.debugger()
     if pydevd is None or not _relay.send(EVENT, {"key": call, "what": "entered"}):
         return None
+    # It would say, once, that a step in has left out the code of Ray's that calls an actor's method.
+    pydevd.notify_skipped_step_in_because_of_filters = lambda frame: None
     states = sys.modules["_pydevd_bundle.pydevd_additional_thread_info"]
     info = states.set_additional_thread_info(threading.current_thread())
     command = _STEP_IN_MY_CODE if pydevd.get_use_libraries_filter() else _STEP_IN
