@@ -190,7 +190,7 @@ class Process:
         while event := await asyncio.wait_for(self.running.client.events.get(), PATIENCE):
             if event["event"] == name:
                 known = messages.event(event)
-                assert known is not None
+                assert known is not None and len(event["body"].get("frames", [])) <= MOST_FRAMES
                 body: Message = known["body"]
                 return body
         raise AssertionError("the debuggee ended")
@@ -199,6 +199,16 @@ class Process:
         stop = await self.running.stopped()
         assert (await self.running.frame(stop))["line"] == self.running.line(marker), stop
         return stop
+
+    async def stop_untold(self, marker: str) -> Message:
+        """Returns the next stop; no call is told before it."""
+        while event := await asyncio.wait_for(self.running.client.events.get(), PATIENCE):
+            assert event["event"] != EVENT
+            if event["event"] == "stopped":
+                body: Message = event["body"]
+                assert (await self.running.frame(body))["line"] == self.running.line(marker)
+                return body
+        raise AssertionError("the debuggee ended")
 
     async def step(self, stop: Message, *commands: str) -> Message:
         """Steps that often; returns the last stop."""
@@ -247,9 +257,8 @@ def test_the_first_call_of_a_step_is_told_before_it_is_made(version: str, how: s
         await process.running.evaluate(REACHED.call("answered", told["number"], True))
         done = await process.event()
         assert (done["what"], done["key"], done["taskId"]) == ("called", told["key"], f"{7:048x}")
-        # The second call of the line is not told: the next event is the stop.
-        stop = await process.stop("after")
-        await process.running.go_on(stop)
+        # The second call of the line is not told.
+        await process.running.go_on(await process.stop_untold("after"))
         assert await process.result() == f"{7:048x}"
 
     play(version, how, tmp_path, story)
@@ -265,12 +274,7 @@ def test_a_step_without_a_call_of_its_own_is_as_before(version: str, how: str, t
         assert (await process.running.frame(stop))["line"] == process.running.line("library")
         # It calls `.remote()`, but no line of the user's does.
         await process.running.go_on(stop, "stepIn")
-        while event := await asyncio.wait_for(process.running.client.events.get(), PATIENCE):
-            assert event["event"] != EVENT
-            if event["event"] == "stopped":
-                assert (await process.running.frame(event["body"]))["line"] == process.running.line("end")
-                await process.running.go_on(event["body"])
-                break
+        await process.running.go_on(await process.stop_untold("end"))
         assert await process.result() == 1
 
     play(version, how, tmp_path, story)

@@ -11,7 +11,7 @@ import pytest
 
 from bootstrap.dap.framing import Message
 from bootstrap.hook.evaluated.remote_calls import EVENT, MOST_FRAMES
-from bootstrap.relay import messages
+from bootstrap.relay import messages, remote_calls
 from bootstrap.relay.connection import Connection
 from bootstrap.relay.debuggee import Debuggee
 from bootstrap.relay.files import Files
@@ -168,6 +168,37 @@ def test_the_newest_are_waited_for_until_the_editor_goes() -> None:
         for _ in range(20):
             await asyncio.sleep(0)
         assert of(setting.others[0]).expected[-1] == {}
+
+    play(story)
+
+
+def test_the_callers_stop_is_held_back_for_the_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote_calls, "FIRST", 0.2)
+
+    async def story(setting: Setting) -> None:
+        worker, loop = setting.others[1], asyncio.get_running_loop()
+
+        async def seconds(key: int) -> float:
+            """Returns how long the caller is held back, where its task stops after 20 ms, or never."""
+            await setting.step(setting.driver, key)
+            await setting.tells(setting.driver, "called", key, taskId=f"{key:048x}")
+            stop = worker.stopped(8, {})
+            stop.task_id = f"{key:048x}"
+            assert setting.calls.arriving(stop) is not None
+            if key == 1:
+                loop.call_later(0.02, setting.calls.told, stop)
+            began = loop.time()
+            await setting.calls.let_task_stop_first(setting.driver, 5)
+            took = loop.time() - began
+            assert (setting.calls.arriving(stop) is None) is (key == 1)
+            return took
+
+        assert 0.015 < await seconds(1) < 0.15
+        assert await seconds(2) >= 0.2
+        await setting.calls.step_in(setting.driver, 5)  # it calls nothing
+        began = loop.time()
+        await setting.calls.let_task_stop_first(setting.driver, 5)
+        assert loop.time() - began < 0.15
 
     play(story)
 
