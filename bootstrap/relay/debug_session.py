@@ -74,7 +74,7 @@ class DebugSession:
         self._stops: WeakKeyDictionary[Worker, Bucket] = WeakKeyDictionary()
         self.workers = workers = Workers()
         ids = Ids()
-        self._calls = calls = RemoteCalls(workers, ids=ids, work=work)
+        self._calls = calls = RemoteCalls(workers, ids=ids, work=work, say=current.say)
         self._threads = Threads(workers, ids=ids, editor=current, calls=calls, work=work)
         self._configuration = Configuration(
             workers,

@@ -20,6 +20,7 @@ from weakref import WeakSet
 
 from bootstrap.dap.framing import Message
 from bootstrap.errors import DebuggerGone, RequestFailed
+from bootstrap.plain import line
 from bootstrap.relay.connection import PATIENCE
 from bootstrap.relay.ids import Ids, OfAStop, UnknownId
 from bootstrap.relay.sent import REACHED, REMOTE_CALLS, TASK_STARTS
@@ -33,6 +34,7 @@ MOST_KNOWN, MOST_FRAMES = 256, 200
 # Seconds for which the caller's stop is held back, so that the task's comes first. A worker that has to be
 # started takes longer, and so does a task that waits for resources.
 FIRST = 1.5
+_LONGEST_NAME = 100
 _ID = re.compile(r"[0-9a-f]{1,64}")
 
 
@@ -63,8 +65,8 @@ class RemoteCall:
 class RemoteCalls:
     """Follows the steps of one debug session."""
 
-    def __init__(self, workers: Workers, *, ids: Ids, work: Work) -> None:
-        self._workers, self._ids, self._work = workers, ids, work
+    def __init__(self, workers: Workers, *, ids: Ids, work: Work, say: Callable[[str], None]) -> None:
+        self._workers, self._ids, self._work, self._say = workers, ids, work, say
         self._numbers = itertools.count(1)
         self._notice: WeakSet[Worker] = WeakSet()  # these tell of their calls
         # Threads that step in, with the call that each has made since.
@@ -184,9 +186,15 @@ class RemoteCalls:
     async def let_task_stop_first(self, worker: Worker, thread: int) -> None:
         """Holds a thread's stop back for a while after a step into a call, for the stop of its task."""
         call = self._steps.pop((worker, thread), None)
-        if call is not None:
-            with contextlib.suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(call.told.wait(), FIRST)
+        if call is None:
+            return
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(call.told.wait(), FIRST)
+        if call.number in self._expected:
+            name = line(call.function, _LONGEST_NAME)
+            self._say(
+                f"{name} has not begun yet: it stops at its first line once it does, and is shown then."
+            )
 
     def arriving(self, stop: Stop) -> RemoteCall | None:
         """Returns the call that was stepped into, where this is the stop which that has led to."""

@@ -64,7 +64,10 @@ class Setting:
     def __init__(self, count: int = 3) -> None:
         self.workers, self.ids = Workers(), Ids()
         self.defects: list[str] = []
-        self.calls = RemoteCalls(self.workers, ids=self.ids, work=Work(self.defects.append))
+        self.said: list[str] = []
+        self.calls = RemoteCalls(
+            self.workers, ids=self.ids, work=Work(self.defects.append), say=self.said.append
+        )
         self.driver, *self.others = [self.comes(number) for number in range(count)]
 
     def comes(self, number: int) -> Worker:
@@ -186,6 +189,7 @@ def test_the_callers_stop_is_held_back_for_the_tasks(monkeypatch: pytest.MonkeyP
             stop.task_id = f"{key:048x}"
             assert setting.calls.arriving(stop) is not None
             if key == 1:
+                await setting.tells(worker, "entered", 1)
                 loop.call_later(0.02, setting.calls.told, stop)
             began = loop.time()
             await setting.calls.let_task_stop_first(setting.driver, 5)
@@ -194,7 +198,11 @@ def test_the_callers_stop_is_held_back_for_the_tasks(monkeypatch: pytest.MonkeyP
             return took
 
         assert 0.015 < await seconds(1) < 0.15
+        assert setting.said == []
         assert await seconds(2) >= 0.2
+        assert setting.said == [
+            "work has not begun yet: it stops at its first line once it does, and is shown then."
+        ]
         await setting.calls.step_in(setting.driver, 5)  # it calls nothing
         began = loop.time()
         await setting.calls.let_task_stop_first(setting.driver, 5)

@@ -62,7 +62,7 @@ class Setting:
     def __init__(self, count: int) -> None:
         self.workers, self.editor = Counted(), RecordedEditor()
         ids, work = Ids(), Work(lambda _: None)
-        calls = RemoteCalls(self.workers, ids=ids, work=work)
+        calls = RemoteCalls(self.workers, ids=ids, work=work, say=pytest.fail)
         self.threads = Threads(self.workers, ids=ids, editor=self.editor, calls=calls, work=work)
         self.all = [self.comes(number) for number in range(count)]
 
