@@ -192,9 +192,7 @@ class RemoteCalls:
             await asyncio.wait_for(call.told.wait(), FIRST)
         if call.number in self._expected:
             name = line(call.function, _LONGEST_NAME)
-            self._say(
-                f"{name} has not begun yet: it stops at its first line once it does, and is shown then."
-            )
+            self._say(f"{name} has not begun yet; it stops at its first line then, if it can be debugged.")
 
     def arriving(self, stop: Stop) -> RemoteCall | None:
         """Returns the call that was stepped into, where this is the stop which that has led to."""

@@ -201,7 +201,7 @@ def test_the_callers_stop_is_held_back_for_the_tasks(monkeypatch: pytest.MonkeyP
         assert setting.said == []
         assert await seconds(2) >= 0.2
         assert setting.said == [
-            "work has not begun yet: it stops at its first line once it does, and is shown then."
+            "work has not begun yet; it stops at its first line then, if it can be debugged."
         ]
         await setting.calls.step_in(setting.driver, 5)  # it calls nothing
         began = loop.time()
