@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import shutil
+import tempfile
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +16,11 @@ import pytest
 from bootstrap.dap.client import Client
 from bootstrap.errors import RequestFailed
 from bootstrap.relay.remote_calls import FIRST
+from bootstrap.settings import FIRST_RAY_WITH_TOKENS, OLDEST_RAY
 from bootstrap.step import until
-from tests.integration.conftest import Rayside
+from tests.integration.conftest import Rayside, apart
 from tests.integration.relay_debuggees import Session
+from tests.integration.their_ray import WORKER, their_ray
 
 PATIENCE = 120.0  # seconds; a worker may have to be started
 
@@ -78,10 +83,11 @@ def play(
     program.write_text(code)
     words = ["--debug", "--working-dir", str(folder), "--entrypoint", "python program.py"]
     job = up.json("submit", *words)["submission_id"]
-    token = up.target.instance.token_file.read_text()
+    cluster = json.loads((up.folder / "cluster.json").read_text())
+    token = Path(cluster["token_file"]).read_text()
 
     async def debug() -> None:
-        client = await Client.connect("127.0.0.1", up.settings.relay_port)
+        client = await Client.connect(cluster["relay"]["host"], cluster["relay"]["port"])
         breakpoints = {str(program): [{"line": line(code, marker)} for marker in markers]}
         await client.attach(options={"token": token, "job": job}, breakpoints=breakpoints, no_delay=False)
         scene = Scene(Session(client, patience=PATIENCE), program)
@@ -262,6 +268,83 @@ def test_a_task_that_cant_begin_stops_once_it_can_and_its_caller_does_not_wait(
         late = await scene.stop("work")
         below = ["called by: driver", ("main", "call"), ("<module>", "program")]
         assert await scene.stack(late) == [("work", "work"), *below]
+        told = [event["body"]["output"] for event in scene.editor.unmatched if event["event"] == "output"]
+        assert "work has not begun yet" in "".join(told)
         await scene.go(late)
 
     assert "ended 3" in play(up, tmp_path, LATE, ["local", "call"], story)
+
+
+# Each runs on the other node.
+FAR = f"""\
+import ray
+
+@ray.remote(num_cpus=0.1, resources={{"node:{WORKER}": 0.01}})
+def work(n):
+    m = n + 1  # work
+    return m
+
+@ray.remote(num_cpus=0.1, resources={{"node:{WORKER}": 0.01}})
+class Counter:
+    def __init__(self):
+        self.total = 0  # init
+
+    async def add(self, n):
+        self.total += n  # add
+        return self.total
+
+def main():
+    one = ray.get(work.remote(1))  # call
+    counter = Counter.remote()  # make
+    two = ray.get(counter.add.remote(one))  # count
+    print("ended", one, two)  # end
+
+ray.init()
+main()  # program
+"""
+
+
+@pytest.fixture
+def user() -> Iterator[Rayside]:
+    """Provides one who has no cluster yet."""
+    folder = Path(tempfile.mkdtemp(prefix="rs-", dir="/tmp"))
+    folder.rmdir()
+    rayside = Rayside(apart(folder, workspace=False))
+    yield rayside
+    done = rayside.run("down")
+    shutil.rmtree(folder, ignore_errors=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(
+    ("version", "token"), [(OLDEST_RAY, ""), (FIRST_RAY_WITH_TOKENS, "their-token-" + "x" * 20)]
+)
+def test_a_step_goes_to_another_node_with_an_older_ray_too(
+    version: str, token: str, user: Rayside, tmp_path: Path
+) -> None:
+    async def story(scene: Scene) -> None:
+        caller = await scene.stop("driver", "breakpoint")
+        for task, function, marker, at in (
+            ("work", "work", "work", "call"),
+            ("Counter.__init__", "__init__", "init", "make"),
+            ("Counter.add", "add", "add", "count"),
+        ):
+            await scene.go(caller, "stepIn")
+            stop = await scene.stop(task)
+            assert stop["ray"]["nodeIp"] == WORKER != caller["ray"]["nodeIp"]
+            below = ["called by: driver", ("main", at), ("<module>", "program")]
+            assert await scene.stack(stop) == [(function, marker), *below]
+            await scene.go(stop)
+            await scene.stop("driver")
+        assert (await scene.stack(caller))[0] == ("main", "end")
+        await scene.go(caller)
+
+    with their_ray(version=version, token=token) as theirs:
+        (tmp_path / "token").write_text(token)
+        options = ["--token-file", str(tmp_path / "token")] if token else []
+        done = user.run("up", "--address", theirs.url, *options, timeout=300)
+        assert done.returncode == 0, done.stdout + done.stderr
+        (tmp_path / "code").mkdir()
+        assert "ended 2 2" in play(user, tmp_path / "code", FAR, ["call"], story)
+        assert user.run("down").returncode == 0
