@@ -177,6 +177,8 @@ def _end(step: tuple[Any, Any]) -> None:
     info.pydev_original_step_cmd = info.pydev_step_cmd = _NOT_STEPPING
     info.step_in_initial_location = None
     info.update_stepping_info()
-    settle = getattr(_relay.debugger(), "rayside_settle", None)  # compiled.py's
+    # It sleeps again: compiled.py decides that or, where there has been no breakpoint, tracing.py.
+    tracing = sys.modules.get("_rayside_tracing")
+    settle = getattr(_relay.debugger(), "rayside_settle", None) or getattr(tracing, "settle", None)
     if settle is not None:
         settle()
