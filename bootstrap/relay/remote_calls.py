@@ -172,7 +172,14 @@ class RemoteCalls:
     # --- stops ---------------------------------------------------------------------------
 
     async def look_at_stop(self, worker: Worker, thread: int) -> None:
-        """Asks a stopped thread for its task's id, where it may run one that somebody has stepped into."""
+        """Asks a stopped thread for its task's id, where it may run one that somebody has stepped into.
+
+        A thread that has stepped into a call itself is held back for a while, for the stop of its task.
+        """
+        await self._ask_task(worker, thread)
+        await self._let_task_stop_first(worker, thread)
+
+    async def _ask_task(self, worker: Worker, thread: int) -> None:
         stop = worker.stops.get(thread)
         if stop is None or worker not in self._ran:
             return
@@ -183,8 +190,7 @@ class RemoteCalls:
             task = await worker.connection.literal(TASK_STARTS.call("task_id"), frame, timeout=PATIENCE)
             stop.task_id = task if isinstance(task, str) else ""
 
-    async def let_task_stop_first(self, worker: Worker, thread: int) -> None:
-        """Holds a thread's stop back for a while after a step into a call, for the stop of its task."""
+    async def _let_task_stop_first(self, worker: Worker, thread: int) -> None:
         call = self._steps.pop((worker, thread), None)
         if call is None:
             return
@@ -194,15 +200,13 @@ class RemoteCalls:
             name = line(call.function, _LONGEST_NAME)
             self._say(f"{name} has not begun yet; it stops at its first line then, if it can be debugged.")
 
-    def arriving(self, stop: Stop) -> RemoteCall | None:
-        """Returns the call that was stepped into, where this is the stop which that has led to."""
+    def arrive(self, stop: Stop) -> RemoteCall | None:
+        """Notes a stop that the editor is told of; returns the call that a step went into, the first time."""
         call = self._known.get(stop.task_id)
-        return call if call is not None and not call.told.is_set() else None
-
-    def told(self, stop: Stop) -> None:
-        """Notes that the editor knows of a stop."""
-        if (call := self._known.get(stop.task_id)) is not None:
-            call.told.set()
+        if call is None or call.told.is_set():
+            return None
+        call.told.set()
+        return call
 
     # --- frames --------------------------------------------------------------------------
 

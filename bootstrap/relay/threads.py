@@ -17,7 +17,7 @@ from bootstrap.relay.editor import CurrentEditor, Editor
 from bootstrap.relay.ids import Ids, UnknownId
 from bootstrap.relay.others import Others
 from bootstrap.relay.others import document as others_row
-from bootstrap.relay.remote_calls import RemoteCalls
+from bootstrap.relay.remote_calls import RemoteCall, RemoteCalls
 from bootstrap.relay.work import Work
 from bootstrap.relay.worker import Stop, Worker, Workers
 
@@ -160,7 +160,6 @@ class Threads:
             await asyncio.wait({worker.resuming[thread]}, timeout=PATIENCE)
         looks = worker.look_at_stop(thread), self._calls.look_at_stop(worker, thread)
         await asyncio.gather(*looks, self._others.ask(worker))
-        await self._calls.let_task_stop_first(worker, thread)
         if worker.stops.get(thread) is stop:
             stop.named = True
             self.show(worker, thread)
@@ -193,13 +192,14 @@ class Threads:
         others = self._others_stopped(worker)
         worker.stops[thread].reported = True
         self._stopped[worker] = None
-        focus = bool(self._is_awaited(worker) or self._calls.arriving(worker.stops[thread]) or focus)
+        focus = self._is_awaited(worker) or focus
+        if (call := self._calls.arrive(worker.stops[thread])) is not None:
+            focus, self.resumed = True, worker  # and not who called
         # A second stop must not steal the focus from what the user looks at, nor from what is awaited.
         preserve = (others or self._awaited is not None) and not focus and worker is not self.resumed
-        self._editor.event("stopped", {**self._stop(worker, thread), "preserveFocusHint": preserve})
+        self._editor.event("stopped", {**self._stop(worker, thread, call), "preserveFocusHint": preserve})
         if focus or not others:
             self.focus = worker
-        self._calls.told(worker.stops[thread])
         self.arrivals.stopped(worker, thread)
 
     def _others_stopped(self, worker: Worker) -> bool:
@@ -216,10 +216,10 @@ class Threads:
             del self._stopped[first]
         return False
 
-    def _stop(self, worker: Worker, thread: int) -> Message:
+    def _stop(self, worker: Worker, thread: int, call: RemoteCall | None = None) -> Message:
         """Returns the body of `stopped`, but for the focus."""
         stop, ray = worker.stops[thread].body, worker.described_at(thread).ray
-        if (call := self._calls.arriving(worker.stops[thread])) is not None and not call.caller.has_left:
+        if call is not None and not call.caller.has_left:
             ray[CALLED_BY] = self._row(call.caller, call.thread)
         body = {name: value for name, value in stop.items() if name != "hitBreakpointIds"}
         body = worker.masks.event(body)

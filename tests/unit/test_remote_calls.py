@@ -187,14 +187,13 @@ def test_the_callers_stop_is_held_back_for_the_tasks(monkeypatch: pytest.MonkeyP
             await setting.tells(setting.driver, "called", key, taskId=f"{key:048x}")
             stop = worker.stopped(8, {})
             stop.task_id = f"{key:048x}"
-            assert setting.calls.arriving(stop) is not None
             if key == 1:
                 await setting.tells(worker, "entered", 1)
-                loop.call_later(0.02, setting.calls.told, stop)
+                loop.call_later(0.02, setting.calls.arrive, stop)
             began = loop.time()
-            await setting.calls.let_task_stop_first(setting.driver, 5)
+            await setting.calls.look_at_stop(setting.driver, 5)
             took = loop.time() - began
-            assert (setting.calls.arriving(stop) is None) is (key == 1)
+            assert (setting.calls.arrive(stop) is None) is (key == 1)
             return took
 
         assert 0.015 < await seconds(1) < 0.15
@@ -205,7 +204,7 @@ def test_the_callers_stop_is_held_back_for_the_tasks(monkeypatch: pytest.MonkeyP
         ]
         await setting.calls.step_in(setting.driver, 5)  # it calls nothing
         began = loop.time()
-        await setting.calls.let_task_stop_first(setting.driver, 5)
+        await setting.calls.look_at_stop(setting.driver, 5)
         assert loop.time() - began < 0.15
 
     play(story)
