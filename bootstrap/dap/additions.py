@@ -24,6 +24,9 @@ TICKET = "ticket"
 LONGEST_TICKET = 64
 # Why a `continued` comes though no thread resumed: the event says it as body.ray.reason.
 EXITED = "exited"
+# `stopped` of a task that a step into `.remote()` led to has the row of the thread that stepped, as
+# body.ray.calledBy.
+CALLED_BY = "calledBy"
 # What a forward and the relay say to each other, as events, within an editor's connection: that the way is
 # there, each time; and that it was the editor that ended the connection.
 BEAT, LEFT = "rayside-beat", "rayside-left"

@@ -19,7 +19,7 @@ class Word:
 
 WORDS = (
     Word("next", ("n",), "", "run to the next line of this function"),
-    Word("step", ("s",), "", "run to the next line, into the function that is called"),
+    Word("step", ("s",), "", "run to the next line, into the function, or the task, that is called"),
     Word("finish", ("out", "return", "r", "fin"), "", "run until this function has returned"),
     Word("continue", ("c", "cont"), "", "let this task go on; wait for the next stop of any task"),
     Word("list", ("l",), "[LINE]", "show the source; again for more"),

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from bootstrap.dap.additions import title_of
+from bootstrap.dap.additions import CALLED_BY, title_of
 from bootstrap.plain import line, printed
 
 # The most characters of a task's name, which is part of one line.
@@ -25,6 +25,7 @@ class Stop:
         reason: DAP's reason: breakpoint, step, exception, pause.
         text: the name of an exception.
         message: the message of an exception, if it has one.
+        called_by: the thread whose step into `.remote()` has led here; 0 for none.
         task: the name of the task; empty where the relay does not know it.
         title: as editors show the task in their list of threads.
         job: its job, by the submission id where it has one; empty where the relay does not know it.
@@ -38,6 +39,7 @@ class Stop:
     title: str
     job: str = ""
     message: str = ""
+    called_by: int = 0
 
     @property
     def why(self) -> str:
@@ -113,4 +115,18 @@ def stop_of(body: Mapping[str, Any]) -> Stop:
         task=task,
         title=title_of(task, int(ray.get("pid", 0)), str(ray.get("nodeIp", ""))),
         job=line(str(ray.get("submissionId", "")), _LONGEST_NAME) or str(ray.get("jobId", "")),
+        called_by=int(ray.get(CALLED_BY) or 0),
     )
+
+
+def stop_after(stepped: Stop, stops: Iterable[Stop], before: Collection[Stop]) -> Stop | None:
+    """Returns the stop in which a step has ended, if any: in the task that it went into, or in its own.
+
+    Args:
+        stepped: the stop before the step.
+        stops: the stops now.
+        before: those of before the step.
+    """
+    ended = [stop for stop in stops if stop not in before]
+    into = [stop for stop in ended if stop.called_by == stepped.thread_id]
+    return next(iter([*into, *(stop for stop in ended if stop.thread_id == stepped.thread_id)]), None)

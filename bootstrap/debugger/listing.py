@@ -30,7 +30,10 @@ def source(
 
 def stack(frames: Sequence[Frame], selected: int) -> str:
     """Draws one line for each frame, the innermost first."""
-    rows = [line(f"{n}  {frame.function}  {frame.path}:{frame.line}") for n, frame in enumerate(frames)]
+    rows = [
+        line(frame.function if frame.is_label else f"{n}  {frame.function}  {frame.path}:{frame.line}")
+        for n, frame in enumerate(frames)
+    ]
     return "\n".join(f"{'->' if index == selected else '  '} {row}" for index, row in enumerate(rows))
 
 

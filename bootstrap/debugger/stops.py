@@ -25,7 +25,7 @@ class Frame:
     """Holds one frame of a stopped thread.
 
     `path` is the local file, or the worker's own where it maps to none; only the relay has that file's text
-    then, by `reference`.
+    then, by `reference`. A label is no frame: it says what the frames below it are.
     """
 
     id: int
@@ -33,6 +33,7 @@ class Frame:
     path: str
     line: int
     reference: int = 0
+    is_label: bool = False
 
     @property
     def is_users(self) -> bool:
@@ -56,6 +57,7 @@ async def frames(client: Client, stop: Stop) -> list[Frame]:
             path=(frame.get("source") or {}).get("path") or "",
             line=frame.get("line") or 0,
             reference=(frame.get("source") or {}).get("sourceReference") or 0,
+            is_label=frame.get("presentationHint") == "label",
         )
         for frame in body.get("stackFrames", [])
     ]

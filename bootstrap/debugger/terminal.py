@@ -16,7 +16,7 @@ from pathlib import Path
 from bootstrap.console import Console
 from bootstrap.dap.additions import ALWAYS, WATCH
 from bootstrap.debugger import commands, groups, listing
-from bootstrap.debugger.events import Ended, Notice, Printed, SessionEvent, Stop
+from bootstrap.debugger.events import Ended, Notice, Printed, SessionEvent, Stop, stop_after
 from bootstrap.debugger.groups import Groups
 from bootstrap.debugger.keyboard import line_editing, typed
 from bootstrap.debugger.places import Places
@@ -174,8 +174,9 @@ class Terminal:
 
     def _step(self, request: str) -> None:
         stop = self._view.current_stop()
+        before = [*self._session.stops.values()]
         self._call(self._session.resume(request, stop))
-        self._wait(stop)
+        self._wait(stop, before)
 
     def _continue(self) -> None:
         stop = self._view.stop
@@ -211,15 +212,17 @@ class Terminal:
                 )
             self._news(self._call(self._session.next_event(min(_POLL, timeout))))
 
-    def _wait(self, stepped: Stop | None) -> None:
+    def _wait(self, stepped: Stop | None, before: Collection[Stop] = ()) -> None:
         """Waits until the task that was stepped stops, or any task where `stepped` is None; shows the stop.
+
+        A step may end in the task that it called. `before` has the stops of before the step.
 
         A step runs on where its function returned to Ray, or waits: then any task's stop will do.
         """
         began = time.monotonic()
         while not self._over():
             if stepped is not None:
-                again = self._session.stops.get(stepped.thread_id)
+                again = stop_after(stepped, self._session.stops.values(), before)
                 if again is not None:
                     self._view.arrive(again)
                     return
@@ -302,8 +305,9 @@ class Terminal:
             current = self._view.stop
             if not isinstance(event, Stop) or not self._is_stopped(event) or event is current:
                 continue
-            if current is not None and current.thread_id == event.thread_id:
-                self._view.arrive(event)  # The debugger has attached again.
+            # The debugger has attached again; or a task that was stepped into has begun.
+            if current is not None and current.thread_id in (event.thread_id, event.called_by):
+                self._view.arrive(event)
                 continue
             if event.worker_id in told:
                 continue

@@ -65,6 +65,8 @@ class View:
         """Selects another frame, for `up` and `down`."""
         _ = self.frame
         index = self._selected + by
+        while 0 <= index < len(self.frames) and self.frames[index].is_label:
+            index += by
         if 0 <= index < len(self.frames):
             self.select(index)
         else:

@@ -14,6 +14,7 @@ from bootstrap.dap.additions import BUSY, DEBUGGER_LEFT, RELAY_ENDING, TAKEN_OVE
 from bootstrap.dap.framing import Message
 from bootstrap.hook.evaluated.prints import EVENT as PRINTED
 from bootstrap.hook.evaluated.reached import EVENT
+from bootstrap.hook.evaluated.remote_calls import EVENT as REMOTE_CALL
 from bootstrap.hook.evaluated.telling import EVENT as HIDDEN
 from bootstrap.hook.evaluated.telling import Bucket
 from bootstrap.hook.rayside_hook.children import EVENT as CHILD
@@ -29,6 +30,7 @@ from bootstrap.relay.ids import Ids
 from bootstrap.relay.lifecycle import Lifecycle
 from bootstrap.relay.masking import Masking
 from bootstrap.relay.paths import Paths
+from bootstrap.relay.remote_calls import RemoteCalls
 from bootstrap.relay.reports import Reports
 from bootstrap.relay.shown_prints import Hidden, ShownPrints, attached_with
 from bootstrap.relay.threads import Threads
@@ -73,7 +75,8 @@ class DebugSession:
         self._stops: WeakKeyDictionary[Worker, Bucket] = WeakKeyDictionary()
         self.workers = workers = Workers()
         ids = Ids()
-        self._threads = Threads(workers, ids=ids, editor=current, work=work)
+        self._calls = calls = RemoteCalls(workers, ids=ids, work=work, say=current.say)
+        self._threads = Threads(workers, ids=ids, editor=current, calls=calls, work=work)
         self._configuration = Configuration(
             workers,
             paths=Paths(roots=discovery.local_roots, shared=shared),
@@ -98,11 +101,11 @@ class DebugSession:
             log=log,
             masking=masking,
         )
-        self.put_into = self._configuration.put_into
         self.requests = EditorRequests(
             workers,
             ids=ids,
             threads=self._threads,
+            calls=calls,
             configuration=self._configuration,
             prints=prints,
             editor=current,
@@ -172,6 +175,7 @@ class DebugSession:
         )
         focus = arguments.get("focusWorkerId")
         self._threads.begin(focus if isinstance(focus, str) else "")
+        self._calls.begin()
         self._hidden.begin()
         self._flood.begin()
         self._configuration.begin(paths, prints=prints, only=only)
@@ -221,6 +225,7 @@ class DebugSession:
         for watcher in self._current.watchers:
             self._dismiss(watcher, DEBUGGER_LEFT)
         self._current.watchers.clear()
+        self._calls.begin()
         self._lifecycle.editor_left()
 
     @property
@@ -289,6 +294,13 @@ class DebugSession:
     def attached_to(self, worker: Worker) -> None:
         """Notes that a debuggee takes requests now, as `Holder` says."""
         self._lifecycle.attached_to(worker)
+        if worker.is_attached:
+            self._work.start(self._calls.put_into(worker))
+
+    async def put_into(self, worker: Worker) -> None:
+        """Puts all that a debuggee is to stop at into it. Raises DebuggerGone."""
+        await self._configuration.put_into(worker)
+        await self._calls.put_into(worker)
 
     def refused(self, worker: Worker, error: Exception) -> None:
         """Notes that attaching failed, as `Holder` says."""
@@ -318,6 +330,8 @@ class DebugSession:
                 self._threads.ended(worker, body["threadId"])
         elif name == EVENT:
             self._reports.take(worker, body)
+        elif name == REMOTE_CALL:
+            self._calls.take(worker, body)
         elif name == HIDDEN:
             self._reports.hidden(worker, body)
         elif name == PRINTED:

@@ -22,6 +22,7 @@ from bootstrap.relay.ids import OF_A_STOP, Ids, Kind, OfAStop
 from bootstrap.relay.locations import locations
 from bootstrap.relay.masking import Masking
 from bootstrap.relay.member_states import WhyEnded
+from bootstrap.relay.remote_calls import RemoteCalls
 from bootstrap.relay.rules import NotDap
 from bootstrap.relay.shown_prints import ShownPrints
 from bootstrap.relay.threads import CLUSTER, Threads
@@ -60,6 +61,7 @@ class EditorRequests:
         *,
         ids: Ids,
         threads: Threads,
+        calls: RemoteCalls,
         configuration: Configuration,
         prints: ShownPrints,
         editor: CurrentEditor,
@@ -72,7 +74,7 @@ class EditorRequests:
         self._attached_beside = attached_beside
         self._workers, self._ids, self._threads = workers, ids, threads
         self._configuration, self._current, self._masking = configuration, editor, masking
-        self._prints = prints
+        self._prints, self._calls = prints, calls
         self._cluster_row = ClusterRow(workers, threads, work, read_stacks)
         self._groups = GroupRequests(
             Groups(workers, threads, paths=lambda: configuration.paths, why_ended=why_ended, work=work)
@@ -158,7 +160,7 @@ class EditorRequests:
 
     async def _of_frame(self, editor: Editor, request: Message, arguments: Message) -> None:
         frame = arguments.get("frameId")
-        if not frame or self._threads.is_of_cluster(frame):
+        if not frame or self._threads.is_of_cluster(frame) or self._calls.is_callers(frame):
             editor.respond(request, _OF_NOTHING[request["command"]])
             return
         await self._forward(editor, request, arguments)
@@ -306,6 +308,8 @@ class EditorRequests:
             body = await worker.masks.response(command, inner, body)
         if isinstance(body, dict) and worker.resumes[thread] == resumes:
             body = self.outward(worker, body, thread)
+            if command == "stackTrace":
+                body = self._calls.with_callers(worker, thread, inner, body, self.outward)
         editor.respond(request, body if isinstance(body, dict) else None)
 
     def _inward(self, editor: Editor, arguments: Message) -> tuple[Worker, int | None, Message]:
@@ -323,6 +327,8 @@ class EditorRequests:
             raise Refused("the request names things of two tasks")
         if CLUSTER in owners:
             raise Refused("choose a task: the row of the cluster has no variables")
+        if isinstance(inner.get("frameId"), int) and inner["frameId"] < 0:
+            raise Refused("this frame is of the caller, as it was at the call: it has no variables here")
         worker = next((owner for owner in owners if isinstance(owner, Worker)), None) or self._focused()
         if editor is self._current.editor:
             self._threads.focus = worker

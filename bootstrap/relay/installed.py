@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 
 from bootstrap.errors import RequestFailed
 from bootstrap.relay.connection import DETACHING, SOON, Connection
@@ -20,6 +20,7 @@ from bootstrap.relay.sent import (
     REACHED,
     SCOPE,
     SLOW_CONDITIONS,
+    TASK_STARTS,
     TELLING,
 )
 from bootstrap.relay.stop_points import Breakpoint, FunctionBreakpoint, LineBreakpoint
@@ -58,6 +59,7 @@ class Installed:
         self._filters: list[Breakpoint] = []  # the conditions of exception filters
         self._prints = False
         self._only = ""  # the expression that chooses tasks whose lines are told
+        self._tasks: dict[int, tuple[str, str]] = {}  # those at whose first line it is to stop
 
     @property
     def _patience(self) -> float:
@@ -241,6 +243,9 @@ class Installed:
             await self._tell_prints(False, DETACHING)
         with contextlib.suppress(RequestFailed):
             await self._choose("", DETACHING)
+        if self._tasks:
+            with contextlib.suppress(RequestFailed):
+                await self._connection.run(TASK_STARTS.call("expect", {}), DETACHING)
         await self.tracing.give_back()
 
     async def set_prints(self, desired: Desired) -> None:
@@ -297,6 +302,17 @@ class Installed:
         )
         self._stale |= stale
         self._points -= stale
+
+    async def expect_tasks(self, tasks: Callable[[], Mapping[int, tuple[str, str]]]) -> None:
+        """Has it stop at the first line of these tasks, which are as in `expect` of evaluated/task_starts.py.
+
+        Raises RequestFailed, DebuggerGone.
+        """
+        if not tasks() and not self._tasks:
+            return
+        await self._connection.send_once(REACHED, TASK_STARTS)
+        self._tasks = {**tasks()}  # as they are by now: what is sent last holds
+        await self._connection.run(TASK_STARTS.call("expect", self._tasks), self._patience)
 
     async def answer_thread(self, number: int, *answer: bool) -> None:
         """Resumes a thread that asked and waits; `answer` is for `ask` in evaluated/reached.py."""

@@ -13,6 +13,8 @@ from __future__ import annotations
 from bootstrap.dap.framing import Message
 from bootstrap.hook.evaluated.prints import EVENT as PRINTED
 from bootstrap.hook.evaluated.reached import EVENT as REACHED
+from bootstrap.hook.evaluated.remote_calls import EVENT as REMOTE_CALL
+from bootstrap.hook.evaluated.remote_calls import MOST_FRAMES
 from bootstrap.hook.evaluated.telling import EVENT as HIDDEN
 from bootstrap.hook.rayside_hook.children import EVENT as CHILD
 from bootstrap.hook.rayside_hook.handshake import AUTHORIZE, CHALLENGE, DEBUG, LONGEST_USER
@@ -130,6 +132,19 @@ EVENTS: dict[str, Record] = {
     HIDDEN: record("number", number=_NUMBER, text=_SENTENCE, task=_NAME),
     # Our hook's event (children.py) tells of a process that this one has started.
     CHILD: _CHILD,
+    # Our event (of evaluated/remote_calls.py and task_starts.py) says which task a step goes into.
+    REMOTE_CALL: record(
+        "key",
+        "what",
+        key=_NUMBER,
+        what=choice("call called entered gone"),
+        number=_NUMBER,
+        function=Exact(500),
+        task=_NAME,
+        taskId=Exact(64),
+        threadId=_ID,
+        frames=Many(record("name", name=_NAME, source=record(path=_PATH), **_PLACE), MOST_FRAMES),
+    ),
 }
 
 # The bodies of responses, by the command of the request.

@@ -6,7 +6,7 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 
-from bootstrap.dap.additions import EXITED, TAKEN_OVER
+from bootstrap.dap.additions import CALLED_BY, EXITED, TAKEN_OVER
 from bootstrap.dap.channel import reason
 from bootstrap.dap.framing import Message, as_json
 from bootstrap.errors import DebuggerGone, RequestFailed
@@ -17,6 +17,7 @@ from bootstrap.relay.editor import CurrentEditor, Editor
 from bootstrap.relay.ids import Ids, UnknownId
 from bootstrap.relay.others import Others
 from bootstrap.relay.others import document as others_row
+from bootstrap.relay.remote_calls import RemoteCall, RemoteCalls
 from bootstrap.relay.work import Work
 from bootstrap.relay.worker import Stop, Worker, Workers
 
@@ -35,7 +36,9 @@ class Threads:
         arrivals: those that a group has told to stop.
     """
 
-    def __init__(self, workers: Workers, *, ids: Ids, editor: CurrentEditor, work: Work) -> None:
+    def __init__(
+        self, workers: Workers, *, ids: Ids, editor: CurrentEditor, work: Work, calls: RemoteCalls
+    ) -> None:
         self.focus: Worker | None = None
         self.resumed: Worker | None = None
         self.arrivals = Arrivals()
@@ -44,7 +47,7 @@ class Threads:
         # Debuggees that the editor was told of as stopped; some may not be so any more (`_others_stopped`).
         self._stopped: OrderedDict[Worker, None] = OrderedDict()
         self._workers, self._ids, self._editor, self._work = workers, ids, editor, work
-        self._others = Others(workers, self._other_gone)
+        self._others, self._calls = Others(workers, self._other_gone), calls
 
     # --- rows ----------------------------------------------------------------------------
 
@@ -121,6 +124,7 @@ class Threads:
         self._ids.forget(worker)
         self._stopped.pop(worker, None)
         self._others.forget(worker)
+        self._calls.forget(worker)
         for thread in [*worker.resumes, *worker.stops, *worker.rows, *worker.others, None]:
             self._ids.forget_stop(worker, thread)
         if self.focus is worker:
@@ -154,7 +158,8 @@ class Threads:
         # Only with that answer does the editor know that the thread has resumed.
         if thread in worker.resuming:
             await asyncio.wait({worker.resuming[thread]}, timeout=PATIENCE)
-        await asyncio.gather(worker.look_at_stop(thread), self._others.ask(worker))
+        looks = worker.look_at_stop(thread), self._calls.look_at_stop(worker, thread)
+        await asyncio.gather(*looks, self._others.ask(worker))
         if worker.stops.get(thread) is stop:
             stop.named = True
             self.show(worker, thread)
@@ -188,9 +193,11 @@ class Threads:
         worker.stops[thread].reported = True
         self._stopped[worker] = None
         focus = self._is_awaited(worker) or focus
+        if (call := self._calls.arrive(worker.stops[thread])) is not None:
+            focus, self.resumed = True, worker  # and not who called
         # A second stop must not steal the focus from what the user looks at, nor from what is awaited.
         preserve = (others or self._awaited is not None) and not focus and worker is not self.resumed
-        self._editor.event("stopped", {**self._stop(worker, thread), "preserveFocusHint": preserve})
+        self._editor.event("stopped", {**self._stop(worker, thread, call), "preserveFocusHint": preserve})
         if focus or not others:
             self.focus = worker
         self.arrivals.stopped(worker, thread)
@@ -209,9 +216,11 @@ class Threads:
             del self._stopped[first]
         return False
 
-    def _stop(self, worker: Worker, thread: int) -> Message:
+    def _stop(self, worker: Worker, thread: int, call: RemoteCall | None = None) -> Message:
         """Returns the body of `stopped`, but for the focus."""
-        stop = worker.stops[thread].body
+        stop, ray = worker.stops[thread].body, worker.described_at(thread).ray
+        if call is not None and not call.caller.has_left:
+            ray[CALLED_BY] = self._row(call.caller, call.thread)
         body = {name: value for name, value in stop.items() if name != "hitBreakpointIds"}
         body = worker.masks.event(body)
         if hit := worker.installed.hit(stop.get("hitBreakpointIds")):
@@ -220,7 +229,7 @@ class Threads:
             **body,
             "threadId": self._row(worker, thread),
             "allThreadsStopped": False,
-            "ray": worker.described_at(thread).ray,
+            "ray": ray,
         }
 
     def in_focus(self) -> Worker | None:
@@ -271,6 +280,8 @@ class Threads:
         await worker.connection.end_evaluations()
         # The editor may have had its answer before, and expects to stop there.
         await worker.installed.changed(SOON)
+        if command == "stepIn":
+            await self._calls.step_in(worker, thread)
         # This is noted before the request, for the next stop may come together with its answer.
         stops = worker.resumed([thread])
         worker.resuming[thread] = resuming = asyncio.get_running_loop().create_future()

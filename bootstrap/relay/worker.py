@@ -110,6 +110,7 @@ class Stop:
         body: that of debugpy's `stopped` event.
         since: the moment, ISO 8601 in UTC.
         task: the name of its task, as the thread itself gave it; empty while it did not.
+        task_id: Ray's id of its task, in hex, where that may be stepped into. `RemoteCalls` writes this.
         named: whether it was asked for its task. `Threads` writes this.
         reported: whether the editor knows of it. `Threads` writes this.
     """
@@ -117,6 +118,7 @@ class Stop:
     body: Message
     since: str
     task: str = ""
+    task_id: str = ""
     named: bool = False
     reported: bool = False
 

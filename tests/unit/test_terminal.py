@@ -357,6 +357,57 @@ def test_a_step_of_one_leaves_the_other_and_continue_goes_to_it(tmp_path: Path) 
     assert "two · 102@127.0.0.9 stopped (breakpoint)" in console.lines
 
 
+def begun(thread: int, caller: int) -> Message:
+    """Returns the event of a task's first stop, which the caller has stepped into."""
+    event = task_stopped(thread, "work", "step")
+    event["body"]["ray"]["calledBy"] = caller
+    return event
+
+
+# Of a task that was stepped into.
+INTO = [
+    {"id": 101, "name": "work", "source": {"path": PATH, "sourceReference": 7}, "line": 5},
+    {"id": 102, "name": "called by: one · 101@127.0.0.9", "line": 0, "presentationHint": "label"},
+    {"id": 103, "name": "main", "source": {"path": PATH, "sourceReference": 7}, "line": 3},
+]
+
+
+def test_a_step_ends_in_the_task_that_it_went_into_and_shows_who_called(tmp_path: Path) -> None:
+    job = ScriptedJob()
+    both = [begun(2, 1), task_stopped(1, "one", "step")]
+    turns = {
+        1: [*at(5), Turn("stepIn", {"threadId": 1}, events=both)],
+        2: [Turn("stackTrace", {"threadId": 2}, {"stackFrames": INTO}),
+            Turn("next", {"threadId": 2}, events=[task_stopped(2, "work", "step")]), *at(6, 2)],
+        0: [SOURCE] * 5,
+    }  # fmt: skip
+    relay = ScriptedRelay(turns, after_attach=[task_stopped(1, "one")])
+    _, console = talk(tmp_path, job, relay, "s", "w", "up", "down", "n", "q")
+    assert "work · 102@127.0.0.9 stopped (step)" in console.lines
+    rows = [f"-> 0  work  {PATH}:5", "   called by: one · 101@127.0.0.9", f"   2  main  {PATH}:3"]
+    assert "\n".join(rows) in console.shown
+    assert f"{PATH}:3 in main" in console.lines
+    # The caller's stop is told; the next step of the task is its own, and its caller's old stop no end of it.
+    assert "one · 101@127.0.0.9 has stopped, too: `tasks` lists what is stopped" in console.lines
+    assert f"{PATH}:6 in f" in console.lines
+
+
+def test_a_task_that_begins_later_is_shown_where_its_caller_was(tmp_path: Path) -> None:
+    job = ScriptedJob()
+    later = Turn("evaluate", answer={"result": "1"}, events=[begun(2, 1)])
+    turns = {
+        1: [*at(5), Turn("stepIn", {"threadId": 1}, events=[task_stopped(1, "one", "step")]), *at(6), later,
+            *at(6), Turn("next", {"threadId": 1}, events=[task_stopped(1, "one", "step")]), *at(6)],
+        2: [Turn("stackTrace", {"threadId": 2}, {"stackFrames": INTO})],
+        0: [SOURCE] * 5,
+    }  # fmt: skip
+    relay = ScriptedRelay(turns, after_attach=[task_stopped(1, "one")])
+    # Back at the caller, its next step does not end in what it called before.
+    _, console = talk(tmp_path, job, relay, "s", "p x", "task 1", "n", "q")
+    assert "work · 102@127.0.0.9 stopped (step)" in console.lines
+    assert "has stopped, too" not in console.shown
+
+
 def test_a_stop_of_another_task_is_told_at_the_prompt(tmp_path: Path) -> None:
     evaluated = Turn("evaluate", answer={"result": "1"}, events=[task_stopped(2, "two")])
     relay = ScriptedRelay({1: [*at(5), evaluated, Turn("evaluate", answer={"result": "2"})], 0: [SOURCE]})

@@ -13,6 +13,7 @@ from bootstrap.relay.debuggee import Debuggee
 from bootstrap.relay.editor import CurrentEditor
 from bootstrap.relay.files import Files
 from bootstrap.relay.ids import Ids
+from bootstrap.relay.remote_calls import RemoteCall, RemoteCalls
 from bootstrap.relay.threads import Threads
 from bootstrap.relay.work import Work
 from bootstrap.relay.worker import Worker, Workers
@@ -60,7 +61,9 @@ class Setting:
 
     def __init__(self, count: int) -> None:
         self.workers, self.editor = Counted(), RecordedEditor()
-        self.threads = Threads(self.workers, ids=Ids(), editor=self.editor, work=Work(lambda _: None))
+        ids, work = Ids(), Work(lambda _: None)
+        self.calls = calls = RemoteCalls(self.workers, ids=ids, work=work, say=pytest.fail)
+        self.threads = Threads(self.workers, ids=ids, editor=self.editor, calls=calls, work=work)
         self.all = [self.comes(number) for number in range(count)]
 
     def comes(self, number: int) -> Worker:
@@ -75,6 +78,24 @@ class Setting:
         worker.stopped(1, {"reason": "breakpoint"})
         self.threads.tell_stop(worker, 1)
         return bool(self.editor.stops[-1]["preserveFocusHint"])
+
+
+def test_the_task_that_a_step_goes_into_is_looked_at_and_who_called_it_is_not() -> None:
+    setting = play(3)
+    caller, task, other = setting.all
+    call = RemoteCall(1, caller, 1, 1, "work", [], task="ab")
+    setting.calls._known["ab"] = call
+    setting.stop(other)
+    setting.threads.resumed = caller
+    task.stopped(1, {"reason": "step"}).task_id = "ab"
+    setting.threads.tell_stop(task, 1)
+    assert (setting.editor.stops[-1]["preserveFocusHint"], setting.threads.focus) == (False, task)
+    assert setting.editor.stops[-1]["ray"]["calledBy"]
+    assert setting.stop(caller)
+    # Later stops of the task are as any others.
+    task.stopped(1, {"reason": "step"}).task_id = "ab"
+    setting.threads.tell_stop(task, 1)
+    assert "calledBy" not in setting.editor.stops[-1]["ray"]
 
 
 def play(count: int) -> Setting:

@@ -136,7 +136,7 @@ def decides(key: int, frame: FrameType, holds: bool = False) -> bool:
     return not point.counted or _counts(key, point.patience)
 
 
-def ask(body: dict[str, Any], patience: float = PATIENCE) -> list[bool]:
+def ask(body: dict[str, Any], patience: float = PATIENCE, event: str = EVENT) -> list[bool]:
     """Sends a report, and returns the relay's answer, for which this thread waits; empty where none comes."""
     number, lock, answer = next(_numbers), _thread.allocate_lock(), list[bool]()
     lock.acquire()
@@ -144,13 +144,13 @@ def ask(body: dict[str, Any], patience: float = PATIENCE) -> list[bool]:
     until = time.monotonic() + patience
     try:
         # `_is_detached` is read after the thread can be woken: a detach in between would leave it waiting.
-        waits = not _is_detached and send(EVENT, {**body, "number": number})
+        waits = not _is_detached and send(event, {**body, "number": number})
         while waits and not lock.acquire(timeout=min(1.0, patience)):
             # A relay that dies does not say that it leaves.
             waits = time.monotonic() < until and debugger() is not None and debugger().reader.is_alive()
     finally:  # `ray.cancel` ends it by an exception
         if _waiting.pop(number, None) is not None:
-            send(EVENT, {"key": body["key"], "what": "gone", "number": number})
+            send(event, {"key": body["key"], "what": "gone", "number": number})
     return answer
 
 
