@@ -215,9 +215,8 @@ class Terminal:
     def _wait(self, stepped: Stop | None, before: Collection[Stop] = ()) -> None:
         """Waits until the task that was stepped stops, or any task where `stepped` is None; shows the stop.
 
-        A step may end in the task that it called. `before` has the stops of before the step.
-
-        A step runs on where its function returned to Ray, or waits: then any task's stop will do.
+        A step may end in the task that it calls; `before` has the stops of before. It runs on where its
+        function returned to Ray, or waits: then any task's stop will do.
         """
         began = time.monotonic()
         while not self._over():
