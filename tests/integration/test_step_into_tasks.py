@@ -22,7 +22,7 @@ from tests.integration.conftest import Rayside, apart
 from tests.integration.relay_debuggees import Session
 from tests.integration.their_ray import WORKER, their_ray
 
-PATIENCE = 120.0  # seconds; a worker may have to be started
+PATIENCE = 60.0  # seconds; a worker may have to be started
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +53,12 @@ class Scene:
             if (stop["ray"]["task"], stop["reason"]) == (task, reason):
                 return stop
             self.others.append(stop)
+
+    async def called(self) -> dict[str, Any]:
+        """Returns the stop of the task that a step has gone into."""
+        while "calledBy" not in (stop := await self.editor.event("stopped"))["ray"]:
+            self.others.append(stop)
+        return stop
 
     async def go(self, stop: dict[str, Any], command: str = "continue") -> None:
         await self.editor.request(command, threadId=stop["threadId"])
@@ -328,13 +334,14 @@ def test_a_step_goes_to_another_node_with_an_older_ray_too(
 ) -> None:
     async def story(scene: Scene) -> None:
         caller = await scene.stop("driver", "breakpoint")
-        for task, function, marker, at in (
-            ("work", "work", "work", "call"),
-            ("Counter.__init__", "__init__", "init", "make"),
-            ("Counter.add", "add", "add", "count"),
+        for function, marker, at in (
+            ("work", "work", "call"),
+            ("__init__", "init", "make"),
+            ("add", "add", "count"),
         ):
             await scene.go(caller, "stepIn")
-            stop = await scene.stop(task)
+            # An older Ray does not tell a task its name.
+            stop = await scene.called()
             assert stop["ray"]["nodeIp"] == WORKER != caller["ray"]["nodeIp"]
             below = ["called by: driver", ("main", at), ("<module>", "program")]
             assert await scene.stack(stop) == [(function, marker), *below]
