@@ -84,7 +84,7 @@ def line(program: str, marker: str) -> int:
 def play(
     up: Rayside, folder: Path, code: str, markers: list[str], story: Callable[[Scene], Awaitable[None]]
 ) -> str:
-    """Submits a program, and has an editor with breakpoints in it; returns what the program printed."""
+    """Submits a program, and has an editor with breakpoints in it; returns the job."""
     program = folder / "program.py"
     program.write_text(code)
     words = ["--debug", "--working-dir", str(folder), "--entrypoint", "python program.py"]
@@ -102,6 +102,11 @@ def play(
         assert not scene.others, "the story has all stops"
 
     asyncio.run(asyncio.wait_for(debug(), 2 * PATIENCE))
+    return str(job)
+
+
+def printed(up: Rayside, job: str) -> str:
+    """Returns what a job has printed when it has ended."""
     return until(lambda: up.run("logs", "--job", job).stdout, lambda text: "ended" in text, patience=60)
 
 
@@ -167,7 +172,7 @@ def test_a_step_goes_into_the_task_of_this_call_and_shows_its_callers_below(
         assert await scene.stack(got) == [("work", "got"), *below]
         await scene.go(got)
 
-    assert "ended 15.0 [25.0, 50.0, 75.0]" in play(up, tmp_path, FUNCTIONS, ["call"], story)
+    assert "ended 15.0 [25.0, 50.0, 75.0]" in printed(up, play(up, tmp_path, FUNCTIONS, ["call"], story))
 
 
 # There is no breakpoint for the workers.
@@ -224,7 +229,7 @@ def test_a_step_goes_into_an_actors_method(up: Rayside, tmp_path: Path) -> None:
         assert (await scene.stack(caller))[0] == ("main", "asked")
         await scene.go(caller)
 
-    assert "ended 43 7 [6, 41]" in play(up, tmp_path, ACTORS, [], story)
+    assert "ended 43 7 [6, 41]" in printed(up, play(up, tmp_path, ACTORS, [], story))
 
 
 LATE = """\
@@ -281,7 +286,7 @@ def test_a_task_that_cant_begin_stops_once_it_can_and_its_caller_does_not_wait(
         assert "work has not begun yet" in "".join(told)
         await scene.go(late)
 
-    assert "ended 3" in play(up, tmp_path, LATE, ["local", "call"], story)
+    assert "ended 3" in printed(up, play(up, tmp_path, LATE, ["local", "call"], story))
 
 
 # Each runs on the other node.
@@ -306,7 +311,7 @@ def main():
     one = ray.get(work.remote(1))  # call
     counter = Counter.remote()  # make
     two = ray.get(counter.add.remote(one))  # count
-    print("ended", one, two)  # end
+    assert (one, two) == (2, 2)  # end
 
 ray.init()
 main()  # program
@@ -351,5 +356,6 @@ def test_a_step_goes_to_another_node_with_an_older_ray_too(
     with their_ray(version=version) as theirs:
         done = user.run("up", "--address", theirs.url, timeout=300)
         assert done.returncode == 0, done.stdout + done.stderr
-        assert "ended 2 2" in play(user, tmp_path, FAR, ["call"], story)
+        job = play(user, tmp_path, FAR, ["call"], story)
+        assert user.json("debug", "--job", job)["job"]["status"] == "SUCCEEDED"
         assert user.run("down").returncode == 0
