@@ -72,8 +72,9 @@ def _trace_rays_own_threads() -> None:
 
     make = FunctionActorManager._make_actor_method_executor
 
-    def make_executor(self: Any, name: str, method: Any) -> Any:
-        executor = make(self, name, method)
+    # Ray 2.39 has one more argument than Ray 2.52.
+    def make_executor(self: Any, *about: Any, **more: Any) -> Any:
+        executor = make(self, *about, **more)
 
         def actor_method_executor(__ray_actor: Any, *args: Any, **kwargs: Any) -> Any:
             tracing.follow()
