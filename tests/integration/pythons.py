@@ -22,6 +22,10 @@ from bootstrap.settings import ROOT
 
 PATIENCE = 60.0  # seconds; only a broken test waits so long
 HOOK = ROOT / "bootstrap" / "hook"
+# Each Python with the way in which pydevd traces it: from 3.12 on there are two.
+HOWS = [("3.10", "settrace"), ("3.11", "settrace"), ("3.12", "settrace"), ("3.12", "monitoring")]
+HOWS += [("3.13", "settrace"), ("3.13", "monitoring")]
+each_python = pytest.mark.parametrize(("version", "how"), HOWS, ids=lambda each: str(each))
 BY_HAND = {**WITHOUT_MONITORING, **UNCHECKED}
 
 
@@ -112,6 +116,12 @@ def debuggee(
         for pipe in (started.process.stdin, started.process.stdout):
             assert pipe
             pipe.close()
+
+
+def hows_environment(folder: Path, how: str) -> dict[str, str]:
+    """Makes a folder of what breakpoints need; returns an environment in which pydevd traces in that way."""
+    ways = WITHOUT_MONITORING if how == "settrace" else {}
+    return {**environment_of(folder, "debugpy", "bytecode"), **UNCHECKED, **ways}
 
 
 @cache

@@ -17,16 +17,12 @@ from typing import Any
 import pytest
 
 from bootstrap.dap.framing import Message
-from bootstrap.hook.rayside_hook.attach import UNCHECKED, WITHOUT_MONITORING
 from bootstrap.hook.rayside_hook.children import PARENT
 from bootstrap.settings import ROOT
-from tests.integration.pythons import environment_of, python_of
+from tests.integration.pythons import each_python, hows_environment, python_of
 from tests.integration.relay_debuggees import Process, Session, relay_over
 
-HOWS = [("3.10", "settrace"), ("3.11", "settrace"), ("3.12", "settrace"), ("3.12", "monitoring")]
-HOWS += [("3.13", "settrace"), ("3.13", "monitoring")]
 this_python = pytest.mark.parametrize(("version", "how"), [("3.11", "settrace")])
-each_python = pytest.mark.parametrize(("version", "how"), HOWS, ids=lambda each: str(each))
 
 FORKS = """\
 import os, sys, time
@@ -196,8 +192,7 @@ async def debugged(
     folder: Path, version: str, how: str, script: str, *markers: str, **options: Any
 ) -> AsyncIterator[tuple[Process, Session]]:
     """Runs a script with breakpoints at its markers; an editor is attached to it."""
-    environment = environment_of(folder / "packages", "debugpy", "bytecode")
-    environment |= {**UNCHECKED, **(WITHOUT_MONITORING if how == "settrace" else {})}
+    environment = hows_environment(folder / "packages", how)
     async with relay_over(folder) as setting:
         breakpoints = {
             "job.py": [line(script, marker) for marker in markers],
@@ -301,12 +296,12 @@ def test_children_are_there_for_the_next_editor_and_run_on_without_one(
     version: str, how: str, tmp_path: Path
 ) -> None:
     async def story() -> None:
-        environment = environment_of(tmp_path / "packages", "debugpy", "bytecode")
+        environment = hows_environment(tmp_path / "packages", how)
         async with relay_over(tmp_path) as setting:
             breakpoints = {"job.py": [line(LASTS, "work")]}
             first = await setting.attach(breakpoints)
             (process,) = await setting.cluster.start(
-                LASTS, python=python_of(version), environment={**environment, **UNCHECKED}
+                LASTS, python=python_of(version), environment=environment
             )
             pids = {(await first.event("stopped"))["ray"]["pid"] for _ in range(2)}
             assert len(pids) == 2

@@ -17,19 +17,15 @@ from typing import Any
 import pytest
 
 from bootstrap.dap.framing import Message
-from bootstrap.hook.rayside_hook.attach import UNCHECKED, WITHOUT_MONITORING
 from bootstrap.relay.sent import REACHED, TELLING
 from bootstrap.relay.tracing import COMPILE
-from tests.integration.pythons import PATIENCE, Debuggee, debuggee, environment_of, python_of
+from tests.integration.pythons import PATIENCE, Debuggee, debuggee, each_python, hows_environment, python_of
 from tests.programs import program
 
 _STATE = "__import__('sys').modules['_rayside_compiled']._breakpoints"
 
 # The differential test has so many programs; a longer run may ask for more.
 PROGRAMS = int(os.environ.get("RAYSIDE_TEST_PROGRAMS", "8"))
-# Each Python with the way in which pydevd traces it: from 3.12 on there are two.
-HOWS = [("3.10", "settrace"), ("3.11", "settrace"), ("3.12", "settrace"), ("3.12", "monitoring")]
-HOWS += [("3.13", "settrace"), ("3.13", "monitoring")]
 
 _BEGIN = """\
 import asyncio, functools, gc, importlib, json, pickle, sys, threading, time, types
@@ -120,8 +116,7 @@ class Process:
 
 @contextmanager
 def started(version: str, how: str, folder: Path, code: str) -> Iterator[Debuggee]:
-    environment = environment_of(folder / "packages", "debugpy", "bytecode")
-    environment |= {**UNCHECKED, **(WITHOUT_MONITORING if how == "settrace" else {})}
+    environment = hows_environment(folder / "packages", how)
     with debuggee(python_of(version), folder, _BEGIN + code + _END, [how], environment) as running:
         yield running
 
@@ -138,9 +133,6 @@ def play(
 
     with started(version, how, folder, code) as running:
         asyncio.run(asyncio.wait_for(attached(running), PATIENCE / 2))
-
-
-each_python = pytest.mark.parametrize(("version", "how"), HOWS, ids=lambda each: str(each))
 
 
 # --- what stops ------------------------------------------------------------------------------

@@ -19,8 +19,7 @@ from bootstrap.hook.evaluated.task_starts import PATIENCE as WAITS
 from bootstrap.hook.rayside_hook.attach import UNCHECKED, WITHOUT_MONITORING
 from bootstrap.relay import messages
 from bootstrap.relay.sent import REACHED, REMOTE_CALLS, TASK_STARTS
-from tests.integration.pythons import PATIENCE, Debuggee, debuggee, environment_of, python_of
-from tests.integration.test_compiled import each_python
+from tests.integration.pythons import PATIENCE, Debuggee, debuggee, each_python, environment_of, python_of
 
 # pydevd takes these for a part of Python, as it takes Ray for a library.
 _RAY = """\

@@ -48,7 +48,7 @@ def _tell() -> None:
 def _begin() -> None:
     """Runs in the fork, before any code of the user's; it takes no lock that a lost thread may hold."""
     listener, children, join = _parent[0]
-    is_wanted = children.are_taken and not _becomes_another_program(sys._getframe())
+    is_wanted = children.are_taken and not _becomes_another_program()
     listener.close()
     tracing.end()
     sys.breakpointhook = sys.__breakpointhook__ = builtins.breakpoint = _pass_over
@@ -101,13 +101,12 @@ def _frames_of(thread: int) -> Iterator[FrameType]:
         frame = frame.f_back
 
 
-def _becomes_another_program(frame: FrameType | None) -> bool:
+def _becomes_another_program() -> bool:
     """Returns whether subprocess has forked only to start a program, after its `preexec_fn`."""
-    while frame is not None:
-        if frame.f_code.co_name == "_execute_child" and frame.f_globals.get("__name__") == "subprocess":
-            return True
-        frame = frame.f_back
-    return False
+    return any(
+        frame.f_code.co_name == "_execute_child" and frame.f_globals.get("__name__") == "subprocess"
+        for frame in _frames_of(threading.get_ident())
+    )
 
 
 def _pass_over(*args: Any, **kwargs: Any) -> None:
