@@ -170,12 +170,20 @@ if not pid:
     os._exit(min(strange, 100))
 print("child", os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
 """
-# For a moment the parent has no descriptor left for the connection of its child.
+# For a moment the parent has too few descriptors to take its child: none, or one, which the connection takes.
 IS_FULL = """\
 import os, resource, subprocess, sys, time, tool
 limits = resource.getrlimit(resource.RLIMIT_NOFILE)
 child = subprocess.Popen([sys.executable, tool.__file__, "1"])
-resource.setrlimit(resource.RLIMIT_NOFILE, (max(map(int, os.listdir("/proc/self/fd"))), limits[1]))
+resource.setrlimit(resource.RLIMIT_NOFILE, (max(map(int, os.listdir("/proc/self/fd"))) + 1, limits[1]))
+taken = []
+try:
+    while True:
+        taken.append(os.open("/dev/null", os.O_RDONLY))
+except OSError:
+    pass
+for _ in range({free}):
+    os.close(taken.pop())
 time.sleep(1)
 resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 child.wait()
@@ -363,12 +371,13 @@ def test_what_a_fork_opens_in_place_of_our_sockets_stays_its_own(
     play(story())
 
 
+@pytest.mark.parametrize("free", [0, 1])
 @this_python
-def test_a_parent_that_has_no_descriptor_for_a_moment_takes_children_again(
-    version: str, how: str, tmp_path: Path
+def test_a_parent_that_has_too_few_descriptors_for_a_moment_takes_its_child(
+    version: str, how: str, free: int, tmp_path: Path
 ) -> None:
     async def story() -> None:
-        async with debugged(tmp_path, version, how, IS_FULL) as (process, session):
+        async with debugged(tmp_path, version, how, IS_FULL.format(free=free)) as (process, session):
             for _ in range(2):
                 stop = await stopped(session, process, "1", child=True)
                 await session.request("continue", threadId=stop["threadId"])

@@ -10,6 +10,7 @@ who is kept apart from its parent is not to have Ray's token.
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import secrets
@@ -42,6 +43,9 @@ MOST = 64
 _LONGEST = 256
 # The most generations from a child up to this process.
 _GENERATIONS = 32
+# There are too many open files, which may pass: seconds until it is tried again.
+_FULL = (errno.EMFILE, errno.ENFILE)
+_PAUSE = 0.1
 _CMD_WRITE_TO_CONSOLE = 116  # pydevd_comm_constants.py; its text goes to the debugger as it is
 
 
@@ -82,7 +86,7 @@ class Children:
     def living(self) -> list[dict[str, int]]:
         """Returns the process and the port of each that lives."""
         with self._changed:
-            self._ports = {pid: port for pid, port in self._ports.items() if _parent_of(pid)}
+            self._ports = {pid: port for pid, port in self._ports.items() if _lives(pid)}
             return [{"pid": pid, "port": port} for pid, port in self._ports.items()]
 
     @contextlib.contextmanager
@@ -138,7 +142,7 @@ class Children:
             except OSError:
                 if self._listening is not listening:
                     return
-                time.sleep(0.1)  # There are too many open files, which may pass.
+                time.sleep(_PAUSE)
                 continue
             with self._changed:
                 is_one_more = len(self._asking) < MOST
@@ -156,7 +160,7 @@ class Children:
     def _serve(self, connection: socket.socket) -> None:
         try:
             pid, user = peer(connection)
-            if user == os.geteuid() and descends(pid, os.getpid()) and len(self.living) < MOST:
+            if user == os.geteuid() and self._is_ours(pid) and len(self.living) < MOST:
                 self._take(connection, pid)
         except (OSError, ValueError, KeyError, TypeError):
             return  # It is none of ours, or has gone.
@@ -164,6 +168,15 @@ class Children:
             with self._changed:
                 self._asking.pop(connection, None)
             connection.close()
+
+    def _is_ours(self, pid: int) -> bool:
+        while True:
+            try:
+                return descends(pid, os.getpid())
+            except OSError as error:
+                if error.errno not in _FULL or not self.are_taken:
+                    raise
+                time.sleep(_PAUSE)
 
     def _take(self, connection: socket.socket, pid: int) -> None:
         connection.settimeout(PATIENCE)
@@ -182,7 +195,7 @@ class Children:
 def descends(pid: int, ancestor: int) -> bool:
     """Returns whether a process descends from another one, in the same namespaces.
 
-    Linux gives an orphan another parent.
+    Linux gives an orphan another parent. Raises OSError where that can't be read.
     """
     for kind in ("pid", "user"):
         # Of a process of another namespace, Linux gives the number as it is in ours, or 0.
@@ -196,12 +209,22 @@ def descends(pid: int, ancestor: int) -> bool:
 
 
 def _parent_of(pid: int) -> int:
-    """Returns the parent of a process that lives; 0 of one that has ended, also before it is waited for."""
+    """Returns the parent of a process that lives; 0 of one that has ended, also before it is waited for.
+
+    Raises OSError where that can't be read.
+    """
     try:
-        state, parent, *_ = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split(None, 2)
-    except OSError:
+        state, parent, *_ = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split(None, 2)
+    except (FileNotFoundError, ProcessLookupError):
         return 0
     return 0 if state in "ZX" else int(parent)
+
+
+def _lives(pid: int) -> bool:
+    try:
+        return bool(_parent_of(pid))
+    except OSError:
+        return True  # Nothing says that it has ended.
 
 
 def _tell(body: Mapping[str, int]) -> None:
