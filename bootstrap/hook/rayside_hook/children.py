@@ -214,9 +214,10 @@ def _parent_of(pid: int) -> int:
     Raises OSError where that can't be read.
     """
     try:
-        state, parent, *_ = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split(None, 2)
+        status = Path(f"/proc/{pid}/stat").read_text(errors="replace")
     except (FileNotFoundError, ProcessLookupError):
         return 0
+    state, parent, *_ = status.rpartition(")")[2].split(None, 2)  # after the program's name, which has any text
     return 0 if state in "ZX" else int(parent)
 
 
