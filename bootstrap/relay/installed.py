@@ -16,6 +16,7 @@ from bootstrap.relay.sent import (
     BY_VALUE,
     EXCEPTIONS,
     FUNCTIONS,
+    OBJECTS,
     PRINTS,
     REACHED,
     SCOPE,
@@ -150,7 +151,7 @@ class Installed:
         """
         if self._missing == self._awaited:
             return []
-        await self._connection.send_once(REACHED, BY_VALUE)
+        await self._connection.send_once(REACHED, OBJECTS, BY_VALUE)
         paths = sorted(self._missing)
         tables = await self._connection.literal(BY_VALUE.call("await_files", paths), timeout=self._patience)
         self._awaited = {*paths}
@@ -226,6 +227,7 @@ class Installed:
             self._set_functions = list(zip(ids, functions, strict=False))
             if not functions:
                 return
+            await self._connection.send_once(OBJECTS)
             names = [breakpoint_.name for breakpoint_ in functions]
             loaded = await self._connection.literal(
                 FUNCTIONS.value("are_loaded", names), timeout=self._patience

@@ -17,10 +17,11 @@ class Sent:
         name: the module's name in the debuggee's `sys.modules`: without a module, `evaluate` would leave the
             names in the user's __main__.
         file: has its text.
+        is_kept: whether it keeps what it knows from one connection to the next.
     """
 
-    def __init__(self, name: str, file: Path) -> None:
-        self._name, self._text = name, file.read_text()
+    def __init__(self, name: str, file: Path, *, is_kept: bool = False) -> None:
+        self._name, self._text, self._is_kept = name, file.read_text(), is_kept
         self._making = (
             f"    module = sys.modules[{name!r}] = types.ModuleType({name!r})\n"
             # pydevd takes code with such a file name for a part of Python: nobody steps into it.
@@ -53,6 +54,8 @@ class Sent:
 
     def for_connection(self, connection: str) -> str:
         """Makes the module anew for a connection of that name, and does nothing once that has it."""
+        if self._is_kept:
+            return self._expression(self._once)
         return f"exec({self._for_connection}, {{'connection': {connection!r}}})"
 
     def call(self, function: str, *arguments: object) -> str:
@@ -64,7 +67,8 @@ class Sent:
         """Evaluates to what a call with literals returns, and leaves nothing in the debuggee."""
         literals = ", ".join(map(repr, arguments))
         execution = f"exec(compile({self._text!r}, '<{self._name}>', 'exec'), names)"
-        return f"(lambda names: ({execution}, names[{function!r}]({literals}))[1])({{}})"
+        names = {"__name__": self._name}
+        return f"(lambda names: ({execution}, names[{function!r}]({literals}))[1])({names!r})"
 
     @staticmethod
     def _expression(code: str) -> str:
@@ -97,6 +101,7 @@ TRACING = Sent("_rayside_tracing", Path(rayside_hook.__file__).with_name("tracin
 FLOW = Sent("_rayside_flow", _FOLDER / "flow.py")
 INSERTED = Sent("_rayside_inserted", _FOLDER / "inserted.py")
 CONDITIONS = Sent("_rayside_conditions", _FOLDER / "conditions.py")
+OBJECTS = Sent("_rayside_objects", _FOLDER / "objects.py", is_kept=True)
 ENTERING = Sent("_rayside_entering", _FOLDER / "entering.py")
 STOPPING = Sent("_rayside_stopping", _FOLDER / "stopping.py")
 UNCAUGHT = Sent("_rayside_uncaught", _FOLDER / "uncaught.py")

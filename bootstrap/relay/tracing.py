@@ -18,6 +18,7 @@ from bootstrap.relay.sent import (
     FLOW,
     INSERTED,
     MADE,
+    OBJECTS,
     STOPPING,
     TRACING,
     UNCAUGHT,
@@ -29,7 +30,7 @@ from bootstrap.relay.sent import (
 SLEEP, WAKE = TRACING.first_call("sleep"), TRACING.first_call("wake")
 # From then on the debuggee compiles breakpoints in, and wakes and sleeps by itself; or it is awake.
 COMPILE = COMPILED.first_value(
-    "begin", [TRACING, FLOW, INSERTED, CONDITIONS, ENTERING, STOPPING, UNCAUGHT, MADE]
+    "begin", [TRACING, FLOW, INSERTED, CONDITIONS, OBJECTS, ENTERING, STOPPING, UNCAUGHT, MADE]
 )
 _SWITCH = "RAYSIDE_COMPILED_BREAKPOINTS"  # in the relay's environment; 0 leaves it all to pydevd
 

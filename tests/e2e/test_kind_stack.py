@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 import subprocess
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -128,7 +129,10 @@ def test_what_another_manager_has_set_is_named_and_stays(up: Rayside, second: In
 
 def kubectl(up: Rayside, *words: str, feed: str = "") -> str:
     command = [str(target(up).kubectl), *kube_of(up).options, *words]
-    return subprocess.run(command, input=feed, capture_output=True, text=True, check=True).stdout
+    done = subprocess.run(command, input=feed, capture_output=True, text=True, check=False)
+    sys.stderr.write(done.stderr)  # pytest shows it where the test fails
+    done.check_returncode()
+    return done.stdout
 
 
 # --- rights ------------------------------------------------------------------------------

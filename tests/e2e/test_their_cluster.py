@@ -148,7 +148,8 @@ def test_one_who_may_only_forward_debugs_two_pods_and_leaves_nothing(
 IN_THE_POD = """\
 mkdir -p /home/ray/mine && cd /home/ray/mine && cat > main.py && cd /home/ray/rayside \
 && ./invokew submit --debug --working-dir /home/ray/mine --entrypoint "python main.py" --json \
-&& echo --- && ./invokew debug --timeout 200 --break /home/ray/mine/main.py:6 --evaluate n --json
+&& echo --- && ./invokew debug --timeout 200 --break /home/ray/mine/main.py:6 --evaluate n --json \
+&& ./invokew logs >&2
 """
 CONNECTS = "import socket; print([socket.socket().connect_ex(('{ip}', port)) for port in (8443, 5678, 9)])"
 

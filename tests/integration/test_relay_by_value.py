@@ -41,6 +41,12 @@ began = time.monotonic()
 """
 COMES = RECEIVES + WAITS + f"print(receive({SQUARE!r})(3), flush=True)\n"
 IS_THERE = RECEIVES + f"square = receive({SQUARE!r})\n" + WAITS + "print(square(3), flush=True)\n"
+# Python has a tuple that is being made of a generator grow only where nobody else holds it.
+MAKES_TUPLES = (
+    f"{RECEIVES}functions = [lambda: n for n in range(20_000)]\nsquare = receive({SQUARE!r})\n"
+    "print('there', flush=True)\nwhile not os.path.exists('go'):\n"
+    "    for _ in range(100):\n        tuple(n for n in range(100))\nprint(square(3), flush=True)\n"
+)
 AT_ONCE = f"print('at once' if time.monotonic() - began < {PATIENCE / 2} else 'late', flush=True)\n"
 OTHER = "def other(x):\n\n\n\n\n    return -x\n"
 COMES_AGAIN = COMES + f"print(receive({OTHER!r})(3), flush=True)\nprint(receive({OTHER!r})(4), flush=True)\n"
@@ -105,6 +111,20 @@ def test_a_function_that_comes_by_value_stops_at_its_first_call(tmp_path: Path) 
         assert await scene.process.end() == ["there", "9"]
 
     play(tmp_path, COMES, story)
+
+
+def test_looking_for_functions_holds_nothing_that_the_program_makes(tmp_path: Path) -> None:
+    async def story(scene: Scene) -> None:
+        for _ in range(5):
+            assert [each["verified"] for each in await scene.set(4)] == [True]
+            await scene.set()
+        for name in ("square", "missing") * 3:
+            await scene.editor.request("setFunctionBreakpoints", breakpoints=[{"name": name}])
+        await scene.editor.request("setFunctionBreakpoints", breakpoints=[])
+        scene.go()
+        assert await scene.process.end() == ["there", "9"]
+
+    play(tmp_path, MAKES_TUPLES, story)
 
 
 def test_a_function_that_came_before_gets_its_breakpoint_too(tmp_path: Path) -> None:

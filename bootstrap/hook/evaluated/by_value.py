@@ -6,19 +6,18 @@ once such a function is there. So the thread that makes it waits a moment for th
 It leans on `_make_function` of Ray's cloudpickle, which makes each of them, and on `exists` of pydevd, which
 sets no breakpoint in a file that is not there.
 
-It needs the debuggee to have reached.py.
+It needs the debuggee to have reached.py and objects.py.
 """
 
 from __future__ import annotations
 
 import functools
-import gc
 import sys
 from collections.abc import Iterable
-from types import CodeType, FunctionType
+from types import CodeType
 from typing import Any
 
-_REACHED = "_rayside_reached"  # the name that sent.py gives it
+_REACHED, _OBJECTS = "_rayside_reached", "_rayside_objects"  # the names that sent.py gives them
 _MAKES = "ray.cloudpickle.cloudpickle"
 _OURS = "_rayside_makes"
 
@@ -36,9 +35,9 @@ def await_files(paths: Iterable[str]) -> dict[str, dict[str, list[int]]]:
     _awaited.update(paths)
     _watch(sys.modules.get(_MAKES))
     _have_files_exist()
-    for each in gc.get_objects():
-        if type(each) is FunctionType and each.__code__.co_filename in _awaited:
-            _add(each.__code__)
+    for function in sys.modules[_OBJECTS].functions():
+        if function.__code__.co_filename in _awaited:
+            _add(function.__code__)
     return {path: table(path) for path in _awaited if path in _tables}
 
 

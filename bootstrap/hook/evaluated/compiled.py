@@ -2,8 +2,8 @@
 
 pydevd keeps the breakpoints; what is replaced is only how a line is noticed, and stopping.py then stops. What
 can't be compiled in has the process traced, as without this module: see `_Breakpoints`. It needs tracing.py,
-inserted.py, entering.py, stopping.py, uncaught.py and made.py in the process, under the names that sent.py
-gives them, with what those need.
+inserted.py, entering.py, objects.py, stopping.py, uncaught.py and made.py in the process, under the names
+that sent.py gives them, with what those need.
 
 It leans on pydevd 1.8.22, on the names in `begin` and `_settle_after_requests`.
 """
@@ -22,6 +22,7 @@ from typing import Any
 # These are the names that sent.py gives.
 _TRACING, _INSERTED, _MADE = "_rayside_tracing", "_rayside_inserted", "_rayside_made"
 _ENTERING, _STOPPING, _UNCAUGHT = "_rayside_entering", "_rayside_stopping", "_rayside_uncaught"
+_OBJECTS = "_rayside_objects"
 _SETTLE = "rayside_settle"  # tracing.py asks pydevd's debugger for it
 # Seconds until the frames that ran before their breakpoints are looked at again; it doubles up to the latter.
 _SOONEST, _LATEST = 0.25, 4.0
@@ -130,7 +131,7 @@ class _Breakpoints:
         complete = True
         # Twice, where there are any: between two looks a frame may make a function, and end.
         for _ in range(2 if self.codes.files else 1):
-            objects = _module(_ENTERING).objects()
+            objects = _module(_OBJECTS).references()
             if self.codes.files:
                 lacking += self._lacking(objects)
             complete = self._replace(objects)

@@ -1,5 +1,4 @@
-"""Tells of code that comes into this process, and of what may run or read a function's code as it was; has
-the objects that are there already.
+"""Tells of code that comes into this process, and of what may run or read a function's code as it was.
 
 By import and by pickle code comes with its breakpoints compiled in. What comes by other ways (`exec`, a
 function made of code, a program that Python is started with) is told before it runs: Python's audit events
@@ -11,15 +10,11 @@ https://docs.python.org/3/library/audit_events.html
 
 from __future__ import annotations
 
-import gc
-import itertools
-import operator
 import sys
 import threading
-import weakref
 from collections.abc import Callable
 from contextlib import suppress
-from types import AsyncGeneratorType, CodeType, CoroutineType, FunctionType, GeneratorType
+from types import CodeType, FunctionType
 from typing import Any, Protocol
 
 _CLOUDPICKLE = "ray.cloudpickle.cloudpickle"
@@ -32,7 +27,6 @@ _DESCRIBE = frozenset(sys.stdlib_module_names) - {"dis", "marshal", "copy", "pic
     "debugpy",
     "pydevd",
 }
-_PYTHONS_OWN = 1_000  # objects that Python itself has frozen when it starts: 375 on 3.12
 _working = threading.local()  # `is_ours` while this thread compiles breakpoints in
 
 
@@ -64,66 +58,6 @@ class Ours:
 
     def __exit__(self, *_: object) -> None:
         _working.is_ours = self._before
-
-
-class _Objects:
-    """Finds the functions, generators and coroutines that there are, by weak references.
-
-    It runs in threads of ours. What it held would be destroyed there, and not where the program lets it go:
-    so all objects are gone through in one call, in which no other thread runs.
-    """
-
-    def __init__(self) -> None:
-        self._kinds = frozenset(map(id, (FunctionType, GeneratorType, CoroutineType, AsyncGeneratorType)))
-        self._frozen: list[weakref.ref[Any]] = []
-        self._number_frozen = _PYTHONS_OWN
-
-    def all(self) -> list[weakref.ref[Any]]:
-        """Returns those that the garbage collector knows, with those that a program has frozen.
-
-        Replicas of Ray Serve freeze what they have loaded. That is looked at once, and frozen again: each
-        time what has come since would be frozen, too, garbage as well.
-        """
-        number = gc.get_freeze_count()
-        if number > self._number_frozen:
-            gc.unfreeze()
-            try:
-                self._frozen = self._known()
-            finally:
-                gc.freeze()
-            self._number_frozen = gc.get_freeze_count()
-            return self._frozen
-        self._number_frozen = max(min(number, self._number_frozen), _PYTHONS_OWN)
-        return [*self._frozen, *self._known()]
-
-    def _known(self) -> list[weakref.ref[Any]]:
-        # All of it happens in the call of `list`, and nothing that is written in Python: a type's hash might
-        # be. The snapshot is emptied there, too: these very iterators are in it, and have it.
-        taken: list[list[Any]] = []
-        take = map(taken.append, map(gc.get_objects, (None,)))
-        return list(
-            itertools.chain(
-                map(
-                    weakref.ref,
-                    itertools.compress(
-                        itertools.chain.from_iterable(filter(None, itertools.chain(take, taken))),
-                        map(
-                            self._kinds.__contains__,
-                            map(id, map(type, itertools.chain.from_iterable(taken))),
-                        ),
-                    ),
-                ),
-                filter(None, map(operator.methodcaller("clear"), taken)),
-            )
-        )
-
-
-_objects = _Objects()
-
-
-def objects() -> list[weakref.ref[Any]]:
-    """Returns weak references to all functions, generators and coroutines."""
-    return _objects.all()
 
 
 def watch(taker: Taker) -> None:

@@ -1,31 +1,32 @@
 """Says inside a debuggee which functions it has that the debugger would stop in.
 
-It needs the debuggee to have reached.py.
+It needs the debuggee to have reached.py and objects.py.
 """
 
 from __future__ import annotations
 
-import gc
 import sys
 from collections.abc import Iterable
 from types import FunctionType
 from typing import Any
 
-_REACHED = "_rayside_reached"  # the name that sent.py gives it
+_REACHED, _OBJECTS = "_rayside_reached", "_rayside_objects"  # the names that sent.py gives them
 
 
 def are_loaded(names: Iterable[str]) -> list[bool]:
     """Returns, for each name, whether this process has such a function that the debugger would stop in."""
     reached = sys.modules[_REACHED]
     pydevd = reached.debugger()
-    functions = [function for function in gc.get_objects() if type(function) is FunctionType]
+    last_names = {name.rpartition(".")[2] for name in names}
+    functions = [
+        function for function in sys.modules[_OBJECTS].functions() if function.__code__.co_name in last_names
+    ]
 
     def has(name: str) -> bool:
         return any(
             reached.is_named(function.__qualname__, str(function.__module__), name)
             and _is_users(pydevd, function)
             for function in functions
-            if function.__code__.co_name == name.rpartition(".")[2]
         )
 
     return [has(name) for name in names]

@@ -217,7 +217,8 @@ def _parent_of(pid: int) -> int:
         status = Path(f"/proc/{pid}/stat").read_text(errors="replace")
     except (FileNotFoundError, ProcessLookupError):
         return 0
-    state, parent, *_ = status.rpartition(")")[2].split(None, 2)  # after the program's name, which has any text
+    _, _, fields = status.rpartition(")")  # before it is the program's name, which is any text
+    state, parent, *_ = fields.split(None, 2)
     return 0 if state in "ZX" else int(parent)
 
 
