@@ -673,6 +673,12 @@ def run(folder, name):
 """
 
 
+def without_repeats(stops: list[Any], above: int) -> list[Any]:
+    """Returns stops without those that are as the one before, at lines above that."""
+    pairs = zip([None, *stops], stops, strict=False)
+    return [stop for before, stop in pairs if stop[1] <= above or stop != before]
+
+
 @each_python
 def test_programs_stop_as_with_debugpy_at_each_of_their_lines(version: str, how: str, tmp_path: Path) -> None:
     folder = tmp_path / "programs"
@@ -712,6 +718,9 @@ def test_programs_stop_as_with_debugpy_at_each_of_their_lines(version: str, how:
                     stop for stop in traced[name][1] if stop[0] == "<module>" or stop[1] not in begins
                 ]
                 assert stops == expected, name
+            elif (version, how) == ("3.12", "monitoring"):
+                # Above line 256 debugpy 1.8.22 stops twice after a jump back: it compares numbers by `is`.
+                assert without_repeats(stops, above=256) == without_repeats(traced[name][1], above=256), name
             else:
                 assert stops == traced[name][1], name
             result, stops, is_traced = await run(running, file, conditions=True)
