@@ -516,8 +516,8 @@ def check(context: Context) -> None:
 @task(
     klass=Verb,
     help={
-        "name": "which benchmark: local, attach, cluster, conditions, kind, memory, relay or tracing "
-        "(default: local)"
+        "name": "which benchmark: local, attach, children, cluster, conditions, kind, memory, relay or "
+        "tracing (default: local)"
     },
 )
 def bench(context: Context, name: str = "local") -> None:

@@ -61,19 +61,21 @@ exec(compile(open(script).read(), script, "exec"), {"__name__": "__main__", "__f
 """
 
 # With the hook, and a Python's start as in the environments that Rayside makes.
-_HOOKED = f"""
+LISTENS = f"""
 import os, sys
 from rayside_hook import attach
 attach.rays_token = lambda: {TOKEN!r}.encode()
 print(attach.listen("127.0.0.1"), flush=True)
+"""
+_HOOKED = f"""{LISTENS}
 import debugpy
 debugpy.wait_for_client()
 script = sys.argv[1]
 sys.path.insert(0, os.path.dirname(script))
 exec(compile(open(script).read(), script, "exec"), {{"__name__": "__main__", "__file__": script}})
 """
-_HOOK = ROOT / "bootstrap" / "hook"
-_AT_START = f"import runpy; runpy.run_path({str(_HOOK / 'start.py')!r})\n"
+HOOK = ROOT / "bootstrap" / "hook"
+AT_START = f"import runpy; runpy.run_path({str(HOOK / 'start.py')!r})\n"
 
 
 class Process:
@@ -124,8 +126,8 @@ class Process:
         """Starts a debuggee with the hook; the Pythons that it starts have Rayside's start file."""
         at_start = script.parent / "at start"
         at_start.mkdir(exist_ok=True)
-        (at_start / "sitecustomize.py").write_text(_AT_START)
-        path = [str(_HOOK), str(at_start), environment.get("PYTHONPATH", "")]
+        (at_start / "sitecustomize.py").write_text(AT_START)
+        path = [str(HOOK), str(at_start), environment.get("PYTHONPATH", "")]
         process = await asyncio.create_subprocess_exec(
             *[python, "-c", _HOOKED, str(script)],
             stdin=asyncio.subprocess.DEVNULL,
