@@ -341,7 +341,9 @@ class DebugSession:
         elif name == CHILD:
             self._lifecycle.take_child(worker, body)
         elif name == "terminated":
-            # The adapter outlives a killed debuggee, and waits for its client to leave.
+            # pydevd answers nothing more, and has its process wait for us to leave, half a second at most; an
+            # adapter outlives a killed debuggee, and waits without end.
+            worker.connection.client.close()
             self._lifecycle.end(worker)
         elif name == "output" and self._flood.passes(worker, body["output"]):
             self._current.event(name, self.requests.outward(worker, worker.masks.event(body)))

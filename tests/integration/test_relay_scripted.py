@@ -1411,10 +1411,12 @@ def test_what_a_debuggee_says_of_itself_is_kept_from_the_editor_and_so_is_what_n
         debuggee.say({"event": "output", "body": {"category": "stdout", "output": "x", "command": "x"}})
         assert await session.event("output") == {"category": "stdout", "output": "x"}
         assert session.unmatched == []
-        # Its adapter outlives it, and says so.
+        # It waits for us to leave, and answers nothing more.
+        debuggee.requests.clear()
         debuggee.say({"event": "terminated"})
         await session.event("thread", reason="exited")
         await until(lambda: not debuggee.connected)
+        assert debuggee.requests == []
         await session.nothing("terminated", 0.1)
 
     play(story)
