@@ -24,7 +24,7 @@ PATIENCE = 60.0  # seconds; only a broken test waits so long
 HOOK = ROOT / "bootstrap" / "hook"
 # Each Python with the way in which pydevd traces it: from 3.12 on there are two.
 HOWS = [("3.10", "settrace"), ("3.11", "settrace"), ("3.12", "settrace"), ("3.12", "monitoring")]
-HOWS += [("3.13", "settrace"), ("3.13", "monitoring")]
+HOWS += [("3.13", "settrace"), ("3.13", "monitoring"), ("3.14", "settrace"), ("3.14", "monitoring")]
 each_python = pytest.mark.parametrize(("version", "how"), HOWS, ids=lambda each: str(each))
 BY_HAND = {**WITHOUT_MONITORING, **UNCHECKED}
 

@@ -18,7 +18,7 @@ while True:
     {}
 """
 # The hook's own needs Ray.
-ATTACH = "import pathlib\ndef open_port():\n    {}\n"
+ATTACH = "import pathlib\ndef open_port(user):\n    {}\n"
 OPENS = """\
 import json, pathlib, sys
 from bootstrap.in_ray import remote_exec

@@ -24,7 +24,7 @@ except ImportError:  # Without it breakpoints are traced, as debugpy does.
 _FLOW = "_rayside_flow"
 # The Pythons whose instructions this module was tested with.
 # A job may have a `bytecode` of its own; with an older one some Pythons' code can't be made.
-SUPPORTED = (3, 10) <= sys.version_info[:2] <= (3, 13) and bytecode is not None
+SUPPORTED = (3, 10) <= sys.version_info[:2] <= (3, 14) and bytecode is not None
 SUPPORTED = SUPPORTED and bytecode.__version__.startswith("0.17.")
 
 
