@@ -60,6 +60,17 @@ def marked(name: str, value: str) -> list[psutil.Process]:
     return [process for process in descendants.values() if _runs(process)]
 
 
+def shows_environment(pid: int) -> bool:
+    """Returns whether `marked` can find a process by its environment; also where it has ended.
+
+    Linux shows none for a moment after the program was started (`execve`), and longer on a busy machine.
+    """
+    try:
+        return bool(psutil.Process(pid).environ())
+    except psutil.Error:
+        return True
+
+
 def end(processes: Callable[[], list[psutil.Process]], patience: float) -> list[int]:
     """Ends what `processes` finds, again until it finds nothing: terminate, then kill.
 

@@ -14,8 +14,11 @@ import psutil
 from bootstrap import processes
 from bootstrap.settings import ROOT
 from bootstrap.shell import Shell
-from bootstrap.step import Report
+from bootstrap.step import Report, until
 from bootstrap.steps.pid_file import PidFile
+
+# Seconds in which a process that was started shows its environment; it takes milliseconds.
+_SHOWN = 10.0
 
 
 @dataclass(frozen=True)
@@ -76,6 +79,7 @@ class Background:
             self.log.replace(self.earlier_log)
         pid = self.shell.spawn(list(command), env=self.environment(), log=self.log, cwd=ROOT)
         self.record.write(pid, **more)
+        until(lambda: processes.shows_environment(pid), bool, _SHOWN)  # so that `end` finds it
 
     def environment(self) -> dict[str, str]:
         """Returns its environment: what it inherits, its own variables, its mark."""
