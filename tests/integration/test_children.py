@@ -6,7 +6,9 @@ Runs on each Python from 3.10 to 3.13 that is on PATH or in pyenv's folder, with
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Coroutine
@@ -395,6 +397,28 @@ def test_a_python_whose_parent_has_no_debugger_imports_nothing_of_ours(tmp_path:
     command = [sys.executable, str(tmp_path / "program.py")]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr) == ("its own\n", "")
+
+
+def test_a_python_whose_parent_takes_nobody_begins_all_the_same(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text("print('begins')")
+    start = ROOT / "bootstrap" / "hook" / "start.py"
+    (tmp_path / "sitecustomize.py").write_text(f"import runpy; runpy.run_path({str(start)!r})")
+    name = f"rayside-test-{os.getpid()}"
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path), PARENT: name}
+    with contextlib.ExitStack() as stack:
+        standing_still = stack.enter_context(socket.socket(socket.AF_UNIX))
+        standing_still.bind(f"\0{name}")
+        standing_still.listen(1)
+        for _ in range(10):
+            asking = stack.enter_context(socket.socket(socket.AF_UNIX))
+            asking.setblocking(False)
+            with contextlib.suppress(BlockingIOError):
+                asking.connect(f"\0{name}")
+        command = [sys.executable, str(tmp_path / "program.py")]
+        done = subprocess.run(
+            command, env=environment, capture_output=True, text=True, check=False, timeout=60
+        )
+    assert (done.stdout, done.stderr) == ("begins\n", "")
 
 
 def test_a_child_asks_nobody_that_it_does_not_descend_from(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """Tests breakpoints that are compiled in, in real processes of each Python: they stop as debugpy's own do.
 
-Runs on each Python from 3.10 to 3.13 that is on PATH or in pyenv's folder, with this one's debugpy.
+Runs on each Python from 3.10 to 3.14 that is on PATH or in pyenv's folder, with this one's debugpy.
 """
 
 from __future__ import annotations
@@ -635,6 +635,204 @@ def test_what_is_compiled_in_stops_once_where_the_process_is_traced_for_somethin
             assert await process.result() == turn + 1
 
     play(version, how, tmp_path, LATER, story)
+
+
+# A function that is defined in a handler: Python 3.12 and 3.13 put such code last. And one that can't be
+# defined, whose code 3.10 and 3.11 keep all the same.
+DEFINES = """
+try:
+    import no_such_module
+except ImportError:
+    def first():
+        return "first"
+
+def second():
+    return "second"  # second
+
+VALUE = 1  # module
+
+def makes(flag):
+    x = 1  # makes
+    if flag:
+        return 1
+        def never():
+            return "never"
+    def third():
+        return "third"
+    return third
+
+third = makes(False)
+"""
+COMES = """
+def come(folder):
+    sys.path.insert(0, folder)
+    import defines
+    return here(0)
+
+def here(_):
+    import defines
+    original = sys.modules["_rayside_compiled"]._breakpoints.original
+    functions = defines.first, defines.second, defines.third
+    return [[each() for each in functions], [original(each.__code__).co_name for each in functions]]
+"""
+
+
+@each_python
+def test_each_function_keeps_the_code_that_is_its_own(version: str, how: str, tmp_path: Path) -> None:
+    file = tmp_path / "modules" / "defines.py"
+    file.parent.mkdir()
+    file.write_text(DEFINES)
+    names = ["first", "second", "third"]
+
+    async def story(process: Process) -> None:
+        await process.set("module", "makes", file=file)
+        process.begin_call("come", str(file.parent))
+        for marker in ("module", "makes"):
+            await process.running.go_on(await process.stop(marker, file))
+        assert await process.result() == [names, names]
+        await process.set("module", "second", file=file, condition="False")
+        assert await process.call("here", 0) == [names, names]
+        await process.set(file=file)
+        assert await process.call("here", 0) == [names, names]
+
+    play(version, how, tmp_path, COMES, story)
+
+
+POSITIONAL = """
+def add(a, b, /, *more, c=0, **named):
+    total = a + b + c  # total
+    late = total
+    return late
+
+def adds(_):
+    return add(1, 2, 5, d=3)
+"""
+
+
+@each_python
+def test_a_condition_names_what_is_not_bound_yet(version: str, how: str, tmp_path: Path) -> None:
+    async def story(process: Process) -> None:
+        await process.set("total", condition="total == 99 or late == 99")
+        assert await process.call("adds", 0) == 3
+        await process.set("total", condition="a == 1 and c == 0 and more == (5,) and named['d'] == 3")
+        process.begin_call("adds", 0)
+        await process.running.go_on(await process.stop("total"))
+        assert await process.result() == 3
+
+    play(version, how, tmp_path, POSITIONAL, story)
+
+
+# A large function takes so long to compile that the garbage collector runs meanwhile.
+LARGE = "def large(x):\n" + "    x = [x, x + 1, (x,)][1] - 1\n" * 300 + "    return x  # large\n"
+IMPORTS = """
+class Cycle:
+    def __init__(self):
+        self.itself = self
+    def __del__(self):
+        x = 1  # finalizer
+
+def come(folder):
+    sys.path.insert(0, folder)
+    Cycle()
+    import large  # import
+    return large.large(1)
+"""
+
+
+@each_python
+def test_nothing_stops_while_breakpoints_are_compiled_in(version: str, how: str, tmp_path: Path) -> None:
+    """Who resumes it needs the lock that the thread has."""
+    file = tmp_path / "modules" / "large.py"
+    file.parent.mkdir()
+    file.write_text(LARGE)
+
+    async def story(running: Debuggee) -> None:
+        process = Process(running)
+        await running.attach(options={"justMyCode": False})
+        await process.compile()
+        await process.set("large", file=file)
+        await process.set("import", "finalizer")
+        process.begin_call("come", str(file.parent))
+        stop = await process.stop("import")
+        for _ in range(50):
+            await running.go_on(stop, "stepIn")
+            stop = await running.stopped()
+            path = (await running.frame(stop))["source"]["path"]
+            assert "bytecode" not in path and "contextlib" not in path
+            if path == str(file):
+                break
+        assert path == str(file)
+        await process.set("finalizer")
+        await running.go_on(stop)
+        stop = await running.stopped()
+        while (await running.frame(stop))["line"] != running.line("large", file):
+            await running.go_on(stop)
+            stop = await running.stopped()
+        await running.go_on(stop)
+        assert await process.result() == 1
+        await running.client.disconnect()
+
+    with started(version, how, tmp_path, IMPORTS) as running:
+        asyncio.run(story(running))
+
+
+UNUSUAL = """
+import os, tempfile
+from importlib.machinery import SourceFileLoader
+from pathlib import Path
+
+cloudpickle = sys.modules["ray.cloudpickle.cloudpickle"] = types.ModuleType("ray.cloudpickle.cloudpickle")
+cloudpickle._make_function = lambda code, *rest: types.FunctionType(code, *rest)
+cloudpickle.CloudPickler = type("CloudPickler", (), {"_dispatch_table": {types.CodeType: None}})
+
+def turn(x):
+    return x  # turn
+
+def load(path):
+    module = types.ModuleType("loaded")
+    SourceFileLoader("loaded", Path(path)).exec_module(module)
+    return module.VALUE
+
+def nameless(folder):
+    sys.path.insert(0, folder)
+    import nameless
+    return nameless.VALUE
+
+def relative(_):
+    code = compile("def f(): return 1", "job.py", "exec").co_consts[0]
+    folder, before = tempfile.mkdtemp(), os.getcwd()
+    os.chdir(folder)
+    os.rmdir(folder)
+    try:
+        return cloudpickle._make_function(code, {})()
+    finally:
+        os.chdir(before)
+
+def coroutine(folder):
+    import coroutine
+    original = sys.modules["_rayside_compiled"]._breakpoints.original
+    return list(map(str, original(coroutine.waits.__code__).co_consts))
+"""
+
+
+@each_python
+def test_unusual_code_comes_as_without_a_debugger(version: str, how: str, tmp_path: Path) -> None:
+    folder = tmp_path / "modules"
+    folder.mkdir()
+    (folder / "plain.py").write_text("VALUE = 5\n")
+    (folder / "nameless.py").write_text("VALUE = 6\ndel __name__\n")
+    waits = folder / "coroutine.py"
+    waits.write_text("import types\n@types.coroutine\ndef waits():\n    yield 7  # waits\n")
+
+    async def story(process: Process) -> None:
+        await process.set("turn")
+        await process.set("waits", file=waits)
+        assert await process.call("load", str(folder / "plain.py")) == 5
+        assert await process.call("nameless", str(folder)) == 6
+        assert await process.call("relative", 0) == 1
+        assert "Place" not in str(await process.call("coroutine", str(folder)))
+
+    play(version, how, tmp_path, UNUSUAL, story)
 
 
 # --- the same as debugpy ---------------------------------------------------------------------

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import subprocess
+import sys
 import threading
 import time
 import weakref
@@ -11,11 +13,12 @@ from typing import Any
 
 import pytest
 
-from bootstrap.hook.evaluated.objects import _Objects
+from bootstrap.hook.evaluated.objects import _Objects, held
+from bootstrap.settings import ROOT
 
 
 def living(objects: _Objects) -> list[Any]:
-    return [reference() for reference in objects.all()]
+    return [each() if isinstance(each, weakref.ref) else each for each in objects.all()]
 
 
 def waits() -> Iterator[int]:
@@ -44,19 +47,86 @@ def test_what_is_frozen_is_found_and_what_comes_later_is_collected() -> None:
     assert gone() is None
 
 
-def test_functions_and_what_waits_are_found_and_not_kept() -> None:
+def test_functions_and_what_waits_are_found_and_functions_are_not_kept() -> None:
     def function() -> None:
         """Is a function of its own."""
 
     waiting = waits()
     objects = _Objects()
-    references = objects.all()
-    living_ids = {id(reference()) for reference in references}
-    numbers = {id(function), id(waiting)}
-    assert numbers <= living_ids
+    found = objects.all()
+    assert waiting in found
+    assert any(isinstance(each, weakref.ref) and each() is function for each in found)
     gone = weakref.ref(function), weakref.ref(waiting)
     del function, waiting
-    assert [reference() for reference in gone] == [None, None]
+    assert gone[0]() is None
+    found.clear()
+    assert gone[1]() is None
+
+
+def test_what_is_chosen_is_held() -> None:
+    waiting = waits()
+    assert [*map(id, held(lambda code: code is waits.__code__))].count(id(waits)) == 1
+    assert waiting in held(lambda code: code is waits.__code__)
+
+
+# A generator that is being let go: whoever has it then keeps it.
+ENDING = """
+import gc, sys, threading
+sys.path.insert(0, sys.argv[1])
+from bootstrap.hook.evaluated.objects import _Objects, held
+from bootstrap.settings import ROOT
+ends, goes_on = threading.Event(), threading.Event()
+
+def generator():
+    try:
+        yield 1
+    finally:
+        ends.set()
+        goes_on.wait()
+
+def lets_go():
+    waiting = generator()
+    next(waiting)
+
+thread = threading.Thread(target=lets_go)
+thread.start()
+ends.wait()
+found = [each for each in _Objects().all() if "generator object generator" in repr(each)]
+goes_on.set()
+thread.join()
+junk = [bytes([65]) * size for size in range(50, 400, 8) for _ in range(300)]
+print(len(found), [each.gi_frame for each in found])
+del found
+gc.collect()
+print("goes on")
+"""
+# A program that forbids it.
+FORBIDS = """
+import gc, sys
+sys.path.insert(0, sys.argv[1])
+from bootstrap.hook.evaluated.objects import _Objects, held
+from bootstrap.settings import ROOT
+
+def audit(event, arguments):
+    if event == "gc.get_objects":
+        print(gc.isenabled())
+        raise RuntimeError("forbidden")
+
+sys.addaudithook(audit)
+try:
+    _Objects().all()
+except RuntimeError as error:
+    print(error, gc.isenabled())
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "output"), [(ENDING, "1 [None]\ngoes on\n"), (FORBIDS, "True\nforbidden True\n")]
+)
+def test_a_program_is_as_without_us(program: str, output: str) -> None:
+    command = [sys.executable, "-c", program, str(ROOT)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.returncode) == (output, 0), done.stderr
 
 
 def test_no_code_of_a_type_runs() -> None:

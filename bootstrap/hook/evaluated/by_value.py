@@ -14,7 +14,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Iterable
-from types import CodeType
+from types import CodeType, FunctionType
 from typing import Any
 
 _REACHED, _OBJECTS = "_rayside_reached", "_rayside_objects"  # the names that sent.py gives them
@@ -35,9 +35,9 @@ def await_files(paths: Iterable[str]) -> dict[str, dict[str, list[int]]]:
     _awaited.update(paths)
     _watch(sys.modules.get(_MAKES))
     _have_files_exist()
-    for function in sys.modules[_OBJECTS].functions():
-        if function.__code__.co_filename in _awaited:
-            _add(function.__code__)
+    for each in sys.modules[_OBJECTS].held(lambda code: code.co_filename in _awaited):
+        if type(each) is FunctionType:
+            _add(each.__code__)
     return {path: table(path) for path in _awaited if path in _tables}
 
 

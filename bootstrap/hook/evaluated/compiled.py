@@ -16,7 +16,7 @@ import threading
 import time
 import weakref
 from contextlib import AbstractContextManager
-from types import AsyncGeneratorType, CodeType, CoroutineType, FrameType, FunctionType, GeneratorType
+from types import CodeType, FrameType, FunctionType
 from typing import Any
 
 # These are the names that sent.py gives.
@@ -29,9 +29,6 @@ _SOONEST, _LATEST = 0.25, 4.0
 # After a look, as many times the processor's time that it took pass before the next: with five million
 # objects one takes half a second.
 _LEAST_SHARE = 20
-
-# The attribute that has the frame of what waits.
-_FRAMES = {GeneratorType: "gi_frame", CoroutineType: "cr_frame", AsyncGeneratorType: "ag_frame"}
 
 
 def _module(name: str) -> Any:
@@ -78,7 +75,7 @@ class _Breakpoints:
     def compiled_in(self, code: CodeType, namespace: dict[str, Any]) -> CodeType:
         if not self.codes.lines(code):
             return code
-        with self._lock, _ours():
+        with _module(_STOPPING).passed_over(), self._lock, _ours():
             made: CodeType = self.codes.compiled_in(code, namespace)
         return made
 
@@ -94,6 +91,8 @@ class _Breakpoints:
         pydevd = _module(_STOPPING).debugger()
         if pydevd is None:
             return
+        # What is looked at; to let it go may run the program's own finalizers, for which the lock is free.
+        held: list[Any] = []
         with self._lock, _ours():
             files, others = _module(_STOPPING).wanted(pydevd)
             changed = files != self.codes.files
@@ -102,7 +101,7 @@ class _Breakpoints:
                 _module(_ENTERING).watch(self)
             lacking: list[FrameType] = []
             if changed or (self.traced and time.monotonic() >= self._not_before):
-                self.traced = not self._compile(lacking)
+                self.traced = not self._compile(lacking, held)
             tracing = _module(_TRACING)
             if self.traced or others or tracing.something_else_to_stop_at(pydevd):
                 if changed or not self._awake:
@@ -121,34 +120,32 @@ class _Breakpoints:
         self.traced = self._awake = True
         _module(_TRACING).wake()
 
-    def _compile(self, lacking: list[FrameType]) -> bool:
+    def _compile(self, lacking: list[FrameType], held: list[Any]) -> bool:
         """Has each function have the code that it should; returns whether all code has its breakpoints.
 
-        Frames whose code lacks some are added to `lacking`.
+        Frames whose code lacks some are added to `lacking`, and what was looked at to `held`.
         """
         self._came = False
         began = time.thread_time()
         complete = True
         # Twice, where there are any: between two looks a frame may make a function, and end.
         for _ in range(2 if self.codes.files else 1):
-            objects = _module(_OBJECTS).references()
+            objects, frames = _module(_OBJECTS).held(self.codes.concerns), sys._current_frames()
+            held += [objects, frames]
             if self.codes.files:
-                lacking += self._lacking(objects)
+                lacking += self._lacking(objects, frames)
             complete = self._replace(objects)
         self._not_before = time.monotonic() + _LEAST_SHARE * (time.thread_time() - began)
         return complete and not (lacking or self._came or self._main_comes)
 
-    def _replace(self, objects: list[weakref.ref[Any]]) -> bool:
+    def _replace(self, objects: list[Any]) -> bool:
         """Gives functions the code that they should have; returns whether all have it now."""
         complete = True
-        for reference in objects:
-            function = reference()
+        for function in objects:
             if type(function) is not FunctionType:
                 continue
             code = function.__code__
             original = self.original(code)
-            if code is original and not self.watches(code.co_filename):
-                continue
             try:
                 is_free = function not in self._as_is
                 new = self.compiled_in(original, function.__globals__) if is_free else original
@@ -159,17 +156,16 @@ class _Breakpoints:
                 complete = False
         return complete
 
-    def _lacking(self, objects: list[weakref.ref[Any]]) -> list[FrameType]:
+    def _lacking(self, objects: list[Any], frames: dict[int, FrameType]) -> list[FrameType]:
         """Returns the frames, running or waiting, that may come to a breakpoint that their code lacks."""
         lacking: list[FrameType] = []
-        for reference in objects:
-            each = reference()
-            name = _FRAMES.get(type(each))
+        for each in objects:
+            name = _module(_OBJECTS).FRAMES.get(type(each))
             waiting = None if name is None else getattr(each, name)
             if waiting is not None and not self.codes.has_all_ahead(waiting):
                 lacking.append(waiting)
         main = getattr(sys.modules.get("__main__"), "__dict__", None)
-        for top in sys._current_frames().values():
+        for top in frames.values():
             frame: FrameType | None = top
             while frame is not None:
                 if not self.codes.has_all_ahead(frame):

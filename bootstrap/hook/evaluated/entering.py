@@ -22,7 +22,7 @@ _OURS, _UNDER = "_rayside_compiles", "_rayside_makes"  # the latter is by_value.
 _AUDITS = "_rayside_audits"
 # These read `__code__` only to describe a function. Others, such as numba and torch.compile, compile it:
 # they get the code as it was, and its function is traced.
-_DESCRIBE = frozenset(sys.stdlib_module_names) - {"dis", "marshal", "copy", "pickle"} | {
+_DESCRIBE = frozenset(sys.stdlib_module_names) - {"dis", "marshal", "copy", "pickle", "types"} | {
     "ray",
     "debugpy",
     "pydevd",
@@ -60,6 +60,11 @@ class Ours:
         _working.is_ours = self._before
 
 
+def is_ours() -> bool:
+    """Returns whether this thread compiles breakpoints in; the program's finalizers may run meanwhile."""
+    return bool(getattr(_working, "is_ours", False))
+
+
 def watch(taker: Taker) -> None:
     """Has a taker asked from now on; may be called as often as one likes, for modules that came since."""
     _on_import(taker)
@@ -77,7 +82,8 @@ def _compiled_in(taker: Taker, code: CodeType, namespace: dict[str, Any]) -> Cod
     try:
         return taker.compiled_in(code, namespace)
     except Exception:  # `bytecode` does not know such code
-        taker.came(code)
+        with suppress(Exception):  # There can be no more threads.
+            taker.came(code)
         return code
 
 
@@ -97,7 +103,8 @@ def _on_import(taker: Taker) -> None:
             execute(self, module)
         else:
             run(exec, _compiled_in(taker, code, module.__dict__), module.__dict__)
-        if module.__name__ == _CLOUDPICKLE:  # a driver's breakpoints are set before it imports Ray
+        # A driver's breakpoints are set before it imports Ray. A module may have deleted its name.
+        if getattr(module, "__name__", "") == _CLOUDPICKLE:
             watch(taker)
 
     # As a function of importlib's file it is left out of the tracebacks of what a module raises.
@@ -173,7 +180,7 @@ def _audited(taker: Taker) -> Callable[[str, tuple[Any, ...]], None]:
     }
 
     def audit(event: str, arguments: tuple[Any, ...]) -> None:
-        if event in told and not getattr(_working, "is_ours", False):
+        if event in told and not is_ours():
             with Ours(), suppress(Exception):  # what is raised here would end what the program does
                 told[event](*arguments)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import bisect
 import dis
+import inspect
 import itertools
 import sys
 from collections.abc import Iterator
@@ -172,7 +173,9 @@ class Flow:
 
 def assigned(listing: Any, flow: Flow) -> dict[int, frozenset[str]]:
     """Returns, for each instruction, the plain local variables that are bound whenever it is reached."""
-    code_locals = set(listing.argnames)
+    # The first of `argnames`: `bytecode` counts those twice that are positional only (0.17).
+    more = bool(listing.flags & inspect.CO_VARARGS) + bool(listing.flags & inspect.CO_VARKEYWORDS)
+    code_locals = set(listing.argnames[: listing.argcount + listing.kwonlyargcount + more])
     deleted = {name for at in flow.lines for name in _unbound_by(listing[at])}
     # An inlined comprehension puts its variables away and back again, also where they were unbound (3.12).
     put_away = {

@@ -18,9 +18,8 @@ def are_loaded(names: Iterable[str]) -> list[bool]:
     reached = sys.modules[_REACHED]
     pydevd = reached.debugger()
     last_names = {name.rpartition(".")[2] for name in names}
-    functions = [
-        function for function in sys.modules[_OBJECTS].functions() if function.__code__.co_name in last_names
-    ]
+    found = sys.modules[_OBJECTS].held(lambda code: code.co_name in last_names)
+    functions = [each for each in found if type(each) is FunctionType]
 
     def has(name: str) -> bool:
         return any(

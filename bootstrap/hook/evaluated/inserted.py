@@ -26,6 +26,8 @@ _FLOW = "_rayside_flow"
 # A job may have a `bytecode` of its own; with an older one some Pythons' code can't be made.
 SUPPORTED = (3, 10) <= sys.version_info[:2] <= (3, 14) and bytecode is not None
 SUPPORTED = SUPPORTED and bytecode.__version__.startswith("0.17.")
+# Without it objects.py holds what other threads work with.
+SUPPORTED = SUPPORTED and getattr(sys, "_is_gil_enabled", lambda: True)()
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,12 @@ def inner(code: CodeType) -> Iterator[CodeType]:
 
 
 def with_calls(
-    code: CodeType, lines: Collection[int], call: Callable[[int, CodeType], Call], *, loops: bool = True
+    code: CodeType,
+    lines: Collection[int],
+    call: Callable[[int, CodeType], Call],
+    *,
+    loops: bool = True,
+    made: Callable[[CodeType, CodeType], None] = lambda new, code: None,
 ) -> CodeType:
     """Returns code that makes a call before each of these lines, also where it is defined within `code`.
 
@@ -65,17 +72,26 @@ def with_calls(
         code: is not changed, and returned where it has none of the lines.
         call: makes the call of a line, for the code object that has it.
         loops: whether a jump back to its own line tells it again: with sys.settrace, not with sys.monitoring.
+        made: is told of each code object that is made, also of those within, and in place of which it is. By
+            their order in `co_consts` nobody can tell: `bytecode` leaves out what no instruction has.
 
     Raises whatever `bytecode` raises for code that it can't read or write.
     """
     consts = tuple(
-        with_calls(constant, lines, call, loops=loops) if isinstance(constant, CodeType) else constant
+        with_calls(constant, lines, call, loops=loops, made=made)
+        if isinstance(constant, CodeType)
+        else constant
         for constant in code.co_consts
     )
-    if any(new is not old for new, old in zip(consts, code.co_consts, strict=True)):
-        code = code.replace(co_consts=consts)
+    new = code
+    if any(inner is not constant for inner, constant in zip(consts, code.co_consts, strict=True)):
+        new = code.replace(co_consts=consts)
     calls = {line: call(line, code) for line in lines_of(code) if line in lines}
-    return _inserted(code, calls, loops) if calls else code
+    if calls:
+        new = _inserted(new, calls, loops)
+    if new is not code:
+        made(new, code)
+    return new
 
 
 def _inserted(code: CodeType, calls: Mapping[int, Call], loops: bool) -> CodeType:

@@ -52,7 +52,17 @@ class Codes:
     def watches(self, filename: str) -> bool:
         """Returns whether there are breakpoints in the file of that `co_filename`."""
         # Such as "<string>" are no files; a notebook's cells are traced.
-        return bool(self.files) and not filename.startswith("<") and self._file(filename) in self.files
+        # A loader's path may be anything.
+        if not self.files or type(filename) is not str or filename.startswith("<"):
+            return False
+        try:
+            return self._file(filename) in self.files
+        except OSError:  # It is a relative one, and the working directory is gone.
+            return False
+
+    def concerns(self, code: CodeType) -> bool:
+        """Returns whether code has breakpoints, or had some, which are to be taken out."""
+        return self.watches(code.co_filename) or self.original(code) is not code
 
     def original(self, code: CodeType) -> CodeType:
         """Returns the code as it was."""
@@ -84,18 +94,13 @@ class Codes:
             function = conditions.function_of(condition, names, namespace, place.raised, number, key)
             return inserted.Call(place.stop, function, names, place.reach)
 
-        made: CodeType = inserted.with_calls(code, lines, call, loops=stopping.tells_loops())
-        self._remember(made, code, lines)
-        return made
+        def remember(new: CodeType, code: CodeType) -> None:
+            key = id(new)
+            self._codes[key] = weakref.ref(new, lambda _: self._codes.pop(key, None)), code, lines
 
-    def _remember(self, made: CodeType, code: CodeType, lines: _Lines) -> None:
-        if made is code:
-            return
-        key = id(made)
-        self._codes[key] = weakref.ref(made, lambda _: self._codes.pop(key, None)), code, lines
-        inner = _module(_INSERTED).inner
-        for new, old in zip(inner(made), inner(code), strict=False):
-            self._remember(new, old, lines)
+        loops = stopping.tells_loops()
+        made: CodeType = inserted.with_calls(code, lines, call, loops=loops, made=remember)
+        return made
 
     def lines(self, code: CodeType) -> _Lines:
         """Returns the lines with breakpoints of a code object, and of what is defined in it."""

@@ -56,10 +56,11 @@ class _Tee:
         self._stream, self._category = stream, category
         self._original = stream.write
         self._of_thread = threading.local()
+        self._own = vars(stream).get("write")  # which the program may have given this very stream
         stream.write = self.write
 
-    def write(self, text: str) -> Any:
-        written = self._original(text)
+    def write(self, text: str, *more: Any, **named: Any) -> Any:
+        written = self._original(text, *more, **named)
         of_thread = self._of_thread
         # What is called for a line may print itself, as a warning of Ray's.
         if text and self.prints is not None and not getattr(of_thread, "hears", False):
@@ -102,7 +103,10 @@ class _Tee:
     def end(self) -> None:
         self.prints = None
         if vars(self._stream).get("write") == self.write:
-            del self._stream.write
+            if self._own is None:
+                del self._stream.write
+            else:
+                self._stream.write = self._own
 
 
 class _Prints:

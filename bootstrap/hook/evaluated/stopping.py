@@ -4,7 +4,7 @@ pydevd keeps the breakpoints, as it shows them, and the stops. While it traces a
 pause, a filter for raised exceptions), what is compiled into the frame's code does nothing.
 
 It leans on pydevd 1.8.22: `_stop_on_breakpoint` in pydevd_sys_monitoring.py does what `_stop` does here. It
-needs tracing.py in the process, and reached.py for what the relay's breakpoints decide by.
+needs tracing.py and entering.py in the process, and reached.py for what the relay's breakpoints decide by.
 """
 
 from __future__ import annotations
@@ -12,12 +12,11 @@ from __future__ import annotations
 import re
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
 _TRACING, _REACHED = "_rayside_tracing", "_rayside_reached"  # the names that sent.py gives them
+_ENTERING = "_rayside_entering"
 _BREAKPOINT, _SUSPENDED, _NOT_STEPPING = 111, 2, -1  # CMD_SET_BREAK and others, in pydevd's constants
 _CALL = re.compile(r"__rayside__\((\d+)\)\Z")  # what the relay gives as a condition: stop_points.py
 
@@ -115,13 +114,15 @@ def condition_of(call: str) -> str:
 
 def _stop(file: str, line: int, frame: FrameType, holds: str) -> None:
     """Does what pydevd does at a line with a breakpoint; `holds` is the condition that is known to hold."""
+    if sys.modules[_ENTERING].is_ours():
+        return  # This thread has the lock of compiled.py, which whoever resumes it needs.
     pydevd = debugger()
     # It is looked up: a frame that runs keeps its code when its breakpoints change.
     bp = None if pydevd is None else pydevd.breakpoints.get(file, {}).get(line)
     if _was_noticed(frame) or bp is None or _is_traced(frame) or _is_filtered(pydevd, frame):
         return
     thread = threading.current_thread()
-    if getattr(thread, "pydev_do_not_trace", False) or getattr(thread, "is_pydev_daemon_thread", False):
+    if _is_pydevds(thread):
         return
     info = sys.modules["_pydevd_bundle.pydevd_additional_thread_info"].set_additional_thread_info(thread)
     # Code that is evaluated, in a thread that is stopped or for a condition, does not stop.
@@ -140,7 +141,7 @@ def _stop(file: str, line: int, frame: FrameType, holds: str) -> None:
     pydevd.set_suspend(thread, _BREAKPOINT, suspend_other_threads=bp.suspend_policy == "ALL")
     _here.stops = True
     try:
-        with _untraced(info):
+        with _Untraced(info):  # as where it notices a line itself
             pydevd.do_wait_suspend(thread, frame, "line", None)
     finally:
         _here.stops = False
@@ -148,20 +149,41 @@ def _stop(file: str, line: int, frame: FrameType, holds: str) -> None:
         pydevd.enable_tracing()
 
 
-@contextmanager
-def _untraced(info: Any) -> Iterator[None]:
-    """Has pydevd not trace its own waiting in this thread, as it doesn't where it notices a line itself."""
-    monitoring = sys.modules["_pydevd_sys_monitoring.pydevd_sys_monitoring"] if monitors() else None
-    info.is_tracing += 1
-    if monitoring is not None:
-        info.trace_suspend_type = "sys_monitor"
-        monitoring.suspend_current_thread_tracing()
-    try:
-        yield
-    finally:
-        info.is_tracing -= 1
-        if monitoring is not None:
-            monitoring.resume_current_thread_tracing()
+class _Untraced:
+    """Has pydevd not trace what this thread does meanwhile: it does not stop there, nor step into it.
+
+    It is none of contextlib's, into which pydevd steps.
+    """
+
+    def __init__(self, info: Any) -> None:
+        self._info = info
+        is_monitored = info is not None and monitors()
+        self._monitoring = (
+            sys.modules["_pydevd_sys_monitoring.pydevd_sys_monitoring"] if is_monitored else None
+        )
+
+    def __enter__(self) -> None:
+        if self._info is not None:
+            self._info.is_tracing += 1
+        if self._monitoring is not None:
+            self._info.trace_suspend_type = "sys_monitor"
+            self._monitoring.suspend_current_thread_tracing()
+
+    def __exit__(self, *_: object) -> None:
+        if self._info is not None:
+            self._info.is_tracing -= 1
+        if self._monitoring is not None:
+            self._monitoring.resume_current_thread_tracing()
+
+
+def passed_over() -> _Untraced:
+    """Returns a context in which pydevd notices nothing in this thread, unless that is its own."""
+    thread = threading.current_thread()
+    info = None
+    if debugger() is not None and not _is_pydevds(thread):
+        threads = sys.modules["_pydevd_bundle.pydevd_additional_thread_info"]
+        info = threads.set_additional_thread_info(thread)
+    return _Untraced(info)
 
 
 def notice_lines_of(frames: list[FrameType]) -> None:
@@ -170,6 +192,10 @@ def notice_lines_of(frames: list[FrameType]) -> None:
         monitoring = sys.modules["_pydevd_sys_monitoring.pydevd_sys_monitoring"]
         for frame in frames:
             monitoring.enable_code_tracing(threading.get_ident(), frame.f_code, frame)
+
+
+def _is_pydevds(thread: threading.Thread) -> bool:
+    return any(getattr(thread, name, False) for name in ("pydev_do_not_trace", "is_pydev_daemon_thread"))
 
 
 def _is_traced(frame: FrameType) -> bool:

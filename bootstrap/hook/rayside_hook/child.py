@@ -18,6 +18,8 @@ from .children import PARENT, PATIENCE, descends, peer
 
 # A child waits so many seconds for the debugger: it has been told, and attaches in some tenths of one.
 _WAITING = 15.0
+# And this long until the parent takes its question.
+_ASKING = 3.0
 # The most bytes of an invitation: Ray's token, and some names.
 _LONGEST = 65_536
 # They serve Python's multiprocessing or Ray: no program of anybody's runs in them.
@@ -64,7 +66,7 @@ def _invitation(connection: socket.socket, name: str) -> dict[str, Any] | None:
     """Asks the parent of that name; returns None where it has no debugger, or one that wants no children."""
     connection.settimeout(PATIENCE)
     try:
-        connection.connect(f"\0{name}")
+        _connect(connection, name)
         parent, user = peer(connection)
         if user != os.geteuid() or not descends(os.getpid(), parent):
             return None  # Somebody has taken the name of a process that has ended.
@@ -73,6 +75,23 @@ def _invitation(connection: socket.socket, name: str) -> dict[str, Any] | None:
     except OSError:
         return None
     return dict(json.loads(text)) if text.endswith(b"\n") else None
+
+
+def _connect(connection: socket.socket, name: str) -> None:
+    """Connects; where many ask at once, or the parent stands still, it asks again for a moment.
+
+    Raises OSError.
+    """
+    deadline = time.time() + _ASKING
+    while True:
+        try:
+            connection.connect(f"\0{name}")
+        except BlockingIOError:
+            if time.time() >= deadline:
+                raise
+            time.sleep(0.05)
+        else:
+            return
 
 
 def _is_over(connection: socket.socket) -> Callable[[], bool]:
