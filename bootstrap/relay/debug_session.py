@@ -342,8 +342,9 @@ class DebugSession:
             self._lifecycle.take_child(worker, body)
         elif name == "terminated":
             # pydevd answers nothing more, and has its process wait for us to leave, half a second at most; an
-            # adapter outlives a killed debuggee, and waits without end.
-            worker.connection.client.close()
+            # adapter outlives a killed debuggee, and waits without end. While we leave it says so, too.
+            if not worker.has_left:
+                worker.connection.client.close()
             self._lifecycle.end(worker)
         elif name == "output" and self._flood.passes(worker, body["output"]):
             self._current.event(name, self.requests.outward(worker, worker.masks.event(body)))
