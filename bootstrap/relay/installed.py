@@ -227,10 +227,9 @@ class Installed:
             self._set_functions = list(zip(ids, functions, strict=False))
             if not functions:
                 return
-            await self._connection.send_once(OBJECTS)
             names = [breakpoint_.name for breakpoint_ in functions]
             loaded = await self._connection.literal(
-                FUNCTIONS.value("are_loaded", names), timeout=self._patience
+                FUNCTIONS.value("are_loaded", names), timeout=self._patience, modules=(OBJECTS,)
             )
             for breakpoint_, is_loaded in zip(
                 functions, loaded if isinstance(loaded, list) else [], strict=False

@@ -21,7 +21,7 @@ class Sent:
     """
 
     def __init__(self, name: str, file: Path, *, is_kept: bool = False) -> None:
-        self._name, self._text, self._is_kept = name, file.read_text(), is_kept
+        self._name, self._text = name, file.read_text()
         self._making = (
             f"    module = sys.modules[{name!r}] = types.ModuleType({name!r})\n"
             # pydevd takes code with such a file name for a part of Python: nobody steps into it.
@@ -37,6 +37,8 @@ class Sent:
             f"{self._making}"
             "    module.rayside_connection = connection\n"
         )
+        # Made once for all, as a thousand debuggees get it.
+        self._kept = self._expression(self._once) if is_kept else ""
         self._anew = self._expression(f"if True:\n{self._making}")  # once: a thousand debuggees get it
 
     def first_call(self, function: str) -> str:
@@ -54,8 +56,8 @@ class Sent:
 
     def for_connection(self, connection: str) -> str:
         """Makes the module anew for a connection of that name, and does nothing once that has it."""
-        if self._is_kept:
-            return self._expression(self._once)
+        if self._kept:
+            return self._kept
         return f"exec({self._for_connection}, {{'connection': {connection!r}}})"
 
     def call(self, function: str, *arguments: object) -> str:

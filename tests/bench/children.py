@@ -17,7 +17,6 @@ import asyncio
 import contextlib
 import io
 import json
-import os
 import statistics
 import subprocess
 import sys
@@ -25,7 +24,7 @@ import tempfile
 from pathlib import Path
 
 from tests.integration.pythons import hows_environment
-from tests.integration.relay_debuggees import AT_START, HOOK, LISTENS, Process, relay_over
+from tests.integration.relay_debuggees import LISTENS, Process, hooked, relay_over
 
 # What runs before the program where nobody debugs it.
 NOBODY = {"as it is": "", "with a port": LISTENS}
@@ -55,13 +54,8 @@ print(json.dumps([statistics.median(seconds(act) for _ in range(20)) for act in 
 
 def alone(folder: Path, before: str) -> list[float]:
     """Returns the medians of a process that nobody debugs; `before` is run before the program."""
-    environment = hows_environment(folder / "packages", "settrace")
-    at_start = folder / "at start"
-    at_start.mkdir()
-    (at_start / "sitecustomize.py").write_text(AT_START)
-    path = os.pathsep.join([str(HOOK), str(at_start), environment["PYTHONPATH"]])
+    environment = hooked(folder, hows_environment(folder / "packages", "settrace"))
     command = [sys.executable, "-c", before + PROGRAM]
-    environment = {**environment, "PYTHONPATH": path}
     done = subprocess.run(
         command, env=environment, capture_output=True, text=True, check=True, timeout=PATIENCE
     )

@@ -28,7 +28,7 @@ from bootstrap.hook.rayside_hook.attach import UNCHECKED
 from bootstrap.hook.rayside_hook.handshake import proof
 from bootstrap.relay.debuggee import Debuggee
 from bootstrap.relay.server import Relay, digest_of
-from bootstrap.settings import ROOT
+from tests.integration.pythons import HOOK
 
 TOKEN = "a token"
 PATIENCE = 60.0  # seconds; only a broken test waits so long
@@ -74,8 +74,16 @@ script = sys.argv[1]
 sys.path.insert(0, os.path.dirname(script))
 exec(compile(open(script).read(), script, "exec"), {{"__name__": "__main__", "__file__": script}})
 """
-HOOK = ROOT / "bootstrap" / "hook"
-AT_START = f"import runpy; runpy.run_path({str(HOOK / 'start.py')!r})\n"
+_AT_START = f"import runpy; runpy.run_path({str(HOOK / 'start.py')!r})\n"
+
+
+def hooked(folder: Path, environment: Mapping[str, str]) -> dict[str, str]:
+    """Returns an environment with the hook; Pythons that are started there have Rayside's start file."""
+    at_start = folder / "at start"
+    at_start.mkdir(exist_ok=True)
+    (at_start / "sitecustomize.py").write_text(_AT_START)
+    path = [str(HOOK), str(at_start), environment.get("PYTHONPATH", "")]
+    return {**environment, "PYTHONPATH": os.pathsep.join(path)}
 
 
 class Process:
@@ -124,17 +132,13 @@ class Process:
         cls, script: Path, number: int, *, python: str, environment: Mapping[str, str]
     ) -> Process:
         """Starts a debuggee with the hook; the Pythons that it starts have Rayside's start file."""
-        at_start = script.parent / "at start"
-        at_start.mkdir(exist_ok=True)
-        (at_start / "sitecustomize.py").write_text(AT_START)
-        path = [str(HOOK), str(at_start), environment.get("PYTHONPATH", "")]
         process = await asyncio.create_subprocess_exec(
             *[python, "-c", _HOOKED, str(script)],
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             cwd=script.parent,
             start_new_session=True,
-            env={**environment, "PYTHONPATH": os.pathsep.join(path)},
+            env=hooked(script.parent, environment),
         )
         assert process.stdout is not None
         port = int(await asyncio.wait_for(process.stdout.readline(), PATIENCE))

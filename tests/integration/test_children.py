@@ -1,6 +1,6 @@
 """Tests children of debuggees in real processes: forks and Pythons that are started stop as their parents do.
 
-Runs on each Python from 3.10 to 3.13 that is on PATH or in pyenv's folder, with this one's debugpy.
+Runs on each Python from 3.10 to 3.14 that is on PATH or in pyenv's folder, with this one's debugpy.
 """
 
 from __future__ import annotations

@@ -16,10 +16,9 @@ import pytest
 from bootstrap.dap.framing import Message
 from bootstrap.hook.evaluated.remote_calls import EVENT, MOST_FRAMES
 from bootstrap.hook.evaluated.task_starts import PATIENCE as WAITS
-from bootstrap.hook.rayside_hook.attach import UNCHECKED, WITHOUT_MONITORING
 from bootstrap.relay import messages
 from bootstrap.relay.sent import REACHED, REMOTE_CALLS, TASK_STARTS
-from tests.integration.pythons import PATIENCE, Debuggee, debuggee, each_python, environment_of, python_of
+from tests.integration.pythons import PATIENCE, Debuggee, debuggee, each_python, hows_environment, python_of
 
 # pydevd takes these for a part of Python, as it takes Ray for a library.
 _RAY = """\
@@ -231,8 +230,7 @@ def play(version: str, how: str, folder: Path, story: Callable[[Process], Awaita
         await story(Process(running))
         await running.client.disconnect()
 
-    environment = environment_of(folder / "packages", "debugpy")
-    environment |= {**UNCHECKED, **(WITHOUT_MONITORING if how == "settrace" else {})}
+    environment = hows_environment(folder / "packages", how)
     with debuggee(python_of(version), folder, _BEGIN + _RAY + _PROGRAM, [how], environment) as running:
         asyncio.run(asyncio.wait_for(attached(running), PATIENCE / 2))
 
