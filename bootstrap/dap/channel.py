@@ -12,7 +12,9 @@ from bootstrap.dap.framing import Decoder, FramingError, Message, encode
 from bootstrap.errors import DebuggerGone, RequestFailed, StrangerListens
 from bootstrap.loopback import require_own
 
-REQUEST_TIMEOUT = 10.0  # seconds
+# Seconds. The relay says within 24 s that a debuggee does not answer, also where it first ends evaluations;
+# who asks the relay hears that, and not that the relay is silent.
+REQUEST_TIMEOUT = 25.0
 DRAIN_TIMEOUT = 5.0
 # The bytes that the other side may leave unread before it counts as gone.
 MOST_UNREAD = 8 * 1024 * 1024

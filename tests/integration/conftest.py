@@ -24,6 +24,7 @@ from bootstrap.settings import ROOT, Settings, environment_name
 from bootstrap.step import until
 from bootstrap.targets.local import Local
 from tests import npm
+from tests.integration.frozen import noticed, stacks
 from tests.targets import local_target
 
 Seen = TypeVar("Seen")
@@ -53,16 +54,22 @@ class Rayside:
         typed: str = "",
     ) -> subprocess.CompletedProcess[str]:
         """Runs one verb, to its end, without a terminal; its input is `typed`."""
-        return subprocess.run(
-            [str(ROOT / "invokew"), *arguments],
-            cwd=cwd,
-            env={**self.environment, **(env or {})},
-            input=typed,
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-            check=False,
-        )
+        with noticed(self._stacks) as (descriptor, lines):
+            done = subprocess.run(
+                [str(ROOT / "invokew"), *arguments],
+                cwd=cwd,
+                env={**self.environment, **(env or {})},
+                input=typed,
+                stdout=subprocess.PIPE,
+                stderr=descriptor,
+                text=True,
+                timeout=timeout,
+                check=False,
+            )
+        return subprocess.CompletedProcess(done.args, done.returncode, done.stdout, "".join(lines))
+
+    def _stacks(self) -> str:
+        return stacks(self.processes(), self.target.environment.programs)
 
     def json(self, *arguments: str, code: int = 0, **how: Any) -> Any:
         """Returns the document that a verb prints with --json, which must be all that it prints."""

@@ -1,4 +1,4 @@
-"""Tests how the relay has its modules in a debuggee: once for each connection, with what needs them first."""
+"""Tests how the relay has its modules in a debuggee, once for each connection, and for how long it waits."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
+from bootstrap.dap.channel import REQUEST_TIMEOUT
 from bootstrap.dap.framing import Message
 from bootstrap.errors import RequestFailed
-from bootstrap.relay.connection import Connection
+from bootstrap.relay.connection import GRACE, PATIENCE, SOON, Connection
 from bootstrap.relay.debuggee import Debuggee
+from bootstrap.relay.lifecycle import BESIDE
 from bootstrap.relay.sent import REDACTION, SECRET_VALUES, Sent
 
 NAMES = {REDACTION: "_rayside_redaction", SECRET_VALUES: "_rayside_secret_values"}
@@ -125,3 +127,8 @@ def test_a_debuggee_that_refuses_a_module_is_an_error_and_the_next_tries_again()
         assert debugged.sent(REDACTION) == 2
 
     play(story)
+
+
+def test_who_asks_the_relay_waits_longer_than_the_relay_for_a_debuggee_that_resumes() -> None:
+    evaluations_end, breakpoints_are_set = GRACE + 2 * SOON, SOON
+    assert BESIDE + evaluations_end + breakpoints_are_set + PATIENCE < REQUEST_TIMEOUT
