@@ -10,13 +10,18 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import gc
 import sys
 import threading
+from collections import deque
 from collections.abc import Callable
+from itertools import chain, compress, starmap
+from types import FrameType
 from typing import Any
 
 # pydevd's debugger has these: it was made to wake by itself, and who decides in place of `settle`.
 _WAKES, _SETTLE = "rayside_wakes", "rayside_settle"
+_COLLECTS_NOTHING = "rayside_collects_nothing"  # what lists the threads' frames has it
 _NOT_STEPPING, _SUSPENDED = -1, 2  # pydev_step_cmd and pydev_state, in pydevd_constants.py
 
 
@@ -35,6 +40,7 @@ def sleep() -> None:
     db = _debugger()
     if db is None:
         return
+    _list_frames_safely()
     busy = _busy()
     if _monitoring():
         if not busy:
@@ -176,6 +182,54 @@ def something_else_to_stop_at(db: Any) -> bool:
             db.break_on_user_uncaught_exceptions,
         )
     )
+
+
+def _list_frames_safely() -> None:
+    """Has Python 3.11 collect no garbage while it lists the frames of all threads.
+
+    It has the lock of the threads' states then, and makes objects. A collection may run finalizers, and
+    let other threads run: one that begins or ends waits for that lock while it has Python's, and the
+    process stands still for good (https://github.com/python/cpython/issues/106883). Python 3.10 makes
+    none, and from 3.12 on nothing is collected where an object is made. pydevd lists frames at each
+    change of breakpoints, we at each resume.
+    """
+    frames = sys._current_frames
+    if sys.version_info[:2] != (3, 11) or hasattr(frames, _COLLECTS_NOTHING):
+        return
+    once: list[tuple[()]] = [()]
+
+    def _current_frames() -> dict[int, FrameType]:
+        collects: list[bool] = []
+        result: list[dict[int, FrameType]] = []
+        try:
+            # All of it happens in this call, in which no other thread runs but in audit hooks.
+            deque(
+                chain(
+                    map(collects.append, starmap(gc.isenabled, once)),
+                    starmap(gc.disable, once),
+                    map(result.append, starmap(frames, once)),
+                    starmap(gc.enable, compress(once, collects)),
+                ),
+                maxlen=0,
+            )
+        except BaseException:  # an audit hook's
+            if any(collects):
+                gc.enable()
+            raise
+        own, caller = threading.get_ident(), sys._getframe().f_back
+        if caller is None:
+            del result[0][own]
+        else:
+            result[0][own] = caller
+        return result[0]
+
+    setattr(_current_frames, _COLLECTS_NOTHING, True)
+    sys._current_frames = _current_frames
+    for name, module in list(sys.modules.items()):
+        if name.startswith(("pydevd", "_pydevd")):
+            for attribute, value in list(vars(module).items()):
+                if value is frames:
+                    setattr(module, attribute, _current_frames)
 
 
 def _debugger() -> Any:
