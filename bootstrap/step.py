@@ -31,11 +31,17 @@ class Condition(str, enum.Enum):
 
 @dataclass(frozen=True)
 class Status:
-    """A condition, with a text for people on what was seen; `error` is what the check raised, if it did."""
+    """A condition, with a text for people on what was seen.
+
+    Attributes:
+        error: what the check raised, if it did.
+        gave_up: of what is missing: whether it has ended only because it took longer than it allows itself.
+    """
 
     condition: Condition
     detail: str = ""
     error: RaysideError | None = None
+    gave_up: bool = False
 
     def document(self) -> dict[str, Any]:
         """Returns it as `status --json` shows it; `error` only stands there where there is one."""
@@ -43,8 +49,8 @@ class Status:
         return {**document, **(self.error.document() if self.error else {})}
 
 
-def missing(detail: str = "") -> Status:
-    return Status(Condition.MISSING, detail)
+def missing(detail: str = "", *, gave_up: bool = False) -> Status:
+    return Status(Condition.MISSING, detail, gave_up=gave_up)
 
 
 def pending(detail: str = "") -> Status:
@@ -197,9 +203,12 @@ def dependants(steps: Sequence[Step], name: str) -> set[str]:
 
 
 def _make_ready(step: Step, progress: Progress, stop: threading.Event) -> bool:
-    """Checks, applies if missing, waits until ready; returns whether anything had to be done."""
+    """Checks, applies if missing, waits until ready; returns whether anything had to be done.
+
+    What gives up is made once more, and not again.
+    """
     progress.started(step.name, step.title)
-    applied = waited = False
+    applied = waited = again = False
     outcome, detail = "failed", ""
     try:
         status = step.check()
@@ -213,11 +222,14 @@ def _make_ready(step: Step, progress: Progress, stop: threading.Event) -> bool:
                 waited = True
                 progress.note(step.name, status.detail)
                 status = _wait(step, progress, stop)
-            elif applied:
+            elif applied and (again or not status.gave_up):
                 raise NotReady(
                     f"{step.title} did not come up: {status.detail}", hint="./invokew logs --ray says more"
                 )
             else:
+                if applied:
+                    again = True
+                    progress.note(step.name, f"once more, for {status.detail}")
                 applied = True
                 assert isinstance(step, Appliable), f"{step.name} can't be made: its check has to raise"
                 step.apply(lambda text: progress.note(step.name, text))

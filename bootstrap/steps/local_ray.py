@@ -31,6 +31,9 @@ NODE_ADDRESS = "127.0.0.2" if sys.platform == "linux" else "127.0.0.1"
 START = ROOT / "bootstrap" / "hook" / "start.py"
 # Without these processes the head is not whole, whatever the dashboard answers.
 _VITAL = ("gcs_server", "raylet")
+# Ray's own word where its node has not come up within 30 s, which nothing changes (`Node.__init__` in
+# python/ray/_private/node.py); a busy machine may need longer, the first time.
+_GIVES_UP = "The current node timed out during startup"
 
 
 @dataclass(frozen=True)
@@ -122,7 +125,8 @@ class RayHead:
             return missing("not running")
         pid = record["pid"]
         if not processes.alive(pid, record["created"]):
-            return missing(f"its process {pid} has ended{self._last_words()}")
+            last_words = self._last_words()
+            return missing(f"its process {pid} has ended{last_words}", gave_up=_GIVES_UP in last_words)
         if record["spec"] != self.spec:
             return drifted(difference(record["spec"], self.spec))
         # When one of its parts ends, the head closes down the rest within a second or two: pending,

@@ -24,14 +24,22 @@ def test_ray_gives_its_parts_as_long_as_rayside_gives_ray(settings: Settings) ->
 
 
 @pytest.mark.parametrize(
-    ("log", "last_words"),
+    ("log", "last_words", "gave_up"),
     [
-        ("Some Ray subprocesses exited unexpectedly:\n  raylet [exit code=1]\n\n", "raylet [exit code=1]"),
-        ("Exception: The current node timed out\nbye\n", "Exception: The current node timed out"),
+        (
+            "Some Ray subprocesses exited unexpectedly:\n  raylet [exit code=1]\n\n",
+            "raylet [exit code=1]",
+            False,
+        ),
+        (
+            "Exception: The current node timed out during startup. This could\nbye\n",
+            "Exception: The current node timed out during startup. This could",
+            True,
+        ),
     ],
 )
 def test_a_head_that_has_ended_is_missing_with_its_last_words(
-    settings: Settings, log: str, last_words: str
+    settings: Settings, log: str, last_words: str, gave_up: bool
 ) -> None:
     target = local_target(settings)
     head = target.head
@@ -42,3 +50,4 @@ def test_a_head_that_has_ended_is_missing_with_its_last_words(
     status = head.check()
     assert status.condition is Condition.MISSING
     assert status.detail.endswith(f"; its log says: {last_words}")
+    assert status.gave_up is gave_up

@@ -116,6 +116,18 @@ def test_what_vanishes_after_it_was_made_is_an_error_at_once() -> None:
     assert scripted.log == ["apply one"]
 
 
+def test_what_gives_up_is_made_once_more_and_not_again() -> None:
+    gave_up = missing("it took too long", gave_up=True)
+    scripted, diary = Scripted("one", [missing(), gave_up, pending(), ready()]), Diary()
+    step.up([scripted], diary)
+    assert scripted.log == ["apply one"] * 2
+    assert "one: once more, for it took too long" in diary.lines
+    scripted = Scripted("one", [missing(), gave_up, gave_up])
+    with pytest.raises(NotReady, match="the one did not come up: it took too long"):
+        step.up([scripted], Diary())
+    assert scripted.log == ["apply one"] * 2
+
+
 def test_patience_has_an_end() -> None:
     scripted = Scripted("one", [pending("stuck")] * 100, patience=0.2)
     with pytest.raises(NotReady, match=r"not ready after 0\.2 s: stuck"):
