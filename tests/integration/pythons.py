@@ -81,9 +81,14 @@ class Debuggee:
         return await self.ask("traced") == "True"
 
     async def stopped(self) -> Message:
+        return await self.heard("stopped")
+
+    async def heard(self, name: str) -> Message:
+        """Returns the body of the next event of that name."""
+
         async def wait() -> Message:
             while event := await self.client.events.get():
-                if event["event"] == "stopped":
+                if event["event"] == name:
                     body: Message = event["body"]
                     return body
             raise AssertionError("the debuggee ended")

@@ -61,9 +61,11 @@ class _Breakpoints:
     def _lock(self) -> threading.RLock:
         if self._process != os.getpid():
             # A fork: none of the threads that may have held it is there, and pydevd has begun anew, or ended.
-            self._process, self._own_lock = os.getpid(), threading.RLock()
             self._look_again, self._is_in_request = None, False
             self.codes.files, self.traced, self._awake = {}, False, False
+            # In this order: a second thread of the fork may come by.
+            self._own_lock = threading.RLock()
+            self._process = os.getpid()
         return self._own_lock
 
     # --- code --------------------------------------------------------------------------------
@@ -101,6 +103,7 @@ class _Breakpoints:
                 _module(_ENTERING).watch(self)
             lacking: list[FrameType] = []
             if changed or (self.traced and time.monotonic() >= self._not_before):
+                self.traced = True  # also where compiling them in is interrupted
                 self.traced = not self._compile(lacking, held)
             tracing = _module(_TRACING)
             if self.traced or others or tracing.something_else_to_stop_at(pydevd):
@@ -159,16 +162,17 @@ class _Breakpoints:
     def _lacking(self, objects: list[Any], frames: dict[int, FrameType]) -> list[FrameType]:
         """Returns the frames, running or waiting, that may come to a breakpoint that their code lacks."""
         lacking: list[FrameType] = []
+        known: dict[tuple[int, int], bool] = {}
         for each in objects:
             name = _module(_OBJECTS).FRAMES.get(type(each))
             waiting = None if name is None else getattr(each, name)
-            if waiting is not None and not self.codes.has_all_ahead(waiting):
+            if waiting is not None and not self.codes.has_all_ahead(waiting, known):
                 lacking.append(waiting)
         main = getattr(sys.modules.get("__main__"), "__dict__", None)
         for top in frames.values():
             frame: FrameType | None = top
             while frame is not None:
-                if not self.codes.has_all_ahead(frame):
+                if not self.codes.has_all_ahead(frame, known):
                     lacking.append(frame)
                 if frame.f_globals is main and frame.f_code.co_name == "<module>":
                     self._main_comes = False

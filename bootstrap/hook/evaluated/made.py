@@ -123,8 +123,17 @@ class Codes:
         has = self._has(code)
         return all(has.get(line) == condition for line, condition in self.lines(self.original(code)).items())
 
-    def has_all_ahead(self, frame: FrameType) -> bool:
-        """Returns whether a frame can't come to a breakpoint that its code lacks, nor define such code."""
+    def has_all_ahead(self, frame: FrameType, known: dict[tuple[int, int], bool]) -> bool:
+        """Returns whether a frame can't come to a breakpoint that its code lacks, nor define such code.
+
+        `known` has the answers of one look, by code and place: thousands of frames may wait at one line.
+        """
+        at = id(frame.f_code), frame.f_lasti  # codes that are equal may have other breakpoints
+        if at not in known:
+            known[at] = self._has_all_ahead(frame)
+        return known[at]
+
+    def _has_all_ahead(self, frame: FrameType) -> bool:
         if self.has_all(frame.f_code):
             return True
         has = self._has(frame.f_code)

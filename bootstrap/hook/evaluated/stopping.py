@@ -17,7 +17,8 @@ from typing import Any
 
 _TRACING, _REACHED = "_rayside_tracing", "_rayside_reached"  # the names that sent.py gives them
 _ENTERING = "_rayside_entering"
-_BREAKPOINT, _SUSPENDED, _NOT_STEPPING = 111, 2, -1  # CMD_SET_BREAK and others, in pydevd's constants
+# CMD_SET_BREAK and others, in pydevd's constants.
+_BREAKPOINT, _RUNNING, _SUSPENDED, _NOT_STEPPING = 111, 1, 2, -1
 _CALL = re.compile(r"__rayside__\((\d+)\)\Z")  # what the relay gives as a condition: stop_points.py
 
 # The most bytes from the first instruction of what is compiled in to its last call (inserted.py).
@@ -60,11 +61,25 @@ def remember_stops(pydevd: Any) -> None:
     wait = pydevd.do_wait_suspend
 
     def do_wait_suspend(thread: Any, frame: Any, event: str, *arguments: Any, **options: Any) -> None:
-        wait(thread, frame, event, *arguments, **options)
+        try:
+            wait(thread, frame, event, *arguments, **options)
+        except BaseException:  # The task is cancelled while it is stopped.
+            _goes_on(pydevd, thread)
+            raise
         is_due = event == "line" and not getattr(_here, "stops", False) and _would_stop(pydevd, frame)
         _here.noticed = (id(frame), frame.f_lasti) if is_due else None
 
     pydevd.do_wait_suspend = do_wait_suspend
+
+
+def _goes_on(pydevd: Any, thread: Any) -> None:
+    """Has pydevd take a thread for running, and say so; it passed all breakpoints as one that is stopped."""
+    info = thread.additional_info
+    info.pydev_original_step_cmd = info.pydev_step_cmd = _NOT_STEPPING
+    info.pydev_step_stop, info.pydev_state = None, _RUNNING
+    info.update_stepping_info()
+    ident = sys.modules["_pydevd_bundle.pydevd_constants"].get_current_thread_id(thread)
+    pydevd.writer.add_command(pydevd.cmd_factory.make_thread_run_message(pydevd, ident, _NOT_STEPPING))
 
 
 def _would_stop(pydevd: Any, frame: FrameType) -> bool:
@@ -138,10 +153,10 @@ def _stop(file: str, line: int, frame: FrameType, holds: str) -> None:
     if bp.suspend_policy == "ALL":
         sys.modules[_TRACING].wake()
     info.hit_breakpoint_ids = [bp.breakpoint_id]
-    pydevd.set_suspend(thread, _BREAKPOINT, suspend_other_threads=bp.suspend_policy == "ALL")
     _here.stops = True
     try:
         with _Untraced(info):  # as where it notices a line itself
+            pydevd.set_suspend(thread, _BREAKPOINT, suspend_other_threads=bp.suspend_policy == "ALL")
             pydevd.do_wait_suspend(thread, frame, "line", None)
     finally:
         _here.stops = False

@@ -38,8 +38,10 @@ _MOST_CHOOSING = 32
 # A new debugger may wait so many seconds for the end of the one before, which takes a moment.
 _CHANGING = 1.0
 _ASKS = "this port asks for a proof that you know Ray's token: attach by way of the debug relay"
-# After so many milliseconds a connection whose other machine has gone counts as ended; the task goes on.
-_GONE = 60_000
+# A connection counts as ended when its other machine has not answered for a minute; the task goes on. It is
+# probed after so many seconds of silence, and so many apart; with TCP_USER_TIMEOUT (in milliseconds, for what
+# was sent, too) Linux does not count the probes: https://man7.org/linux/man-pages/man7/tcp.7.html
+_PROBED = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 5, "TCP_USER_TIMEOUT": 60_000}
 
 
 def rays_token() -> bytes:
@@ -305,9 +307,7 @@ def _debug(connection: socket.socket) -> None:
     from _pydevd_bundle.pydevd_comm import WriterThread
     from _pydevd_bundle.pydevd_constants import NULL
 
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    if hasattr(socket, "TCP_USER_TIMEOUT"):
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _GONE)
+    _notice_when_gone(connection)
     db = pydevd.get_global_debugger()
     db.initialize_network(connection, terminate_on_socket_close=False)
     reader, writer = db.reader, db.writer
@@ -317,6 +317,14 @@ def _debug(connection: socket.socket) -> None:
         PyDevdAPI().request_disconnect(db, resume_threads=True)
         db.writer = WriterThread(NULL, db, terminate_on_socket_close=False)
     writer.do_kill_pydev_thread()
+
+
+def _notice_when_gone(connection: socket.socket) -> None:
+    """Has the connection end once its other machine has gone, also while this process says nothing."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in _PROBED.items():
+        if hasattr(socket, name):  # macOS lacks two of them
+            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
 def in_background(function: Callable[[], None]) -> None:
