@@ -79,6 +79,34 @@ def works(number):
 ray.init()
 ray.get([works.remote(number) for number in range(4)])
 """
+# A driver that calls a task, and then forks itself.
+CALLS = """\
+import multiprocessing
+
+import ray
+
+
+@ray.remote(num_cpus=0.1)
+def room(number):
+    width = number + 1
+    return width * number
+
+
+def whole():
+    first = room.remote(3)
+    return ray.get(first)
+
+
+def paint(area):
+    litres = area / 6
+    print("litres", litres, flush=True)
+
+
+ray.init()
+painter = multiprocessing.get_context("fork").Process(target=paint, args=[whole()])
+painter.start()
+painter.join()
+"""
 NO_WAIT = ("--debug", "--attach-timeout", "0")
 # Long enough for a browser to be opened by somebody else's busy machine.
 WAIT = ("--debug", "--attach-timeout", "300")
@@ -214,6 +242,39 @@ def stop_three_by_the_gutter(
         expect(workbench.thread(room, "Paused")).to_have_count(0)
     assert workspace.ended(name).status == "SUCCEEDED"
     assert "areas [12, 30, 56]" in workspace.dashboard.output(name)
+
+
+def follow_a_call_and_a_fork(workspace: Workspace, workbench: Workbench, name: str) -> None:
+    """Steps from `.remote()` into the task of a job of CALLS, submitted with `WAIT`, and on into a fork."""
+    lines = [text.strip() for text in CALLS.splitlines()]
+    called, begins, forked = (
+        lines.index(text) + 1
+        for text in ("first = room.remote(3)", "width = number + 1", "litres = area / 6")
+    )
+    workbench.open_file("calls.py")
+    workbench.click_gutter(called)
+    workbench.click_gutter(forked)
+    workbench.open_view("Ray")
+    workbench.menu(workbench.row("Ray job, python calls.py").filter(has_text=name), "Debug This Job")
+    workbench.make_room_for_the_call_stack()
+    workbench.expect_stopped("calls.py", called)
+    workbench.press("Step Into")
+    workbench.expect_stopped("calls.py", begins)
+    expect(workbench.thread("room", "Paused")).to_have_count(1)
+    expect(workbench.variable("number")).to_have_attribute("aria-label", "number, value 3")
+    # Below the task's own frame are those of who called it.
+    expect(workbench.frame("room")).to_have_count(1)
+    expect(workbench.frame("whole")).to_have_count(1)
+    workbench.press("Continue")
+    # The caller's step has ended at its next line.
+    workbench.expect_stopped("calls.py", called + 1)
+    workbench.press("Continue")
+    workbench.expect_stopped("calls.py", forked)
+    expect(workbench.thread("child of", "Paused")).to_have_count(1)
+    expect(workbench.variable("area")).to_have_attribute("aria-label", "area, value 12")
+    workbench.press("Continue")
+    assert workspace.ended(name).status == "SUCCEEDED"
+    assert "litres 2.0" in workspace.dashboard.output(name)
 
 
 def _go_to(workbench: Workbench, room: str) -> None:

@@ -9,6 +9,7 @@ from playwright.sync_api import expect
 from tests.browser.conftest import Open
 from tests.browser.stories import (
     AREAS,
+    CALLS,
     EXAMPLE,
     NO_WAIT,
     PRODUCT,
@@ -16,6 +17,7 @@ from tests.browser.stories import (
     areas,
     busy,
     debug_the_example,
+    follow_a_call_and_a_fork,
     see_what_all_do,
     stop_three_by_the_gutter,
 )
@@ -35,6 +37,15 @@ def test_three_tasks_of_an_unmodified_file_stop_in_one_call_stack(
     with opened(local.address(folder)) as workbench:
         stop_three_by_the_gutter(local, workbench, name)
     assert (folder / "areas.py").read_text() == AREAS
+
+
+def test_a_step_goes_into_a_task_and_a_fork_stops(local: Workspace, opened: Open, tmp_path: Path) -> None:
+    folder = tmp_path / "my code"
+    folder.mkdir()
+    (folder / "calls.py").write_text(CALLS)
+    name = local.submit(folder, "calls.py", *WAIT)
+    with opened(local.address(folder)) as workbench:
+        follow_a_call_and_a_fork(local, workbench, name)
 
 
 def test_what_all_processes_of_a_job_do_is_shown_as_a_tree(

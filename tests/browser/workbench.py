@@ -270,6 +270,10 @@ class Workbench:
         threads = self.call_stack.filter(has=self.page.locator(".thread .name", has_text=name))
         return threads.filter(has=self.page.locator(".state", has_text=state)) if state else threads
 
+    def frame(self, function: str) -> Locator:
+        """Returns the rows of the call stack that are frames of that function."""
+        return self.call_stack.filter(has=self.page.locator(".stack-frame .label", has_text=function))
+
     def choose(self, row: Locator) -> None:
         """Clicks a row of a list whose other rows come and go, wherever the row is by then."""
         expect(row).to_have_count(1)
