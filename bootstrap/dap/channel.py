@@ -15,6 +15,7 @@ from bootstrap.loopback import require_own
 # Seconds. The relay says within 24 s that a debuggee does not answer, also where it first ends evaluations;
 # who asks the relay hears that, and not that the relay is silent.
 REQUEST_TIMEOUT = 25.0
+CONNECT_TIMEOUT = 10.0
 DRAIN_TIMEOUT = 5.0
 # The bytes that the other side may leave unread before it counts as gone.
 MOST_UNREAD = 8 * 1024 * 1024
@@ -79,7 +80,7 @@ class Channel:
         host: str,
         port: int,
         *,
-        timeout: float = REQUEST_TIMEOUT,
+        timeout: float = CONNECT_TIMEOUT,
         on_event: OnEvent | None = None,
         tables: Tables | None = None,
     ) -> Own:

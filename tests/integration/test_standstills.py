@@ -18,7 +18,7 @@ from bootstrap.hook.rayside_hook.listener import _notice_when_gone
 from tests.integration.pythons import HOOK, HOWS, each_python, hows_environment, python_of
 from tests.integration.test_compiled import Process, play
 
-PATIENCE = 60.0  # seconds; only a process that stands still takes so long
+PATIENCE = 240.0  # seconds; only a process that stands still takes so long
 LISTS = """\
 import _thread, gc, sys, threading, time
 import debugpy

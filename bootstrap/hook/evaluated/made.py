@@ -128,17 +128,18 @@ class Codes:
 
         `known` has the answers of one look, by code and place: thousands of frames may wait at one line.
         """
-        at = id(frame.f_code), frame.f_lasti  # codes that are equal may have other breakpoints
-        if at not in known:
-            known[at] = self._has_all_ahead(frame)
-        return known[at]
+        code, at = frame.f_code, frame.f_lasti  # it may run
+        place = id(code), at  # codes that are equal may have other breakpoints
+        if place not in known:
+            known[place] = self._has_all_ahead(code, at)
+        return known[place]
 
-    def _has_all_ahead(self, frame: FrameType) -> bool:
-        if self.has_all(frame.f_code):
+    def _has_all_ahead(self, code: CodeType, at: int) -> bool:
+        if self.has_all(code):
             return True
-        has = self._has(frame.f_code)
-        lines, defined = _module(_FLOW).ahead(frame.f_code, frame.f_lasti)
-        wanted = self.files[self._file(frame.f_code.co_filename)]
+        has = self._has(code)
+        lines, defined = _module(_FLOW).ahead(code, at)
+        wanted = self.files[self._file(code.co_filename)]
         return all(has.get(line) == wanted[line] for line in lines if line in wanted) and all(
             map(self.has_all, defined)
         )

@@ -9,6 +9,7 @@ needs tracing.py and entering.py in the process, and reached.py for what the rel
 
 from __future__ import annotations
 
+import contextlib
 import re
 import sys
 import threading
@@ -64,7 +65,8 @@ def remember_stops(pydevd: Any) -> None:
         try:
             wait(thread, frame, event, *arguments, **options)
         except BaseException:  # The task is cancelled while it is stopped.
-            _goes_on(pydevd, thread)
+            with contextlib.suppress(Exception):  # pydevd may have ended
+                _goes_on(pydevd, thread)
             raise
         is_due = event == "line" and not getattr(_here, "stops", False) and _would_stop(pydevd, frame)
         _here.noticed = (id(frame), frame.f_lasti) if is_due else None
