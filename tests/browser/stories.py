@@ -262,9 +262,9 @@ def follow_a_call_and_a_fork(workspace: Workspace, workbench: Workbench, name: s
     workbench.expect_stopped("calls.py", begins)
     expect(workbench.thread("room", "Paused")).to_have_count(1)
     expect(workbench.variable("number")).to_have_attribute("aria-label", "number, value 3")
-    # Below the task's own frame are those of who called it.
     expect(workbench.frame("room")).to_have_count(1)
-    expect(workbench.frame("whole")).to_have_count(1)
+    # Below the task's own frame are those of who called it, who may be shown by itself as well.
+    expect(workbench.frame("whole")).not_to_have_count(0)
     workbench.press("Continue")
     # The caller's step has ended at its next line.
     workbench.expect_stopped("calls.py", called + 1)
