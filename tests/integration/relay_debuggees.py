@@ -42,17 +42,8 @@ class Context:
     def get_job_id(self): return os.environ["JOB"]
 ray.get_runtime_context = Context
 import debugpy
-if os.environ["IN_PROCESS"] == "1":
-    import socket
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    debugpy.listen(("127.0.0.1", port), in_process_debug_adapter=True)
-    import pydevd
-    pydevd.get_global_debugger().wait_for_server_socket_ready()
-else:
-    port = debugpy.listen(("127.0.0.1", 0))[1]
-print(port, flush=True)
+in_process = os.environ["IN_PROCESS"] == "1"
+print(debugpy.listen(("127.0.0.1", 0), in_process_debug_adapter=in_process)[1], flush=True)
 if os.environ["WAIT"] == "1":
     debugpy.wait_for_client()
 script = sys.argv[1]
@@ -84,6 +75,16 @@ def hooked(folder: Path, environment: Mapping[str, str]) -> dict[str, str]:
     (at_start / "sitecustomize.py").write_text(_AT_START)
     path = [str(HOOK), str(at_start), environment.get("PYTHONPATH", "")]
     return {**environment, "PYTHONPATH": os.pathsep.join(path)}
+
+
+async def _port_of(process: asyncio.subprocess.Process) -> int:
+    """Returns the port that a debuggee tells first; one that does not is ended."""
+    assert process.stdout is not None
+    try:
+        return int(await asyncio.wait_for(process.stdout.readline(), PATIENCE))
+    except BaseException:
+        process.kill()
+        raise
 
 
 class Process:
@@ -121,8 +122,7 @@ class Process:
                 **UNCHECKED,
             },
         )
-        assert process.stdout is not None
-        port = int(await asyncio.wait_for(process.stdout.readline(), PATIENCE))
+        port = await _port_of(process)
         # Discovery knows of no task here, at no time: what a stop has told stays.
         debuggee = Debuggee(f"w{number}", "127.0.0.1", port, process.pid, "127.0.0.1", job, as_of=0.0)
         return cls(process, debuggee, script)
@@ -140,8 +140,7 @@ class Process:
             start_new_session=True,
             env=hooked(script.parent, environment),
         )
-        assert process.stdout is not None
-        port = int(await asyncio.wait_for(process.stdout.readline(), PATIENCE))
+        port = await _port_of(process)
         prove = partial(proof, TOKEN.encode())
         job = "01000000"
         where = "127.0.0.1", port, process.pid, "127.0.0.1"
