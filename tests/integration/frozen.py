@@ -19,7 +19,7 @@ def stacks(processes: list[psutil.Process], programs: Path) -> str:
     """Returns the stacks of those that work for Ray, with C's, as its py-spy in `programs` reads them."""
     texts = []
     for process in processes:
-        with contextlib.suppress(psutil.Error, subprocess.SubprocessError):
+        with contextlib.suppress(psutil.Error, subprocess.SubprocessError, OSError):
             title = " ".join(process.cmdline()).strip()
             if title.startswith("ray::"):
                 spy = [str(programs / "py-spy"), "dump", "--native", "--pid", str(process.pid)]
