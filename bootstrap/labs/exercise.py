@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ from bootstrap.errors import NotRunning, NotSolved, RayDied
 from bootstrap.labs import editor
 from bootstrap.labs.copies import Copy
 from bootstrap.labs.lesson import Lesson
+from bootstrap.plain import printed
 from bootstrap.ray import jobs
 from bootstrap.ray.debug import Debug
 from bootstrap.ray.records import Job
@@ -170,6 +172,18 @@ class Exercise:
             f"./invokew logs --job {run.submission_id} shows all of it",
         )
         return run
+
+    def require_printed(self, output: str, text: str, hint: str) -> None:
+        """Checks that a job has printed a text, which its driver prints at once. Raises NotSolved.
+
+        Ray has drivers write without a buffer: what its workers print may come between the text and its line
+        break, or before it in the same line.
+        """
+        output = printed(output)
+        name = text.partition(" ")[0]
+        line = re.search(rf"\b{re.escape(name)} .*", output)
+        shown = repr(line[0].strip()) if line else f"nothing of {name}"
+        self.require(text in output, f"the job says {shown}, and {text!r} is right", hint)
 
     def job(self, submission_id: str) -> Job:
         return self.dashboard.job(submission_id)

@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, expect
 from bootstrap.step import until
 from tests.browser.conftest import Open
 from tests.browser.stories import EXAMPLE, paused_example
-from tests.browser.workbench import PATIENCE, log_in, ready, started, tab
+from tests.browser.workbench import PATIENCE, Workbench, log_in, started, tab
 from tests.browser.workspace import Workspace
 from tests.conftest import FIGURE
 
@@ -26,7 +26,9 @@ def test_a_wrong_password_shows_nothing_and_the_right_one_all(
         expect(page.locator("input[name=password]")).to_be_visible()
         expect(page.locator(".monaco-workbench")).to_have_count(0)
         log_in(page, local.password)
-        ready(page)
+        workbench = Workbench(page)
+        started(workbench)
+        expect(workbench.icon("Ray")).to_have_attribute("aria-expanded", "true")
 
 
 def test_from_the_link_to_a_usable_editor(

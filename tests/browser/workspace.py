@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
-import requests
 from playwright.sync_api import Browser, StorageState
 
 from bootstrap.ray.records import Job
@@ -17,7 +16,7 @@ from bootstrap.ray.state import Dashboard
 from bootstrap.step import until
 from bootstrap.targets.target import Target
 from tests.browser.workbench import PATIENCE, Workbench, log_in, ready, tab
-from tests.integration.conftest import Rayside
+from tests.integration.conftest import Rayside, stop_jobs
 
 
 @dataclass(frozen=True)
@@ -62,16 +61,11 @@ class Workspace:
 
     def stop_all(self) -> None:
         """Ends every job: otherwise paused tasks of another job would stop in the same session."""
-        for job in self.dashboard.jobs():
-            if not job.ended:
-                self.stop(job.submission_id)
-                self.ended(job.submission_id)
+        stop_jobs(self.dashboard)
 
     def stop(self, submission_id: str) -> None:
         """Ends a job, whatever it is doing."""
-        url = f"{self.dashboard.url}/api/jobs/{submission_id}/stop"
-        answer = requests.post(url, headers={"Authorization": f"Bearer {self.token}"}, timeout=30)
-        answer.raise_for_status()
+        self.dashboard.stop(submission_id)
 
 
 def workspace(rayside: Rayside, target: Target, printed: str) -> Workspace:

@@ -15,7 +15,7 @@ from bootstrap.labs import checking
 from bootstrap.labs.lesson import Lesson, lessons
 from bootstrap.settings import POD
 from tests.e2e.conftest import NAME, target, terminal
-from tests.integration.conftest import Rayside
+from tests.integration.conftest import Rayside, stop_jobs
 
 # Labs for both targets with a part that needs pods: each asks for the target's part for Kubernetes.
 WITH_PODS = {"11-exit-codes"}
@@ -25,10 +25,7 @@ ON_KIND = [lesson for lesson in lessons() if "local" not in lesson.targets or le
 @pytest.fixture(scope="module")
 def idle(up: Rayside) -> Rayside:
     """Provides the cluster without jobs: what stands still holds processors that the labs' tasks need."""
-    dashboard = target(up).access.require()
-    for job in dashboard.jobs():
-        if not job.ended:
-            dashboard.stop(job.submission_id)
+    stop_jobs(target(up).access.require())
     return up
 
 

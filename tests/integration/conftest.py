@@ -12,6 +12,7 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,6 +20,7 @@ import psutil
 import pytest
 
 from bootstrap.console import Console
+from bootstrap.ray.state import Dashboard
 from bootstrap.relay import locations, work
 from bootstrap.settings import ROOT, Settings, environment_name
 from bootstrap.step import until
@@ -127,6 +129,13 @@ def of_each(
         with contextlib.suppress(psutil.NoSuchProcess):
             answers.append((process, what(process)))
     return answers
+
+
+def stop_jobs(dashboard: Dashboard) -> None:
+    """Ends every job: what waits in it would stop in the debuggers of the next test, too."""
+    for name in [job.submission_id for job in dashboard.jobs() if not job.ended]:
+        dashboard.stop(name)
+        assert until(partial(dashboard.job, name), lambda job: job.ended, 120).ended, name
 
 
 _ports_given: set[int] = set()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from bootstrap.dap.client import Client
 from bootstrap.debugger.terminal import PROMPT
 from bootstrap.settings import ROOT
 from bootstrap.step import until
-from tests.integration.conftest import Rayside
+from tests.integration.conftest import Rayside, stop_jobs
 from tests.integration.crowd import debug_a_crowd
 from tests.integration.screen import Screen
 
@@ -132,6 +132,12 @@ def up(rayside: Rayside) -> Rayside:
     return rayside
 
 
+@pytest.fixture(autouse=True)
+def nothing_is_left(up: Rayside) -> Iterator[None]:
+    yield
+    stop_jobs(up.target.access.require())
+
+
 @pytest.fixture
 def code(tmp_path: Path) -> Path:
     folder = tmp_path / "some code"
@@ -209,11 +215,13 @@ def test_an_expression_is_compared_over_all_stopped_tasks_of_a_job(up: Rayside, 
     assert nobody.returncode != 0
     assert "is stopped in a debugger; 3 of its tasks wait for one" in nobody.stderr
     assert "Ctrl-C at its prompt leaves them stopped" in nobody.stderr
-    # Its input ends, which leaves all tasks stopped.
-    up.run("debug", "--job", job)
-    result = until(
-        lambda: up.json("debug", "--compare", "loss", "--job", job), lambda it: it["tasks"] == 3, patience=30
-    )
+
+    def compared() -> Any:
+        # Its input ends, which leaves all tasks stopped that have come to it by then.
+        up.run("debug", "--job", job)
+        return up.json("debug", "--compare", "loss", "--job", job)
+
+    result = until(compared, lambda it: it["tasks"] == 3, patience=60)
     shown = [(group["value"]["shown"], group["mark"], group["count"]) for group in result["groups"]]
     assert (shown[0], sorted(shown[1:])) == (("nan", "nan", 1), [("0.25", "", 1), ("0.5", "", 1)])
     (task,) = result["groups"][0]["tasks"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import re
 from dataclasses import replace
@@ -61,6 +62,15 @@ def test_both_languages_have_the_same_steps(lab: Lesson) -> None:
         flags = re.MULTILINE | re.DOTALL
         assert re.findall(pattern, english, flags) == re.findall(pattern, chinese, flags)
     assert re.search("[\u4e00-\u9fff]", chinese)
+
+
+def test_what_a_lab_prints_stays_together() -> None:
+    """Ray has drivers write without a buffer: between two arguments of `print` comes what a worker prints."""
+    for file in FOLDER.rglob("*.py"):
+        for call in ast.walk(ast.parse(file.read_text())):
+            if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "print":
+                single = len(call.args) <= 1 and not any(isinstance(each, ast.Starred) for each in call.args)
+                assert single, f"{file}:{call.lineno}"
 
 
 def test_the_table_of_techniques_has_each_lab_and_where_it_can_be_done() -> None:

@@ -83,6 +83,7 @@ def listen(
     Raises RuntimeError where the process listens for debuggers already, OSError.
     """
     tracing.list_frames_safely()
+    tracing.set_trace_functions_safely()
     load()
     token = rays_token() if token is None else token
     invitation = {"host": host, "token": token.decode(), "user": user, "by_driver": {**(by_driver or {})}}

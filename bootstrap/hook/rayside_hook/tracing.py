@@ -23,7 +23,9 @@ from typing import Any
 # pydevd's debugger has these: it was made to wake by itself, and who decides in place of `settle`.
 _WAKES, _SETTLE = "rayside_wakes", "rayside_settle"
 _COLLECTS_NOTHING = "rayside_collects_nothing"  # what lists the threads' frames has it
+_TRIES_AGAIN = "rayside_tries_again"  # what sets a thread's trace function has it
 _TO_OTHERS = 0.001  # seconds without Python's lock, in which others take it that wait for it
+_UNDISTURBED = 0.2  # seconds for which others wait for Python's lock before they ask for it
 _NOT_STEPPING, _SUSPENDED = -1, 2  # pydev_step_cmd and pydev_state, in pydevd_constants.py
 
 
@@ -233,6 +235,48 @@ def list_frames_safely() -> None:
                     setattr(module, attribute, _current_frames)
 
 
+def set_trace_functions_safely() -> None:
+    """Has Python 3.10 and 3.11 set a thread's trace function while another thread sets its own.
+
+    `sys.settrace` tells audit hooks first, some of which are ours. Another thread that comes to it meanwhile
+    gets a RuntimeError (`_PyEval_SetTrace` in Python/ceval.c): a thread of the user's that begins would not
+    run, and where pydevd begins one, it waits for it for good (`set_trace_to_threads`). The error ends that
+    state, so the next try goes on.
+    """
+    if sys.version_info >= (3, 12):
+        return
+    pydevds = getattr(sys.modules.get("pydevd_tracing"), "TracingFunctionHolder", None)
+    # pydevd keeps Python's own when it puts another in its place.
+    settrace = getattr(pydevds, "_original_tracing", None) or sys.settrace
+    if hasattr(settrace, _TRIES_AGAIN):
+        return
+    within: set[int] = set()
+
+    def _settrace(function: Any) -> None:
+        ident = threading.get_ident()
+        if ident in within:  # an audit hook's own, which is an error for good
+            settrace(function)
+            return
+        within.add(ident)
+        try:
+            while True:
+                try:
+                    settrace(function)
+                except RuntimeError as error:
+                    if "another trace function" not in str(error):
+                        raise
+                else:
+                    return
+        finally:
+            within.discard(ident)
+
+    setattr(_settrace, _TRIES_AGAIN, True)
+    if getattr(pydevds, "_original_tracing", None) is None:
+        sys.settrace = _settrace
+    else:
+        vars(sys.modules["pydevd_tracing"])["TracingFunctionHolder"]._original_tracing = _settrace
+
+
 def _debugger() -> Any:
     return _pydevd("pydevd").get_global_debugger() if "pydevd" in sys.modules else None
 
@@ -304,16 +348,21 @@ def _settrace_in_all(function: Any) -> None:
     It goes from one thread's state to the next without holding them, and tells audit hooks of each, of which
     some are ours: a thread that ends in one of these leaves it freed memory (seen on 3.12.1 and 3.13.0). So
     nothing is collected meanwhile, and it begins when this thread has taken Python's lock anew, which nobody
-    else asks for then for a whole switch interval, 5 ms.
+    else asks for then for a whole switch interval. The usual 5 ms pass on a busy machine where this thread
+    gets no processor.
     """
-    time.sleep(_TO_OTHERS)
-    collects = gc.isenabled()
-    gc.disable()
+    collects, interval = gc.isenabled(), sys.getswitchinterval()
+    sys.setswitchinterval(_UNDISTURBED)
+    held = sys.getswitchinterval()  # as Python keeps it
     try:
+        time.sleep(_TO_OTHERS)
+        gc.disable()
         sys._settraceallthreads(function)  # type: ignore[attr-defined]
     finally:
         if collects:
             gc.enable()
+        if sys.getswitchinterval() == held:  # or the program has set another
+            sys.setswitchinterval(interval)
 
 
 def _set_trace(function: Any, idents: set[int]) -> None:
@@ -375,5 +424,6 @@ def _in_main_thread(function: Callable[[], Any]) -> None:
     ctypes.pythonapi.Py_AddPendingCall(_pending[-1], None)
 
 
-# Also where the relay sends this text. What is pickled by value is not run: attach.py calls it.
+# Also where the relay sends this text. What is pickled by value is not run: attach.py calls them.
 list_frames_safely()
+set_trace_functions_safely()

@@ -19,4 +19,4 @@ def total(shop: str, sales: list[str]) -> int:
     return cents
 
 
-print("total", sum(ray.get([total.remote(shop, sales) for shop, sales in SALES.items()])))
+print(f"total {sum(ray.get([total.remote(shop, sales) for shop, sales in SALES.items()]))}")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from bootstrap.labs.exercise import Exercise
-from bootstrap.plain import printed
 
 TARGETS = ("local", "kind", "pod")
 
@@ -56,11 +55,8 @@ def _check_mended(exercise: Exercise, condition: str) -> None:
         "the first except clause that fits is taken, and both fit; error.cause has the short text",
         "retry_exceptions of @ray.remote names the exceptions after which Ray runs a task again",
     )
-    lines = [line.strip() for line in printed(output).splitlines()]
     for wanted, hint in zip(_OUTCOMES, hints, strict=True):
-        district = wanted.partition(" ")[0]
-        said = next((line for line in lines if line.startswith(f"{district} ")), f"nothing of the {district}")
-        exercise.require(wanted in lines, f"the job says {said!r}, and {wanted!r} is right", hint)
+        exercise.require_printed(output, wanted, hint)
     stops = [(stop["line"], stop["evaluated"]) for stop in document["stopped"]]
     souths = [seen for line, seen in stops if line == begin]
     exercise.require(

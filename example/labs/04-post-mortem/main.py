@@ -34,4 +34,4 @@ def outcome(result) -> str:
 
 results = {district: survey.remote(district, fields) for district, fields in DISTRICTS.items()}
 for district, result in results.items():
-    print(district, outcome(result))
+    print(f"{district} {outcome(result)}")

@@ -27,9 +27,9 @@ if "--look" in sys.argv:
     ray.util.inspect_serializability(correct._function, name="correct")
     sys.exit()
 
-print("corrected", ray.get([correct.remote(reading) for reading in READINGS]))
-print("journal has", JOURNAL.execute("select count(*) from readings").fetchone()[0], "readings")
+print(f"corrected {ray.get([correct.remote(reading) for reading in READINGS])}")
+print(f"journal has {JOURNAL.execute('select count(*) from readings').fetchone()[0]} readings")
 
 # Leave these lines as they are: they say what was sent.
-print("table was pickled", Table.pickled, "times")
-print("function weighs", len(cloudpickle.dumps(correct._function)), "bytes")
+print(f"table was pickled {Table.pickled} times")
+print(f"function weighs {len(cloudpickle.dumps(correct._function))} bytes")

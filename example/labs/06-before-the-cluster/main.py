@@ -17,4 +17,4 @@ def total(file: str) -> dict[str, int]:
 
 if __name__ == "__main__":
     ray.init()
-    print("sold", pipeline.aggregate(ray.get([total.remote(file) for file in FILES])))
+    print(f"sold {pipeline.aggregate(ray.get([total.remote(file) for file in FILES]))}")

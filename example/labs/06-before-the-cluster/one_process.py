@@ -5,5 +5,5 @@ import ray
 from main import FILES, total
 
 ray.init(local_mode=True)
-print("sold", pipeline.aggregate(ray.get([total.remote(file) for file in FILES])))
-print("Ray is connected:", ray.is_initialized())
+print(f"sold {pipeline.aggregate(ray.get([total.remote(file) for file in FILES]))}")
+print(f"Ray is connected: {ray.is_initialized()}")

@@ -15,4 +15,4 @@ def total(file: str) -> dict[str, int]:
 
 
 ray.init()
-print("sold", pipeline.aggregate(ray.get([total.remote(file) for file in FILES])))
+print(f"sold {pipeline.aggregate(ray.get([total.remote(file) for file in FILES]))}")

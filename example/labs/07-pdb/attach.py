@@ -56,7 +56,7 @@ def until(terminal, prompt, patience=150.0):
 
 ray.init(log_to_driver=False)
 task = waiting.newest()
-print("it waits on the node", task["node_id"][:8], "at", task["pdb_address"], flush=True)
+print(f"it waits on the node {task['node_id'][:8]} at {task['pdb_address']}", flush=True)
 there = NodeAffinitySchedulingStrategy(task["node_id"], soft=False)
 address = ray.get_runtime_context().gcs_address
 typing = ray_debug.options(scheduling_strategy=there).remote(address, task["number"], sys.argv[1:])

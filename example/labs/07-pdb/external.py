@@ -25,10 +25,10 @@ def main() -> int:
     try:
         probe = subprocess.run([*OWN_NETWORK, "true"], capture_output=True, text=True, check=False)
     except FileNotFoundError as error:
-        print("this machine has no unshare, which Linux has:", error)
+        print(f"this machine has no unshare, which Linux has: {error}")
         return NO_NETWORK
     if probe.returncode:
-        print("this machine lets its user make no network:", probe.stderr.strip())
+        print(f"this machine lets its user make no network: {probe.stderr.strip()}")
         return NO_NETWORK
     # Ray's sockets need a short path.
     with tempfile.TemporaryDirectory(prefix="lab-07-", dir="/tmp", ignore_cleanup_errors=True) as folder:
@@ -60,10 +60,10 @@ def inside(folder: str) -> None:
     task = stop.remote()
     address = waiting.newest()["pdb_address"]
     host, _, port = address.rpartition(":")
-    print("ray debug would connect to", host)
-    print("pdb listens at", listener(int(port)))
+    print(f"ray debug would connect to {host}")
+    print(f"pdb listens at {listener(int(port))}")
     with socket.create_connection((host, int(port)), timeout=10) as connection:
-        print("whoever connects there sees:", waiting.until_prompt(connection))
+        print(f"whoever connects there sees: {waiting.until_prompt(connection)}")
         connection.sendall(b"c\n")
     ray.get(task)
 

@@ -103,7 +103,7 @@ class Worker:
         self._send(RUN)
         for each in self._commands:
             if each.number == VERSION:
-                print("a worker has connected, with pydevd", printable(each.text), flush=True)
+                print(f"a worker has connected, with pydevd {printable(each.text)}", flush=True)
             elif each.number == SUSPENDED:
                 place = stop(each.text)
                 lines = [f"stopped in {place.function}, line {place.line} of {place.file}"]
@@ -140,7 +140,7 @@ def serve(port, stops, expressions):
             try:
                 Worker(connection, expressions, seen.release).talk()
             except (ValueError, OSError) as error:
-                print("a worker's connection ends:", printable(str(error)), flush=True)
+                print(f"a worker's connection ends: {printable(str(error))}", flush=True)
 
     def accept(server):
         for _ in range(MOST_WORKERS):

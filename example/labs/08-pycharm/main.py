@@ -16,7 +16,7 @@ def takings(crossing, lengths, port):
         try:
             pydevd_pycharm.settrace("localhost", port=port, stdoutToServer=True, stderrToServer=True)
         except ConnectionRefusedError:
-            print("nobody listens at port", port)
+            print(f"nobody listens at port {port}")
     euros = 0
     for length in lengths:
         euros += 50 if length > 6 else 20

@@ -29,7 +29,7 @@ def check(shelf: str) -> int:
 
 
 for shelf in library.SHELVES:
-    print(shelf, "lacks", ray.get(check.remote(shelf)))
+    print(f"{shelf} lacks {ray.get(check.remote(shelf))}")
 
 if "timeline" in WORDS:
     show("check", len(library.SHELVES))

@@ -50,6 +50,6 @@ texts = []
 for batch in range(BATCHES):
     texts.append(reader.read.remote(batch, WITHOUT))
     ray.wait(texts, num_returns=len(texts))
-print("the last page begins with", ray.get(texts[-1])[:8])
+print(f"the last page begins with {ray.get(texts[-1])[:8]}")
 if "objects" in WORDS:
     looking.show_objects()

@@ -21,6 +21,6 @@ def show(when: str) -> None:
 ray.init(address="local", num_cpus=1, object_store_memory=80 * MEGABYTE, include_dashboard=False)
 blocks = [ray.put(bytes(10 * MEGABYTE)) for _ in range(16)]
 show("with 16 references")
-print("the first block has", len(ray.get(blocks[0])), "bytes")
+print(f"the first block has {len(ray.get(blocks[0]))} bytes")
 del blocks
 show("without a reference")

@@ -14,7 +14,8 @@ def streams():
 
 ray.init()
 out, err = map(Path, ray.get(streams.remote()))
-print("logs:", out.parent)
-print("what a worker prints:", out.name)
-print("what a worker logs:  ", err.name)
-print("Ray's own:", *sorted(file.name for file in out.parent.glob("*.out") if "worker-" not in file.name))
+print(f"logs: {out.parent}")
+print(f"what a worker prints: {out.name}")
+print(f"what a worker logs:   {err.name}")
+own = sorted(file.name for file in out.parent.glob("*.out") if "worker-" not in file.name)
+print(f"Ray's own: {' '.join(own)}")

@@ -48,7 +48,7 @@ for number in range(20):
         waited = 40 if number % 10 == 0 else 3
         parcels.append(ray.get(tills[number % 2].sell.remote(number, waited, tracing.current())))
 
-print("sold", len(parcels), "things, the last is", parcels[-1])
+print(f"sold {len(parcels)} things, the last is {parcels[-1]}")
 tracing.show(ray.get(collector.spans.remote()))
 sys.stdout.flush()
 time.sleep(SECONDS)

@@ -69,4 +69,4 @@ def show(spans: list[dict]) -> None:
             depth, above = depth + 1, parents[above]
         print(f"trace: {'  ' * depth}{each['name']}")
     begin = {each["name"] for each in spans if each["parent_id"] is None}
-    print("spans that begin a trace:", ", ".join(sorted(begin)))
+    print(f"spans that begin a trace: {', '.join(sorted(begin))}")

@@ -7,7 +7,7 @@ from pathlib import Path
 def keep(folder):
     """Has the kernel write a core dump of this process into that folder."""
     # The largest that a core dump may be, now and at most, in bytes; -1 is no limit.
-    print("core dumps may have", resource.getrlimit(resource.RLIMIT_CORE), "bytes")
+    print(f"core dumps may have {resource.getrlimit(resource.RLIMIT_CORE)} bytes")
     # A name without a folder is one in the folder that the process is in.
     pattern = Path("/proc/sys/kernel/core_pattern").read_text().strip()
     print(f"the kernel writes them to {pattern!r}, and this process is in {Path.cwd()}")

@@ -11,18 +11,17 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bootstrap.labs.exercise import Exercise
-from bootstrap.plain import printed
 
 # Ray's image has no compiler and no gdb (see the README).
 TARGETS = ("local",)
 NEEDS = ("cc", "gdb", "valgrind")
 
 _CRASH = "import gauge; gauge.smooth(None, 6)"
-_MENDED = {
-    "west": ("west None", "a gauge that was broken has NULL for values: there is nothing to smooth"),
-    "north": ("north [3.5, 5.0, 6.0, 5.0, 4.0, 3.0]", "valgrind says in which line too much is read"),
-    "south": (f"south {[9.0] * 8}", "valgrind says in which line too much is read"),
-}
+_MENDED = (
+    ("west None", "a gauge that was broken has NULL for values: there is nothing to smooth"),
+    ("north [3.5, 5.0, 6.0, 5.0, 4.0, 3.0]", "valgrind says in which line too much is read"),
+    (f"south {[9.0] * 8}", "valgrind says in which line too much is read"),
+)
 # Python itself reads what it has not written, and loses what it needs to its end.
 _VALGRIND = (
     *("valgrind", "--quiet", "--undef-value-errors=no", "--leak-check=full"),
@@ -52,10 +51,8 @@ def verify(exercise: Exercise) -> None:
     _build(exercise)
     _check_memory(exercise)
     run = exercise.succeeded(exercise.run(f"python main.py {exercise.folder.parent / 'cores'}"))
-    lines = [line.strip() for line in printed(run.output).splitlines()]
-    for name, (wanted, hint) in _MENDED.items():
-        line = next((line for line in lines if line.startswith(f"{name} ")), f"nothing of the {name}")
-        exercise.require(wanted in lines, f"the job prints {line!r}, and {wanted!r} is right", hint)
+    for wanted, hint in _MENDED:
+        exercise.require_printed(run.output, wanted, hint)
 
 
 def _run(exercise: Exercise, command: Sequence[str], **variables: str) -> tuple[int, str]:

@@ -11,7 +11,7 @@ BESIDE = PYTHON.with_name(f"{PYTHON.name}-gdb.py")
 
 
 def show(*command):
-    print("$", *command, flush=True)
+    print(f"$ {' '.join(map(str, command))}", flush=True)
     subprocess.run(command, check=False, stderr=subprocess.STDOUT)
 
 

@@ -30,4 +30,4 @@ def outcome(result):
 
 results = {name: smooth.remote(name, sys.argv[1]) for name in READINGS}
 for name, result in results.items():
-    print(name, outcome(result))
+    print(f"{name} {outcome(result)}")

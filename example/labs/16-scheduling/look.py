@@ -10,11 +10,11 @@ def readable(resources: dict[str, float]) -> dict[str, float]:
 
 
 ray.init(log_to_driver=False)
-print("the cluster has", readable(ray.cluster_resources()))
-print("free of that is", readable(ray.available_resources()))
+print(f"the cluster has {readable(ray.cluster_resources())}")
+print(f"free of that is {readable(ray.available_resources())}")
 for group in list_placement_groups(detail=True):
     if group.state != "REMOVED":
         bundles = [bundle["unit_resources"] for bundle in group.bundles]
-        print("a placement group is", group.state, "with", bundles)
+        print(f"a placement group is {group.state} with {bundles}")
 for task in list_tasks(filters=[("state", "!=", "FINISHED"), ("state", "!=", "FAILED")], detail=True):
-    print(task.name, "is", task.state, "and asks for", readable(task.required_resources))
+    print(f"{task.name} is {task.state} and asks for {readable(task.required_resources)}")

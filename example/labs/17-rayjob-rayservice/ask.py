@@ -3,6 +3,5 @@
 import sys
 import urllib.request
 
-print(
-    "it answers", urllib.request.urlopen(f"http://127.0.0.1:8000/?{sys.argv[1]}", timeout=600).read().decode()
-)
+answer = urllib.request.urlopen(f"http://127.0.0.1:8000/?{sys.argv[1]}", timeout=600).read().decode()
+print(f"it answers {answer}")

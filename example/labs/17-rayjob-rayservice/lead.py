@@ -24,4 +24,4 @@ service = kubernetes.kube.ray("rayservices", sys.argv[1])
 assert service, f"there is no RayService {sys.argv[1]}"
 cluster = service["status"]["activeServiceStatus"]["rayClusterName"]
 kubernetes.lead_to(cluster)
-print("now for the RayCluster", cluster)
+print(f"now for the RayCluster {cluster}")

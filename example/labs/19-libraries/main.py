@@ -21,7 +21,7 @@ ray.data.DataContext.get_current().enable_progress_bars = False
 readings = ray.data.from_items(READINGS, override_num_blocks=3)
 converted = readings.map_batches(weather.convert, batch_size=2)
 celsius = sorted(float(row["celsius"]) for row in converted.iter_rows())
-print("coldest", round(celsius[0], 1), flush=True)
+print(f"coldest {round(celsius[0], 1)}", flush=True)
 
 with tempfile.TemporaryDirectory() as results:
     trials = tune.Tuner(
@@ -30,7 +30,7 @@ with tempfile.TemporaryDirectory() as results:
         run_config=tune.RunConfig(storage_path=results, verbose=0),
     )
     best = trials.fit().get_best_result("off", "min")
-    print("threshold", best.config["threshold"], flush=True)
+    print(f"threshold {best.config['threshold']}", flush=True)
 
     trainer = DataParallelTrainer(
         weather.train_loop,
@@ -38,4 +38,4 @@ with tempfile.TemporaryDirectory() as results:
         scaling_config=train.ScalingConfig(num_workers=2, resources_per_worker={"CPU": 0.5}),
         run_config=train.RunConfig(storage_path=results),
     )
-    print("rank 0 has", round(trainer.fit().return_value, 1), flush=True)
+    print(f"rank 0 has {round(trainer.fit().return_value, 1)}", flush=True)

@@ -12,6 +12,6 @@ def bake(loaf: int) -> str:
 
 
 ray.init()
-print("processors at the beginning:", int(ray.cluster_resources().get("CPU", 0)), flush=True)
+print(f"processors at the beginning: {int(ray.cluster_resources().get('CPU', 0))}", flush=True)
 ovens = ray.get([bake.remote(loaf) for loaf in range(4)], timeout=240)
-print("baked", len(ovens), "loaves on", len(set(ovens)), "node", flush=True)
+print(f"baked {len(ovens)} loaves on {len(set(ovens))} node", flush=True)

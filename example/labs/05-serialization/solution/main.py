@@ -41,9 +41,9 @@ if "--look" in sys.argv:
 journal = Journal.remote()
 # The tasks get a reference, and Ray gives each of them the table that it refers to.
 table = ray.put(Table())
-print("corrected", ray.get([correct.remote(reading, table, journal) for reading in READINGS]))
-print("journal has", ray.get(journal.size.remote()), "readings")
+print(f"corrected {ray.get([correct.remote(reading, table, journal) for reading in READINGS])}")
+print(f"journal has {ray.get(journal.size.remote())} readings")
 
 # Leave these lines as they are: they say what was sent.
-print("table was pickled", Table.pickled, "times")
-print("function weighs", len(cloudpickle.dumps(correct._function)), "bytes")
+print(f"table was pickled {Table.pickled} times")
+print(f"function weighs {len(cloudpickle.dumps(correct._function))} bytes")

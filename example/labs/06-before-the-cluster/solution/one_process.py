@@ -4,5 +4,5 @@ import pipeline
 import ray
 from main import FILES, total
 
-print("sold", pipeline.aggregate([total._function(file) for file in FILES]))
-print("Ray is connected:", ray.is_initialized())
+print(f"sold {pipeline.aggregate([total._function(file) for file in FILES])}")
+print(f"Ray is connected: {ray.is_initialized()}")

@@ -22,4 +22,4 @@ class Totals:
 
 ray.init()
 totals = Totals.remote()
-print("sold", pipeline.aggregate(ray.get([totals.total.remote(file) for file in FILES])))
+print(f"sold {pipeline.aggregate(ray.get([totals.total.remote(file) for file in FILES]))}")

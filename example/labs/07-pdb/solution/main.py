@@ -20,4 +20,4 @@ def charge(grams):
     return cents
 
 
-print("postage", ray.get(charge.remote(weigh.remote(PARCELS))), flush=True)
+print(f"postage {ray.get(charge.remote(weigh.remote(PARCELS)))}", flush=True)

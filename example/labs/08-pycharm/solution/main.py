@@ -16,7 +16,7 @@ def takings(crossing, lengths, port):
         try:
             pydevd_pycharm.settrace("localhost", port=port, stdout_to_server=True, stderr_to_server=True)
         except ConnectionRefusedError:
-            print("nobody listens at port", port)
+            print(f"nobody listens at port {port}")
     euros = 0
     for length in lengths:
         metres = length / 100 if length > 100 else length

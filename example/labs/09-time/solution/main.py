@@ -30,7 +30,7 @@ def check(shelf: str) -> int:
 
 counts = ray.get([check.remote(shelf) for shelf in library.SHELVES])
 for shelf, count in zip(library.SHELVES, counts, strict=True):
-    print(shelf, "lacks", count)
+    print(f"{shelf} lacks {count}")
 
 if "timeline" in WORDS:
     show("check", len(library.SHELVES))

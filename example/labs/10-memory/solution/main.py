@@ -50,6 +50,6 @@ for batch in range(BATCHES):
     # Only the last reference is kept: Ray forgets an object with the last reference to it.
     text = reader.read.remote(batch, WITHOUT)
     ray.wait([text])
-print("the last page begins with", ray.get(text)[:8])
+print(f"the last page begins with {ray.get(text)[:8]}")
 if "objects" in WORDS:
     looking.show_objects()

@@ -30,14 +30,14 @@ ray.init()
 processors = int(ray.cluster_resources()["CPU"])
 group = placement_group([{"CPU": 1}] * processors)
 ray.get(group.ready(), timeout=120)
-print("reserved", processors, "processors for the scans", flush=True)
+print(f"reserved {processors} processors for the scans", flush=True)
 
 in_group = PlacementGroupSchedulingStrategy(group)
 scans = ray.get([scan.options(scheduling_strategy=in_group).remote(page) for page in range(4)])
-print("scanned", sum(scans), "of", len(scans), "pages in the group", flush=True)
+print(f"scanned {sum(scans)} of {len(scans)} pages in the group", flush=True)
 
 # What was reserved stays reserved, also when nothing uses it.
 remove_placement_group(group)
 book = bind.remote(index.remote(len(scans)), cover.remote())
 # A driver that waits without a limit keeps what it has reserved until somebody stops it.
-print("bound", ray.get(book, timeout=600))
+print(f"bound {ray.get(book, timeout=600)}")

@@ -24,4 +24,4 @@ given = options.parse_args()
 with Path("orders", f"{given.day}.csv").open() as file:
     orders = {row["order"]: int(row["cents"]) for row in csv.DictReader(file) if row["shop"] == given.shop}
 fees = ray.get([fee.remote(order, cents) for order, cents in orders.items()])
-print("fees", dict(zip(orders, fees, strict=True)))
+print(f"fees {dict(zip(orders, fees, strict=True))}")
