@@ -38,6 +38,8 @@ _LONGEST_NAME = 60
 TELLING = 1.0
 # Seconds for a VS Code that has a window to ask for the threads; it does within 0.2 s.
 ANSWERING = 1.5
+# Seconds after which a request counts as one that waits for a task, and not for the relay.
+LONG_ASKED = 1.0
 
 
 class Refused(Exception):
@@ -71,6 +73,9 @@ class Editor:
         self.lines_left_out = 0
         self._telling: asyncio.TimerHandle | None = None
         self._heard = asyncio.Event()
+        # The loop's time at which each request came that has no answer yet, by its number.
+        self._asked: dict[int, float] = {}
+        self._answering = asyncio.Event()
         # Whoever sends a long answer holds this until the editor has taken it.
         self.turn = asyncio.Lock()
         self._reader, self._writer = reader, writer
@@ -92,6 +97,7 @@ class Editor:
                 for message in decoder.feed(data):
                     if _is_request(message):
                         self._heard.set()
+                        self._asked[message["seq"]] = asyncio.get_running_loop().time()
                         yield message
                     elif self._is_of_forward(message):
                         if self.presence.left:
@@ -125,6 +131,23 @@ class Editor:
             self._respond(request, {"success": True}, body)
         else:
             self._respond(request, {"success": True, **({} if body is None else {"body": body})})
+
+    async def answered(self, fewer_than: int, patience: float) -> None:
+        """Waits until fewer requests than that are without an answer, for at most `patience` seconds.
+
+        Those are not counted that are older than LONG_ASKED: what waits for a task takes no time of ours.
+        """
+        loop = asyncio.get_running_loop()
+        end = loop.time() + patience
+        while not self.gone and self._asked_since(loop.time() - LONG_ASKED) >= fewer_than:
+            self._answering.clear()
+            try:
+                await asyncio.wait_for(self._answering.wait(), end - loop.time())
+            except asyncio.TimeoutError:
+                return
+
+    def _asked_since(self, moment: float) -> int:
+        return sum(asked > moment for asked in self._asked.values())
 
     async def taken(self) -> None:
         """Waits while the editor leaves much of what it was sent unread."""
@@ -207,6 +230,9 @@ class Editor:
 
     def _respond(self, request: Message, rest: Message, body: bytes | None = None) -> None:
         seq, command = request.get("seq"), request.get("command")
+        if isinstance(seq, int):
+            self._asked.pop(seq, None)
+        self._answering.set()
         head: dict[str, Any] = {
             "type": "response",
             "request_seq": seq if isinstance(seq, int) else 0,

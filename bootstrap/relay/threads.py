@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
+from functools import partial
 
 from bootstrap.dap.additions import CALLED_BY, EXITED, TAKEN_OVER
 from bootstrap.dap.channel import reason
@@ -17,6 +18,7 @@ from bootstrap.relay.editor import CurrentEditor, Editor
 from bootstrap.relay.ids import Ids, UnknownId
 from bootstrap.relay.others import Others
 from bootstrap.relay.others import document as others_row
+from bootstrap.relay.pace import Pace
 from bootstrap.relay.remote_calls import RemoteCall, RemoteCalls
 from bootstrap.relay.work import Work
 from bootstrap.relay.worker import Stop, Worker, Workers
@@ -47,6 +49,7 @@ class Threads:
         # Debuggees that the editor was told of as stopped; some may not be so any more (`_others_stopped`).
         self._stopped: OrderedDict[Worker, None] = OrderedDict()
         self._workers, self._ids, self._editor, self._work = workers, ids, editor, work
+        self._pace = Pace(editor)
         self._others, self._calls = Others(workers, self._other_gone), calls
 
     # --- rows ----------------------------------------------------------------------------
@@ -158,6 +161,9 @@ class Threads:
         # Only with that answer does the editor know that the thread has resumed.
         if thread in worker.resuming:
             await asyncio.wait({worker.resuming[thread]}, timeout=PATIENCE)
+        await self._pace.keep(partial(self._look_and_tell, worker, thread, stop))
+
+    async def _look_and_tell(self, worker: Worker, thread: int, stop: Stop) -> None:
         looks = worker.look_at_stop(thread), self._calls.look_at_stop(worker, thread)
         await asyncio.gather(*looks, self._others.ask(worker))
         if worker.stops.get(thread) is stop:

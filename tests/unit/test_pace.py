@@ -1,0 +1,165 @@
+"""Tests that a crowd of stops leaves the relay free to answer the editor, and that nothing holds it up."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+
+import pytest
+
+from bootstrap.dap.framing import encode
+from bootstrap.relay import editor as editor_module
+from bootstrap.relay import pace
+from bootstrap.relay.editor import CurrentEditor, Editor
+from bootstrap.relay.pace import Pace
+
+
+class Rig:
+    """Holds an editor's two ends, and the stops that it was told of."""
+
+    def __init__(self, editor: Editor, far: asyncio.StreamWriter) -> None:
+        self.editor, self._far = editor, far
+        self.current = CurrentEditor(lambda _: None)
+        self.current.editor = editor
+        self.pace = Pace(self.current)
+        self.told: list[int] = []
+        self.requests: list[dict[str, object]] = []
+
+    async def asks(self, *numbers: int) -> None:
+        for seq in numbers:
+            self._far.write(encode({"seq": seq, "type": "request", "command": "threads"}))
+        while len(self.requests) < len(numbers):
+            await asyncio.sleep(0.001)
+
+    async def read(self) -> None:
+        async for request in self.editor.requests():
+            self.requests.append(request)
+
+    def stop(self, number: int) -> asyncio.Future[None]:
+        async def tell() -> None:
+            self.told.append(number)
+
+        return asyncio.ensure_future(self.pace.keep(tell))
+
+
+@asynccontextmanager
+async def rig() -> AsyncIterator[Rig]:
+    connected: asyncio.Future[Editor] = asyncio.get_running_loop().create_future()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connected.set_result(Editor(reader, writer))
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        _, far = await asyncio.open_connection(*server.sockets[0].getsockname())
+        made = Rig(await connected, far)
+        reading = asyncio.ensure_future(made.read())
+        try:
+            yield made
+        finally:
+            far.close()
+            await reading
+            await far.wait_closed()
+            await made.editor.close()
+
+
+def play(story: Callable[[Rig], Awaitable[None]]) -> None:
+    async def all_of_it() -> None:
+        async with rig() as made:
+            await story(made)
+
+    asyncio.run(all_of_it())
+
+
+def test_few_are_looked_at_at_once_and_in_their_order() -> None:
+    async def story(rig: Rig) -> None:
+        at_once, most, told = 0, 0, []
+
+        async def look(number: int) -> None:
+            nonlocal at_once, most
+            at_once += 1
+            most = max(most, at_once)
+            await asyncio.sleep(0.001)
+            at_once -= 1
+            told.append(number)
+
+        await asyncio.gather(*(rig.pace.keep(partial(look, number)) for number in range(50)))
+        assert (most, told) == (pace._AT_ONCE, list(range(50)))
+
+    play(story)
+
+
+def test_an_editor_gets_its_answers_before_it_is_told_of_more() -> None:
+    async def story(rig: Rig) -> None:
+        began = asyncio.get_running_loop().time()
+        await rig.asks(*range(1, pace._MOST_ASKED + 1))
+        stop = rig.stop(1)
+        await asyncio.sleep(0)
+        assert rig.told == []
+        rig.editor.respond(rig.requests[0])
+        await stop
+        assert rig.told == [1]
+        assert asyncio.get_running_loop().time() - began < 1
+
+    play(story)
+
+
+def test_an_editor_that_waits_for_a_task_is_told_all_the_same() -> None:
+    async def story(rig: Rig) -> None:
+        await rig.asks(*range(1, pace._MOST_ASKED + 1))
+        await asyncio.wait_for(rig.stop(1), 5)
+        assert rig.told == [1]
+
+    play(story)
+
+
+def test_what_waits_for_long_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pace, "_HOLDING_UP", 60.0)
+    monkeypatch.setattr(editor_module, "LONG_ASKED", 0.05)
+
+    async def story(rig: Rig) -> None:
+        await rig.asks(*range(1, pace._MOST_ASKED + 1))
+        await asyncio.sleep(0.06)
+        await asyncio.wait_for(rig.stop(1), 5)
+
+    play(story)
+
+
+def test_a_frozen_task_holds_up_no_other() -> None:
+    async def story(rig: Rig) -> None:
+        released = asyncio.Event()
+
+        async def frozen() -> None:
+            await released.wait()
+
+        waiting = [asyncio.ensure_future(rig.pace.keep(frozen)) for _ in range(pace._AT_ONCE)]
+        await asyncio.wait_for(rig.stop(1), 5)
+        assert rig.told == [1] and not any(each.done() for each in waiting)
+        released.set()
+        await asyncio.gather(*waiting)
+
+    play(story)
+
+
+def test_what_is_given_up_is_looked_at_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pace, "_HOLDING_UP", 60.0)
+
+    async def story(rig: Rig) -> None:
+        ends = []
+
+        async def look() -> None:
+            try:
+                await asyncio.sleep(60)
+            except asyncio.CancelledError:
+                ends.append("given up")
+                raise
+
+        keeping = asyncio.ensure_future(rig.pace.keep(look))
+        await asyncio.sleep(0.01)
+        keeping.cancel()
+        await asyncio.wait({keeping})
+        await asyncio.sleep(0)
+        assert ends == ["given up"]
+
+    play(story)
