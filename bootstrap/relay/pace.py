@@ -13,7 +13,7 @@ from typing import Any
 from bootstrap.relay.editor import CurrentEditor
 
 # Stops that are looked at at once, and requests of the editor from which on a stop waits for an answer.
-_AT_ONCE, _MOST_ASKED = 8, 8
+_AT_ONCE, _MOST_ASKED = 4, 4
 # Seconds that one stop holds up others: for the editor's answers, and again for its own debuggee, which may
 # be frozen.
 _HOLDING_UP = 0.05
