@@ -71,20 +71,21 @@ class Threads:
             return False
 
     async def listed(self) -> bytes:
-        """Returns the body of the answer to `threads`, in JSON."""
-        return as_json({"threads": self.rows()})
+        """Returns the body of the answer to `threads`, in JSON; no debuggee is asked.
 
-    def rows(self) -> list[Message]:
-        """Returns DAP's Thread for each, of each process the stopped ones first; no debuggee is asked."""
-        rows: list[Message] = []
+        It has DAP's Thread for each, of each process the stopped ones first.
+        """
+        rows: list[bytes] = []
         for worker in self._workers.attached:
             for thread in worker.rows:
-                at = _in_row(worker, thread)
-                rows.append({"id": self._row(worker, thread), "name": at.title, "ray": at.ray})
+                rows.append(b'{"id":%d,%b}' % (self._row(worker, thread), _in_row(worker, thread).row))
             if worker.others:
                 others = self._others.rows(worker)
-                rows += [others_row(worker, self._row(worker, thread), name) for thread, name in others]
-        return [*rows, {"id": self.cluster, "name": CLUSTER}]
+                rows += [
+                    as_json(others_row(worker, self._row(worker, thread), name)) for thread, name in others
+                ]
+        rows.append(as_json({"id": self.cluster, "name": CLUSTER}))
+        return b'{"threads":[%b]}' % b",".join(rows)
 
     def show(self, worker: Worker, thread: int) -> None:
         """Gives a thread a row. The main thread's is dropped for one that stops: it only waits for that."""
