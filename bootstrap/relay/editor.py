@@ -20,7 +20,10 @@ from bootstrap.relay.presence import Presence
 # The longest request, in bytes. An editor sends no source text; the longest is a condition or an expression.
 LONGEST_REQUEST = 8 * 1024 * 1024
 # The bytes that an editor may leave unread before it counts as gone, and before output is left out for it.
-MOST_UNREAD, MOST_OUTPUT_UNREAD = 16 * 1024 * 1024, 1024 * 1024
+MOST_UNREAD, MOST_OUTPUT_UNREAD = 16 * 1024 * 1024, 4 * 1024 * 1024
+# The bytes that the system keeps for an editor besides, which would take megabytes: what is asked meanwhile is
+# answered behind them, and nobody would see that the editor is behind.
+_SENT_AHEAD = 64 * 1024
 # Both limits for a connection that has not shown the token.
 LONGEST_OF_STRANGER = MOST_UNREAD_BY_STRANGER = 64 * 1024
 
@@ -83,6 +86,7 @@ class Editor:
         socket_ = writer.get_extra_info("socket")
         socket_.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         socket_.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        socket_.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SENT_AHEAD)
         for name, value in _KEEPALIVE.items():
             if hasattr(socket, name):  # macOS lacks two of them
                 socket_.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
