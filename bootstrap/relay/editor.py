@@ -21,8 +21,8 @@ from bootstrap.relay.presence import Presence
 LONGEST_REQUEST = 8 * 1024 * 1024
 # The bytes that an editor may leave unread before it counts as gone, and before output is left out for it.
 MOST_UNREAD, MOST_OUTPUT_UNREAD = 16 * 1024 * 1024, 4 * 1024 * 1024
-# The bytes that the system keeps for an editor besides, which would take megabytes: what is asked meanwhile is
-# answered behind them, and nobody would see that the editor is behind.
+# The bytes that the system keeps for an editor besides, which would take megabytes: answers would come behind
+# them, and nobody would see that the editor is behind.
 _SENT_AHEAD = 64 * 1024
 # Both limits for a connection that has not shown the token.
 LONGEST_OF_STRANGER = MOST_UNREAD_BY_STRANGER = 64 * 1024

@@ -41,11 +41,12 @@ began = time.monotonic()
 """
 COMES = RECEIVES + WAITS + f"print(receive({SQUARE!r})(3), flush=True)\n"
 IS_THERE = RECEIVES + f"square = receive({SQUARE!r})\n" + WAITS + "print(square(3), flush=True)\n"
-# Python has a tuple that is being made of a generator grow only where nobody else holds it.
+# Python has a tuple that is being made of a generator grow only where nobody else holds it. It looks for the
+# file seldom: who gives up Python's lock for moments only, more often than each 5 ms, gets it back each time.
 MAKES_TUPLES = (
     f"{RECEIVES}functions = [lambda: n for n in range(20_000)]\nsquare = receive({SQUARE!r})\n"
     "print('there', flush=True)\nwhile not os.path.exists('go'):\n"
-    "    for _ in range(100):\n        tuple(n for n in range(100))\nprint(square(3), flush=True)\n"
+    "    for _ in range(10_000):\n        tuple(n for n in range(100))\nprint(square(3), flush=True)\n"
 )
 AT_ONCE = f"print('at once' if time.monotonic() - began < {PATIENCE / 2} else 'late', flush=True)\n"
 OTHER = "def other(x):\n\n\n\n\n    return -x\n"

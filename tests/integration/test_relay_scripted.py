@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from bootstrap.dap.client import Client
-from bootstrap.dap.framing import Message
+from bootstrap.dap.framing import Message, as_json
 from bootstrap.dap.paused import PausedTask
 from bootstrap.errors import NotRunning, RequestFailed
 from bootstrap.hook.rayside_hook.children import EVENT as CHILD
@@ -1241,7 +1241,11 @@ def test_an_editor_that_asks_for_all_threads_faster_than_it_reads_is_not_left(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     many = [{"id": number, "name": "x" * 300} for number in range(1, 1001)]  # more in all than may be unread
-    monkeypatch.setattr(Threads, "rows", lambda _: many)
+
+    async def listed(_: Threads) -> bytes:
+        return as_json({"threads": many})
+
+    monkeypatch.setattr(Threads, "listed", listed)
 
     async def story(setting: Setting) -> None:
         wire = await setting.configured()
