@@ -58,7 +58,8 @@ PROGRAMS = {
         "@remote\ndef part():\n    raise KeyError('caught')\n"
         "@ray.remote(resources=HERE, num_cpus=0, max_retries=1, retry_exceptions=True)\n"
         "def fetch():\n    raise ConnectionError('upstream said 503')\n"
-        "@remote\ndef rest():\n    time.sleep(600)\n"
+        # Ray cancels a task that runs between two bytecodes: not before one long sleep has ended.
+        "@remote\ndef rest():\n    while True: time.sleep(0.1)\n"
         f"@other\ndef fill():\n    return [ray.put(bytes({STORE * 3 // 4})) for _ in range(2)]\n"
         "@other\ndef stay():\n    time.sleep(600)\n"
         "NONE = {'py_modules': ['gcs://_ray_pkg_none.zip']}\n"
