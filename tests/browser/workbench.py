@@ -396,7 +396,7 @@ def logged_in(browser: Browser, url: str, password: str) -> StorageState:
 def ready(page: Page) -> Workbench:
     """Returns the workbench of a browser that is here for the first time, once Ray's view is open.
 
-    That comes to the front by itself, which the tests of the first screen wait for. In CI it did not once in
+    That comes to the front by itself, which a test of the first screen waits for. In CI it did not once in
     some hundred openings, and none of the others is about that.
     """
     workbench = Workbench(page)

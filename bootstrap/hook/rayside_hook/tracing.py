@@ -245,9 +245,10 @@ def set_trace_functions_safely() -> None:
     """
     if sys.version_info >= (3, 12):
         return
-    pydevds = getattr(sys.modules.get("pydevd_tracing"), "TracingFunctionHolder", None)
-    # pydevd keeps Python's own when it puts another in its place.
-    settrace = getattr(pydevds, "_original_tracing", None) or sys.settrace
+    pydevds: Any = getattr(sys.modules.get("pydevd_tracing"), "TracingFunctionHolder", None)
+    # pydevd keeps Python's own where it has put another in its place.
+    kept = getattr(pydevds, "_original_tracing", None)
+    settrace = kept or sys.settrace
     if hasattr(settrace, _TRIES_AGAIN):
         return
     within: set[int] = set()
@@ -271,10 +272,10 @@ def set_trace_functions_safely() -> None:
             within.discard(ident)
 
     setattr(_settrace, _TRIES_AGAIN, True)
-    if getattr(pydevds, "_original_tracing", None) is None:
+    if kept is None:
         sys.settrace = _settrace
     else:
-        vars(sys.modules["pydevd_tracing"])["TracingFunctionHolder"]._original_tracing = _settrace
+        pydevds._original_tracing = _settrace
 
 
 def _debugger() -> Any:
