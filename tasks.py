@@ -21,9 +21,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from bootstrap.console import Console
 from bootstrap.errors import USAGE, Interrupted, RaysideError
+from bootstrap.given_settings import parse
 from bootstrap.instance import in_workspace
 from bootstrap.options import JSON, SUBMISSION, seconds
-from bootstrap.settings import DEFAULT_NAME, SOURCES, TARGETS, Settings, parse
+from bootstrap.settings import DEFAULT_NAME, SOURCES, TARGETS, Settings
 from bootstrap.signals import signals_noticed
 
 
@@ -105,6 +106,8 @@ def _given(
 ) -> tuple[Settings, Console]:
     """Returns the settings, with the flags that were given, and the console."""
     given = {key: value for key, value in {"name": name, **flags}.items() if value is not None}
+    if "mirror" in given:
+        given.setdefault("source", "mirror")
     return parse({**invocation.config.get("rayside", {}), **given}), _console(invocation, name, json)
 
 
@@ -124,6 +127,9 @@ def _engine_wait(given: str | None) -> float | None:
 
 _TARGET = f"where Ray runs: {', '.join(TARGETS)} (default: auto)"
 _SOURCE = f"where programs come from: {', '.join(SOURCES)} (default: auto)"
+_BUNDLE = "a file that ./invokew bundle made: up takes everything from it, and asks no network"
+_MIRROR = "a registry that ./invokew mirror filled, HOST[:PORT][/PATH]: up has everything from it"
+_KEY = "a public key of minisign, or its file: a bundle that its owner has not signed is refused"
 _WAIT = "seconds to wait for a Docker engine that is only just starting (default: 0)"
 _NAME = f"which cluster is meant, of several (default: {DEFAULT_NAME})"
 _JSON = JSON.help
@@ -136,6 +142,9 @@ _EVERYONE = "show jobs of all who debug on that Ray, not only yours (on the targ
         "name": _NAME,
         "target": _TARGET,
         "source": _SOURCE,
+        "mirror": _MIRROR,
+        "bundle": _BUNDLE,
+        "bundle-key": _KEY,
         "address": "the dashboard of a Ray that is there, as in http://HOST:8265, for the target cluster",
         "ssh": "the host of a Ray's head that is there, reached by OpenSSH, for the target cluster",
         "context": "the context of a kubeconfig that leads to a Ray in Kubernetes, for the target cluster",
@@ -155,6 +164,9 @@ def up(
     name: str | None = None,
     target: str | None = None,
     source: str | None = None,
+    mirror: str | None = None,
+    bundle: str | None = None,
+    bundle_key: str | None = None,
     address: str | None = None,
     ssh: str | None = None,
     context: str | None = None,
@@ -177,6 +189,9 @@ def up(
         name=name,
         target=target,
         source=source,
+        mirror=mirror,
+        bundle=bundle,
+        bundle_key=bundle_key,
         address=address,
         ssh=ssh,
         context=context,
@@ -468,19 +483,116 @@ def diagnose(
     diagnose.diagnose(*_given(context, json, name=name), job=job, pod=pod, archive=archive)
 
 
-@task(klass=Verb, help={"name": _NAME, "target": _TARGET, "source": _SOURCE, "wait-for-engine": _WAIT})
+@task(
+    klass=Verb,
+    help={
+        "name": _NAME,
+        "target": _TARGET,
+        "source": _SOURCE,
+        "mirror": _MIRROR,
+        "bundle": _BUNDLE,
+        "bundle-key": _KEY,
+        "wait-for-engine": _WAIT,
+    },
+)
 def prepare(
     context: Context,
     name: str | None = None,
     target: str | None = None,
     source: str | None = None,
+    mirror: str | None = None,
+    bundle: str | None = None,
+    bundle_key: str | None = None,
     wait_for_engine: str | None = None,
 ) -> None:
     """Fetch and build all that can be cached; start nothing."""
     from bootstrap.verbs import cluster
 
     wait = _engine_wait(wait_for_engine)
-    cluster.prepare(*_given(context, name=name, target=target, source=source, engine_wait=wait))
+    from_bundle = {"mirror": mirror, "bundle": bundle, "bundle_key": bundle_key}
+    given = _given(context, name=name, target=target, source=source, engine_wait=wait, **from_bundle)
+    cluster.prepare(*given)
+
+
+@task(
+    klass=NamingVerb,
+    positional=["file"],
+    help={
+        "file": "the file to make, or with --inspect to look at",
+        "sign": "the file of a secret key of minisign, which signs it",
+        "bundle-key": _KEY,
+        "inspect": "check that it is whole, and show what is in it",
+        "sbom": "with --inspect: list the packages in it, as JSON in SPDX 2.3",
+        "since": "an earlier bundle: only the difference to it is made",
+        "join": "with --since: a difference, of which a whole bundle is made with the earlier one",
+        "platform": "what it is for, as in linux/amd64 (default: this machine's)",
+        "python": "the Pythons there, as in 3.11,3.12 (default: this one's version)",
+        "source": _SOURCE,
+        "json": _JSON,
+    },
+)
+def bundle(
+    context: Context,
+    file: str,
+    inspect: bool = False,
+    sbom: bool = False,
+    since: str | None = None,
+    join: str | None = None,
+    sign: str | None = None,
+    bundle_key: str | None = None,
+    platform: str | None = None,
+    python: str | None = None,
+    source: str | None = None,
+    json: bool = False,
+) -> None:
+    """Make one file with all that up needs for the target kind, for a place without a network."""
+    from bootstrap.verbs import bundle
+
+    path = Path(file).expanduser().absolute()
+    settings, console = _given(context, json, source=source)
+    earlier = Path(since).expanduser().absolute() if since else None
+    signer = Path(sign).expanduser().absolute() if sign else None
+    if inspect or sbom:
+        bundle.inspect(console, path, bundle_key or settings.bundle_key, packages=sbom)
+    elif join:
+        bundle.join(console, path, earlier, Path(join).expanduser().absolute())
+    else:
+        asked = bundle.Asked(platform or "", python or "", earlier, signer)
+        bundle.make(settings, console, path, asked)
+
+
+@task(
+    klass=NamingVerb,
+    positional=["registry"],
+    help={
+        "registry": "the registry to fill, HOST[:PORT][/PATH]; the login is that of `docker login HOST`",
+        "bundle": "a file that ./invokew bundle made (default: what this machine makes now)",
+        "bundle-key": _KEY,
+        "python": "the Pythons there, as in 3.11,3.12 (default: this one's version)",
+        "helm-values": "a folder for values by which KubeRay's Helm charts pull from there (default: none)",
+        "source": _SOURCE,
+        "json": _JSON,
+    },
+)
+def mirror(
+    context: Context,
+    registry: str,
+    bundle: str | None = None,
+    bundle_key: str | None = None,
+    python: str | None = None,
+    helm_values: str | None = None,
+    source: str | None = None,
+    json: bool = False,
+) -> None:
+    """Fill a private registry with all that `up --mirror` needs; it goes on where it was broken off."""
+    from bootstrap.bundle.opened import path_of
+    from bootstrap.verbs import bundle as bundles
+    from bootstrap.verbs import mirror
+
+    settings, console = _given(context, json, source=source, bundle_key=bundle_key)
+    file = path_of(bundle) if bundle else None
+    values = Path(helm_values).expanduser().absolute() if helm_values else None
+    mirror.fill(settings, console, registry, file, bundles.Asked(python=python or ""), values)
 
 
 @task(klass=Verb, help={"name": _NAME, "purge": "remove the cache too"})
@@ -550,6 +662,8 @@ namespace = Collection(
     logs,
     diagnose,
     prepare,
+    bundle,
+    mirror,
     down,
     test,
     check,

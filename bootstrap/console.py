@@ -73,7 +73,8 @@ class Console:
     _rows: dict[str, _Row] = field(default_factory=dict)
     _live: Live | None = None
     _stream: plain.Stream | None = None
-    _lock: threading.RLock = field(default_factory=threading.RLock)
+    # Nobody who has it prints on the live display: whoever draws that has its lock, and then wants this one.
+    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     # --- results -------------------------------------------------------------------------
 
@@ -159,23 +160,25 @@ class Console:
                 return
             row.note = text
             now = time.monotonic()
-            if self._live is None and now >= row.quiet_until:
-                row.quiet_until = now + _QUIET
-                self._say(f"{row.title}: {text}")
+            if self._live is not None or now < row.quiet_until:
+                return
+            row.quiet_until = now + _QUIET
+        self._say(f"{row.title}: {text}")
 
     def finished(self, name: str, title: str, outcome: str, detail: str) -> None:
         """Shows that a piece of work ended; `outcome` is a key of the marks above, `detail` what was seen."""
         with self._lock:
             row = self._rows.pop(name, None)
-            seconds = f" ({time.monotonic() - row.since:.1f} s)" if row else ""
-            line = plain.plain(f"{title}: {outcome}{f', {detail}' if detail else ''}{seconds}")
-            if self._live is None:
-                self._say(line)
-                return
-            from rich.text import Text
+        seconds = f" ({time.monotonic() - row.since:.1f} s)" if row else ""
+        line = plain.plain(f"{title}: {outcome}{f', {detail}' if detail else ''}{seconds}")
+        live = self._live
+        if live is None:
+            self._say(line)
+            return
+        from rich.text import Text
 
-            mark = Text(f"{_MARKS[outcome]} ", style=_COLOURS[outcome])
-            self._live.console.print(mark.append(line, style="default"))
+        mark = Text(f"{_MARKS[outcome]} ", style=_COLOURS[outcome])
+        live.console.print(mark.append(line, style="default"))
 
     @contextmanager
     def work(self, name: str, title: str) -> Iterator[None]:
@@ -225,10 +228,11 @@ class Console:
 
     def _say(self, text: str) -> None:
         text = plain.plain(self.for_cluster(text))
-        with self._lock:
-            if self._live is not None:
-                from rich.text import Text
+        live = self._live
+        if live is not None:
+            from rich.text import Text
 
-                self._live.console.print(Text(text))
-            else:
-                print(text, file=self.err, flush=True)
+            live.console.print(Text(text))
+            return
+        with self._lock:
+            print(text, file=self.err, flush=True)

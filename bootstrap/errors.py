@@ -174,6 +174,22 @@ class BadChecksum(RaysideError):
     id, exit_code = "bad-checksum", MACHINE
 
 
+class BadBundle(RaysideError):
+    id, exit_code = "bad-bundle", MACHINE
+
+
+class RegistryUnreachable(RaysideError):
+    id, exit_code = "registry-unreachable", MACHINE
+
+
+class RegistryRefused(RaysideError):
+    id, exit_code = "registry-refused", MACHINE
+
+
+class NotMirrored(RaysideError):
+    id, exit_code = "not-mirrored", MACHINE
+
+
 class BuildFailed(RaysideError):
     id, exit_code = "build-failed", MACHINE
 

@@ -163,6 +163,11 @@ class Instance:
         return f"{self.name}-workspace"
 
     @property
+    def packages_secret(self) -> str:
+        """Returns the name of the Secret with what pip and uv are told in pods."""
+        return f"{self.name}-packages"
+
+    @property
     def labels(self) -> dict[str, str]:
         """Returns the labels of all that is made for it in Kubernetes."""
         return {**MANAGED_BY, "rayside.dev/instance": self.name}

@@ -21,6 +21,11 @@ class Holder:
     pid: int | None
     program: str
 
+    @property
+    def words(self) -> str:
+        """Returns it as an error names it."""
+        return f"{self.program} (pid {self.pid})" if self.pid else self.program
+
 
 def installed(program: str) -> str | None:
     """Returns the path of a program; None where it is not installed."""

@@ -12,6 +12,12 @@ from bootstrap.errors import InvalidArgument
 _ADDRESS = re.compile(r"https?://([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?")
 # It is a host, with a port or not, and a path or not: neither a scheme nor a user.
 _REGISTRY = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:[0-9]{1,5})?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*")
+# It may have a user and a password, in which anything but these characters is written as in %40.
+_LOGIN = r"[A-Za-z0-9._~!$&'()*+,;=%-]+"
+_PACKAGE_INDEX = re.compile(
+    rf"https://({_LOGIN}(:{_LOGIN})?@)?([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:(?P<port>[0-9]{{1,5}}))?"
+    r"(/[A-Za-z0-9._~%+@:/-]*)?"
+)
 _KUBERNETES_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 # ssh(1) takes a name of its configuration, user@host, or a URI; what begins with - would be an option.
 _SSH_USER, _SSH_NAME = r"([A-Za-z0-9._+%-]{1,64}@)?", r"([A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])"
@@ -79,6 +85,26 @@ def is_ssh_host(text: str) -> bool:
 def is_registry(text: str) -> bool:
     """Returns whether images can be in it, as in HOST:PORT/PATH."""
     return bool(_REGISTRY.fullmatch(text))
+
+
+def registry_mirrors(text: str) -> dict[str, str]:
+    """Returns the registry that has the images of each public one, from `docker.io=HOST/PATH, quay.io=...`.
+
+    Raises ValueError.
+    """
+    mirrors = {}
+    for part in filter(None, re.split(r"[,\s]+", text)):
+        host, _, mirror = part.partition("=")
+        if not is_registry(host) or "/" in host or not is_registry(mirror) or host in mirrors:
+            raise ValueError(part)
+        mirrors[host] = mirror
+    return mirrors
+
+
+def is_package_index(text: str) -> bool:
+    """Returns whether pip and uv take it for the address of an index by TLS, with a login or without."""
+    address = _PACKAGE_INDEX.fullmatch(text)
+    return address is not None and 0 < int(address["port"] or 443) < 65536
 
 
 def is_kubernetes_name(text: str) -> bool:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import platform
+import sys
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from bootstrap.errors import CommandFailed, NoNetwork
+from bootstrap.errors import BadBundle, CommandFailed, NoNetwork
 from bootstrap.shell import Shell
 
 # pip's message when an index can't be reached ends in "No matching distribution".
@@ -19,15 +21,20 @@ UNREACHABLE = (
     "ConnectTimeout",
 )
 
-# These are the tags of wheels for any Linux with glibc of this century, in the words of PEP 600.
-_MANYLINUX = ("2_34", "2_28", "2_24", "2_17", "2_12", "2_5")
+# These are the tags of wheels for any Linux with glibc of this century, in the words of PEP 600 and of those
+# before it, the oldest first: what runs on the most systems is taken. pip knows of none that it is not told.
+_OLDEST_GLIBC, _NEWEST_GLIBC = 5, 40
+_MANYLINUX = (
+    *("1", "2010", "2014"),
+    *(f"_2_{minor}" for minor in range(_OLDEST_GLIBC, _NEWEST_GLIBC + 1)),
+)
 _MACHINES = {"arm64": "aarch64", "AMD64": "x86_64"}
 
 
 def for_linux(python: str) -> list[str]:
     """Returns the options for wheels of a Linux with that Python, as 3.11, and this machine's processor."""
     machine = _MACHINES.get(platform.machine(), platform.machine())
-    platforms = [word for tag in _MANYLINUX for word in ("--platform", f"manylinux_{tag}_{machine}")]
+    platforms = [word for tag in _MANYLINUX for word in ("--platform", f"manylinux{tag}_{machine}")]
     return ["--python-version", python, *platforms]
 
 
@@ -37,35 +44,85 @@ def install(
     lock_file: Path,
     options: Sequence[str | Path] = (),
     *,
+    wheels: Path | None = None,
     env: Mapping[str, str] = os.environ,
     report: Callable[[str], None] = lambda _: None,
 ) -> None:
     """Installs into the environment of `python`, or into another place that `options` name.
 
-    Raises NoNetwork where the index can't be reached, else CommandFailed.
+    `wheels` is a folder that has all of it, where no index is to be asked. Raises NoNetwork where the index
+    can't be reached, else CommandFailed.
     """
-    pip = [
-        python,
-        "-m",
-        "pip",
-        "install",
-        "--disable-pip-version-check",
-        "--no-input",
-        "--progress-bar",
-        "off",
-    ]
+    origin: list[str | Path] = ["--no-index", "--find-links", wheels] if wheels else []
+    _run(shell, [python, "-m", "pip", "install"], lock_file, [*origin, *options], env, report)
 
+
+def download(
+    shell: Shell,
+    lock_file: Path,
+    folder: Path,
+    python: str,
+    *,
+    env: Mapping[str, str] = os.environ,
+    report: Callable[[str], None] = lambda _: None,
+) -> None:
+    """Downloads the wheels for a Linux with that Python, as 3.11, into a folder. Raises as `install`."""
+    with tempfile.TemporaryDirectory() as name:
+        lock_there = Path(name, lock_file.name)
+        lock_there.write_text(for_python(lock_file.read_text(), python))
+        options: list[str | Path] = ["--dest", folder, *for_linux(python)]
+        _run(shell, [sys.executable, "-m", "pip", "download"], lock_there, options, env, report)
+
+
+def for_python(locked: str, python: str) -> str:
+    """Returns what a lock file has for a Linux with that Python, as 3.11, without conditions.
+
+    pip itself asks the Python that it runs on whether a condition holds
+    (https://packaging.python.org/en/latest/specifications/dependency-specifiers/#environment-markers).
+    """
+    # Not at the top: seldom used.
+    from packaging.markers import Marker
+
+    there = {"python_version": python, "python_full_version": f"{python}.0", "sys_platform": "linux"}
+    there |= {"platform_system": "Linux", "os_name": "posix"}
+    kept: list[str] = []
+    holds = True
+    for line in locked.splitlines():
+        if line[:1].strip() and not line.startswith("#"):
+            requirement, condition, marker = line.partition(";")
+            holds = not condition or Marker(marker.strip().removesuffix("\\")).evaluate(there)
+            line = f"{requirement.strip()} \\" if condition else line
+        if holds:
+            kept.append(line)
+    return "\n".join(kept) + "\n"
+
+
+def _run(
+    shell: Shell,
+    pip: list[str | Path],
+    lock_file: Path,
+    options: Sequence[str | Path],
+    env: Mapping[str, str],
+    report: Callable[[str], None],
+) -> None:
     def report_package(line: str) -> None:
         if line.startswith(("Collecting ", "Installing ")):
             report(" ".join(line.split()[:2]))
 
+    quiet = ["--disable-pip-version-check", "--no-input", "--progress-bar", "off"]
+    # The lock is the whole closure: nothing to resolve. It takes wheels alone, as what builds a source
+    # package would be fetched without a hash, and run.
+    exact = ["--no-deps", "--require-hashes", "--only-binary", ":all:"]
     try:
-        # The lock is the whole closure: nothing to resolve. It takes wheels alone, as what builds a source
-        # package would be fetched without a hash, and run.
-        exact = ["--no-deps", "--require-hashes", "--only-binary", ":all:"]
-        command = [*pip, *exact, "--requirement", lock_file, *options]
+        command = [*pip, *quiet, *exact, *options, "--requirement", lock_file]
         shell.run(command, env=env, on_line=report_package)
     except CommandFailed as error:
+        if "--no-index" in options and UNREACHABLE[1] in error.message:
+            raise BadBundle(
+                f"the bundle lacks a package that {lock_file.name} names, for this Python and this system:\n"
+                f"{error.message}",
+                hint="make it anew, on a system like this one: ./invokew bundle FILE",
+            ) from None
         if any(sign in error.message for sign in UNREACHABLE):
             raise NoNetwork(
                 f"the Python package index could not be reached, for what {lock_file.name} names",

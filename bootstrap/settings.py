@@ -6,18 +6,11 @@ the environment (`INVOKE_RAYSIDE_<NAME>`), and a verb's own flags.
 
 from __future__ import annotations
 
-import difflib
-import os
-import re
-from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, Literal, get_args, get_type_hints
+from typing import Literal, get_args
 
-from bootstrap import options
 from bootstrap.default_folders import cache_folder, state_folder
-from bootstrap.errors import InvalidSetting, UnknownSetting, UnknownSource, UnknownTarget
-from bootstrap.users import is_name
 
 # --- pins --------------------------------------------------------------------------------
 
@@ -65,9 +58,11 @@ ENVIRONMENT_PREFIX = "INVOKE_RAYSIDE_"
 ROOT = Path(__file__).resolve().parent.parent
 
 Target = Literal["auto", "local", "kind", "cluster"]
-Source = Literal["auto", "upstream", "packages"]
+Source = Literal["auto", "upstream", "mirror", "bundle", "packages"]
 TARGETS: tuple[str, ...] = get_args(Target)
 SOURCES: tuple[str, ...] = get_args(Source)
+# All that these give was in one bundle, which is a file, or in a registry.
+BUNDLED = ("bundle", "mirror")
 
 # The target of a workspace on Kubernetes, which is there and nobody's to choose.
 POD = "pod"
@@ -76,16 +71,9 @@ DEFAULT_NAME = "rayside"
 # The names of Kubernetes' objects are RFC 1123 labels of at most 63 characters. KubeRay allows a RayCluster's
 # name 53 (MaxRayClusterNameLength in ray-operator/controllers/ray/utils/constant.go), and we add to it.
 LONGEST_NAME = 40
-_NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
-_MASKED_NAMES = re.compile(r"\s*(!?[\w.*?\-\[\]]+\s*(,\s*|$))*")
 
 # By these a Ray is named that others made.
 THEIRS = ("address", "ssh", "context")
-
-_BOOLEANS = {
-    **dict.fromkeys(("true", "yes", "on", "1"), True),
-    **dict.fromkeys(("false", "no", "off", "0"), False),
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,6 +84,19 @@ class Settings:
     name: str = DEFAULT_NAME
     target: str = "auto"
     source: str = "auto"
+    # The registry that source `mirror` has everything from, HOST/PATH. It may be in invoke.yaml for good: of
+    # it, with source `auto`, what has images is made anew.
+    mirror: str = ""
+    # The file of the authorities whose certificates are trusted for it, where they are not this machine's.
+    registry_ca: str = ""
+    # Registries that have images of public ones, for a kind node, as in docker.io=HOST/PATH, quay.io=HOST.
+    registry_mirrors: str = ""
+    # Pods in the cluster's namespace may pull from it, too, as this user: by the default ServiceAccount.
+    login_in_pods: bool = True
+    # The file that source `bundle` takes everything out of.
+    bundle: str = ""
+    # Whoever has this public key of minisign, or the one in this file, has to have signed it.
+    bundle_key: str = ""
     # The dashboard of a Ray that is there, for the target `cluster`, as in http://head:8265; and the file of
     # its token, where it is in none of Ray's own places.
     address: str = ""
@@ -112,6 +113,10 @@ class Settings:
     workspace_pod: bool = False
     # The nodes there pull the images that are built here from the registry, HOST/PATH.
     image_registry: str = ""
+    # In pods that Rayside makes, pip and uv have packages from this index, which may have a login in it. The
+    # file has the authorities that they trust besides the public ones; else that of `registry_ca` does.
+    package_index: str = ""
+    package_index_ca: str = ""
     # These are Ray's own defaults, so that Ray's documentation applies as it stands.
     dashboard_port: int = 8265
     ray_client_port: int = 10001
@@ -166,165 +171,16 @@ def environment_name(key: str) -> str:
     return ENVIRONMENT_PREFIX + key.upper()
 
 
+# A login may be in it: programs that this machine's verbs start, and jobs, are not told of it.
+UNTOLD = environment_name("package_index")
+
+
 def as_environment(settings: Settings) -> dict[str, str]:
-    """Returns the variables that give another process these settings; defaults are left out."""
+    """Returns the variables that give another process these settings; defaults are left out, and a login."""
     default = Settings()
     return {
-        environment_name(spec.name): str(value)
+        name: str(value)
         for spec in fields(settings)
         if (value := getattr(settings, spec.name)) != getattr(default, spec.name)
+        and (name := environment_name(spec.name)) != UNTOLD
     }
-
-
-def parse(values: Mapping[str, Any], environment: Mapping[str, str] = os.environ) -> Settings:
-    """Parses the `rayside:` section of Invoke's merged configuration.
-
-    Values may be strings, as the environment gives them, or YAML's own types; None means "not
-    set". `environment` is only searched for keys that Invoke would have ignored in silence.
-
-    Raises UnknownSetting, InvalidSetting, UnknownTarget, UnknownSource.
-    """
-    kinds = get_type_hints(Settings)
-    for key in values:
-        _known(key, kinds, "in the rayside section of invoke.yaml")
-    for name in environment:
-        if name.startswith(ENVIRONMENT_PREFIX):
-            _known(name.removeprefix(ENVIRONMENT_PREFIX).lower(), kinds, f"from {name} in the environment")
-    converted = {key: _convert(key, value, kinds[key]) for key, value in values.items() if value is not None}
-    settings = Settings(**converted)
-    _validate(settings)
-    return settings
-
-
-def _known(key: str, kinds: Mapping[str, type], where: str) -> None:
-    if key in kinds:
-        return
-    close = difflib.get_close_matches(key, kinds, n=1)
-    hint = f"did you mean {close[0]}?" if close else f"the settings are {', '.join(kinds)}"
-    raise UnknownSetting(f"unknown setting {key!r} {where}", hint=hint)
-
-
-def _convert(key: str, value: Any, kind: type) -> Any:
-    try:
-        if kind is bool:
-            return _BOOLEANS[str(value).lower()]
-        if isinstance(value, (bool, list, dict)):
-            raise ValueError
-        if kind is Path:
-            return Path(str(value)).expanduser().absolute()
-        return kind(value)
-    except (KeyError, ValueError):
-        names = {int: "a whole number", float: "a number", bool: "true or false"}
-        kind_name = names.get(kind, "a single value")
-        raise InvalidSetting(f"{key} is {value!r}, not {kind_name}", hint=f"correct {key}") from None
-
-
-def _validate(settings: Settings) -> None:
-    if settings.target not in TARGETS:
-        raise UnknownTarget(
-            f"unknown target {settings.target!r}", hint=f"the targets are {', '.join(TARGETS)}"
-        )
-    if settings.source not in SOURCES:
-        raise UnknownSource(
-            f"unknown source {settings.source!r}", hint=f"the sources are {', '.join(SOURCES)}"
-        )
-    if not _NAME.fullmatch(settings.name) or len(settings.name) > LONGEST_NAME:
-        raise InvalidSetting(
-            f"name is {settings.name!r}, which can't be a name in Kubernetes",
-            hint=f"choose at most {LONGEST_NAME} of a-z, 0-9 and -, a letter first and no - at the end",
-        )
-    for key in THEIRS:
-        if getattr(settings, key) and settings.target not in ("auto", "cluster"):
-            raise InvalidSetting(
-                f"{key} is for the target cluster, and the target is {settings.target}",
-                hint="leave out one of the two",
-            )
-    _validate_way(settings)
-    for spec in fields(settings):
-        value = getattr(settings, spec.name)
-        if spec.name.endswith("_port") and not 1024 <= value <= 65535:
-            raise InvalidSetting(f"{spec.name} is {value}", hint="choose a port from 1024 to 65535")
-        if isinstance(value, (int, float)) and not value >= 0:
-            raise InvalidSetting(f"{spec.name} is {value}", hint="choose a number that is not negative")
-    if not _MASKED_NAMES.fullmatch(settings.masked_names):
-        raise InvalidSetting(
-            f"masked_names is {settings.masked_names!r}",
-            hint="write names with commas between, as in '*iban*, !max_tokens': * and ? stand for characters",
-        )
-    try:
-        re.compile(settings.masked_values)
-    except re.error as error:
-        raise InvalidSetting(
-            f"masked_values is no regular expression: {error}", hint="correct masked_values"
-        ) from None
-    if settings.masked_values and re.search(settings.masked_values, ""):
-        raise InvalidSetting(
-            "masked_values also matches an empty text, which is everywhere",
-            hint="let it match one character at least",
-        )
-    if settings.ray_cpus < 1:
-        raise InvalidSetting("ray_cpus is 0", hint="choose at least 1")
-    ports: dict[int, str] = {}
-    for key in (spec.name for spec in fields(settings) if spec.name.endswith("_port")):
-        port = getattr(settings, key)
-        # Another cluster than the first gets free ports in place of the usual ones.
-        if settings.name != DEFAULT_NAME and port == getattr(Settings, key):
-            continue
-        if port in ports:
-            raise InvalidSetting(f"{ports[port]} and {key} are the same", hint="choose two ports")
-        ports[port] = key
-
-
-def _validate_way(settings: Settings) -> None:
-    if not is_name(settings.user):
-        raise InvalidSetting(
-            f"user is {settings.user!r}", hint="choose a name in one line, of at most 64 characters"
-        )
-    if settings.address and not options.is_address(settings.address):
-        raise InvalidSetting(
-            f"address is {settings.address!r}, which is no address of a dashboard",
-            hint="give it as http://HOST:8265",
-        )
-    if settings.ssh and not options.is_ssh_host(settings.ssh):
-        raise InvalidSetting(
-            f"ssh is {settings.ssh!r}, which is no host for ssh",
-            hint="give a name of ~/.ssh/config, USER@HOST or ssh://USER@HOST:PORT",
-        )
-    if settings.ssh and settings.context:
-        raise InvalidSetting("ssh and context are two ways to a Ray", hint="leave out one of the two")
-    way = "ssh" if settings.ssh else "context" if settings.context else ""
-    if way and settings.address and not re.match(r"http://127\.0\.0\.1:[0-9]+$", settings.address):
-        raise InvalidSetting(
-            f"address is {settings.address}, and with {way} it is what the head itself reaches",
-            hint="give it as http://127.0.0.1:8265, or leave it out",
-        )
-    if settings.create and not settings.context:
-        raise InvalidSetting(
-            "create makes a Ray cluster in the Kubernetes that a context leads to, and there is no context",
-            hint="./invokew up --context CONTEXT --create; kubectl config get-contexts lists them",
-        )
-    if settings.create and settings.ray_cluster:
-        raise InvalidSetting(
-            "ray_cluster names a RayCluster that is there, and with create one is made",
-            hint=f"leave it out: the one that is made is called {settings.name}, or as --name says",
-        )
-    if settings.workspace_pod and not settings.context:
-        raise InvalidSetting(
-            "workspace makes a pod in the Kubernetes that a context leads to, and there is no context",
-            hint="./invokew up --context CONTEXT --workspace; without it the workspace is on this machine",
-        )
-    if settings.workspace_pod and settings.create:
-        raise InvalidSetting(
-            "workspace is for a RayCluster that is there; one that is made has the workspace beside its head",
-            hint="leave out workspace",
-        )
-    if settings.image_registry and not options.is_registry(settings.image_registry):
-        raise InvalidSetting(
-            f"image_registry is {settings.image_registry!r}, which is no registry",
-            hint="give it as HOST, HOST:PORT or HOST/PATH, without http://",
-        )
-    if settings.ray_cluster and not options.is_kubernetes_name(settings.ray_cluster):
-        raise InvalidSetting(
-            f"ray_cluster is {settings.ray_cluster!r}, which can't be a name in Kubernetes",
-            hint="kubectl get rayclusters lists them",
-        )

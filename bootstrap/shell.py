@@ -9,7 +9,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
@@ -47,10 +47,12 @@ class Shell:
         on_line: Callable[[str], None] = lambda _: None,
         check: bool = True,
         feed: Sequence[str | Path] = (),
+        typed: str = "",
     ) -> Outcome:
         """Runs `args` to its end; each line it writes to either stream goes to `on_line` at once.
 
-        `feed` is a program whose output is the input of this one (default: no input).
+        `feed` is a program whose output is the input of this one, `typed` a short text that is (default: no
+        input).
         Raises CommandFailed (exit code not 0, and `check`), MissingProgram, Interrupted.
         """
         if feed:
@@ -75,8 +77,16 @@ class Shell:
             if outcome.code == 0 and failed:
                 raise _failed(feed, source.returncode, "".join(errors))
             if check and outcome.code != 0:
-                raise _failed(args, outcome.code, f"{outcome.out}\n{outcome.err}")
+                whys = [] if any("broken pipe" in error.lower() for error in errors) else errors
+                raise _failed(args, outcome.code, "\n".join([outcome.out, outcome.err, *whys]))
             return outcome
+        if typed:
+            # A pipe holds at least 4 KiB: what is typed into it waits there, and is on no disk.
+            reader, writer = os.pipe()
+            os.write(writer, typed.encode())
+            os.close(writer)
+            with os.fdopen(reader, "rb") as stdin:
+                return self._run(args, env, cwd, on_line, check=check, stdin=stdin)
         return self._run(args, env, cwd, on_line, check=check)
 
     def _run(
@@ -119,6 +129,32 @@ class Shell:
         if check and code != 0:
             raise _failed(args, code, f"{outcome.out}\n{outcome.err}")
         return outcome
+
+    @contextlib.contextmanager
+    def reading(self, args: Sequence[str | Path]) -> Iterator[IO[bytes]]:
+        """Yields the output of `args`, which has to be read to its end.
+
+        Raises CommandFailed (exit code not 0) once that was read, MissingProgram, Interrupted.
+        """
+        with self._start(args, env=None, cwd=None) as process:
+            assert process.stdout is not None and process.stderr is not None
+            stream, errors = process.stderr, list[str]()
+            listening = threading.Thread(
+                target=lambda: errors.extend(line.decode(errors="replace") for line in stream), daemon=True
+            )
+            listening.start()
+            try:
+                yield process.stdout
+                listening.join()
+                code = process.wait()
+            finally:
+                _end_groups([process])
+                with self._lock:
+                    self._running.discard(process)
+        if self._interrupted:
+            raise Interrupted(f"{args[0]} was interrupted", hint="run the command again to go on")
+        if code != 0:
+            raise _failed(args, code, "".join(errors))
 
     def spawn(
         self, args: Sequence[str | Path], *, env: Mapping[str, str], log: Path, cwd: Path | None = None

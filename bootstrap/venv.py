@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -13,7 +14,7 @@ import tempfile
 import threading
 import time
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 # So many seconds pass between two lines on how far it is.
 _QUIET = 5.0
@@ -39,6 +40,7 @@ def main(root: Path, arguments: list[str]) -> int:
                 f"rm {shlex.quote(str(venv))}, which removes the link alone, and run it again",
             )
         began = time.monotonic()
+        bundle = _bundle(root, arguments)
         print("Setting up .venv, once: about half a minute ...", file=sys.stderr, flush=True)
         environment = _run([sys.executable, "-m", "venv", "--clear", str(venv)])
         if environment.returncode != 0:
@@ -55,17 +57,73 @@ def main(root: Path, arguments: list[str]) -> int:
         temporary.mkdir()
         pip = [str(python), "-m", "pip", "install", "--disable-pip-version-check", "--progress-bar", "off"]
         exact = ["--no-deps", "--require-hashes", "--only-binary", ":all:", "-r", str(lock)]
-        installed = _run([*pip, *exact], temporary)
+        offline = _wheels(bundle, lock, temporary) if bundle else []
+        installed = _run([*pip, *exact, *offline], temporary)
         shutil.rmtree(temporary)
+        if installed.returncode != 0 and bundle:
+            why = f"the bundle lacks a package for this Python and this system: {_last_line(installed)}"
+            return _fail(arguments, "bad-bundle", why, "make it anew, on a system like this one")
         if installed.returncode != 0:
             return _explain(arguments, installed)
         shutil.copyfile(lock, stamp)
         print(f".venv is ready ({time.monotonic() - began:.0f} s)", file=sys.stderr, flush=True)
         return 0
+    except _Refused as refused:
+        return _fail(arguments, *refused.args)
     except KeyboardInterrupt:
         return _fail(arguments, "interrupted", "setting up .venv was interrupted", "run it again")
     except OSError as error:
         return _fail(arguments, "unsafe-folder", f"can't write {venv}: {error}", f"make {root} writable")
+
+
+class _Refused(Exception):
+    """The bundle can't be used; it has the id, the message and the hint of the error."""
+
+
+def _bundle(root: Path, arguments: list[str]) -> Any:
+    """Returns the bundle that the command, or else the environment, names; None where none is named.
+
+    Raises _Refused where it is not for this code, machine and Python.
+    """
+    file = os.environ.get("INVOKE_RAYSIDE_BUNDLE", "")
+    for option, value in zip(arguments, [*arguments[1:], ""], strict=True):
+        file = value if option == "--bundle" else option.partition("--bundle=")[2] or file
+    if not file:
+        return None
+    # What follows needs no packages; of this program alone Python would not find it.
+    sys.path.insert(0, str(root))
+    from bootstrap.bundle.opened import Bundle, path_of, require_fit
+    from bootstrap.errors import RaysideError
+
+    try:
+        path = path_of(file)
+        bundle = Bundle.of(path)
+        require_fit(bundle.manifest, path)
+    except RaysideError as error:
+        raise _refused(error) from None
+    return bundle
+
+
+def _refused(error: Any) -> _Refused:
+    # What comes from a stranger's file may have more in it than text.
+    from bootstrap import plain
+
+    return _Refused(error.id, plain.plain(error.message), plain.plain(error.hint))
+
+
+def _wheels(bundle: Any, lock: Path, folder: Path) -> list[str]:
+    """Takes what the lock file names out of a bundle; returns pip's options. Raises _Refused."""
+    from bootstrap.errors import RaysideError
+
+    names = {name.lower() for name in re.findall(r"^([\w.-]+)==", lock.read_text(), re.MULTILINE)}
+    try:
+        for file, blob in bundle.manifest.wheels.items():
+            if file.partition("-")[0].lower().replace("_", "-") in names:
+                with (folder / file).open("wb") as wheel:
+                    wheel.writelines(bundle.read(blob))
+    except RaysideError as error:
+        raise _refused(error) from None
+    return ["--no-index", "--find-links", str(folder)]
 
 
 def _run(command: list[str], temporary: Path | None = None) -> subprocess.CompletedProcess[str]:

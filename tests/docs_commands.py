@@ -37,6 +37,38 @@ NOT_RUN = {
     "./invokew up --address http://HOST:8265": (
         "it needs a Ray that others made: tests/integration/test_their_ray.py starts one"
     ),
+    **dict.fromkeys(
+        (
+            "./invokew bundle rayside.bundle --python 3.11,3.12",
+            "tar -xOf rayside.bundle blobs/sha256/CHECKOUT > rayside.tar",
+            "echo 'CHECKOUT  rayside.tar' | sha256sum --check && tar -xf rayside.tar",
+            "rayside/invokew up --bundle rayside.bundle",
+        ),
+        "it takes a clone, an engine and minutes: tests/e2e/test_bundle.py does it without a network",
+    ),
+    **dict.fromkeys(
+        (
+            "docker login registry.example.com",
+            "./invokew mirror registry.example.com/team",
+            "./invokew up --mirror registry.example.com/team",
+        ),
+        "nobody has that registry: tests/e2e/test_bundle.py has one without a network",
+    ),
+    **dict.fromkeys(
+        (
+            "./invokew bundle new.bundle --since old.bundle --join new.difference",
+            "./invokew up --bundle new.bundle",
+        ),
+        "tests/unit/test_bundle_difference.py does it with small bundles",
+    ),
+    **dict.fromkeys(
+        (
+            "tar -xf rayside.bundle manifest.json manifest.json.minisig",
+            "minisign -V -m manifest.json -p minisign.pub",
+            'python3 -c \'import json; print(json.load(open("manifest.json"))["checkout"]["digest"])\'',
+        ),
+        "it takes a key: tests/integration/test_bundle_signature.py makes one",
+    ),
     "autoload -Uz compinit bashcompinit": "zsh: tests/integration/test_completion.py runs it where zsh is",
     "compinit": "as the line before it",
     "bashcompinit": "as the line before it",

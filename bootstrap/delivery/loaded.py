@@ -2,20 +2,37 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from bootstrap import docker_engine
 from bootstrap.errors import CommandFailed, ImageMissing, LowDisk
+from bootstrap.settings import ROOT
 from bootstrap.shell import Shell
 from bootstrap.sources.references import full_name
-from bootstrap.sources.source import Images
+from bootstrap.sources.source import Archives, Images
 from bootstrap.step import Report, Status, missing, ready
 from bootstrap.steps.kind_cluster import containers
+
+# By this label containerd tells the kubelet to keep an image, from 1.7 on: docs/adr/0043.
+_PINNED = "io.cri-containerd.pinned=pinned"
+
+
+@dataclass(frozen=True)
+class Listed:
+    """What a node's containerd has: the manifest's digest by name; `pinned` are names of images that stay.
+
+    A name is that of an image, or the digest of its configuration: its CRI lists every image under that too.
+    """
+
+    digests: Mapping[str, str]
+    pinned: frozenset[str]
 
 
 @dataclass(frozen=True)
 class NodeImages:
-    """Each node's containerd has each of `references`, in the very version that the engine has.
+    """Each node's containerd has each of `references`, in the very version that the engine has, and pinned.
 
     `aliases` are names that stay the same when the images change, for users' own manifests.
     """
@@ -27,6 +44,8 @@ class NodeImages:
     references: tuple[str, ...]
     # Each is a reference and an alias.
     aliases: tuple[tuple[str, str], ...]
+    # They are the engine's, where the source has no way of its own.
+    archives: Archives | None = None
     name: str = "images"
     title: str = "images in the nodes"
     needs: tuple[str, ...] = ("cluster", "ray-image", "workspace-image", "operator-image")
@@ -35,10 +54,12 @@ class NodeImages:
         if reason := self._unreadable():
             return missing(reason)
         for node in self.nodes:
-            absent, unnamed = self._absent(node)
+            absent, unnamed, unpinned = self._lacking(node)
             if absent or unnamed:
                 lacking = ", ".join([*absent, *(alias for _, alias in unnamed)])
                 return missing(f"the node {node} lacks {lacking}")
+            if unpinned:
+                return missing(f"the node {node} may remove {', '.join(unpinned)}, which it can't pull again")
         return ready(f"{len(self.references)} images")
 
     def apply(self, report: Report) -> None:
@@ -46,15 +67,14 @@ class NodeImages:
             self._load(node, report)
 
     def _load(self, node: str, report: Report) -> None:
-        absent, _ = self._absent(node)
+        absent, _, _ = self._lacking(node)
         ctr = _ctr(node)
         if absent:
             report(f"loading {len(absent)} images into the node {node}")
             try:
                 # It is one save, so that layers which images share travel once.
-                self.shell.run(
-                    [*ctr, "images", "import", "-"], feed=["docker", "save", *absent], on_line=report
-                )
+                feed = self.archives.command(absent) if self.archives else ["docker", "save", *absent]
+                self.shell.run([*ctr, "images", "import", "-"], feed=feed, cwd=ROOT, on_line=report)
             except CommandFailed as error:
                 if "no space left" in error.message.lower():
                     raise LowDisk(
@@ -65,9 +85,13 @@ class NodeImages:
                     f"the images could not be loaded into the node {node}\n{error.message}",
                     hint="./invokew up tries again",
                 ) from None
-        for reference, alias in self._absent(node)[1]:
+        _, unnamed, unpinned = self._lacking(node)
+        for reference in unpinned:
+            self.shell.run([*ctr, "images", "label", full_name(reference), _PINNED])
+        # The alias gets the label too.
+        for reference, alias in unnamed:
             self.shell.run([*ctr, "images", "tag", "--force", full_name(reference), full_name(alias)])
-        absent, unnamed = self._absent(node)
+        absent, unnamed, _ = self._lacking(node)
         if absent or unnamed:
             raise ImageMissing(
                 f"the node {node} does not have {', '.join(absent) or unnamed[0][1]} although it was loaded",
@@ -83,13 +107,39 @@ class NodeImages:
         stopped = [node for node in self.nodes if states.get(node) != "running"]
         return f"the node {stopped[0]} is {states.get(stopped[0], 'gone')}" if stopped else ""
 
-    def _absent(self, node: str) -> tuple[list[str], list[tuple[str, str]]]:
-        """Returns references that the node lacks or has in another version, and aliases that lead astray."""
-        listed = self.shell.run([*_ctr(node), "images", "list"]).out.splitlines()[1:]
-        # A name comes with the digest of the manifest, which differs from the engine's: that of the image's
-        # configuration is the same everywhere, and the node's CRI lists every image under it too.
-        digests = {line.split()[0]: line.split()[2] for line in listed if len(line.split()) > 2}
-        absent = []
+    def _lacking(self, node: str) -> tuple[list[str], list[tuple[str, str]], list[str]]:
+        """Returns references that the node lacks or has in another version, aliases that lead astray, and
+        references that it has, and may remove.
+        """
+        listed = listed_in(self.shell, node)
+        digests = listed.digests
+        ids = self.archives.ids if self.archives else self._ids_in_engine()
+        absent = [each for each in self.references if not self._has(node, listed, each, ids[each])]
+        unnamed = [
+            (reference, alias)
+            for reference, alias in self.aliases
+            if digests.get(full_name(reference), "?") != digests.get(full_name(alias))
+        ]
+        unpinned = [
+            reference
+            for reference in self.references
+            if full_name(reference) in digests and full_name(reference) not in listed.pinned
+        ]
+        return absent, unnamed, unpinned
+
+    def _has(self, node: str, listed: Listed, reference: str, identity: str) -> bool:
+        """Returns whether the node's image of that name is the one whose configuration has this digest.
+
+        The digest of the manifest differs from the engine's: that of the configuration is the same.
+        """
+        manifest = listed.digests.get(full_name(reference), "")
+        if not manifest or listed.digests.get(identity) == manifest:
+            return bool(manifest)
+        # An image that came by two manifests, loaded and pulled, is listed by its configuration only once.
+        return _configuration_of(self.shell, node, manifest) == identity
+
+    def _ids_in_engine(self) -> dict[str, str]:
+        ids = {}
         with docker_engine.connected() as client:
             for reference in self.references:
                 image = docker_engine.image(client, reference)
@@ -98,18 +148,31 @@ class NodeImages:
                         f"the Docker engine does not have {reference}",
                         hint="./invokew up builds or fetches it",
                     )
-                if image["Id"] not in digests or digests.get(full_name(reference)) != digests[image["Id"]]:
-                    absent.append(reference)
-        unnamed = [
-            (reference, alias)
-            for reference, alias in self.aliases
-            if digests.get(full_name(reference), "?") != digests.get(full_name(alias))
-        ]
-        return absent, unnamed
+                ids[reference] = str(image["Id"])
+        return ids
 
 
 def _ctr(node: str) -> list[str]:
     return ["docker", "exec", "--interactive", node, "ctr", "--namespace", "k8s.io"]
+
+
+def _configuration_of(shell: Shell, node: str, manifest: str) -> str:
+    """Returns the digest of the configuration that a manifest in the node names; empty where it has none."""
+    try:
+        document = json.loads(shell.run([*_ctr(node), "content", "get", manifest]).out)
+        return str(document["config"]["digest"])
+    except (CommandFailed, ValueError, KeyError, TypeError):
+        return ""
+
+
+def listed_in(shell: Shell, node: str) -> Listed:
+    """Returns what the node has. Raises CommandFailed."""
+    lines = [line.split() for line in shell.run([*_ctr(node), "images", "list"]).out.splitlines()[1:]]
+    whole = [words for words in lines if len(words) > 2]
+    return Listed(
+        {words[0]: words[2] for words in whole},
+        frozenset(words[0] for words in whole if _PINNED in words[-1].split(",")),
+    )
 
 
 def stable_names(images: Images) -> tuple[tuple[str, str], ...]:

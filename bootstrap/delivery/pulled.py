@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bootstrap.sources.source import Images
+from bootstrap.sources.source import Images, Source
 from bootstrap.step import Status, ready
 
 # Images that are built here bear names below this, which no registry has.
@@ -26,7 +26,32 @@ class PulledByNodes:
 
 def names_in(registry: str, images: Images) -> Images:
     """Returns the references by which nodes pull: in the registry those built here, others where they are."""
-    return Images(*(_name_in(registry, image) for image in (images.ray, images.workspace, images.operator)))
+    return Images(
+        _name_in(registry, images.ray),
+        _name_in(registry, images.workspace),
+        _name_in(registry, images.operator),
+        pull_policy="IfNotPresent",
+    )
+
+
+def mirrored_in(registry: str, source: Source, pull_secret: str) -> Images:
+    """Returns the references by which nodes pull what a source has put there.
+
+    They are digests, which the bundle's manifest has: whoever may write to the registry can't give a name of
+    ours to another image. `pull_secret` is as Images has it.
+    """
+
+    def reference(name: str) -> str:
+        image = source.resolve(name)
+        return f"{registry}/{image.reference.rpartition(':')[0]}@{image.digest}"
+
+    return Images(
+        reference("ray"),
+        reference("workspace"),
+        reference("operator"),
+        pull_policy="IfNotPresent",
+        pull_secret=pull_secret,
+    )
 
 
 def _name_in(registry: str, image: str) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from bootstrap.errors import Drifted, RaysideError
+from bootstrap.errors import Drifted, Forbidden, RaysideError
 from bootstrap.kube import trouble
 from bootstrap.kube.api import RAY, Kube, made_here
 from bootstrap.settings import KUBERAY_VERSION
@@ -90,10 +90,13 @@ class Operator:
 
     @property
     def _version(self) -> str:
-        """Returns the version that its label or its image's tag tells; empty where neither does."""
-        label = (self.deployment["metadata"].get("labels") or {}).get("app.kubernetes.io/version", "")
+        """Returns the version that its image's tag or its labels tell, or its Helm chart's; else nothing."""
+        labels = self.deployment["metadata"].get("labels") or {}
         tag = self.image.partition("@")[0].rpartition("/")[2].partition(":")[2]
-        return next((text for text in (tag, label) if _major_and_minor(text)), "")
+        # Each release of KubeRay has a chart of the same version; with a private registry the tag may be any.
+        chart = str(labels.get("helm.sh/chart", "")).removeprefix("kuberay-operator-")
+        told = (tag, str(labels.get("app.kubernetes.io/version", "")), chart)
+        return next((text for text in told if _major_and_minor(text)), "")
 
     @property
     def _watched(self) -> list[str]:
@@ -133,6 +136,20 @@ def served(kube: Kube) -> bool:
 def operators(kube: Kube) -> list[Operator]:
     """Returns every operator of the whole cluster."""
     return [Operator(kube, deployment) for deployment in kube.items(DEPLOYMENTS, _DEPLOYMENTS)]
+
+
+def logins_of_ours(kube: Kube) -> set[str]:
+    """Returns the names of the Secrets by which operators of ours in the namespace pull their images."""
+    try:
+        deployments = kube.items(f"/apis/apps/v1/namespaces/{kube.namespace}/deployments", _DEPLOYMENTS)
+    except Forbidden:
+        # Who may not look has made none.
+        return set()
+    return {
+        str(each.get("name"))
+        for deployment in filter(made_here, deployments)
+        for each in deployment["spec"]["template"]["spec"].get("imagePullSecrets") or []
+    }
 
 
 def confined(document: Mapping[str, Any], namespace: str) -> dict[str, Any]:

@@ -12,7 +12,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from bootstrap.errors import ImageMissing, PodFailed, RaysideError, WrongArchitecture
+from bootstrap.kube import pulls, room
 from bootstrap.kube.api import Kube
+from bootstrap.kube.cause import Cause, first
 from bootstrap.ray.outcome import explain_exit
 
 _IMAGE = frozenset({"ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "RegistryUnavailable"})
@@ -24,6 +26,7 @@ _TRIED_AGAIN = frozenset({"FailedMount", "FailedAttachVolume", "FailedCreatePodS
 _TRIES = 3
 # This exit code is 128 + SIGKILL.
 _KILLED = 137
+_TAINTS = "untolerated taint(s)"
 _STARTED = frozenset({"Pulled", "Created", "Started"})
 
 
@@ -36,11 +39,18 @@ def explain(pod: Mapping[str, Any], events: Sequence[Mapping[str, Any]]) -> Rays
     if "deletionTimestamp" in pod["metadata"]:
         return None
     if status.get("reason") == "Evicted":
-        return _evicted(name, status.get("message", ""))
+        message = status.get("message", "")
+        cause = first(room.EVICTED, message, room.EVICTED_ELSE)
+        return _without_room(f"pod {name} was evicted from its node", cause, message)
     if (scheduled := _condition(pod, "PodScheduled")).get("reason") == "Unschedulable":
-        return _unschedulable(name, scheduled.get("message", ""))
+        message = scheduled.get("message", "")
+        cause = first(room.UNSCHEDULABLE, message, room.UNSCHEDULABLE_ELSE)
+        return _without_room(f"no node takes pod {name}", cause, message)
+    pulls_failed = [
+        event["message"] for event in events if event.get("reason") == "Failed" and "message" in event
+    ]
     for container, spec in _containers(pod):
-        if error := _container(name, container, spec):
+        if error := _container(name, container, spec, pulls_failed):
             return error
     if status.get("phase") == "Failed":
         why = " ".join(status[key] for key in ("reason", "message") if key in status)
@@ -88,15 +98,14 @@ def first_problem(kube: Kube, selector: str) -> RaysideError | None:
     return None
 
 
-def _container(pod: str, container: Mapping[str, Any], spec: Mapping[str, Any]) -> RaysideError | None:
+def _container(
+    pod: str, container: Mapping[str, Any], spec: Mapping[str, Any], failed: Sequence[str]
+) -> RaysideError | None:
     where = f"container {container['name']} of pod {pod}"
     waits = container.get("state", {}).get("waiting", {})
     reason, message = waits.get("reason", ""), waits.get("message", "")
     if reason in _IMAGE:
-        return ImageMissing(
-            f"{where} has no image {container['image']}{_last_lines(message or reason)}",
-            hint="./invokew up loads our images again; an image of your own: check its name and tag",
-        )
+        return _no_image(where, container["image"], message or reason, failed)
     if reason == "InvalidImageName":
         return ImageMissing(
             f"{where} has an impossible image name, {container['image']!r}{_last_lines(message)}",
@@ -114,8 +123,8 @@ def _container(pod: str, container: Mapping[str, Any], spec: Mapping[str, Any]) 
     words = (ended or {}).get("message", "")
     if "exec format error" in f"{message}\n{words}".lower():
         return WrongArchitecture(
-            f"{where} has programs for another processor architecture (exec format error), "
-            f"or a command that is not a program; its image is {container['image']}",
+            f"{where} has programs for another processor architecture: exec format error with the image "
+            f"{container['image']}; or its command is not a program",
             hint="use an image for this machine's architecture (uname -m)",
         )
     if reason in _NOT_STARTED:
@@ -142,33 +151,31 @@ def _container(pod: str, container: Mapping[str, Any], spec: Mapping[str, Any]) 
         )
     times = container.get("restartCount", 0)
     again = f" {times + 1} times" if times and reason == "CrashLoopBackOff" else ""
+    # What it ended by is its last line; others may have been said, and dealt with.
+    cause = first(room.ENDED, words.strip().rpartition("\n")[2], room.ENDED_ELSE)
+    because = f", as {cause.why}" if cause.why else ""
     return PodFailed(
-        f"{where} ended{again}: {explain_exit(ended.get('exitCode', 1))}{_last_lines(words)}",
-        hint="mend what its last words name, then run the command again",
+        f"{where} ended{again}: {explain_exit(ended.get('exitCode', 1))}{because}{_last_lines(words)}",
+        hint=cause.hint,
     )
 
 
-def _evicted(pod: str, message: str) -> RaysideError:
-    if "ephemeral" in message or "EmptyDir" in message or "disk" in message:
-        hint = "free disk space, or raise the limit that it names; ./invokew doctor shows what is free"
-    elif "memory" in message:
-        hint = "free memory, or lower ray_workers"
-    else:
-        hint = "./invokew doctor shows what the machine lacks"
-    return PodFailed(f"pod {pod} was evicted from its node{_last_lines(message)}", hint=hint)
+def _no_image(where: str, image: str, message: str, failed: Sequence[str]) -> RaysideError:
+    """Returns why a node did not get an image; `failed` has its pod's earlier failures, oldest first."""
+    # While it waits for the next try, older kubelets say no more than that.
+    words, cause = pulls.told((message, *reversed(failed)), image) or (message, None)
+    why = f": {cause.why}" if cause else ""
+    told = f"{where} has no image {image}{why}{_last_lines(words)}"
+    if cause and cause.name == "architecture":
+        return WrongArchitecture(told, hint=cause.hint)
+    if pulls.is_ours(image) or cause is None:
+        hint = "./invokew up loads our images again; an image of your own: check its name and tag"
+        return ImageMissing(told, hint=hint)
+    return ImageMissing(told, hint=cause.hint)
 
 
-def _unschedulable(pod: str, message: str) -> RaysideError:
-    problem = f"no node takes pod {pod}{_last_lines(message)}"
-    if "Insufficient" in message:
-        return PodFailed(problem, hint="lower ray_workers, or what the pod requests (resources.requests)")
-    if "node.kubernetes.io/disk-pressure" in message:
-        return PodFailed(problem, hint="free disk space; ./invokew doctor shows how much there is")
-    if "node.kubernetes.io/memory-pressure" in message:
-        return PodFailed(problem, hint="free memory, or lower ray_workers")
-    if "node.kubernetes.io/" in message:  # not-ready, unreachable, unschedulable
-        return PodFailed(problem, hint="./invokew up mends the cluster")
-    return PodFailed(problem, hint="correct the pod's nodeSelector, affinity, tolerations or volumes")
+def _without_room(what: str, cause: Cause, message: str) -> PodFailed:
+    return PodFailed(f"{what}{f': {cause.why}' if cause.why else ''}{_last_lines(message)}", hint=cause.hint)
 
 
 def _from_events(pod: str, events: Sequence[Mapping[str, Any]]) -> RaysideError | None:
@@ -206,7 +213,7 @@ def _containers(pod: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], Map
             yield status, by_name.get(status["name"], {})
 
 
-def _condition(pod: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
+def _condition(pod: Mapping[str, Any], kind: str) -> dict[str, Any]:
     conditions = pod.get("status", {}).get("conditions", [])
     return next((condition for condition in conditions if condition["type"] == kind), {})
 
@@ -224,8 +231,17 @@ def add_last_words(kube: Kube, pod: dict[str, Any]) -> None:
     """Puts the last lines of a crashed container's log where its termination message would be.
 
     The kubelet does so itself only with `terminationMessagePolicy: FallbackToLogsOnError`.
+
+    Where an image was not pulled, what is wrong with the pod's Secrets is put before the kubelet's words;
+    and before the scheduler's of a taint, which one: from 1.34 on it does not say.
     """
+    scheduled = _condition(pod, "PodScheduled")
+    if _TAINTS in scheduled.get("message", "") and (taints := room.taints(kube, pod)):
+        scheduled["message"] = f"{taints}\n{scheduled['message']}"
     for container, _ in _containers(pod):
+        waits = container.get("state", {}).get("waiting", {})
+        if waits.get("reason") in _IMAGE and (fault := pulls.fault_of_secrets(kube, pod)):
+            waits["message"] = f"{fault}\n{waits.get('message', '')}"
         now, before = (container.get(state, {}).get("terminated") for state in ("state", "lastState"))
         ended = now or before
         if ended and ended.get("exitCode") and not ended.get("message"):

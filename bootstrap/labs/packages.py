@@ -12,6 +12,7 @@ import shlex
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from bootstrap import cache, pip
 from bootstrap.settings import ROOT
@@ -75,6 +76,7 @@ def _installed(target: Target, lock_file: Path, options: Sequence[str], report: 
             report(f"downloading what {lock_file.name} names")
             into: list[str | Path] = ["--target", draft / name, *options]
             env = cache.environment(folder)
-            pip.install(Shell(), sys.executable, lock_file, into, env=env, report=report)
+            origin: dict[str, Any] = {"wheels": target.wheels, "env": env, "report": report}
+            pip.install(Shell(), sys.executable, lock_file, into, **origin)
             (draft / name / "__init__.py").write_text(_PACKAGE)
     return folder / name

@@ -44,6 +44,9 @@ _READ = frozenset(
         *("source", "stackTrace", "threads", "variables"),
     }
 )
+# An editor sends these unasked, and may do so for a stop that another's command has just ended, or it shows
+# what failed where the user has typed: nobody needs to be told elsewhere that the stop is over.
+SENT_UNASKED = _READ | {"completions", "evaluate"}
 _SET = frozenset({"setBreakpoints", "setExceptionBreakpoints", "setFunctionBreakpoints"})
 _WATCHES = (
     "this editor only watches: another one debugs these tasks. End this session, and attach to take over."

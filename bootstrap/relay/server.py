@@ -21,7 +21,7 @@ from bootstrap.relay.capabilities import CAPABILITIES, REFUSED
 from bootstrap.relay.debug_session import DebugSession
 from bootstrap.relay.discovery import Discovery
 from bootstrap.relay.editor import Editor, Refused
-from bootstrap.relay.editor_requests import Handler
+from bootstrap.relay.editor_requests import SENT_UNASKED, Handler
 from bootstrap.relay.ids import UnknownId
 from bootstrap.relay.lookout import Lookout
 from bootstrap.relay.masking import UNSET, Masking
@@ -178,7 +178,8 @@ class Relay:
         except Refused as refused:
             editor.refuse(request, str(refused), refused.ray)
         except UnknownId as error:
-            editor.refuse(request, f"{error.args[0]!r} is not known, or ended when its task went on")
+            why = f"{error.args[0]!r} is not known, or ended when its task went on"
+            editor.refuse(request, why, is_for_users=command not in SENT_UNASKED)
         except (DebuggerGone, RequestFailed) as error:
             editor.refuse(request, error.message)
         except RecursionError:

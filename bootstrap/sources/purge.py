@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bootstrap import docker_engine
+from bootstrap.bundle.manifest import BUNDLED
 from bootstrap.errors import EngineNotPermitted, EngineNotRunning
 from bootstrap.sources.image_build import LABEL
 
@@ -14,7 +15,9 @@ def remove_images() -> list[str]:
     removed: list[str] = []
     try:
         with docker_engine.connected(300) as client:
-            for image in client.images.list(filters={"label": LABEL}):
+            images = client.images.list(filters={"label": LABEL})
+            images += client.images.list(filters={"reference": f"{BUNDLED}*"})
+            for image in images:
                 for reference in image.tags or [image.id]:
                     try:
                         client.images.remove(reference, force=True)

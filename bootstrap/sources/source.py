@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -15,11 +16,37 @@ Supply = tuple[Artifact, str]
 
 @dataclass(frozen=True)
 class Images:
-    """References of the images that the cluster's pods run, as the Docker engine knows them."""
+    """References of the images that the cluster's pods run, as the Docker engine knows them.
+
+    `pull_policy` is the `imagePullPolicy` of their containers. Images that are put into nodes are not pulled:
+    their names are nobody's in a registry, and whoever took them there would run programs in the cluster.
+    `pull_secret` is the Secret with the login of the registry that they are pulled from; empty where pods
+    name none.
+    """
 
     ray: str
     workspace: str
     operator: str
+    pull_policy: str = "Never"
+    pull_secret: str = ""
+
+    @property
+    def pull_secrets(self) -> list[dict[str, str]]:
+        """Returns the `imagePullSecrets` of their pods."""
+        return [{"name": self.pull_secret}] if self.pull_secret else []
+
+
+@dataclass(frozen=True)
+class Archives:
+    """A source's own way to get images into nodes, past the Docker engine.
+
+    Attributes:
+        ids: what the CRI calls the image of each reference: the digest of its configuration.
+        command: returns the command that writes images of these references as `docker load` reads them.
+    """
+
+    ids: Mapping[str, str]
+    command: Callable[[Sequence[str]], list[str | Path]]
 
 
 @dataclass(frozen=True)
@@ -32,11 +59,17 @@ class Source:
     Attributes:
         name: `--source` and `status --json` have this name.
         steps: the steps named there, and what those need besides `disk`, `engine` and `state-folder`.
+        archives: how nodes get images that the engine does not need to have; None where it has to.
+        wheels: the folder with all packages for Python; None where they are the index's.
+        registry: where nodes can pull the images of it from, HOST/PATH; empty where nobody has put them.
     """
 
     name: str
     supplies: tuple[Supply, ...]
     steps: tuple[Appliable, ...]
+    archives: Archives | None = None
+    wheels: Path | None = None
+    registry: str = ""
 
     @property
     def artifacts(self) -> tuple[Artifact, ...]:

@@ -12,7 +12,7 @@ from typing import Any
 import psutil
 
 from bootstrap import processes
-from bootstrap.settings import ROOT
+from bootstrap.settings import ROOT, UNTOLD
 from bootstrap.shell import Shell
 from bootstrap.step import Report, until
 from bootstrap.steps.pid_file import PidFile
@@ -83,7 +83,7 @@ class Background:
 
     def environment(self) -> dict[str, str]:
         """Returns its environment: what it inherits, its own variables, its mark."""
-        unwanted = (*self.without, "RAYSIDE_")
+        unwanted = (*self.without, "RAYSIDE_", UNTOLD)
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(unwanted)}
         return {**inherited, **self.variables, self.mark: str(self.folder)}
 

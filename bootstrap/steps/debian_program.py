@@ -71,6 +71,16 @@ def sshd(shell: Shell) -> DebianProgram:
     return DebianProgram(shell, "sshd", ("openssh-server",))
 
 
+def minisign(shell: Shell) -> DebianProgram:
+    """Returns minisign: `bundle --sign` runs it."""
+    return DebianProgram(shell, "minisign", ("minisign",))
+
+
+def nft(shell: Shell) -> DebianProgram:
+    """Returns nft: the tests of a bundle count with it what leaves a machine."""
+    return DebianProgram(shell, "nft", ("nftables",))
+
+
 def fish(shell: Shell) -> DebianProgram:
     """Returns fish: the tests of shell completion press Tab in it."""
     return DebianProgram(shell, "fish", ("fish",))

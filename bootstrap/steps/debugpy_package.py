@@ -31,12 +31,13 @@ class DebugpyPackage:
     They are in a folder named by what it is of.
 
     debugpy's compiled parts are for Linux and this machine's kind of processor; elsewhere debugpy takes those
-    in Python, which are slower.
+    in Python, which are slower. `wheels`: as `Source` has it.
     """
 
     shell: Shell
     cache_folder: Path
     ray: TheirRay
+    wheels: Path | None = None
     name: str = "debugpy-package"
     title: str = f"debugpy {DEBUGPY_VERSION} for jobs"
     needs: tuple[str, ...] = ("ray",)
@@ -58,7 +59,9 @@ class DebugpyPackage:
             lock_file.write_text(self.locked)
             options = ["--target", str(draft), *pip.for_linux(self._python)]
             env = cache.environment(self._folder)
-            pip.install(self.shell, sys.executable, lock_file, options, env=env, report=report)
+            pip.install(
+                *(self.shell, sys.executable, lock_file, options), wheels=self.wheels, env=env, report=report
+            )
 
     def undo(self, report: Report) -> None:
         if self.ray.known:

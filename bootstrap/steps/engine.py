@@ -90,9 +90,10 @@ class Engine:
             return
         for file, program in _PID_FILES.items():
             forget_dead(file, program)
-        self.shell.spawn(["dockerd", *self._runtime_options()], env=os.environ, log=self.log)
+        self.shell.spawn(["dockerd", *self.runtime_options()], env=os.environ, log=self.log)
 
-    def _runtime_options(self) -> list[str]:
+    def runtime_options(self) -> list[str]:
+        """Returns what dockerd needs to run containers on this machine."""
         if not bounded_runtime.is_needed():
             return []
         source = Path(bounded_runtime.__file__).read_text()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
-from bootstrap import docker_engine, processes, yaml_file
+from bootstrap import docker_engine, machine, processes, yaml_file
 from bootstrap.errors import (
     CommandFailed,
     EngineNotPermitted,
@@ -21,6 +21,7 @@ from bootstrap.errors import (
     LowDisk,
     NotOurs,
     NotReady,
+    PortTaken,
     RaysideError,
 )
 from bootstrap.instance import Instance
@@ -45,6 +46,12 @@ _ROLE, _NODES = "io.x-k8s.kind.role", ("control-plane", "worker")
 _MOUNTS = "/etc/rayside"
 # The lines of kind's output that say why it failed: its own, Docker's and kubeadm's.
 _TELLING = re.compile(r"ERROR|error|Command Output:|docker:|\[kubelet-check\]|\s*- ")
+# The engine's words for a port of this machine that a container's port can't be published at; they differ
+# by its version, and by whether another container has the port.
+_PORT = re.compile(
+    r"(?:listen tcp4?|Bind for|bind host port(?: for)?) [\d.]+:(\d+)\b.*"
+    r"(?:address already in use|port is already allocated)"
+)
 # This file is written when kind has done all.
 _COMPLETE = "/kind/rayside-complete"
 
@@ -101,12 +108,17 @@ class KindCluster:
         return ready(f"{self.node}, Kubernetes {KUBERNETES_VERSION}, images from {self.source}")
 
     def apply(self, report: Report) -> None:
+        import docker.errors
+
         self._end_kind()
         with docker_engine.connected(60) as client:
             for container in self._containers(client):
                 if container.status != "running":
                     report(f"starting {self.node}")
-                    container.start()
+                    try:
+                        container.start()
+                    except docker.errors.APIError as error:
+                        raise port_taken(str(error)) or error from None
                 if container.exec_run(["test", "-e", _COMPLETE]).exit_code == 0:
                     return
                 report("removing what an interrupted command left")
@@ -274,6 +286,8 @@ def made_as(attributes: Mapping[str, Any], marks: Path | None = None) -> dict[st
 def explained(error: CommandFailed) -> RaysideError:
     """Returns the error that the output of kind means."""
     output = error.message
+    if taken := port_taken(output):
+        return taken
     if "no space left" in output.lower():
         return LowDisk("the disk filled up while the cluster was made", hint="free some, then ./invokew up")
     if "failed to pull image" in output:
@@ -284,4 +298,18 @@ def explained(error: CommandFailed) -> RaysideError:
     return NotReady(
         "\n".join(["kind could not make the cluster", *(telling or output.splitlines())[-8:]]),
         hint="./invokew doctor --target kind shows what the machine lacks",
+    )
+
+
+def port_taken(words: str) -> PortTaken | None:
+    """Returns the error where the engine says that the node's port on this machine is taken; else None."""
+    found = _PORT.search(words)
+    if found is None:
+        return None
+    port = int(found[1])
+    holder = machine.port_holder(port)
+    return PortTaken(
+        f"port {port} of this machine, by which the cluster's node is reached, is taken"
+        + (f" by {holder.words}" if holder else ""),
+        hint="end that program, then ./invokew up; or ./invokew down, then ./invokew up, takes another port",
     )

@@ -19,11 +19,13 @@ from bootstrap.kube import operator
 from bootstrap.kube.api import CORE, RAY, Kube, made_here, path_of
 from bootstrap.settings import KUBERAY_VERSION
 from bootstrap.shell import Shell
+from bootstrap.sources.source import Images
 from bootstrap.step import Report, Status, missing, pending, ready, until
 
 _DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _RIGHTS = "/apis/rbac.authorization.k8s.io/v1"
 _PUBLIC_IMAGE = "quay.io/kuberay/operator"
+_POD = "/spec/template/spec"
 # All of KubeRay's objects of ours bear these, those of the whole cluster too.
 _LABELS = {**MANAGED_BY, "app.kubernetes.io/part-of": "kuberay"}
 # By it another instance knows which KubeRay this is: an image that was built here does not say.
@@ -42,7 +44,8 @@ _REMOVAL = 60.0
 class OperatorManifest:
     """KubeRay's manifests as one file, rendered once: it takes as long as the cluster's own start.
 
-    `confined_to` is the namespace that the operator is in, and looks after alone; empty, it looks after all.
+    Of `images` it names the operator's. `confined_to` is the namespace that the operator is in, and
+    looks after alone; empty, it looks after all.
     """
 
     shell: Shell
@@ -50,12 +53,16 @@ class OperatorManifest:
     kubectl: Path
     # It is KubeRay's kustomization, a folder named by a hash.
     kustomization: Path
-    image: str
+    images: Images
     confined_to: str = ""
     name: str = "operator-manifest"
     title: str = "KubeRay's manifests"
     # It brings the kustomization: the plugin's build, or a download of its own.
     needs: tuple[str, ...] = ("kubectl", "kubectl-ray", "kuberay-manifests")
+
+    @property
+    def image(self) -> str:
+        return self.images.operator
 
     @property
     def file(self) -> Path:
@@ -68,10 +75,18 @@ class OperatorManifest:
         return self.cache_folder / f"operator-manifest-{cache.key(made_of)}"
 
     def _overlay(self, base: Path) -> dict[str, Any]:
-        name, tag = self.image.rsplit(":", 1)
+        name, _, digest = self.image.partition("@")
+        changed = {"newName": name, "digest": digest}
+        if not digest:
+            changed = dict(zip(("newName", "newTag"), name.rsplit(":", 1), strict=True))
+        values: dict[str, Any] = {"containers/0/imagePullPolicy": self.images.pull_policy}
+        if self.images.pull_secret:
+            values["imagePullSecrets"] = self.images.pull_secrets
+        added = [{"op": "add", "path": f"{_POD}/{path}", "value": value} for path, value in values.items()]
         return {
             "resources": [str(base)],
-            "images": [{"name": _PUBLIC_IMAGE, "newName": name, "newTag": tag}],
+            "images": [{"name": _PUBLIC_IMAGE, **changed}],
+            "patches": [{"target": {"kind": "Deployment"}, "patch": json.dumps(added)}],
             "labels": [{"pairs": {**_LABELS, **_VERSION}}],
         }
 

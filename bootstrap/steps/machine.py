@@ -148,8 +148,7 @@ def require_port(setting: str, port: int) -> None:
     if owner := marks.owner(machine.environment(holder.pid)) if holder.pid else None:
         raise PortTaken(
             f"port {port} is taken by the {owner.part} of Rayside's own cluster {owner.folder.name}, whose "
-            f"files are in {owner.folder}: {holder.program} (pid {holder.pid})",
+            f"files are in {owner.folder}: {holder.words}",
             hint=f"./invokew down --name {owner.folder.name} removes that cluster; or {other_port}",
         )
-    who = f"{holder.program} (pid {holder.pid})" if holder.pid else holder.program
-    raise PortTaken(f"port {port} is taken by {who}", hint=f"end that program, or {other_port}")
+    raise PortTaken(f"port {port} is taken by {holder.words}", hint=f"end that program, or {other_port}")

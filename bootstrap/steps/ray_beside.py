@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from bootstrap.loopback import without_proxy
 from bootstrap.ray.state import Dashboard
+from bootstrap.settings import UNTOLD
 
 # These variables are another Ray's, or another Python's.
 FOREIGN = ("RAY_ADDRESS", "RAY_API_SERVER_ADDRESS", "RAY_AUTH_TOKEN", "VIRTUAL_ENV", "PYTHONHOME")
@@ -60,7 +61,7 @@ def client_environment(ray: RayBeside) -> dict[str, str]:
         **{
             name: value
             for name, value in os.environ.items()
-            if name not in FOREIGN and not name.startswith("RAYSIDE_")
+            if name not in (*FOREIGN, UNTOLD) and not name.startswith("RAYSIDE_")
         },
         "PATH": f"{ray.programs}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
         **authentication(ray),

@@ -21,12 +21,12 @@ from bootstrap.relay.masking import UNSET, Masking
 from bootstrap.settings import RAY_VERSION, ROOT
 from bootstrap.sources.source import Images
 from bootstrap.step import Report, Status, drifted, missing, pending, ready
-from bootstrap.steps.differences import difference
+from bootstrap.steps.differences import SPEC, difference, made_of
 from bootstrap.steps.kuberay import require_gone
+from bootstrap.steps.package_index import PackageIndex
 
 MANIFEST = ROOT / "k8s" / "ray-cluster.yaml"
 DASHBOARD_PORT, WORKSPACE_PORT, RELAY_PORT = 8265, 8443, 5678
-_SPEC = "rayside.dev/spec"
 # No setting decides these parts of it: the checkout does, and which extensions the cache has.
 _FILES = {"ray": "Ray's image", "workspace": "the workspace's image", "manifest": "the manifest"}
 
@@ -83,9 +83,10 @@ class RayCluster:
     images: Images
     workers: int
     patience: float
+    package_index: PackageIndex
     masking: Masking = UNSET
     cluster_goes: bool = False
-    needs: tuple[str, ...] = ("custom-resources", "workspace-password", "images")
+    needs: tuple[str, ...] = ("custom-resources", "workspace-password", "package-index", "images")
     name: str = "ray-cluster"
 
     @property
@@ -109,10 +110,9 @@ class RayCluster:
                 f"there is a {self.title} in namespace {self.kube.namespace} that Rayside did not make",
                 hint="set another namespace, or ./invokew up --name another-name",
             )
-        was = cluster["metadata"].get("annotations", {}).get(_SPEC)
-        spec = self.manifest()["metadata"]["annotations"][_SPEC]
-        if was != spec:
-            return drifted(difference(json.loads(was or "{}"), json.loads(spec), _FILES))
+        was, would_be = made_of(cluster), made_of(self.manifest())
+        if was != would_be:
+            return drifted(difference(was, would_be, _FILES))
         pods = self.kube.pods(self.selector)
         if behind := left_behind(pods):
             return missing(f"{', '.join(behind)} joined an earlier head")
@@ -170,9 +170,12 @@ class RayCluster:
         spec = document["spec"]
         for group in (spec["headGroupSpec"], *spec["workerGroupSpecs"]):
             group["template"]["metadata"] = {"labels": self.instance.labels}
+            if self.images.pull_secret:
+                group["template"]["spec"]["imagePullSecrets"] = self.images.pull_secrets
             for container in group["template"]["spec"]["containers"]:
                 ray = container["name"] in ("ray-head", "ray-worker")
                 container["image"] = self.images.ray if ray else self.images.workspace
+                container["imagePullPolicy"] = self.images.pull_policy
                 for variable in container.get("env", []):
                     if variable["name"] == "PASSWORD":
                         variable["valueFrom"]["secretKeyRef"]["name"] = self.instance.workspace_secret
@@ -182,20 +185,23 @@ class RayCluster:
                     container["env"] = [
                         {"name": name, "value": value} for name, value in self._masked.items() if value
                     ]
+            self.package_index.add_to(group["template"]["spec"])
         for volume in spec["headGroupSpec"]["template"]["spec"]["volumes"]:
             if volume["name"] == "token":
                 volume["secret"]["secretName"] = self.instance.ray_cluster
         spec["rayVersion"] = RAY_VERSION
         spec["workerGroupSpecs"][0]["replicas"] = self.workers
-        made_of = {
+        spec_of = {
             "ray": self.images.ray,
             "workspace": self.images.workspace,
             "workers": str(self.workers),
             "trusted origins": origins or "none",
             "masked": json.dumps(self._masked),
+            **({"pull secret": self.images.pull_secret} if self.images.pull_secret else {}),
+            **self.package_index.made_of,
             "manifest": cache.key(MANIFEST.read_text()),
         }
-        annotations = {_SPEC: json.dumps(made_of, sort_keys=True)}
+        annotations = {SPEC: json.dumps(spec_of, sort_keys=True)}
         document["metadata"] = {
             **_metadata(self.instance, self.instance.ray_cluster),
             "annotations": annotations,

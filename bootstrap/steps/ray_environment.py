@@ -23,15 +23,19 @@ START_FILE = ROOT / "image" / "ray" / "rayside.pth"
 class RayEnvironment:
     """A virtual environment with Ray and debugpy, in a folder named by the hash of what it is made of.
 
-    `version`: that of the Ray in the lock file.
+    `version`: that of the Ray in the lock file. `wheels`: as `Source` has it.
     """
 
     shell: Shell
     cache_folder: Path
     lock_file: Path = LOCK_FILE
     version: str = RAY_VERSION
+    wheels: Path | None = None
     name: str = "ray-environment"
-    needs: tuple[str, ...] = ("disk",)
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        return ("disk", "wheels") if self.wheels else ("disk",)
 
     @property
     def title(self) -> str:
@@ -70,8 +74,9 @@ class RayEnvironment:
             env = {**cache.environment(self.folder), "TMPDIR": str(temporary)}
             self.shell.run([sys.executable, "-m", "venv", "--clear", self.folder], env=env)
             temporary.mkdir()
-            report("downloading and installing, about 500 MB")
-            pip.install(self.shell, self.programs / "python", self.lock_file, env=env, report=report)
+            report("installing, about 500 MB" if self.wheels else "downloading and installing, about 500 MB")
+            python = self.programs / "python"
+            pip.install(self.shell, python, self.lock_file, wheels=self.wheels, env=env, report=report)
             shutil.rmtree(temporary)
             packages = next(self.folder.glob("lib/python3*/site-packages"))
             shutil.copyfile(START_FILE, packages / START_FILE.name)

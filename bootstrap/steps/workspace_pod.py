@@ -23,8 +23,9 @@ from bootstrap.kube.api import CORE, Kube, made_here
 from bootstrap.relay.config import Config, variables
 from bootstrap.relay.masking import Masking
 from bootstrap.settings import POD, ROOT
+from bootstrap.sources.source import Images
 from bootstrap.step import Report, Status, drifted, missing, pending, ready
-from bootstrap.steps.differences import difference
+from bootstrap.steps.differences import SPEC, difference, made_of
 from bootstrap.steps.kuberay import require_gone
 from bootstrap.steps.ray_beside import authentication
 from bootstrap.steps.ray_cluster import DASHBOARD_PORT, RELAY_PORT, WORKSPACE_PORT
@@ -37,7 +38,7 @@ MANIFEST = ROOT / "k8s" / "workspace-pod.yaml"
 FOLDER = "/home/ray/rayside/example/working_dir"
 # Where the Secret is in the pod.
 _PLACE = Path("/run/ray")
-_LABEL, _SPEC = "rayside.dev/workspace", "rayside.dev/spec"
+_LABEL = "rayside.dev/workspace"
 _FILES = {"image": "the workspace's image", "manifest": "the manifest"}
 
 
@@ -146,7 +147,7 @@ class WorkspacePod:
     kube: Kube
     head: TheirRay
     secret: WorkspaceSecret
-    image: str
+    images: Images
     masking: Masking
     name: str = "workspace-pod"
     title: str = "pod of the workspace and the relay"
@@ -161,9 +162,8 @@ class WorkspacePod:
         _require_ours(pod, "pod")
         if "deletionTimestamp" in pod["metadata"]:
             return pending("the earlier one is being removed")
-        was = pod["metadata"].get("annotations", {}).get(_SPEC, "{}")
-        if json.loads(was) != self._made_of:
-            return drifted(difference(json.loads(was), self._made_of, _FILES))
+        if (was := made_of(pod)) != self._made_of:
+            return drifted(difference(was, self._made_of, _FILES))
         if wait := trouble.waiting(pod):
             error = trouble.first_problem(self.kube, selector(self.instance))
             return pending(f"{error.message}; {error.hint}" if error else wait)
@@ -181,11 +181,14 @@ class WorkspacePod:
         name = self.instance.workspace_pod
         document["metadata"] = {
             **_metadata(self.instance),
-            "annotations": {_SPEC: json.dumps(self._made_of, sort_keys=True)},
+            "annotations": {SPEC: json.dumps(self._made_of, sort_keys=True)},
         }
+        if self.images.pull_secret:
+            document["spec"]["imagePullSecrets"] = self.images.pull_secrets
         workspace, relay = document["spec"]["containers"]
         for container in (workspace, relay):
-            container["image"] = self.image
+            container["image"] = self.images.workspace
+            container["imagePullPolicy"] = self.images.pull_policy
         for variable in workspace["env"]:
             if variable["name"] == "PASSWORD":
                 variable["valueFrom"]["secretKeyRef"]["name"] = name
@@ -214,7 +217,8 @@ class WorkspacePod:
     @property
     def _made_of(self) -> dict[str, Any]:
         return {
-            "image": self.image,
+            "image": self.images.workspace,
+            **({"pull secret": self.images.pull_secret} if self.images.pull_secret else {}),
             "environment": self._environment,
             "masked": self._masked,
             "manifest": cache.key(MANIFEST.read_text()),

@@ -20,8 +20,9 @@ from bootstrap.kube import heads
 from bootstrap.kube.api import Kube
 from bootstrap.kube.kubeconfig import file_with
 from bootstrap.own_folder import require_own
-from bootstrap.settings import DEFAULT_NAME, POD, TARGETS, THEIRS, Settings
+from bootstrap.settings import BUNDLED, DEFAULT_NAME, POD, TARGETS, THEIRS, Settings
 from bootstrap.shell import Shell
+from bootstrap.sources.bundled import RECORD
 from bootstrap.sources.reachable import unreachable
 from bootstrap.step import Report, Step, dependants
 from bootstrap.steps import kind_cluster, workspace_pod
@@ -145,6 +146,12 @@ def exists(target: Target) -> bool:
 def removable(settings: Settings, shell: Shell) -> list[Target]:
     """Returns each target that may have something of the cluster of that name to remove."""
     require_own(settings.state_folder)
+    # What its pods were told goes whatever the settings say now.
+    settings = replace(settings, package_index="", package_index_ca="", registry_mirrors="", registry_ca="")
+    # It goes without its bundle, which may be another by now, or gone.
+    settings = replace(settings, bundle="", mirror="")
+    if settings.source in BUNDLED:
+        settings = replace(settings, source="auto")
     earlier = instance.of_earlier_layout(settings) if settings.name == DEFAULT_NAME else []
     if earlier:
         return [_target(settings, shell, identity, "an earlier version made it") for identity in earlier]
@@ -153,6 +160,8 @@ def removable(settings: Settings, shell: Shell) -> list[Target]:
     except InvalidSetting:
         recorded = None
     if recorded is not None:
+        if recorded.source in BUNDLED and not (recorded.location / RECORD).exists():
+            recorded = replace(recorded, source="packages")
         # It goes from where it is, whatever target the settings name by now.
         return [_recorded(settings, shell, recorded, "it was made so")]
     # What is left of a cluster without its record may be on any target.
@@ -188,10 +197,27 @@ def preparation(settings: Settings, shell: Shell) -> tuple[Target, list[Step], l
     left_out = dependants(steps, "engine")
     now = [step for step in steps if step.name not in left_out]
     names = {step.name for step in now}
-    if settings.target == "auto":
+    if settings.target == "auto" and not _is_bundled(settings):
         local = _target(settings, shell, configured(settings, "local"), "for now", asks=True, prepares=True)
         now += [step for step in local.cacheable(engine=False) if step.name not in names]
     return later, now, [step for step in steps if step.name in left_out]
+
+
+def to_bundle(settings: Settings, shell: Shell) -> Kind:
+    """Returns the target that a bundle is made of: its images and programs.
+
+    Raises InvalidSetting, UnsafeFolder.
+    """
+    if settings.source in BUNDLED:
+        raise InvalidSetting(
+            f"a bundle is made of what a network gives, and source is {settings.source}",
+            hint="name another: --source upstream, or --source packages",
+        )
+    require_own(settings.state_folder)
+    settings = replace(settings, mirror="")
+    identity = configured(settings, "kind")
+    identity = replace(identity, source=_source(settings, identity))
+    return Kind(settings, shell, identity, "for the bundle", asks=True, prepares=True)
 
 
 def _target(settings: Settings, shell: Shell, identity: Instance, reason: str, **purpose: bool) -> Target:
@@ -230,10 +256,12 @@ def _new(settings: Settings, shell: Shell, **purpose: bool) -> Target:
         # Its folder may be gone, and the cluster not.
         source = kind_cluster.source_in_use(settings.name)
     except (EngineNotRunning, EngineNotPermitted) as error:
-        if settings.target == "auto":
+        if settings.target == "auto" and not _is_bundled(settings):
             return target("local", f"auto: {error.message}")
         source = None
     reason = "auto: it is up" if source else "auto: a Docker engine answers"
+    if _is_bundled(settings):
+        reason = "auto: a bundle has what it needs"
     return target("kind", "as asked" if settings.target == "kind" else reason, source or "")
 
 
@@ -277,7 +305,16 @@ def _source(settings: Settings, identity: Instance) -> str:
     brings_images = identity.target == "kind" or identity.created or identity.workspace_pod
     if settings.source != "auto" and brings_images:
         return settings.source
-    return identity.source or ("packages" if unreachable(settings) else "upstream")
+    if identity.source:
+        return identity.source
+    if settings.mirror and brings_images:
+        return "mirror"
+    return "packages" if unreachable(settings) else "upstream"
+
+
+def _is_bundled(settings: Settings) -> bool:
+    """Returns whether what is made anew is of a bundle, which has nothing for a Ray on this machine."""
+    return settings.source in BUNDLED or (settings.source == "auto" and bool(settings.mirror))
 
 
 def _ports(settings: Settings, known: Instance) -> Ports:

@@ -31,7 +31,7 @@ class Cluster(OnThisMachine):
             self.environment,
             # What can't work leaves nothing behind.
             self.preflight,
-            StateFolder(self.instance, needs=("disk", "preflight")),
+            StateFolder(self.instance, needs=("disk", "preflight", *self.bundle_steps)),
             *self.way,
             self.head,
             self.debugpy,
@@ -76,7 +76,7 @@ class Cluster(OnThisMachine):
 
     @cached_property
     def debugpy(self) -> DebugpyPackage:
-        return DebugpyPackage(self.shell, self.settings.cache_folder, self.head)
+        return DebugpyPackage(self.shell, self.settings.cache_folder, self.head, wheels=self.wheels)
 
 
 @dataclass(frozen=True)

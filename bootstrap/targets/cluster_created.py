@@ -9,6 +9,7 @@ from pathlib import Path
 from bootstrap.delivery.theirs import Delivery, delivery
 from bootstrap.kube.api import Kube
 from bootstrap.kube.kubeconfig import server
+from bootstrap.settings import BUNDLED
 from bootstrap.sources.source import Images
 from bootstrap.step import Step
 from bootstrap.steps.creation_preflight import CreationPreflight
@@ -20,12 +21,15 @@ from bootstrap.steps.network_policies import NetworkPolicies
 from bootstrap.steps.state_folder import StateFolder
 from bootstrap.targets.on_kubernetes import OnKubernetes
 
-_PROGRAMS = ("kubectl", "kubectl-ray", "kuberay")
+# The packages for Python are a bundle's alone.
+_ARTIFACTS = ("wheels", "kubectl", "kubectl-ray", "kuberay")
 
 
 @dataclass(frozen=True)
 class ClusterCreated(OnKubernetes):
     """A RayCluster of ours in one namespace; the rest of that Kubernetes is used, and never changed."""
+
+    nodes_pull: bool = True
 
     def steps(self) -> list[Step]:
         return [
@@ -35,14 +39,15 @@ class ClusterCreated(OnKubernetes):
             # What can't work leaves nothing behind.
             self.preflight,
             self.disk,
-            StateFolder(self.instance, needs=("disk", "preflight")),
+            StateFolder(self.instance, needs=self.before_the_record),
             *self._made_available,
             self.environment,
             Namespace(self.instance, self.kube),
             NetworkPolicies(self.instance, self.kube),
+            self._login,
             self.delivery.step,
             self.cluster_file,
-            *self.stack(self._manifest, cluster_goes=False, ground="network-policies"),
+            *self.stack(self._manifest, cluster_goes=False, ground=self._login.name),
         ]
 
     def cacheable(self, *, engine: bool) -> list[Step]:
@@ -68,7 +73,16 @@ class ClusterCreated(OnKubernetes):
     def delivery(self) -> Delivery:
         """Returns the way of the images to the nodes there."""
         address = server(self.kube.kubeconfig, self.kube.context)
-        return delivery(self.settings.image_registry, self.shell, self.origin, address)
+        registry = self.settings.image_registry
+        # A node that has a login of its own needs none of ours.
+        secret = self.registry_secret if self.settings.login_in_pods else ""
+        return delivery(registry, self.shell, self.origin, address, pull_secret=secret)
+
+    @property
+    def _login(self) -> Step:
+        """Returns the step by which pods may pull from the mirror; else an earlier login goes."""
+        is_wanted = bool(self.images.pull_secret)
+        return self.pull_login(self.origin.registry, needs="network-policies", is_wanted=is_wanted)
 
     @cached_property
     def preflight(self) -> CreationPreflight:
@@ -76,9 +90,11 @@ class ClusterCreated(OnKubernetes):
 
     @property
     def _made_available(self) -> list[Step]:
-        # The workspace's image is named by its extensions, whoever builds it.
-        steps = self.origin.steps_for(*_PROGRAMS, *self.delivery.artifacts)
-        return [*steps] if self.delivery.builds else [self.extensions, *steps]
+        artifacts = filter(self.origin.gives, (*_ARTIFACTS, *self.delivery.artifacts))
+        steps = self.origin.steps_for(*artifacts)
+        # The workspace's image is named by its extensions, whoever builds it; that of a bundle by its own.
+        is_named = self.delivery.artifacts or self.instance.source in BUNDLED
+        return [*steps] if is_named else [self.extensions, *steps]
 
     @property
     def _manifest(self) -> OperatorManifest:
@@ -86,14 +102,19 @@ class ClusterCreated(OnKubernetes):
 
     @property
     def _engine(self) -> list[Step]:
-        return [Engine(self.shell, installs=False)] if self.delivery.builds else []
+        return [Engine(self.shell, installs=False)] if self.delivery.takes_engine else []
 
     @cached_property
     def free_ports(self) -> Ports:
         return Ports(self.ports, self.present)
 
+    @property
+    def before_the_record(self) -> tuple[str, ...]:
+        """Returns the steps that may refuse all: they leave no folder behind."""
+        return ("disk", "preflight", *self.bundle_steps)
+
     @cached_property
     def disk(self) -> Disk:
-        # Images that are built here are those of the target kind.
-        setting = "kind_min_disk_gib" if self.delivery.builds else "min_disk_gib"
+        # Images that are built here are those of the target kind, and so are those of nodes that are here.
+        setting = "kind_min_disk_gib" if self.delivery.takes_engine else "min_disk_gib"
         return Disk(self.settings, setting, self.present, needs=("python", "ports", "preflight"))

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
 from bootstrap.delivery.theirs import Delivery, delivery
 from bootstrap.kube import rights
 from bootstrap.kube.api import head_selector
 from bootstrap.kube.kubeconfig import server
-from bootstrap.sources.chosen import chosen
+from bootstrap.settings import BUNDLED
 from bootstrap.sources.extensions import Extensions
 from bootstrap.sources.source import Source
 from bootstrap.step import Step
@@ -22,6 +23,7 @@ from bootstrap.steps.workspace_pod import WorkspacePod, WorkspaceSecret
 from bootstrap.targets.cluster import ClusterAccess
 from bootstrap.targets.cluster_by_head import ClusterByContext
 from bootstrap.targets.debugging import masking
+from bootstrap.targets.pull_login import pull_secret
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,7 @@ class ClusterWithWorkspace(ClusterByContext):
             *self._engine,
             *self._made_available,
             self.delivery.step,
+            self._login,
             self.password,
             self.secret,
             self.pod,
@@ -72,8 +75,9 @@ class ClusterWithWorkspace(ClusterByContext):
 
     @cached_property
     def pod(self) -> WorkspacePod:
-        image, masked = self.delivery.images.workspace, masking(self.settings)
-        return WorkspacePod(self.instance, self.kube, self.head, self.secret, image, masked)
+        images, masked = self.delivery.images, masking(self.settings)
+        needs = ("workspace-secret", "images", self._login.name)
+        return WorkspacePod(self.instance, self.kube, self.head, self.secret, images, masked, needs=needs)
 
     @property
     def relay(self) -> HeadForward:
@@ -93,30 +97,54 @@ class ClusterWithWorkspace(ClusterByContext):
 
     @cached_property
     def origin(self) -> Source:
-        return chosen(self.instance.source, self.settings, self.extensions, self.shell)
+        return self.origin_with(lambda: self.extensions, nodes_pull=True)
 
     @cached_property
     def delivery(self) -> Delivery:
         """Returns the way of the workspace's image to the nodes there."""
         address, registry = server(self.kube.kubeconfig, self.kube.context), self.settings.image_registry
         return delivery(
-            *(registry, self.shell, self.origin, address), names=("workspace",), ground="preflight"
+            *(registry, self.shell, self.origin, address),
+            names=("workspace",),
+            ground="preflight",
+            pull_secret=self._registry_secret if self.settings.login_in_pods else "",
         )
 
     @property
+    def _registry_secret(self) -> str:
+        # Others may have a workspace in the same namespace.
+        return f"{self.instance.workspace_pod}-registry"
+
+    @property
+    def _login(self) -> Step:
+        """Returns the step by which our pod may pull from the mirror; else an earlier login goes."""
+        return pull_secret(
+            *(self.settings, self.instance, self.kube, self.origin.registry),
+            secret=self._registry_secret,
+            needs="state-folder",
+            is_wanted=bool(self.delivery.images.pull_secret),
+            # What others have in their namespace is theirs.
+            is_for_others=False,
+        )
+
+    @property
+    def wheels(self) -> Path | None:
+        return self.origin.wheels if self.instance.source in BUNDLED else None
+
+    @property
     def _made_available(self) -> list[Step]:
-        # The image is named by its extensions, whoever builds it.
-        artifacts = self.delivery.artifacts
+        artifacts = [*filter(self.origin.gives, ("wheels", *self.delivery.artifacts))]
+        # The image is named by its extensions, whoever builds it; that of a bundle by its own.
         return [*self.origin.steps_for(*artifacts)] if artifacts else [self.extensions]
 
     @property
     def _engine(self) -> list[Step]:
-        return [Engine(self.shell, installs=False)] if self.delivery.builds else []
+        return [Engine(self.shell, installs=False)] if self.delivery.takes_engine else []
 
     @cached_property
     def disk(self) -> Disk:
         # An image that is built here takes all that it is built from.
-        setting = "kind_min_disk_gib" if self.delivery.builds else "min_disk_gib"
+        setting = "kind_min_disk_gib" if self.delivery.takes_engine else "min_disk_gib"
         return Disk(self.settings, setting, self.present)
 
 

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 from bootstrap.codespaces import larger_machine
 from bootstrap.delivery.baked import NodeImage, baked
 from bootstrap.delivery.loaded import NodeImages, stable_names
+from bootstrap.errors import InvalidSetting
 from bootstrap.kube.api import Kube
+from bootstrap.options import registry_mirrors
+from bootstrap.registry.address import parse
+from bootstrap.registry.login import login_for
+from bootstrap.registry.mirror import authority
 from bootstrap.sources.source import Images
 from bootstrap.step import Step
 from bootstrap.steps import kind_cluster
@@ -20,16 +25,15 @@ from bootstrap.steps.kind_cluster import KindCluster
 from bootstrap.steps.kubeconfig import Kubeconfig
 from bootstrap.steps.kuberay import OperatorManifest
 from bootstrap.steps.machine import Disk, Memory, Ports, Python, System
+from bootstrap.steps.registry_in_nodes import NodeRegistries, StandIn, Trusted
 from bootstrap.steps.state_folder import StateFolder
 from bootstrap.targets.on_kubernetes import OnKubernetes
 
 # It is the engine's own default; if the engine is another machine's, the nearest folder of ours counts.
 _ENGINES_FOLDER = Path("/var/lib/docker")
 # A kind cluster is made of these; `kubernetes` is only where the node lacks Kubernetes' own images.
-_ARTIFACTS = (
-    *("kind", "kubectl", "kubectl-ray", "kuberay"),
-    *("ray", "workspace", "operator", "node", "kubernetes"),
-)
+_ARTIFACTS = ("wheels", "kind", "kubectl", "kubectl-ray", "kuberay", "node", "kubernetes")
+_IMAGES = ("ray", "workspace", "operator")
 
 
 @dataclass(frozen=True)
@@ -40,13 +44,14 @@ class Kind(OnKubernetes):
         return [
             Engine(self.shell, installs=False),
             *self._room,
-            StateFolder(self.instance),
+            StateFolder(self.instance, needs=self.before_the_record),
             *self._made_available,
             self.environment,
             self.cluster,
             Kubeconfig(self.shell, self.cluster, self.kube),
             self.user_context,
             self._node_images,
+            *self.registries,
             self.cluster_file,
             *self.stack(self._operator_manifest, cluster_goes=True),
         ]
@@ -90,12 +95,14 @@ class Kind(OnKubernetes):
 
     @cached_property
     def _baked(self) -> NodeImage | None:
-        aliases, names = stable_names(self.origin.images), ("ray", "workspace", "operator")
-        return baked(self.shell, self.settings.cache_folder, self.origin, names, aliases, self.present)
+        aliases = stable_names(self.origin.images)
+        return baked(self.shell, self.settings.cache_folder, self.origin, _IMAGES, aliases, self.present)
 
     @property
     def _made_available(self) -> list[Step]:
-        steps: list[Step] = [*self.origin.steps_for(*filter(self.origin.gives, _ARTIFACTS))]
+        # The node may get them without the engine.
+        names = _ARTIFACTS if self.origin.archives else (*_ARTIFACTS, *_IMAGES)
+        steps: list[Step] = [*self.origin.steps_for(*filter(self.origin.gives, names))]
         return [*steps, self._baked] if self._baked else steps
 
     @cached_property
@@ -117,7 +124,43 @@ class Kind(OnKubernetes):
         images = self.origin.images
         references = (images.ray, images.workspace, images.operator)
         nodes = (self.cluster.node,)
-        return NodeImages(self.shell, self.instance.name, nodes, references, stable_names(images))
+        aliases, archives = stable_names(images), self.origin.archives
+        return NodeImages(self.shell, self.instance.name, nodes, references, aliases, archives=archives)
+
+    @property
+    def registries(self) -> list[Step]:
+        """Returns the steps by which pods of others may pull, from the mirror and by names of public ones."""
+        known: list[Trusted | StandIn] = [*self._stand_ins]
+        stood_for = {each.host for each in known}
+        steps: list[Step] = []
+        if self.instance.source == "mirror" and self.settings.mirror:
+            address = parse(self.settings.mirror)
+            # Nodes can't reach this machine's loopback address.
+            if not address.is_loopback:
+                trusted = authority(self.settings, address)
+                # Who stands in for the mirror itself is asked in its place.
+                known += [Trusted(address, trusted)] if trusted and address.host not in stood_for else []
+                steps.append(self.pull_login(self.settings.mirror, needs="kubeconfig", cluster_goes=True))
+        return [NodeRegistries(self.instance.name, known), *steps] if known else steps
+
+    @property
+    def _stand_ins(self) -> list[StandIn]:
+        """Raises InvalidSetting where one of registry_mirrors is not to be reached by nodes."""
+        stand_ins = []
+        for host, mirror in registry_mirrors(self.settings.registry_mirrors).items():
+            address = parse(mirror)
+            if address.is_loopback:
+                raise InvalidSetting(
+                    f"registry_mirrors has {mirror}, and nodes can't reach this machine's loopback",
+                    hint="name an address of this machine that other machines reach, too",
+                )
+            login = partial(login_for, address.host) if self.settings.login_in_pods else lambda: None
+            stand_ins.append(StandIn(host, address, authority(self.settings, address), login))
+        return stand_ins
+
+    @property
+    def before_the_record(self) -> tuple[str, ...]:
+        return ("disk", *self.bundle_steps)
 
     @property
     def _room(self) -> list[Step]:

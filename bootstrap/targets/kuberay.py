@@ -11,6 +11,7 @@ from bootstrap.sources.source import Images
 from bootstrap.step import Step
 from bootstrap.steps.forwards import Forwards
 from bootstrap.steps.kuberay import CustomResources, KubeRay, OperatorManifest
+from bootstrap.steps.package_index import PackageIndex
 from bootstrap.steps.ray_cluster import (
     DASHBOARD_PORT,
     RELAY_PORT,
@@ -32,6 +33,8 @@ def stack(
     patience: float,
     masking: Masking,
     cluster_goes: bool,
+    package_index: str = "",
+    trusted: str = "",
     ground: str = "kubeconfig",
 ) -> list[Step]:
     """Returns the steps from KubeRay's manifests to the forwards; the head has the relay and the workspace.
@@ -44,14 +47,18 @@ def stack(
         patience: how many seconds Ray may take to come up.
         masking: what the relay masks.
         cluster_goes: `down` removes Kubernetes itself, in less time than one of these takes to be undone.
+        package_index: where pip and uv in pods have packages from; empty for their own defaults.
+        trusted: certificates of authorities that they trust besides the public ones, in PEM; or empty.
         ground: names the step after which objects can be made in the namespace.
     """
+    packages = PackageIndex(instance, kube, package_index, trusted, cluster_goes, needs=(ground,))
     return [
         manifest,
         CustomResources(kube, manifest, cluster_goes, needs=(ground, manifest.name)),
         KubeRay(kube),
         WorkspacePassword(instance, kube, cluster_goes, needs=(ground,)),
-        RayCluster(instance, kube, images, workers, patience, masking, cluster_goes),
+        packages,
+        RayCluster(instance, kube, images, workers, patience, packages, masking, cluster_goes),
         KubeRayToken(instance, kube),
         forwards(instance, kube, shell),
     ]

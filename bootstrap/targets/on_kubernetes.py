@@ -9,7 +9,7 @@ from pathlib import Path
 
 from bootstrap.kube.api import Kube
 from bootstrap.kube.rayjob.submission import KubectlRay
-from bootstrap.sources.chosen import chosen
+from bootstrap.settings import BUNDLED
 from bootstrap.sources.extensions import Extensions
 from bootstrap.sources.source import Images, Source
 from bootstrap.step import Step
@@ -17,11 +17,14 @@ from bootstrap.steps.cluster_file import ClusterFile
 from bootstrap.steps.forwards import Forwards
 from bootstrap.steps.kubeconfig import UserContext
 from bootstrap.steps.kuberay import OperatorManifest
+from bootstrap.steps.package_index import trusted
+from bootstrap.steps.pull_secret import PullSecret
 from bootstrap.steps.ray_environment import RayEnvironment
 from bootstrap.targets import kuberay
 from bootstrap.targets.chosen_target import ChosenTarget
 from bootstrap.targets.debugging import masking
 from bootstrap.targets.forwarded import ForwardedAccess
+from bootstrap.targets.pull_login import pull_secret
 
 
 @dataclass(frozen=True)
@@ -29,6 +32,8 @@ class OnKubernetes(ChosenTarget, ABC):
     """Makes KubeRay's stack where `kube` leads, from the images and tools of a source."""
 
     brings_example: bool = True
+    # Nodes have the images from a mirror, where they reach one; else they are put into them.
+    nodes_pull: bool = False
 
     @cached_property
     @abstractmethod
@@ -55,7 +60,7 @@ class OnKubernetes(ChosenTarget, ABC):
     @cached_property
     def origin(self) -> Source:
         """Returns the source of the images and tools."""
-        return chosen(self.instance.source, self.settings, self.extensions, self.shell)
+        return self.origin_with(lambda: self.extensions, nodes_pull=self.nodes_pull)
 
     @cached_property
     def kubectl(self) -> Path:
@@ -77,7 +82,12 @@ class OnKubernetes(ChosenTarget, ABC):
     @cached_property
     def environment(self) -> RayEnvironment:
         """Returns this machine's Ray environment: kubectl-ray runs its `ray`."""
-        return RayEnvironment(self.shell, self.settings.cache_folder)
+        return RayEnvironment(self.shell, self.settings.cache_folder, wheels=self.wheels)
+
+    @property
+    def wheels(self) -> Path | None:
+        # Others need not be looked at for that: they hash all that images are made of.
+        return self.origin.wheels if self.instance.source in BUNDLED else None
 
     @cached_property
     def forwards(self) -> Forwards:
@@ -88,11 +98,27 @@ class OnKubernetes(ChosenTarget, ABC):
         """Returns the ports that have to be free for the cluster, by their settings."""
         return {f"{port.name}_port": port.local for port in self.forwards.ports}
 
+    @property
+    def registry_secret(self) -> str:
+        return f"{self.instance.name}-registry"
+
+    def pull_login(
+        self, registry: str, *, needs: str, is_wanted: bool = True, cluster_goes: bool = False
+    ) -> PullSecret:
+        """Returns the step by which all pods of the namespace may pull from a registry, HOST/PATH."""
+        return pull_secret(
+            *(self.settings, self.instance, self.kube, registry),
+            secret=self.registry_secret,
+            needs=needs,
+            is_wanted=is_wanted,
+            cluster_goes=cluster_goes,
+        )
+
     def operator_manifest(self, confined_to: str = "") -> OperatorManifest:
         """Returns KubeRay's manifests, as OperatorManifest has them."""
         kustomization = self.origin.resolve("kuberay").path
         folders = (self.settings.cache_folder, self.kubectl, kustomization)
-        return OperatorManifest(self.shell, *folders, self.images.operator, confined_to)
+        return OperatorManifest(self.shell, *folders, self.images, confined_to)
 
     def stack(
         self, manifest: OperatorManifest, *, cluster_goes: bool, ground: str = "kubeconfig"
@@ -103,6 +129,8 @@ class OnKubernetes(ChosenTarget, ABC):
             workers=self.settings.ray_workers,
             patience=self.settings.ray_patience,
             masking=masking(self.settings),
+            package_index=self.settings.package_index,
+            trusted=trusted(self.settings),
             cluster_goes=cluster_goes,
             ground=ground,
         )

@@ -62,7 +62,7 @@ class OnThisMachine(ChosenTarget, ABC):
 
     @cached_property
     def environment(self) -> RayEnvironment:
-        return RayEnvironment(self.shell, self.settings.cache_folder)
+        return RayEnvironment(self.shell, self.settings.cache_folder, wheels=self.wheels)
 
     @cached_property
     def cluster_file(self) -> ClusterFile:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, Protocol
 
 from bootstrap.instance import Instance
@@ -107,6 +108,10 @@ class Target(Protocol):
     @property
     def kubernetes(self) -> Kubernetes | None:
         """Returns its Kubernetes part; None where it has none."""
+
+    @property
+    def wheels(self) -> Path | None:
+        """Returns the folder with the packages for Python that it needs; None where they are the index's."""
 
     def steps(self) -> list[Step]:
         """Returns the steps that make the cluster, in the order in which people read them."""

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 from bootstrap.console import Console
 from bootstrap.diagnosis import archive as archives
@@ -27,6 +28,8 @@ from bootstrap.verbs.paused import paused
 
 # So many ids are named where the one that was given is not there.
 _NEWEST = 5
+# Of an index's address, a part as long as this may be a token; `simple` and the like are none.
+_LONG_PART = 12
 
 
 def diagnose(
@@ -142,13 +145,19 @@ def _archive(
         results,
         versions,
         {name: str(value) for name, value in vars(settings).items()},
-        _secrets(target),
+        _secrets(target, settings),
     )
 
 
-def _secrets(target: Target) -> list[str]:
+def _secrets(target: Target, settings: Settings) -> list[str]:
     """Returns what may stand nowhere in an archive: the cluster's secrets, and those of this environment."""
     known = [value for name, value in os.environ.items() if may_be_secret_name(name)]
+    # The login of a package index may be a token that stands alone.
+    index = urlsplit(settings.package_index)
+    login = index.password or index.username or ""
+    # So may a part of its path.
+    parts = [part for part in index.path.split("/") if len(part) >= _LONG_PART]
+    known += [login, unquote(login), *parts]
     with contextlib.suppress(OSError):  # Without the file there is no token.
         known.append(target.instance.token_file.read_text().strip())
     # It may be in Kubernetes, which does not answer: nothing was read from there then.

@@ -9,11 +9,12 @@ from bootstrap import step
 from bootstrap.codespaces import Codespace
 from bootstrap.console import Console
 from bootstrap.errors import MACHINE, RaysideError
+from bootstrap.given_settings import parse
 from bootstrap.labs import needs
-from bootstrap.settings import Settings, parse
+from bootstrap.settings import Settings
 from bootstrap.shell import Shell
 from bootstrap.step import Appliable, Condition, Status, Step
-from bootstrap.steps.debian_program import DebianProgram, chromium, fish, registry, sshd, zsh
+from bootstrap.steps.debian_program import DebianProgram, chromium, fish, minisign, nft, registry, sshd, zsh
 from bootstrap.steps.engine import installable
 from bootstrap.steps.ports_private import PortsPrivate
 from bootstrap.targets import choice
@@ -42,7 +43,7 @@ def doctor(
         paths = {ports.workspace: "/robots.txt", ports.dashboard: "/", ports.relay: None}
         steps.append(PortsPrivate(codespace, paths))
     if tests:
-        steps += [program(shell) for program in (registry, chromium, zsh, fish, sshd)]
+        steps += [program(shell) for program in (registry, chromium, zsh, fish, sshd, minisign, nft)]
         steps += [DebianProgram(shell, name, packages) for name, packages in needs.PROGRAMS.items()]
     statuses = step.check(steps)
     if fix:

@@ -20,4 +20,7 @@ RUN pip install --no-cache-dir --disable-pip-version-check --no-input --no-index
 COPY hook /opt/rayside/hook
 COPY rayside.pth /opt/rayside/
 RUN cp /opt/rayside/rayside.pth "$(python3 -c 'import site; print(site.getsitepackages()[0])')/"
-ENV RAYSIDE_START=/opt/rayside/hook/start.py RAY_USAGE_STATS_ENABLED=0
+ENV RAYSIDE_START=/opt/rayside/hook/start.py
+# As in the other Dockerfile: nothing is reported, and no cloud is asked.
+ENV RAY_USAGE_STATS_ENABLED=0 RAY_USAGE_STATS_REPORT_URL=http://localhost:9
+RUN python3 -c 'import os; os.symlink("ray_bootstrap_config.yaml", "/home/ray/ray_bootstrap_config.yaml")'

@@ -12,17 +12,19 @@ from pathlib import Path
 
 from playwright.sync_api import expect
 
-from bootstrap.settings import ROOT, Settings, environment_name, parse
+from bootstrap.given_settings import parse
+from bootstrap.settings import ROOT, Settings, environment_name
 from bootstrap.shell import Shell
 from bootstrap.targets import choice
 from tests.browser.stories import (
+    AREAS,
+    BUSY,
     NO_WAIT,
     WAIT,
-    areas,
-    busy,
     debug_the_example,
     see_what_all_do,
     stop_three_by_the_gutter,
+    written,
 )
 from tests.browser.workbench import Workbench, chromium
 from tests.browser.workspace import workspace
@@ -44,13 +46,14 @@ def main() -> None:
             expect(workbench.row("Paused task").first).to_be_visible()
             _take(workbench, f"{where}-first-screen")
             debug_the_example(browsed, workbench, lambda name: _take(workbench, f"{where}-{name}"))
-        code = areas(Path(folder) / "areas")
+        code = written(Path(folder) / "areas", "areas.py", AREAS)
         job = browsed.submit(code, "areas.py", *WAIT)
         with browsed.open(browser, rayside.json("open")["url"], Path(folder)) as workbench:
             stop_three_by_the_gutter(
                 browsed, workbench, job, lambda name: _take(workbench, f"{where}-{name}")
             )
-        job = browsed.submit(busy(Path(folder) / "busy"), "busy.py", *NO_WAIT)
+        code = written(Path(folder) / "busy", "busy.py", BUSY)
+        job = browsed.submit(code, "busy.py", *NO_WAIT)
         with browsed.open(browser, rayside.json("open")["url"], Path(folder)) as workbench:
             see_what_all_do(browsed, workbench, job, lambda name: _take(workbench, f"{where}-{name}"))
         browsed.stop(job)

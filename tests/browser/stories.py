@@ -107,6 +107,35 @@ painter = multiprocessing.get_context("fork").Process(target=paint, args=[whole(
 painter.start()
 painter.join()
 """
+# Three tasks that do the same side by side, and print what they do.
+SQUARES = """\
+import ray
+
+
+def squares(room):
+    for number in range(3):
+        square = number * number
+        print(room, "square", square)
+
+
+@ray.remote(num_cpus=0.1)
+def kitchen():
+    squares("kitchen")
+
+
+@ray.remote(num_cpus=0.1)
+def cellar():
+    squares("cellar")
+
+
+@ray.remote(num_cpus=0.1)
+def attic():
+    squares("attic")
+
+
+ray.init()
+ray.get([kitchen.remote(), cellar.remote(), attic.remote()])
+"""
 NO_WAIT = ("--debug", "--attach-timeout", "0")
 # Long enough for a browser to be opened by somebody else's busy machine.
 WAIT = ("--debug", "--attach-timeout", "300")
@@ -166,17 +195,10 @@ def debug_the_example(
     expect(workbench.row(f"process {task.pid}")).to_have_count(0)
 
 
-def areas(folder: Path) -> Path:
-    """Makes a folder with an unmodified script in it."""
+def written(folder: Path, name: str, script: str) -> Path:
+    """Makes a folder with one script in it."""
     folder.mkdir(parents=True)
-    (folder / "areas.py").write_text(AREAS)
-    return folder
-
-
-def busy(folder: Path) -> Path:
-    """Makes a folder with a script that goes on until it is ended."""
-    folder.mkdir(parents=True)
-    (folder / "busy.py").write_text(BUSY)
+    (folder / name).write_text(script)
     return folder
 
 
@@ -218,11 +240,7 @@ def stop_three_by_the_gutter(
 
     In between an expression is compared over all three.
     """
-    workbench.open_file("areas.py")
-    workbench.click_gutter(PRODUCT)
-    workbench.open_view("Ray")
-    workbench.menu(workbench.row("Ray job, python areas.py").filter(has_text=name), "Debug This Job")
-    workbench.make_room_for_the_call_stack()
+    _debug(workbench, name, "areas.py", PRODUCT)
     for room in ROOMS:
         expect(workbench.thread(room, "Paused")).to_have_count(1)
     # VS Code goes by itself to the one that stopped first, when it has read its frames: not after our click.
@@ -251,12 +269,7 @@ def follow_a_call_and_a_fork(workspace: Workspace, workbench: Workbench, name: s
         lines.index(text) + 1
         for text in ("first = room.remote(3)", "width = number + 1", "litres = area / 6")
     )
-    workbench.open_file("calls.py")
-    workbench.click_gutter(called)
-    workbench.click_gutter(forked)
-    workbench.open_view("Ray")
-    workbench.menu(workbench.row("Ray job, python calls.py").filter(has_text=name), "Debug This Job")
-    workbench.make_room_for_the_call_stack()
+    _debug(workbench, name, "calls.py", called, forked)
     workbench.expect_stopped("calls.py", called)
     workbench.press("Step Into")
     workbench.expect_stopped("calls.py", begins)
@@ -275,6 +288,47 @@ def follow_a_call_and_a_fork(workspace: Workspace, workbench: Workbench, name: s
     workbench.press("Continue")
     assert workspace.ended(name).status == "SUCCEEDED"
     assert "litres 2.0" in workspace.dashboard.output(name)
+
+
+def move_a_group_and_choose_prints(workspace: Workspace, workbench: Workbench, name: str) -> None:
+    """Steps all tasks of a job of SQUARES, submitted with `WAIT`, as one; one of them is heard printing."""
+    lines = [text.strip() for text in SQUARES.splitlines()]
+    squared = lines.index("square = number * number") + 1
+    _debug(workbench, name, "squares.py", squared)
+    for room in ROOMS:
+        expect(workbench.thread(room, "Paused")).to_have_count(1)
+    workbench.expect_stopped("squares.py", squared)
+    assert "ray.task == 'attic'" in workbench.evaluate("prints only ray.task == 'attic'")
+    # Over the print, and to the head of the loop.
+    for line in (squared + 1, squared - 1):
+        workbench.clear_console()
+        answer = workbench.evaluate("@all next")
+        assert re.search(rf"3 stopped at squares  \S.*squares\.py:{line}\b", answer), answer
+        workbench.expect_stopped("squares.py", line)
+    expect(workbench.console.filter(has_text=re.compile("attic · .*: attic square 0"))).to_have_count(1)
+    expect(workbench.console.filter(has_text="kitchen square")).to_have_count(0)
+    workbench.clear_console()
+    answer = workbench.evaluate("@task:kitchen next")
+    assert re.search(rf"1 stopped at squares  \S.*squares\.py:{squared}\b", answer), answer
+    workbench.click_gutter(squared)
+    workbench.clear_console()
+    answer = workbench.evaluate("@all continue")
+    assert re.search(r"\d members", answer), answer
+    assert workspace.ended(name).status == "SUCCEEDED"
+    assert workspace.dashboard.output(name).count("kitchen square") == 3
+    expect(workbench.console.filter(has_text="attic square 4")).to_have_count(1)
+    expect(workbench.console.filter(has_text="kitchen square")).to_have_count(0)
+    expect(workbench.notifications).to_have_count(0)
+
+
+def _debug(workbench: Workbench, name: str, file: str, *lines: int) -> None:
+    """Sets breakpoints in a job's file by clicks in the gutter, and attaches to the job from Ray's view."""
+    workbench.open_file(file)
+    for line in lines:
+        workbench.click_gutter(line)
+    workbench.open_view("Ray")
+    workbench.menu(workbench.row(f"Ray job, python {file}").filter(has_text=name), "Debug This Job")
+    workbench.make_room_for_the_call_stack()
 
 
 def _go_to(workbench: Workbench, room: str) -> None:

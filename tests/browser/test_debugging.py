@@ -9,17 +9,19 @@ from playwright.sync_api import expect
 from tests.browser.conftest import Open
 from tests.browser.stories import (
     AREAS,
+    BUSY,
     CALLS,
     EXAMPLE,
     NO_WAIT,
     PRODUCT,
+    SQUARES,
     WAIT,
-    areas,
-    busy,
     debug_the_example,
     follow_a_call_and_a_fork,
+    move_a_group_and_choose_prints,
     see_what_all_do,
     stop_three_by_the_gutter,
+    written,
 )
 from tests.browser.workspace import Workspace
 
@@ -32,7 +34,7 @@ def test_a_paused_task_is_debugged_to_the_end_of_its_job(local: Workspace, opene
 def test_three_tasks_of_an_unmodified_file_stop_in_one_call_stack(
     local: Workspace, opened: Open, tmp_path: Path
 ) -> None:
-    folder = areas(tmp_path / "my code")
+    folder = written(tmp_path / "my code", "areas.py", AREAS)
     name = local.submit(folder, "areas.py", *WAIT)
     with opened(local.address(folder)) as workbench:
         stop_three_by_the_gutter(local, workbench, name)
@@ -40,18 +42,25 @@ def test_three_tasks_of_an_unmodified_file_stop_in_one_call_stack(
 
 
 def test_a_step_goes_into_a_task_and_a_fork_stops(local: Workspace, opened: Open, tmp_path: Path) -> None:
-    folder = tmp_path / "my code"
-    folder.mkdir()
-    (folder / "calls.py").write_text(CALLS)
+    folder = written(tmp_path / "my code", "calls.py", CALLS)
     name = local.submit(folder, "calls.py", *WAIT)
     with opened(local.address(folder)) as workbench:
         follow_a_call_and_a_fork(local, workbench, name)
 
 
+def test_tasks_are_stepped_as_one_and_one_of_them_is_heard(
+    local: Workspace, opened: Open, tmp_path: Path
+) -> None:
+    folder = written(tmp_path / "my code", "squares.py", SQUARES)
+    name = local.submit(folder, "squares.py", *WAIT)
+    with opened(local.address(folder)) as workbench:
+        move_a_group_and_choose_prints(local, workbench, name)
+
+
 def test_what_all_processes_of_a_job_do_is_shown_as_a_tree(
     local: Workspace, opened: Open, tmp_path: Path
 ) -> None:
-    folder = busy(tmp_path / "my code")
+    folder = written(tmp_path / "my code", "busy.py", BUSY)
     local.stop_all()
     name = local.submit(folder, "busy.py", *NO_WAIT)
     try:
@@ -62,7 +71,7 @@ def test_what_all_processes_of_a_job_do_is_shown_as_a_tree(
 
 
 def test_a_script_is_run_from_its_editor_and_stops(local: Workspace, opened: Open, tmp_path: Path) -> None:
-    folder = areas(tmp_path / "my code")
+    folder = written(tmp_path / "my code", "areas.py", AREAS)
     before = {job.submission_id for job in local.dashboard.jobs()}
     with opened(local.address(folder)) as workbench:
         workbench.open_file("areas.py")

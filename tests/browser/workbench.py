@@ -13,6 +13,7 @@ from pathlib import Path
 from playwright.sync_api import (
     Browser,
     ConsoleMessage,
+    Error,
     Locator,
     Page,
     StorageState,
@@ -25,8 +26,12 @@ from bootstrap.step import until
 
 # What a machine with two busy cores may need for one click to show; a quiet one takes a tenth of it.
 PATIENCE = 120.0
+# Milliseconds in which the command palette offers a command.
+_OFFERING = 20_000
 # Seconds; the extension asks for its view three times within them.
 _TO_THE_FRONT = 40.0
+# Characters of a page's text that a failure logs.
+_TEXT = 4000
 # How our extension is named wherever the browser's console says whose an error is.
 OURS = re.compile(r"ray-breakpoints|rayBreakpoints|rayside\.tasks")
 _LOG = logging.getLogger(__name__)
@@ -139,13 +144,22 @@ class Workbench:
 
     def command(self, title: str) -> None:
         """Runs a command by its title, as the command palette shows it."""
-        # There, because a terminal or an editor may have another use for it.
-        self.page.locator('.activitybar .action-item[aria-selected="true"]').press("F1")
         box = self.page.locator(".quick-input-widget input.input")
-        expect(box).to_be_focused()
-        box.fill(f">{title}")
         row = self.page.locator(f'.quick-input-list .monaco-list-row.focused[aria-label^="{title}"]')
-        expect(row).to_be_visible()
+
+        def offers() -> bool:
+            # There, because a terminal or an editor may have another use for it.
+            self.page.locator('.activitybar .action-item[aria-selected="true"]').press("F1")
+            try:
+                expect(box).to_be_focused(timeout=_OFFERING)
+                box.fill(f">{title}", timeout=_OFFERING)
+                expect(row).to_be_visible(timeout=_OFFERING)
+            except (AssertionError, TimeoutError):
+                # It closes where a task stops in this moment, for VS Code then goes to the editor.
+                return False
+            return True
+
+        assert until(offers, bool, PATIENCE), f"{title} is not offered"
         self.page.keyboard.press("Enter")
         expect(box).to_be_hidden()
 
@@ -307,6 +321,11 @@ class Workbench:
         expect(answers).to_have_count(before + 1)
         return answers.last.inner_text()
 
+    def clear_console(self) -> None:
+        """Empties the debug console: of many rows, only those in sight are there."""
+        self.page.get_by_role("button", name="Clear Console").click()
+        expect(self.console).to_have_count(0)
+
     @property
     def console(self) -> Locator:
         """Returns what the debug console shows."""
@@ -370,6 +389,9 @@ def tab(browser: Browser, url: str, evidence: Path, known: StorageState | None =
         page.screenshot(path=evidence / f"tab-{number}.png")
         context.tracing.stop(path=evidence / f"tab-{number}-trace.zip")
         _LOG.error("a screenshot and a trace (playwright show-trace) are in %s", evidence)
+        # Where only what was printed is kept, as in CI. Of a page that has crashed there is none.
+        with contextlib.suppress(Error):
+            _LOG.error("the page read: %s", page.locator("body").inner_text()[:_TEXT])
         raise
     finally:
         context.close()

@@ -133,6 +133,17 @@ def make_namespace(cluster: Kube, name: str) -> None:
     assert until(lambda: cluster.get(f"/api/v1/namespaces/{name}/serviceaccounts/default"), bool, 60)
 
 
+def gateway_of(rayside: Rayside) -> str:
+    """Returns the address at which the node, and its pods, reach this machine."""
+    client = docker.from_env()
+    try:
+        (node,) = client.containers.list(filters={"name": target(rayside).cluster.node})
+        networks = node.attrs["NetworkSettings"]["Networks"].values()
+        return next(str(network["Gateway"]) for network in networks if network["Gateway"])
+    finally:
+        client.close()
+
+
 def traces(rayside: Rayside) -> list[str]:
     """Returns what a cluster can leave: containers, networks, volumes, processes, ports, files, a context."""
     left: list[str] = []

@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, expect
 
 from bootstrap.labs.lesson import lessons
 from tests.browser.labs import Walkthrough
-from tests.browser.stories import WAIT, areas, debug_the_example, stop_three_by_the_gutter
+from tests.browser.stories import AREAS, WAIT, debug_the_example, stop_three_by_the_gutter, written
 from tests.browser.workbench import chromium
 from tests.browser.workspace import Workspace, workspace
 from tests.e2e.conftest import target
@@ -43,7 +43,7 @@ def test_a_paused_task_is_debugged_to_the_end_of_its_job(
 def test_three_tasks_of_an_unmodified_file_stop_in_one_call_stack(
     kinds: Workspace, browser: Browser, tmp_path: Path
 ) -> None:
-    name = kinds.submit(areas(tmp_path / "my code"), "areas.py", *WAIT)
+    name = kinds.submit(written(tmp_path / "my code", "areas.py", AREAS), "areas.py", *WAIT)
     link = str(kinds.rayside.json("open")["url"])
     assert "/working_dir_files/_ray_pkg_" in link
     with kinds.open(browser, link, tmp_path / "evidence") as workbench:

@@ -2,26 +2,38 @@
 
 from __future__ import annotations
 
+import json
+import re
 import secrets
 import shutil
+import subprocess
+import sys
 import tempfile
+import zipfile
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
+from bootstrap import docker_engine
 from bootstrap.errors import Forbidden
 from bootstrap.kube import operator, rights
-from bootstrap.kube.api import CORE, RAY, Kube
+from bootstrap.kube.api import CORE, RAY, Kube, head_selector
 from bootstrap.kube.rights import Rule
+from bootstrap.settings import ROOT
 from bootstrap.step import until
+from bootstrap.steps import kind_cluster
+from bootstrap.steps.package_index import FOLDER
+from tests.e2e.conftest import NAME
 from tests.e2e.conftest import kube as kube_of
 from tests.e2e.test_kind_stack import DEFINITIONS, RIGHTS, allow, kubectl
 from tests.e2e.test_kind_stack import user as client
 from tests.integration.conftest import Rayside, apart
 from tests.integration.test_their_ray import both_stop
+from tests.package_index import PASSWORD, Served, served, wheel
 
 POLICIES = "/apis/networking.k8s.io/v1"
 # To see that a namespace is empty takes a look at all that can be in it.
@@ -83,15 +95,90 @@ def refused_pod(kube: Kube) -> str:
     return raised.value.message
 
 
-@pytest.mark.timeout(900)
+def gateway(name: str) -> str:
+    """Returns the address by which the containers of a kind cluster reach this machine."""
+    with docker_engine.connected() as client:
+        (node,) = kind_cluster.containers(client, name)
+        (network,) = node.attrs["NetworkSettings"]["Networks"].values()
+        return str(network["Gateway"])
+
+
+@pytest.fixture
+def company(up: Rayside, tmp_path: Path) -> Iterator[Served]:
+    """Provides an index that pods reach, with a package of the test's own and with uv, which Ray installs."""
+    version = re.search(r"^uv==(\S+)", (ROOT / "requirements" / "dev.txt").read_text(), re.MULTILINE)
+    assert version
+    wheels = tmp_path / "wheels"
+    download = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:"]
+    subprocess.run([*download, "--dest", str(wheels), f"uv=={version[1]}"], check=True)
+    files = [wheel(tmp_path, "company_thing", "1.5"), *wheels.iterdir()]
+    with served(tmp_path / "index", gateway(NAME), files) as index:
+        yield index
+
+
+def packages_are_the_companys(user: Rayside, kube: Kube, index: Served, folder: Path) -> None:
+    """Has jobs install a package by pip and by uv, for the driver and a worker; no login is to be seen."""
+    folder.mkdir()
+    (folder / "main.py").write_text(
+        "import company_thing, ray\n"
+        "@ray.remote\n"
+        "def version():\n"
+        "    import company_thing\n"
+        "    return company_thing.VERSION\n"
+        "ray.init()\n"
+        "print('versions', company_thing.VERSION, ray.get(version.remote()))\n"
+    )
+    for tool in ("pip", "uv"):
+        index.asked.clear()
+        done = with_packages(user, folder, tool, "company-thing")
+        assert "versions 1.5 1.5" in done.stdout, done.stdout + done.stderr
+        assert "/files/company_thing-1.5-py3-none-any.whl" in index.asked
+        assert any("/files/uv-" in path for path in index.asked) == (tool == "uv")
+    told = [
+        json.dumps(each) for each in (user.json("status"), kube.pods(""), kube.ray("rayclusters", "rayside"))
+    ]
+    archive = folder / "archive.zip"
+    assert user.run("diagnose", "--archive", str(archive)).returncode == 0
+    with zipfile.ZipFile(archive) as opened:
+        told += [opened.read(name).decode() for name in opened.namelist()]
+    assert index.host in told[0]
+    assert not any(form in text for text in told for form in (PASSWORD, quote(PASSWORD, safe="")))
+
+
+def a_login_that_is_refused_is_told(
+    up: Rayside, user: Rayside, kube: Kube, index: Served, folder: Path
+) -> None:
+    """Has a job fail for the login that `up` has told the pods of, in the pods that are there."""
+    head = kube.pods(head_selector("rayside"))[0]["metadata"]["name"]
+    read = ["-n", kube.namespace, "exec", head, "-c", "ray-head", "--", "cat", f"{FOLDER}/pip.conf"]
+    assert until(lambda: "not%20it" in kubectl(up, *read), bool, 180)
+    done = with_packages(user, folder, "pip", "company-thing==1.5")
+    assert "error[job-failed]" in done.stderr, done.stdout + done.stderr
+    finding = user.json("diagnose")["findings"][0]
+    assert finding["why"] == f"the package index {index.host} wants a login, or refuses the one that it got"
+    assert "package_index" in finding["hint"]
+
+
+def with_packages(
+    user: Rayside, folder: Path, tool: str, requirement: str
+) -> subprocess.CompletedProcess[str]:
+    """Submits main.py with a package that pip or uv installs, and returns how it ended."""
+    environment = folder.with_suffix(".yaml")
+    environment.write_text(f"{tool}: ['{requirement}']\n")
+    submit = ["submit", "--working-dir", str(folder), "--runtime-env", str(environment), "--wait"]
+    return user.run(*submit, "--entrypoint", "python main.py", timeout=300)
+
+
+@pytest.mark.timeout(1200)
 def test_one_with_the_documented_rights_makes_a_ray_cluster_debugs_in_it_and_leaves_nothing(
-    up: Rayside, few: Kube, tmp_path: Path
+    up: Rayside, few: Kube, tmp_path: Path, company: Served
 ) -> None:
     folder = Path(tempfile.mkdtemp(prefix="rs-", dir="/tmp"))
     folder.rmdir()
     theirs = kube_of(up)
     demo = replace(theirs, namespace=f"demo-{secrets.token_hex(3)}")
-    user = Rayside(apart(folder, source="packages", ray_workers=1))
+    index = {"package_index": company.url(), "package_index_ca": str(company.authority)}
+    user = Rayside(apart(folder, source="packages", ray_workers=1, **index))
     user.environment_too["KUBECONFIG"] = str(few.kubeconfig)
     bring = ["up", "--context", "few", "--create", "--namespace", demo.namespace, "--no-example"]
 
@@ -124,7 +211,13 @@ def test_one_with_the_documented_rights_makes_a_ray_cluster_debugs_in_it_and_lea
         labels = [pod["metadata"]["labels"] for pod in demo.pods("ray.io/cluster=rayside")]
         assert sorted(label["ray.io/node-type"] for label in labels) == ["head", "worker"]
 
+        packages_are_the_companys(user, demo, company, tmp_path / "packages")
+        refused = {"INVOKE_RAYSIDE_PACKAGE_INDEX": company.url("not it")}
+        assert user.run(*bring, env=refused).returncode == 0
         both_stop(user, tmp_path)
+        a_login_that_is_refused_is_told(up, user, demo, company, tmp_path / "packages")
+        other = user.run(*bring, env={"INVOKE_RAYSIDE_PACKAGE_INDEX": ""})
+        assert "package_index is set, the settings say not set" in other.stderr
     finally:
         done = user.run("down", timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr

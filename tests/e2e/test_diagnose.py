@@ -31,7 +31,7 @@ def kube(up: Rayside) -> Iterator[Kube]:
         for name in entry.get("names") or []
         if "rayside/ray:" in name
     )
-    for document in documents(image, up.settings.name):
+    for document in documents(image, up.settings.name, target(up).cluster.node):
         kube.apply({**document, "metadata": {**document["metadata"], "namespace": kube.namespace}})
     gone = f"{CORE}/namespaces/{kube.namespace}/pods/{GONE.name}"
     assert until(lambda: phase(kube, gone) == "Running", bool, PATIENCE)

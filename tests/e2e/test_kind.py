@@ -153,6 +153,8 @@ def test_every_container_is_restricted_those_that_kuberay_adds_too(up: Rayside) 
         assert security["seccompProfile"] == {"type": "RuntimeDefault"}, container["name"]
         assert security["allowPrivilegeEscalation"] is False, container["name"]
         assert security["capabilities"] == {"drop": ["ALL"]}, container["name"]
+        # Whoever has its name in a registry would run programs here.
+        assert container["imagePullPolicy"] == "Never", container["name"]
     assert names == {"ray-head", "workspace", "relay", "ray-worker", "wait-gcs-ready", "kuberay-operator"}
 
 
@@ -183,6 +185,10 @@ def test_no_process_has_a_capability_or_can_get_one_or_a_token_of_kubernetes(up:
         assert kubectl(up, *where, "sh", "-c", absent) == "none\n", container["name"]
         environment = kubectl(up, *where, "cat", "/proc/1/environ").split("\0")
         assert "RAY_USAGE_STATS_ENABLED=0" in environment, container["name"]
+        # Ray's dashboard asks clouds for it where there is none; Tune sees none here.
+        unread = "cat ~/ray_bootstrap_config.yaml 2>&1; test ! -e ~/ray_bootstrap_config.yaml && echo none"
+        told = kubectl(up, *where, "sh", "-c", unread)
+        assert told.endswith("Too many levels of symbolic links\nnone\n"), container["name"]
         # find fails at folders that it may not read.
         writable = "find /opt /etc /usr -xdev -perm -0002 ! -type l 2>/dev/null || :"
         assert kubectl(up, *where, "sh", "-c", writable) == "", container["name"]

@@ -6,13 +6,19 @@ The others are checked on `local`, in tests/integration/test_labs.py: a lab's co
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 
+from bootstrap.errors import NotSolved
 from bootstrap.kube.api import head_selector
 from bootstrap.labs import checking
-from bootstrap.labs.lesson import Lesson, lessons
+from bootstrap.labs.copies import Copy
+from bootstrap.labs.exercise import Exercise
+from bootstrap.labs.lesson import Lesson, find, lessons
+from bootstrap.labs.pods import Pods
 from bootstrap.settings import POD
 from tests.e2e.conftest import NAME, target, terminal
 from tests.integration.conftest import Rayside, stop_jobs
@@ -34,6 +40,40 @@ def test_a_lab_fails_before_it_is_solved_and_passes_after(idle: Rayside, lesson:
     notes: list[str] = []
     (result,) = checking.check_all([lesson], target(idle), lambda name, text: notes.append(text))
     assert result.status == "passed", (result, notes)
+
+
+def test_each_pitfall_of_the_air_gap_is_told_in_its_own_words_while_all_else_is_solved(
+    idle: Rayside, tmp_path: Path
+) -> None:
+    lesson = find("air-gap", lessons())
+    lab, answers = (
+        lesson.code,
+        {"registry": "registry.invalid", "type": "Opaque", "words": "exec format error"},
+    )
+
+    def unsolved(name: str) -> Exercise:
+        copy = Copy(lesson, tmp_path / name)
+        copy.solve()
+        shutil.copy(lesson.folder / name, copy.folder)
+        return Exercise(copy.folder, target(idle), lambda text: None)
+
+    asks_an_index, is_evicted = unsolved("runtime_env.yaml"), Pods(unsolved("storage.yaml"))
+    job = lab._submit(asks_an_index)
+    with asks_an_index.untouched(lesson.folder) as untouched, lab._registry(Pods(untouched)):
+        lab._spill(is_evicted, untouched)
+        lab._make_secret(is_evicted.exercise)
+        with pytest.raises(NotSolved, match="another processor"):
+            lab._check_processor(Pods(unsolved("processor.yaml")), untouched, answers)
+        with pytest.raises(NotSolved, match="the registry has release"):
+            lab._check_newest(Pods(unsolved("newest.yaml")))
+        with pytest.raises(NotSolved, match=r"has no image registry\.invalid"):
+            lab._check_batch(Pods(unsolved("batch.yaml")), untouched, answers)
+        with pytest.raises(NotSolved, match="has the type Opaque"):
+            lab._check_batch(Pods(unsolved("secret.yaml")), untouched, answers)
+        with pytest.raises(NotSolved, match="lab-21-storage was evicted"):
+            lab._check_storage(is_evicted)
+    with pytest.raises(NotSolved, match="No matching distribution found for discount"):
+        lab._check_job(asks_an_index, job)
 
 
 def test_the_labs_of_the_workspaces_pod_are_done_in_it(idle: Rayside) -> None:

@@ -31,6 +31,7 @@ from bootstrap.ray.state import Dashboard
 from bootstrap.settings import ROOT
 from bootstrap.step import until
 from tests.e2e.conftest import make_namespace, target
+from tests.failures.pods import FOREIGN
 from tests.instances import instance
 from tests.integration.conftest import Rayside
 
@@ -83,10 +84,6 @@ def pod(name: str, image: str, *command: str, **container: Any) -> dict[str, Any
         "metadata": {"name": name, "labels": {"test": name}},
         "spec": {"containers": [spec], "terminationGracePeriodSeconds": 0},
     }
-
-
-# An ELF header says in its 19th byte which processor the program is for; 0xf3 is RISC-V.
-FOREIGN = "cp /bin/true /code/foreign && printf '\\363' | dd of=/code/foreign bs=1 seek=18 conv=notrunc"
 
 
 @pytest.fixture(scope="module")

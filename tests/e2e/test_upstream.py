@@ -22,7 +22,6 @@ from typing import Any
 import docker
 import docker.errors
 import pytest
-import requests
 
 from bootstrap import docker_engine
 from bootstrap.errors import BuildFailed, DownloadFailed, ImageMissing, WrongArchitecture
@@ -40,6 +39,7 @@ from bootstrap.sources.releases import Releases
 from bootstrap.sources.upstream import upstream
 from bootstrap.step import Appliable, Condition, until
 from tests.integration.vsix import without_asking
+from tests.registries import served
 
 PYTHON = Path(sys.executable).resolve()
 
@@ -51,47 +51,17 @@ def silent(_: str) -> None:
 # --- a registry --------------------------------------------------------------------------
 
 
-def serve(folder: Path, auth: dict[str, Any]) -> Iterator[str]:
-    """Serves Debian's package `docker-registry` on the loopback address; yields its name in images."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        name = f"127.0.0.1:{probe.getsockname()[1]}"
-    config = {
-        "version": 0.1,
-        "log": {"level": "warn"},
-        "storage": {"filesystem": {"rootdirectory": str(folder / "storage")}},
-        "http": {"addr": name},
-        **auth,
-    }
-    (folder / "config.yml").write_text(json.dumps(config))  # JSON is YAML
-    with (folder / "log").open("wb") as log:
-        command = ["docker-registry", "serve", str(folder / "config.yml")]
-        with subprocess.Popen(command, stdout=log, stderr=log) as process:
-            try:
-                assert until(lambda: listens(name), bool, 60), (folder / "log").read_text()
-                yield name
-            finally:
-                process.terminate()
-
-
-def listens(name: str) -> bool:
-    try:
-        return requests.get(f"http://{name}/v2/", timeout=5).status_code in (200, 401)
-    except requests.ConnectionError:
-        return False
-
-
 @pytest.fixture(scope="module")
 def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    yield from serve(tmp_path_factory.mktemp("registry"), {})
+    with served(tmp_path_factory.mktemp("registry")) as registry:
+        yield registry.name
 
 
 @pytest.fixture(scope="module")
 def closed_registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Serves a registry that lets nobody in."""
-    folder = tmp_path_factory.mktemp("closed-registry")
-    (folder / "users").touch()
-    yield from serve(folder, {"auth": {"htpasswd": {"realm": "test", "path": str(folder / "users")}}})
+    with served(tmp_path_factory.mktemp("closed-registry"), users="") as registry:
+        yield registry.name
 
 
 # --- images ------------------------------------------------------------------------------

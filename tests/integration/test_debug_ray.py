@@ -555,7 +555,9 @@ def test_processes_that_tasks_start_stop_as_tasks_do(up: Rayside, tmp_path: Path
     assert result["job"] == {"submission_id": job, "status": "SUCCEEDED"}
     assert "loaded [3.0, 3.0] part 4.0" in up.run("logs", "--job", job).stdout
     job = submit(up, tmp_path, "--debug", modules=())
-    result = up.json("debug", "--job", job, at, "--no-children", cwd=tmp_path)
+    # Nothing stops, so that its patience is for the whole job: four processes begin, one after the other.
+    patience = ["--timeout", "150"]
+    result = up.json("debug", "--job", job, at, "--no-children", *patience, cwd=tmp_path, timeout=240)
     assert result == {"stopped": [], "job": {"submission_id": job, "status": "SUCCEEDED"}}
 
 

@@ -9,11 +9,19 @@ import shlex
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from bootstrap import pip
+from bootstrap.bundle.opened import this_python
+from bootstrap.bundle.version import this_version
+from bootstrap.shell import Shell
+from tests.bundles import small
 from tests.checkout import check_out
+
+NO_INDEX = {"PIP_INDEX_URL": "http://127.0.0.1:9/simple", "PIP_RETRIES": "0", "PIP_NO_CACHE_DIR": "1"}
 
 
 @pytest.fixture(scope="module")
@@ -38,12 +46,7 @@ def run(checkout: Path, *arguments: str, cwd: Path, **env: str) -> subprocess.Co
 def test_without_a_network_the_first_run_says_so_and_leaves_nothing_half(
     checkout: Path, tmp_path: Path
 ) -> None:
-    no_network = {
-        "PIP_INDEX_URL": "http://127.0.0.1:9/simple",
-        "PIP_RETRIES": "0",
-        "PIP_NO_CACHE_DIR": "1",
-        "PIP_FIND_LINKS": "",
-    }
+    no_network = {**NO_INDEX, "PIP_FIND_LINKS": ""}
     done = run(checkout, "up", cwd=tmp_path, **no_network)
     assert done.returncode == 3
     assert "error[no-network]" in done.stderr
@@ -51,6 +54,29 @@ def test_without_a_network_the_first_run_says_so_and_leaves_nothing_half(
     done = run(checkout, "status", "--json", cwd=tmp_path, **no_network)
     assert json.loads(done.stdout)["error"]["id"] == "no-network"
     assert not (checkout / ".venv" / "rayside.txt").exists()
+
+
+def test_with_a_bundle_the_first_run_needs_no_network(tmp_path: Path) -> None:
+    checkout, wheels = check_out(tmp_path / "a new checkout"), tmp_path / "wheels"
+    lock_file = checkout / "requirements" / "rayside.txt"
+    pip.download(Shell(), lock_file, wheels, this_python())
+    file = small(tmp_path, wheels.iterdir())
+    done = run(checkout, "status", "--json", cwd=tmp_path, INVOKE_RAYSIDE_BUNDLE=str(file), **NO_INDEX)
+    assert "target" in json.loads(done.stdout), done.stdout + done.stderr
+    # Set up, it needs no bundle.
+    assert run(checkout, "--version", cwd=tmp_path, **NO_INDEX).returncode == 0
+
+
+def test_a_bundle_for_other_code_is_refused_before_anything_is_set_up(tmp_path: Path) -> None:
+    checkout = check_out(tmp_path / "a new checkout")
+    file = small(tmp_path, version=replace(this_version(), ray="2.1.0"))
+    for option in (["--bundle", file.name], [f"--bundle={file.name}"]):
+        done = run(checkout, "up", *option, "--json", cwd=tmp_path, **NO_INDEX)
+        error = json.loads(done.stdout)["error"]
+        assert (done.returncode, error["id"]) == (3, "bad-bundle")
+        assert "is for Ray 2.1.0" in error["message"]
+        assert "tar -xOf" in error["hint"]
+    assert not (checkout / ".venv").exists()
 
 
 def test_a_python_that_is_too_old_is_refused(checkout: Path, tmp_path: Path) -> None:

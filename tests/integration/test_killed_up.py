@@ -83,7 +83,7 @@ def test_the_last_up_ends_ready(rayside: Rayside) -> None:
 
 
 if __name__ == "__main__":
-    from bootstrap import settings
+    from bootstrap import given_settings, settings
     from bootstrap.shell import Shell
     from bootstrap.targets import choice
     from bootstrap.targets.target import with_example
@@ -91,6 +91,6 @@ if __name__ == "__main__":
     given = {
         key: os.environ.get(settings.environment_name(key)) for key in settings.Settings.__dataclass_fields__
     }
-    target = choice.choose(settings.parse(given), Shell())
+    target = choice.choose(given_settings.parse(given), Shell())
     step.up(with_example(target), Killer(*sys.argv[1:]))
     Console().event("was not killed")

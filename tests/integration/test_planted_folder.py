@@ -27,6 +27,7 @@ STRANGER = 65534
 FORMS = {
     "submit": ([], ["--wait"], ["--job", "{rayjob}"]),
     "attach": (["main-1a2b3c"],),
+    "bundle": (["rayside.bundle"],),
     "debug": (["--json"], ["--launch-json"]),
     "logs": ([], ["--follow"], ["--ray"]),
     "doctor": ([], ["--fix"]),
@@ -43,8 +44,8 @@ def verbs() -> list[list[str]]:
     """Returns every verb of tasks.py, in its forms, without those that have nothing to do with a cluster."""
     lines = []
     for name, task in sorted(tasks.namespace.tasks.items()):
-        # `labs` looks at the clone alone.
-        if "import development" in inspect.getsource(task.body) or name == "labs":
+        # `labs` looks at the clone alone, and `mirror` at what `bundle` makes.
+        if "import development" in inspect.getsource(task.body) or name in ("labs", "mirror"):
             continue
         lines += [[name, *options] for options in FORMS.get(name, ([],))]
     return lines

@@ -369,6 +369,7 @@ def test_what_is_to_stay_paused_waits_for_the_next_editor(tmp_path: Path, how: s
             ]
             first = await setting.attach({"job.py": [LINE[ONCE]]}, keepPaused=how.startswith("keepPaused"))
             await stopped_in(first, 1)
+            await other.until_printed()  # It is attached, too; before, it waits for a debugger.
             if how == "suspendDebuggee":
                 await first.request("disconnect", suspendDebuggee=True)
             elif how == "keepPaused and killed":

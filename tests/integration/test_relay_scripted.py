@@ -953,6 +953,11 @@ def test_each_thread_of_a_process_goes_on_by_itself_and_those_that_go_with_it_ar
         await session.nothing("continued", 0.1)
         with pytest.raises(RequestFailed, match="is not known"):
             await session.request("scopes", frameId=frame)
+        # VS Code asks so by itself, late, for a task that another command than its own has moved.
+        for command in ("scopes", "evaluate", "continue"):
+            arguments = {"frameId": frame, "threadId": 99_999, "expression": "1"}
+            refusal = await session.client.answer(command, arguments)
+            assert refusal["body"]["error"]["showUser"] is (command == "continue")
 
     play(story)
 

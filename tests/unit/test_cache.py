@@ -11,6 +11,7 @@ from bootstrap import cache, processes
 from bootstrap.settings import Settings
 from bootstrap.shell import Shell
 from bootstrap.sources.go import Go, GoPrograms
+from bootstrap.sources.source import Images
 from bootstrap.step import Undoable
 from bootstrap.steps.kuberay import OperatorManifest
 from bootstrap.steps.ray_environment import RayEnvironment
@@ -69,7 +70,8 @@ def test_down_of_one_leaves_builds_of_another(tmp_path: Path) -> None:
     shell = Shell()
     go, environment = Go(shell, tmp_path), RayEnvironment(shell, tmp_path)
     programs = GoPrograms(shell, go, tmp_path, "pause", "pause", "pause", "1", (("pause", "."),))
-    manifest = OperatorManifest(shell, tmp_path, tmp_path / "kubectl", tmp_path / "kuberay", "operator:1")
+    images = Images("ray:1", "workspace:1", "operator:1")
+    manifest = OperatorManifest(shell, tmp_path, tmp_path / "kubectl", tmp_path / "kuberay", images)
     workspace = WorkspaceFiles(shell, tmp_path, without_asking(Settings(cache_folder=tmp_path)))
     cached: list[tuple[Undoable, Path]] = [
         *((go, go.folder), (programs, programs.folder), (environment, environment.folder)),

@@ -11,6 +11,7 @@ from bootstrap.kube.api import RAY
 from bootstrap.kube.operator import confined
 from bootstrap.settings import KUBERAY_VERSION
 from bootstrap.shell import Shell
+from bootstrap.sources.source import Images
 from bootstrap.step import Condition
 from bootstrap.steps.kuberay import CustomResources, OperatorManifest
 from tests.unit.scripted_objects import Objects, applied, objects
@@ -51,7 +52,8 @@ def installed(*operators: dict[str, Any], in_use: Collection[str] = ()) -> Objec
 
 
 def manifest(image: str) -> OperatorManifest:
-    return OperatorManifest(Shell(), Path("/c"), Path("/k"), Path("/c/k"), image, "team")
+    images = Images("rayside/ray:1", "rayside/workspace:1", image)
+    return OperatorManifest(Shell(), Path("/c"), Path("/k"), Path("/c/k"), images, "team")
 
 
 def removed(kube: Objects) -> set[str]:

@@ -2,6 +2,8 @@
 
 import io
 import json
+import threading
+from collections.abc import Callable
 
 import pytest
 
@@ -73,6 +75,36 @@ def test_on_a_terminal_finished_work_stays_and_running_work_is_drawn() -> None:
         console.finished("ray", "Ray", "ready", "[it] answers")
     assert "✓ " in screen.getvalue()
     assert "Ray: ready, [it] answers" in screen.getvalue()
+
+
+@pytest.mark.parametrize(
+    "shows",
+    [
+        lambda console: console.finished("ray", "Ray", "ready", "it answers"),
+        lambda console: console.event("something happened"),
+        lambda console: console.note("ray", "starting"),
+    ],
+    ids=["finished", "event", "note"],
+)
+def test_who_says_something_while_the_display_is_drawn_does_not_stand_in_its_way(
+    shows: Callable[[Console], None],
+) -> None:
+    """Both have a lock, and want the other's: `up` stood still for good."""
+    console = Console(out=io.StringIO(), err=Terminal())
+    console.started("ray", "Ray")
+    with console.progress():
+        assert console._live is not None
+        says = threading.Thread(target=shows, args=(console,), daemon=True)
+        draws = threading.Thread(target=console._render, daemon=True)
+        # Rich has it while it draws.
+        with console._live._lock:
+            says.start()
+            says.join(0.3)
+            draws.start()
+            draws.join(10)
+            assert not draws.is_alive()
+        says.join(10)
+        assert not says.is_alive()
 
 
 def test_columns_are_as_wide_as_their_widest_cell() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -17,18 +18,23 @@ from bootstrap import docker_engine
 from bootstrap.delivery.loaded import NodeImages
 from bootstrap.delivery.theirs import Delivery, delivery
 from bootstrap.errors import EngineNotRunning, ImagesOutOfReach, InvalidSetting
+from bootstrap.given_settings import parse
 from bootstrap.kube.api import Kube
 from bootstrap.kube.kubeconfig import server
 from bootstrap.own_folder import make_own
-from bootstrap.settings import Settings, parse
+from bootstrap.settings import Settings
 from bootstrap.shell import Shell
 from bootstrap.step import Step, Undoable, dependants
+from bootstrap.steps.pull_secret import PullSecret
+from bootstrap.steps.ray_cluster import RayCluster
 from bootstrap.targets import choice
 from bootstrap.targets.cluster_created import ClusterCreated
 from bootstrap.targets.target import with_example
+from tests.bundles import recorded
 from tests.targets import kind_target
 
 ADDRESS = "https://127.0.0.1:40123"
+MIRROR = "r.test/team"
 
 
 @pytest.fixture
@@ -155,7 +161,13 @@ def plans(prod: Path) -> dict[str, list[Step]]:
     return {
         source: with_example(chosen(prod, source=source, image_registry="r.test/x"))
         for source in ("packages", "upstream")
-    }
+    } | {"mirror": with_example(mirrored(prod))}
+
+
+def mirrored(prod: Path, **more: Any) -> ClusterCreated:
+    """Returns the target where a mirror has what it is made of."""
+    recorded(prod.parent / "state" / "rayside", mirror=MIRROR)
+    return chosen(prod, source="mirror", **{"mirror": MIRROR, **more})
 
 
 @pytest.mark.usefixtures("without_engine")
@@ -169,6 +181,7 @@ def test_its_steps_fit_together_and_nothing_is_made_before_it_was_looked_at(prod
         assert set(names) <= looked_before
         # Whatever `down` removes in the namespace goes before the namespace, and the record last.
         in_it = {"ray-cluster", "workspace-password", "custom-resources", "network-policies"}
+        in_it |= {"pull-secret"} & set(names)
         assert in_it <= dependants(steps, "namespace")
         removed = {step.name for step in steps if isinstance(step, Undoable)}
         before_the_record = removed & dependants(steps, "state-folder")
@@ -218,6 +231,8 @@ def test_from_a_registry_nodes_pull_what_is_built_here_and_the_rest_from_where_i
     assert pulled.ray == f"r.test:5000/team/{built.ray}"
     assert pulled.workspace == f"r.test:5000/team/{built.workspace}"
     assert pulled.operator == built.operator
+    # Whoever has a name of ours in a public registry would run programs in nodes that lack the image.
+    assert (built.pull_policy, pulled.pull_policy) == ("Never", "IfNotPresent")
     packages = way("", "r.test", "packages")
     assert packages.images.operator.startswith("r.test/rayside/operator:")
     assert packages.artifacts == ()
@@ -233,3 +248,115 @@ def test_without_a_way_what_is_missing_is_said() -> None:
     assert images.workspace in refusal.message
     assert images.operator not in refusal.message
     assert "INVOKE_RAYSIDE_IMAGE_REGISTRY=HOST/PATH" in refusal.hint
+
+
+@pytest.mark.usefixtures("without_engine")
+def test_from_a_mirror_pods_pull_with_this_machines_login(prod: Path) -> None:
+    target = mirrored(prod)
+    images = target.images
+    for name in ("ray", "workspace", "operator"):
+        digest = target.origin.resolve(name).digest
+        # Whoever may write to the registry could give a tag to another image.
+        assert getattr(images, name) == f"{MIRROR}/rayside/bundled-{name}@{digest}"
+    assert (images.pull_policy, images.pull_secret) == ("IfNotPresent", "rayside-registry")
+    steps = {step.name: step for step in target.steps()}
+    # A bundle that is refused leaves no folder, and no pod is made before it can pull.
+    assert "bundle" in steps["state-folder"].needs
+    assert "pull-secret" in steps["custom-resources"].needs
+    assert steps.keys() >= {"wheels", "kubectl", "kubectl-ray", "bundle-record"}
+    # No gallery is asked, and nothing is loaded into nodes.
+    assert not steps.keys() & {"extensions", "ray-image", "engine"}
+    cluster = steps["ray-cluster"]
+    assert isinstance(cluster, RayCluster)
+    document = cluster.manifest()
+    assert "rayside-registry" in document["metadata"]["annotations"]["rayside.dev/spec"]
+    spec = document["spec"]
+    for group in (spec["headGroupSpec"], *spec["workerGroupSpecs"]):
+        assert group["template"]["spec"]["imagePullSecrets"] == [{"name": "rayside-registry"}]
+    # Where somebody has named another registry, its logins are somebody's, too.
+    named = mirrored(prod, image_registry="other.test")
+    assert named.images.ray.startswith("other.test/rayside/bundled-")
+    assert named.images.pull_secret == ""
+    assert not login_of(named)._is_wanted
+    # Whoever refuses that pods have a login has none named, either.
+    refused = mirrored(prod, login_in_pods=False)
+    assert (refused.images.pull_secret, login_of(refused)._is_wanted) == ("", False)
+    assert "imagePullSecrets" not in json.dumps(refused._manifest._overlay(Path()))
+    patched = json.dumps(target._manifest._overlay(Path()))
+    assert "imagePullSecrets" in patched
+    assert f'"digest": "{target.origin.resolve("operator").digest}"' in patched
+
+
+@pytest.mark.usefixtures("without_engine")
+def test_later_commands_know_the_mirror_without_the_setting(prod: Path) -> None:
+    first = mirrored(prod)
+    first.instance.record.write_text(first.instance.document())
+    again = choice.choose(Settings(state_folder=prod.parent / "state"), Shell())
+    assert isinstance(again, ClusterCreated)
+    assert again.images == first.images
+    (gone,) = choice.removable(Settings(state_folder=prod.parent / "state"), Shell())
+    assert "pull-secret" in {step.name for step in gone.steps() if isinstance(step, Undoable)}
+
+
+def test_nodes_of_this_engine_get_the_images_of_a_bundle_past_it(
+    prod: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_engine(monkeypatch, container("theirs-control-plane", "theirs", "control-plane", 40123))
+    # So they do where the mirror is on this machine, which nodes can't reach.
+    recorded(prod.parent / "state" / "rayside", mirror="127.0.0.1:5000")
+    target = chosen(prod, source="mirror", mirror="127.0.0.1:5000")
+    step = target.delivery.step
+    assert isinstance(step, NodeImages)
+    assert step.archives is not None
+    assert "bundle" in step.needs
+    names = {each.name for each in target.steps()}
+    assert "engine" in names
+    assert "ray-image" not in names
+    assert target.disk.setting == "kind_min_disk_gib"
+    assert not login_of(target)._is_wanted
+
+
+def login_of(target: ClusterCreated) -> PullSecret:
+    (step,) = (step for step in target.steps() if isinstance(step, PullSecret))
+    return step
+
+
+@pytest.mark.usefixtures("without_engine")
+def test_a_mirror_that_is_named_for_good_is_for_what_is_made_anew(prod: Path) -> None:
+    recorded(prod.parent / "state" / "rayside", mirror=MIRROR)
+    new = choice.choose(settings(prod, source="auto", mirror=MIRROR), Shell())
+    assert new.instance.source == "mirror"
+    # One that is there stays what it was made of, whatever is in invoke.yaml by now.
+    before = chosen(prod).instance
+    make_own(before.folder)
+    before.record.write_text(before.document())
+    later = parse({"state_folder": prod.parent / "state", "mirror": MIRROR}, {})
+    assert choice.choose(later, Shell()).instance.source == "packages"
+    # What it was is taken back, too.
+    (gone,) = choice.removable(later, Shell())
+    assert "pull-secret" in {step.name for step in gone.steps() if isinstance(step, Undoable)}
+
+
+@pytest.mark.usefixtures("without_engine")
+def test_a_mirror_has_nothing_for_a_ray_on_this_machine(prod: Path) -> None:
+    folder = prod.parent / "state"
+    recorded(folder / "rayside", mirror=MIRROR)
+    given = {"state_folder": folder, "mirror": MIRROR}
+    new = choice.choose(parse(given, {}), Shell())
+    assert (new.instance.target, new.instance.source, new.reason) == (
+        "kind",
+        "mirror",
+        "auto: a bundle has what it needs",
+    )
+    later, now, _ = choice.preparation(parse(given, {}), Shell())
+    assert later.instance.target == "kind"
+    assert "workspace-files" not in {step.name for step in now}
+    assert choice.choose(parse({**given, "target": "local"}, {}), Shell()).instance.target == "local"
+
+
+def test_a_mirror_that_nodes_cant_reach_is_said(prod: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with_engine(monkeypatch)
+    recorded(prod.parent / "state" / "rayside", mirror="127.0.0.1:5000")
+    refusal = chosen(prod, source="mirror", mirror="127.0.0.1:5000").delivery.refusal
+    assert refusal is not None
+    assert "loopback" in refusal.message

@@ -293,6 +293,57 @@ def test_a_runtime_env_that_pip_could_not_make_is_told_in_pips_words() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        # As uv 0.4.27 and 0.7.12 had it; tests/integration/test_package_index.py asks those that are here.
+        (
+            "error: Failed to fetch: `https://pypi.test:8443/simple/thing/`\n"
+            "  Caused by: client error (Connect)\n"
+            "  Caused by: tcp connect error: Connection refused (os error 111)\n",
+            "can't be reached from there",
+        ),
+        (
+            "  \u00d7 Failed to fetch: `https://pypi.test:8443/simple/thing/`\n"
+            "  ├─▶ client error (Connect)\n"
+            "  ╰─▶ dns error: failed to lookup address information\n",
+            "can't be reached from there",
+        ),
+        (
+            "      hint: An index URL (https://pypi.test:8443/simple/) could not be queried\n"
+            "      due to a lack of valid authentication\n      credentials (401 Unauthorized).\n",
+            "wants a login, or refuses the one that it got",
+        ),
+        (
+            "hint: An index (https://pypi.test:8443/simple/) returned a 403 Forbidden error.\n",
+            "wants a login, or refuses the one that it got",
+        ),
+        (
+            "WARNING: Retrying (Retry(total=0, connect=None)) after connection broken by "
+            "'ProxyError('Cannot connect to proxy.')': https://pypi.test:8443/simple/thing/\n",
+            "can't be reached from there",
+        ),
+    ],
+)
+def test_an_index_that_is_no_good_is_told_in_place_of_the_package(words: str, told: str) -> None:
+    message = f"runtime_env setup failed: Failed to set up runtime environment.\n{words}"
+    row = job(code=None, job_id=None, error_type="RUNTIME_ENV_SETUP_FAILURE", message=message)
+    found = only(findings(seen([row])))
+    assert found.why == f"the package index pypi.test:8443 {told}"
+    assert "in the setting package_index" in found.hint.replace("into", "in")
+
+
+@pytest.mark.parametrize(("where", "host"), [("host='pypi.test'", " pypi.test"), ("", "")])
+def test_of_several_indexes_the_one_that_failed_is_named_or_none(where: str, host: str) -> None:
+    message = (
+        "Looking in indexes: https://pypi.invalid/simple, https://pypi.test/simple\n"
+        "WARNING: Retrying (Retry(total=0, connect=None)) after connection broken by "
+        f"'NewConnectionError(HTTPSConnection({where}))': /simple/thing/\n"
+    )
+    row = job(code=None, job_id=None, error_type="RUNTIME_ENV_SETUP_FAILURE", message=message)
+    assert only(findings(seen([row]))).why == f"the package index{host} can't be reached from there"
+
+
 def test_a_runtime_env_of_a_task_that_could_not_be_made() -> None:
     error = (
         "Failed to set up runtime environment.\nOSError: Failed to download runtime_env file package x.zip"

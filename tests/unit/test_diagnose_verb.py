@@ -53,6 +53,7 @@ def shown(
     as_json: bool = False,
     cluster: str = "rayside",
     documents: dict[str, Any] | None = None,
+    settings: Settings | None = None,
     **options: str,
 ) -> str:
     """What `diagnose` prints of that evidence."""
@@ -61,7 +62,7 @@ def shown(
     out = io.StringIO()
     console = Console(as_json, cluster, out=out, err=io.StringIO())
     given = {"job": None, "pod": None, "archive": None, **options}
-    verb.diagnose(Settings(), console, **given)
+    verb.diagnose(settings or Settings(), console, **given)
     return out.getvalue()
 
 
@@ -105,6 +106,22 @@ def test_an_archive_has_neither_rays_token_nor_the_password_nor_secrets_of_this_
     assert f"{file} holds what was read; 3 secrets were taken out" in text
     with zipfile.ZipFile(file) as archive:
         assert archive.read("logs/head.log").decode() == "<redacted> <redacted> <redacted>"
+
+
+@pytest.mark.parametrize(
+    ("login", "secret"), [("ada:s3cret%2Fword", "s3cret/word"), ("token-of-it", "token-of-it")]
+)
+def test_an_archive_has_no_login_of_the_package_index(
+    login: str, secret: str, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = Settings(package_index=f"https://{login}@pypi.test/simple")
+    file = place.folder / "d.zip"
+    documents = {"head's log": f"{secret} {login.rpartition(':')[2]}, says ada"}
+    shown(seen(FAILED), place, monkeypatch, archive=str(file), documents=documents, settings=settings)
+    with zipfile.ZipFile(file) as archive:
+        assert archive.read("logs/head.log").decode() == "<redacted> <redacted>, says ada"
+        kept = json.loads(archive.read("settings.json"))["package_index"]
+        assert kept.endswith("<redacted>@pypi.test/simple")
 
 
 def test_a_job_that_is_gone_is_told_with_the_newest_and_a_dead_ray_with_why(

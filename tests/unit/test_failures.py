@@ -19,8 +19,8 @@ def test_each_program_and_each_pod_has_a_row() -> None:
         *(*jobs.PROGRAMS, *jobs.PLAIN, *jobs.COMMANDS),
         "the",
     }
-    made = {document["metadata"]["name"] for document in pods.documents("image", "cluster")}
-    assert {failure.name for failure in [*pods.FAILURES, pods.GONE]} == made
+    made = {document["metadata"]["name"] for document in pods.documents("image", "cluster", "node")}
+    assert {failure.name for failure in [*pods.FAILURES, pods.GONE]} == made - {pods.HOLDER}
 
 
 def test_no_two_failures_are_told_alike() -> None:

@@ -18,10 +18,11 @@ import pytest
 from bootstrap import instance
 from bootstrap.console import Console
 from bootstrap.errors import EarlierLayout, InvalidSetting, NotRunning, OtherTarget, PortTaken, UnknownTarget
+from bootstrap.given_settings import parse
 from bootstrap.instance import configured
 from bootstrap.lock import alone
 from bootstrap.own_folder import make_own
-from bootstrap.settings import Settings, parse
+from bootstrap.settings import Settings
 from bootstrap.shell import Shell
 from bootstrap.steps.state_folder import StateFolder
 from bootstrap.targets import choice

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -13,7 +15,7 @@ from typing import Any
 import pytest
 
 from bootstrap import docker_engine
-from bootstrap.errors import CommandFailed, ImageMissing, LowDisk, NotReady
+from bootstrap.errors import CommandFailed, ImageMissing, LowDisk, NotReady, PortTaken
 from bootstrap.instance import configured
 from bootstrap.settings import KUBERNETES_VERSION, Settings
 from bootstrap.shell import Shell
@@ -111,6 +113,25 @@ def test_what_kind_says_becomes_an_error_with_one_action(output: str, error: typ
     )
     assert type(explained) is error
     assert explained.hint
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "Error starting userland proxy: listen tcp4 127.0.0.1:{}: bind: address already in use",
+        "Bind for 127.0.0.1:{} failed: port is already allocated",
+        "failed to bind host port for 127.0.0.1:{}:172.18.0.2:6443/tcp: address already in use",
+        "failed to bind host port 127.0.0.1:{}/tcp: address already in use",
+    ],
+)
+def test_a_nodes_port_that_is_taken_is_told_with_who_has_it(words: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        error = kind_cluster.explained(CommandFailed(f"docker: {words.format(port)}", hint=""))
+    assert isinstance(error, PortTaken)
+    assert f"port {port} of this machine" in error.message
+    assert f"(pid {os.getpid()})" in error.message
+    assert kind_cluster.port_taken("driver failed") is None
 
 
 def test_what_docker_answered_kind_is_in_the_error() -> None:

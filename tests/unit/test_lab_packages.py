@@ -24,6 +24,7 @@ class Cluster:
     settings: Settings
     version: str = "3.10.19"
     kubernetes: Any = None
+    wheels: Path | None = None
 
     @property
     def access(self) -> Cluster:

@@ -17,6 +17,8 @@ from tests.targets import kind_target
 
 # The head of this lab's own RayCluster has an autoscaler beside it, which may change that RayCluster's pods.
 AUTOSCALING = "example/labs/20-autoscaling/"
+# The images of this lab's pods come from a registry of its own, which is a pod beside them.
+AIR_GAP = "example/labs/21-air-gap/"
 FILES = sorted([*(ROOT / "k8s").rglob("*.y*ml"), *(ROOT / "example").rglob("*.y*ml")])
 
 
@@ -74,7 +76,7 @@ def test_the_pods_relay_gets_what_is_to_be_masked() -> None:
 
 def test_the_containers_of_every_manifest_are_looked_at() -> None:
     container_names = [parameters.values[1]["name"] for parameters in CONTAINERS]  # type: ignore[index]
-    of_labs = {"greedy", "loader", "reporter", "native"}
+    of_labs = {"greedy", "loader", "reporter", "native", "registry", "batch", "spilling"}
     of_ray = [name for name in container_names if name not in of_labs]
     labs = [*["ray-head", "relay"] * 2, *["ray-head", "ray-worker"] * 2]  # each with its solution
     whole = ["ray-head", "workspace", "relay", "ray-worker"]
@@ -124,6 +126,28 @@ def test_no_container_has_a_capability_or_can_get_one(pod: dict[str, Any], conta
     assert not security.get("privileged")
 
 
+def is_of_the_labs_registry(container: Any) -> bool:
+    return str(container.id).startswith(AIR_GAP) and str(container.id).endswith(": batch")
+
+
+@pytest.mark.parametrize(
+    ("pod", "container"), [each for each in CONTAINERS if not is_of_the_labs_registry(each)]
+)
+def test_an_image_that_nobody_has_in_a_registry_is_pulled_from_none(
+    pod: dict[str, Any], container: dict[str, Any]
+) -> None:
+    assert container["image"].startswith("rayside/")
+    assert container["imagePullPolicy"] == "Never"
+
+
+@pytest.mark.parametrize(("pod", "container"), [each for each in CONTAINERS if is_of_the_labs_registry(each)])
+def test_the_lab_on_air_gaps_asks_no_registry_beyond_its_node(
+    pod: dict[str, Any], container: dict[str, Any]
+) -> None:
+    # Nobody can have a name below `invalid` (RFC 6761, section 6.4).
+    assert container["image"].partition("/")[0] in ("127.0.0.1:30500", "registry.invalid")
+
+
 def test_rays_usage_report_is_off_in_a_cluster_that_a_rayjob_makes_unless_it_says_otherwise() -> None:
     def container(*variables: dict[str, str]) -> dict[str, Any]:
         return {
@@ -148,4 +172,6 @@ def test_rays_usage_report_is_off_in_a_cluster_that_a_rayjob_makes_unless_it_say
 @pytest.mark.parametrize("name", ["Dockerfile", "upstream.Dockerfile"])
 def test_rays_usage_report_is_off_in_every_image_of_ours_that_has_ray(name: str) -> None:
     final = (ROOT / "image" / "ray" / name).read_text().rpartition("FROM")[2]
-    assert "RAY_USAGE_STATS_ENABLED=0" in final.partition("ENV ")[2]
+    assert "ENV RAY_USAGE_STATS_ENABLED=0 RAY_USAGE_STATS_REPORT_URL=http://localhost:9\n" in final
+    # It leads to itself.
+    assert final.count("ray_bootstrap_config.yaml") == 2

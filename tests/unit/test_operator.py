@@ -29,6 +29,8 @@ def operator(image: str, *args: str, **labels: str) -> Operator:
         operator("quay.io/kuberay/operator:v1.6.2@sha256:00ff"),
         operator("mirror.test:5000/kuberay/operator:1.10.0-rc.1"),
         operator("mirror.test:5000/operator@sha256:00ff", **{"app.kubernetes.io_version": "1.6.9"}),
+        # By Helm, from a private registry with tags of its own.
+        operator("mirror.test/operator:0a1b2c", **{"helm.sh_chart": "kuberay-operator-1.6.2"}),
         operator("operator:v1.6.2", "--watch-namespace", "other,team"),
         operator("operator:v1.6.2", "--watch-namespace=team"),
         operator("operator:v1.6.2", "--enable-leader-election=true"),
@@ -45,6 +47,7 @@ def test_an_operator_of_the_same_minor_version_or_a_newer_one_serves_us(fitting:
         (operator("operator:v1.5.1"), r"is v1\.5\.1; Rayside needs 1\.6\.2 or a newer 1\.x"),
         (operator("operator:v2.0.0"), r"is v2\.0\.0"),
         (operator("operator:nightly"), "is operator:nightly"),
+        (operator("operator:1", **{"helm.sh_chart": "kuberay-operator-1.5.0"}), r"is 1\.5\.0"),
         (operator("host:5000/operator"), "is host:5000/operator"),
         (operator("operator@sha256:00ff"), "is operator@sha256:00ff"),
         (operator("operator:v1.6.2", "--watch-namespace", "a,b"), "watches only a, b, and not team"),

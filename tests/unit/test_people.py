@@ -17,6 +17,7 @@ import pytest
 
 from bootstrap.console import Console
 from bootstrap.errors import InvalidSetting
+from bootstrap.given_settings import parse
 from bootstrap.hook.rayside_hook import by_hand, driver, whose
 from bootstrap.instance import configured, read
 from bootstrap.own_folder import make_own
@@ -27,7 +28,7 @@ from bootstrap.ray.state import LAG
 from bootstrap.relay.cluster import ClusterDebuggees
 from bootstrap.relay.debuggee import Debuggee
 from bootstrap.relay.tries import MOST_TRIES, Tries
-from bootstrap.settings import Settings, parse
+from bootstrap.settings import Settings
 from bootstrap.shell import Shell
 from bootstrap.targets import choice
 from bootstrap.targets.cluster import Cluster

@@ -143,7 +143,7 @@ def test_the_example_brings_its_own_cluster_with_the_workspace() -> None:
     # An image that is only in the node must not be pulled.
     groups = [pod, spec["workerGroupSpecs"][0]["template"]["spec"]]
     policies = {container["imagePullPolicy"] for group in groups for container in group["containers"]}
-    assert policies == {"IfNotPresent"}
+    assert policies == {"Never"}
 
 
 def test_the_rayjob_of_a_standing_cluster_is_the_template_with_both_names() -> None:

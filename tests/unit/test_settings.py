@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from bootstrap.errors import InvalidSetting, UnknownSetting, UnknownSource, UnknownTarget
-from bootstrap.settings import Settings, as_environment, parse
+from bootstrap.given_settings import parse
+from bootstrap.settings import Settings, as_environment
 
 
 def test_unset_keys_keep_their_defaults() -> None:

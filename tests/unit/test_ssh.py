@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from bootstrap.errors import InvalidSetting
+from bootstrap.given_settings import parse
 from bootstrap.instance import configured
-from bootstrap.settings import parse
 from bootstrap.ssh.client import command, environment
 
 

@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 
 from bootstrap.errors import CredentialsRefused, InvalidSetting
+from bootstrap.given_settings import parse
 from bootstrap.hook.rayside_hook import driver
 from bootstrap.own_folder import make_own
 from bootstrap.ray import authentication
 from bootstrap.ray.debug import Debug
-from bootstrap.settings import Settings, parse
+from bootstrap.settings import Settings
 from bootstrap.shell import Shell
 from bootstrap.steps.debugpy_package import DebugpyPackage
 from bootstrap.steps.preflight import Seen

@@ -137,6 +137,58 @@ def test_evicted_for_ephemeral_storage() -> None:
     assert "disk" in error.hint
 
 
+@pytest.mark.parametrize(
+    ("message", "why", "remedy"),
+    [
+        (
+            "Pod ephemeral local storage usage exceeds the total limit of containers 20Mi. ",
+            "it wrote more to disk than its limit",
+            "raise resources.limits.ephemeral-storage",
+        ),
+        (
+            'Container ray-head exceeded its local ephemeral storage limit "5Mi". ',
+            "it wrote more to disk than its limit",
+            "raise resources.limits.ephemeral-storage",
+        ),
+        (
+            'Usage of EmptyDir volume "tmp" exceeds the limit "10Mi". ',
+            "it wrote more into a volume than the volume's limit",
+            "raise emptyDir.sizeLimit",
+        ),
+        ("The node was low on resource: inodes. ", "the disk of its node ran low", "free some there"),
+        (
+            "Pod was rejected: The node had condition: [DiskPressure]. ",
+            "the disk of its node ran low",
+            "free some there",
+        ),
+    ],
+)
+def test_evicted_for_a_limit_is_told_apart_from_a_low_node(message: str, why: str, remedy: str) -> None:
+    error = explained(pod(phase="Failed", reason="Evicted", message=message))
+    assert error.message == f"pod {NAME} was evicted from its node: {why}: {message.strip()}"
+    assert error.hint.startswith(remedy)
+
+
+@pytest.mark.parametrize(
+    ("words", "remedy"),
+    [
+        ("OSError: [Errno 98] Address already in use", "choose another port"),
+        ("OSError: [Errno 28] No space left on device: '/tmp/ray'", "free some there"),
+        # What a program got over is not what it ended by, and shared memory is no disk.
+        (
+            "Address already in use, using 8081\nValueError: no such shard",
+            "mend what its last words",
+        ),
+        ("unable to write to file </torch_12>: No space left on device (28)", "mend what its last words"),
+        ("inotify_add_watch: No space left on device", "mend what its last words"),
+    ],
+)
+def test_a_program_that_lacked_a_port_or_disk(words: str, remedy: str) -> None:
+    error = explained(pod(container(waits("CrashLoopBackOff"), lastState=ended(1, message=words))))
+    assert error.message.endswith(words.replace("\n", " | "))
+    assert error.hint.startswith(remedy)
+
+
 def test_evicted_for_memory() -> None:
     message = "The node was low on resource: memory. Threshold quantity: 100Mi, available: 80Mi. "
     error = explained(pod(phase="Failed", reason="Evicted", message=message))
@@ -207,7 +259,12 @@ def test_a_program_that_is_not_in_the_image() -> None:
         ),
         (
             "0/1 nodes are available: 1 node(s) had untolerated taint {node.kubernetes.io/disk-pressure: }.",
-            "disk space",
+            "data-root",
+        ),
+        ("0/2 nodes are available: 2 Insufficient ephemeral-storage.", "requests.ephemeral-storage"),
+        (
+            "0/1 nodes are available: 1 node(s) didn't have free ports for the requested pod ports.",
+            "drop hostPort",
         ),
     ],
 )
@@ -362,3 +419,41 @@ def test_no_room_is_no_problem_while_other_pods_leave() -> None:
     selector = "ray.io/cluster=rayside"
     assert trouble.first_problem(recorded([stuck], [], [stuck, leaving]), selector) is None
     assert trouble.first_problem(recorded([stuck], [], [stuck]), selector) is not None
+
+
+def test_which_taint_it_is_is_looked_up_where_the_scheduler_does_not_say() -> None:
+    words = "0/1 nodes are available: 1 node(s) had untolerated taint(s)."
+    unscheduled = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": words}
+    stuck = pod(conditions=(unscheduled,), containerStatuses=[])
+    stuck["spec"]["tolerations"] = [
+        {"key": "team", "operator": "Exists"},
+        {"key": "gpu", "operator": "Equal", "value": "false", "effect": "NoSchedule"},
+        {"key": "zone", "operator": "Equal", "value": "a"},
+        {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute"},
+    ]
+    taints = [
+        {"key": "gpu", "value": "true", "effect": "NoSchedule"},
+        {"key": "team", "effect": "NoSchedule"},
+        {"key": "soft", "effect": "PreferNoSchedule"},
+        {"key": "zone", "value": "a", "effect": "NoSchedule"},
+        {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"},
+        {"key": "node.kubernetes.io/disk-pressure", "effect": "NoSchedule"},
+        {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"},
+        {"key": "node.kubernetes.io/not-ready", "effect": "NoExecute"},
+    ]
+    nodes = [
+        {"metadata": {"name": "one"}, "spec": {"taints": taints}},
+        {"metadata": {"name": "two"}, "spec": {}},
+    ]
+    selector = "ray.io/cluster=rayside"
+    kube = recorded([stuck], [], [stuck])
+    assert isinstance(kube, Recorded)
+    kube.answers["nodes", "100"] = nodes
+    error = trouble.first_problem(kube, selector)
+    assert error is not None
+    assert error.message == (
+        f"no node takes pod {NAME}: the disk of a node is low, and it takes no more pods (DiskPressure): "
+        "node one has the taint {node.kubernetes.io/disk-pressure: }; "
+        "node one has the taint {node.kubernetes.io/not-ready: }; node one has the taint {gpu: true} "
+        f"| {words}"
+    )

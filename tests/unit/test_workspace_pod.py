@@ -13,6 +13,7 @@ import pytest
 
 from bootstrap import instance
 from bootstrap.errors import Forbidden, ImagesOutOfReach, InvalidSetting, NotOurs, NotRunning
+from bootstrap.given_settings import parse
 from bootstrap.instance import Instance
 from bootstrap.kube import heads
 from bootstrap.kube.api import CORE, RAY
@@ -21,10 +22,14 @@ from bootstrap.ray import jobs
 from bootstrap.ray.debug import Debug
 from bootstrap.relay.config import Config
 from bootstrap.relay.masking import Masking
-from bootstrap.settings import POD, Settings, parse
+from bootstrap.settings import POD, Settings
 from bootstrap.shell import Outcome, Shell
+from bootstrap.sources.source import Images
 from bootstrap.step import Condition
+from bootstrap.steps.debugpy_package import DebugpyPackage
 from bootstrap.steps.preflight import Preflight
+from bootstrap.steps.pull_secret import PullSecret
+from bootstrap.steps.ray_environment import RayEnvironment
 from bootstrap.steps.secret_file import SecretFile
 from bootstrap.steps.their_ray import TheirRay
 from bootstrap.steps.workspace_pod import WorkspacePod, WorkspaceSecret, new_name
@@ -32,6 +37,7 @@ from bootstrap.targets import choice
 from bootstrap.targets.cluster_with_workspace import ClusterWithWorkspace
 from bootstrap.targets.pod import PodAccess, PodsRay
 from bootstrap.users import in_a_name
+from tests.bundles import recorded
 from tests.instances import instance as an_instance
 from tests.unit.scripted_objects import Objects, applied, objects
 from tests.unit.test_created_cluster import prod, without_engine
@@ -70,9 +76,12 @@ def secret(folder: Path, kube: Objects, mode: str = "token") -> WorkspaceSecret:
     return WorkspaceSecret(mine, kube, head, 8265, password)
 
 
-def pod(folder: Path, kube: Objects, image: str = "r.test/x:1", **more: Any) -> WorkspacePod:
+def pod(
+    folder: Path, kube: Objects, image: str = "r.test/x:1", pull_secret: str = "", **more: Any
+) -> WorkspacePod:
     told = secret(folder, kube, **more)
-    return WorkspacePod(told.instance, kube, told.head, told, image, Masking("*iban*", ""))
+    images = Images("", image, "", "IfNotPresent", pull_secret)
+    return WorkspacePod(told.instance, kube, told.head, told, images, Masking("*iban*", ""))
 
 
 def api(**more: Any) -> Objects:
@@ -137,6 +146,7 @@ def test_the_pod_has_its_image_its_secret_and_what_is_masked_and_no_secret_value
     assert document["metadata"]["name"] == NAME
     workspace, relay = document["spec"]["containers"]
     assert {workspace["image"], relay["image"]} == {"r.test/x:1"}
+    assert {workspace["imagePullPolicy"], relay["imagePullPolicy"]} == {"IfNotPresent"}
     assert {"name": "RAYSIDE_MASKED_NAMES", "value": "*iban*"} in relay["env"]
     assert document["spec"]["volumes"][0]["secret"]["secretName"] == NAME
     text = json.dumps(document)
@@ -270,6 +280,31 @@ def test_what_lacks_is_said_before_anything_is_made(prod: Path) -> None:
     vars(target)["kube"] = objects(lacking={"create pods in team", "get secrets in team"})
     with pytest.raises(Forbidden, match="create pods; get secrets"):
         target.require_rights()
+
+
+@pytest.mark.usefixtures("without_engine", "_one_ray")
+def test_from_a_mirror_the_pod_pulls_with_a_secret_of_its_own(prod: Path) -> None:
+    recorded(prod.parent / "state" / "rayside", mirror="r.test/team")
+    target = choice.choose(settings(prod, source="mirror", mirror="r.test/team"), Shell())
+    steps = {step.name: step for step in target.steps()}
+    assert {need for step in steps.values() for need in step.needs} <= steps.keys()
+    secret = steps["pull-secret"]
+    assert isinstance(secret, PullSecret)
+    # What others have in their namespace stays as it is, and so does another workspace there.
+    assert not secret.is_for_others
+    assert secret.secret == f"{target.instance.workspace_pod}-registry"
+    assert "pull-secret" in steps["workspace-pod"].needs
+    assert "bundle" in steps["state-folder"].needs
+    assert steps.keys() >= {"wheels", "bundle-record"}
+    assert not steps.keys() & {"extensions", "workspace-image", "engine"}
+    document = pod(prod.parent / "another", api(), pull_secret=secret.secret).manifest()
+    assert document["spec"]["imagePullSecrets"] == [{"name": secret.secret}]
+    assert secret.secret in document["metadata"]["annotations"]["rayside.dev/spec"]
+    # No index is asked for the packages of this machine, and of jobs.
+    environment, debugpy = steps["ray-environment"], steps["debugpy-package"]
+    assert isinstance(environment, RayEnvironment)
+    assert isinstance(debugpy, DebugpyPackage)
+    assert environment.wheels == debugpy.wheels == target.wheels is not None
 
 
 def test_a_users_name_can_stand_in_a_pods() -> None:

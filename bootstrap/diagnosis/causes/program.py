@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
+from bootstrap.diagnosis import runtime_env
 from bootstrap.diagnosis.causes.cause import POST_MORTEM, Cause
 from bootstrap.diagnosis.failure import Failure
-from bootstrap.diagnosis.runtime_env import reason as runtime_env_reason
 
 
 def runtime_env_failed(failure: Failure) -> Cause | None:
@@ -15,8 +15,7 @@ def runtime_env_failed(failure: Failure) -> Cause | None:
     return Cause(
         "runtime-env-failed",
         f"the runtime_env of {failure.subject} could not be made",
-        runtime_env_reason(failure.text),
-        "correct what it names in the runtime_env, and submit again",
+        *runtime_env.explained(failure.text),
     )
 
 

@@ -8,14 +8,13 @@ import signal
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from bootstrap.diagnosis import kills
+from bootstrap.diagnosis import kills, runtime_env
 from bootstrap.diagnosis.causes.cause import Cause
 from bootstrap.diagnosis.causes.known import cause
 from bootstrap.diagnosis.evidence import Evidence
 from bootstrap.diagnosis.failure import Failure, of_driver
 from bootstrap.diagnosis.finding import Finding, Weight, sentence
 from bootstrap.diagnosis.ray_errors import last_raised
-from bootstrap.diagnosis.runtime_env import reason
 from bootstrap.ray.outcome import explain_exit
 from bootstrap.ray.records import Job
 
@@ -114,8 +113,7 @@ def runtime_env_failed(ended: _Ended) -> Cause | None:
     return Cause(
         "runtime-env-failed",
         "its runtime_env could not be made",
-        reason(ended.job.message),
-        "correct what it names in the runtime_env, and submit again",
+        *runtime_env.explained(ended.job.message),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -9,11 +10,17 @@ from typing import Any
 from bootstrap.diagnosis.evidence import Evidence, Row
 from bootstrap.diagnosis.finding import Finding, Weight, sentence
 from bootstrap.diagnosis.kills import in_pod, words
+from bootstrap.kube.cause import first
+from bootstrap.kube.pulls import is_ours
+from bootstrap.kube.room import EVICTED, EVICTED_ELSE
 from bootstrap.kube.trouble import explain, waiting
 from bootstrap.ray.outcome import explain_exit
 
+_EVICTED = "Evicted"
 # The events of a pod that is gone: so many, the last ones.
 _MOST_EVENTS = 4
+# Of an image's id, so much tells it from another one: the algorithm, and 12 digits, as Docker shows them.
+_ID = len("sha256:") + 12
 
 
 def troubled_pods(evidence: Evidence) -> Iterator[Finding]:
@@ -62,10 +69,72 @@ def restarted_containers(evidence: Evidence) -> Iterator[Finding]:
             )
 
 
+def evicted_pods(evidence: Evidence) -> Iterator[Finding]:
+    """Yields a finding for each pod of Ray's that was evicted and is gone: KubeRay replaces it."""
+    there = {pod["metadata"].get("uid") for pod in evidence.pods}
+    for event in evidence.events:
+        of = event.get("involvedObject") or {}
+        is_evicted = event.get("reason") == _EVICTED and of.get("kind") == "Pod"
+        if is_evicted and of.get("uid") not in there and _has_a_clusters_name(of.get("name"), evidence):
+            yield _evicted(event)
+
+
+def stale_images(evidence: Evidence) -> Iterator[Finding]:
+    """Yields a finding for each container whose image is not the one of that name in the engine."""
+    for stale in evidence.stale:
+        loads = f"kind load docker-image {shlex.quote(stale.image)} --name {stale.cluster}"
+        loads = "./invokew up" if is_ours(stale.image) else loads
+        differs = stale.node != stale.engine
+        has = "has another one" if differs else "has the same, but the pod was there before it"
+        yield Finding(
+            "image-stale",
+            sentence(
+                f"container {stale.container} of pod {stale.pod} "
+                f"runs another {stale.image} than the Docker engine has"
+            ),
+            sentence(f"pod {stale.pod}"),
+            f"it runs {stale.runs[:_ID]}, the engine has {stale.engine[:_ID]}; the node {has}",
+            f"{f'where the engine has the newer one, {loads} brings it there; then ' if differs else ''}"
+            "delete the pod, to start anew",
+            Weight.PART_FAILED,
+            pod=stale.pod,
+        )
+
+
+def different_images(evidence: Evidence) -> Iterator[Finding]:
+    """Yields a finding for each name by which pods run different images, as where a node has an old one."""
+    known: dict[tuple[str, bool], dict[str, str]] = {}
+    for pod in evidence.pods:
+        names = {spec["name"]: spec.get("image") for spec in pod.get("spec", {}).get("containers", [])}
+        for container in pod.get("status", {}).get("containerStatuses", []):
+            image, identity = names.get(container["name"]), container.get("imageID")
+            if image and identity and "running" in container.get("state", {}):
+                where = f"pod {pod['metadata']['name']} on node {pod['spec'].get('nodeName')}"
+                # The kubelet calls an image that was put into the node by another digest than a pulled one.
+                name, _, digest = identity.rpartition("@")
+                known.setdefault((image, bool(name)), {}).setdefault(digest, where)
+    for (image, _), pods in known.items():
+        if len(pods) > 1:
+            told = "; ".join(f"{where} runs {identity[:_ID]}" for identity, where in pods.items())
+            yield Finding(
+                "image-differs",
+                sentence(f"pods run different images by the one name {image}"),
+                "",
+                sentence(told),
+                f"crictl rmi {shlex.quote(image)} on the node with the wrong one, and delete the pod there; "
+                "or give each version its own tag",
+                Weight.PART_FAILED,
+            )
+
+
 def gone_pod(evidence: Evidence, name: str) -> Iterator[Finding]:
-    """Yields what the events say of a pod that is not there, where there are any of it."""
+    """Yields what the events say of a pod that is not there, where there are any of it, and no eviction."""
     events = _events(evidence, name, None)
     if not events or any(pod["metadata"]["name"] == name for pod in evidence.pods):
+        return
+    if evicted := [event for event in events if event.get("reason") == _EVICTED]:
+        if not _has_a_clusters_name(name, evidence):
+            yield _evicted(evicted[-1])
         return
     last = [f"{event.get('reason', '')}: {event.get('message', '')}" for event in events[-_MOST_EVENTS:]]
     yield Finding(
@@ -99,6 +168,30 @@ def failed_rayjobs(evidence: Evidence) -> Iterator[Finding]:
             Weight.FAILED,
             job=status.get("jobId") or name,
         )
+
+
+def _evicted(event: Row) -> Finding:
+    name, message = str(event["involvedObject"].get("name")), str(event.get("message") or "")
+    cause = first(EVICTED, message, EVICTED_ELSE)
+    return Finding(
+        "pod-evicted",
+        sentence(f"pod {name} was evicted from its node, and is gone"),
+        sentence(f"last heard of {_time(event)}"),
+        sentence(": ".join(filter(None, [cause.why, message]))),
+        cause.hint,
+        Weight.PART_FAILED,
+        pod=name,
+    )
+
+
+def _has_a_clusters_name(name: object, evidence: Evidence) -> bool:
+    """Returns whether a pod is called as KubeRay calls those of a RayCluster of which pods are there.
+
+    Its names are CLUSTER-head-RANDOM and CLUSTER-GROUP-worker-RANDOM (PodName in KubeRay's util.go).
+    """
+    labels = [pod["metadata"].get("labels") or {} for pod in evidence.pods]
+    clusters = {each["ray.io/cluster"] for each in labels if "ray.io/cluster" in each}
+    return any(re.fullmatch(rf"{re.escape(cluster)}-(head|.+-worker)-\w+", str(name)) for cluster in clusters)
 
 
 def _ending(ended: Row, *, killed: bool) -> str:

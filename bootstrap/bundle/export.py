@@ -1,0 +1,32 @@
+"""`python -m bootstrap.bundle.export FILE DIGEST NAME ...` writes images of the bundle of that digest."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from bootstrap.bundle.images import archive
+from bootstrap.bundle.opened import Bundle
+from bootstrap.errors import BadBundle, RaysideError
+
+
+def main(file: str, digest: str, *names: str) -> int:
+    """Writes the images as `docker load` reads them; returns the exit code, and says what goes wrong."""
+    try:
+        bundle = Bundle.of(Path(file))
+        if bundle.manifest.digest != digest:
+            raise BadBundle(f"{file} is another bundle by now", hint="run the command again")
+        sys.stdout.buffer.writelines(archive([bundle.manifest.image(name) for name in names], bundle.read))
+        sys.stdout.flush()
+    except RaysideError as error:
+        sys.stderr.write(f"{error.message}\n")
+        return error.exit_code
+    except BrokenPipeError:
+        # Who reads has said why by itself; Python would say it again at its end.
+        sys.stderr.close()
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

@@ -1,0 +1,65 @@
+"""Packs files into a tar archive, the same bytes for the same files, and unpacks one that others made."""
+
+from __future__ import annotations
+
+import os
+import tarfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path, PurePosixPath
+
+from bootstrap.bundle.blobs import PIECE, pieces
+from bootstrap.bundle.tar import BLOCK, END, BrokenTar, member, members, stream
+from bootstrap.errors import BadBundle
+
+# An archive has at most so many members.
+_MOST_MEMBERS = 50_000
+
+
+def packed(files: Sequence[tuple[str, Path]]) -> Iterator[bytes]:
+    """Yields an archive of files, by their names in it; symbolic links are what they lead to."""
+    for name, file in sorted(files):
+        with file.open("rb") as content:
+            size = os.fstat(content.fileno()).st_size
+            mode = 0o755 if os.access(file, os.X_OK) else 0o644
+            yield from member(name, size, pieces(content, size), mode)
+    yield END
+
+
+def size_of(files: Sequence[tuple[str, Path]]) -> int:
+    """Returns how many bytes `packed` yields."""
+    sizes = (file.stat().st_size for _, file in files)
+    return len(END) + sum(BLOCK + size + -size % BLOCK for size in sizes)
+
+
+def below(folder: Path, name: str = "") -> list[tuple[str, Path]]:
+    """Returns all files of a folder, or a file, by the names that they have below `name`."""
+    if folder.is_file():
+        return [(name or folder.name, folder)]
+    found = sorted(path for path in folder.rglob("*") if path.is_file())
+    return [(str(PurePosixPath(name, path.relative_to(folder).as_posix())), path) for path in found]
+
+
+def unpack(content: Iterator[bytes], folder: Path) -> None:
+    """Unpacks an archive of regular files below a folder. Raises BadBundle, OSError, what reading raises.
+
+    Nothing is written outside of it, and nothing but regular files with the modes 0644 and 0755.
+    """
+    try:
+        for number, (entry, data) in enumerate(members(stream(content))):
+            path = PurePosixPath(entry.name)
+            is_plain = entry.type in (tarfile.REGTYPE, tarfile.AREGTYPE) and bool(path.parts)
+            if not is_plain or path.is_absolute() or ".." in path.parts or number >= _MOST_MEMBERS:
+                raise BrokenTar(f"it has {entry.name!r} in it")
+            file = folder / path
+            file.parent.mkdir(parents=True, exist_ok=True)
+            with file.open("xb") as target:
+                while piece := data.read(PIECE):
+                    target.write(piece)
+            file.chmod(0o755 if entry.mode & 0o100 else 0o644)
+    except (BrokenTar, FileExistsError, NotADirectoryError, IsADirectoryError) as error:
+        raise BadBundle(
+            f"an archive in the bundle is not as it should be: {error}", hint="make the bundle anew"
+        ) from None
+    # Who yields it says at its end whether it was right.
+    for _ in content:
+        pass

@@ -1,0 +1,137 @@
+"""Writes tar archives, the same bytes for the same content, and reads those of strangers, member by member.
+
+`tarfile` itself follows headers that say how to read the next one, as long as they like, and takes files with
+holes.
+"""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from collections.abc import Iterable, Iterator
+from typing import IO, cast
+
+from bootstrap.bundle.blobs import PIECE
+
+BLOCK = tarfile.BLOCKSIZE
+# What an archive ends with.
+END = tarfile.NUL * (2 * BLOCK)
+# A header that only has the name of the next member is at most so long, in bytes.
+_LONGEST_NAME = 64 * 1024
+_NAMES = (tarfile.GNUTYPE_LONGNAME, tarfile.XHDTYPE)
+_ASIDE = (tarfile.GNUTYPE_LONGLINK, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE)
+
+
+class BrokenTar(Exception):
+    """An archive is not whole, or has something in it that is not allowed; the message says what."""
+
+
+def member(name: str, size: int, content: Iterable[bytes], mode: int = 0o644) -> Iterator[bytes]:
+    """Yields a member of an archive: its header, its content, which has that size, and what fills it up."""
+    entry = tarfile.TarInfo(name)  # its time is 0, and it is nobody's
+    entry.size, entry.mode = size, mode
+    yield entry.tobuf(tarfile.USTAR_FORMAT)
+    yield from content
+    yield tarfile.NUL * (-size % BLOCK)
+
+
+def header(data: bytes) -> tarfile.TarInfo | None:
+    """Returns what a header says; None where the archive ends. Raises BrokenTar."""
+    if data == tarfile.NUL * BLOCK:
+        return None
+    try:
+        entry = tarfile.TarInfo.frombuf(data, tarfile.ENCODING, "surrogateescape")
+    except (tarfile.HeaderError, ValueError) as error:
+        raise BrokenTar(f"a member's header: {error}") from None
+    if entry.size < 0:
+        raise BrokenTar(f"{entry.name!r} has a size below 0")
+    return entry
+
+
+def members(
+    archive: IO[bytes], *, names_may_be_long: bool = False
+) -> Iterator[tuple[tarfile.TarInfo, IO[bytes]]]:
+    """Yields each member with its content, which has to be read before the next one. Raises BrokenTar.
+
+    `names_may_be_long`: as in layers of images, where GNU's and POSIX's headers for that are read.
+    """
+    name = ""
+    while True:
+        entry = header(_exactly(archive, BLOCK))
+        if entry is None:
+            return
+        content = _Content(archive, entry.size)
+        if names_may_be_long and entry.type in (*_NAMES, *_ASIDE):
+            if entry.type in _NAMES:
+                name = _name_in(entry, content.read(_LONGEST_NAME + 1))
+        else:
+            entry.name, name = name or entry.name, ""
+            yield entry, cast(IO[bytes], content)
+        content.skip()
+        _exactly(archive, -entry.size % BLOCK)
+
+
+def _name_in(entry: tarfile.TarInfo, text: bytes) -> str:
+    if len(text) > _LONGEST_NAME:
+        raise BrokenTar(f"a name has more than {_LONGEST_NAME} bytes")
+    if entry.type == tarfile.GNUTYPE_LONGNAME:
+        return text.rstrip(tarfile.NUL).decode("utf-8", "surrogateescape")
+    # Records are `LENGTH KEY=VALUE\n` (pax, "Extended Header").
+    while text:
+        length, _, rest = text.partition(b" ")
+        if not length.isdigit() or not 0 < int(length) <= len(text):
+            raise BrokenTar("a POSIX header is not as it should be")
+        key, _, value = rest[: int(length) - len(length) - 2].partition(b"=")
+        if key == b"path":
+            return value.decode("utf-8", "surrogateescape")
+        text = text[int(length) :]
+    return ""
+
+
+def _exactly(archive: IO[bytes], size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        piece = archive.read(size - len(data))
+        if not piece:
+            raise BrokenTar("it is cut off")
+        data += piece
+    return data
+
+
+class _Content(io.RawIOBase):
+    """Is the content of a member, of a known size."""
+
+    def __init__(self, archive: IO[bytes], size: int) -> None:
+        self._archive, self._left = archive, size
+
+    def read(self, size: int = -1) -> bytes:
+        wanted = self._left if size < 0 else min(size, self._left)
+        data = self._archive.read(min(wanted, PIECE)) if wanted else b""
+        if wanted and not data:
+            raise BrokenTar("it is cut off")
+        self._left -= len(data)
+        return data
+
+    def skip(self) -> None:
+        while self.read(PIECE):
+            pass
+
+
+def stream(content: Iterator[bytes]) -> IO[bytes]:
+    """Returns a file that can be read once, with these pieces one after the other."""
+    return cast(IO[bytes], _Stream(content))
+
+
+class _Stream(io.RawIOBase):
+    def __init__(self, content: Iterator[bytes]) -> None:
+        self._content, self._rest = content, memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        """Returns at most `size` bytes, and none only at the end."""
+        if not self._rest:
+            self._rest = memoryview(next((piece for piece in self._content if piece), b""))
+        data, self._rest = bytes(self._rest[:size]), self._rest[size:]
+        return data

@@ -1,0 +1,207 @@
+"""Says why a node could not pull an image, by what its container runtime said.
+
+The words are containerd's (core/remotes/docker), CRI-O's (containers/image), and those of Go's net and
+crypto/x509. They are in the message of a container that waits, and in the pod's events.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from bootstrap.errors import Forbidden
+from bootstrap.kube.api import CORE, Kube
+from bootstrap.kube.cause import Cause, Table, first
+from bootstrap.options import is_kubernetes_name
+from bootstrap.plain import line
+
+# The kubelet takes a login of these types, and nothing else (pkg/credentialprovider/secrets/secrets.go).
+_TYPES = ("kubernetes.io/dockerconfigjson", "kubernetes.io/dockercfg")
+_SECRET = "kubectl create secret docker-registry NAME --docker-server=HOST makes one"
+
+
+_OF_SECRETS, _OF_LOGINS = ("no-secret", "secret-type"), ("login", "name-or-login")
+_NO_SECRET = "is not there, and its imagePullSecrets name it"
+_WRONG_TYPE = f"and the kubelet takes a login only from {_TYPES[0]}"
+# The first that fits is it: a proxy's failure has a cause of its own behind it.
+_CAUSES: Table = (
+    (
+        _NO_SECRET,
+        Cause(
+            "no-secret",
+            "a Secret with a login is named that is not there",
+            f"make it in the pod's namespace, or correct imagePullSecrets: {_SECRET}",
+        ),
+    ),
+    (
+        _WRONG_TYPE,
+        Cause(
+            "secret-type",
+            "the Secret with its login has the wrong type",
+            f"make it anew, of the right type: {_SECRET}",
+        ),
+    ),
+    (
+        r"proxyconnect|proxy authentication required",
+        Cause(
+            "proxy",
+            "the node's proxy did not let it through",
+            "correct HTTP_PROXY and NO_PROXY of the node's container runtime, then restart that",
+        ),
+    ),
+    (
+        r"no such host|server misbehaving|name resolution|lookup \S+( on \S+)?: i/o timeout",
+        Cause(
+            "dns",
+            "the node does not know the registry's name (DNS)",
+            "correct the registry in the image's name, or the node's resolver (/etc/resolv.conf there)",
+        ),
+    ),
+    (
+        r"not yet valid: current time \S+ is before|is before the certificate",
+        Cause(
+            "clock",
+            "by the node's clock the registry's certificate is not valid yet",
+            "set the node's clock right: `date` there; chronyd or systemd-timesyncd keeps it so",
+        ),
+    ),
+    (
+        r"certificate has expired",
+        Cause(
+            "expired",
+            "by the node's clock the registry's certificate has expired",
+            "compare `date` on the node with the true time; if that is right, have the certificate renewed",
+        ),
+    ),
+    (
+        r"unknown authority|self.signed certificate|certificate signed by",
+        Cause(
+            "authority",
+            "the node does not trust the authority that signed the registry's certificate",
+            "give the node your company's authority: /etc/containerd/certs.d/HOST/hosts.toml, with `ca`",
+        ),
+    ),
+    (
+        r"x509:|tls: ",
+        Cause(
+            "certificate",
+            "the registry's certificate is not one for that name",
+            "correct the registry in the image's name, or have the certificate made for it",
+        ),
+    ),
+    (
+        r"http response to https client",
+        Cause(
+            "no-tls",
+            "the registry speaks no TLS",
+            "have TLS set up there; or name it in /etc/containerd/certs.d/HOST/hosts.toml with http://",
+        ),
+    ),
+    (
+        r"toomanyrequests|too many requests",
+        Cause(
+            "busy",
+            "the registry refuses so many requests (429)",
+            "wait, log in there, or have the images in a registry of your own: ./invokew mirror REGISTRY",
+        ),
+    ),
+    (
+        r"no match for platform|no matching manifest|no image found in (manifest|image) list",
+        Cause(
+            "architecture",
+            "it is not there for the node's processor architecture",
+            "use an image for that architecture (kubectl get node -o wide; uname -m)",
+        ),
+    ),
+    (
+        r"no space left on device",
+        Cause(
+            "disk",
+            "the node's disk is full",
+            "free some there: crictl rmi --prune removes images that nothing uses",
+        ),
+    ),
+    (
+        r"pull access denied|repository does not exist or may require",
+        Cause(
+            "name-or-login",
+            "the registry has no such name, or hides it from who is not logged in",
+            f"correct the name; or name a Secret in imagePullSecrets: {_SECRET}",
+        ),
+    ),
+    (
+        r"unauthorized|authorization failed|no basic auth|authentication required|insufficient.scope"
+        r"|forbidden|denied",
+        Cause(
+            "login",
+            "the registry wants a login that the pod does not have",
+            f"name a Secret with one in imagePullSecrets: {_SECRET}",
+        ),
+    ),
+    (
+        r"not present with pull policy of never",
+        Cause(
+            "never",
+            "the node does not have it, and is told to pull it from nowhere",
+            "./invokew up loads our images again; for your own: kind load docker-image, or IfNotPresent",
+        ),
+    ),
+    (
+        r"not found|manifest unknown|name unknown",
+        Cause("name", "the registry has no such name or tag", "correct the image's name and tag"),
+    ),
+    (
+        r"connection refused|no route to host|network is unreachable|i/o timeout|deadline exceeded"
+        r"|handshake timeout|connection reset|connection timed out|unexpected eof",
+        Cause(
+            "unreachable",
+            "the node does not reach the registry",
+            "correct the registry in the image's name; behind a firewall, give the node a mirror or a proxy",
+        ),
+    ),
+)
+
+
+def cause(words: str, image: str = "") -> Cause | None:
+    """Returns what a runtime's words mean of an image; None where they mean nothing that is known."""
+    # Names and addresses, which are quoted mostly, may have any words in them.
+    text = re.sub(r'"[^"]*"', '""', words.replace(image, "IMAGE") if image else words)
+    return first(_CAUSES, text, None)
+
+
+def told(texts: Sequence[str], image: str) -> tuple[str, Cause] | None:
+    """Returns the first text that tells a cause, with that; None where none does.
+
+    What is wrong with a Secret is it only where the registry asked for a login, or nothing else is told.
+    """
+    known = [(text, found) for text in texts for words in text.splitlines() if (found := cause(words, image))]
+    of_secrets = next((each for each in known if each[1].name in _OF_SECRETS), None)
+    other = next((each for each in known if each[1].name not in _OF_SECRETS), None)
+    return of_secrets if other is None or (of_secrets and other[1].name in _OF_LOGINS) else other
+
+
+def is_ours(image: str) -> bool:
+    """Returns whether it is an image that Rayside makes, and brings to the nodes."""
+    return image.removeprefix("docker.io/").startswith("rayside/")
+
+
+def fault_of_secrets(kube: Kube, pod: Mapping[str, Any]) -> str:
+    """Returns what is wrong with the Secrets that a pod has its logins from; empty where nothing is.
+
+    Of a Secret only its type is looked at, where that may be read. Raises ClusterUnreachable.
+    """
+    named: Sequence[Mapping[str, str]] = pod.get("spec", {}).get("imagePullSecrets") or []
+    for name in (str(each.get("name", "")) for each in named):
+        # Kubernetes lets whoever makes a pod name one as they like, a path too.
+        if not is_kubernetes_name(name):
+            return f"the Secret {line(name, 100)!r} {_NO_SECRET}"
+        try:
+            secret = kube.get(f"{CORE}/namespaces/{kube.namespace}/secrets/{name}")
+        except Forbidden:
+            continue
+        if secret is None:
+            return f"the Secret {name} {_NO_SECRET}"
+        if secret.get("type") not in _TYPES:
+            return f"the Secret {name} has the type {secret.get('type')}, {_WRONG_TYPE}"
+    return ""

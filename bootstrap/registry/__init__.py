@@ -1,0 +1,1 @@
+"""Speaks with registries of images, as https://github.com/opencontainers/distribution-spec has it."""

@@ -1,0 +1,33 @@
+"""Leads to the registry that the settings name as mirror."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from bootstrap import authorities
+from bootstrap.registry.address import Address, parse
+from bootstrap.registry.exchange import Exchange
+from bootstrap.registry.login import login_for
+from bootstrap.registry.registry import Registry
+from bootstrap.settings import Settings
+
+
+def mirror_of(settings: Settings, report: Callable[[str], None] = lambda _: None) -> Registry:
+    """Returns the registry `mirror`, as the user of the Docker configuration.
+
+    Raises InvalidSetting, RegistryRefused.
+    """
+    address = parse(settings.mirror)
+    return Registry(Exchange(address, authority(settings, address)), login_for(address.host), report)
+
+
+def authority(settings: Settings, address: Address) -> Path | None:
+    """Returns the file of the authorities that are trusted for a registry, besides those of this machine.
+
+    It is that of the setting `registry_ca`, else the Docker engine's own for this registry, if there is one.
+    Raises InvalidSetting.
+    """
+    if settings.registry_ca:
+        return authorities.named("registry_ca", settings.registry_ca)
+    return address.certificates if authorities.are_in(address.certificates) else None

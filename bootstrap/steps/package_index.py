@@ -1,0 +1,175 @@
+"""Tells pip and uv in pods where a company has its packages, and which authorities it trusts.
+
+Ray's agent on each node installs the packages of a runtime_env by pip and uv, in its container's environment
+and with that container's files (`_private/runtime_env/pip.py` and `uv.py`, 2.60). The index may have a login
+in its address, so it is in files of a Secret, and not in the environment of every task. The files follow the
+Secret while a pod runs: a new login needs no new pods.
+"""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from bootstrap import authorities
+from bootstrap.errors import InvalidSetting, NotOurs
+from bootstrap.instance import Instance
+from bootstrap.kube.api import CORE, Kube, made_here, require_namespace
+from bootstrap.settings import Settings
+from bootstrap.step import Report, Status, drifted, missing, ready
+from bootstrap.steps.differences import difference, made_of
+
+# PIP_CONFIG_FILE names a file that wins over all others of pip's, and over which a variable of the
+# runtime_env wins (https://pip.pypa.io/en/stable/topics/configuration/#precedence-override-order).
+FOLDER = "/etc/rayside/packages"
+# uv looks here for what a project's own configuration may override
+# (https://docs.astral.sh/uv/concepts/configuration-files/).
+_UVS_FOLDER = "/etc/xdg/uv"
+_PIP, _UV, _AUTHORITIES = "pip.conf", "uv.toml", "authorities.pem"
+_VOLUME = "packages"
+_SETTINGS = ("package_index", "package_index_ca")
+# The relay installs nothing.
+_CONTAINERS = ("ray-head", "workspace", "ray-worker")
+# A Secret holds 1 MiB, and the public authorities take a third of it.
+_MOST_CERTIFICATES = 512 * 1024
+
+
+@dataclass(frozen=True)
+class PackageIndex:
+    """A Secret with the configurations of pip and uv, and the authorities; there is none where none is set.
+
+    Attributes:
+        index: its address, empty for the tools' own default.
+        trusted: certificates of authorities in PEM, which are trusted besides the public ones; or empty.
+    """
+
+    instance: Instance
+    kube: Kube
+    index: str = field(default="", repr=False)
+    trusted: str = ""
+    cluster_goes: bool = False
+    needs: tuple[str, ...] = ("kubeconfig",)
+    name: str = "package-index"
+    title: str = "package index for pods"
+
+    @property
+    def made_of(self) -> dict[str, str]:
+        """Returns what of it pods have to be made anew for, by the names of the settings; nothing secret."""
+        values = zip(_SETTINGS, (self.index, self.trusted), strict=True)
+        return {name: "set" for name, value in values if value}
+
+    @cached_property
+    def files(self) -> dict[str, str]:
+        """Returns the files' texts by their names."""
+        if not self.index and not self.trusted:
+            return {}
+        # An option's value is taken as it stands: pip interpolates nothing.
+        pip = ["[global]"]
+        files = {}
+        if self.index:
+            pip.append(f"index-url = {self.index}")
+            files[_UV] = f'[[index]]\nurl = "{self.index}"\ndefault = true\n'
+        if self.trusted:
+            pip.append(f"cert = {FOLDER}/{_AUTHORITIES}")
+            files[_AUTHORITIES] = _public_authorities() + self.trusted
+        return {_PIP: "\n".join(pip) + "\n", **files}
+
+    def add_to(self, pod: dict[str, Any]) -> None:
+        """Has the containers of a pod's specification read the Secret."""
+        if not self.files:
+            return
+        secret = {"secretName": self.instance.packages_secret, "defaultMode": 0o440}
+        pod["volumes"] = [*pod.get("volumes", []), {"name": _VOLUME, "secret": secret}]
+        folders = (FOLDER, _UVS_FOLDER) if self.index else (FOLDER,)
+        mounts = [{"name": _VOLUME, "mountPath": folder, "readOnly": True} for folder in folders]
+        variables = {"PIP_CONFIG_FILE": f"{FOLDER}/{_PIP}"}
+        if self.trusted:
+            # uv has no variable of its own for it. OpenSSL reads it, too, and finds what it trusted before.
+            variables["SSL_CERT_FILE"] = f"{FOLDER}/{_AUTHORITIES}"
+        added = [{"name": name, "value": value} for name, value in variables.items()]
+        for container in pod["containers"]:
+            if container["name"] in _CONTAINERS:
+                container["volumeMounts"] = [*container.get("volumeMounts", []), *mounts]
+                container["env"] = [*container.get("env", []), *added]
+
+    def check(self) -> Status:
+        """Looks: what pods that are there would lose, or lack, is drift, before any of it changes."""
+        cluster = self.kube.ray("rayclusters", self.instance.ray_cluster)
+        if cluster and made_here(cluster):
+            was = {name: value for name, value in made_of(cluster).items() if name in _SETTINGS}
+            if was != self.made_of:
+                return drifted(difference(was, self.made_of))
+        if not self.files:
+            return ready("none is set: pip and uv have their own defaults")
+        document = self.kube.get(self._path)
+        if document is None:
+            require_namespace(self.kube)
+            return missing("not made yet")
+        if not made_here(document):
+            raise NotOurs(
+                f"there is a Secret {self.instance.packages_secret} in namespace {self.kube.namespace} that "
+                "Rayside did not make",
+                hint="./invokew up --name another-name makes a cluster beside it",
+            )
+        if document.get("data") != self._data:
+            return missing("it is of other settings")
+        # A path may have a token in it.
+        return ready(urlsplit(self.index).netloc.rpartition("@")[2] or "their own defaults")
+
+    def apply(self, report: Report) -> None:
+        metadata = {
+            "name": self.instance.packages_secret,
+            "namespace": self.kube.namespace,
+            "labels": self.instance.labels,
+        }
+        # Not `stringData`, of which Kubernetes forgets whose each field is: a file would outlast its setting.
+        self.kube.apply({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": self._data})
+
+    def undo(self, report: Report) -> None:
+        """Removes it, whatever the settings say now."""
+        if self.cluster_goes:
+            return
+        document = self.kube.get(self._path)
+        if document and made_here(document):
+            report(f"removing the Secret {self.instance.packages_secret}")
+            self.kube.delete(self._path)
+
+    @property
+    def _data(self) -> dict[str, str]:
+        return {name: base64.b64encode(text.encode()).decode() for name, text in self.files.items()}
+
+    @property
+    def _path(self) -> str:
+        return f"{CORE}/namespaces/{self.kube.namespace}/secrets/{self.instance.packages_secret}"
+
+
+def trusted(settings: Settings) -> str:
+    """Returns the certificates that `package_index_ca` names, else those of `registry_ca` for an index.
+
+    Raises InvalidSetting.
+    """
+    name = "package_index_ca"
+    if settings.package_index and not settings.package_index_ca:
+        name = "registry_ca"
+    value = getattr(settings, name)
+    if not value:
+        return ""
+    certificates = authorities.certificates(name, value)
+    if len(certificates) > _MOST_CERTIFICATES:
+        raise InvalidSetting(
+            f"{name} is {value!r}, which has {len(certificates) // 1024} KiB of certificates",
+            hint=f"name a file of your company's authority, with at most {_MOST_CERTIFICATES // 1024} KiB",
+        )
+    return certificates
+
+
+def _public_authorities() -> str:
+    """Returns Mozilla's, which pip and uv have built in."""
+    # Not at the top: seldom used.
+    from requests.utils import DEFAULT_CA_BUNDLE_PATH
+
+    return Path(DEFAULT_CA_BUNDLE_PATH).read_text()

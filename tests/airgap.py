@@ -1,0 +1,175 @@
+"""Makes a machine without a way out, beside this one: a network namespace with a Docker engine of its own.
+
+Whatever leaves the namespace is dropped, and counted: what the engine, its containers and the host's own
+programs send. There is a way out, as on a machine in a company's net, so that who tries to go out is seen.
+A resolver answers there, which knows no name.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from bootstrap.shell import Shell
+from bootstrap.step import until
+from bootstrap.steps.engine import Engine
+
+NAMESPACE = "rayside-airgap"
+# Of the addresses that RFC 5737 leaves to documentation: nobody else is there.
+ADDRESS = "192.0.2.2"
+_HERE, _THERE = f"{ADDRESS}/30", "192.0.2.1/30"
+_RULES = """
+table inet airgap {{
+    set left {{ type ipv4_addr; flags dynamic; size 1024; counter; }}
+    chain leave {{
+        ip daddr {{ {own} }} drop
+        add @left {{ ip daddr }}
+        drop
+    }}
+    chain output {{ type filter hook output priority 0; oifname "{out}" jump leave; }}
+    chain forward {{ type filter hook forward priority 0; oifname "{out}" jump leave; }}
+}}
+"""
+_OUT = "rs-out"
+# Answers each question by NXDOMAIN: RFC 1035, section 4.1.1.
+_RESOLVER = f"""
+import socket
+port = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+port.bind(({ADDRESS!r}, 53))
+print("listens", flush=True)
+while True:
+    question, asker = port.recvfrom(4096)
+    port.sendto(question[:2] + bytes([0x81, 0x83]) + question[4:], asker)
+"""
+# Of the cluster's own services and pods: no kernel knows them yet as a node starts, nor once it ends.
+_OWN = "10.96.0.0/16, 10.244.0.0/16"
+
+
+@dataclass(frozen=True)
+class Airgap:
+    """A namespace with an engine; `folder` has all that the engine keeps."""
+
+    folder: Path
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Returns the environment of a user there: nothing is cached, and nothing of this machine is set."""
+        home = self.folder / "home"
+        keep = {name: os.environ[name] for name in ("PATH", "LANG", "TERM") if name in os.environ}
+        return {**keep, "HOME": str(home), "DOCKER_HOST": f"unix://{self.folder}/docker.sock"}
+
+    def command(self, *arguments: str | Path) -> list[str]:
+        """Returns the command that runs something there."""
+        return ["nsenter", f"--net=/run/netns/{NAMESPACE}", *map(str, arguments)]
+
+    def run(self, *arguments: str | Path, timeout: float = 120, cwd: Path | None = None, **more: str) -> str:
+        """Runs a program there to its end, and returns what it prints."""
+        done = subprocess.run(
+            self.command(*arguments),
+            cwd=cwd,
+            env={**self.environment, **more},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
+        )
+        assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+        return done.stdout
+
+    def left(self) -> dict[str, int]:
+        """Returns how many packets have tried to leave for each address."""
+        listed = json.loads(self.run("nft", "--json", "list", "set", "inet", "airgap", "left"))["nftables"]
+        elements = next(each["set"] for each in listed if "set" in each).get("elem", [])
+        return {each["elem"]["val"]: each["elem"]["counter"]["packets"] for each in elements}
+
+
+@contextlib.contextmanager
+def airgap() -> Iterator[Airgap]:
+    """Yields it, with an engine that answers and has nothing; removes all of it afterwards."""
+    folder = Path(tempfile.mkdtemp(prefix="rs-air-", dir="/tmp"))
+    gap = Airgap(folder)
+    (folder / "home").mkdir()
+    _remove()
+    try:
+        for words in (
+            f"netns add {NAMESPACE}",
+            f"link add {_OUT} netns {NAMESPACE} type veth peer name rs-world",
+            f"-n {NAMESPACE} link set lo up",
+            f"-n {NAMESPACE} address add {_HERE} dev {_OUT}",
+            # The kernel itself looks for neighbours and routers by IPv6.
+            f"netns exec {NAMESPACE} sysctl --quiet --write net.ipv6.conf.{_OUT}.disable_ipv6=1",
+            f"-n {NAMESPACE} link set {_OUT} up",
+            f"address add {_THERE} dev rs-world",
+            "link set rs-world up",
+            f"-n {NAMESPACE} route add default via {_THERE.partition('/')[0]}",
+        ):
+            _ip(words)
+        rules = folder / "rules"
+        rules.write_text(_RULES.format(out=_OUT, own=_OWN))
+        gap.run("nft", "--file", rules)
+        with _resolver(gap), _engine(gap):
+            yield gap
+    finally:
+        _remove()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _resolver(gap: Airgap) -> Iterator[None]:
+    with subprocess.Popen(
+        gap.command(sys.executable, "-c", _RESOLVER), stdout=subprocess.PIPE, text=True
+    ) as resolver:
+        try:
+            assert resolver.stdout is not None
+            assert resolver.stdout.readline() == "listens\n"
+            yield
+        finally:
+            resolver.terminate()
+
+
+@contextlib.contextmanager
+def _engine(gap: Airgap) -> Iterator[None]:
+    options = [
+        *(f"--{name}={gap.folder}/{name}" for name in ("data-root", "exec-root")),
+        f"--dns={ADDRESS}",
+        *(f"--host=unix://{gap.folder}/docker.sock", f"--pidfile={gap.folder}/docker.pid"),
+        *Engine(Shell()).runtime_options(),
+    ]
+    with (
+        (gap.folder / "dockerd.log").open("wb") as log,
+        subprocess.Popen(
+            gap.command("dockerd", *options), env=gap.environment, stdout=log, stderr=log
+        ) as engine,
+    ):
+        try:
+            assert until(lambda: _answers(gap), bool, 60), (gap.folder / "dockerd.log").read_text()[-3000:]
+            yield
+        finally:
+            engine.terminate()
+            engine.wait(60)
+
+
+def _answers(gap: Airgap) -> bool:
+    done = subprocess.run(
+        gap.command("docker", "version"), env=gap.environment, capture_output=True, check=False
+    )
+    return done.returncode == 0
+
+
+def _remove() -> None:
+    for words in (f"netns delete {NAMESPACE}", "link delete rs-world"):
+        with contextlib.suppress(subprocess.CalledProcessError):
+            _ip(words)
+
+
+def _ip(words: str) -> None:
+    subprocess.run(["ip", *words.split()], check=True, capture_output=True)

@@ -1,0 +1,224 @@
+"""Tests, on the real node, that each way in which it can't pull an image is told with its cause."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+import secrets
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import docker
+import pytest
+import requests
+
+from bootstrap.bundle.blobs import Blob
+from bootstrap.errors import ImageMissing, WrongArchitecture
+from bootstrap.kube import pulls, trouble
+from bootstrap.kube.api import CORE, Kube
+from bootstrap.registry.address import Address
+from bootstrap.registry.exchange import Exchange
+from bootstrap.registry.login import Login, login_for
+from bootstrap.registry.registry import Registry
+from bootstrap.step import Condition, until
+from bootstrap.steps.registry_in_nodes import NodeRegistries, StandIn, Trusted
+from tests.bundles import layer
+from tests.e2e.conftest import gateway_of, make_namespace, target
+from tests.e2e.test_rayjob import placed, pod
+from tests.integration.conftest import Rayside
+from tests.integration.self_signed import of_tomorrow
+from tests.registries import PASSWORD, USER, Served, logged_in, private, served
+
+PATIENCE = 120.0
+INDEX = "application/vnd.oci.image.index.v1+json"
+
+
+@dataclass(frozen=True)
+class Registries:
+    """Registries at the gateway of the node's network, where the node reaches this machine.
+
+    `known` is one whose authority the node has, `unknown` one whose it has not, `open` has no TLS, and the
+    certificate of `early` is of tomorrow.
+    """
+
+    known: Served
+    unknown: Served
+    open: Served
+    early: Served
+
+
+def silent(_: str) -> None:
+    pass
+
+
+@pytest.fixture(scope="module")
+def kube(up: Rayside) -> Iterator[Kube]:
+    """Provides a namespace for these tests alone."""
+    name = f"rayside-test-{secrets.token_hex(3)}"
+    cluster = target(up).kube
+    make_namespace(cluster, name)
+    yield replace(cluster, namespace=name)
+    cluster.delete(f"/api/v1/namespaces/{name}")
+
+
+@pytest.fixture(scope="module")
+def registries(up: Rayside, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registries]:
+    folder = tmp_path_factory.mktemp("registries")
+    with ExitStack() as stack:
+        gateway = gateway_of(up)
+        tomorrow = of_tomorrow(gateway, folder)
+        served_there = Registries(
+            known=stack.enter_context(private(folder / "known", gateway)),
+            unknown=stack.enter_context(private(folder / "unknown", gateway)),
+            open=stack.enter_context(served(folder / "open", host=gateway)),
+            early=stack.enter_context(served(folder / "early", host=gateway, certificate=tomorrow)),
+        )
+        assert served_there.known.authority
+        address = Address(served_there.known.name)
+        step = NodeRegistries(up.settings.name, [Trusted(address, served_there.known.authority)])
+        step.apply(silent)
+        foreign(served_there.known)
+        yield served_there
+
+
+def foreign(registry: Served) -> None:
+    """Puts an image there that is for another processor alone."""
+    login = Login(USER, PASSWORD)
+    there = Registry(Exchange(Address(registry.name), registry.authority), login)
+    there.require("app")
+    manifest = json.dumps({"schemaVersion": 2, "mediaType": INDEX, "manifests": []}).encode()
+    answer = requests.put(
+        f"https://{registry.name}/v2/app/manifests/foreign",
+        data=manifest,
+        headers={"Content-Type": INDEX, "Authorization": login.basic},
+        verify=str(registry.authority),
+        timeout=10,
+    )
+    assert answer.status_code == 201, answer.text
+
+
+def secret(name: str, registry: Served, kind: str = "kubernetes.io/dockerconfigjson") -> dict[str, Any]:
+    login = Login(USER, PASSWORD).basic.partition(" ")[2]
+    texts = {".dockerconfigjson": json.dumps({"auths": {registry.name: {"auth": login}}})}
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "type": kind,
+        "metadata": {"name": name},
+        "stringData": texts,
+    }
+
+
+@pytest.fixture(scope="module")
+def pods(kube: Kube, registries: Registries) -> None:
+    """Makes all of them at once, because each takes its time to fail."""
+    known = registries.known.name
+    kube.apply(placed(secret("login", registries.known), kube))
+    kube.apply(placed(secret("opaque", registries.known, "Opaque"), kube))
+
+    def with_secret(name: str, image: str, named: str) -> dict[str, Any]:
+        document = pod(name, image)
+        document["spec"]["imagePullSecrets"] = [{"name": named}]
+        return document
+
+    for document in (
+        with_secret("name", f"{known}/app:absent", "login"),
+        with_secret("architecture", f"{known}/app:foreign", "login"),
+        pod("login", f"{known}/app:foreign"),
+        with_secret("secret-type", f"{known}/app:foreign", "opaque"),
+        with_secret("no-secret", f"{known}/app:foreign", "nowhere"),
+        pod("authority", f"{registries.unknown.name}/app:1"),
+        pod("no-tls", f"{registries.open.name}/app:1"),
+        pod("clock", f"{registries.early.name}/app:1"),
+        pod("dns", "registry.invalid/app:1"),
+        pod("unreachable", "127.0.0.1:9/app:1"),
+        pod("never", "rayside/absent:none", imagePullPolicy="Never"),
+    ):
+        kube.apply(placed(document, kube))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("name", "architecture", "login", "secret-type", "no-secret", "authority", "no-tls", "clock", "dns"),
+        *("unreachable", "never"),
+    ],
+)
+def test_why_an_image_is_not_pulled_is_told(kube: Kube, pods: None, name: str) -> None:
+    known = {cause.name: cause for _, cause in pulls._CAUSES}
+    possible = [known[name], *([known["name-or-login"]] if name == "login" else [])]
+
+    def told() -> str:
+        problem = trouble.first_problem(kube, f"test={name}")
+        assert problem is None or isinstance(problem, WrongArchitecture | ImageMissing)
+        assert problem is None or isinstance(problem, WrongArchitecture) is (name == "architecture")
+        return problem.message if problem else ""
+
+    message = until(told, lambda text: any(cause.why in text for cause in possible), PATIENCE)
+    assert any(cause.why in message for cause in possible), message
+
+
+def test_an_image_of_a_public_registry_comes_from_the_companys(
+    kube: Kube, registries: Registries, up: Rayside, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    known = registries.known
+    monkeypatch.setenv("DOCKER_CONFIG", str(logged_in(known.name, tmp_path / "docker")))
+    content = small_image(Registry(Exchange(Address(known.name), known.authority), Login(USER, PASSWORD)))
+    # Nobody answers by that name, which no resolver knows either.
+    stand_in = StandIn(
+        "public.invalid", Address(known.name, "hub"), known.authority, partial(login_for, known.name)
+    )
+    step = NodeRegistries(up.settings.name, [stand_in])
+    assert step.check().condition is Condition.MISSING
+    step.apply(silent)
+    assert step.check().condition is Condition.READY
+    kube.apply(placed(pod("public", "public.invalid/team/app:1"), kube))
+
+    def pulled() -> bool:
+        events = kube.items(f"{CORE}/namespaces/{kube.namespace}/events")
+        return any(
+            event["reason"] == "Pulled" and event["involvedObject"]["name"] == "public" for event in events
+        )
+
+    assert until(pulled, bool, PATIENCE), trouble.first_problem(kube, "test=public")
+    assert known_in_node(up, content)
+
+
+def small_image(registry: Registry) -> str:
+    """Puts an image with one file there, as hub/team/app:1; returns the digest of its configuration."""
+    contents = [layer("a file", b"some text")]
+    architecture = "arm64" if platform.machine() == "aarch64" else "amd64"
+    rootfs = {"type": "layers", "diff_ids": [f"sha256:{hashlib.sha256(contents[0]).hexdigest()}"]}
+    contents.append(json.dumps({"architecture": architecture, "os": "linux", "rootfs": rootfs}).encode())
+    blobs = [Blob(hashlib.sha256(each).hexdigest(), len(each)) for each in contents]
+    for blob, content in zip(blobs, contents, strict=True):
+        registry.send("hub/team/app", blob, partial(iter, [content]))
+    kind = "application/vnd.oci.image"
+    described = [
+        {"mediaType": f"{kind}.{part}", "digest": f"sha256:{blob.digest}", "size": blob.size}
+        for part, blob in zip(("layer.v1.tar", "config.v1+json"), blobs, strict=True)
+    ]
+    manifest = {
+        "schemaVersion": 2,
+        "mediaType": f"{kind}.manifest.v1+json",
+        "config": described[1],
+        "layers": described[:1],
+    }
+    registry.name("hub/team/app", "1", json.dumps(manifest).encode())
+    return f"sha256:{blobs[1].digest}"
+
+
+def known_in_node(up: Rayside, image: str) -> bool:
+    """Returns whether the node's CRI lists an image of that id."""
+    client = docker.from_env()
+    try:
+        (node,) = client.containers.list(filters={"name": target(up).cluster.node})
+        listed = node.exec_run(["ctr", "--namespace", "k8s.io", "images", "list", "--quiet"])
+        return image in listed.output.decode().splitlines()
+    finally:
+        client.close()

@@ -1,0 +1,126 @@
+"""Tests what pip and uv themselves do with the files that pods get, at a company's index.
+
+What these print where it fails is what Ray quotes, so it is told in words here, too.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bootstrap.diagnosis.runtime_env import explained
+from bootstrap.settings import Settings
+from bootstrap.steps.package_index import FOLDER, PackageIndex, trusted
+from tests.instances import instance
+from tests.package_index import PASSWORD, Served, served, wheel
+from tests.unit.scripted_objects import objects
+
+TOOLS = ("pip", "uv")
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    folder = tmp_path_factory.mktemp("index")
+    with served(folder / "served", "127.0.0.1", [wheel(folder, "thing", "1.5")]) as serves:
+        yield serves
+
+
+def files(folder: Path, url: str, authority: Path | None) -> Path:
+    """Writes what a pod would have below `folder`, and returns that."""
+    # A pod reaches no loopback address of this machine, and no setting may name one.
+    settings = Settings(package_index=url, package_index_ca=str(authority or ""))
+    step = PackageIndex(instance("rayside"), objects(), url, trusted(settings))
+    for name, text in step.files.items():
+        place = folder / "uv" / name
+        place.parent.mkdir(exist_ok=True)
+        place.write_text(text.replace(FOLDER, str(place.parent)))
+    return folder
+
+
+def installs(tool: str, folder: Path, package: str = "thing") -> subprocess.CompletedProcess[str]:
+    """Has pip or uv install a package below `folder`, with the environment of a pod."""
+    own = folder / "uv"
+    environment = {"PATH": os.environ["PATH"], "HOME": str(folder), "PIP_CONFIG_FILE": str(own / "pip.conf")}
+    environment["XDG_CONFIG_DIRS"] = str(folder)
+    if (own / "authorities.pem").exists():
+        environment["SSL_CERT_FILE"] = str(own / "authorities.pem")
+    # As Ray does it: without a cache.
+    programs = {
+        "pip": [sys.executable, "-m", "pip", "install", "--no-cache-dir", "--disable-pip-version-check"],
+        "uv": [str(Path(sys.executable).with_name("uv")), "pip", "install", "--no-cache"],
+    }
+    return subprocess.run(
+        [*programs[tool], "--target", str(folder / "installed"), package],
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=170,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+def test_a_package_comes_from_the_index_by_its_login_and_its_authority(
+    tool: str, index: Served, tmp_path: Path
+) -> None:
+    index.asked.clear()
+    done = installs(tool, files(tmp_path, index.url(), index.authority))
+    assert done.returncode == 0, done.stdout
+    assert (tmp_path / "installed" / "thing.py").read_text() == "VERSION = '1.5'\n"
+    assert "/files/thing-1.5-py3-none-any.whl" in index.asked
+    assert PASSWORD not in done.stdout
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+@pytest.mark.parametrize(
+    ("wrong", "why", "hint"),
+    [
+        ("authority", "has a certificate of an authority that is not known there", "package_index_ca"),
+        ("name", "has a certificate that is of another host, or of another time", "package_index"),
+        ("password", "wants a login, or refuses the one that it got", "USER:PASSWORD@"),
+        ("login", "wants a login, or refuses the one that it got", "USER:PASSWORD@"),
+        ("port", "can't be reached from there", "package_index"),
+        ("host", "can't be reached from there", "package_index"),
+    ],
+)
+def test_what_is_wrong_with_an_index_is_told(
+    tool: str, wrong: str, why: str, hint: str, index: Served, tmp_path: Path
+) -> None:
+    authority: Path | None = index.authority
+    url, host = index.url(), index.host
+    if wrong == "authority":
+        authority = None
+    elif wrong == "password":
+        url = index.url("not it")
+    elif wrong == "login":
+        url = f"https://{index.host}/simple/"
+    else:
+        host = {"name": host.replace("127.0.0.1", "localhost"), "port": "127.0.0.1:1"}.get(
+            wrong, "no-such-host.invalid"
+        )
+        url = url.replace(index.host, host)
+    done = installs(tool, files(tmp_path, url, authority))
+    assert done.returncode != 0
+    told, do = explained(done.stdout)
+    # pip does not name the port where nobody answers.
+    named = [host, host.partition(":")[0]] if tool == "pip" else [host]
+    assert told in [f"the package index {name} {why}" for name in named], done.stdout
+    assert hint in do
+    assert "not it" not in done.stdout
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+def test_a_package_that_the_index_lacks_is_no_fault_of_the_index(
+    tool: str, index: Served, tmp_path: Path
+) -> None:
+    done = installs(tool, files(tmp_path, index.url(), index.authority), "no-such-thing")
+    told, hint = explained(done.stdout)
+    assert hint == "correct what it names in the runtime_env, and submit again"
+    assert "package index" not in told

@@ -1,0 +1,144 @@
+"""Tests a bundle's file: the same bytes for the same content, and nothing taken of one that is not right."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from bootstrap.bundle.archive import INDEX, LAYOUT, MANIFEST, SIGNATURE, Archive, write
+from bootstrap.bundle.blobs import PIECE, Blob, Blobs
+from bootstrap.errors import BadBundle
+
+TEXTS = {MANIFEST: b"{}", SIGNATURE: b"signed", LAYOUT: b"layout", INDEX: b"index"}
+
+
+@pytest.fixture
+def blobs(tmp_path: Path) -> Blobs:
+    return Blobs(tmp_path / "blobs")
+
+
+@pytest.fixture
+def kept(blobs: Blobs) -> list[Blob]:
+    return [blobs.add([b"x" * PIECE, b"y"]), blobs.add([b"small"]), blobs.add([])]
+
+
+def made(file: Path, blobs: Blobs, kept: list[Blob]) -> Archive:
+    with file.open("wb") as target:
+        write(target, TEXTS, kept, blobs.read)
+    return Archive.of(file)
+
+
+def test_the_same_content_is_the_same_bytes_in_whatever_order_it_comes(
+    tmp_path: Path, blobs: Blobs, kept: list[Blob]
+) -> None:
+    made(tmp_path / "first", blobs, kept)
+    made(tmp_path / "second", blobs, [*reversed(kept), kept[0]])
+    assert (tmp_path / "first").read_bytes() == (tmp_path / "second").read_bytes()
+
+
+def test_what_was_written_is_read(tmp_path: Path, blobs: Blobs, kept: list[Blob]) -> None:
+    archive = made(tmp_path / "file", blobs, kept)
+    assert {name: archive.text(name) for name in TEXTS} == TEXTS
+    assert archive.text("other") is None
+    for blob in kept:
+        assert archive.has(blob)
+        assert b"".join(archive.read(blob)) == b"".join(blobs.read(blob))
+    told: list[int] = []
+    archive.check(kept, told.append)
+    assert sum(told) == sum(blob.size for blob in kept)
+
+
+def test_other_programs_read_it_too(tmp_path: Path, blobs: Blobs, kept: list[Blob]) -> None:
+    made(tmp_path / "file", blobs, kept)
+    with tarfile.open(tmp_path / "file") as tar:
+        assert tar.getnames() == [*TEXTS, *(blob.name for blob in sorted(kept))]
+        assert {(entry.mtime, entry.uid, entry.uname) for entry in tar} == {(0, 0, "")}
+
+
+@pytest.mark.parametrize("left", [0.0, 0.3, 0.6, 0.95])
+def test_a_file_that_is_cut_off_is_refused(
+    tmp_path: Path, blobs: Blobs, kept: list[Blob], left: float
+) -> None:
+    file = tmp_path / "file"
+    made(file, blobs, kept)
+    content = file.read_bytes()
+    file.write_bytes(content[: int(left * (len(content) - 20 * 1024))])
+    with pytest.raises(BadBundle):
+        Archive.of(file).check(kept)
+
+
+def test_of_a_content_that_was_changed_the_end_is_not_given(
+    tmp_path: Path, blobs: Blobs, kept: list[Blob]
+) -> None:
+    file = tmp_path / "file"
+    archive = made(file, blobs, kept)
+    content = bytearray(file.read_bytes())
+    content[archive.members[kept[0].name].offset + 5] ^= 1
+    file.write_bytes(content)
+    got: list[bytes] = []
+    with pytest.raises(BadBundle, match="was changed"):
+        got.extend(archive.read(kept[0]))
+    assert sum(map(len, got)) < kept[0].size
+    with pytest.raises(BadBundle, match="was changed"):
+        archive.check(kept)
+
+
+def member(name: str, **more: object) -> Callable[[tarfile.TarFile], None]:
+    def add(tar: tarfile.TarFile) -> None:
+        entry = tarfile.TarInfo(name)
+        for key, value in more.items():
+            setattr(entry, key, value)
+        tar.addfile(entry, io.BytesIO(b"x" * entry.size))
+
+    return add
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        [member("../../etc/passwd")],
+        [member("/etc/passwd")],
+        [member("blobs/sha256/short")],
+        [member(MANIFEST)],
+        [member(LAYOUT, type=tarfile.SYMTYPE, linkname="/etc/passwd")],
+        [member(INDEX, type=tarfile.DIRTYPE)],
+        [member("x" * 300)],
+    ],
+)
+def test_what_does_not_belong_there_is_refused(
+    tmp_path: Path, members: list[Callable[[tarfile.TarFile], None]]
+) -> None:
+    file = tmp_path / "file"
+    with tarfile.open(file, "w", format=tarfile.GNU_FORMAT) as tar:
+        for add in [member(MANIFEST), *members]:
+            add(tar)
+    with pytest.raises(BadBundle):
+        Archive.of(file)
+
+
+def test_it_begins_with_its_manifest(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    with tarfile.open(file, "w") as tar:
+        member(LAYOUT)(tar)
+    with pytest.raises(BadBundle, match="does not begin with"):
+        Archive.of(file)
+
+
+@pytest.mark.parametrize("content", [b"", b"\0" * 10240, b"no tar" * 1000], ids=["empty", "zeros", "text"])
+def test_another_file_is_refused(tmp_path: Path, content: bytes) -> None:
+    file = tmp_path / "file"
+    file.write_bytes(content)
+    with pytest.raises(BadBundle, match="is no bundle"):
+        Archive.of(file)
+
+
+def test_a_text_that_is_too_long_is_not_held(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    with file.open("wb") as target:
+        write(target, {MANIFEST: b"x" * (16 * 1024 * 1024 + 1)}, [], lambda _: iter(()))
+    with pytest.raises(BadBundle, match="bytes"):
+        Archive.of(file).text(MANIFEST)

@@ -1,0 +1,152 @@
+"""Tests archives in a bundle: the same bytes for the same files, and nothing written outside of a folder."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+import tracemalloc
+from collections.abc import Callable, Iterator
+from itertools import chain
+from pathlib import Path
+
+import pytest
+
+from bootstrap.bundle.images import compressed, unpacked
+from bootstrap.bundle.packed import below, packed, size_of, unpack
+from bootstrap.bundle.tar import END, BrokenTar, members, stream
+from bootstrap.errors import BadBundle
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[tuple[str, Path]]:
+    folder = tmp_path / "some programs"
+    (folder / "more" / ("deep" * 30)).mkdir(parents=True)
+    (folder / "program").write_text("#!/bin/sh\n")
+    (folder / "program").chmod(0o700)
+    (folder / "more" / ("deep" * 30) / "text").write_text("text")
+    (folder / "link").symlink_to("program")
+    return below(folder, "programs")
+
+
+def test_the_same_files_are_the_same_bytes_whoever_has_them(files: list[tuple[str, Path]]) -> None:
+    first = b"".join(packed(files))
+    files[0][1].touch()
+    files[-1][1].chmod(0o755)
+    assert b"".join(packed(list(reversed(files)))) == first
+    assert len(first) == size_of(files)
+
+
+def test_what_was_packed_is_unpacked(tmp_path: Path, files: list[tuple[str, Path]]) -> None:
+    unpack(unpacked(compressed(packed(files)), size_of(files)), tmp_path / "new")
+    for name, file in files:
+        there = tmp_path / "new" / name
+        assert there.read_bytes() == file.read_bytes()
+        assert not there.is_symlink()
+        assert there.stat().st_mode & 0o777 == (0o644 if "text" in name else 0o755)
+
+
+def entry(name: str, type: bytes = tarfile.REGTYPE, link: str = "") -> Callable[[tarfile.TarFile], None]:
+    def add(tar: tarfile.TarFile) -> None:
+        member = tarfile.TarInfo(name)
+        member.type, member.linkname = type, link
+        if member.isreg():
+            member.size = 4
+        tar.addfile(member, io.BytesIO(b"evil"))
+
+    return add
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [
+        [entry("../outside")],
+        [entry("a/../../outside")],
+        [entry("/tmp/outside")],
+        [entry("link", tarfile.SYMTYPE, "/etc"), entry("link/passwd")],
+        [entry("link", tarfile.LNKTYPE, "/etc/passwd")],
+        [entry("pipe", tarfile.FIFOTYPE)],
+        [entry("disk", tarfile.BLKTYPE)],
+        [entry("twice"), entry("twice")],
+        [entry("file"), entry("file/below")],
+    ],
+    ids=["up", "inside-up", "absolute", "link", "hard-link", "pipe", "device", "twice", "below-a-file"],
+)
+def test_nothing_is_written_outside(tmp_path: Path, entries: list[Callable[[tarfile.TarFile], None]]) -> None:
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w") as tar:
+        for add in entries:
+            add(tar)
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(BadBundle, match="not as it should be"):
+        unpack(iter([content.getvalue()]), tmp_path / "folder" / "here")
+    assert [path.name for path in tmp_path.iterdir()] == ["folder"]
+    assert {path.name for path in (tmp_path / "folder").iterdir()} <= {"here"}
+
+
+def test_what_the_reader_finds_wrong_at_the_end_counts(tmp_path: Path, files: list[tuple[str, Path]]) -> None:
+    def content() -> Iterator[bytes]:
+        yield from packed(files)
+        raise BadBundle("it was changed", hint="none")
+
+    with pytest.raises(BadBundle, match="it was changed"):
+        unpack(content(), tmp_path / "new")
+
+
+@pytest.mark.parametrize("size", [0, 9, 11])
+def test_a_layer_of_another_size_is_refused(size: int) -> None:
+    content = b"".join(compressed(iter([b"0123456789"])))
+    with pytest.raises(BadBundle, match="does not have"):
+        list(unpacked(iter([content]), size))
+
+
+def test_what_is_no_layer_is_refused() -> None:
+    with pytest.raises(BadBundle, match="can't be unpacked"):
+        list(unpacked(iter([b"no Zstandard"]), 10))
+
+
+def test_a_layer_that_is_a_bomb_takes_no_memory() -> None:
+    bomb = b"".join(compressed(b"\0" * 10**6 for _ in range(200)))
+    assert len(bomb) < 30_000
+    tracemalloc.start()
+    try:
+        with pytest.raises(BadBundle, match="does not have 10 bytes"):
+            list(unpacked(iter([bomb]), 10))
+        assert tracemalloc.get_traced_memory()[1] < 20 * 10**6
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    "kind", [tarfile.GNUTYPE_SPARSE, tarfile.GNUTYPE_LONGNAME, tarfile.XHDTYPE, tarfile.CONTTYPE]
+)
+def test_headers_that_change_the_next_one_or_have_holes_are_refused(tmp_path: Path, kind: bytes) -> None:
+    header = tarfile.TarInfo("a")
+    header.type, header.size = kind, 10
+    with pytest.raises(BadBundle, match="it has 'a' in it"):
+        unpack(iter([header.tobuf(tarfile.GNU_FORMAT), b"x" * 512, END]), tmp_path / "new")
+
+
+@pytest.mark.parametrize(
+    "format", [tarfile.GNU_FORMAT, tarfile.PAX_FORMAT, tarfile.USTAR_FORMAT], ids=["gnu", "pax", "ustar"]
+)
+def test_names_of_a_layer_are_read_however_long_they_are(format: int) -> None:
+    names = ["short", "deep/" * 30 + "file", "f\xfcr/" * 15 + "datei"]
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w", format=format) as tar:
+        for name in names:
+            info = tarfile.TarInfo(name)
+            info.size = 3
+            tar.addfile(info, io.BytesIO(b"abc"))
+    read = [
+        (info.name, data.read())
+        for info, data in members(stream(iter([content.getvalue()])), names_may_be_long=True)
+    ]
+    assert read == [(name, b"abc") for name in names]
+
+
+def test_a_name_without_end_is_not_held() -> None:
+    header = tarfile.TarInfo("x")
+    header.type, header.size = tarfile.GNUTYPE_LONGNAME, 10**9
+    content = chain([header.tobuf(tarfile.GNU_FORMAT)], (b"x" * 10**6 for _ in range(1000)))
+    with pytest.raises(BrokenTar, match="more than 65536 bytes"):
+        list(members(stream(content), names_may_be_long=True))

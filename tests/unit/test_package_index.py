@@ -1,0 +1,287 @@
+"""Tests what pods are told of a company's package index: by which files, and that nothing shows a login."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from bootstrap.errors import InvalidSetting, NotOurs
+from bootstrap.given_settings import parse
+from bootstrap.kube.api import CORE, RAY
+from bootstrap.settings import Settings, as_environment
+from bootstrap.step import Condition
+from bootstrap.steps.package_index import FOLDER, PackageIndex, trusted
+from bootstrap.steps.ray_beside import client_environment
+from bootstrap.targets import choice
+from tests.instances import instance
+from tests.integration.self_signed import self_signed
+from tests.targets import kind_target
+from tests.unit.scripted_objects import Objects, applied, objects
+
+SETTINGS = ("package_index", "package_index_ca")
+INDEX = "https://ada:s3cret%2Fword@pypi.test:8443/simple/"
+SECRET = f"{CORE}/namespaces/team/secrets/rayside-packages"
+NAMESPACE = f"{CORE}/namespaces/team"
+CLUSTER = f"{RAY}/namespaces/team/rayclusters/rayside"
+
+
+def silent(_: str) -> None:
+    pass
+
+
+def step(kube: Objects, index: str = INDEX, trusted: str = "", **more: Any) -> PackageIndex:
+    return PackageIndex(instance("rayside"), kube, index, trusted, **more)
+
+
+def api(secret: dict[str, Any] | None = None) -> Objects:
+    namespace = {"metadata": {"name": "team"}, "status": {"phase": "Active"}}
+    return objects(objects={SECRET: secret, NAMESPACE: namespace, CLUSTER: None})
+
+
+# --- the settings ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "index",
+    [
+        "https://pypi.test",
+        "https://pypi.test:8443/simple/",
+        "https://10.0.0.7/artifactory/api/pypi/pypi-remote/simple",
+        "https://[fd00::7]:443/simple/",
+        "https://token@pypi.test/simple",
+        "https://a.b%40c:x@pypi.test/simple",
+        INDEX,
+    ],
+)
+def test_an_index_by_tls_is_taken_with_a_login_or_without(index: str) -> None:
+    assert parse({"package_index": index}, {}).package_index == index
+
+
+@pytest.mark.parametrize(
+    ("index", "told"),
+    [
+        ("http://ada:s3cret@pypi.test/simple", "begins with http://"),
+        ("pypi.test/simple", "no address of a package index"),
+        ("ftp://ada:s3cret@pypi.test/simple", "no address of a package index"),
+        ("https://ada:s3cret@", "no address of a package index"),
+        ("https://ada:s3cret/word@pypi.test/simple", "no address of a package index"),
+        ("https://ada:s3cret@word@pypi.test/simple", "no address of a package index"),
+        ("https://ada:s3cret:word@pypi.test/simple", "no address of a package index"),
+        ("https://pypi.test/simple\nextra-index-url = https://else.test", "no address of a package index"),
+        ('https://pypi.test/simple"', "no address of a package index"),
+        ("https://pypi.test/simple?s3cret=1", "no address of a package index"),
+        ("https://pypi.test:70000/simple", "no address of a package index"),
+        ("https://ada:s3cret@127.0.0.1:3141/simple", "each pod's own loopback address"),
+        ("https://localhost/simple", "each pod's own loopback address"),
+        ("https://LOCALHOST/simple", "each pod's own loopback address"),
+        ("https://[::1]/simple", "each pod's own loopback address"),
+        ("https://[::ffff:127.0.0.1]/simple", "each pod's own loopback address"),
+        ("https://0.0.0.0/simple", "each pod's own loopback address"),
+        ("https://[1.2]/s3cret", "no address of a package index"),
+    ],
+)
+def test_what_no_pod_could_use_is_refused_without_showing_a_login(index: str, told: str) -> None:
+    with pytest.raises(InvalidSetting, match=told) as refused:
+        parse({"package_index": index}, {})
+    assert "s3cret" not in f"{refused.value.message} {refused.value.hint}"
+
+
+def test_a_list_is_no_index_and_is_not_shown() -> None:
+    with pytest.raises(InvalidSetting, match="package_index is not a single value") as refused:
+        parse({"package_index": ["https://ada:s3cret@pypi.test"]}, {})
+    assert "s3cret" not in refused.value.message
+
+
+def test_other_programs_and_jobs_are_not_told_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert as_environment(Settings(package_index=INDEX)) == {}
+    monkeypatch.setenv("INVOKE_RAYSIDE_PACKAGE_INDEX", INDEX)
+    head = SimpleNamespace(programs=Path("/bin"), asks_for_token=False)
+    told: Any = client_environment(head)
+    assert INDEX not in told.values()
+
+
+def test_certificates_alone_are_taken_from_a_file(tmp_path: Path) -> None:
+    certificate, key = self_signed("pypi.test", tmp_path)
+    both = tmp_path / "both.pem"
+    both.write_text(f"The company's.\n{key.read_text()}{certificate.read_text()}")
+    assert trusted(Settings(package_index_ca=str(both))) == certificate.read_text()
+
+
+def test_the_mirrors_authority_serves_the_index_too(tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    mirrors, _ = self_signed("registry.test", tmp_path)
+    own, _ = self_signed("pypi.test", tmp_path / "other")
+    assert trusted(Settings(registry_ca=str(mirrors))) == ""
+    assert trusted(Settings(registry_ca=str(mirrors), package_index=INDEX)) == mirrors.read_text()
+    both = Settings(registry_ca=str(mirrors), package_index_ca=str(own), package_index=INDEX)
+    assert trusted(both) == own.read_text()
+
+
+@pytest.mark.parametrize("content", [None, "not a certificate", "key", "der", "other kind", "too much"])
+def test_a_file_without_certificates_is_refused_before_anything_is_made(
+    content: str | None, tmp_path: Path
+) -> None:
+    file = tmp_path / "authority.pem"
+    if content is not None:
+        certificate, key = self_signed("pypi.test", tmp_path)
+        texts = {"key": key.read_text(), "too much": certificate.read_text() * 2000}
+        file.write_text(texts.get(content, content))
+        # The other kind is OpenSSL's own, which it reads and others do not: BEGIN TRUSTED CERTIFICATE.
+        if options := {"der": ["-outform", "der"], "other kind": ["-trustout"]}.get(content):
+            command = ["openssl", "x509", "-in", str(certificate), *options, "-out", str(file)]
+            subprocess.run(command, check=True)
+    settings = Settings(target="kind", package_index_ca=str(file))
+    with pytest.raises(InvalidSetting, match="package_index_ca is") as refused:
+        kind_target(settings).steps()
+    assert ("KiB" in refused.value.message) == (content == "too much")
+
+
+def test_down_asks_for_no_file_of_an_authority(tmp_path: Path) -> None:
+    folder = tmp_path / "state"
+    settings = Settings(target="kind", package_index_ca="/nowhere", state_folder=folder, name="gone")
+    (folder / "gone").mkdir(parents=True, mode=0o700)
+    folder.chmod(0o700)
+    target = kind_target(settings)
+    (folder / "gone" / "instance.json").write_text(target.instance.document())
+    (removed,) = choice.removable(settings, target.shell)
+    assert "package-index" in [each.name for each in removed.steps()]
+
+
+# --- the files ---------------------------------------------------------------------------
+
+
+def test_pip_and_uv_get_the_index_and_the_public_authorities_besides_the_companys(tmp_path: Path) -> None:
+    own = self_signed("pypi.test", tmp_path)[0].read_text()
+    files = step(api(), trusted=own).files
+    assert files["pip.conf"] == f"[global]\nindex-url = {INDEX}\ncert = {FOLDER}/authorities.pem\n"
+    assert files["uv.toml"] == f'[[index]]\nurl = "{INDEX}"\ndefault = true\n'
+    assert files["authorities.pem"].endswith(own)
+    assert files["authorities.pem"].count("BEGIN CERTIFICATE") > 100
+    assert step(api()).files.keys() == {"pip.conf", "uv.toml"}
+    assert (
+        step(api(), index="", trusted=own).files["pip.conf"] == f"[global]\ncert = {FOLDER}/authorities.pem\n"
+    )
+    assert step(api(), index="").files == {}
+
+
+# --- the Secret --------------------------------------------------------------------------
+
+
+def test_a_secret_has_them_and_follows_the_settings() -> None:
+    kube = api()
+    assert step(kube).check().condition is Condition.MISSING
+    step(kube).apply(silent)
+    status = step(kube).check()
+    assert (status.condition, status.detail) == (Condition.READY, "pypi.test:8443")
+    assert step(kube, index="https://other.test/simple").check().condition is Condition.MISSING
+    assert kube.objects[SECRET]["metadata"]["labels"]["rayside.dev/instance"] == "rayside"  # type: ignore[index]
+
+
+def test_where_none_is_set_nothing_is_asked_and_nothing_made() -> None:
+    assert step(objects(objects={CLUSTER: None}), index="").check().condition is Condition.READY
+
+
+def test_anothers_secret_of_that_name_is_left_alone() -> None:
+    kube = api({"metadata": {"name": "rayside-packages"}, "data": {}})
+    with pytest.raises(NotOurs, match="rayside-packages"):
+        step(kube).check()
+    step(kube).undo(silent)
+    assert kube.deleted == []
+
+
+def test_down_removes_ours_whatever_the_settings_say_by_then() -> None:
+    kube = api()
+    step(kube).apply(silent)
+    step(kube, index="", cluster_goes=True).undo(silent)
+    assert kube.deleted == []
+    step(kube, index="").undo(silent)
+    assert kube.deleted == [SECRET]
+
+
+# --- the pods ----------------------------------------------------------------------------
+
+
+def manifest(settings: Settings) -> dict[str, Any]:
+    made = next(each for each in kind_target(settings).steps() if each.name == "ray-cluster")
+    document: dict[str, Any] = made.manifest()  # type: ignore[attr-defined]
+    return document
+
+
+def pods(document: dict[str, Any]) -> list[dict[str, Any]]:
+    spec = document["spec"]
+    return [group["template"]["spec"] for group in (spec["headGroupSpec"], *spec["workerGroupSpecs"])]
+
+
+@pytest.mark.parametrize("with_index", [True, False])
+@pytest.mark.parametrize("with_authority", [True, False])
+def test_each_container_that_installs_packages_reads_the_secret(
+    with_index: bool, with_authority: bool, tmp_path: Path
+) -> None:
+    authority, _ = self_signed("pypi.test", tmp_path)
+    document = manifest(
+        Settings(
+            target="kind",
+            package_index=INDEX if with_index else "",
+            package_index_ca=str(authority) if with_authority else "",
+        )
+    )
+    folders = {FOLDER} if with_index or with_authority else set()
+    folders |= {"/etc/xdg/uv"} if with_index else set()
+    variables = {"PIP_CONFIG_FILE": f"{FOLDER}/pip.conf"} if folders else {}
+    variables |= {"SSL_CERT_FILE": f"{FOLDER}/authorities.pem"} if with_authority else {}
+    for pod in pods(document):
+        secrets = [volume["secret"] for volume in pod.get("volumes", []) if volume["name"] == "packages"]
+        assert secrets == ([{"secretName": "rayside-packages", "defaultMode": 0o440}] if folders else [])
+        for container in pod["containers"]:
+            expected = container["name"] != "relay"
+            mounts = [each for each in container.get("volumeMounts", []) if each["name"] == "packages"]
+            assert {each["mountPath"] for each in mounts if each["readOnly"]} == (
+                folders if expected else set()
+            )
+            told = {each["name"]: each.get("value") for each in container.get("env", [])}
+            names = {"PIP_CONFIG_FILE", "SSL_CERT_FILE"} & told.keys()
+            assert {name: told[name] for name in names} == (variables if expected else {})
+    text = json.dumps(document)
+    assert "pypi.test" not in text
+    assert "CERTIFICATE" not in text
+
+
+def test_a_setting_that_comes_or_goes_is_drift_and_another_value_is_none() -> None:
+    def made_of(index: str) -> dict[str, str]:
+        annotations = manifest(Settings(target="kind", package_index=index))["metadata"]["annotations"]
+        document: dict[str, str] = json.loads(annotations["rayside.dev/spec"])
+        return document
+
+    # One that an earlier version made says nothing of it, and fits.
+    assert "package_index" not in made_of("")
+    assert made_of(INDEX)["package_index"] == "set"
+    assert made_of(INDEX) == made_of("https://other.test/simple")
+
+
+@pytest.mark.parametrize(
+    ("was", "now"),
+    [
+        (("set", ""), ("", "")),
+        (("", ""), (INDEX, "")),
+        (("set", "set"), (INDEX, "")),
+        (("set", "set"), ("", "a certificate")),
+    ],
+)
+def test_pods_that_are_there_lose_nothing_by_an_up_that_refuses(
+    was: tuple[str, str], now: tuple[str, str]
+) -> None:
+    kube = api()
+    made = {key: value for key, value in zip(SETTINGS, was, strict=True) if value}
+    cluster = {"kind": "RayCluster", "metadata": {"annotations": {"rayside.dev/spec": json.dumps(made)}}}
+    kube.objects[CLUSTER] = applied(cluster)
+    status = step(kube, now[0], now[1]).check()
+    assert status.condition is Condition.DRIFTED
+    assert "not set" in status.detail
+    # Another address, or another file, is told to pods that are there.
+    as_made = step(kube, "https://other.test" if was[0] else "", "another" if was[1] else "")
+    assert as_made.check().condition is not Condition.DRIFTED

@@ -1,0 +1,248 @@
+"""Tests how pods get the login of a mirror, and what of others stays as it is."""
+
+from __future__ import annotations
+
+import base64
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from bootstrap.errors import ClusterUnreachable, RegistryRefused
+from bootstrap.kube.api import CORE, FIELD_MANAGER
+from bootstrap.registry.address import parse
+from bootstrap.registry.login import Login
+from bootstrap.step import Condition
+from bootstrap.steps.pull_secret import PullSecret
+from tests.instances import instance
+from tests.unit.scripted_objects import Objects, applied, objects
+
+ACCOUNT = f"{CORE}/namespaces/team/serviceaccounts/default"
+SECRET = f"{CORE}/namespaces/team/secrets/rayside-registry"
+DEPLOYMENTS = "/apis/apps/v1/namespaces/team/deployments"
+ADA = Login("ada", "secret")
+HOST = "registry.test:5000"
+
+
+def silent(_: str) -> None:
+    pass
+
+
+def step(kube: Objects, login: Login | None = ADA) -> PullSecret:
+    address = parse(f"{HOST}/team")
+    return PullSecret(instance("rayside"), kube, address, lambda: login, "rayside-registry")
+
+
+def stored(kube: Objects) -> dict[str, Any]:
+    """Keeps the Secret as the API does, with its values in base64, and returns it."""
+    secret = kube.objects[SECRET]
+    assert secret is not None
+    texts = secret.pop("stringData", {})
+    secret["data"] = {key: base64.b64encode(value.encode()).decode() for key, value in texts.items()}
+    return secret
+
+
+def api(account: dict[str, Any] | None = None, secret: dict[str, Any] | None = None) -> Objects:
+    return without_operator(
+        objects={ACCOUNT: {"metadata": {}} if account is None else account, SECRET: secret}
+    )
+
+
+def without_operator(**more: Any) -> Objects:
+    return objects(lists={DEPLOYMENTS: []}, **more)
+
+
+def account_of(kube: Objects) -> dict[str, Any]:
+    account = kube.objects[ACCOUNT]
+    assert account is not None
+    return account
+
+
+def test_pods_get_the_login_by_the_default_service_account() -> None:
+    kube = api()
+    made = step(kube)
+    assert made.check().condition is Condition.MISSING
+    made.apply(silent)
+    secret = stored(kube)
+    assert secret["type"] == "kubernetes.io/dockerconfigjson"
+    kept = json.loads(base64.b64decode(secret["data"][".dockerconfigjson"]))
+    assert kept == {"auths": {HOST: {"auth": base64.b64encode(b"ada:secret").decode()}}}
+    account = kube.objects[ACCOUNT]
+    assert account is not None
+    assert account["imagePullSecrets"] == [{"name": "rayside-registry"}]
+    assert made.check().condition is Condition.READY
+    # Another password is another login.
+    other = step(kube, Login("ada", "other"))
+    assert other.check().condition is Condition.MISSING
+    other.apply(silent)
+    stored(kube)
+    assert other.check().condition is Condition.READY
+    # Whoever wants none any more, or has none, leaves none there.
+    unwanted = replace(other, is_wanted=False)
+    assert unwanted.check().condition is Condition.MISSING
+    unwanted.apply(silent)
+    account = kube.objects[ACCOUNT]
+    assert account is not None
+    assert account["imagePullSecrets"] == []
+    assert kube.objects.get(SECRET) is None
+    assert unwanted.check().condition is Condition.READY
+
+
+def test_where_a_registry_needs_no_login_the_secret_that_pods_name_has_none() -> None:
+    kube = api()
+    made = step(kube, None)
+    made.apply(silent)
+    kept = base64.b64decode(stored(kube)["data"][".dockerconfigjson"])
+    assert json.loads(kept) == {"auths": {}}
+    assert made.check().condition is Condition.READY
+    # Pods of others need none.
+    assert "imagePullSecrets" not in account_of(kube)
+
+
+def test_what_others_have_made_stays() -> None:
+    kube = api({"metadata": {}, "imagePullSecrets": [{"name": "theirs"}]})
+    made = step(kube)
+    made.apply(silent)
+    stored(kube)
+    assert made.check().detail == (
+        "in the Secret rayside-registry; the default ServiceAccount has theirs, and stays"
+    )
+    made.undo(silent)
+    assert kube.objects[ACCOUNT] == {"metadata": {}, "imagePullSecrets": [{"name": "theirs"}]}
+    secret = {"metadata": {"name": "rayside-registry"}, "type": "Opaque"}
+    kube = api(secret=secret)
+    assert "is another's" in step(kube).check().detail
+    step(kube).undo(silent)
+    assert kube.objects[SECRET] == secret
+
+
+@pytest.mark.parametrize("lacking", ["get", "patch"])
+def test_who_may_not_change_the_service_account_has_pods_of_ours_pull_all_the_same(lacking: str) -> None:
+    kube = without_operator(objects={SECRET: None}, lacking={f"{lacking} serviceaccounts in team"})
+    made = step(kube)
+    made.apply(silent)
+    stored(kube)
+    assert "you may not name it in the default ServiceAccount" in made.check().detail
+    made.undo(silent)
+    assert kube.objects == {SECRET: None}
+
+
+def test_nothing_of_a_namespace_of_others_is_changed_but_for_the_secret_of_ours() -> None:
+    kube = without_operator(objects={SECRET: None})
+    made = replace(step(kube), is_for_others=False)
+    made.apply(silent)
+    stored(kube)
+    assert made.check().condition is Condition.READY
+    made.undo(silent)
+    assert kube.objects == {SECRET: None}
+
+
+def test_down_removes_it_unless_kubernetes_itself_goes() -> None:
+    kube = api()
+    made = step(kube)
+    made.apply(silent)
+    replace(made, cluster_goes=True).undo(silent)
+    assert kube.objects[SECRET] is not None
+    made.undo(silent)
+    account = kube.objects[ACCOUNT]
+    assert account is not None
+    assert (account["imagePullSecrets"], kube.objects[SECRET]) == ([], None)
+
+
+def test_before_the_namespace_is_whole_it_waits() -> None:
+    kube = without_operator(objects={ACCOUNT: None, SECRET: None})
+    made = step(kube)
+    assert (made.check().condition, kube.objects[SECRET]) == (Condition.PENDING, None)
+    # Kubernetes makes the account a moment later.
+    kube.objects[ACCOUNT] = {"metadata": {}}
+    made.apply(silent)
+    stored(kube)
+    assert made.check().condition is Condition.READY
+
+
+def test_an_account_that_others_have_changed_too_is_left_to_them() -> None:
+    kube = api()
+    made = step(kube)
+    made.apply(silent)
+    stored(kube)
+    both = [{"name": "rayside-registry"}, {"name": "theirs"}]
+    account_of(kube)["imagePullSecrets"] = both
+    assert made.check().condition is Condition.READY
+    made.undo(silent)
+    assert (account_of(kube)["imagePullSecrets"], kube.objects[SECRET]) == (both, None)
+
+
+def test_an_account_that_names_what_somebody_has_removed_is_mended() -> None:
+    kube = api({"metadata": {}, "imagePullSecrets": [{"name": "rayside-registry"}]})
+    step(kube).undo(silent)
+    assert account_of(kube)["imagePullSecrets"] == []
+
+
+def test_a_login_stays_while_this_machine_has_none() -> None:
+    kube = api()
+    step(kube).apply(silent)
+    before = stored(kube)["data"]
+    out = step(kube, None)
+    assert out.check().condition is Condition.READY
+    out.apply(silent)
+    assert stored(kube)["data"] == before
+
+    def broken() -> Login:
+        raise RegistryRefused("the helper is locked", hint="")
+
+    # Only the account lacks it.
+    account_of(kube)["imagePullSecrets"] = []
+    locked = replace(step(kube), login=broken)
+    assert locked.check().condition is Condition.MISSING
+    locked.apply(silent)
+    assert stored(kube)["data"] == before
+    assert locked.check().condition is Condition.READY
+
+
+@pytest.mark.parametrize("ours", [True, False])
+def test_it_stays_while_an_operator_of_ours_pulls_by_it(ours: bool) -> None:
+    kube = api()
+    step(kube).apply(silent)
+    stored(kube)
+    pod = {"imagePullSecrets": [{"name": "rayside-registry"}]}
+    operator = {
+        "kind": "Deployment",
+        "metadata": {"name": "kuberay-operator"},
+        "spec": {"template": {"spec": pod}},
+    }
+    kube.lists[DEPLOYMENTS] = [applied(operator, FIELD_MANAGER if ours else "helm")]
+    left = step(kube).undo(silent)
+    assert (bool(left), kube.objects[SECRET] is not None) == (ours, ours)
+
+
+def test_a_kubernetes_that_does_not_answer_is_no_obstacle_to_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone(*_: Any, **__: Any) -> None:
+        raise ClusterUnreachable("nobody answers", hint="")
+
+    monkeypatch.setattr(Objects, "_call", gone)
+    assert "could not be removed from team: nobody answers" in str(step(api()).undo(silent))
+
+
+def test_where_nothing_is_pulled_an_earlier_login_goes() -> None:
+    kube = api()
+    step(kube).apply(silent)
+    stored(kube)
+    now = replace(step(kube), address=None)
+    assert now.check().condition is Condition.MISSING
+    now.apply(silent)
+    assert (now.check().condition, account_of(kube)["imagePullSecrets"]) == (Condition.READY, [])
+
+
+def test_a_login_that_cant_be_read_now_is_no_reason_to_lose_the_one_that_is_there() -> None:
+    kube = api()
+    step(kube).apply(silent)
+    stored(kube)
+
+    def broken() -> Login:
+        raise RegistryRefused("the helper is locked", hint="")
+
+    later = replace(step(kube), login=broken)
+    assert later.check().condition is Condition.READY
+    with pytest.raises(RegistryRefused):
+        replace(later, kube=api()).check()
