@@ -163,11 +163,23 @@ _CAUSES: Table = (
 )
 
 
+# A pod of ours serves a bundle's images there, at a port of each node: docs/adr/0044.
+_SERVED = "127.0.0.1:"
+_OF_SERVED = Cause(
+    "unreachable",
+    "127.0.0.1 of the node does not lead to the pod that serves it",
+    "./invokew status says whether that pod runs; kube-proxy's modes ipvs and nftables lead nowhere from "
+    "127.0.0.1: put the images into a registry, ./invokew mirror REGISTRY",
+)
+
+
 def cause(words: str, image: str = "") -> Cause | None:
     """Returns what a runtime's words mean of an image; None where they mean nothing that is known."""
     # Names and addresses, which are quoted mostly, may have any words in them.
     text = re.sub(r'"[^"]*"', '""', words.replace(image, "IMAGE") if image else words)
-    return first(_CAUSES, text, None)
+    known = first(_CAUSES, text, None)
+    is_served = image.startswith(_SERVED) and known is not None and known.name == _OF_SERVED.name
+    return _OF_SERVED if is_served else known
 
 
 def told(texts: Sequence[str], image: str) -> tuple[str, Cause] | None:

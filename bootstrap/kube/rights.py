@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from bootstrap.errors import Forbidden
 from bootstrap.kube.api import Kube
-from bootstrap.settings import KUBERAY_VERSION
+from bootstrap.settings import KUBERAY_VERSION, environment_name
 
 _OBJECT = ("get", "create", "patch", "delete")
 
@@ -46,6 +46,18 @@ WORKSPACE_POD = (
     Rule("", "secrets", _OBJECT),
     Rule("ray.io", "rayclusters", ("get",)),
 )
+# In the namespace, where a pod of ours serves a bundle's images, as no registry does.
+SERVING = (
+    Rule("", "pods", (*_OBJECT, "list")),
+    Rule("", "pods/portforward", ("get", "create")),
+    Rule("", "events", ("list",)),
+    Rule("", "configmaps", (*_OBJECT, "list")),
+    Rule("", "secrets", _OBJECT),
+    Rule("", "services", _OBJECT),
+    Rule("networking.k8s.io", "networkpolicies", _OBJECT),
+)
+# In the whole cluster, then, where nobody names an image that the nodes have.
+NODES = (Rule("", "nodes", ("list",)),)
 # In the whole cluster, where the namespace has to be made.
 NAMESPACE = (Rule("", "namespaces", ("create", "patch", "delete")),)
 # In the whole cluster, where no operator is there: custom resources belong to no namespace.
@@ -70,6 +82,18 @@ def require_stack(kube: Kube) -> None:
 def require_workspace_pod(kube: Kube) -> None:
     """Raises Forbidden where a right is lacking to make, and to reach, a workspace's pod in the namespace."""
     _require(kube, WORKSPACE_POD)
+
+
+def require_serving(kube: Kube, *, image: str) -> None:
+    """Raises Forbidden where a right is lacking to serve images in the namespace; `image` is as it is set."""
+    _require(kube, SERVING)
+    if not image and _lacking(kube, NODES, everywhere=True):
+        raise Forbidden(
+            "you may not see which images the nodes of this Kubernetes have: list nodes",
+            hint="name one that they have, whatever is in it, as in "
+            f"{environment_name('serving_image')}=registry.k8s.io/pause:3.10; or ask for a ClusterRole with "
+            f"the rules {_listed(NODES)}",
+        )
 
 
 def _require(kube: Kube, rules: Sequence[Rule]) -> None:

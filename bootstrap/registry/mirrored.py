@@ -13,14 +13,14 @@ import json
 import queue
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 from bootstrap.bundle.archive import SIGNATURE
 from bootstrap.bundle.blobs import Blob, Blobs
-from bootstrap.bundle.manifest import Manifest, Version, parse
+from bootstrap.bundle.manifest import Image, Manifest, Version, parse
 from bootstrap.bundle.opened import Bundle, write
 from bootstrap.errors import NotMirrored
 from bootstrap.registry.address import Address
@@ -58,12 +58,18 @@ def names(manifest: Manifest, address: Address) -> list[tuple[str, str]]:
 
 def places(manifest: Manifest, base: Callable[[str], str]) -> dict[Blob, list[str]]:
     """Returns the repositories that have each content; `base` makes a registry's name of ours."""
-    found: dict[Blob, list[str]] = {}
-    for image in manifest.images:
-        for blob in (image.config, *(layer.blob for layer in image.layers)):
-            found.setdefault(blob, []).append(base(image.reference.rpartition(":")[0]))
+    found = _places(manifest.images, base)
     for blob in _beside_images(manifest):
         found.setdefault(blob, []).append(base(REPOSITORY))
+    return found
+
+
+def _places(images: Sequence[Image], base: Callable[[str], str]) -> dict[Blob, list[str]]:
+    """Returns the repositories that have each content of images."""
+    found: dict[Blob, list[str]] = {}
+    for image in images:
+        for blob in (image.config, *(layer.blob for layer in image.layers)):
+            found.setdefault(blob, []).append(base(image.reference.rpartition(":")[0]))
     return {blob: list(dict.fromkeys(repositories)) for blob, repositories in found.items()}
 
 
@@ -80,13 +86,45 @@ def send(registry: Registry, bundle: Bundle, report: Report) -> Sent:
     """
     manifest, base = bundle.manifest, registry.address.repository
     own, text = base(REPOSITORY), manifest.text()
-    where = places(manifest, base)
     signed = bundle.archive.text(SIGNATURE)
     texts = {_blob(each): each for each in (text, signed) if each}
-    where |= {blob: [own] for blob in texts}
+    where = places(manifest, base) | {blob: [own] for blob in texts}
+    sent = _given(registry, bundle, where, report, texts)
+    for image in manifest.images:
+        repository, _, tag = image.reference.rpartition(":")
+        registry.name(base(repository), tag, b"".join(bundle.read(image.manifest)))
+    registry.name(own, tag_of(manifest.version, manifest.platform), _artifact(manifest, text, signed))
+    return sent
+
+
+def send_images(registry: Registry, bundle: Bundle, images: Sequence[Image], report: Report) -> Sent:
+    """Gives a registry what it lacks of these images, which are to be had by their digests alone.
+
+    Raises RegistryRefused, RegistryUnreachable, BadBundle.
+    """
+    base = registry.address.repository
+    sent = _given(registry, bundle, _places(images, base), report)
+    for image in images:
+        repository = base(image.reference.rpartition(":")[0])
+        registry.name(repository, f"sha256:{image.manifest.digest}", b"".join(bundle.read(image.manifest)))
+    return sent
+
+
+def _given(
+    registry: Registry,
+    bundle: Bundle,
+    where: Mapping[Blob, Sequence[str]],
+    report: Report,
+    texts: Mapping[Blob, bytes] | None = None,
+) -> Sent:
+    """Gives a registry the contents that it lacks: `where` has the repositories of each.
+
+    `texts` has those that are no content of the bundle.
+    """
+    texts = texts or {}
     moved = _Moved(sum(blob.size for blob in where), "sent", report)
 
-    def give(item: tuple[Blob, list[str]]) -> None:
+    def give(item: tuple[Blob, Sequence[str]]) -> None:
         blob, repositories = item
 
         def content() -> Iterator[bytes]:
@@ -101,10 +139,6 @@ def send(registry: Registry, bundle: Bundle, report: Report) -> Sent:
             moved.add(blob.size if repository == repositories[0] else 0, given)
 
     _side_by_side(registry, give, where.items())
-    for image in manifest.images:
-        repository, _, tag = image.reference.rpartition(":")
-        registry.name(base(repository), tag, b"".join(bundle.read(image.manifest)))
-    registry.name(own, tag_of(manifest.version, manifest.platform), _artifact(manifest, text, signed))
     return Sent(moved.whole - moved.given, moved.given)
 
 

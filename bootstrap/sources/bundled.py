@@ -28,7 +28,8 @@ from bootstrap.lock import alone
 from bootstrap.private_file import write_private
 from bootstrap.registry.address import parse as parse_address
 from bootstrap.registry.mirror import mirror_of
-from bootstrap.registry.mirrored import fetch, listed
+from bootstrap.registry.mirrored import fetch, listed, send_images
+from bootstrap.registry.registry import Registry
 from bootstrap.settings import ROOT, Settings
 from bootstrap.shell import Shell
 from bootstrap.sources.source import Archives, Source, supply
@@ -36,7 +37,12 @@ from bootstrap.step import Report, Status, missing, ready
 
 # A cluster's folder keeps there which bundle it was made of.
 RECORD = "bundle.json"
-_PROGRAMS = {"kind": "kind", "kubectl": "kubectl", "kubectl-ray": "KubeRay's kubectl plugin"}
+_PROGRAMS = {
+    "kind": "kind",
+    "kubectl": "kubectl",
+    "kubectl-ray": "KubeRay's kubectl plugin",
+    "serving": "server of images in a cluster",
+}
 _TITLES = {**_PROGRAMS, "kuberay": "KubeRay's manifests"}
 
 
@@ -70,6 +76,7 @@ def bundled(
                 "program" if each.folder.name in _PROGRAMS else "manifest",
                 each.meant,
                 name=each.folder.name,
+                digest=f"sha256:{each.folder.blob.digest}",
                 platform=platform,
             )
             for each in folders
@@ -89,7 +96,7 @@ def bundled(
         "mirror" if origin.mirror else "bundle",
         supplies,
         (*fetched, checked, *records, wheels, *folders, *images),
-        archives=Archives(ids, checked.command),
+        archives=Archives(ids, checked.command, checked.send, _size(manifest)),
         wheels=wheels.folder,
         registry=_for_nodes(origin.mirror),
     )
@@ -275,6 +282,12 @@ class CheckedBundle:
         chosen = [names[reference] for reference in references]
         return [sys.executable, "-m", "bootstrap.bundle.export", self.file, self.manifest.digest, *chosen]
 
+    def send(self, registry: Registry, references: Sequence[str], report: Report) -> None:
+        """Gives images to a registry. Raises BadBundle, and what a registry does."""
+        bundle = self.opened()
+        images = [image for image in self.manifest.images if image.reference in references]
+        send_images(registry, bundle, images, report)
+
     @property
     def _stamp(self) -> Path:
         return self.cache_folder / "whole"
@@ -415,6 +428,11 @@ class BundledImage:
                 f"{self.image.reference} could not be loaded\n{error.message}",
                 hint="./invokew up tries again",
             ) from None
+
+
+def _size(manifest: Manifest) -> int:
+    layers = {layer.blob for image in manifest.images for layer in image.layers}
+    return sum(blob.size for blob in layers)
 
 
 def _has(file: Path, text: str) -> bool:

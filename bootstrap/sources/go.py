@@ -169,3 +169,15 @@ class GoPrograms:
                 hint="if it could not download, set GOPROXY or HTTPS_PROXY (go env); then run it again",
             ) from None
         return done.out.strip()
+
+
+def image_server(shell: Shell, go: Go, cache_folder: Path) -> GoPrograms:
+    """Returns the server of a bundle's images in a cluster that has no registry; it is ours."""
+    return GoPrograms(
+        *(shell, go, cache_folder),
+        name="serving",
+        title="server of images in a cluster",
+        module="serving",
+        version="1",
+        builds=(("serving", "."),),
+    )

@@ -19,7 +19,7 @@ from bootstrap.settings import (
 from bootstrap.shell import Shell
 from bootstrap.sources.base_image import BaseImage
 from bootstrap.sources.extensions import Extensions
-from bootstrap.sources.go import Go, GoPrograms
+from bootstrap.sources.go import Go, GoPrograms, image_server
 from bootstrap.sources.image_build import ImageBuild
 from bootstrap.sources.ray_image import ray_image_files
 from bootstrap.sources.source import Source, supply
@@ -84,6 +84,7 @@ def packages(settings: Settings, extensions: Extensions, shell: Shell) -> Source
         version="1",
         builds=(("pause", "."),),
     )
+    serving = image_server(shell, go, settings.cache_folder)
 
     base = BaseImage(shell, settings.cache_folder, settings.debian_mirror)
     ray = image(
@@ -140,11 +141,11 @@ def packages(settings: Settings, extensions: Extensions, shell: Shell) -> Source
         supply(go, "wheel", go.requirement, platform=here),
         *(
             supply(each, "program", each.folder / each.name, platform=here)
-            for each in (kind, kubernetes, kuberay)
+            for each in (kind, kubernetes, kuberay, serving)
         ),
         supply(kuberay, "manifest", kuberay.folder / "config" / "default", name="kuberay"),
         *(supply(each, "image", each.reference, name=name, platform=linux) for name, each in images.items()),
     )
     # Those that need Go are long, and other images are built beside them.
-    programs = (go, kind, kubernetes, kuberay, coredns, pause)
+    programs = (go, kind, kubernetes, kuberay, coredns, pause, serving)
     return Source("packages", supplies, (extensions, *programs, *images.values()))

@@ -9,7 +9,7 @@ from bootstrap.download import sha256
 from bootstrap.settings import DEBUGPY_VERSION, KUBERAY_VERSION, RAY_VERSION, ROOT
 from bootstrap.shell import Shell
 from bootstrap.sources.extensions import Extensions
-from bootstrap.sources.go import Go, GoPrograms
+from bootstrap.sources.go import Go, GoPrograms, image_server
 from bootstrap.sources.image_build import ImageBuild
 from bootstrap.sources.pulled_image import PulledImage
 from bootstrap.sources.ray_image import ray_image_files
@@ -55,6 +55,7 @@ def upstream(releases: Releases, extensions: Extensions, shell: Shell) -> Source
         builds=(),
         along=("github.com/ray-project/kuberay/ray-operator", "config"),
     )
+    serving = image_server(shell, go, cache_folder)
     base = releases.ray
     ray = RayImage(
         base,
@@ -79,6 +80,7 @@ def upstream(releases: Releases, extensions: Extensions, shell: Shell) -> Source
         *extensions.supplies,
         *(supply(each, "program", each.file, digest=each.recorded, platform=here) for each in programs),
         supply(go, "wheel", go.requirement, platform=here),
+        supply(serving, "program", serving.folder / serving.name, platform=here),
         supply(manifests, "manifest", manifests.folder / "config" / "default", name="kuberay"),
         supply(ray, "image", base.reference, name="ray-base", digest=base.recorded, platform=linux),
         supply(ray, "image", ray.build.reference, name="ray", platform=linux),
@@ -89,4 +91,4 @@ def upstream(releases: Releases, extensions: Extensions, shell: Shell) -> Source
         ),
     )
     images = (ray, workspace, releases.operator, releases.node)
-    return Source("upstream", supplies, (extensions, *programs, go, manifests, *images))
+    return Source("upstream", supplies, (extensions, *programs, go, manifests, serving, *images))

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from bootstrap import cache, codespaces, yaml_file
-from bootstrap.errors import NotOurs, NotRunning, RaysideError
+from bootstrap.errors import NotOurs, NotRunning
 from bootstrap.instance import Instance, Ports
 from bootstrap.kube import trouble
 from bootstrap.kube.api import CORE, Kube, made_here
@@ -26,9 +26,9 @@ from bootstrap.settings import POD, ROOT
 from bootstrap.sources.source import Images
 from bootstrap.step import Report, Status, drifted, missing, pending, ready
 from bootstrap.steps.differences import SPEC, difference, made_of
-from bootstrap.steps.kuberay import require_gone
 from bootstrap.steps.ray_beside import authentication
 from bootstrap.steps.ray_cluster import DASHBOARD_PORT, RELAY_PORT, WORKSPACE_PORT
+from bootstrap.steps.removal import removed
 from bootstrap.steps.secret_file import SecretFile
 from bootstrap.steps.their_ray import TheirRay
 from bootstrap.users import in_a_name
@@ -83,7 +83,7 @@ class WorkspaceSecret:
         )
 
     def undo(self, report: Report) -> str | None:
-        return _removed(self.kube, self._path, f"the Secret {self.instance.workspace_pod}", report)
+        return removed(self.kube, self._path, f"the Secret {self.instance.workspace_pod}", report)
 
     def contents(self) -> dict[str, str]:
         """Returns the values by their keys, which are the files' names in the pod. Raises NotRunning."""
@@ -173,7 +173,7 @@ class WorkspacePod:
         self.kube.apply(self.manifest())
 
     def undo(self, report: Report) -> str | None:
-        return _removed(self.kube, self._path, f"the pod {self.instance.workspace_pod}", report)
+        return removed(self.kube, self._path, f"the pod {self.instance.workspace_pod}", report)
 
     def manifest(self) -> dict[str, Any]:
         """Returns k8s/workspace-pod.yaml with names, labels, the image, and what it is made of."""
@@ -245,18 +245,3 @@ def _require_ours(document: Mapping[str, Any], kind: str) -> None:
             f"there is a {kind} {document['metadata']['name']} that Rayside did not make",
             hint="./invokew down, then ./invokew up with --workspace, chooses another name",
         )
-
-
-def _removed(kube: Kube, path: str, what: str, report: Report) -> str | None:
-    """Removes the object, if it is ours; returns what is left, where the API can't be asked."""
-    try:
-        document = kube.get(path)
-        if document is None or not made_here(document):
-            return None
-        report(f"removing {what}")
-        # A pod that is asked to end takes all its time, and nothing is left to save.
-        kube.delete(path, gracePeriodSeconds="1")
-        require_gone(lambda: [*filter(None, [kube.get(path)])], what)
-    except RaysideError as error:
-        return f"{what} could not be removed from {kube.namespace}: {error.message}"
-    return None

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from bootstrap.delivery.theirs import Delivery, delivery
 from bootstrap.kube.api import Kube
-from bootstrap.kube.kubeconfig import server
 from bootstrap.settings import BUNDLED
 from bootstrap.sources.source import Images
 from bootstrap.step import Step
@@ -45,7 +44,7 @@ class ClusterCreated(OnKubernetes):
             Namespace(self.instance, self.kube),
             NetworkPolicies(self.instance, self.kube),
             self._login,
-            self.delivery.step,
+            *self.delivery.steps,
             self.cluster_file,
             *self.stack(self._manifest, cluster_goes=False, ground=self._login.name),
         ]
@@ -72,11 +71,12 @@ class ClusterCreated(OnKubernetes):
     @cached_property
     def delivery(self) -> Delivery:
         """Returns the way of the images to the nodes there."""
-        address = server(self.kube.kubeconfig, self.kube.context)
-        registry = self.settings.image_registry
-        # A node that has a login of its own needs none of ours.
-        secret = self.registry_secret if self.settings.login_in_pods else ""
-        return delivery(registry, self.shell, self.origin, address, pull_secret=secret)
+        return delivery(
+            *(self.settings, self.instance, self.shell, self.origin, self.kube),
+            base=self.instance.name,
+            # A node that has a login of its own needs none of ours.
+            pull_secret=self.registry_secret if self.settings.login_in_pods else "",
+        )
 
     @property
     def _login(self) -> Step:
@@ -86,7 +86,8 @@ class ClusterCreated(OnKubernetes):
 
     @cached_property
     def preflight(self) -> CreationPreflight:
-        return CreationPreflight(self.instance, self.kube, self.delivery.refusal)
+        way = self.delivery
+        return CreationPreflight(self.instance, self.kube, way.refusal, way.require_rights)
 
     @property
     def _made_available(self) -> list[Step]:

@@ -9,7 +9,6 @@ from pathlib import Path
 from bootstrap.delivery.theirs import Delivery, delivery
 from bootstrap.kube import rights
 from bootstrap.kube.api import head_selector
-from bootstrap.kube.kubeconfig import server
 from bootstrap.settings import BUNDLED
 from bootstrap.sources.extensions import Extensions
 from bootstrap.sources.source import Source
@@ -39,7 +38,7 @@ class ClusterWithWorkspace(ClusterByContext):
         return [
             *self._engine,
             *self._made_available,
-            self.delivery.step,
+            *self.delivery.steps,
             self._login,
             self.password,
             self.secret,
@@ -63,6 +62,7 @@ class ClusterWithWorkspace(ClusterByContext):
         if self.delivery.refusal:
             raise self.delivery.refusal
         rights.require_workspace_pod(self.kube)
+        self.delivery.require_rights()
 
     def selector(self, port_name: str) -> str:
         if port_name == "dashboard":
@@ -102,9 +102,9 @@ class ClusterWithWorkspace(ClusterByContext):
     @cached_property
     def delivery(self) -> Delivery:
         """Returns the way of the workspace's image to the nodes there."""
-        address, registry = server(self.kube.kubeconfig, self.kube.context), self.settings.image_registry
         return delivery(
-            *(registry, self.shell, self.origin, address),
+            *(self.settings, self.instance, self.shell, self.origin, self.kube),
+            base=self.instance.workspace_pod,
             names=("workspace",),
             ground="preflight",
             pull_secret=self._registry_secret if self.settings.login_in_pods else "",

@@ -11,15 +11,18 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import docker
 import pytest
+import yaml
 
 from bootstrap.bundle.opened import Bundle
 from bootstrap.kube.api import CORE, Kube
 from bootstrap.registry.address import parse
+from bootstrap.step import until
 from bootstrap.steps.registry_in_nodes import NodeRegistries, Trusted
 from tests.airgap import ADDRESS, Airgap, airgap
 from tests.conftest import FIGURE
-from tests.e2e.conftest import gateway_of
+from tests.e2e.conftest import gateway_of, target
 from tests.e2e.conftest import kube as kube_of
 from tests.integration.conftest import Rayside, apart
 from tests.integration.test_their_ray import both_stop
@@ -151,7 +154,8 @@ def test_in_a_kubernetes_of_others_nodes_pull_from_the_mirror(
         try:
             succeeds(makes, "mirror", name, "--bundle", str(bundle))
             succeeds(makes, *bring, "--create", "--no-example")
-            pull(demo, "ray.io/cluster=rayside", name)
+            pull(demo, "ray.io/cluster=rayside", re.escape(name))
+            assert all(pod["spec"]["imagePullSecrets"] for pod in demo.pods("ray.io/cluster=rayside"))
             # Their layers have not come here.
             assert {file.name.rpartition("-")[2] for file in cache.glob("mirrored-*[!k]")} == {"layers"}
             # The mirror need not be named again.
@@ -159,7 +163,8 @@ def test_in_a_kubernetes_of_others_nodes_pull_from_the_mirror(
             (tmp_path / "program").mkdir()
             both_stop(makes, tmp_path / "program")
             succeeds(looks, *bring, "--workspace")
-            pull(demo, "rayside.dev/workspace", name)
+            pull(demo, "rayside.dev/workspace", re.escape(name))
+            assert all(pod["spec"]["imagePullSecrets"] for pod in demo.pods("rayside.dev/workspace"))
             assert len(logins(demo)) == 2
             succeeds(looks, "down")
             assert logins(demo) == ["rayside-registry"]
@@ -169,23 +174,96 @@ def test_in_a_kubernetes_of_others_nodes_pull_from_the_mirror(
         assert theirs.get(f"{CORE}/namespaces/{demo.namespace}") is None, left
 
 
+@pytest.mark.timeout(1200)
+def test_in_a_kubernetes_of_others_without_a_registry_the_bundle_serves_itself(
+    bundle: Path, up: Rayside, tmp_path: Path, record_property: Figure
+) -> None:
+    """One makes a Ray cluster there, and another has a workspace beside it, each with a pod of its own."""
+    theirs = elsewhere(up, tmp_path / "kubeconfig")
+    demo = replace(theirs, namespace=f"demo-{secrets.token_hex(3)}")
+    makes, looks = (
+        Rayside(
+            apart(tmp_path / user, ray_workers=1, cache_folder=tmp_path / "cache"),
+            {"KUBECONFIG": str(theirs.kubeconfig)},
+        )
+        for user in ("makes", "looks")
+    )
+    bring = ["up", "--context", theirs.context, "--namespace", demo.namespace, "--bundle", str(bundle)]
+    try:
+        began = time.monotonic()
+        succeeds(makes, *bring, "--create", "--no-example")
+        took = time.monotonic() - began
+        place = pull(demo, "ray.io/cluster=rayside", r"127\.0\.0\.1:300[0-8]\d")
+        assert "Nothing to change" in succeeds(makes, "up", "--no-example")
+        # Images that nodes have had before need no layer of theirs: all of them can be had.
+        for layer in Bundle.of(bundle).manifest.image("workspace").layers:
+            assert on_the_node(up, place, layer.blob.digest) == layer.blob.digest
+        (tmp_path / "program").mkdir()
+        both_stop(makes, tmp_path / "program")
+        # It is evicted, and what it had is lost.
+        demo.delete(f"{CORE}/namespaces/{demo.namespace}/pods/rayside-images")
+        assert until(lambda: demo.pods("rayside.dev/image-server"), lambda pods: not pods, 60) == []
+        steps = {step["name"]: step for step in makes.json("status", timeout=60)["steps"]}
+        assert (steps["image-server"]["condition"], steps["ray-cluster"]["condition"]) == ("missing", "ready")
+        succeeds(makes, "up", "--no-example")
+        assert on_the_node(up, place, layer.blob.digest) == layer.blob.digest
+        succeeds(looks, *bring, "--workspace")
+        pull(demo, "rayside.dev/workspace", r"127\.0\.0\.1:300[0-8]\d")
+        succeeds(looks, "down")
+        (pod,) = demo.pods("rayside.dev/image-server")
+        assert pod["metadata"]["name"] == "rayside-images"
+    finally:
+        left = [each.run("down", timeout=300).stderr for each in (looks, makes)]
+        shutil.rmtree(tmp_path / "cache")
+    assert theirs.get(f"{CORE}/namespaces/{demo.namespace}") is None, left
+    record_property(FIGURE, f"up --create --bundle, images served in the cluster: {took:.1f} s")
+
+
+def elsewhere(rayside: Rayside, file: Path) -> Kube:
+    """Returns a way to the cluster that is not by this machine's engine: the node's own address."""
+    kube = kube_of(rayside)
+    document = yaml.safe_load(kube.kubeconfig.read_text())
+    client = docker.from_env()
+    node = client.containers.get(target(rayside).cluster.node)
+    (network,) = node.attrs["NetworkSettings"]["Networks"].values()
+    client.close()
+    document["clusters"][0]["cluster"]["server"] = f"https://{network['IPAddress']}:6443"
+    file.write_text(yaml.safe_dump(document))
+    return replace(kube, kubeconfig=file)
+
+
+def on_the_node(rayside: Rayside, place: str, digest: str) -> str:
+    """Returns the digest of a content, as the node gets it from there."""
+    read = (
+        "import hashlib, sys, urllib.request as r\n"
+        "print(hashlib.file_digest(r.urlopen(sys.argv[1]), 'sha256').hexdigest())"
+    )
+    url = f"http://{place}/v2/rayside/bundled-workspace/blobs/sha256:{digest}"
+    client = docker.from_env()
+    node = client.containers.get(target(rayside).cluster.node)
+    code, output = node.exec_run(["python3", "-c", read, url])
+    client.close()
+    assert code == 0, output
+    return str(output.decode().strip())
+
+
 def succeeds(user: Rayside, *words: str) -> str:
     done = user.run(*words, timeout=900)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
 
-def pull(kube: Kube, selector: str, registry: str) -> None:
-    """Checks that all images of these pods are from that registry, and that the pods name a login for it."""
+def pull(kube: Kube, selector: str, registry: str) -> str:
+    """Checks that all images of these pods are from a registry, which an expression gives, and returns it."""
     pods = kube.pods(selector)
-    for pod in pods:
-        assert pod["spec"]["imagePullSecrets"]
-        for container in pod["spec"]["containers"]:
-            # By a digest: whoever may write there could give a tag to another image.
-            assert re.fullmatch(
-                rf"{re.escape(registry)}/rayside/bundled-\w+@sha256:\w{{64}}", container["image"]
-            )
-    assert pods
+    registries = set()
+    for container in (each for pod in pods for each in pod["spec"]["containers"]):
+        # By a digest: whoever may write there could give a tag to another image.
+        image = re.fullmatch(rf"({registry})/rayside/bundled-\w+@sha256:\w{{64}}", container["image"])
+        assert image, container["image"]
+        registries.add(image[1])
+    (pulled_from,) = registries
+    return pulled_from
 
 
 def logins(kube: Kube) -> list[str]:

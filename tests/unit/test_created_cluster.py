@@ -16,6 +16,7 @@ import yaml
 
 from bootstrap import docker_engine
 from bootstrap.delivery.loaded import NodeImages
+from bootstrap.delivery.served import ImageServer, ServedImages
 from bootstrap.delivery.theirs import Delivery, delivery
 from bootstrap.errors import EngineNotRunning, ImagesOutOfReach, InvalidSetting
 from bootstrap.given_settings import parse
@@ -31,6 +32,7 @@ from bootstrap.targets import choice
 from bootstrap.targets.cluster_created import ClusterCreated
 from bootstrap.targets.target import with_example
 from tests.bundles import recorded
+from tests.instances import instance
 from tests.targets import kind_target
 
 ADDRESS = "https://127.0.0.1:40123"
@@ -106,6 +108,8 @@ def container(name: str, cluster: str, role: str, *ports: int) -> SimpleNamespac
         ({"image_registry": "https://registry.test"}, "which is no registry"),
         ({"image_registry": "user@registry.test"}, "which is no registry"),
         ({"image_registry": "-registry"}, "which is no registry"),
+        ({"serving_nodeport": 80}, "serving_nodeport is 80"),
+        ({"serving_image": "a b"}, "which is no image"),
     ],
 )
 def test_what_does_not_go_together_is_refused(given: dict[str, Any], message: str) -> None:
@@ -200,12 +204,16 @@ def test_down_can_be_told_its_steps_where_nothing_answers(prod: Path) -> None:
 # --- its images --------------------------------------------------------------------------
 
 
-def way(address: str, registry: str = "", source: str = "upstream") -> Delivery:
+def way(prod: Path, address: str = ADDRESS, registry: str = "", source: str = "upstream") -> Delivery:
     origin = kind_target(Settings(target="kind", source=source)).origin
-    return delivery(registry, Shell(), origin, address)
+    prod.write_text(prod.read_text().replace(ADDRESS, address))
+    chosen = Settings(image_registry=registry)
+    return delivery(chosen, instance("rayside"), Shell(), origin, Kube(prod, "prod"), base="rayside")
 
 
-def test_every_node_of_a_kind_cluster_of_this_engine_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_node_of_a_kind_cluster_of_this_engine_is_loaded(
+    prod: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with_engine(
         monkeypatch,
         container("other-control-plane", "other", "control-plane", 40999),
@@ -213,41 +221,42 @@ def test_every_node_of_a_kind_cluster_of_this_engine_is_loaded(monkeypatch: pyte
         container("theirs-worker", "theirs", "worker"),
         container("theirs-control-plane", "theirs", "control-plane", 40001),
     )
-    chosen_way = way(ADDRESS)
-    assert isinstance(chosen_way.step, NodeImages)
-    assert (chosen_way.step.cluster, chosen_way.step.nodes) == (
-        "theirs",
-        ("theirs-control-plane", "theirs-worker"),
-    )
+    chosen_way = way(prod)
+    (step,) = chosen_way.steps
+    assert isinstance(step, NodeImages)
+    assert (step.cluster, step.nodes) == ("theirs", ("theirs-control-plane", "theirs-worker"))
     # Names that others' manifests may use stay as they are.
-    assert chosen_way.step.aliases == ()
+    assert step.aliases == ()
     assert chosen_way.artifacts == ("ray", "workspace", "operator")
-    assert way("https://10.0.0.1:6443").refusal is not None
+    assert way(prod, "https://10.0.0.1:6443").refusal is not None
 
 
 @pytest.mark.usefixtures("without_engine")
-def test_from_a_registry_nodes_pull_what_is_built_here_and_the_rest_from_where_it_is() -> None:
-    built, pulled = way("").images, way("", "r.test:5000/team").images
+def test_from_a_registry_nodes_pull_what_is_built_here_and_the_rest_from_where_it_is(
+    prod: Path,
+) -> None:
+    built, pulled = way(prod).images, way(prod, registry="r.test:5000/team").images
     assert pulled.ray == f"r.test:5000/team/{built.ray}"
     assert pulled.workspace == f"r.test:5000/team/{built.workspace}"
     assert pulled.operator == built.operator
     # Whoever has a name of ours in a public registry would run programs in nodes that lack the image.
     assert (built.pull_policy, pulled.pull_policy) == ("Never", "IfNotPresent")
-    packages = way("", "r.test", "packages")
+    packages = way(prod, registry="r.test", source="packages")
     assert packages.images.operator.startswith("r.test/rayside/operator:")
     assert packages.artifacts == ()
     assert packages.refusal is None
 
 
 @pytest.mark.usefixtures("without_engine")
-def test_without_a_way_what_is_missing_is_said() -> None:
-    refusal = way("https://10.0.0.1:6443").refusal
+def test_without_a_way_what_is_missing_is_said(prod: Path) -> None:
+    refusal = way(prod, "https://10.0.0.1:6443").refusal
     assert refusal is not None
-    images = way("").images
+    images = way(prod).images
     assert images.ray in refusal.message
     assert images.workspace in refusal.message
     assert images.operator not in refusal.message
-    assert "INVOKE_RAYSIDE_IMAGE_REGISTRY=HOST/PATH" in refusal.hint
+    assert "./invokew mirror HOST/PATH" in refusal.hint
+    assert "./invokew bundle FILE" in refusal.hint
 
 
 @pytest.mark.usefixtures("without_engine")
@@ -305,7 +314,7 @@ def test_nodes_of_this_engine_get_the_images_of_a_bundle_past_it(
     # So they do where the mirror is on this machine, which nodes can't reach.
     recorded(prod.parent / "state" / "rayside", mirror="127.0.0.1:5000")
     target = chosen(prod, source="mirror", mirror="127.0.0.1:5000")
-    step = target.delivery.step
+    (step,) = target.delivery.steps
     assert isinstance(step, NodeImages)
     assert step.archives is not None
     assert "bundle" in step.needs
@@ -354,9 +363,25 @@ def test_a_mirror_has_nothing_for_a_ray_on_this_machine(prod: Path) -> None:
     assert choice.choose(parse({**given, "target": "local"}, {}), Shell()).instance.target == "local"
 
 
-def test_a_mirror_that_nodes_cant_reach_is_said(prod: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with_engine(monkeypatch)
+@pytest.mark.usefixtures("without_engine")
+def test_without_a_registry_that_nodes_reach_a_pod_there_serves_the_images(prod: Path) -> None:
     recorded(prod.parent / "state" / "rayside", mirror="127.0.0.1:5000")
-    refusal = chosen(prod, source="mirror", mirror="127.0.0.1:5000").delivery.refusal
-    assert refusal is not None
-    assert "loopback" in refusal.message
+    target = chosen(prod, source="mirror", mirror="127.0.0.1:5000")
+    way = target.delivery
+    assert way.refusal is None
+    server, images = way.steps
+    assert isinstance(server, ImageServer)
+    assert isinstance(images, ServedImages)
+    assert 30000 <= server.port <= 30085
+    digest = target.origin.resolve("ray").digest
+    assert target.images.ray == f"127.0.0.1:{server.port}/rayside/bundled-ray@{digest}"
+    assert (target.images.pull_policy, target.images.pull_secret) == ("IfNotPresent", "")
+    steps = {step.name: step for step in target.steps()}
+    assert steps.keys() >= {"serving", "image-server", "images"}
+    assert set(server.needs) == {"namespace", "serving"}
+    TopologicalSorter({step.name: step.needs for step in target.steps()}).prepare()
+    assert {need for step in steps.values() for need in step.needs} <= steps.keys() | {"kuberay-manifests"}
+    # Its objects go before the namespace does.
+    assert "image-server" in dependants(target.steps(), "namespace")
+    named = chosen(prod, source="mirror", mirror="127.0.0.1:5000", serving_nodeport=31000)
+    assert named.images.ray.startswith("127.0.0.1:31000/")
