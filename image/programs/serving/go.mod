@@ -1,0 +1,3 @@
+module rayside.dev/programs/serving
+
+go 1.25
