@@ -342,4 +342,4 @@ class ServedImages:
 
     def _note(self, pod: Mapping[str, Any] | None) -> dict[str, str]:
         """Returns what says that a pod has them: they go with it."""
-        return {"images": " ".join(self.references), "pod": pod["metadata"]["uid"] if pod else ""}
+        return {"images": " ".join(self.references), "pod": pod["metadata"].get("uid", "") if pod else ""}

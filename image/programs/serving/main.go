@@ -7,6 +7,7 @@ package main
 import (
 	"cmp"
 	"crypto/sha256"
+	"crypto/subtle"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -52,11 +53,19 @@ var (
 type registry struct {
 	folder    string
 	isPrivate bool
+	// Who asks the private address has it.
+	password string
 	// One manifest at a time is held in memory.
 	manifests *sync.Mutex
 }
 
 func (s registry) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if _, password, _ := r.BasicAuth(); s.isPrivate && subtle.ConstantTimeCompare([]byte(password), []byte(s.password)) == 0 {
+		w.Header().Set("WWW-Authenticate", `Basic realm="images"`)
+		w.Header().Set("Connection", "close")
+		refuse(w, http.StatusUnauthorized, "UNAUTHORIZED", "this takes the password")
+		return
+	}
 	isReading := r.Method == http.MethodGet || r.Method == http.MethodHead
 	if !isReading && !s.isPrivate {
 		notAllowed(w, "GET, HEAD")
@@ -322,6 +331,10 @@ func serve(address string, handler registry, ended chan<- error) {
 }
 
 func run() error {
+	password := os.Getenv("RAYSIDE_PASSWORD")
+	if password == "" {
+		return errors.New("RAYSIDE_PASSWORD is not set, so that anybody could fill it")
+	}
 	folder := cmp.Or(os.Getenv("RAYSIDE_FOLDER"), "/contents")
 	draft, err := os.CreateTemp(folder, drafts)
 	if err != nil {
@@ -341,8 +354,8 @@ func run() error {
 	manifests := &sync.Mutex{}
 	public := cmp.Or(os.Getenv("RAYSIDE_PUBLIC"), ":5000")
 	private := cmp.Or(os.Getenv("RAYSIDE_PRIVATE"), "127.0.0.1:5001")
-	go serve(public, registry{folder, false, manifests}, ended)
-	go serve(private, registry{folder, true, manifests}, ended)
+	go serve(public, registry{folder, false, "", manifests}, ended)
+	go serve(private, registry{folder, true, password, manifests}, ended)
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
 	select {
