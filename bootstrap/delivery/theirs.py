@@ -106,7 +106,7 @@ def _served(
         program.path,
         program.digest,
         program.platform.rpartition("/")[2],
-        archives.size,
+        archives.size(references),
         needs=(ground, source.step_of("serving")),
     )
     return Delivery(

@@ -96,7 +96,7 @@ def bundled(
         "mirror" if origin.mirror else "bundle",
         supplies,
         (*fetched, checked, *records, wheels, *folders, *images),
-        archives=Archives(ids, checked.command, checked.send, _size(manifest)),
+        archives=Archives(ids, checked.command, checked.send, checked.size),
         wheels=wheels.folder,
         registry=_for_nodes(origin.mirror),
     )
@@ -284,9 +284,14 @@ class CheckedBundle:
 
     def send(self, registry: Registry, references: Sequence[str], report: Report) -> None:
         """Gives images to a registry. Raises BadBundle, and what a registry does."""
-        bundle = self.opened()
-        images = [image for image in self.manifest.images if image.reference in references]
-        send_images(registry, bundle, images, report)
+        send_images(registry, self.opened(), self._images(references), report)
+
+    def size(self, references: Sequence[str]) -> int:
+        layers = {layer.blob for image in self._images(references) for layer in image.layers}
+        return sum(blob.size for blob in layers)
+
+    def _images(self, references: Sequence[str]) -> list[Image]:
+        return [image for image in self.manifest.images if image.reference in references]
 
     @property
     def _stamp(self) -> Path:
@@ -428,11 +433,6 @@ class BundledImage:
                 f"{self.image.reference} could not be loaded\n{error.message}",
                 hint="./invokew up tries again",
             ) from None
-
-
-def _size(manifest: Manifest) -> int:
-    layers = {layer.blob for image in manifest.images for layer in image.layers}
-    return sum(blob.size for blob in layers)
 
 
 def _has(file: Path, text: str) -> bool:

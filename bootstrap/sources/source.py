@@ -45,13 +45,13 @@ class Archives:
         ids: what the CRI calls the image of each reference: the digest of its configuration.
         command: returns the command that writes images of these references as `docker load` reads them.
         send: gives images of these references to a registry, by their digests.
-        size: bytes of all images' layers, as a registry keeps them.
+        size: returns the bytes of their layers, as a registry keeps them.
     """
 
     ids: Mapping[str, str]
     command: Callable[[Sequence[str]], list[str | Path]]
     send: Callable[[Registry, Sequence[str], Report], None]
-    size: int
+    size: Callable[[Sequence[str]], int]
 
 
 @dataclass(frozen=True)

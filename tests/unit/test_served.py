@@ -178,7 +178,7 @@ def test_images_are_there_as_long_as_the_pod_that_got_them(program: Path) -> Non
     kube = api(node("one", PAUSE))
     step = server(kube, program)
     step.apply(silent)
-    images = ServedImages(step, Archives({}, lambda _: [], lambda *_: None, 1), ("a", "b"))
+    images = ServedImages(step, Archives({}, lambda _: [], lambda *_: None, len), ("a", "b"))
     assert images.check().condition is Condition.MISSING
     made(kube, POD)["metadata"]["uid"] = "1"
     step.note({"images": "a b", "pod": "1"})
