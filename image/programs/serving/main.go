@@ -322,6 +322,8 @@ func serve(address string, handler registry, ended chan<- error) {
 		ReadHeaderTimeout: headPatience,
 		IdleTimeout:       patience,
 		MaxHeaderBytes:    largestHead,
+		// It would answer `OPTIONS *` itself.
+		DisableGeneralOptionsHandler: true,
 	}
 	if !handler.isPrivate {
 		// What comes there is a head.
