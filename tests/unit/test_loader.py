@@ -48,7 +48,7 @@ class Loader:
         return path
 
     def __call__(self, *arguments: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-        command = [*self.before, self.folder / "loader", *arguments]
+        command: list[str | Path] = [*self.before, self.folder / "loader", *arguments]
         return subprocess.run(
             command, capture_output=True, text=True, env=environment, timeout=60, check=False, cwd="/"
         )
