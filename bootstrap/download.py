@@ -189,16 +189,21 @@ def extract(archive: Path, member: str, file: Path) -> None:
             shutil.copyfileobj(content, stream)
 
 
-def reason(error: Exception) -> str:
-    """Returns the innermost cause of a failed request, without the wrapping that Requests puts round it."""
+def innermost(error: Exception) -> Exception:
+    """Returns the innermost cause of a failed request."""
     while True:
         inner = getattr(error, "reason", None) or next(
             (a for a in error.args if isinstance(a, Exception)), None
         )
         if not isinstance(inner, Exception):
-            # The text before it, HTTPSConnection(host=..., port=...), says less than the address does.
-            return str(error).rpartition("): ")[2]
+            return error
         error = inner
+
+
+def reason(error: Exception) -> str:
+    """Returns the innermost cause of a failed request, without the wrapping that Requests puts round it."""
+    # The text before it, HTTPSConnection(host=..., port=...), says less than the address does.
+    return str(innermost(error)).rpartition("): ")[2]
 
 
 def _beside(file: Path, suffix: str) -> Path:

@@ -17,6 +17,8 @@ from bootstrap.steps.kind_cluster import containers
 
 # By this label containerd tells the kubelet to keep an image, from 1.7 on: docs/adr/0043.
 _PINNED = "io.cri-containerd.pinned=pinned"
+# With this begins a name that is the digest of a configuration.
+_CONFIGURATION = "sha256:"
 
 
 @dataclass(frozen=True)
@@ -133,10 +135,7 @@ class NodeImages:
         The digest of the manifest differs from the engine's: that of the configuration is the same.
         """
         manifest = listed.digests.get(full_name(reference), "")
-        if not manifest or listed.digests.get(identity) == manifest:
-            return bool(manifest)
-        # An image that came by two manifests, loaded and pulled, is listed by its configuration only once.
-        return _configuration_of(self.shell, node, manifest) == identity
+        return configuration_of(self.shell, node, listed, manifest) == identity
 
     def _ids_in_engine(self) -> dict[str, str]:
         ids = {}
@@ -156,8 +155,17 @@ def _ctr(node: str) -> list[str]:
     return ["docker", "exec", "--interactive", node, "ctr", "--namespace", "k8s.io"]
 
 
-def _configuration_of(shell: Shell, node: str, manifest: str) -> str:
-    """Returns the digest of the configuration that a manifest in the node names; empty where it has none."""
+def configuration_of(shell: Shell, node: str, listed: Listed, manifest: str) -> str:
+    """Returns the digest of the configuration that a manifest of the node's images names; empty where none.
+
+    The node is asked only where what is `listed` does not say it: an image that came by two manifests, loaded
+    and pulled, is listed by its configuration once, with the manifest that came last.
+    """
+    names = [name for name, digest in listed.digests.items() if digest == manifest]
+    if not names:
+        return ""
+    if known := [name for name in names if name.startswith(_CONFIGURATION)]:
+        return known[0]
     try:
         document = json.loads(shell.run([*_ctr(node), "content", "get", manifest]).out)
         return str(document["config"]["digest"])

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from bootstrap import docker_engine
-from bootstrap.delivery.loaded import Listed, listed_in
+from bootstrap.delivery.loaded import Listed, configuration_of, listed_in
 from bootstrap.errors import CommandFailed
 from bootstrap.shell import Shell
 from bootstrap.sources.references import full_name, tagged
@@ -15,8 +16,6 @@ from bootstrap.steps.kind_cluster import nodes_behind
 
 if TYPE_CHECKING:
     from docker import DockerClient
-
-_CONFIGURATION = "sha256:"
 
 
 def stale_images(pods: Sequence[Mapping[str, Any]], address: str) -> list[dict[str, str]]:
@@ -37,15 +36,27 @@ def stale_images(pods: Sequence[Mapping[str, Any]], address: str) -> list[dict[s
             # One that is stopped says nothing.
             with contextlib.suppress(CommandFailed):
                 if here:
-                    rows += _rows(here, listed_in(Shell(), node), client)
+                    shell = Shell()
+                    listed = listed_in(shell, node)
+                    # Each is asked once, however many containers run it.
+                    configuration = cache(partial(_configuration, shell, node, listed))
+                    rows += _rows(here, listed, configuration, client)
     return [{**row, "cluster": cluster} for row in rows]
 
 
-def _rows(pods: Sequence[Mapping[str, Any]], node: Listed, client: DockerClient) -> Iterator[dict[str, str]]:
+def _rows(
+    pods: Sequence[Mapping[str, Any]],
+    node: Listed,
+    configuration: Callable[[str], str],
+    client: DockerClient,
+) -> Iterator[dict[str, str]]:
     engines: dict[str, str] = {}
     for pod in pods:
         for status in (pod.get("status") or {}).get("containerStatuses") or []:
-            image, runs = _image(pod, status["name"]), _configuration(node, str(status.get("imageID", "")))
+            image = _image(pod, status["name"])
+            # The kubelet's id is the configuration's digest where the image came in a file, and else a name
+            # and the manifest's.
+            runs = configuration(str(status.get("imageID", "")).rpartition("@")[2])
             if not image or not runs or "running" not in status.get("state", {}):
                 continue
             if image not in engines:
@@ -53,14 +64,16 @@ def _rows(pods: Sequence[Mapping[str, Any]], node: Listed, client: DockerClient)
                 engines[image] = str(has["Id"]) if has else ""
             engine = engines[image]
             # An engine that keeps images in containerd names one by its manifest.
-            if engine not in ("", runs, node.digests.get(runs)):
+            engine_configuration = configuration(engine) or engine
+            if engine_configuration not in ("", runs):
                 manifest = node.digests.get(full_name(tagged(image, "latest")), "")
+                there = configuration(manifest) or manifest
                 yield {
                     "pod": pod["metadata"]["name"],
                     "container": status["name"],
                     "image": image,
                     "runs": runs,
-                    "node": engine if engine == manifest else _configuration(node, manifest),
+                    "node": engine if there == engine_configuration else there,
                     "engine": engine,
                 }
 
@@ -70,13 +83,6 @@ def _image(pod: Mapping[str, Any], container: str) -> str:
     return next((str(spec.get("image", "")) for spec in specs if spec.get("name") == container), "")
 
 
-def _configuration(node: Listed, identity: str) -> str:
-    """Returns the digest of an image's configuration, of the kubelet's id or a manifest's digest; or nothing.
-
-    The kubelet's is that digest by itself where the image came in a file, and else a name and the manifest's.
-    """
-    manifest = identity.rpartition("@")[2]
-    if manifest in node.digests:
-        return manifest
-    known = (name for name, digest in node.digests.items() if digest == manifest)
-    return next((name for name in known if name.startswith(_CONFIGURATION)), "")
+def _configuration(shell: Shell, node: str, listed: Listed, digest: str) -> str:
+    """Returns the digest of an image's configuration, of itself or of a manifest's; empty where none."""
+    return digest if digest in listed.digests else configuration_of(shell, node, listed, digest)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin, urlsplit
 
-from bootstrap.download import reason
+from bootstrap.download import innermost, reason
 from bootstrap.errors import RegistryRefused, RegistryUnreachable
 from bootstrap.plain import line
 from bootstrap.registry.address import Address, is_loopback
@@ -25,7 +25,7 @@ from bootstrap.registry.address import Address, is_loopback
 if TYPE_CHECKING:
     from requests import PreparedRequest, Response, Session
 
-# A connection may take so many seconds, and so may the next piece.
+# A connection may take so many seconds, and so may the next byte.
 _PATIENCE = (10, 60)
 _PIECE = 64 * 1024
 # So many times in a row one is sent elsewhere for a content.
@@ -91,15 +91,29 @@ class Content(AbstractContextManager["Content"]):
 
 
 @dataclass(frozen=True)
+class Pace:
+    """So many bytes have to come within so many seconds of waiting for them, or all that is left.
+
+    The default is 1.1 kB/s. A Wi-Fi of 20 kB/s gives each of the four contents that come at once 5 kB/s, and
+    may be silent for most of a minute.
+    """
+
+    size: int = 64 * 1024
+    seconds: float = 60.0
+
+
+@dataclass(frozen=True)
 class Exchange:
     """Requests to the registry at `address`.
 
     Attributes:
         authority: the file of certificates that are trusted for it, besides those of this machine.
+        pace: at which each answer has to come; one that is slower breaks off.
     """
 
     address: Address
     authority: Path | None = None
+    pace: Pace = Pace()
     _local: threading.local = field(default_factory=threading.local, repr=False)
     _ended: threading.Event = field(default_factory=threading.Event, repr=False)
 
@@ -205,13 +219,17 @@ class Exchange:
 
     def _session(self, host: str) -> Session:
         """Returns this thread's connections to this machine, or to others."""
+        from bootstrap.registry.paced import paced
+
         kind = "here" if is_loopback(host) else "there"
         session: Session | None = getattr(self._local, kind, None)
         if session is None:
             session = _straight()
             session.trust_env = kind == "there"
+            for scheme in ("http://", "https://"):
+                session.mount(scheme, paced(self.pace))
             if self.authority:
-                session.mount(f"https://{self.address.host}/", _trusting(self.authority))
+                session.mount(f"https://{self.address.host}/", paced(self.pace, _trusting(self.authority)))
             setattr(self._local, kind, session)
         return session
 
@@ -219,10 +237,14 @@ class Exchange:
         return self.address.is_loopback and is_loopback(host)
 
     def unreachable(self, error: Exception) -> RegistryUnreachable:
-        """Returns the error that it was not reached."""
+        """Returns the error that it was not reached, or that its answer did not come to an end."""
+        from bootstrap.registry.paced import TooSlow
+
+        hint = "correct its name; or set HTTPS_PROXY where this machine needs one, and NO_PROXY where not"
+        if isinstance(innermost(error), TooSlow):
+            hint = "where the line is better, run the command again; else ask who looks after the registry"
         return RegistryUnreachable(
-            f"the registry {self.address} can't be reached: {line(reason(error), 300)}",
-            hint="correct its name; or set HTTPS_PROXY where this machine needs one, and NO_PROXY where not",
+            f"the registry {self.address} can't be reached: {line(reason(error), 300)}", hint=hint
         )
 
     def _untrusted(self, url: str, error: Exception) -> RegistryUnreachable:
@@ -249,7 +271,7 @@ class _Authorization:
 
 
 def _straight() -> Session:
-    """Returns connections that follow nobody: Requests would read all that comes with a redirection."""
+    """Returns a session that follows nobody: Requests would read all that comes with a redirection."""
     from requests import Session
 
     class Straight(Session):
@@ -259,21 +281,11 @@ def _straight() -> Session:
     return Straight()
 
 
-def _trusting(authority: Path) -> Any:
-    """Returns what connects to those whom that authority has signed, too. Raises OSError."""
-    from requests.adapters import HTTPAdapter
-
+def _trusting(authority: Path) -> ssl.SSLContext:
+    """Returns what trusts those whom that authority has signed, too. Raises OSError."""
     context = ssl.create_default_context()
     context.load_verify_locations(authority)
-
-    class Trusting(HTTPAdapter):
-        def init_poolmanager(self, *args: Any, **more: Any) -> None:
-            super().init_poolmanager(*args, ssl_context=context, **more)
-
-        def proxy_manager_for(self, proxy: str, **more: Any) -> Any:
-            return super().proxy_manager_for(proxy, ssl_context=context, **more)
-
-    return Trusting()
+    return context
 
 
 def _origin(url: str) -> tuple[str, str, int]:

@@ -136,11 +136,12 @@ class Registry:
     def read(self, repository: str, blob: Blob) -> Iterator[bytes]:
         """Yields a content; its last piece comes once the whole is right.
 
-        Where the line breaks, it goes on from there. Raises RegistryRefused, RegistryUnreachable.
+        Where the line breaks, it goes on from there. Raises RegistryRefused; RegistryUnreachable, also where
+        one try after another brings next to nothing.
         """
         hashed, done, held, left = hashlib.sha256(), 0, b"", _TRIES
         while done < blob.size:
-            before = done
+            before, error = done, self.exchange.unreachable(OSError("the content breaks off"))
             try:
                 for piece in self._pieces(repository, blob, done):
                     hashed.update(piece)
@@ -149,13 +150,16 @@ class Registry:
                         yield held
                     held = piece
             except Broken as broken:
+                error = broken.error
                 if self.exchange.has_ended:
-                    raise broken.error from None
-            left = left - 1 if done == before else _TRIES
+                    raise error from None
+            if done == blob.size:
+                break
+            # One that gives a few bytes each time would be asked for ever.
+            left = left - 1 if done - before < self.exchange.pace.size else _TRIES
             if not left:
-                raise self.exchange.unreachable(OSError("the content breaks off"))
-            if done < blob.size:
-                self.report("the line broke: going on")
+                raise error
+            self.report("the line broke: going on")
         if hashed.hexdigest() != blob.digest:
             raise self._changed(f"{repository}@sha256:{blob.digest}")
         if held:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import io
 import json
 import os
+import socket
+import ssl
 import stat
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -32,6 +37,7 @@ from bootstrap.errors import (
 )
 from bootstrap.registry import mirrored
 from bootstrap.registry import registry as registries
+from bootstrap.registry.exchange import Pace
 from bootstrap.registry.login import Login
 from bootstrap.registry.mirror import mirror_of
 from bootstrap.registry.mirrored import fetch, listed, send
@@ -397,6 +403,7 @@ def test_a_disk_that_fills_up_is_said_and_what_is_there_stays(
 
 
 Answer = Callable[[BaseHTTPRequestHandler], None]
+TOO_SLOW = r"it sends too slowly, [0-9]+ bytes in 0 s"
 
 
 @pytest.fixture
@@ -518,6 +525,112 @@ def test_a_line_that_breaks_goes_on_from_there(
 
     assert b"".join(scripted(answer).read("x", blob)) == content
     assert ranges == ["", "bytes=150000-"]
+
+
+def trickle(file: io.BufferedIOBase, text: bytes, size: int, pause: float) -> None:
+    """Sends a text in parts of that size, with so many seconds between them, until nobody reads any more."""
+    with contextlib.suppress(OSError):
+        for begin in range(0, len(text), size):
+            file.write(text[begin : begin + size])
+            file.flush()
+            time.sleep(pause)
+
+
+@pytest.mark.parametrize("part", ["head", "text"])
+def test_one_that_sends_a_byte_now_and_then_is_not_waited_for(
+    scripted: Callable[[Answer], Registry], part: str
+) -> None:
+    """Each byte comes within the connection's own patience."""
+    asked: list[str] = []
+
+    def answer(handler: BaseHTTPRequestHandler) -> None:
+        asked.append(handler.path)
+        handler.close_connection = True
+        if part == "head":
+            trickle(handler.wfile, b"HTTP/1.1 200 OK\r\nX: " + bytes(500), 1, 0.02)
+        else:
+            handler.send_response(200)
+            handler.send_header("Content-Length", str(10**6))
+            handler.end_headers()
+            trickle(handler.wfile, bytes(500), 1, 0.02)
+
+    registry = at_pace(scripted(answer), 0.2)
+    began = time.monotonic()
+    with pytest.raises(RegistryUnreachable, match=TOO_SLOW) as caught:
+        registry.manifest("x", "latest")
+    assert caught.value.hint.startswith("where the line is better, run the command again")
+    assert len(asked) == 1
+    asked.clear()
+    with pytest.raises(RegistryUnreachable, match=TOO_SLOW):
+        list(registry.read("x", Blob("0" * 64, 10**6)))
+    assert len(asked) == 6
+    assert time.monotonic() - began < 20
+
+
+@pytest.mark.parametrize("who", ["registry", "proxy"])
+def test_nor_is_one_with_tls_nor_a_proxy(who: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOCKER_CONFIG", "/nowhere")
+    authority, key = self_signed("localhost", tmp_path)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        host = f"localhost:{listener.getsockname()[1]}"
+
+        def answer() -> None:
+            connection, _ = listener.accept()
+            if who == "registry":
+                context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+                context.load_cert_chain(authority, key)
+                connection = context.wrap_socket(connection, server_side=True)
+            with contextlib.suppress(OSError), connection, connection.makefile("rwb") as file:
+                trickle(file, b"HTTP/1.1 200 OK\r\nX: " + bytes(500), 1, 0.02)
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        if who == "proxy":
+            monkeypatch.setenv("HTTPS_PROXY", f"http://{host}")
+        mine = Settings(mirror="registry.test" if who == "proxy" else host, registry_ca=str(authority))
+        with pytest.raises(RegistryUnreachable, match=TOO_SLOW):
+            at_pace(mirror_of(mine), 0.2).manifest("x", "latest")
+        thread.join()
+
+
+def at_pace(registry: Registry, seconds: float) -> Registry:
+    """Returns the same registry, each of whose answers has to come within so many seconds of waiting."""
+    return replace(registry, exchange=replace(registry.exchange, pace=Pace(seconds=seconds)))
+
+
+def test_one_that_gives_a_few_bytes_each_time_is_not_asked_for_ever(
+    scripted: Callable[[Answer], Registry],
+) -> None:
+    asked: list[str] = []
+
+    def answer(handler: BaseHTTPRequestHandler) -> None:
+        asked.append(handler.headers.get("Range", ""))
+        handler.close_connection = True
+        handler.send_response(206 if asked[-1] else 200)
+        handler.end_headers()
+        trickle(handler.wfile, b"some", 4, 0)
+
+    with pytest.raises(RegistryUnreachable, match="the content breaks off"):
+        list(scripted(answer).read("x", Blob("0" * 64, 1000)))
+    assert asked == ["", *(f"bytes={begin}-" for begin in range(4, 24, 4))]
+
+
+def test_a_slow_line_and_a_slow_reader_are_waited_for(scripted: Callable[[Answer], Registry]) -> None:
+    content = os.urandom(250_000)
+
+    def answer(handler: BaseHTTPRequestHandler) -> None:
+        time.sleep(1.1)  # It has to think.
+        handler.send_response(200)
+        handler.send_header("Content-Length", str(len(content)))
+        handler.end_headers()
+        trickle(handler.wfile, content, 20_000, 0.05)
+
+    pieces = b""
+    for piece in at_pace(scripted(answer), 1).read("x", Blob(hashlib.sha256(content).hexdigest(), 250_000)):
+        if not pieces:
+            time.sleep(1.1)
+        pieces += piece
+    assert pieces == content
 
 
 def test_an_answer_that_never_ends_is_read_to_its_bound(

@@ -24,14 +24,17 @@ from bootstrap.delivery.loader import loader, parts
 from bootstrap.errors import RegistryRefused
 from bootstrap.registry.address import parse
 from bootstrap.registry.exchange import Exchange
+from bootstrap.registry.login import Login
 from bootstrap.registry.registry import Registry
 from bootstrap.settings import Settings
 from bootstrap.shell import Shell
-from bootstrap.sources.go import Go, GoPrograms
+from bootstrap.sources.go import Go, image_server
 from bootstrap.step import Condition, until
 from tests.integration.conftest import free_ports
 
 NAME = "rayside/ray"
+PASSWORD = "a password"
+AUTHORIZATION = f"Authorization: {Login('rayside', PASSWORD).basic}\r\n"
 ARCHITECTURE = {"x86_64": "amd64", "aarch64": "arm64"}[platform.machine()]
 OCI = "application/vnd.oci.image.manifest.v1+json"
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="makes what only root, as Docker is, can make")
@@ -69,7 +72,10 @@ class Serving:
 
     def registry(self) -> Registry:
         """Returns Rayside's own client of the private side."""
-        return Registry(Exchange(parse(f"127.0.0.1:{self.private}")))
+        return self.client(PASSWORD)
+
+    def client(self, password: str) -> Registry:
+        return Registry(Exchange(parse(f"127.0.0.1:{self.private}")), Login("rayside", password))
 
     def reader(self) -> Registry:
         return Registry(Exchange(parse(f"127.0.0.1:{self.public}")))
@@ -87,7 +93,8 @@ class Serving:
     def raw(self, head: str, body: bytes = b"", *, port: int = 0) -> Answered:
         """Sends exactly this and no more, and reads to the end."""
         with socket.create_connection(("127.0.0.1", port or self.public), 30) as line:
-            line.sendall(f"{head}\r\nHost: any\r\nConnection: close\r\n\r\n".encode() + body)
+            login = AUTHORIZATION if port == self.private else ""
+            line.sendall(f"{head}\r\nHost: any\r\n{login}Connection: close\r\n\r\n".encode() + body)
             line.shutdown(socket.SHUT_WR)
             return received(line)
 
@@ -107,16 +114,17 @@ def received(line: socket.socket) -> Answered:
 def program() -> Path:
     cache, shell = Settings().cache_folder, Shell()
     go = Go(shell, cache)
-    programs = GoPrograms(shell, go, cache, "serving", "serving", "serving", "1", (("serving", "."),))
+    programs = image_server(shell, go, cache)
     for step in (go, programs):
         if step.check().condition is Condition.MISSING:
             step.apply(lambda _: None)
-    return programs.folder / "serving"
+    return programs.folder / programs.name
 
 
 def environment(folder: Path, public: int, private: int) -> dict[str, str]:
     return {
         "RAYSIDE_FOLDER": str(folder),
+        "RAYSIDE_PASSWORD": PASSWORD,
         "RAYSIDE_PUBLIC": f"127.0.0.1:{public}",
         "RAYSIDE_PRIVATE": f"127.0.0.1:{private}",
     }
@@ -247,6 +255,19 @@ def test_the_loader_joins_it_in_a_container_of_nothing_for_a_user_without_rights
 # --- what is refused ---------------------------------------------------------------------
 
 
+def test_the_private_side_is_for_who_has_the_password(served: Serving) -> None:
+    """Other users of a machine that forwards to it may reach it, too."""
+    blob = blob_of(b"anything")
+    with pytest.raises(RegistryRefused, match="HTTP 401"):
+        served.client("another").send(NAME, blob, lambda: iter([b"anything"]))
+    nobody = Registry(Exchange(parse(f"127.0.0.1:{served.private}")))
+    with pytest.raises(RegistryRefused, match="HTTP 401"):
+        nobody.has(NAME, blob)
+    assert served.contents() == set()
+    served.send(b"anything")
+    assert served.contents() == {f"sha256-{blob.digest}"}
+
+
 def test_the_public_side_takes_nothing(served: Serving) -> None:
     digest = f"sha256:{blob_of(b'a').digest}"
     for method, path in (
@@ -334,7 +355,8 @@ def upload(served: Serving) -> Iterator[socket.socket]:
     """Begins to send a content, and waits until some of it is there."""
     with socket.create_connection(("127.0.0.1", served.private), 30) as line:
         head = f"PUT /v2/{NAME}/blobs/uploads/new?digest=sha256:{'d' * 64} HTTP/1.1"
-        line.sendall(f"{head}\r\nHost: any\r\nContent-Length: 1000000\r\n\r\n".encode() + b"a" * 1000)
+        head = f"{head}\r\nHost: any\r\n{AUTHORIZATION}Content-Length: 1000000"
+        line.sendall(f"{head}\r\n\r\n".encode() + b"a" * 1000)
         assert until(served.contents, bool, 10)
         yield line
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from bootstrap import docker_engine
-from bootstrap.delivery.loaded import Listed
+from bootstrap.delivery.loaded import Listed, listed_in
 from bootstrap.diagnosis import stale
 from bootstrap.errors import CommandFailed
+from bootstrap.shell import Outcome
+from tests.unit.test_node_images import Containerd, manifest
 
 OLD, NEW = "sha256:" + "a" * 64, "sha256:" + "b" * 64
 OLD_MANIFEST, NEW_MANIFEST = "sha256:" + "1" * 64, "sha256:" + "2" * 64
@@ -92,6 +95,69 @@ def test_an_engine_that_names_images_by_their_manifests_knows_which_the_node_has
     monkeypatch.setattr(stale, "listed_in", lambda _, node: new_on_node)
     (row,) = rows(OLD)
     assert row["node"] == row["engine"] == NEW_MANIFEST
+
+
+@pytest.fixture
+def twice(monkeypatch: pytest.MonkeyPatch) -> Containerd:
+    """Has the new image in the node by two manifests, of which its configuration leads to the pulled one."""
+    loaded, pulled = NEW_MANIFEST, "sha256:" + "3" * 64
+    names = {
+        "docker.io/team/app:latest": loaded,
+        f"r.test/app@{pulled}": pulled,
+        NEW: pulled,
+        OLD: OLD_MANIFEST,
+    }
+    node = Containerd(names, {loaded: manifest(NEW), pulled: manifest(NEW), OLD_MANIFEST: manifest(OLD)})
+    monkeypatch.setattr(stale, "Shell", lambda: node)
+    monkeypatch.setattr(stale, "listed_in", listed_in)
+    return node
+
+
+def test_a_node_that_has_the_engines_image_by_two_manifests_has_the_same(
+    engine: dict[str, str], twice: Containerd
+) -> None:
+    engine["team/app"] = NEW
+    (row,) = rows(OLD)
+    assert row["node"] == row["engine"] == NEW
+
+
+@pytest.mark.parametrize("identity", [NEW, f"r.test/app@{NEW_MANIFEST}"])
+def test_what_a_container_runs_is_known_by_each_of_two_manifests(
+    identity: str, engine: dict[str, str], twice: Containerd
+) -> None:
+    engine["team/app"] = OLD
+    (row,) = rows(identity)
+    assert (row["runs"], row["node"]) == (NEW, NEW)
+
+
+def test_an_engine_that_names_an_image_by_the_first_of_two_manifests_has_the_same(
+    engine: dict[str, str], twice: Containerd
+) -> None:
+    engine["team/app"] = NEW_MANIFEST
+    assert rows(NEW) == []
+    (row,) = rows(OLD)
+    assert row["node"] == row["engine"] == NEW_MANIFEST
+
+
+def test_a_node_is_asked_for_a_manifest_once_and_only_for_one_that_it_lists(
+    engine: dict[str, str], twice: Containerd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who may write a pod's status could put any word there."""
+    asked: list[str] = []
+    run = twice.run
+
+    def noted(args: Sequence[str | Path], **how: Any) -> Outcome:
+        asked.append(str(args[-1]))
+        return run(args, **how)
+
+    monkeypatch.setattr(twice, "run", noted)
+    engine["team/app"] = OLD
+    statuses = [
+        {"name": "main", "imageID": identity, "state": {"running": {}}}
+        for identity in (NEW, f"r.test/app@{NEW_MANIFEST}", "r.test/app@--help", "")
+    ]
+    assert len(stale.stale_images([{**POD, "status": {"containerStatuses": statuses}}], "https://x")) == 2
+    assert asked == ["list", NEW_MANIFEST]
 
 
 def test_a_node_that_is_stopped_hides_no_other(
