@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from urllib.parse import urlsplit
 
+from bootstrap import docker_engine
+from bootstrap.delivery.image_server import ImageServer, NoImageServer, port_of
 from bootstrap.delivery.loaded import NodeImages
 from bootstrap.delivery.pulled import BUILT_HERE, PulledByNodes, mirrored_in, names_in
-from bootstrap.delivery.served import ImageServer, ServedImages, port_of
+from bootstrap.delivery.served import ServedImages
 from bootstrap.errors import ImagesOutOfReach
 from bootstrap.instance import Instance
 from bootstrap.kube import rights
 from bootstrap.kube.api import Kube
 from bootstrap.kube.kubeconfig import server
+from bootstrap.registry.address import is_loopback
 from bootstrap.settings import Settings
 from bootstrap.shell import Shell
 from bootstrap.sources.source import Archives, Images, Source
@@ -28,7 +32,8 @@ class Delivery:
 
     Attributes:
         images: pods name them so.
-        steps: the last is named `images`, and is true when the nodes have them, or can have them.
+        steps: the first is named `image-server`, and outlives what is made of the images. The last is named
+            `images`, and is true when the nodes have them, or can have them.
         artifacts: names of what the source has to make be there on this machine.
         takes_engine: whether they come by way of the Docker engine of this machine.
         refusal: why there is no way; None where there is one.
@@ -67,58 +72,65 @@ def delivery(
     what to do.
     """
     images, registry = source.images, settings.image_registry
+    place = NoImageServer(instance, kube, base, needs=(ground,))
     if registry or source.registry:
         pulled = names_in(registry, images)
         if not registry:
             pulled = mirrored_in(source.registry, source, pull_secret)
-        return Delivery(pulled, (PulledByNodes(_references(pulled, names)),))
-    behind = nodes_behind(server(kube.kubeconfig, kube.context))
+        return Delivery(pulled, (place, PulledByNodes(_references(pulled, names))))
+    behind = nodes_behind(address := server(kube.kubeconfig, kube.context))
     references = _references(images, names)
-    if behind is None and source.archives:
-        return _served(settings, instance, source, source.archives, kube, base, references, ground)
     if behind is None:
-        return Delivery(images, (PulledByNodes(references),), refusal=_refusal(references))
+        # Without an engine nobody knows whether it has those nodes.
+        is_known = not is_loopback(urlsplit(address).hostname or "") or docker_engine.answers()
+        if source.archives and is_known:
+            return _served(settings, place, source, source.archives, references)
+        refusal = _without_engine(address) if source.archives else _refusal(references)
+        return Delivery(images, (place, PulledByNodes(references)), refusal=refusal)
     cluster, nodes = behind
     # They come out of a bundle, past the engine, or out of the engine.
     needs = ("bundle",) if source.archives else tuple(source.step_of(name) for name in names)
     step = NodeImages(shell, cluster, nodes, references, (), source.archives, needs=(ground, *needs))
-    return Delivery(images, (step,), artifacts=() if source.archives else names, takes_engine=True)
+    return Delivery(images, (place, step), artifacts=() if source.archives else names, takes_engine=True)
 
 
 def _served(
     settings: Settings,
-    instance: Instance,
+    place: NoImageServer,
     source: Source,
     archives: Archives,
-    kube: Kube,
-    base: str,
     references: tuple[str, ...],
-    ground: str,
 ) -> Delivery:
     """Returns the way by a pod that serves what is in a bundle."""
     program, image = source.resolve("serving"), settings.serving_image
-    place = ImageServer(
-        instance,
-        kube,
-        base,
-        port_of(instance, base, settings.serving_nodeport),
+    pod = ImageServer(
+        place,
+        port_of(place, settings.serving_nodeport),
         image,
         program.path,
         program.digest,
         program.platform.rpartition("/")[2],
         archives.size(references),
-        needs=(ground, source.step_of("serving")),
+        needs=(*place.needs, source.step_of("serving")),
     )
     return Delivery(
-        mirrored_in(place.registry, source, pull_secret=""),
-        (place, ServedImages(place, archives, references, needs=(place.name, "bundle"))),
+        mirrored_in(pod.registry, source, pull_secret=""),
+        (pod, ServedImages(pod, archives, references, needs=(pod.name, "bundle"))),
         artifacts=("serving",),
-        require_rights=lambda: rights.require_serving(kube, image=image),
+        require_rights=lambda: rights.require_serving(place.kube, image=image),
     )
 
 
 def _references(images: Images, names: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(getattr(images, name) for name in names)
+
+
+def _without_engine(address: str) -> ImagesOutOfReach:
+    return ImagesOutOfReach(
+        f"the Kubernetes API is on this machine, at {address}, and no Docker engine answers that could have "
+        "its nodes",
+        hint="start the Docker engine; or have the API by an address that is not this machine's loopback",
+    )
 
 
 def _refusal(references: tuple[str, ...]) -> ImagesOutOfReach:

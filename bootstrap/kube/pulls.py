@@ -164,13 +164,16 @@ _CAUSES: Table = (
 
 
 # A pod of ours serves a bundle's images there, at a port of each node: docs/adr/0044.
-_SERVED = "127.0.0.1:"
-_OF_SERVED = Cause(
-    "unreachable",
-    "127.0.0.1 of the node does not lead to the pod that serves it",
-    "./invokew status says whether that pod runs; kube-proxy's modes ipvs and nftables lead nowhere from "
-    "127.0.0.1: put the images into a registry, ./invokew mirror REGISTRY",
-)
+_SERVED = re.compile(r"127\.0\.0\.1:[0-9]+/rayside/bundled-.+")
+_OF_SERVED = {
+    "unreachable": Cause(
+        "unreachable",
+        "127.0.0.1 of the node does not lead to the pod that serves it",
+        "./invokew status says whether that pod runs; kube-proxy's modes ipvs and nftables lead nowhere from "
+        "127.0.0.1: put the images into a registry, ./invokew mirror REGISTRY",
+    ),
+    "name": Cause("name", "the pod that serves it does not have it yet", "./invokew up brings it there"),
+}
 
 
 def cause(words: str, image: str = "") -> Cause | None:
@@ -178,8 +181,7 @@ def cause(words: str, image: str = "") -> Cause | None:
     # Names and addresses, which are quoted mostly, may have any words in them.
     text = re.sub(r'"[^"]*"', '""', words.replace(image, "IMAGE") if image else words)
     known = first(_CAUSES, text, None)
-    is_served = image.startswith(_SERVED) and known is not None and known.name == _OF_SERVED.name
-    return _OF_SERVED if is_served else known
+    return _OF_SERVED.get(known.name, known) if known and _SERVED.fullmatch(image) else known
 
 
 def told(texts: Sequence[str], image: str) -> tuple[str, Cause] | None:

@@ -46,13 +46,10 @@ WORKSPACE_POD = (
     Rule("", "secrets", _OBJECT),
     Rule("ray.io", "rayclusters", ("get",)),
 )
-# In the namespace, where a pod of ours serves a bundle's images, as no registry does.
+# Besides either, where a pod of ours serves a bundle's images, as no registry does.
 SERVING = (
-    Rule("", "pods", (*_OBJECT, "list")),
-    Rule("", "pods/portforward", ("get", "create")),
-    Rule("", "events", ("list",)),
+    Rule("", "pods", ("create", "patch")),
     Rule("", "configmaps", (*_OBJECT, "list")),
-    Rule("", "secrets", _OBJECT),
     Rule("", "services", _OBJECT),
     Rule("networking.k8s.io", "networkpolicies", _OBJECT),
 )

@@ -143,7 +143,7 @@ class CustomResources:
         ours = present.made_for(self.manifest.confined_to)
         if not ours:
             present.require_fit()
-        elif present.image != self.manifest.image:
+        elif _content(present.image) != _content(self.manifest.image):
             return missing(f"the operator's image is {present.image}")
         for plural in ("rayclusters", "rayjobs"):
             if self.kube.get(f"{RAY}/namespaces/{self.kube.namespace}/{plural}", limit="1") is None:
@@ -206,6 +206,11 @@ class CustomResources:
             version = re.sub(r"^/apis?/|/namespaces/[^/]+|/[^/]+$", "", path)
             for item in filter(made_here, self.kube.items(path, selector)):
                 yield path_of({"apiVersion": version, **item}, plural)
+
+
+def _content(image: str) -> str:
+    """Returns the digest of an image, else its name: one content is had from many places."""
+    return image.rpartition("@")[2]
 
 
 def require_gone(left: Callable[[], list[Any]], what: str) -> None:

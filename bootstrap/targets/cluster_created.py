@@ -17,6 +17,7 @@ from bootstrap.steps.kuberay import OperatorManifest
 from bootstrap.steps.machine import Disk, Ports, Python, System
 from bootstrap.steps.namespace import Namespace
 from bootstrap.steps.network_policies import NetworkPolicies
+from bootstrap.steps.pull_secret import PullSecret
 from bootstrap.steps.state_folder import StateFolder
 from bootstrap.targets.on_kubernetes import OnKubernetes
 
@@ -46,7 +47,7 @@ class ClusterCreated(OnKubernetes):
             self._login,
             *self.delivery.steps,
             self.cluster_file,
-            *self.stack(self._manifest, cluster_goes=False, ground=self._login.name),
+            *self.stack(self._manifest, cluster_goes=False, ground=self.delivery.steps[0].name),
         ]
 
     def cacheable(self, *, engine: bool) -> list[Step]:
@@ -74,6 +75,7 @@ class ClusterCreated(OnKubernetes):
         return delivery(
             *(self.settings, self.instance, self.shell, self.origin, self.kube),
             base=self.instance.name,
+            ground=PullSecret.name,
             # A node that has a login of its own needs none of ours.
             pull_secret=self.registry_secret if self.settings.login_in_pods else "",
         )

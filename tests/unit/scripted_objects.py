@@ -27,6 +27,8 @@ class Objects(Kube):
     lacking: set[str] = field(default_factory=set)
     unlistable: set[str] = field(default_factory=set)
     deleted: list[str] = field(default_factory=list)
+    # With how many seconds of grace an object was deleted last, where that was said.
+    graces: dict[str, str] = field(default_factory=dict)
 
     @property
     def url(self) -> str:
@@ -48,6 +50,8 @@ class Objects(Kube):
             self.objects[path] = applied(json.loads(body or ""))
         if method == "DELETE":
             self.deleted.append(path)
+            if "gracePeriodSeconds" in query:
+                self.graces[path] = query["gracePeriodSeconds"]
             self.objects[path] = None
             plural, name = path.rsplit("/", 2)[1:]
             for listed, items in self.lists.items():

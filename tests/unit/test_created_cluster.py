@@ -15,8 +15,9 @@ import pytest
 import yaml
 
 from bootstrap import docker_engine
+from bootstrap.delivery.image_server import ImageServer, NoImageServer
 from bootstrap.delivery.loaded import NodeImages
-from bootstrap.delivery.served import ImageServer, ServedImages
+from bootstrap.delivery.served import ServedImages
 from bootstrap.delivery.theirs import Delivery, delivery
 from bootstrap.errors import EngineNotRunning, ImagesOutOfReach, InvalidSetting
 from bootstrap.given_settings import parse
@@ -222,7 +223,7 @@ def test_every_node_of_a_kind_cluster_of_this_engine_is_loaded(
         container("theirs-control-plane", "theirs", "control-plane", 40001),
     )
     chosen_way = way(prod)
-    (step,) = chosen_way.steps
+    _, step = chosen_way.steps
     assert isinstance(step, NodeImages)
     assert (step.cluster, step.nodes) == ("theirs", ("theirs-control-plane", "theirs-worker"))
     # Names that others' manifests may use stay as they are.
@@ -271,7 +272,7 @@ def test_from_a_mirror_pods_pull_with_this_machines_login(prod: Path) -> None:
     steps = {step.name: step for step in target.steps()}
     # A bundle that is refused leaves no folder, and no pod is made before it can pull.
     assert "bundle" in steps["state-folder"].needs
-    assert "pull-secret" in steps["custom-resources"].needs
+    assert "custom-resources" in dependants(target.steps(), "pull-secret")
     assert steps.keys() >= {"wheels", "kubectl", "kubectl-ray", "bundle-record"}
     # No gallery is asked, and nothing is loaded into nodes.
     assert not steps.keys() & {"extensions", "ray-image", "engine"}
@@ -314,7 +315,7 @@ def test_nodes_of_this_engine_get_the_images_of_a_bundle_past_it(
     # So they do where the mirror is on this machine, which nodes can't reach.
     recorded(prod.parent / "state" / "rayside", mirror="127.0.0.1:5000")
     target = chosen(prod, source="mirror", mirror="127.0.0.1:5000")
-    (step,) = target.delivery.steps
+    _, step = target.delivery.steps
     assert isinstance(step, NodeImages)
     assert step.archives is not None
     assert "bundle" in step.needs
@@ -363,8 +364,11 @@ def test_a_mirror_has_nothing_for_a_ray_on_this_machine(prod: Path) -> None:
     assert choice.choose(parse({**given, "target": "local"}, {}), Shell()).instance.target == "local"
 
 
-@pytest.mark.usefixtures("without_engine")
-def test_without_a_registry_that_nodes_reach_a_pod_there_serves_the_images(prod: Path) -> None:
+def test_without_a_registry_that_nodes_reach_a_pod_there_serves_the_images(
+    prod: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_engine(monkeypatch)
+    monkeypatch.setattr(docker_engine, "answers", lambda: True)
     recorded(prod.parent / "state" / "rayside", mirror="127.0.0.1:5000")
     target = chosen(prod, source="mirror", mirror="127.0.0.1:5000")
     way = target.delivery
@@ -378,10 +382,20 @@ def test_without_a_registry_that_nodes_reach_a_pod_there_serves_the_images(prod:
     assert (target.images.pull_policy, target.images.pull_secret) == ("IfNotPresent", "")
     steps = {step.name: step for step in target.steps()}
     assert steps.keys() >= {"serving", "image-server", "images"}
-    assert set(server.needs) == {"namespace", "serving"}
+    assert set(server.needs) == {"pull-secret", "serving"}
     TopologicalSorter({step.name: step.needs for step in target.steps()}).prepare()
     assert {need for step in steps.values() for need in step.needs} <= steps.keys() | {"kuberay-manifests"}
-    # Its objects go before the namespace does.
+    # Its objects go before the namespace does, and after the operator that has its image from there.
     assert "image-server" in dependants(target.steps(), "namespace")
+    assert "custom-resources" in dependants(target.steps(), "image-server")
     named = chosen(prod, source="mirror", mirror="127.0.0.1:5000", serving_nodeport=31000)
     assert named.images.ray.startswith("127.0.0.1:31000/")
+    # Without an engine nobody knows whether these nodes are some of its containers.
+    monkeypatch.setattr(docker_engine, "answers", lambda: False)
+    refusal = chosen(prod, source="mirror", mirror="127.0.0.1:5000").delivery.refusal
+    assert refusal is not None
+    assert refusal.hint.startswith("start the Docker engine")
+    # What served the images before goes, however they get there by now.
+    other = chosen(prod, image_registry="r.test/x")
+    assert isinstance(other.delivery.steps[0], NoImageServer)
+    assert "custom-resources" in dependants(other.steps(), "image-server")

@@ -81,13 +81,13 @@ def test_a_node_that_does_not_lead_its_loopback_to_pods_is_told_what_to_do() -> 
     told = pulls.cause(refused, image)
     assert told
     assert "./invokew mirror REGISTRY" in told.hint
-    # What else may be wrong is the same everywhere.
-    other = pulls.cause(f"{image}: not found", image)
-    assert other
-    assert other.name == "name"
-    elsewhere = pulls.cause(refused, IMAGE)
-    assert elsewhere
-    assert "mirror REGISTRY" not in elsewhere.hint
+    empty = pulls.cause(f"{image}: not found", image)
+    assert empty
+    assert empty.hint == "./invokew up brings it there"
+    for another in (IMAGE, "127.0.0.1:5000/mine:1"):
+        elsewhere = pulls.cause(refused, another)
+        assert elsewhere
+        assert "mirror REGISTRY" not in elsewhere.hint
 
 
 def test_what_is_not_known_is_told_as_it_is() -> None:

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import base64
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from bootstrap.delivery.served import ImageServer, ServedImages, port_of
-from bootstrap.errors import Forbidden, ImagesOutOfReach, NotOurs, PortTaken
+from bootstrap.delivery.image_server import ImageServer, NoImageServer, port_of
+from bootstrap.delivery.served import ServedImages
+from bootstrap.errors import (
+    Forbidden,
+    ImagesOutOfReach,
+    NotOurs,
+    NotReady,
+    PortTaken,
+    RegistryUnreachable,
+)
 from bootstrap.kube import rights
 from bootstrap.kube.api import CORE
 from bootstrap.kube.refusal import refusal
@@ -28,10 +37,12 @@ NOTE = f"{MAPS}/rayside-images-contents"
 PAUSE = "registry.test/pause:3.10"
 
 
-def node(name: str, *images: str, architecture: str = "amd64", **spec: Any) -> dict[str, Any]:
+def node(
+    name: str, *images: str, architecture: str = "amd64", system: str = "linux", **spec: Any
+) -> dict[str, Any]:
     status = {
         "conditions": [{"type": "Ready", "status": "True"}],
-        "nodeInfo": {"architecture": architecture},
+        "nodeInfo": {"architecture": architecture, "operatingSystem": system},
         "images": [{"names": [image]} for image in images],
     }
     return {"metadata": {"name": name}, "spec": spec, "status": status}
@@ -57,14 +68,17 @@ def program(tmp_path: Path) -> Path:
     return file
 
 
+def place(kube: Objects, base: str = "rayside") -> NoImageServer:
+    return NoImageServer(instance("rayside", namespace="team"), kube, base, needs=("pull-secret",))
+
+
 def server(kube: Objects, program: Path, image: str = "") -> ImageServer:
-    here = instance("rayside", namespace="team")
     return ImageServer(
-        *(here, kube, "rayside", 30050, image, program),
+        *(place(kube), 30050, image, program),
         version="sha256:0123456789abcdef",
         architecture="amd64",
         size=10**9,
-        needs=("namespace", "serving"),
+        needs=("pull-secret", "serving"),
     )
 
 
@@ -79,6 +93,9 @@ def test_a_pod_of_an_image_that_nodes_have_runs_our_program(program: Path) -> No
         node("one", "registry.test/large:1", PAUSE),
         node("two", "registry.test/large:1", PAUSE, "registry.test/pause@sha256:00"),
         node("other", "registry.test/pause-of-another:1", architecture="arm64"),
+        node("windows", "registry.test/a-pause:1", "registry.test/a/pause:1", system="windows"),
+        node("strange", "registry.test/pause-me:1", "<none>:<none>"),
+        {"metadata": {"name": "new"}},
         node("full", "registry.test/a-pause:1", unschedulable=True),
         node("control", "registry.test/a-pause:2", taints=[{"key": "k", "effect": "NoSchedule"}]),
     )
@@ -132,6 +149,11 @@ def test_what_is_anothers_stays(program: Path) -> None:
     assert server(kube, program).undo(silent) is None
     assert kube.deleted == []
     kube.objects[POD] = None
+    secret = {**theirs, "kind": "Secret", "data": {"password": "eA=="}}
+    kube.objects[SECRET] = applied(secret, manager="kubectl")
+    with pytest.raises(NotOurs, match="a Secret rayside-images"):
+        server(kube, program).apply(silent)
+    kube.objects[SECRET] = None
     kube.objects[SERVICE] = applied({**theirs, "kind": "Service"}, manager="kubectl")
     with pytest.raises(NotOurs, match="a Service rayside-images"):
         server(kube, program).apply(silent)
@@ -170,8 +192,102 @@ def test_down_removes_all_of_it_unless_an_operator_needs_it(program: Path) -> No
     kube.lists[DEPLOYMENTS] = []
     # What it was made from need not be there any more.
     program.unlink()
-    assert step.undo(silent) is None
+    assert place(kube).undo(silent) is None
     assert [path for path, document in kube.objects.items() if document] == []
+
+
+def running(kube: Objects, step: ImageServer) -> dict[str, Any]:
+    """Plays the API: the Secret's values are in base64, and the pod is ready."""
+    step.apply(silent)
+    secret = made(kube, SECRET)
+    if texts := secret.pop("stringData", None):
+        secret["data"] = {key: base64.b64encode(value.encode()).decode() for key, value in texts.items()}
+    pod = made(kube, POD)
+    pod["metadata"]["uid"] = "1"
+    pod["status"] = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+    return pod
+
+
+def test_a_pod_that_runs_stays_when_something_beside_it_has_gone(program: Path) -> None:
+    kube = api(node("one", PAUSE))
+    step = server(kube, program)
+    pod = running(kube, step)
+    assert step.check().condition is Condition.READY
+    kube.objects[SERVICE] = None
+    assert step.check().condition is Condition.MISSING
+    step.apply(silent)
+    assert step.check().condition is Condition.READY
+    made(kube, SERVICE)["spec"]["ports"][0]["nodePort"] = 31999
+    assert "31999" in step.check().detail
+    step.apply(silent)
+    # Gigabytes went into it.
+    assert kube.objects[POD] is pod
+    # But who has lost the password can't fill it any more.
+    kube.objects[SECRET] = None
+    step.apply(silent)
+    assert kube.deleted == [POD]
+
+
+@pytest.mark.parametrize(
+    ("fate", "grace"),
+    [
+        ({"status": {"phase": "Failed", "reason": "Evicted"}}, "1"),
+        # Without that, the API waits for the word of a node that never comes.
+        ({"metadata": {"deletionTimestamp": "2020-01-01T00:00:00Z"}}, "0"),
+    ],
+)
+def test_a_pod_that_was_evicted_or_whose_node_is_dead_is_made_anew(
+    program: Path, fate: dict[str, Any], grace: str
+) -> None:
+    kube = api(node("one", PAUSE))
+    step = server(kube, program)
+    pod = running(kube, step)
+    pod["metadata"] |= fate.get("metadata", {})
+    pod["status"] |= fate.get("status", {})
+    assert step.check().condition is Condition.MISSING
+    step.apply(silent)
+    assert (kube.deleted, kube.graces) == ([POD], {POD: grace})
+    assert made(kube, POD)["metadata"].get("deletionTimestamp") is None
+
+
+def test_a_pod_that_is_only_just_going_is_waited_for(program: Path) -> None:
+    kube = api(node("one", PAUSE))
+    step = server(kube, program)
+    running(kube, step)["metadata"]["deletionTimestamp"] = "2999-01-01T00:00:00Z"
+    assert step.check().condition is Condition.PENDING
+
+
+def test_another_image_helps_a_pod_that_does_not_come_up(program: Path) -> None:
+    kube = api(node("one", PAUSE))
+    waits = {"name": "images", "image": "x", "state": {"waiting": {"reason": "ImagePullBackOff"}}}
+    step = server(kube, program)
+    pod = running(kube, step)
+    pod["status"] = {
+        "conditions": [{"type": "PodScheduled", "status": "True"}],
+        "containerStatuses": [waits],
+    }
+    kube.lists[f"{NAMESPACED}/pods"], kube.lists[f"{NAMESPACED}/events"] = [pod], []
+    told = step.check()
+    assert told.condition is Condition.PENDING
+    assert "INVOKE_RAYSIDE_SERVING_IMAGE=IMAGE" in told.detail
+    named = replace(step, image="their.test/other:1")
+    assert named.check().condition is Condition.MISSING
+    named.apply(silent)
+    assert made(kube, POD)["spec"]["containers"][0]["image"] == "their.test/other:1"
+
+
+def test_a_pod_that_takes_no_images_is_told_as_such(program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kube = api(node("one", PAUSE))
+    step = server(kube, program)
+    kube.lists[f"{NAMESPACED}/pods"] = [running(kube, step)]
+    monkeypatch.setattr("bootstrap.delivery.served.forwarded", lambda *_: nullcontext(1))
+
+    def broken(*_: Any) -> None:
+        raise RegistryUnreachable("the registry 127.0.0.1:1 can't be reached", hint="correct its name")
+
+    with pytest.raises(NotReady, match="the pod rayside-images did not take the images") as told:
+        ServedImages(step, Archives({}, lambda _: [], broken, len), ("a",)).apply(silent)
+    assert told.value.hint == "./invokew up goes on from there"
 
 
 def test_images_are_there_as_long_as_the_pod_that_got_them(program: Path) -> None:
@@ -200,7 +316,9 @@ def test_who_may_not_list_nodes_names_an_image() -> None:
 
 
 def test_the_port_follows_from_where_the_pod_is_unless_it_is_given() -> None:
-    team, other = (instance("rayside", namespace=namespace) for namespace in ("team", "other"))
-    assert port_of(team, "rayside", 0) == port_of(team, "rayside", 0) != port_of(other, "rayside", 0)
-    assert {30000 <= port_of(each, "rayside", 0) <= 30085 for each in (team, other)} == {True}
-    assert port_of(team, "rayside", 31111) == 31111
+    places = [place(objects(namespace)) for namespace in ("team", "other")] + [place(objects(), "x")]
+    ports = [port_of(each, 0) for each in places]
+    assert ports == [port_of(each, 0) for each in places]
+    assert len(set(ports)) == 3
+    assert all(30000 <= port <= 30085 for port in ports)
+    assert port_of(places[0], 31111) == 31111

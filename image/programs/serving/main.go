@@ -195,6 +195,10 @@ func (s registry) keep(content io.Reader, digest string) error {
 	if hex.EncodeToString(hash.Sum(nil)) != digest {
 		return errOther
 	}
+	// A node that loses its power has all of a content afterwards, or nothing.
+	if err = draft.Sync(); err != nil {
+		return err
+	}
 	if err = draft.Close(); err != nil {
 		return err
 	}
