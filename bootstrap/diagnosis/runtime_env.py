@@ -14,8 +14,8 @@ _MOST = 20_000
 
 # Which settings say where pods have packages from, and for which clusters.
 _FOR = "(targets kind, and cluster with --create)"
-# What is wrong with the proxy comes first: pip 23.2 has the words for an index, too. uv before 0.13 does not
-# tell a login that lacks from a refusal (pip 23.2 and 26.3, uv 0.9.24 and 0.13.9).
+# What is wrong with the proxy comes first: pip 23.2 has the words for an index, too. uv 0.9.24 does not
+# tell a login that lacks from a refusal, 0.13.9 does (the texts are theirs, and those of pip 23.2 and 26.3).
 _PROXY = "the proxy to the package index"
 _OF_THE_PROXY = (
     (
