@@ -22,6 +22,7 @@ from bootstrap.settings import (
     SOURCES,
     TARGETS,
     THEIRS,
+    WITH_LOGIN,
     Settings,
 )
 from bootstrap.users import is_name
@@ -80,7 +81,7 @@ def _convert(key: str, value: Any, kind: type) -> Any:
         names = {int: "a whole number", float: "a number", bool: "true or false"}
         kind_name = names.get(kind, "a single value")
         # A login may be in it.
-        shown = "package_index is" if key == "package_index" else f"{key} is {value!r},"
+        shown = f"{key} is" if key in WITH_LOGIN else f"{key} is {value!r},"
         raise InvalidSetting(f"{shown} not {kind_name}", hint=f"correct {key}") from None
 
 
@@ -131,6 +132,7 @@ def _validate(settings: Settings) -> None:
             )
     _validate_way(settings)
     _validate_package_index(settings)
+    _validate_package_proxy(settings)
     for spec in fields(settings):
         value = getattr(settings, spec.name)
         if spec.name.endswith("_port") and not 1024 <= value <= 65535:
@@ -181,17 +183,34 @@ def _validate_package_index(settings: Settings) -> None:
             "package_index is no address of a package index",
             hint="write https://HOST/PATH, or https://USER:PASSWORD@HOST/PATH with @ in these two as %40",
         )
-    host = urlsplit(index).hostname or ""
+    _refuse_loopback("package_index", index)
+
+
+def _validate_package_proxy(settings: Settings) -> None:
+    """Refuses an address without showing it: a password may be in it."""
+    proxy = settings.package_proxy
+    if not proxy:
+        return
+    if not options.is_package_proxy(proxy) or not _has_a_host(proxy):
+        raise InvalidSetting(
+            "package_proxy is no address of an HTTP proxy",
+            hint="write http://HOST:PORT, or http://USER:PASSWORD@HOST:PORT with @ in these two as %40",
+        )
+    _refuse_loopback("package_proxy", proxy)
+
+
+def _refuse_loopback(key: str, address: str) -> None:
+    host = urlsplit(address).hostname or ""
     if _is_loopback(host):
         raise InvalidSetting(
-            f"package_index is on {host}, which is each pod's own loopback address",
-            hint="name the index as other machines reach it",
+            f"{key} is on {host}, which is each pod's own loopback address",
+            hint="name it as other machines reach it",
         )
 
 
-def _has_a_host(index: str) -> bool:
+def _has_a_host(address: str) -> bool:
     try:
-        return bool(urlsplit(index).hostname)
+        return bool(urlsplit(address).hostname)
     except ValueError:
         return False
 

@@ -18,10 +18,9 @@ _IMAGE = re.compile(
 )
 # It may have a user and a password, in which anything but these characters is written as in %40.
 _LOGIN = r"[A-Za-z0-9._~!$&'()*+,;=%-]+"
-_PACKAGE_INDEX = re.compile(
-    rf"https://({_LOGIN}(:{_LOGIN})?@)?([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:(?P<port>[0-9]{{1,5}}))?"
-    r"(/[A-Za-z0-9._~%+@:/-]*)?"
-)
+_NETWORK_PLACE = rf"({_LOGIN}(:{_LOGIN})?@)?([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:(?P<port>[0-9]{{1,5}}))?"
+_PACKAGE_INDEX = re.compile(rf"https://{_NETWORK_PLACE}(/[A-Za-z0-9._~%+@:/-]*)?")
+_PACKAGE_PROXY = re.compile(rf"http://{_NETWORK_PLACE}/?")
 _KUBERNETES_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 # ssh(1) takes a name of its configuration, user@host, or a URI; what begins with - would be an option.
 _SSH_USER, _SSH_NAME = r"([A-Za-z0-9._+%-]{1,64}@)?", r"([A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])"
@@ -114,6 +113,12 @@ def is_package_index(text: str) -> bool:
     """Returns whether pip and uv take it for the address of an index by TLS, with a login or without."""
     address = _PACKAGE_INDEX.fullmatch(text)
     return address is not None and 0 < int(address["port"] or 443) < 65536
+
+
+def is_package_proxy(text: str) -> bool:
+    """Returns whether pip and uv take it for the address of an HTTP proxy, with a login or without."""
+    address = _PACKAGE_PROXY.fullmatch(text)
+    return address is not None and 0 < int(address["port"] or 80) < 65536
 
 
 def is_kubernetes_name(text: str) -> bool:

@@ -121,6 +121,8 @@ class Settings:
     # file has the authorities that they trust besides the public ones; else that of `registry_ca` does.
     package_index: str = ""
     package_index_ca: str = ""
+    # They reach it, or PyPI, by this HTTP proxy, which may have a login in it.
+    package_proxy: str = ""
     # These are Ray's own defaults, so that Ray's documentation applies as it stands.
     dashboard_port: int = 8265
     ray_client_port: int = 10001
@@ -175,8 +177,9 @@ def environment_name(key: str) -> str:
     return ENVIRONMENT_PREFIX + key.upper()
 
 
-# A login may be in it: programs that this machine's verbs start, and jobs, are not told of it.
-UNTOLD = environment_name("package_index")
+# A login may be in these: programs that this machine's verbs start, and jobs, are not told of them.
+WITH_LOGIN = ("package_index", "package_proxy")
+UNTOLD = tuple(environment_name(key) for key in WITH_LOGIN)
 
 
 def as_environment(settings: Settings) -> dict[str, str]:
@@ -186,5 +189,5 @@ def as_environment(settings: Settings) -> dict[str, str]:
         name: str(value)
         for spec in fields(settings)
         if (value := getattr(settings, spec.name)) != getattr(default, spec.name)
-        and (name := environment_name(spec.name)) != UNTOLD
+        and (name := environment_name(spec.name)) not in UNTOLD
     }

@@ -83,7 +83,7 @@ class Background:
 
     def environment(self) -> dict[str, str]:
         """Returns its environment: what it inherits, its own variables, its mark."""
-        unwanted = (*self.without, "RAYSIDE_", UNTOLD)
+        unwanted = (*self.without, "RAYSIDE_", *UNTOLD)
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(unwanted)}
         return {**inherited, **self.variables, self.mark: str(self.folder)}
 

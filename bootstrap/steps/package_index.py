@@ -1,8 +1,9 @@
-"""Tells pip and uv in pods where a company has its packages, and which authorities it trusts.
+"""Tells pip and uv in pods where a company has its packages, by which proxy, and whom it trusts.
 
 Ray's agent on each node installs the packages of a runtime_env by pip and uv, in its container's environment
-and with that container's files (`_private/runtime_env/pip.py` and `uv.py`, 2.60). The index may have a login
-in its address, so it is in files of a Secret, and not in the environment of every task. The files follow the
+and with that container's files (`_private/runtime_env/pip.py` and `uv.py`, 2.60). The index and
+the proxy may have a login in their addresses, so they are in files of a Secret, and not in the environment of
+every task, where Ray's own connections between pods would go to the proxy, too. The files follow the
 Secret while a pod runs: a new login needs no new pods.
 """
 
@@ -31,7 +32,7 @@ FOLDER = "/etc/rayside/packages"
 _UVS_FOLDER = "/etc/xdg/uv"
 _PIP, _UV, _AUTHORITIES = "pip.conf", "uv.toml", "authorities.pem"
 _VOLUME = "packages"
-_SETTINGS = ("package_index", "package_index_ca")
+_SETTINGS = ("package_index", "package_index_ca", "package_proxy")
 # The relay installs nothing.
 _CONTAINERS = ("ray-head", "workspace", "ray-worker")
 # A Secret holds 1 MiB, and the public authorities take a third of it.
@@ -45,12 +46,14 @@ class PackageIndex:
     Attributes:
         index: its address, empty for the tools' own default.
         trusted: certificates of authorities in PEM, which are trusted besides the public ones; or empty.
+        proxy: the address of the HTTP proxy by which the index is asked; empty for none.
     """
 
     instance: Instance
     kube: Kube
     index: str = field(default="", repr=False)
     trusted: str = ""
+    proxy: str = field(default="", repr=False)
     cluster_goes: bool = False
     needs: tuple[str, ...] = ("kubeconfig",)
     name: str = "package-index"
@@ -59,20 +62,28 @@ class PackageIndex:
     @property
     def made_of(self) -> dict[str, str]:
         """Returns what of it pods have to be made anew for, by the names of the settings; nothing secret."""
-        values = zip(_SETTINGS, (self.index, self.trusted), strict=True)
+        values = zip(_SETTINGS, (self.index, self.trusted, self.proxy), strict=True)
         return {name: "set" for name, value in values if value}
 
     @cached_property
     def files(self) -> dict[str, str]:
         """Returns the files' texts by their names."""
-        if not self.index and not self.trusted:
+        if not self.made_of:
             return {}
         # An option's value is taken as it stands: pip interpolates nothing.
         pip = ["[global]"]
+        uv = []
         files = {}
+        if self.proxy:
+            pip.append(f"proxy = {self.proxy}")
+            # Since uv 0.9.23; an older one refuses the file, and `diagnose` says so. In TOML what comes after
+            # a table's heading would be the table's.
+            uv += [f'http-proxy = "{self.proxy}"', f'https-proxy = "{self.proxy}"']
         if self.index:
             pip.append(f"index-url = {self.index}")
-            files[_UV] = f'[[index]]\nurl = "{self.index}"\ndefault = true\n'
+            uv += ["[[index]]", f'url = "{self.index}"', "default = true"]
+        if uv:
+            files[_UV] = "\n".join(uv) + "\n"
         if self.trusted:
             pip.append(f"cert = {FOLDER}/{_AUTHORITIES}")
             files[_AUTHORITIES] = _public_authorities() + self.trusted
@@ -84,7 +95,7 @@ class PackageIndex:
             return
         secret = {"secretName": self.instance.packages_secret, "defaultMode": 0o440}
         pod["volumes"] = [*pod.get("volumes", []), {"name": _VOLUME, "secret": secret}]
-        folders = (FOLDER, _UVS_FOLDER) if self.index else (FOLDER,)
+        folders = (FOLDER, _UVS_FOLDER) if _UV in self.files else (FOLDER,)
         mounts = [{"name": _VOLUME, "mountPath": folder, "readOnly": True} for folder in folders]
         variables = {"PIP_CONFIG_FILE": f"{FOLDER}/{_PIP}"}
         if self.trusted:
@@ -118,7 +129,8 @@ class PackageIndex:
         if document.get("data") != self._data:
             return missing("it is of other settings")
         # A path may have a token in it.
-        return ready(urlsplit(self.index).netloc.rpartition("@")[2] or "their own defaults")
+        index = _host(self.index) or "their own defaults"
+        return ready(f"{index}, by the proxy {_host(self.proxy)}" if self.proxy else index)
 
     def apply(self, report: Report) -> None:
         metadata = {
@@ -165,6 +177,11 @@ def trusted(settings: Settings) -> str:
             hint=f"name a file of your company's authority, with at most {_MOST_CERTIFICATES // 1024} KiB",
         )
     return certificates
+
+
+def _host(address: str) -> str:
+    """Returns an address's host and port, without a login."""
+    return urlsplit(address).netloc.rpartition("@")[2]
 
 
 def _public_authorities() -> str:

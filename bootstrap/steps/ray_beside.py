@@ -61,7 +61,7 @@ def client_environment(ray: RayBeside) -> dict[str, str]:
         **{
             name: value
             for name, value in os.environ.items()
-            if name not in (*FOREIGN, UNTOLD) and not name.startswith("RAYSIDE_")
+            if name not in (*FOREIGN, *UNTOLD) and not name.startswith("RAYSIDE_")
         },
         "PATH": f"{ray.programs}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
         **authentication(ray),

@@ -147,7 +147,8 @@ def removable(settings: Settings, shell: Shell) -> list[Target]:
     """Returns each target that may have something of the cluster of that name to remove."""
     require_own(settings.state_folder)
     # What its pods were told goes whatever the settings say now.
-    settings = replace(settings, package_index="", package_index_ca="", registry_mirrors="", registry_ca="")
+    settings = replace(settings, package_index="", package_index_ca="", package_proxy="")
+    settings = replace(settings, registry_mirrors="", registry_ca="")
     # It goes without its bundle, which may be another by now, or gone.
     settings = replace(settings, bundle="", mirror="")
     if settings.source in BUNDLED:

@@ -35,6 +35,7 @@ def stack(
     cluster_goes: bool,
     package_index: str = "",
     trusted: str = "",
+    package_proxy: str = "",
     ground: str = "kubeconfig",
 ) -> list[Step]:
     """Returns the steps from KubeRay's manifests to the forwards; the head has the relay and the workspace.
@@ -49,9 +50,12 @@ def stack(
         cluster_goes: `down` removes Kubernetes itself, in less time than one of these takes to be undone.
         package_index: where pip and uv in pods have packages from; empty for their own defaults.
         trusted: certificates of authorities that they trust besides the public ones, in PEM; or empty.
+        package_proxy: the HTTP proxy by which they reach it; empty for none.
         ground: names the step after which objects can be made in the namespace.
     """
-    packages = PackageIndex(instance, kube, package_index, trusted, cluster_goes, needs=(ground,))
+    packages = PackageIndex(
+        instance, kube, package_index, trusted, package_proxy, cluster_goes, needs=(ground,)
+    )
     return [
         manifest,
         CustomResources(kube, manifest, cluster_goes, needs=(ground, manifest.name)),

@@ -131,6 +131,7 @@ class OnKubernetes(ChosenTarget, ABC):
             masking=masking(self.settings),
             package_index=self.settings.package_index,
             trusted=trusted(self.settings),
+            package_proxy=self.settings.package_proxy,
             cluster_goes=cluster_goes,
             ground=ground,
         )

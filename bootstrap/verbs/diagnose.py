@@ -20,7 +20,7 @@ from bootstrap.diagnosis.gather import Gathered, gather
 from bootstrap.errors import InvalidArgument, JobNotFound, PodNotFound, RaysideError
 from bootstrap.plain import line
 from bootstrap.redaction import may_be_secret_name
-from bootstrap.settings import DEBUGPY_VERSION, RAY_VERSION, Settings
+from bootstrap.settings import DEBUGPY_VERSION, RAY_VERSION, WITH_LOGIN, Settings
 from bootstrap.shell import Shell
 from bootstrap.targets import choice
 from bootstrap.targets.target import Target
@@ -152,12 +152,13 @@ def _archive(
 def _secrets(target: Target, settings: Settings) -> list[str]:
     """Returns what may stand nowhere in an archive: the cluster's secrets, and those of this environment."""
     known = [value for name, value in os.environ.items() if may_be_secret_name(name)]
-    # The login of a package index may be a token that stands alone.
-    index = urlsplit(settings.package_index)
-    login = index.password or index.username or ""
-    # So may a part of its path.
-    parts = [part for part in index.path.split("/") if len(part) >= _LONG_PART]
-    known += [login, unquote(login), *parts]
+    for key in WITH_LOGIN:
+        address = urlsplit(getattr(settings, key))
+        # A login may be a token that stands alone.
+        login = address.password or address.username or ""
+        # So may a part of its path.
+        parts = [part for part in address.path.split("/") if len(part) >= _LONG_PART]
+        known += [login, unquote(login), *parts]
     with contextlib.suppress(OSError):  # Without the file there is no token.
         known.append(target.instance.token_file.read_text().strip())
     # It may be in Kubernetes, which does not answer: nothing was read from there then.

@@ -1,4 +1,4 @@
-"""Tests what pip and uv themselves do with the files that pods get, at a company's index.
+"""Tests what pip and uv do with the files that pods get, at a company's index and by its proxy.
 
 What these print where it fails is what Ray quotes, so it is told in words here, too.
 """
@@ -18,6 +18,8 @@ from bootstrap.settings import Settings
 from bootstrap.steps.package_index import FOLDER, PackageIndex, trusted
 from tests.instances import instance
 from tests.package_index import PASSWORD, Served, served, wheel
+from tests.package_proxy import PASSWORD as PROXYS_PASSWORD
+from tests.package_proxy import Proxy, proxy
 from tests.unit.scripted_objects import objects
 
 TOOLS = ("pip", "uv")
@@ -30,11 +32,17 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         yield serves
 
 
-def files(folder: Path, url: str, authority: Path | None) -> Path:
+@pytest.fixture(scope="module")
+def leads() -> Iterator[Proxy]:
+    with proxy() as runs:
+        yield runs
+
+
+def files(folder: Path, url: str, authority: Path | None, by: str = "") -> Path:
     """Writes what a pod would have below `folder`, and returns that."""
     # A pod reaches no loopback address of this machine, and no setting may name one.
     settings = Settings(package_index=url, package_index_ca=str(authority or ""))
-    step = PackageIndex(instance("rayside"), objects(), url, trusted(settings))
+    step = PackageIndex(instance("rayside"), objects(), url, trusted(settings), by)
     for name, text in step.files.items():
         place = folder / "uv" / name
         place.parent.mkdir(exist_ok=True)
@@ -124,3 +132,54 @@ def test_a_package_that_the_index_lacks_is_no_fault_of_the_index(
     told, hint = explained(done.stdout)
     assert hint == "correct what it names in the runtime_env, and submit again"
     assert "package index" not in told
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+def test_a_package_comes_by_the_proxy_with_its_login(
+    tool: str, index: Served, leads: Proxy, tmp_path: Path
+) -> None:
+    index.asked.clear()
+    leads.led.clear()
+    done = installs(tool, files(tmp_path, index.url(), index.authority, leads.url()))
+    assert done.returncode == 0, done.stdout
+    assert "/files/thing-1.5-py3-none-any.whl" in index.asked
+    assert set(leads.led) == {index.host}
+    assert PROXYS_PASSWORD not in done.stdout
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+def test_without_an_index_pypi_is_asked_by_the_proxy(tool: str, tmp_path: Path) -> None:
+    with proxy(refuses=True) as refusing:
+        done = installs(tool, files(tmp_path, "", None, refusing.url()))
+    assert done.returncode != 0
+    assert refusing.refused[0] == "pypi.org:443"
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ("password", "wants a login, or refuses the one that it got"),
+        ("login", "wants a login, or refuses the one that it got"),
+        ("refusal", "does not lead there"),
+        ("port", "can't be reached from there"),
+        ("host", "can't be reached from there"),
+    ],
+)
+def test_what_is_wrong_with_a_proxy_is_told(
+    tool: str, wrong: str, told: str, index: Served, leads: Proxy, tmp_path: Path
+) -> None:
+    with proxy(refuses=True) as refusing:
+        by = {
+            "password": leads.url("not it"),
+            "login": f"http://{leads.host}",
+            "refusal": refusing.url(),
+            "port": "http://127.0.0.1:1",
+            "host": "http://no-such-proxy.invalid:3128",
+        }[wrong]
+        done = installs(tool, files(tmp_path, index.url(), index.authority, by))
+    assert done.returncode != 0
+    why, hint = explained(done.stdout)
+    assert why.startswith("the proxy to the package index"), done.stdout
+    assert told in why, done.stdout
+    assert "package_proxy" in hint

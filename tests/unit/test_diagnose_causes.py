@@ -318,11 +318,6 @@ def test_a_runtime_env_that_pip_could_not_make_is_told_in_pips_words() -> None:
             "hint: An index (https://pypi.test:8443/simple/) returned a 403 Forbidden error.\n",
             "wants a login, or refuses the one that it got",
         ),
-        (
-            "WARNING: Retrying (Retry(total=0, connect=None)) after connection broken by "
-            "'ProxyError('Cannot connect to proxy.')': https://pypi.test:8443/simple/thing/\n",
-            "can't be reached from there",
-        ),
     ],
 )
 def test_an_index_that_is_no_good_is_told_in_place_of_the_package(words: str, told: str) -> None:
@@ -331,6 +326,59 @@ def test_an_index_that_is_no_good_is_told_in_place_of_the_package(words: str, to
     found = only(findings(seen([row])))
     assert found.why == f"the package index pypi.test:8443 {told}"
     assert "in the setting package_index" in found.hint.replace("into", "in")
+
+
+_RETRYING = "WARNING: Retrying (Retry(total=0, connect=None)) after connection broken by"
+_FETCHING = "error: Failed to fetch: https://pypi.test:8443/simple/thing/\n  cause: client error (Connect)\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "why", "hint"),
+    [
+        # pip 26.3, then 23.2.
+        (
+            f"{_RETRYING} 'OSError('Tunnel connection failed: 407 Proxy Authentication Required')': /x/\n",
+            "the proxy to the package index wants a login",
+            "USER:PASSWORD@",
+        ),
+        (
+            f"{_RETRYING} 'ProxyError('Cannot connect to proxy.', OSError('Tunnel connection failed: 403 "
+            "Forbidden'))': /simple/thing/\n",
+            "the proxy to the package index does not lead there",
+            "package_proxy",
+        ),
+        (
+            "Looking in indexes: https://ada:****@pypi.test:8443/simple/\n"
+            f"{_RETRYING} 'NewConnectionError(\"HTTPSConnection(host='proxy.test', port=3128): Failed to "
+            "establish a new connection: [Errno 111] Connection refused\")': /simple/thing/\n",
+            "proxy.test, on the way to the package index, can't be reached from there",
+            "package_proxy",
+        ),
+        # uv 0.13.9, 0.9.24, and 0.9.22.
+        (
+            f"{_FETCHING}  cause: tunnel error: proxy authorization required\n",
+            "the proxy to the package index pypi.test:8443 wants a login",
+            "USER:PASSWORD@",
+        ),
+        (
+            f"{_FETCHING}  Caused by: tunnel error: unsuccessful\n",
+            "the proxy to the package index pypi.test:8443 does not lead there",
+            "package_proxy",
+        ),
+        (
+            "error: Failed to parse: `/etc/xdg/uv/uv.toml`\n  Caused by: TOML parse error at line 1\n"
+            "unknown field `http-proxy`, expected one of `required-version`, `native-tls`\n",
+            "uv is older there than 0.9.23",
+            "uv_version",
+        ),
+    ],
+)
+def test_a_proxy_that_is_no_good_is_told_in_place_of_the_index(words: str, why: str, hint: str) -> None:
+    message = f"runtime_env setup failed: Failed to set up runtime environment.\n{words}"
+    row = job(code=None, job_id=None, error_type="RUNTIME_ENV_SETUP_FAILURE", message=message)
+    found = only(findings(seen([row])))
+    assert found.why.startswith(why)
+    assert hint in found.hint
 
 
 @pytest.mark.parametrize(("where", "host"), [("host='pypi.test'", " pypi.test"), ("", "")])

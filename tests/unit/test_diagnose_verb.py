@@ -124,6 +124,16 @@ def test_an_archive_has_no_login_of_the_package_index(
         assert kept.endswith("<redacted>@pypi.test/simple")
 
 
+def test_an_archive_has_no_login_of_the_package_proxy(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = Settings(package_proxy="http://eve:s3cret%2Fword@proxy.test:3128")
+    file = place.folder / "d.zip"
+    documents = {"head's log": "s3cret/word s3cret%2Fword, says eve"}
+    shown(seen(FAILED), place, monkeypatch, archive=str(file), documents=documents, settings=settings)
+    with zipfile.ZipFile(file) as archive:
+        assert archive.read("logs/head.log").decode() == "<redacted> <redacted>, says eve"
+        assert "s3cret" not in archive.read("settings.json").decode()
+
+
 def test_a_job_that_is_gone_is_told_with_the_newest_and_a_dead_ray_with_why(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -23,8 +23,9 @@ from tests.integration.self_signed import self_signed
 from tests.targets import kind_target
 from tests.unit.scripted_objects import Objects, applied, objects
 
-SETTINGS = ("package_index", "package_index_ca")
+SETTINGS = ("package_index", "package_index_ca", "package_proxy")
 INDEX = "https://ada:s3cret%2Fword@pypi.test:8443/simple/"
+PROXY = "http://eve:pr0xy%2Fword@proxy.test:3128"
 SECRET = f"{CORE}/namespaces/team/secrets/rayside-packages"
 NAMESPACE = f"{CORE}/namespaces/team"
 CLUSTER = f"{RAY}/namespaces/team/rayclusters/rayside"
@@ -95,6 +96,42 @@ def test_a_list_is_no_index_and_is_not_shown() -> None:
     with pytest.raises(InvalidSetting, match="package_index is not a single value") as refused:
         parse({"package_index": ["https://ada:s3cret@pypi.test"]}, {})
     assert "s3cret" not in refused.value.message
+
+
+@pytest.mark.parametrize(
+    "proxy", ["http://proxy.test", "http://10.0.0.7:3128/", "http://[fd00::7]:3128", PROXY]
+)
+def test_a_proxy_is_taken_with_a_login_or_without(proxy: str) -> None:
+    assert parse({"package_proxy": proxy}, {}).package_proxy == proxy
+
+
+@pytest.mark.parametrize(
+    ("proxy", "told"),
+    [
+        ("proxy.test:3128", "no address of an HTTP proxy"),
+        ("socks5://eve:s3cret@proxy.test:1080", "no address of an HTTP proxy"),
+        ("http://eve:s3cret@", "no address of an HTTP proxy"),
+        ("http://eve:s3cret/word@proxy.test:3128", "no address of an HTTP proxy"),
+        ("http://proxy.test:3128/s3cret", "no address of an HTTP proxy"),
+        ("http://proxy.test:3128\nindex-url = https://else.test", "no address of an HTTP proxy"),
+        ('http://eve:s3cret"@proxy.test:3128', "no address of an HTTP proxy"),
+        ("http://proxy.test:70000", "no address of an HTTP proxy"),
+        ("http://eve:s3cret@127.0.0.1:3128", "each pod's own loopback address"),
+        (["http://eve:s3cret@proxy.test"], "package_proxy is not a single value"),
+    ],
+)
+def test_what_is_no_proxy_for_pods_is_refused_without_showing_a_login(proxy: Any, told: str) -> None:
+    with pytest.raises(InvalidSetting, match=told) as refused:
+        parse({"package_proxy": proxy}, {})
+    assert "s3cret" not in f"{refused.value.message} {refused.value.hint}"
+
+
+def test_other_programs_and_jobs_are_not_told_of_the_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert as_environment(Settings(package_proxy=PROXY)) == {}
+    monkeypatch.setenv("INVOKE_RAYSIDE_PACKAGE_PROXY", PROXY)
+    head = SimpleNamespace(programs=Path("/bin"), asks_for_token=False)
+    told: Any = client_environment(head)
+    assert PROXY not in told.values()
 
 
 def test_other_programs_and_jobs_are_not_told_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -169,6 +206,15 @@ def test_pip_and_uv_get_the_index_and_the_public_authorities_besides_the_company
     assert step(api(), index="").files == {}
 
 
+def test_pip_and_uv_get_the_proxy_with_an_index_and_without() -> None:
+    files = step(api(), proxy=PROXY).files
+    assert files["pip.conf"] == f"[global]\nproxy = {PROXY}\nindex-url = {INDEX}\n"
+    proxies = f'http-proxy = "{PROXY}"\nhttps-proxy = "{PROXY}"\n'
+    assert files["uv.toml"] == f'{proxies}[[index]]\nurl = "{INDEX}"\ndefault = true\n'
+    alone = step(api(), index="", proxy=PROXY).files
+    assert alone == {"pip.conf": f"[global]\nproxy = {PROXY}\n", "uv.toml": proxies}
+
+
 # --- the Secret --------------------------------------------------------------------------
 
 
@@ -180,6 +226,15 @@ def test_a_secret_has_them_and_follows_the_settings() -> None:
     assert (status.condition, status.detail) == (Condition.READY, "pypi.test:8443")
     assert step(kube, index="https://other.test/simple").check().condition is Condition.MISSING
     assert kube.objects[SECRET]["metadata"]["labels"]["rayside.dev/instance"] == "rayside"  # type: ignore[index]
+
+
+def test_another_proxy_is_told_to_the_secret_and_its_login_is_not_shown() -> None:
+    kube = api()
+    made = step(kube, proxy=PROXY)
+    made.apply(silent)
+    assert made.check().detail == "pypi.test:8443, by the proxy proxy.test:3128"
+    assert "pr0xy" not in repr(made)
+    assert step(kube, proxy="http://other.test:3128").check().condition is Condition.MISSING
 
 
 def test_where_none_is_set_nothing_is_asked_and_nothing_made() -> None:
@@ -251,6 +306,18 @@ def test_each_container_that_installs_packages_reads_the_secret(
     assert "CERTIFICATE" not in text
 
 
+def test_a_proxy_alone_is_read_by_each_pod_from_the_secret_and_from_no_manifest() -> None:
+    document = manifest(Settings(target="kind", package_proxy=PROXY))
+    for pod in pods(document):
+        for container in pod["containers"]:
+            folders = {each["mountPath"] for each in container["volumeMounts"] if each["name"] == "packages"}
+            assert folders == (set() if container["name"] == "relay" else {FOLDER, "/etc/xdg/uv"})
+            # Ray's own connections between pods would go to the proxy.
+            assert not [each for each in container.get("env", []) if "_PROXY" in each["name"].upper()]
+    assert "proxy.test" not in json.dumps(document)
+    assert json.loads(document["metadata"]["annotations"]["rayside.dev/spec"])["package_proxy"] == "set"
+
+
 def test_a_setting_that_comes_or_goes_is_drift_and_another_value_is_none() -> None:
     def made_of(index: str) -> dict[str, str]:
         annotations = manifest(Settings(target="kind", package_index=index))["metadata"]["annotations"]
@@ -266,22 +333,26 @@ def test_a_setting_that_comes_or_goes_is_drift_and_another_value_is_none() -> No
 @pytest.mark.parametrize(
     ("was", "now"),
     [
-        (("set", ""), ("", "")),
-        (("", ""), (INDEX, "")),
-        (("set", "set"), (INDEX, "")),
-        (("set", "set"), ("", "a certificate")),
+        (("set", "", ""), ("", "", "")),
+        (("", "", ""), (INDEX, "", "")),
+        (("set", "set", ""), (INDEX, "", "")),
+        (("set", "set", ""), ("", "a certificate", "")),
+        (("set", "", ""), (INDEX, "", PROXY)),
+        (("", "", "set"), ("", "", "")),
     ],
 )
 def test_pods_that_are_there_lose_nothing_by_an_up_that_refuses(
-    was: tuple[str, str], now: tuple[str, str]
+    was: tuple[str, str, str], now: tuple[str, str, str]
 ) -> None:
     kube = api()
     made = {key: value for key, value in zip(SETTINGS, was, strict=True) if value}
     cluster = {"kind": "RayCluster", "metadata": {"annotations": {"rayside.dev/spec": json.dumps(made)}}}
     kube.objects[CLUSTER] = applied(cluster)
-    status = step(kube, now[0], now[1]).check()
+    status = step(kube, now[0], now[1], proxy=now[2]).check()
     assert status.condition is Condition.DRIFTED
     assert "not set" in status.detail
     # Another address, or another file, is told to pods that are there.
-    as_made = step(kube, "https://other.test" if was[0] else "", "another" if was[1] else "")
+    others = ("https://other.test", "another", "http://other.test")
+    index, authority, proxy = (other if value else "" for other, value in zip(others, was, strict=True))
+    as_made = step(kube, index, authority, proxy=proxy)
     assert as_made.check().condition is not Condition.DRIFTED
