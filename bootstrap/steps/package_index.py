@@ -3,7 +3,7 @@
 Ray's agent on each node installs the packages of a runtime_env by pip and uv, in its container's environment
 and with that container's files (`_private/runtime_env/pip.py` and `uv.py`, 2.60). The index and
 the proxy may have a login in their addresses, so they are in files of a Secret, and not in the environment of
-every task, where Ray's own connections between pods would go to the proxy, too. The files follow the
+every task, where Ray's own requests between pods would go to the proxy, too. The files follow the
 Secret while a pod runs: a new login needs no new pods.
 """
 

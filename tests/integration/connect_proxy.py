@@ -1,19 +1,26 @@
-"""Runs an HTTP proxy on loopback, for CONNECT alone, that leads every name to this machine."""
+"""Runs an HTTP proxy, for CONNECT alone, that leads every name to this machine."""
 
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from urllib.parse import quote
 
 from bootstrap.event_loop import background_loop
 
 
 @dataclass
 class ConnectProxy:
+    # It listens there, and leads there.
+    host: str = "127.0.0.1"
     port: int = 0
+    # Who has another login than this one, as in `me:secret`, is refused; and all are with this status.
+    login: str = ""
+    refusal: str = ""
     # What it was asked for, as in `api.test:6443`, and by whom.
     targets: list[str] = field(default_factory=list)
     credentials: list[str] = field(default_factory=list)
@@ -26,12 +33,29 @@ class ConnectProxy:
         self.targets.append(target)
         headers = dict(line.lower().split(": ", 1) for line in head[1:] if line)
         self.credentials.append(headers.get("proxy-authorization", ""))
-        far_reader, far_writer = await asyncio.open_connection("127.0.0.1", int(target.rpartition(":")[2]))
+        refusal = self.refusal
+        if self.login and self.credentials[-1] != self._credentials:
+            refusal = "407 Proxy Authentication Required\r\nProxy-Authenticate: Basic"
+        if refusal:
+            writer.write(f"HTTP/1.1 {refusal}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".encode())
+            writer.close()
+            return
+        far_reader, far_writer = await asyncio.open_connection(self.host, int(target.rpartition(":")[2]))
         writer.write(b"HTTP/1.1 200 Connected\r\n\r\n")
         copying = [asyncio.create_task(_copy(*ends)) for ends in ((reader, far_writer), (far_reader, writer))]
         self._copying.update(copying)
         await asyncio.wait(copying)
         self._copying.difference_update(copying)
+
+    def url(self, login: str = "") -> str:
+        """Returns its address, with its own login, or another one."""
+        user, _, password = (login or self.login).partition(":")
+        return f"http://{user}:{quote(password, safe='')}@{self.host}:{self.port}"
+
+    @property
+    def _credentials(self) -> str:
+        """Returns what a client with the login says, in lower case as all of its headers are read."""
+        return f"basic {base64.b64encode(self.login.encode()).decode()}".lower()
 
 
 async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -45,10 +69,10 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 
 @contextmanager
-def connect_proxy() -> Iterator[ConnectProxy]:
-    proxy = ConnectProxy()
+def connect_proxy(host: str = "127.0.0.1", login: str = "") -> Iterator[ConnectProxy]:
+    proxy = ConnectProxy(host, login=login)
     with background_loop() as call:
-        server = call(asyncio.start_server(proxy.serve, "127.0.0.1", 0))
+        server = call(asyncio.start_server(proxy.serve, host, 0))
         proxy.port = server.sockets[0].getsockname()[1]
         try:
             yield proxy

@@ -17,12 +17,12 @@ from bootstrap.diagnosis.runtime_env import explained
 from bootstrap.settings import Settings
 from bootstrap.steps.package_index import FOLDER, PackageIndex, trusted
 from tests.instances import instance
+from tests.integration.connect_proxy import ConnectProxy, connect_proxy
 from tests.package_index import PASSWORD, Served, served, wheel
-from tests.package_proxy import PASSWORD as PROXYS_PASSWORD
-from tests.package_proxy import Proxy, proxy
 from tests.unit.scripted_objects import objects
 
 TOOLS = ("pip", "uv")
+LOGIN, REFUSAL = "joe:only/a proxy", "403 Forbidden"
 
 
 @pytest.fixture(scope="module")
@@ -33,9 +33,9 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 
 @pytest.fixture(scope="module")
-def leads() -> Iterator[Proxy]:
-    with proxy() as runs:
-        yield runs
+def proxy() -> Iterator[ConnectProxy]:
+    with connect_proxy(login=LOGIN) as proxy:
+        yield proxy
 
 
 def files(folder: Path, url: str, authority: Path | None, by: str = "") -> Path:
@@ -136,23 +136,24 @@ def test_a_package_that_the_index_lacks_is_no_fault_of_the_index(
 
 @pytest.mark.parametrize("tool", TOOLS)
 def test_a_package_comes_by_the_proxy_with_its_login(
-    tool: str, index: Served, leads: Proxy, tmp_path: Path
+    tool: str, index: Served, proxy: ConnectProxy, tmp_path: Path
 ) -> None:
     index.asked.clear()
-    leads.led.clear()
-    done = installs(tool, files(tmp_path, index.url(), index.authority, leads.url()))
+    proxy.targets.clear()
+    done = installs(tool, files(tmp_path, index.url(), index.authority, proxy.url()))
     assert done.returncode == 0, done.stdout
     assert "/files/thing-1.5-py3-none-any.whl" in index.asked
-    assert set(leads.led) == {index.host}
-    assert PROXYS_PASSWORD not in done.stdout
+    assert set(proxy.targets) == {index.host}
+    assert LOGIN.partition(":")[2] not in done.stdout
 
 
 @pytest.mark.parametrize("tool", TOOLS)
 def test_without_an_index_pypi_is_asked_by_the_proxy(tool: str, tmp_path: Path) -> None:
-    with proxy(refuses=True) as refusing:
-        done = installs(tool, files(tmp_path, "", None, refusing.url()))
+    with connect_proxy(login=LOGIN) as proxy:
+        proxy.refusal = REFUSAL
+        done = installs(tool, files(tmp_path, "", None, proxy.url()))
     assert done.returncode != 0
-    assert refusing.refused[0] == "pypi.org:443"
+    assert proxy.targets[0] == "pypi.org:443"
 
 
 @pytest.mark.parametrize("tool", TOOLS)
@@ -167,13 +168,14 @@ def test_without_an_index_pypi_is_asked_by_the_proxy(tool: str, tmp_path: Path) 
     ],
 )
 def test_what_is_wrong_with_a_proxy_is_told(
-    tool: str, wrong: str, told: str, index: Served, leads: Proxy, tmp_path: Path
+    tool: str, wrong: str, told: str, index: Served, tmp_path: Path
 ) -> None:
-    with proxy(refuses=True) as refusing:
+    with connect_proxy(login=LOGIN) as proxy:
+        proxy.refusal = REFUSAL if wrong == "refusal" else ""
         by = {
-            "password": leads.url("not it"),
-            "login": f"http://{leads.host}",
-            "refusal": refusing.url(),
+            "password": proxy.url("joe:another"),
+            "login": f"http://{proxy.host}:{proxy.port}",
+            "refusal": proxy.url(),
             "port": "http://127.0.0.1:1",
             "host": "http://no-such-proxy.invalid:3128",
         }[wrong]
