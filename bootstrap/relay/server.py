@@ -180,7 +180,9 @@ class Relay:
         except UnknownId as error:
             why = f"{error.args[0]!r} is not known, or ended when its task went on"
             editor.refuse(request, why, is_for_users=command not in SENT_UNASKED)
-        except (DebuggerGone, RequestFailed) as error:
+        except DebuggerGone as error:
+            editor.refuse(request, error.message, is_for_users=command not in SENT_UNASKED)
+        except RequestFailed as error:
             editor.refuse(request, error.message)
         except RecursionError:
             editor.refuse(request, "nested too deeply")

@@ -32,9 +32,8 @@ from tests.e2e.conftest import kube as kube_of
 from tests.e2e.test_kind_stack import DEFINITIONS, RIGHTS, allow, kubectl
 from tests.e2e.test_kind_stack import user as client
 from tests.integration.conftest import Rayside, apart
-from tests.integration.connect_proxy import ConnectProxy, connect_proxy
 from tests.integration.test_their_ray import both_stop
-from tests.package_index import PASSWORD, USER, Served, served, wheel
+from tests.package_index import PASSWORD, Served, served, wheel
 
 POLICIES = "/apis/networking.k8s.io/v1"
 # To see that a namespace is empty takes a look at all that can be in it.
@@ -117,15 +116,7 @@ def company(up: Rayside, tmp_path: Path) -> Iterator[Served]:
         yield index
 
 
-@pytest.fixture
-def proxy(up: Rayside) -> Iterator[ConnectProxy]:
-    with connect_proxy(gateway(NAME), f"{USER}:{PASSWORD}") as proxy:
-        yield proxy
-
-
-def packages_are_the_companys(
-    user: Rayside, kube: Kube, index: Served, proxy: ConnectProxy, folder: Path
-) -> None:
+def packages_are_the_companys(user: Rayside, kube: Kube, index: Served, folder: Path) -> None:
     """Has jobs install a package by pip and by uv, for the driver and a worker; no login is to be seen."""
     folder.mkdir()
     (folder / "main.py").write_text(
@@ -139,13 +130,10 @@ def packages_are_the_companys(
     )
     for tool in ("pip", "uv"):
         index.asked.clear()
-        proxy.targets.clear()
         done = with_packages(user, folder, tool, "company-thing")
         assert "versions 1.5 1.5" in done.stdout, done.stdout + done.stderr
         assert "/files/company_thing-1.5-py3-none-any.whl" in index.asked
         assert any("/files/uv-" in path for path in index.asked) == (tool == "uv")
-        # What Ray asks of other pods goes by no proxy.
-        assert set(proxy.targets) == {index.host}
     told = [
         json.dumps(each) for each in (user.json("status"), kube.pods(""), kube.ray("rayclusters", "rayside"))
     ]
@@ -183,14 +171,14 @@ def with_packages(
 
 @pytest.mark.timeout(1200)
 def test_one_with_the_documented_rights_makes_a_ray_cluster_debugs_in_it_and_leaves_nothing(
-    up: Rayside, few: Kube, tmp_path: Path, company: Served, proxy: ConnectProxy
+    up: Rayside, few: Kube, tmp_path: Path, company: Served
 ) -> None:
     folder = Path(tempfile.mkdtemp(prefix="rs-", dir="/tmp"))
     folder.rmdir()
     theirs = kube_of(up)
     demo = replace(theirs, namespace=f"demo-{secrets.token_hex(3)}")
     index = {"package_index": company.url(), "package_index_ca": str(company.authority)}
-    user = Rayside(apart(folder, source="packages", ray_workers=1, package_proxy=proxy.url(), **index))
+    user = Rayside(apart(folder, source="packages", ray_workers=1, **index))
     user.environment_too["KUBECONFIG"] = str(few.kubeconfig)
     bring = ["up", "--context", "few", "--create", "--namespace", demo.namespace, "--no-example"]
 
@@ -223,7 +211,7 @@ def test_one_with_the_documented_rights_makes_a_ray_cluster_debugs_in_it_and_lea
         labels = [pod["metadata"]["labels"] for pod in demo.pods("ray.io/cluster=rayside")]
         assert sorted(label["ray.io/node-type"] for label in labels) == ["head", "worker"]
 
-        packages_are_the_companys(user, demo, company, proxy, tmp_path / "packages")
+        packages_are_the_companys(user, demo, company, tmp_path / "packages")
         refused = {"INVOKE_RAYSIDE_PACKAGE_INDEX": company.url("not it")}
         assert user.run(*bring, env=refused).returncode == 0
         both_stop(user, tmp_path)

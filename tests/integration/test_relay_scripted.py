@@ -962,6 +962,23 @@ def test_each_thread_of_a_process_goes_on_by_itself_and_those_that_go_with_it_ar
     play(story)
 
 
+def test_what_an_editor_asks_by_itself_while_a_task_ends_is_no_error_for_people() -> None:
+    async def story(setting: Setting) -> None:
+        (debuggee,) = setting.debuggees
+        session = await setting.attach()
+        frame = (await session.frames(await setting.stopped(session)))[0]["id"]
+        # It has no time to answer any more.
+        debuggee.changed = lambda _: b""
+        asking = asyncio.create_task(session.client.answer("scopes", {"frameId": frame}))
+        await until(lambda: bool(debuggee.received("scopes")))
+        debuggee.drop()
+        refusal = await asking
+        assert "went away" in refusal["message"]
+        assert refusal["body"]["error"]["showUser"] is False
+
+    play(story)
+
+
 def test_an_answer_for_a_thread_that_stands_is_known_though_another_went_on_meanwhile() -> None:
     async def story(setting: Setting) -> None:
         (debuggee,) = setting.debuggees
