@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import base64
 import json
-import re
 import secrets
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,11 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from bootstrap import cache, yaml_file
+from bootstrap.delivery.image_of_nodes import NAME_ONE, image_of_nodes
 from bootstrap.delivery.loader import loader, parts
 from bootstrap.errors import (
     ClusterUnreachable,
     ImageMissing,
-    ImagesOutOfReach,
     NotOurs,
     NotReady,
     PortTaken,
@@ -32,7 +31,6 @@ from bootstrap.errors import (
 from bootstrap.instance import Instance
 from bootstrap.kube import operator, trouble
 from bootstrap.kube.api import CORE, Kube, made_here, path_of
-from bootstrap.options import is_image
 from bootstrap.settings import ROOT, environment_name
 from bootstrap.step import Report, Status, drifted, missing, pending, ready
 from bootstrap.steps.differences import SPEC, difference, made_of
@@ -48,11 +46,7 @@ _LABEL, _NOTE = "rayside.dev/image-server", "contents"
 # There has to be room for what is on its way, too, and for what has broken off a moment ago.
 _ROOM = 1.25
 _MIB = 1024 * 1024
-_NAME_ONE = "name an image that the nodes have, whatever is in it"
-_SANDBOX = re.compile(r"(^|/)pause(-[a-z0-9]+)?:")
 _POLICIES = "/apis/networking.k8s.io/v1"
-# So many nodes that have the image are named to the scheduler.
-_MOST_NODES = 100
 _FILES = {"program": "its program", "manifest": "the manifest"}
 
 
@@ -360,7 +354,7 @@ class ImageServer:
 
     def _hint(self, error: RaysideError) -> str:
         if isinstance(error, ImageMissing):
-            return f"{_NAME_ONE}: {environment_name('serving_image')}=IMAGE"
+            return NAME_ONE
         return error.hint
 
     def _not_ours(self, kind: str) -> NotOurs:
@@ -368,40 +362,3 @@ class ImageServer:
             f"there is a {kind} {self.place.label} in {self.kube.namespace} that Rayside did not make",
             hint="give this cluster another name: --name NAME",
         )
-
-
-def image_of_nodes(kube: Kube, architecture: str) -> tuple[str, list[str]]:
-    """Returns an image that nodes have, which may be any, and those nodes. Raises ImagesOutOfReach.
-
-    The best is that of pods' sandboxes, as no node removes it; then the one that most of them have. A kubelet
-    tells of the 50 largest (https://kubernetes.io/docs/reference/config-api/kubelet-config.v1beta1/,
-    nodeStatusMaxImages).
-    """
-    having: dict[str, list[str]] = {}
-    for node in kube.items(f"{CORE}/nodes"):
-        for reference in _images(node) if _is_fit(node, architecture) else ():
-            having.setdefault(reference, []).append(node["metadata"]["name"])
-    if not having:
-        raise ImagesOutOfReach(
-            f"no node for {architecture} that takes pods says which images it has",
-            hint=f"{_NAME_ONE}: {environment_name('serving_image')}=IMAGE",
-        )
-    best = min(having, key=lambda image: (not _SANDBOX.search(image), -len(having[image]), image))
-    return best, having[best][:_MOST_NODES]
-
-
-def _images(node: Mapping[str, Any]) -> set[str]:
-    """Returns the images of a node by their tags: by a digest a runtime may not know one that was loaded."""
-    images = node.get("status", {}).get("images") or []
-    names = {str(name) for image in images for name in image.get("names") or []}
-    return {name for name in names if "@" not in name and is_image(name)}
-
-
-def _is_fit(node: Mapping[str, Any], architecture: str) -> bool:
-    """Returns whether pods may run there that tolerate nothing, of programs for Linux."""
-    spec, status = node.get("spec", {}), node.get("status", {})
-    conditions = {each.get("type"): each.get("status") for each in status.get("conditions") or []}
-    is_tainted = any(each.get("effect") != "PreferNoSchedule" for each in spec.get("taints") or [])
-    machine = {key: status.get("nodeInfo", {}).get(key) for key in ("architecture", "operatingSystem")}
-    takes_pods = conditions.get("Ready") == "True" and not is_tainted and not spec.get("unschedulable")
-    return takes_pods and machine == {"architecture": architecture, "operatingSystem": "linux"}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from urllib.parse import urlsplit
 
 from bootstrap import docker_engine
 from bootstrap.delivery.image_server import ImageServer, NoImageServer, port_of
@@ -16,7 +15,7 @@ from bootstrap.instance import Instance
 from bootstrap.kube import rights
 from bootstrap.kube.api import Kube
 from bootstrap.kube.kubeconfig import server
-from bootstrap.registry.address import is_loopback
+from bootstrap.loopback import is_loopback
 from bootstrap.settings import Settings
 from bootstrap.shell import Shell
 from bootstrap.sources.source import Archives, Images, Source
@@ -82,7 +81,7 @@ def delivery(
     references = _references(images, names)
     if behind is None:
         # Without an engine nobody knows whether it has those nodes.
-        is_known = not is_loopback(urlsplit(address).hostname or "") or docker_engine.answers()
+        is_known = not is_loopback(address) or docker_engine.answers()
         if source.archives and is_known:
             return _served(settings, place, source, source.archives, references)
         refusal = _without_engine(address) if source.archives else _refusal(references)

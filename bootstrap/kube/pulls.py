@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from bootstrap.bundle.manifest import BUNDLED
 from bootstrap.errors import Forbidden
 from bootstrap.kube.api import CORE, Kube
 from bootstrap.kube.cause import Cause, Table, first
@@ -164,7 +165,7 @@ _CAUSES: Table = (
 
 
 # A pod of ours serves a bundle's images there, at a port of each node: docs/adr/0044.
-_SERVED = re.compile(r"127\.0\.0\.1:[0-9]+/rayside/bundled-.+")
+_SERVED = re.compile(rf"127\.0\.0\.1:[0-9]+/{BUNDLED}.+")
 _OF_SERVED = {
     "unreachable": Cause(
         "unreachable",

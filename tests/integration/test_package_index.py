@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from pip._internal.models.index import PyPI
 
 from bootstrap.diagnosis.runtime_env import explained
 from bootstrap.settings import Settings
@@ -153,7 +154,7 @@ def test_without_an_index_pypi_is_asked_by_the_proxy(tool: str, tmp_path: Path) 
         proxy.refusal = REFUSAL
         done = installs(tool, files(tmp_path, "", None, proxy.url()))
     assert done.returncode != 0
-    assert proxy.targets[0] == "pypi.org:443"
+    assert proxy.targets[0] == f"{PyPI.netloc}:443"
 
 
 @pytest.mark.parametrize("tool", TOOLS)
