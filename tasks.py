@@ -436,7 +436,9 @@ def labs(context: Context, json: bool = False) -> None:
         "check": "check your exercise; with --all the labs themselves",
         "solve": "put the solution into your copy; what you edited is kept aside",
         "reset": "make your copy anew; what you edited is kept aside",
-        "all": "with --check: every lab that can be done on this cluster, in copies of their own",
+        "update": "take a changed lab from this folder; files of your copy that you edited stay",
+        "all": "with --check: every lab that can be done on this cluster, in copies of their own; with "
+        "--reset: every lab that you have begun",
         "json": _JSON,
     },
 )
@@ -448,6 +450,7 @@ def lab(
     check: bool = False,
     solve: bool = False,
     reset: bool = False,
+    update: str | None = None,
     all: bool = False,
     json: bool = False,
 ) -> None:
@@ -455,7 +458,8 @@ def lab(
     from bootstrap.verbs import labs as verbs
 
     settings, console = _given(context, json, name=name)
-    asked = verbs.Asked(lab, step=step, check=check, solve=solve, reset=reset, all=all)
+    changed = Path(update).expanduser().absolute() if update else None
+    asked = verbs.Asked(lab, step=step, check=check, solve=solve, reset=reset, all=all, update=changed)
     raise Exit(code=verbs.lab(settings, console, asked))
 
 
@@ -520,12 +524,12 @@ def prepare(
     help={
         "file": "the file to make, or with --inspect to look at",
         "sign": "the file of a secret key of minisign, which signs it",
-        "bundle-key": _KEY,
+        "bundle-key": f"with --inspect or --join: {_KEY}",
         "inspect": "check that it is whole, and show what is in it",
         "sbom": "with --inspect: list the packages in it, as JSON in SPDX 2.3",
         "since": "an earlier bundle: only the difference to it is made",
         "join": "with --since: a difference, of which a whole bundle is made with the earlier one",
-        "platform": "what it is for, as in linux/amd64 (default: this machine's)",
+        "platform": "what it is for, linux/amd64 or linux/arm64 (default: this machine's)",
         "python": "the Pythons there, as in 3.11,3.12 (default: this one's version)",
         "source": _SOURCE,
         "json": _JSON,
@@ -552,13 +556,14 @@ def bundle(
     settings, console = _given(context, json, source=source)
     earlier = Path(since).expanduser().absolute() if since else None
     signer = Path(sign).expanduser().absolute() if sign else None
+    key = bundle_key or settings.bundle_key
     if inspect or sbom:
-        bundle.inspect(console, path, bundle_key or settings.bundle_key, packages=sbom)
+        bundle.inspect(console, path, key, packages=sbom)
     elif join:
-        bundle.join(console, path, earlier, Path(join).expanduser().absolute())
+        bundle.join(console, path, earlier, Path(join).expanduser().absolute(), key)
     else:
         asked = bundle.Asked(platform or "", python or "", earlier, signer)
-        bundle.make(settings, console, path, asked)
+        bundle.make(settings, console, path, asked, bundle_key or "")
 
 
 @task(
@@ -569,6 +574,7 @@ def bundle(
         "bundle": "a file that ./invokew bundle made (default: what this machine makes now)",
         "bundle-key": _KEY,
         "python": "the Pythons there, as in 3.11,3.12 (default: this one's version)",
+        "platform": "what it is for, as in linux/amd64,linux/arm64 (default: this machine's)",
         "helm-values": "a folder for values by which KubeRay's Helm charts pull from there (default: none)",
         "source": _SOURCE,
         "json": _JSON,
@@ -580,6 +586,7 @@ def mirror(
     bundle: str | None = None,
     bundle_key: str | None = None,
     python: str | None = None,
+    platform: str | None = None,
     helm_values: str | None = None,
     source: str | None = None,
     json: bool = False,
@@ -592,7 +599,99 @@ def mirror(
     settings, console = _given(context, json, source=source, bundle_key=bundle_key)
     file = path_of(bundle) if bundle else None
     values = Path(helm_values).expanduser().absolute() if helm_values else None
-    mirror.fill(settings, console, registry, file, bundles.Asked(python=python or ""), values)
+    asked = bundles.Asked(platform or "", python or "")
+    mirror.fill(settings, console, registry, file, asked, values)
+
+
+@task(
+    klass=Verb,
+    help={
+        "name": "the cluster beside which the places are (default: rayside)",
+        "places": "make so many places, of which attendees get the next free one",
+        "names": "make a place for each line of this file, and for --places N more",
+        "dry-run": "say what would be made, and whether it fits, and make nothing",
+        "status": "show the places, and whose they are",
+        "sheet": "write a link for each place into this file: a page to print as FILE.html, else CSV",
+        "free": "make a place nobody's, so that somebody else can have it, with the files in it",
+        "push": "bring a lab of this clone to all places, as it is here; files that attendees edited stay",
+        "reset": "make the labs of a place anew; what its attendee edited is kept there",
+        "lab": "with --reset: this lab alone",
+        "pause": "take the workers of all places away for a while; editors and files stay",
+        "idle": "with --pause or --until: where nothing was done for so many minutes, and no job runs",
+        "resume": "give all places their workers again",
+        "collect": "write the files of each attendee into this folder, PLACE.tar.gz each",
+        "until": "with --collect: wait until this time, as 17:30, and remove all places after it",
+        "remove": "remove all places; the cluster itself stays",
+        "json": _JSON,
+    },
+)
+def workshop(
+    invocation: Context,
+    name: str | None = None,
+    places: str | None = None,
+    names: str | None = None,
+    dry_run: bool = False,
+    status: bool = False,
+    sheet: str | None = None,
+    free: str | None = None,
+    push: str | None = None,
+    reset: str | None = None,
+    lab: str | None = None,
+    pause: bool = False,
+    idle: str | None = None,
+    resume: bool = False,
+    collect: str | None = None,
+    until: str | None = None,
+    remove: bool = False,
+    json: bool = False,
+) -> None:
+    """Make places for attendees beside a cluster: a Ray, a debugger and an editor each, by one link."""
+    from bootstrap.verbs import workshop as verb
+    from bootstrap.verbs import workshop_files as files
+    from bootstrap.workshop import attendees
+
+    settings, console = _given(invocation, json, name=name)
+    makes = bool(places or names)
+    verb.require_one(
+        makes=makes,
+        status=status,
+        sheet=bool(sheet),
+        free=bool(free),
+        push=bool(push),
+        reset=bool(reset),
+        lab=bool(lab),
+        pause=pause,
+        resume=resume,
+        collect=bool(collect),
+        until=bool(until),
+        idle=idle is not None,
+        remove=remove,
+    )
+    if remove:
+        verb.remove(settings, console)
+    elif reset:
+        files.reset(settings, console, reset, lab or "")
+    elif collect:
+        folder = Path(collect).expanduser().absolute()
+        if until:
+            files.until(settings, console, until, folder, idle)
+        else:
+            files.collect(settings, console, folder)
+    elif push:
+        files.push(settings, console, push)
+    elif pause:
+        verb.pause(settings, console, idle)
+    elif resume:
+        verb.resume(settings, console)
+    elif free:
+        verb.free(settings, console, free)
+    elif sheet:
+        verb.sheet(settings, console, Path(sheet).expanduser().absolute())
+    elif status:
+        verb.status(settings, console)
+    else:
+        asked = attendees.asked(places, Path(names).expanduser() if names else None)
+        verb.make(settings, console, asked, dry_run=dry_run)
 
 
 @task(klass=Verb, help={"name": _NAME, "purge": "remove the cache too"})
@@ -628,8 +727,8 @@ def check(context: Context) -> None:
 @task(
     klass=Verb,
     help={
-        "name": "which benchmark: local, attach, children, cluster, conditions, kind, memory, relay or "
-        "tracing (default: local)"
+        "name": "which benchmark: local, attach, children, cluster, conditions, kind, memory, relay, "
+        "tracing or workshop (default: local)"
     },
 )
 def bench(context: Context, name: str = "local") -> None:
@@ -664,6 +763,7 @@ namespace = Collection(
     prepare,
     bundle,
     mirror,
+    workshop,
     down,
     test,
     check,

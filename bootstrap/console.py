@@ -36,7 +36,8 @@ _PLAIN = "\x1b[0m"
 
 # These verbs are for one cluster, in the commands that we advise.
 _VERB = re.compile(
-    r"(\./invokew (?:up|status|open|doctor|submit|attach|breakpoints|debug|lab|logs|diagnose|prepare|down))\b"
+    r"(\./invokew (?:up|status|open|doctor|submit|attach|breakpoints|debug|lab|logs|diagnose|prepare|workshop"
+    r"|down))\b"
     r"(?![^;,]* --name)"
 )
 

@@ -79,6 +79,11 @@ def _host() -> str:
     return os.environ.get("DOCKER_HOST", "")
 
 
+def is_of_this_machine() -> bool:
+    """Returns whether the engine is asked by a socket of this machine: it is mostly the same kernel's."""
+    return not _host() or _host().startswith("unix://")
+
+
 def answers() -> bool:
     """Returns whether an engine answers us."""
     try:
@@ -142,18 +147,29 @@ def digests(attributes: dict[str, Any]) -> list[str]:
     return [name.rpartition("@")[2] for name in attributes.get("RepoDigests") or []]
 
 
-def missed_architecture(client: DockerClient, attributes: dict[str, Any] | None) -> str:
-    """Returns the engine's architecture where the image which `image` found is for another; else empty."""
+def missed_architecture(client: DockerClient, attributes: dict[str, Any] | None, meant: str = "") -> str:
+    """Returns the architecture `meant` where the image which `image` found is for another; else empty.
+
+    `meant` is the engine's where it is empty.
+    """
     if attributes is None:
         return ""
-    needed = architecture(client)
+    needed = meant or architecture(client)
     return needed if normal(attributes["Architecture"]) != needed else ""
 
 
-def require_architecture(client: DockerClient, reference: str) -> None:
-    """Raises WrongArchitecture where the engine has the image and would have to emulate it."""
+def require_architecture(client: DockerClient, reference: str, meant: str = "") -> None:
+    """Raises WrongArchitecture where the engine has the image, and it is not for the architecture `meant`.
+
+    That is the engine's own where it is empty: an image for another would have to be emulated.
+    """
     attributes = image(client, reference)
-    if attributes and (needed := missed_architecture(client, attributes)):
+    if attributes and (needed := missed_architecture(client, attributes, meant)):
+        if meant:
+            raise WrongArchitecture(
+                f"the image {reference} is for {attributes['Architecture']}, not for {meant}",
+                hint=f"name one for {meant} in the settings",
+            )
         raise WrongArchitecture(
             f"the image {reference} is for {attributes['Architecture']}, the Docker engine runs {needed}",
             hint=f"remove it (docker image rm {reference}) and name one for {needed} in the settings",

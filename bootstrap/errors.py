@@ -104,6 +104,18 @@ class ImagesOutOfReach(RaysideError):
     id, exit_code = "images-out-of-reach", USAGE
 
 
+class NoRoom(RaysideError):
+    id, exit_code = "no-room", TARGET
+
+
+class NoIngressClass(RaysideError):
+    id, exit_code = "no-ingress-class", TARGET
+
+
+class HasPlaces(RaysideError):
+    id, exit_code = "has-places", TARGET
+
+
 # --- a check failed -----------------------------------------------------------------------
 
 
@@ -275,6 +287,8 @@ class CredentialsRefused(RaysideError):
 
 class FieldConflict(RaysideError):
     id, exit_code = "field-conflict", TARGET
+    # Who has set the fields, by the names that Kubernetes has for them.
+    managers: frozenset[str] = frozenset()
 
 
 class NamespaceTerminating(RaysideError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import ipaddress
+import math
 import os
 import re
 from collections.abc import Mapping
@@ -130,6 +131,7 @@ def _validate(settings: Settings) -> None:
                 f"{key} is for the target cluster, and the target is {settings.target}",
                 hint="leave out one of the two",
             )
+    _validate_workshop(settings)
     _validate_way(settings)
     _validate_package_index(settings)
     _validate_package_proxy(settings)
@@ -137,7 +139,7 @@ def _validate(settings: Settings) -> None:
         value = getattr(settings, spec.name)
         if spec.name.endswith("_port") and not 1024 <= value <= 65535:
             raise InvalidSetting(f"{spec.name} is {value}", hint="choose a port from 1024 to 65535")
-        if isinstance(value, (int, float)) and not value >= 0:
+        if isinstance(value, (int, float)) and not 0 <= value < math.inf:
             raise InvalidSetting(f"{spec.name} is {value}", hint="choose a number that is not negative")
     if not _MASKED_NAMES.fullmatch(settings.masked_names):
         raise InvalidSetting(
@@ -223,6 +225,52 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost" or host.startswith("127.")
     mapped = getattr(address, "ipv4_mapped", None) or address
     return mapped.is_loopback or mapped.is_unspecified
+
+
+def _validate_workshop(settings: Settings) -> None:
+    for key, who in (("workshop_address", "attendees' browsers go"), ("teacher_address", "a phone goes")):
+        given = getattr(settings, key)
+        try:
+            address = ipaddress.ip_address(given)
+        except ValueError:
+            address = None
+        # It is listened on, and it is in a link.
+        if address is None or address.is_unspecified or address.is_multicast:
+            raise InvalidSetting(
+                f"{key} is {given!r}, which is no address of a machine",
+                hint=f"name this machine's address in the network of the room, as in 192.0.2.10: {who} there",
+            )
+    if settings.workshop_host and not options.is_host_name(settings.workshop_host):
+        raise InvalidSetting(
+            f"workshop_host is {settings.workshop_host!r}, which is no host's name",
+            hint="name the host alone, in lower case, as in workshop.example.com: no https://, no port, no *",
+        )
+    for key in ("workshop_ingress_class", "workshop_tls_secret"):
+        name = getattr(settings, key)
+        if name and not settings.workshop_host:
+            raise InvalidSetting(
+                f"{key} is for an Ingress, which is made where workshop_host names its host",
+                hint=f"set workshop_host, or leave out {key}",
+            )
+        if name and not options.is_kubernetes_name(name):
+            raise InvalidSetting(
+                f"{key} is {name!r}, which can't be a name in Kubernetes",
+                hint=f"kubectl get {'ingressclasses' if key.endswith('class') else 'secrets'} lists them",
+            )
+    for network in settings.workshop_reach.split(","):
+        try:
+            ipaddress.ip_network(network.strip() or "10.0.0.0/8")
+        except ValueError as error:
+            raise InvalidSetting(
+                f"workshop_reach has {network.strip()!r}: {error}", hint="write networks as in 10.1.0.0/16"
+            ) from None
+
+    if settings.workshop_home and not options.is_clone(settings.workshop_home):
+        # A login may be in it.
+        raise InvalidSetting(
+            "workshop_home is no address that attendees could paste to clone Rayside",
+            hint="write https://HOST/PATH, without a login, of letters, digits and . _ - alone",
+        )
 
 
 def _validate_way(settings: Settings) -> None:

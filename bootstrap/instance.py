@@ -22,6 +22,8 @@ from bootstrap.users import own_name
 
 # All that is made in Kubernetes has this label.
 MANAGED_BY = {"app.kubernetes.io/managed-by": "rayside"}
+# What is of an attendee's place has this one, too, with the name of the cluster beside which it is.
+WORKSHOP = "rayside.dev/workshop"
 # Ray's own default, as its head's node reaches it.
 _USUAL_DASHBOARD = "http://127.0.0.1:8265"
 # A cluster's record, by which it is known again, lies in its folder.
@@ -64,6 +66,7 @@ class Instance:
         their_cluster: the RayCluster there that others made, in `namespace`; empty where ours is made there.
         workspace_pod: the pod there that has its workspace and its relay; empty where they are elsewhere.
         user: the name of who debugs on a Ray that others use, too; empty where it is one person's.
+        workshop: the name of the cluster beside which it is an attendee's place; empty for any other.
     """
 
     name: str
@@ -79,6 +82,7 @@ class Instance:
     their_cluster: str = ""
     workspace_pod: str = ""
     user: str = ""
+    workshop: str = ""
 
     @property
     def created(self) -> bool:
@@ -170,7 +174,8 @@ class Instance:
     @property
     def labels(self) -> dict[str, str]:
         """Returns the labels of all that is made for it in Kubernetes."""
-        return {**MANAGED_BY, "rayside.dev/instance": self.name}
+        place = {WORKSHOP: self.workshop} if self.workshop else {}
+        return {**MANAGED_BY, "rayside.dev/instance": self.name, **place}
 
     # --- its record ----------------------------------------------------------------------
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from math import inf
+from urllib.parse import urlsplit
 
 from bootstrap.errors import InvalidArgument
 
@@ -21,7 +22,18 @@ _LOGIN = r"[A-Za-z0-9._~!$&'()*+,;=%-]+"
 _NETWORK_PLACE = rf"({_LOGIN}(:{_LOGIN})?@)?([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:(?P<port>[0-9]{{1,5}}))?"
 _PACKAGE_INDEX = re.compile(rf"https://{_NETWORK_PLACE}(/[A-Za-z0-9._~%+@:/-]*)?")
 _PACKAGE_PROXY = re.compile(rf"http://{_NETWORK_PLACE}/?")
+# People paste it into a terminal: it has neither a login nor anything that means more to a shell.
+_CLONE = re.compile(
+    r"https://[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?(:[0-9]{1,5})?(/[A-Za-z0-9._-]{1,100}){1,12}/?"
+)
+# Git's short form for SSH, [USER@]HOST:PATH.
+_SHORT_CLONE = re.compile(r"(?:[^@:/]+@)?([^@:/]+):/?([^/].*)")
+# Another name is one of this machine or its network, and leads nowhere from elsewhere.
+_PUBLIC_NAME = re.compile(r"[a-z0-9-]+(\.[a-z0-9-]+)*\.[a-z]+")
 _KUBERNETES_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
+# It is a name of DNS, as in RFC 1123, whose last part is no number: browsers take that for an address.
+_LABEL = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
+_HOST_NAME = re.compile(rf"(?=.{{1,253}}\Z)({_LABEL}\.)*(?![0-9]+\Z){_LABEL}")
 # ssh(1) takes a name of its configuration, user@host, or a URI; what begins with - would be an option.
 _SSH_USER, _SSH_NAME = r"([A-Za-z0-9._+%-]{1,64}@)?", r"([A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])"
 _SSH_HOST = re.compile(rf"(?!-)({_SSH_USER}{_SSH_NAME}|ssh://{_SSH_USER}{_SSH_NAME}(:[0-9]{{1,5}})?)")
@@ -80,6 +92,11 @@ def is_address(text: str) -> bool:
     return bool(_ADDRESS.fullmatch(text)) and (port is None or 0 < int(port[1]) < 65536)
 
 
+def is_host_name(text: str) -> bool:
+    """Returns whether it is a host's name in DNS, in lower case: no address, no port, no wildcard."""
+    return bool(_HOST_NAME.fullmatch(text))
+
+
 def is_ssh_host(text: str) -> bool:
     """Returns whether ssh takes it for a host."""
     return bool(_SSH_HOST.fullmatch(text))
@@ -107,6 +124,30 @@ def registry_mirrors(text: str) -> dict[str, str]:
             raise ValueError(part)
         mirrors[host] = mirror
     return mirrors
+
+
+def is_clone(text: str) -> bool:
+    """Returns whether it is the address of a clone, as in https://HOST/PATH, that can be pasted as it is."""
+    return bool(_CLONE.fullmatch(text))
+
+
+def public_clone(remote: str) -> str:
+    """Returns where others clone what git knows as `remote`, without a login; empty where they can't."""
+    short = _SHORT_CLONE.fullmatch(remote)
+    try:
+        parts = urlsplit(f"ssh://{short[1]}/{short[2]}" if short else remote)
+        port = parts.port
+    except ValueError:
+        return ""
+    if not _PUBLIC_NAME.fullmatch(parts.hostname or ""):
+        return ""
+    # The port of SSH is not that of the web.
+    ports = {"https": port, "ssh": None}
+    if parts.scheme not in ports:
+        return ""
+    port = ports[parts.scheme]
+    address = f"https://{parts.hostname}{f':{port}' if port else ''}{parts.path}"
+    return address if is_clone(address) else ""
 
 
 def is_package_index(text: str) -> bool:

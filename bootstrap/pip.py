@@ -28,14 +28,23 @@ _MANYLINUX = (
     *("1", "2010", "2014"),
     *(f"_2_{minor}" for minor in range(_OLDEST_GLIBC, _NEWEST_GLIBC + 1)),
 )
-_MACHINES = {"arm64": "aarch64", "AMD64": "x86_64"}
+_MACHINES = {"arm64": "aarch64", "amd64": "x86_64", "AMD64": "x86_64"}
 
 
-def for_linux(python: str) -> list[str]:
-    """Returns the options for wheels of a Linux with that Python, as 3.11, and this machine's processor."""
-    machine = _MACHINES.get(platform.machine(), platform.machine())
+def for_linux(python: str, architecture: str = "") -> list[str]:
+    """Returns the options for wheels of a Linux with that Python, as 3.11.
+
+    `architecture`: of its processor, as images call it; default: this machine's.
+    """
+    machine = _machine(architecture)
     platforms = [word for tag in _MANYLINUX for word in ("--platform", f"manylinux{tag}_{machine}")]
     return ["--python-version", python, *platforms]
+
+
+def _machine(architecture: str) -> str:
+    """Returns what Linux calls a processor."""
+    machine = architecture or platform.machine()
+    return _MACHINES.get(machine, machine)
 
 
 def install(
@@ -62,20 +71,26 @@ def download(
     lock_file: Path,
     folder: Path,
     python: str,
+    architecture: str = "",
     *,
     env: Mapping[str, str] = os.environ,
     report: Callable[[str], None] = lambda _: None,
 ) -> None:
-    """Downloads the wheels for a Linux with that Python, as 3.11, into a folder. Raises as `install`."""
+    """Downloads the wheels for a Linux with that Python, as 3.11, into a folder. Raises as `install`.
+
+    `architecture` is that of `for_linux`.
+    """
     with tempfile.TemporaryDirectory() as name:
         lock_there = Path(name, lock_file.name)
-        lock_there.write_text(for_python(lock_file.read_text(), python))
-        options: list[str | Path] = ["--dest", folder, *for_linux(python)]
+        lock_there.write_text(for_python(lock_file.read_text(), python, architecture))
+        options: list[str | Path] = ["--dest", folder, *for_linux(python, architecture)]
         _run(shell, [sys.executable, "-m", "pip", "download"], lock_there, options, env, report)
 
 
-def for_python(locked: str, python: str) -> str:
+def for_python(locked: str, python: str, architecture: str = "") -> str:
     """Returns what a lock file has for a Linux with that Python, as 3.11, without conditions.
+
+    `architecture` is that of `for_linux`.
 
     pip itself asks the Python that it runs on whether a condition holds
     (https://packaging.python.org/en/latest/specifications/dependency-specifiers/#environment-markers).
@@ -84,7 +99,7 @@ def for_python(locked: str, python: str) -> str:
     from packaging.markers import Marker
 
     there = {"python_version": python, "python_full_version": f"{python}.0", "sys_platform": "linux"}
-    there |= {"platform_system": "Linux", "os_name": "posix"}
+    there |= {"platform_system": "Linux", "os_name": "posix", "platform_machine": _machine(architecture)}
     kept: list[str] = []
     holds = True
     for line in locked.splitlines():

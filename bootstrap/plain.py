@@ -45,9 +45,14 @@ def plain(text: str) -> str:
     return "".join(char if char in "\t\n" or _is_shown(char) else _visible(char) for char in text)
 
 
+def counted(number: int, name: str, several: str = "") -> str:
+    """Returns a number of things for people: `1 place`, `1,000 places`, or `2 processes` by `several`."""
+    return f"{number:,} {name if number == 1 else several or f'{name}s'}"
+
+
 def some_of(names: Sequence[str]) -> str:
     """Returns the first of some strangers' names, cleaned, and how many others there are."""
-    others = f" and {len(names) - 1} others" if names[1:] else ""
+    others = f" and {counted(len(names) - 1, 'other')}" if names[1:] else ""
     return f"{line(names[0], _LONGEST_NAME)}{others}"
 
 

@@ -132,6 +132,23 @@ class Settings:
     workspace_port: int = 8443
     # It decides whether `local` has a workspace.
     workspace: bool = True
+    # A workshop's front door is reached at this address of this machine, and this port.
+    workshop_address: str = "127.0.0.1"
+    workshop_port: int = 8444
+    # Or by an Ingress of this host, of this class (default: the cluster's own), with the certificate of this
+    # Secret (default: the controller's own).
+    workshop_host: str = ""
+    workshop_ingress_class: str = ""
+    workshop_tls_secret: str = ""
+    teacher_address: str = "127.0.0.1"
+    teacher_port: int = 8445
+    # Places reach their own pods and public addresses, and these networks, as in 10.1.0.0/16, 10.2.3.4/32.
+    workshop_reach: str = ""
+    # What an hour of a processor, and of a GiB of memory, costs where the places are; 0: nobody has said it.
+    cpu_hour_price: float = 0.0
+    gib_hour_price: float = 0.0
+    # Attendees clone Rayside from here at home (default: what this clone's `origin` is for others).
+    workshop_home: str = ""
     # The workspace's extensions come from what speaks Open VSX's API, or, where it is named,
     # a folder of VSIX files.
     extension_gallery: str = "https://open-vsx.org"

@@ -9,6 +9,7 @@ import enum
 import queue
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
@@ -137,22 +138,30 @@ def up(
     progress: Progress,
     *,
     interrupt: Callable[[], None] = lambda: None,
+    at_once: int | None = None,
+    goes_on: bool = False,
 ) -> list[Timing]:
     """Makes every step ready, in the order of their needs, independent ones side by side.
 
-    After the first failure nothing new starts, what runs is waited for, everything stays as it
-    is, and the error is raised. On Ctrl-C `interrupt` is called (it has to end what blocks the
-    steps, within 2 s) and KeyboardInterrupt is raised. Returns a timing for each step.
+    `at_once` bounds how many (default: all). After the first failure nothing new starts, unless it `goes_on`
+    with what does not need what failed, and tells of each failure as it comes; what runs is waited for,
+    everything stays as it is, and the first error is raised. On Ctrl-C `interrupt` is called (it has to end
+    what blocks the steps, within 2 s) and KeyboardInterrupt is raised. Returns a timing for each step.
     """
     stop = threading.Event()
     origin = time.monotonic()
 
     def timed(step: Step) -> Timing:
         began = time.monotonic()
-        changed = _make_ready(step, progress, stop)
+        changed = _make_ready(step, progress, stop, tells_why=goes_on)
         return Timing(step.name, began - origin, time.monotonic() - began, changed)
 
-    return _each(steps, timed, stop, interrupt, order=lambda step: step.needs)
+    return _each(
+        *(steps, timed, stop, interrupt),
+        order=lambda step: step.needs,
+        at_once=at_once,
+        goes_on=goes_on,
+    )
 
 
 def check(steps: Sequence[Step]) -> dict[str, Status]:
@@ -169,7 +178,7 @@ def status_of(step: Step) -> Status:
         return failed(error)
 
 
-def down(steps: Sequence[Step], progress: Progress) -> None:
+def down(steps: Sequence[Step], progress: Progress, *, at_once: int | None = None) -> None:
     """Undoes every step, those that need others first; tells of those that had something to undo."""
 
     def undo(step: Step) -> None:
@@ -189,7 +198,7 @@ def down(steps: Sequence[Step], progress: Progress) -> None:
         if reports:
             progress.finished(step.name, step.title, "done", left or "removed")
 
-    _each(steps, undo, order=lambda step: dependants(steps, step.name) - {step.name})
+    _each(steps, undo, order=lambda step: dependants(steps, step.name) - {step.name}, at_once=at_once)
 
 
 def dependants(steps: Sequence[Step], name: str) -> set[str]:
@@ -202,10 +211,11 @@ def dependants(steps: Sequence[Step], name: str) -> set[str]:
     return names
 
 
-def _make_ready(step: Step, progress: Progress, stop: threading.Event) -> bool:
+def _make_ready(step: Step, progress: Progress, stop: threading.Event, *, tells_why: bool) -> bool:
     """Checks, applies if missing, waits until ready; returns whether anything had to be done.
 
-    What gives up is made once more, and not again.
+    What gives up is made once more, and not again. `tells_why`: progress has the error, too, for it is one of
+    several, and only the first is raised.
     """
     progress.started(step.name, step.title)
     applied = waited = again = False
@@ -237,6 +247,9 @@ def _make_ready(step: Step, progress: Progress, stop: threading.Event) -> bool:
         outcome, detail = ("ready" if applied or waited else "kept"), status.detail
     except (Interrupted, KeyboardInterrupt):
         outcome = "interrupted"
+        raise
+    except RaysideError as error:
+        detail = error.message if tells_why else ""
         raise
     finally:
         progress.finished(step.name, step.title, outcome, detail)
@@ -305,6 +318,8 @@ def _each(
     interrupt: Callable[[], None] = lambda: None,
     *,
     order: Callable[[Step], Iterable[str]] = lambda _: (),
+    at_once: int | None = None,
+    goes_on: bool = False,
 ) -> list[Any]:
     """Runs `work` for each step, in threads, each after the steps that `order` names; returns the results."""
     by_name = {step.name: step for step in steps}
@@ -314,6 +329,7 @@ def _each(
     ended: queue.Queue[tuple[str, Any, BaseException | None]] = queue.Queue()
     results: list[Any] = []
     failure: BaseException | None = None
+    waiting: deque[str] = deque()
     running = 0
 
     def thread(step: Step) -> None:
@@ -324,7 +340,11 @@ def _each(
 
     try:
         while sorter.is_active():
-            for name in sorter.get_ready() if failure is None else ():
+            waiting.extend(sorter.get_ready())
+            if failure is not None and not goes_on:
+                waiting.clear()
+            while waiting and running < (at_once or len(steps)):
+                name = waiting.popleft()
                 # They are daemons, so that a read that blocks cannot keep an interrupted command alive.
                 threading.Thread(target=thread, args=(by_name[name],), name=name, daemon=True).start()
                 running += 1

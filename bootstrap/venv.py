@@ -83,7 +83,8 @@ class _Refused(Exception):
 def _bundle(root: Path, arguments: list[str]) -> Any:
     """Returns the bundle that the command, or else the environment, names; None where none is named.
 
-    Raises _Refused where it is not for this code, machine and Python.
+    It is for this code, machine and Python. Raises _Refused where it is not; what `mirror` sends may be for
+    any, and then that is None too.
     """
     file = os.environ.get("INVOKE_RAYSIDE_BUNDLE", "")
     for option, value in zip(arguments, [*arguments[1:], ""], strict=True):
@@ -98,8 +99,13 @@ def _bundle(root: Path, arguments: list[str]) -> Any:
     try:
         path = path_of(file)
         bundle = Bundle.of(path)
+    except RaysideError as error:
+        raise _refused(error) from None
+    try:
         require_fit(bundle.manifest, path)
     except RaysideError as error:
+        if next((each for each in arguments if not each.startswith("-")), "") == "mirror":
+            return None
         raise _refused(error) from None
     return bundle
 

@@ -2,7 +2,7 @@
 
 Whatever leaves the namespace is dropped, and counted: what the engine, its containers and the host's own
 programs send. There is a way out, as on a machine in a company's net, so that who tries to go out is seen.
-A resolver answers there, which knows no name.
+A resolver answers there, which knows no name, and keeps those that it is asked for.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -39,15 +40,22 @@ table inet airgap {{
 }}
 """
 _OUT = "rs-out"
-# Answers each question by NXDOMAIN: RFC 1035, section 4.1.1.
-_RESOLVER = f"""
-import socket
+# Answers each question by NXDOMAIN, and writes down which name was asked for: RFC 1035, section 4.1. It has
+# every address, for the machine may name a resolver at one of loopback's, where else nobody listens there.
+_RESOLVER = """
+import socket, sys
 port = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-port.bind(({ADDRESS!r}, 53))
+port.bind(("", 53))
 print("listens", flush=True)
-while True:
-    question, asker = port.recvfrom(4096)
-    port.sendto(question[:2] + bytes([0x81, 0x83]) + question[4:], asker)
+with open(sys.argv[1], "a", buffering=1) as names:
+    while True:
+        question, asker = port.recvfrom(4096)
+        labels, at = [], 12
+        while at < len(question) and question[at]:
+            labels.append(question[at + 1 : at + 1 + question[at]].decode("latin-1"))
+            at += 1 + question[at]
+        print(".".join(labels).lower(), file=names)
+        port.sendto(question[:2] + bytes([0x81, 0x83]) + question[4:], asker)
 """
 # Of the cluster's own services and pods: no kernel knows them yet as a node starts, nor once it ends.
 _OWN = "10.96.0.0/16, 10.244.0.0/16"
@@ -91,6 +99,18 @@ class Airgap:
         elements = next(each["set"] for each in listed if "set" in each).get("elem", [])
         return {each["elem"]["val"]: each["elem"]["counter"]["packets"] for each in elements}
 
+    def asked(self) -> set[str]:
+        """Returns the names that were asked for, without those by which CoreDNS looks for itself.
+
+        They are two random numbers: https://coredns.io/plugins/loop/.
+        """
+        names = set(self._names.read_text().split()) if self._names.exists() else set()
+        return {name for name in names if not re.fullmatch(r"\d+\.\d+", name)}
+
+    @property
+    def _names(self) -> Path:
+        return self.folder / "names"
+
 
 @contextlib.contextmanager
 def airgap() -> Iterator[Airgap]:
@@ -126,7 +146,7 @@ def airgap() -> Iterator[Airgap]:
 @contextlib.contextmanager
 def _resolver(gap: Airgap) -> Iterator[None]:
     with subprocess.Popen(
-        gap.command(sys.executable, "-c", _RESOLVER), stdout=subprocess.PIPE, text=True
+        gap.command(sys.executable, "-c", _RESOLVER, gap._names), stdout=subprocess.PIPE, text=True
     ) as resolver:
         try:
             assert resolver.stdout is not None

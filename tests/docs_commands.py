@@ -39,6 +39,21 @@ NOT_RUN = {
     ),
     **dict.fromkeys(
         (
+            "./invokew workshop --places 3",
+            "./invokew workshop --sheet sheet.csv",
+            "INVOKE_RAYSIDE_WORKSHOP_HOST=workshop.example.com ./invokew workshop --places 3",
+            "kubectl annotate ingress rayside-door nginx.ingress.kubernetes.io/proxy-read-timeout=3600 "
+            "nginx.ingress.kubernetes.io/proxy-body-size=100m "
+            "nginx.ingress.kubernetes.io/enable-access-log=false",
+            "INVOKE_RAYSIDE_WORKSHOP_ADDRESS=192.0.2.10 ./invokew workshop --places 3",
+            "export INVOKE_RAYSIDE_CPU_HOUR_PRICE=0.04 INVOKE_RAYSIDE_GIB_HOUR_PRICE=0.005",
+            "./invokew workshop --places 30 --dry-run",
+            "INVOKE_RAYSIDE_WORKSHOP_HOME=https://git.example.com/rayside.git ./invokew workshop --places 3",
+        ),
+        "it takes minutes, and an address of the room: tests/e2e/test_workshop.py makes one",
+    ),
+    **dict.fromkeys(
+        (
             "./invokew bundle rayside.bundle --python 3.11,3.12",
             "tar -xOf rayside.bundle blobs/sha256/CHECKOUT > rayside.tar",
             "echo 'CHECKOUT  rayside.tar' | sha256sum --check && tar -xf rayside.tar",

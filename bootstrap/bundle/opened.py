@@ -21,6 +21,8 @@ from bootstrap.bundle.blobs import Blob
 from bootstrap.bundle.manifest import Manifest, parse
 from bootstrap.errors import BadBundle
 
+# What images call the machines that a bundle is made for.
+PLATFORMS = ("linux/amd64", "linux/arm64")
 # What a file is called that is not whole yet.
 _DRAFT = ".part"
 # The kernel's names of machines, and those that images have for them.
@@ -66,17 +68,30 @@ class Bundle:
 
     @classmethod
     def difference(cls, file: Path, earlier: Bundle) -> Bundle:
-        """Opens the difference to an earlier bundle. Raises BadBundle where it is none, or to another one."""
+        """Opens the difference to an earlier bundle.
+
+        Raises BadBundle where it is none, or to another one, or lacks what the earlier one has not either.
+        """
         bundle = cls.of(file)
         if bundle.manifest.since != earlier.manifest.digest:
             raise BadBundle(
                 f"{file} is not the difference to {earlier.archive.file}",
                 hint="./invokew bundle FILE --inspect says which bundle a file is, and is the difference to",
             )
+        had = set(earlier.manifest.blobs())
+        lacks = [blob for blob in bundle.manifest.blobs() if blob not in had and not bundle.archive.has(blob)]
+        if lacks:
+            raise BadBundle(
+                f"{file} is not whole: neither it nor {earlier.archive.file} is to have {lacks[0].name}",
+                hint="get the difference anew from where it was made",
+            )
         return bundle
 
     def blobs(self, *, layers: bool = True) -> list[Blob]:
-        """Returns those that the file itself has to have, each once; `layers` are those of images."""
+        """Returns those that the file itself has to have, each once; `layers` are those of images.
+
+        Of a difference it returns those that are there: what it lacks, only `difference` can say.
+        """
         blobs = set(self.manifest.blobs(layers=layers))
         return sorted(filter(self.archive.has, blobs) if self.manifest.since else blobs)
 
@@ -142,6 +157,8 @@ def write(
             archive.write(target, texts, list(blobs), read)
             target.flush()
             os.fchmod(target.fileno(), 0o644)
+            # After a power failure the name would else be there, and the content not.
+            os.fsync(target.fileno())
             Path(name).replace(file)
     finally:
         remove()
@@ -165,6 +182,13 @@ def require_complete(manifest: Manifest, file: Path) -> None:
         )
 
 
+def made_by(command: str, platform: str) -> str:
+    """Returns the hint that a command makes what there is not for a platform, or that nothing does."""
+    if platform not in PLATFORMS:
+        return f"bundles are for {' and '.join(PLATFORMS)}; where there is a network, ./invokew up needs none"
+    return f"where there is a network, of this same checkout: {command}"
+
+
 def require_fit(manifest: Manifest, file: Path) -> None:
     """Raises BadBundle where a bundle is for other code, another machine or another Python than these."""
     # Not at the top: wheels are taken out of a bundle before there are any packages.
@@ -174,7 +198,7 @@ def require_fit(manifest: Manifest, file: Path) -> None:
     if manifest.platform != this_platform():
         raise BadBundle(
             f"{file} is for {manifest.platform}, and this machine is {this_platform()}",
-            hint=f"make one on a machine like this: ./invokew bundle FILE --platform {this_platform()}",
+            hint=made_by(f"./invokew bundle FILE --platform {this_platform()}", this_platform()),
         )
     if manifest.version != this_version():
         raise BadBundle(

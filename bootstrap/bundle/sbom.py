@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import posixpath
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
@@ -21,8 +21,10 @@ from bootstrap.bundle.opened import Bundle
 from bootstrap.bundle.tar import BrokenTar, members, stream
 from bootstrap.errors import BadBundle
 
-# What a file says is read up to so many bytes.
-_LONGEST = 8 * 1024 * 1024
+# What a file says is read up to so many bytes, and what all of a bundle say, names of files with it.
+_LONGEST, _MOST = 8 * 1024 * 1024, 256 * 1024 * 1024
+# To keep a file takes about so many bytes beside what it says.
+_ENTRY = 256
 _DPKG = "var/lib/dpkg/status"
 _PYTHON = re.compile(r".*\.dist-info/METADATA")
 _NPM = re.compile(r".*/node_modules/(@[^/]+/)?[^/]+/package\.json")
@@ -30,6 +32,8 @@ _NPM = re.compile(r".*/node_modules/(@[^/]+/)?[^/]+/package\.json")
 # (https://github.com/opencontainers/image-spec/blob/v1.1.0/layer.md#whiteouts).
 _REMOVES = ".wh."
 _FIELD = re.compile(rb"^(Name|Version|Package|Status|Source): (.*)$", re.MULTILINE)
+# JSON has escapes for halves of a character, which UTF-8 can't write.
+_HALF = re.compile("[\ud800-\udfff]")
 _WHEEL = re.compile(r"(?P<name>[^-]+)-(?P<version>[^-]+)-.*\.whl")
 
 
@@ -47,17 +51,36 @@ class Package:
         return f"pkg:{self.kind}/{name}@{quote(self.version, safe='')}"
 
 
+class _Bound:
+    """Counts the bytes of what is held of a stranger's images, which compress to next to nothing."""
+
+    def __init__(self) -> None:
+        self._left = _MOST
+
+    def count(self, size: int) -> None:
+        """Counts a file of that many bytes. Raises BadBundle where it is too much."""
+        self._left -= size + _ENTRY
+        if self._left < 0:
+            raise BadBundle(
+                f"its images say of their packages more than {_MOST // 2**20} MiB",
+                hint="get the bundle from someone whom you trust",
+            )
+
+
 def sbom(bundle: Bundle, report: Callable[[str], None] = lambda _: None) -> dict[str, Any]:
-    """Returns the document, which is the same for the same bundle. Raises BadBundle, OSError."""
-    manifest = bundle.manifest
-    told: dict[str, Mapping[str, bytes | None]] = {}
+    """Returns the document, which is the same for the same bundle, a whole one.
+
+    Raises BadBundle, OSError.
+    """
+    manifest, bound = bundle.manifest, _Bound()
+    told: dict[str, Mapping[str, Sequence[Package] | None]] = {}
     entries = [_entry("rayside", "rayside", manifest.version.code[:12], manifest.checkout.digest)]
     contained: dict[str, list[Package]] = {}
     for number, image in enumerate(manifest.images, 1):
         report(f"image {number} of {len(manifest.images)}, {image.name}")
         identity = f"image-{image.name}"
         entries.append(_entry(identity, image.reference, image.config.digest[:12], image.config.digest))
-        contained[identity] = _packages(bundle, image, told)
+        contained[identity] = _packages(bundle, image, told, bound)
     versions = {"kubectl": manifest.version.kubernetes, "kubectl-ray": manifest.version.kuberay}
     for folder in manifest.folders:
         version = versions.get(folder.name, "")
@@ -115,32 +138,37 @@ def _relation(element: str, kind: str, other: str) -> dict[str, str]:
     }
 
 
-def _packages(bundle: Bundle, image: Image, told: dict[str, Mapping[str, bytes | None]]) -> list[Package]:
+def _packages(
+    bundle: Bundle, image: Image, told: dict[str, Mapping[str, Sequence[Package] | None]], bound: _Bound
+) -> list[Package]:
     """Returns an image's packages; `told` has what layers say, by their digests unpacked."""
-    files: dict[str, bytes] = {}
+    files: dict[str, Sequence[Package]] = {}
     for layer in image.layers:
         if layer.diff_id not in told:
-            told[layer.diff_id] = _told(unpacked(bundle.read(layer.blob), layer.size))
-        for name, text in told[layer.diff_id].items():
-            if text is not None:
-                files[name] = text
+            told[layer.diff_id] = _told(unpacked(bundle.read(layer.blob), layer.size), bound)
+        for name, packages in told[layer.diff_id].items():
+            if packages is not None:
+                files[name] = packages
                 continue
             for other in [other for other in files if other == name or other.startswith(f"{name}/")]:
                 del files[other]
-    return sorted({package for name, text in files.items() for package in _told_by(name, text)})
+    return sorted({package for packages in files.values() for package in packages})
 
 
-def _told(content: Iterator[bytes]) -> dict[str, bytes | None]:
-    """Returns the files of a layer that say what a package is; None for what the layer removes."""
-    files: dict[str, bytes | None] = {}
+def _told(content: Iterator[bytes], bound: _Bound) -> dict[str, Sequence[Package] | None]:
+    """Returns the packages that each file of a layer tells of; None for a file that the layer removes."""
+    files: dict[str, Sequence[Package] | None] = {}
     try:
         for entry, data in members(stream(content), names_may_be_long=True):
             name = posixpath.normpath(entry.name)
             folder, base = posixpath.split(name)
             if base.startswith(_REMOVES):
+                bound.count(len(name))
                 files[posixpath.join(folder, base.removeprefix(_REMOVES))] = None
             elif entry.isreg() and (name == _DPKG or _PYTHON.fullmatch(name) or _NPM.fullmatch(name)):
-                files[name] = b"".join(pieces(data, _LONGEST))
+                text = b"".join(pieces(data, _LONGEST))
+                bound.count(len(name) + len(text))
+                files[name] = tuple(_told_by(name, text))
     except BrokenTar as error:
         raise BadBundle(f"a layer can't be read: {error}", hint="make the bundle anew") from None
     for _ in content:
@@ -162,10 +190,14 @@ def _told_by(name: str, text: bytes) -> Iterator[Package]:
         try:
             document = json.loads(text)
             package, version = document["name"], document["version"]
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             return
-        if isinstance(package, str) and isinstance(version, str):
+        if _is_text(package) and _is_text(version):
             yield Package("npm", package, version)
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and not _HALF.search(value)
 
 
 def _fields(paragraph: bytes) -> dict[str, str]:

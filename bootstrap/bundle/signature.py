@@ -10,11 +10,12 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
+import shutil
 import tempfile
 from pathlib import Path
 
 from bootstrap.bundle.archive import MANIFEST, SIGNATURE, Archive
-from bootstrap.errors import BadBundle, InvalidArgument, InvalidSetting
+from bootstrap.errors import BadBundle, InvalidArgument, InvalidSetting, MissingProgram
 from bootstrap.shell import Shell
 
 # The manifest is hashed first, as minisign does by itself from 0.10 on.
@@ -27,8 +28,7 @@ def signature(shell: Shell, text: bytes, key_file: Path, password: str, comment:
 
     Raises InvalidArgument where there is no such key, MissingProgram, CommandFailed.
     """
-    if not key_file.is_file():
-        raise InvalidArgument(f"there is no key {key_file}", hint="minisign -G makes one")
+    require_signer(key_file)
     with tempfile.TemporaryDirectory() as name:
         message, signed = Path(name, MANIFEST), Path(name, SIGNATURE)
         message.write_bytes(text)
@@ -36,6 +36,16 @@ def signature(shell: Shell, text: bytes, key_file: Path, password: str, comment:
         command = ["minisign", "-S", *files, "-t", comment]
         shell.run(command, typed=f"{password}\n")
         return signed.read_bytes()
+
+
+def require_signer(key_file: Path) -> None:
+    """Raises InvalidArgument where there is no such key, MissingProgram where nothing signs with it."""
+    if not key_file.is_file():
+        raise InvalidArgument(f"there is no key {key_file}", hint="minisign -G makes one")
+    if shutil.which("minisign") is None:
+        raise MissingProgram(
+            "minisign is not on this machine", hint="Debian, Ubuntu: apt-get install minisign"
+        )
 
 
 def public_key(given: str) -> bytes:

@@ -7,6 +7,7 @@ holes.
 from __future__ import annotations
 
 import io
+import re
 import tarfile
 from collections.abc import Iterable, Iterator
 from typing import IO, cast
@@ -18,6 +19,8 @@ BLOCK = tarfile.BLOCKSIZE
 END = tarfile.NUL * (2 * BLOCK)
 # A header that only has the name of the next member is at most so long, in bytes.
 _LONGEST_NAME = 64 * 1024
+# The length of a record in it. Python refuses to read a number of thousands of digits, by a ValueError.
+_LENGTH = re.compile(rb"[0-9]{1,10}")
 _NAMES = (tarfile.GNUTYPE_LONGNAME, tarfile.XHDTYPE)
 _ASIDE = (tarfile.GNUTYPE_LONGLINK, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE)
 
@@ -79,7 +82,7 @@ def _name_in(entry: tarfile.TarInfo, text: bytes) -> str:
     # Records are `LENGTH KEY=VALUE\n` (pax, "Extended Header").
     while text:
         length, _, rest = text.partition(b" ")
-        if not length.isdigit() or not 0 < int(length) <= len(text):
+        if not _LENGTH.fullmatch(length) or not 0 < int(length) <= len(text):
             raise BrokenTar("a POSIX header is not as it should be")
         key, _, value = rest[: int(length) - len(length) - 2].partition(b"=")
         if key == b"path":

@@ -29,7 +29,7 @@ from bootstrap.event_loop import within
 from bootstrap.plain import line
 
 # What a forward leads to.
-Speaks = Literal["http", "dap"]
+Speaks = Literal["http", "https", "dap"]
 
 # Seconds for a relay to answer whether it is there, and between two tries to find it.
 _ANSWER, _PAUSE = 5.0, 1.0

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from bootstrap.dap.additions import title_of
-from bootstrap.plain import line
+from bootstrap.plain import counted, line
 
 # The most values that are drawn, the most characters of each, and the most tasks that are named for one.
 _MOST_VALUES, _LONGEST, _MOST_NAMED = 20, 300, 3
@@ -23,7 +23,7 @@ _PLAIN = frozenset({"int", "float", "bool", "NoneType"})
 def drawn(answer: Mapping[str, Any]) -> Iterator[str]:
     """Draws the relay's answer to `compare`, line by line."""
     numbers, groups, failed = answer["numbers"], answer["groups"], answer["failed"]
-    head = f"{line(answer['expression'], _LONGEST)}  in {_number(answer['tasks'], 'stopped task')}"
+    head = f"{line(answer['expression'], _LONGEST)}  in {counted(answer['tasks'], 'stopped task')}"
     if numbers is not None and numbers["min"] != numbers["max"]:
         head += f": {_short(numbers['min'])} to {_short(numbers['max'])}, median {_short(numbers['median'])}"
     yield head
@@ -35,14 +35,14 @@ def drawn(answer: Mapping[str, Any]) -> Iterator[str]:
     rest = groups[_MOST_VALUES:]
     if rest:
         tasks = sum(group["count"] for group in rest)
-        values = _number(len(rest), "other value")
-        yield f"{_number(tasks, 'task')} with {values} (debug --compare --json has them)"
+        values = counted(len(rest), "other value")
+        yield f"{counted(tasks, 'task')} with {values} (debug --compare --json has them)"
     if answer["left_out"]:
-        yield f"{_number(answer['left_out'], 'task')} left out: too many"
+        yield f"{counted(answer['left_out'], 'task')} left out: too many"
     for task in failed[:_MOST_VALUES]:
         yield f"{_title(task)} is not among them: {line(task['why'])}"
     if len(failed) > _MOST_VALUES:
-        yield f"{_number(len(failed) - _MOST_VALUES, 'more task')} not among them"
+        yield f"{counted(len(failed) - _MOST_VALUES, 'more task')} not among them"
 
 
 def _value(value: Mapping[str, Any]) -> str:
@@ -99,7 +99,3 @@ def _named(tasks: Sequence[Mapping[str, Any]]) -> str:
 def _title(task: Mapping[str, Any]) -> str:
     title = line(title_of(task["task"], task["pid"], task["node"]))
     return title if task["thread"] in ("", "MainThread") else f"{title} ({line(task['thread'])})"
-
-
-def _number(count: int, name: str) -> str:
-    return f"{count:,} {name}{'' if count == 1 else 's'}"

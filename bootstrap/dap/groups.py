@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bootstrap.dap.additions import title_of
-from bootstrap.plain import line
+from bootstrap.plain import counted, line
 
 # What a member is: stopped; told to stop, and not there yet; running, and not told anything; ended; none any
 # more, or another debugger's; not to be moved; one of which nobody knows whether it is a member.
@@ -79,7 +79,7 @@ def drawn(answer: Mapping[str, Any]) -> Iterator[str]:
     selector = f"  ({line(answer['selector'], 200)})" if answer["selector"] != answer["group"] else ""
     # Who is none any more is told as well.
     count = sum(row["state"] not in (ENDED, LEFT, UNKNOWN) for row in rows)
-    yield f"@{name}{selector}: {count:,} member{'' if count == 1 else 's'}"
+    yield f"@{name}{selector}: {counted(count, 'member')}"
     kinds = _kinds(rows)
     for (state, *_), alike in kinds[:_MOST_KINDS]:
         yield f"{len(alike):,} {_described(state, alike[0], answer)}"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-from bootstrap.plain import line
+from bootstrap.plain import counted, line
 
 # The most threads that are named at the end of a stack, and the most lines of one function.
 _MOST_NAMED = 3
@@ -41,14 +41,14 @@ def rows(answer: Mapping[str, Any]) -> Iterator[Row]:
     Threads that are in none are only counted.
     """
     processes, threads = answer["processes"], answer["threads"]
-    yield _remark(f"{_number(threads, 'thread')} of {_number(processes, 'process', 'processes')}")
+    yield _remark(f"{counted(threads, 'thread')} of {counted(processes, 'process', 'processes')}")
     roots, elsewhere = _own(answer["stacks"])
     for root in sorted(roots, key=lambda node: -node["threads"]):
         yield from _node(root, "", "")
     if elsewhere:
-        yield _remark(f"{_number(elsewhere, 'more thread')} in no code of yours (--json has them)")
+        yield _remark(f"{counted(elsewhere, 'more thread')} in no code of yours (--json has them)")
     if answer["left_out"]:
-        yield _remark(f"{_number(answer['left_out'], 'thread')} left out: too many")
+        yield _remark(f"{counted(answer['left_out'], 'thread')} left out: too many")
     for process in answer["unanswered"]:
         yield _remark(f"{line(process['task'])} is not among them: {line(process['why'])}")
 
@@ -111,7 +111,3 @@ def _named(threads: Sequence[Mapping[str, Any]]) -> str:
     ]
     more = len(threads) - len(names)
     return "; ".join(names) + (f"; {more} more" if more else "")
-
-
-def _number(count: int, name: str, several: str = "") -> str:
-    return f"{count:,} {name if count == 1 else several or f'{name}s'}"

@@ -11,6 +11,7 @@ from bootstrap.debugger.session import Session
 from bootstrap.debugger.view import View
 from bootstrap.errors import InvalidArgument
 from bootstrap.event_loop import Call
+from bootstrap.plain import counted
 
 
 class Places:
@@ -34,7 +35,7 @@ class Places:
         place = commands.named_place("clear", rest) if rest else None
         current = self._view.frame.path if place is not None and place.file is None else self._shown()
         removed = self._call(self._session.breakpoints.remove(self._session.client, place, current))
-        self._console.event(f"{removed} breakpoint{'' if removed == 1 else 's'} removed")
+        self._console.event(f"{counted(removed, 'breakpoint')} removed")
 
     def _shown(self) -> str:
         """Returns the file that is looked at, or a name in the current folder where there is none."""

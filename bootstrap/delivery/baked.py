@@ -43,6 +43,8 @@ class NodeImage:
     needs: tuple[str, ...]
     # A cluster that exists already has its node, and gets new images into that.
     unneeded: Callable[[], bool] = lambda: False
+    # Of another machine, whose programs the engine emulates; where it is empty, the engine's.
+    architecture: str = ""
     name: str = "node-image"
     title: str = "image of the node"
 
@@ -71,7 +73,9 @@ class NodeImage:
             self._remove(container)
             report(f"putting {len(self.images)} images into it")
             run = ["docker", "run", "--interactive", "--name", container, "--privileged"]
-            run += ["--network", "none", "--entrypoint", _BAKE, self.plain]
+            run += ["--network", "none", "--entrypoint", _BAKE]
+            run += ["--platform", f"linux/{self.architecture}"] if self.architecture else []
+            run += [self.plain]
             try:
                 self.shell.run(
                     [*run, *(f"docker.io/{name}={alias}" for name, alias in self.aliases)],
@@ -115,6 +119,7 @@ def baked(
     names: tuple[str, ...] = (),
     aliases: tuple[tuple[str, str], ...] = (),
     unneeded: Callable[[], bool] = lambda: False,
+    architecture: str = "",
 ) -> NodeImage | None:
     """Returns the source's node with Kubernetes' own images in it, and the images that it gives as `names`.
 
@@ -132,4 +137,5 @@ def baked(
         aliases=(*((kubernetes, name) for name in _KUBERNETES_NAMES), *aliases),
         needs=tuple(source.step_of(name) for name in ("node", "kubernetes", *names)),
         unneeded=unneeded,
+        architecture=architecture,
     )

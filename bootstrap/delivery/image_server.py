@@ -19,7 +19,7 @@ from typing import Any
 
 from bootstrap import cache, yaml_file
 from bootstrap.delivery.image_of_nodes import NAME_ONE, image_of_nodes
-from bootstrap.delivery.loader import loader, parts
+from bootstrap.delivery.loader import config_maps, loader, parts
 from bootstrap.errors import (
     ClusterUnreachable,
     ImageMissing,
@@ -34,7 +34,7 @@ from bootstrap.kube.api import CORE, Kube, made_here, path_of
 from bootstrap.settings import ROOT, environment_name
 from bootstrap.step import Report, Status, drifted, missing, pending, ready
 from bootstrap.steps.differences import SPEC, difference, made_of
-from bootstrap.steps.removal import is_overdue, removed
+from bootstrap.steps.removal import removed
 
 MANIFEST = ROOT / "k8s" / "image-server.yaml"
 # Kubernetes gives away ports of this band last, unless somebody names one: with its default range of ports,
@@ -221,12 +221,12 @@ class ImageServer:
 
     def noted(self) -> dict[str, str]:
         """Returns what `note` was told last; nothing where it was told nothing."""
-        path = path_of(self._config_map(_NOTE))
+        path = path_of(self._notes({}))
         return dict((self.kube.get(path) or {}).get("data") or {})
 
     def note(self, data: Mapping[str, str]) -> None:
         """Keeps it beside the pod. Raises NotOurs."""
-        self._make(self._config_map(_NOTE, data=data))
+        self._make(self._notes(data))
 
     # --- what it is made of --------------------------------------------------------------
 
@@ -256,15 +256,14 @@ class ImageServer:
         return document
 
     def _programs(self) -> Iterator[dict[str, Any]]:
-        """Yields the ConfigMaps with the program's parts, and one with what joins them."""
+        """Returns the ConfigMaps with the program's parts, and one with what joins them."""
         files = {"loader": loader(self.architecture)}
         files |= {str(number): part for number, part in enumerate(self._parts)}
-        for name, content in files.items():
-            yield self._config_map(name, binaryData={name: base64.b64encode(content).decode()})
+        return config_maps(self._metadata(), files)
 
-    def _config_map(self, name: str, **fields: Mapping[str, str]) -> dict[str, Any]:
-        metadata = {**self._metadata(), "name": f"{self.place.label}-{name}"}
-        return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, **fields}
+    def _notes(self, data: Mapping[str, str]) -> dict[str, Any]:
+        metadata = {**self._metadata(), "name": f"{self.place.label}-{_NOTE}"}
+        return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": dict(data)}
 
     def _beside(self) -> tuple[dict[str, Any], ...]:
         """Returns the Service by which nodes reach the pod, and a policy that lets them, and it nowhere."""
@@ -345,7 +344,7 @@ class ImageServer:
 
     def _is_lost(self, pod: Mapping[str, Any]) -> bool:
         """Returns whether the pod does not come back: it was evicted, or its node does not answer."""
-        return is_overdue(pod) or pod.get("status", {}).get("phase") in ("Failed", "Succeeded")
+        return trouble.is_overdue(pod) or pod.get("status", {}).get("phase") in ("Failed", "Succeeded")
 
     def _is_another(self, pod: Mapping[str, Any]) -> bool:
         """Returns whether a pod that does not run has another image than the one that is set by now."""

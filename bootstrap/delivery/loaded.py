@@ -130,12 +130,13 @@ class NodeImages:
         return absent, unnamed, unpinned
 
     def _has(self, node: str, listed: Listed, reference: str, identity: str) -> bool:
-        """Returns whether the node's image of that name is the one whose configuration has this digest.
+        """Returns whether the node's image of that name is the engine's, by what the engine calls its id.
 
-        The digest of the manifest differs from the engine's: that of the configuration is the same.
+        That is the digest of the configuration, for such an engine's manifest differs from the node's; or of
+        the manifest, where the engine keeps images in containerd (https://docs.docker.com/engine/storage/containerd/).
         """
         manifest = listed.digests.get(full_name(reference), "")
-        return configuration_of(self.shell, node, listed, manifest) == identity
+        return manifest == identity or configuration_of(self.shell, node, listed, manifest) == identity
 
     def _ids_in_engine(self) -> dict[str, str]:
         ids = {}

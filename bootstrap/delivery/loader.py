@@ -13,7 +13,12 @@ writes nothing but OUT. Where it fails, its exit code says at what:
 
 from __future__ import annotations
 
+import base64
 import struct
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from bootstrap.machine import ELF_MACHINES
 
 # A ConfigMap holds 1 MiB in all, with its names.
 _LARGEST_PART = 1_000_000
@@ -137,8 +142,6 @@ _ARM64: _Instructions = (
 )
 # Of arm64's jumps: how many bits the distance has, in instructions, and where they begin.
 _DISTANCES = {"b": (26, 0), "cbz": (19, 5), "cbnz": (19, 5), "tbnz": (14, 5)}
-# As e_machine has them: https://refspecs.linuxfoundation.org/elf/gabi4+/ch4.eheader.html
-_MACHINES = {"amd64": 62, "arm64": 183}
 _HEADER, _SEGMENT = struct.Struct("<16sHHIQQQIHHHHHH"), struct.Struct("<IIQQQQQQ")
 _LOAD, _STACK, _EXECUTABLE, _WRITABLE, _READABLE = 1, 0x6474E551, 1, 2, 4
 # Some arm64 kernels have pages of 64 KiB.
@@ -147,7 +150,7 @@ _ADDRESS, _LARGEST_PAGE = 0x400000, 0x10000
 
 def loader(architecture: str) -> bytes:
     """Returns the static program for "amd64" or "arm64", as Go and Kubernetes name them. Raises KeyError."""
-    machine = _MACHINES[architecture]
+    machine = ELF_MACHINES[architecture]
     code = _amd64(_AMD64) if architecture == "amd64" else _arm64(_ARM64)
     begin = _HEADER.size + 2 * _SEGMENT.size
     size = begin + len(code)
@@ -162,6 +165,17 @@ def loader(architecture: str) -> bytes:
     # Without this, older kernels would have a stack that can be executed, which SELinux refuses.
     stack = _SEGMENT.pack(_STACK, _READABLE | _WRITABLE, 0, 0, 0, 0, 0, 16)
     return header + load + stack + code
+
+
+def config_maps(metadata: Mapping[str, Any], files: Mapping[str, bytes]) -> Iterator[dict[str, Any]]:
+    """Yields a ConfigMap for each file, which has it as its name; NAME of `metadata` becomes NAME-FILE."""
+    for name, content in files.items():
+        yield {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {**metadata, "name": f"{metadata['name']}-{name}"},
+            "binaryData": {name: base64.b64encode(content).decode()},
+        }
 
 
 def parts(program: bytes) -> list[bytes]:

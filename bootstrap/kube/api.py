@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timezone
+from email.utils import parsedate_to_datetime
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
-from bootstrap.errors import ClusterUnreachable, NamespaceTerminating, NotRunning
+from bootstrap.errors import ClusterUnreachable, FieldConflict, NamespaceTerminating, NotReady, NotRunning
 from bootstrap.kube.kubeconfig import Access, access
 from bootstrap.kube.refusal import forbidden, redirected, refusal, refused, words
 
@@ -24,6 +26,8 @@ RAY = "/apis/ray.io/v1"
 FIELD_MANAGER = "rayside"
 # A connection, and an answer, may take so many seconds.
 _CONNECT, _ANSWER = 3.0, 15.0
+# So many connections are kept open while nobody asks by them: as many places are removed at once.
+_KEPT_OPEN = 32
 
 
 @dataclass(frozen=True)
@@ -91,12 +95,46 @@ class Kube:
         Raises FieldConflict where another manager has set one of them otherwise.
         """
         path = path_of(document)
-        body = json.dumps(document)
-        if self._call("PATCH", path, {"fieldManager": FIELD_MANAGER}, body) is None:
+        body, query = json.dumps(document), {"fieldManager": FIELD_MANAGER}
+        try:
+            made = self._call("PATCH", path, query, body)
+        except FieldConflict as conflict:
+            # For Kubernetes, what was patched in our name was set by another manager than what was applied.
+            if conflict.managers != {FIELD_MANAGER}:
+                raise
+            made = self._call("PATCH", path, {**query, "force": "true"}, body)
+        if made is None:
             require_namespace(self)
             raise ClusterUnreachable(
                 f"the Kubernetes API at {self.url} does not know {path}", hint="./invokew up"
             )
+
+    def replace(self, path: str, version: str, data: Mapping[str, str]) -> bool:
+        """Makes these values of a Secret's `data` so, in Base64, where it is still of that version.
+
+        Returns whether it was: somebody else may have changed it meanwhile.
+        """
+        body = json.dumps({"metadata": {"resourceVersion": version}, "data": dict(data)})
+        answer = self._send("PATCH", path, {}, body, kind="application/merge-patch+json")
+        if answer.status == 409:
+            return False
+        self._require_success(answer, "PATCH", path)
+        return True
+
+    def patch(self, path: str, operations: Sequence[Mapping[str, Any]]) -> None:
+        """Changes the object at `path` by a JSON Patch (RFC 6902), in our name.
+
+        Raises NotReady where a `test` among the operations fails: somebody else has changed it meanwhile.
+        """
+        query, body = {"fieldManager": FIELD_MANAGER}, json.dumps(list(operations))
+        answer = self._send("PATCH", path, query, body, kind="application/json-patch+json")
+        if answer.status == 422:
+            # So is a change that an admission controller refuses.
+            why = words(answer.data)
+            raise NotReady(
+                f"{path} was changed meanwhile, or must not be: {why}", hint="run the command again"
+            )
+        self._require_success(answer, "PATCH", path)
 
     def delete(self, path: str, **query: str) -> None:
         """Asks for the removal of the object at `path`; does nothing where there is none.
@@ -134,6 +172,13 @@ class Kube:
         """Returns whether the API has come up whole: before, it may know nobody's rights yet."""
         return self._send("GET", "/readyz", {}).status == 200
 
+    def now(self) -> datetime:
+        """Returns the time by the API's clock, to the second; by this machine's where it does not say."""
+        try:
+            return parsedate_to_datetime(self._send("GET", "/version", {}).headers.get("Date", ""))
+        except ValueError:
+            return datetime.now(timezone.utc)
+
     @property
     def _core(self) -> str:
         return f"{CORE}/namespaces/{self.namespace}"
@@ -142,6 +187,12 @@ class Kube:
     def url(self) -> str:
         """Returns the API server's address."""
         return self._connection[0].url
+
+    def within(self, namespace: str) -> Kube:
+        """Returns the same API, in another namespace, by the same connections."""
+        other = Kube(self.kubeconfig, self.context, namespace)
+        vars(other)["_connection"] = self._connection
+        return other
 
     def renew(self) -> None:
         """Reads the kubeconfig again from now on, and lets go of the idle connections."""
@@ -157,6 +208,8 @@ class Kube:
         way = access(self.kubeconfig, self.context)
         options: dict[str, Any] = {"ssl_context": way.tls, "server_hostname": way.server_name}
         options = {key: value for key, value in options.items() if value}
+        # Steps ask side by side: what can't be kept open shakes hands each time.
+        options["maxsize"] = _KEPT_OPEN
         if not way.proxy:
             return way, PoolManager(**options)
         user, password = get_auth_from_url(way.proxy)
@@ -173,7 +226,7 @@ class Kube:
         return dict(json.loads(answer.data))
 
     def _send(
-        self, method: str, path: str, query: Mapping[str, str], body: str | None = None
+        self, method: str, path: str, query: Mapping[str, str], body: str | None = None, kind: str = ""
     ) -> BaseHTTPResponse:
         """Returns the answer, whatever it is; asks once more where the credentials may be old."""
         from urllib3 import Retry, Timeout
@@ -192,8 +245,8 @@ class Kube:
             raise_on_status=False,
             respect_retry_after_header=False,
         )
-        kind = "application/apply-patch+yaml" if method == "PATCH" else "application/json"
-        content = {"Content-Type": kind} if body else {}
+        usual = "application/apply-patch+yaml" if method == "PATCH" else "application/json"
+        content = {"Content-Type": kind or usual} if body else {}
         for _ in range(2):
             way, pool = self._connection
             if way.outdated():
@@ -247,6 +300,8 @@ def path_of(document: Mapping[str, Any], plural: str = "") -> str:
 def _plural(kind: str) -> str:
     """Returns the resource of a kind, as in `networkpolicies`: English, as Kubernetes' own kinds are."""
     name = kind.lower()
+    if name.endswith("s"):
+        return f"{name}es"
     return f"{name[:-1]}ies" if name.endswith("y") else f"{name}s"
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from bootstrap.errors import RaysideError
 from bootstrap.kube.api import CORE, Kube
 
+# A kind of objects is known by the path of its API version, and its resource, as in `deployments`.
+Kind = tuple[str, str]
 # These come and go by themselves, or only show what others hold.
 _PASSING = {"events", "endpoints", "leases"}
 _SHOWING = {"metrics.k8s.io"}
@@ -15,15 +17,22 @@ _SHOWING = {"metrics.k8s.io"}
 _OF_EVERY_NAMESPACE = {("configmaps", "kube-root-ca.crt"), ("serviceaccounts", "default")}
 
 
-def held(kube: Kube) -> list[str]:
+def held(kube: Kube, known: Sequence[Kind] = ()) -> list[str]:
     """Returns what the namespace holds that would not go by itself, as in `deployments/web`.
 
     Left out is what goes with its owner, and what is being removed. What can't be listed counts as held.
+    `known` has what `kinds` returned a moment ago; without it, the API is asked.
     """
-    return [f"{resource}/{name}" for path, resource in _kinds(kube) for name in _names(kube, path, resource)]
+    found = known or kinds(kube)
+    return [f"{resource}/{name}" for path, resource in found for name in _names(kube, path, resource)]
 
 
-def _kinds(kube: Kube) -> Iterator[tuple[str, str]]:
+def kinds(kube: Kube) -> list[Kind]:
+    """Returns the kinds of objects that namespaces hold, by some twenty requests."""
+    return [*_kinds(kube)]
+
+
+def _kinds(kube: Kube) -> Iterator[Kind]:
     """Yields the path of each API version that the API prefers, with each resource of its namespaces."""
     groups = (kube.get("/apis") or {}).get("groups", [])
     paths = [

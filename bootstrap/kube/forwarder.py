@@ -46,11 +46,11 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Forward:
-    """One port of 127.0.0.1 and the pod's port that it leads to; `local` 0 means any free port.
+    """One port of this machine and the pod's port that it leads to; `local` 0 means any free port.
 
     `speaks` is the protocol in which its listener is asked whether it answers; one that speaks DAP keeps
     its editors while the pod is away. `own_clients` sends other users of this machine away: what is behind
-    it may let everybody in.
+    it may let everybody in. `address` is where it listens.
     """
 
     name: str
@@ -58,11 +58,13 @@ class Forward:
     pod: int
     speaks: Speaks = "http"
     own_clients: bool = False
+    address: str = "127.0.0.1"
 
     @property
     def url(self) -> str:
         """Returns the address of the local port, for people."""
-        return f"{'http' if self.speaks == 'http' else 'tcp'}://127.0.0.1:{self.local}"
+        host = f"[{self.address}]" if ":" in self.address else self.address
+        return f"{'tcp' if self.speaks == 'dap' else self.speaks}://{host}:{self.local}"
 
 
 def document(kube: Kube, selector: str, forwards: Sequence[Forward]) -> str:
@@ -85,7 +87,7 @@ def parse(text: str) -> tuple[Kube, str, list[Forward]]:
 
 
 class Forwarder:
-    """Listens on 127.0.0.1 and joins each connection with a port of the pod that has the labels."""
+    """Listens on this machine and joins each connection with a port of the pod that has the labels."""
 
     def __init__(
         self, kube: Kube, selector: str, forwards: Sequence[Forward], patience: Patience = USUAL
@@ -141,7 +143,7 @@ class Forwarder:
             client.add_done_callback(self._clients.discard)
 
         try:
-            return await asyncio.start_server(accepted, "127.0.0.1", forward.local)
+            return await asyncio.start_server(accepted, forward.address, forward.local)
         except OSError as error:
             if error.errno != errno.EADDRINUSE:
                 raise

@@ -44,11 +44,17 @@ _CAUSES: Table = (
         ),
     ),
     (
-        r"proxyconnect|proxy authentication required",
+        # Of a proxy that refuses to lead there, Go tells the reason of its status alone, as `Forbidden`
+        # (dialConn of net/http's transport.go). All else that it tells there has a colon, but for the first
+        # three here; the others are what a registry said, as Docker tells it.
+        r"proxyconnect|proxy authentication required|(head|get|post) \"\":"
+        r"( (?!(unexpected )?eof$|context |stopped after|denied$|unauthorized$|no basic auth|unsupported$"
+        r"|(manifest|name|blob) unknown$|toomanyrequests$)[^:\"/]*)?$",
         Cause(
             "proxy",
             "the node's proxy did not let it through",
-            "correct HTTP_PROXY and NO_PROXY of the node's container runtime, then restart that",
+            "have it let the registry through; or correct HTTPS_PROXY, HTTP_PROXY and NO_PROXY of the node's "
+            "container runtime, and restart that",
         ),
     ),
     (
@@ -154,7 +160,7 @@ _CAUSES: Table = (
     ),
     (
         r"connection refused|no route to host|network is unreachable|i/o timeout|deadline exceeded"
-        r"|handshake timeout|connection reset|connection timed out|unexpected eof",
+        r"|handshake timeout|connection reset|connection timed out|unexpected eof|: eof$",
         Cause(
             "unreachable",
             "the node does not reach the registry",

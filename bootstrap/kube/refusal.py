@@ -20,11 +20,14 @@ def refusal(url: str, method: str, path: str, status: int, body: bytes) -> Raysi
     reason = words(body)
     if status == 403:
         return _forbidden(method, path, reason)
-    if conflicts := _conflicts(body):
-        return FieldConflict(
-            f"{path} is also another's: {'; '.join(conflicts)}",
+    if managers := _managers(body):
+        fields = [f'"{manager}" has set {field}' for manager, field in managers]
+        conflict = FieldConflict(
+            f"{path} is also another's: {'; '.join(fields)}",
             hint="take back what was set there, then ./invokew up",
         )
+        conflict.managers = frozenset(manager for manager, _ in managers)
+        return conflict
     return ClusterUnreachable(
         f"the Kubernetes API at {url} refused {method} {path}: {status} {reason}".rstrip(),
         hint="./invokew status shows what is left",
@@ -96,13 +99,15 @@ def words(body: bytes) -> str:
     return str(_status(body).get("message") or "")
 
 
-def _conflicts(body: bytes) -> list[str]:
-    """Returns each field that another manager has set otherwise, as in `kubectl has set .spec.replicas`."""
+def _managers(body: bytes) -> list[tuple[str, str]]:
+    """Returns the managers that an apply conflicts with, each with its field, as in `.spec.replicas`."""
     causes = (_status(body).get("details") or {}).get("causes") or []
     conflicts = [cause for cause in causes if cause.get("reason") == "FieldManagerConflict"]
     # Its message is as in `conflict with "kubectl" using apps/v1`.
-    managers = [cause["message"].removeprefix("conflict with ").split(" ")[0] for cause in conflicts]
-    return [f"{manager} has set {cause['field']}" for manager, cause in zip(managers, conflicts, strict=True)]
+    managers = [
+        cause["message"].removeprefix("conflict with ").split(" ")[0].strip('"') for cause in conflicts
+    ]
+    return [(manager, cause["field"]) for manager, cause in zip(managers, conflicts, strict=True)]
 
 
 def _status(body: bytes) -> dict[str, Any]:

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bootstrap.errors import Forbidden
-from bootstrap.kube.api import Kube
+from bootstrap.kube.api import CORE, Kube
+from bootstrap.kube.contents import Kind, kinds
 from bootstrap.settings import KUBERAY_VERSION, environment_name
 
 _OBJECT = ("get", "create", "patch", "delete")
@@ -53,8 +54,45 @@ SERVING = (
     Rule("", "services", _OBJECT),
     Rule("networking.k8s.io", "networkpolicies", _OBJECT),
 )
-# In the whole cluster, then, where nobody names an image that the nodes have.
+# To serve images takes this besides, in the whole cluster, where nobody names an image that the nodes have.
 NODES = (Rule("", "nodes", ("list",)),)
+# In the whole cluster, for a workshop: its places have namespaces that are not there yet. In each is what
+# STACK is for, with bounds, and a workspace in which verbs run. docs/workshop.md has these as a ClusterRole.
+PLACES = (
+    Rule("", "namespaces", _OBJECT),
+    Rule("", "pods", ("get", "delete")),
+    Rule("", "pods/log", ("get",)),
+    Rule("", "pods/portforward", ("get", "create")),
+    # A WebSocket takes `get`: without it, kubectl goes by `create` (measured, on 1.34).
+    Rule("", "pods/exec", ("create",)),
+    Rule("", "secrets", _OBJECT),
+    Rule("", "services", _OBJECT),
+    Rule("", "resourcequotas", _OBJECT),
+    Rule("", "limitranges", _OBJECT),
+    Rule("networking.k8s.io", "networkpolicies", _OBJECT),
+    Rule("ray.io", "rayclusters", _OBJECT),
+    Rule("ray.io", "rayjobs", _OBJECT),
+)
+# In the whole cluster, to remove a namespace: it goes once nobody else is seen to have something in it.
+LOOK = Rule("*", "*", ("list",))
+# In the namespace of the cluster, for the front door of a workshop, whose Role gives no more than PLACES has.
+# docs/workshop.md has these as a Role.
+DOOR = (
+    Rule("", "configmaps", _OBJECT),
+    Rule("", "serviceaccounts", _OBJECT),
+    Rule("apps", "deployments", _OBJECT),
+    Rule("rbac.authorization.k8s.io", "roles", _OBJECT),
+    Rule("rbac.authorization.k8s.io", "rolebindings", _OBJECT),
+)
+# What a workshop lists in the whole cluster besides the kinds that a namespace is searched for.
+_LISTED_TOO: tuple[Kind, ...] = ((CORE, "namespaces"), (CORE, "nodes"), (CORE, "events"))
+# Where so many rights to list are lacking, LOOK is named in their place.
+_SEVERAL = 5
+# In the namespace of a workshop's front door, where a host leads to it. docs/workshop.md has this, too.
+INGRESS = (Rule("networking.k8s.io", "ingresses", _OBJECT),)
+# In the namespace of the Ray cluster, where nodes pull the images of a workshop before its places start.
+# docs/workshop.md has these.
+IMAGES_ON_NODES = (Rule("apps", "daemonsets", _OBJECT),)
 # In the whole cluster, where the namespace has to be made.
 NAMESPACE = (Rule("", "namespaces", ("create", "patch", "delete")),)
 # In the whole cluster, where no operator is there: custom resources belong to no namespace.
@@ -91,6 +129,55 @@ def require_serving(kube: Kube, *, image: str) -> None:
             f"{environment_name('serving_image')}=registry.k8s.io/pause:3.10; or ask for a ClusterRole with "
             f"the rules {_listed(NODES)}",
         )
+
+
+def require_workshop(kube: Kube) -> None:
+    """Raises Forbidden where a right is lacking to make a workshop beside a cluster, or to remove it."""
+    # An administrator, as on kind, is asked about once, and not sixty times.
+    if kube.allowed("*", "*", "*", everywhere=True):
+        return
+    here = f"in the namespace {kube.namespace}"
+    parts = (
+        (
+            "in the whole cluster",
+            "the ClusterRole rayside-workshop",
+            [*_lacking(kube, PLACES, everywhere=True), *_not_listed(kube)],
+        ),
+        (here, f"the Role rayside-workshop-door {here}", _lacking(kube, DOOR)),
+    )
+    lacking = [part for part in parts if part[2]]
+    if lacking:
+        named = ", and ".join(f"{where}: {_named(rules)}" for where, _, rules in lacking)
+        roles = ", and for ".join(role for _, role, _ in lacking)
+        raise Forbidden(
+            f"you lack rights in Kubernetes that a workshop needs, {named}",
+            hint=f"ask an administrator for {roles}, as docs/workshop.md has under Rights",
+        )
+
+
+def _not_listed(kube: Kube) -> list[Rule]:
+    """Returns what we may not list of all that there is; LOOK where that is much."""
+
+    def may_list(group: str, resource: str) -> bool:
+        return kube.allowed("list", resource, group, everywhere=True)
+
+    # Each kind is asked about only where there is no one rule for all: they are some sixty.
+    if may_list("*", "*"):
+        return []
+    there = (*_LISTED_TOO, *kinds(kube))
+    rules = [Rule("" if path == CORE else path.split("/")[2], name, ("list",)) for path, name in there]
+    lacking = [rule for rule in rules if not may_list(rule.group, rule.resource)]
+    return lacking if len(lacking) < _SEVERAL else [LOOK]
+
+
+def require_images_on_nodes(kube: Kube) -> None:
+    """Raises Forbidden where a right is lacking to have the nodes pull images before a pod needs them."""
+    _require(kube, IMAGES_ON_NODES)
+
+
+def require_ingress(kube: Kube) -> None:
+    """Raises Forbidden where a right is lacking to make an Ingress in the namespace."""
+    _require(kube, INGRESS)
 
 
 def _require(kube: Kube, rules: Sequence[Rule]) -> None:
@@ -140,7 +227,11 @@ def _may(kube: Kube, rule: Rule, verb: str, everywhere: bool) -> bool:
 
 
 def _named(rules: Sequence[Rule]) -> str:
-    return "; ".join(f"{', '.join(rule.verbs)} {rule.resource}" for rule in rules)
+    return "; ".join(f"{', '.join(rule.verbs)} {_every(rule.resource)}" for rule in rules)
+
+
+def _every(resource: str) -> str:
+    return "every kind of object" if resource == "*" else resource
 
 
 def _listed(rules: Sequence[Rule]) -> str:

@@ -8,7 +8,8 @@ pkg/kubelet/eviction/helpers.go and pkg/scheduler/schedule_one.go of Kubernetes.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from bootstrap.errors import ImageMissing, PodFailed, RaysideError, WrongArchitecture
@@ -24,6 +25,8 @@ _NOT_STARTED = frozenset({"RunContainerError", "CreateContainerError", "StartErr
 # where a Secret has not reached the node yet: they count from the third on, about 3 s later.
 _TRIED_AGAIN = frozenset({"FailedMount", "FailedAttachVolume", "FailedCreatePodSandBox"})
 _TRIES = 3
+# A node that answers has ended a pod by then, also by a clock that is somewhat off.
+_OVERDUE = timedelta(minutes=1)
 # This exit code is 128 + SIGKILL.
 _KILLED = 137
 _TAINTS = "untolerated taint(s)"
@@ -42,8 +45,8 @@ def explain(pod: Mapping[str, Any], events: Sequence[Mapping[str, Any]]) -> Rays
         message = status.get("message", "")
         cause = first(room.EVICTED, message, room.EVICTED_ELSE)
         return _without_room(f"pod {name} was evicted from its node", cause, message)
-    if (scheduled := _condition(pod, "PodScheduled")).get("reason") == "Unschedulable":
-        message = scheduled.get("message", "")
+    if is_unschedulable(pod):
+        message = _condition(pod, "PodScheduled").get("message", "")
         cause = first(room.UNSCHEDULABLE, message, room.UNSCHEDULABLE_ELSE)
         return _without_room(f"no node takes pod {name}", cause, message)
     pulls_failed = [
@@ -60,8 +63,21 @@ def explain(pod: Mapping[str, Any], events: Sequence[Mapping[str, Any]]) -> Rays
     return _from_events(name, events)
 
 
+def is_overdue(document: Mapping[str, Any]) -> bool:
+    """Returns whether an object that is being removed should have gone by now.
+
+    A pod of which this is so has a node that does not answer.
+    """
+    until = document["metadata"].get("deletionTimestamp")
+    latest = datetime.now(timezone.utc) - _OVERDUE
+    # It is UTC, as in 2026-01-31T23:59:59Z, and so has the order of its text.
+    return bool(until) and str(until) < latest.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
 def waiting(pod: Mapping[str, Any]) -> str:
     """Returns what the pod waits for, as in `ray-head is starting`; empty where it is ready."""
+    if is_overdue(pod):
+        return f"its node {pod['spec'].get('nodeName', '')} does not answer, and it goes once that is removed"
     if "deletionTimestamp" in pod["metadata"]:
         return "it is being removed"
     if _ready(pod):
@@ -78,24 +94,45 @@ def waiting(pod: Mapping[str, Any]) -> str:
                 return f"waiting for {container['name']}"
         elif not container.get("ready"):
             return f"{container['name']} is starting"
+    # Of a node that is lost Kubernetes takes all pods for not ready; what it knows of their containers stays.
+    if pod["status"].get("containerStatuses") and not pod["spec"].get("readinessGates"):
+        return f"its node {pod['spec'].get('nodeName', '')} does not answer"
     return "its containers are being created"
+
+
+def waits(pods: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Returns what each of these pods waits for that is not ready, with the pod's name before it."""
+    return [f"{pod['metadata']['name']}: {wait}" for pod in pods if (wait := waiting(pod))]
+
+
+def is_unschedulable(pod: Mapping[str, Any]) -> bool:
+    """Returns whether the scheduler has found no node for the pod."""
+    return bool(_condition(pod, "PodScheduled").get("reason") == "Unschedulable")
 
 
 def first_problem(kube: Kube, selector: str) -> RaysideError | None:
     """Returns why a pod of these labels can't run, the first such one. Raises ClusterUnreachable."""
     for pod in kube.pods(selector):
-        name, uid = pod["metadata"]["name"], pod["metadata"].get("uid")
         if _ready(pod):
             continue
-        # Another pod may have had this pod's name before.
-        events = [event for event in kube.events("Pod", name) if event["involvedObject"].get("uid") == uid]
-        add_last_words(kube, pod)
-        error = explain(pod, events)
-        if error and _condition(pod, "PodScheduled").get("reason") == "Unschedulable" and _leaving(kube):
+        error = problem(kube, pod)
+        if error and is_unschedulable(pod) and _leaving(kube):
             continue  # A pod on its way out makes room.
         if error:
             return error
     return None
+
+
+def problem(kube: Kube, pod: dict[str, Any]) -> RaysideError | None:
+    """Returns why this pod can't run, also by its events and its logs; None where it is on its way.
+
+    What these say is put into `pod`. Raises ClusterUnreachable.
+    """
+    name, uid = pod["metadata"]["name"], pod["metadata"].get("uid")
+    # Another pod may have had this pod's name before.
+    events = [event for event in kube.events("Pod", name) if event["involvedObject"].get("uid") == uid]
+    add_last_words(kube, pod)
+    return explain(pod, events)
 
 
 def _container(

@@ -13,9 +13,7 @@ import re
 import socket
 from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass
-from typing import Any
-
-import aiohttp
+from typing import TYPE_CHECKING, Any
 
 from bootstrap.errors import (
     ClusterUnreachable,
@@ -28,6 +26,10 @@ from bootstrap.errors import (
 from bootstrap.kube.api import CORE, Kube
 from bootstrap.kube.kubeconfig import Access, access
 from bootstrap.kube.refusal import forbidden, refused
+
+# Only at need: it is a quarter of what commands take to import, and few of them open a tunnel.
+if TYPE_CHECKING:
+    import aiohttp
 
 # TLS connections need so many seconds to say goodbye once they are closed
 # (https://docs.aiohttp.org/en/stable/client_advanced.html#graceful-shutdown).
@@ -143,6 +145,8 @@ class Tunnel:
 
     async def _receive(self) -> bool:
         """Takes one message in; returns False at a good end. Raises PodFailed."""
+        import aiohttp
+
         message = await self._web.receive()
         if message.type is not aiohttp.WSMsgType.BINARY:
             if self._complaint:
@@ -232,6 +236,8 @@ async def open_session(kube: Kube) -> Session:
 
     Raises ClusterUnreachable where the kubeconfig leads nowhere, CredentialsRefused.
     """
+    import aiohttp
+
     # It runs in a thread: a plugin may take seconds.
     way = await asyncio.to_thread(access, kube.kubeconfig, kube.context)
     http = aiohttp.ClientSession(
@@ -249,6 +255,8 @@ async def running_pod(session: Session, namespace: str, selector: str) -> str:
 
     Raises ClusterUnreachable, CredentialsRefused, Forbidden, NotRunning.
     """
+    import aiohttp
+
     with _explained(session, forbidden("list", "pods", "", namespace)):
         answer = await session.http.get(
             _pods(namespace),
@@ -270,6 +278,8 @@ async def open_port(session: Session, namespace: str, pod: str, port: int) -> Tu
     Whether something listens there shows only later, when `carry` or `read` raises PodFailed.
     Raises ClusterUnreachable, CredentialsRefused, Forbidden, PodFailed where there is no such pod.
     """
+    import aiohttp
+
     name = f"port {port} of pod {pod}"
     right = forbidden("get", FORWARDING, "", namespace)
     with _explained(session, right, name):
@@ -303,6 +313,8 @@ def _pods(namespace: str) -> str:
 @contextlib.contextmanager
 def _explained(session: Session, right: Forbidden, name: str = "") -> Iterator[None]:
     """Turns aiohttp's errors into ours; `right` is what a 403 means, `name` what in a pod was asked for."""
+    import aiohttp
+
     try:
         yield
     except aiohttp.ClientResponseError as error:

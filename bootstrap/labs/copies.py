@@ -24,10 +24,17 @@ _PROGRESS = ".lab.json"
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a learner has come: the steps that were done, and whether the exercise was passed."""
+    """How far a learner has come.
+
+    Attributes:
+        steps_done: how many steps were done.
+        passed: whether the exercise was passed.
+        checks_failed: how often its check has failed since it was made anew, or passed.
+    """
 
     steps_done: int = 0
     passed: bool = False
+    checks_failed: int = 0
 
 
 @dataclass(frozen=True)
@@ -78,11 +85,36 @@ class Copy:
         for source, copy in self._pairs(solution, sorted(solution.glob("*"))):
             _copy(source, copy)
 
+    def update(self, changed: Path) -> tuple[list[str], list[str]]:
+        """Takes the files of a changed lab, of the folder `changed`, where the learner has edited none.
+
+        The lab itself becomes the changed one. A copy that was not begun gets its files when it is. Returns
+        the files of the copy that are other ones now, and those that the learner has edited and keeps, below
+        its folder. Raises UnsafeFolder.
+        """
+        self._require_folder()
+        new = Lesson(changed)
+        originals = self._originals()
+        updated, kept = [], []
+        for source, copy in self._pairs(changed, new.files) if self.exists else []:
+            name = copy.relative_to(self.folder).as_posix()
+            if os.path.lexists(copy) and _same(copy, source):
+                continue
+            if not os.path.lexists(copy) or _same(copy, originals.get(copy)):
+                _copy_whole(source, copy)
+                updated.append(name)
+            else:
+                kept.append(name)
+        _make_like(self.lesson.folder, changed)
+        return updated, kept
+
     def progress(self) -> Progress:
         try:
             document = json.loads((self.folder / _PROGRESS).read_text())
             steps_done = min(max(int(document["steps_done"]), 0), len(self.lesson.steps))
-            return Progress(steps_done, document["passed"] is True)
+            # Earlier versions did not count the checks.
+            checks_failed = max(int(document.get("checks_failed", 0)), 0)
+            return Progress(steps_done, document["passed"] is True, checks_failed)
         except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
             return Progress()
 
@@ -92,7 +124,7 @@ class Copy:
         draft.replace(self.folder / _PROGRESS)
 
     def _keep_edited(self) -> Path | None:
-        originals = {copy: source for source, copy in self._pairs(self.lesson.folder, self.lesson.files)}
+        originals = self._originals()
         edited = [
             file
             for file in self._contents()
@@ -117,6 +149,10 @@ class Copy:
         if self.folder.is_symlink() or (self.folder.exists() and not self.folder.is_dir()):
             raise UnsafeFolder(f"{self.folder} is not a folder", hint="move it away")
 
+    def _originals(self) -> dict[Path, Path]:
+        """Returns the lab's own file for each file that a copy begins with."""
+        return {copy: source for source, copy in self._pairs(self.lesson.folder, self.lesson.files)}
+
     def _pairs(self, root: Path, paths: list[Path]) -> list[tuple[Path, Path]]:
         """Returns each file below `paths` with its place in the copy."""
         files = [file for path in paths for file in ([path] if path.is_file() else sorted(path.rglob("*")))]
@@ -125,6 +161,27 @@ class Copy:
             for file in files
             if file.is_file() and "__pycache__" not in file.parts
         ]
+
+
+def _make_like(folder: Path, contents: Path) -> None:
+    """Makes the files of a folder those of another one: whoever ends it half-way can begin again."""
+    files = {
+        file.relative_to(contents): file
+        for file in sorted(contents.rglob("*"))
+        if file.is_file() and "__pycache__" not in file.parts
+    }
+    for name, file in files.items():
+        _copy_whole(file, folder / name)
+    for file in sorted(folder.rglob("*")):
+        if file.is_file() and file.relative_to(folder) not in files:
+            file.unlink()
+
+
+def _copy_whole(source: Path, copy: Path) -> None:
+    """Copies a file, of which there is never half: half of one would be taken for an edit."""
+    draft = copy.with_name(f".{copy.name}.new")
+    _copy(source, draft)
+    draft.replace(copy)
 
 
 def _same(file: Path, original: Path | None) -> bool:

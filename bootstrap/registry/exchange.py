@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin, urlsplit
@@ -31,6 +32,11 @@ _PIECE = 64 * 1024
 # So many times in a row one is sent elsewhere for a content.
 _MOST_HOPS = 5
 _ELSEWHERE = frozenset({301, 302, 303, 307, 308})
+# What may be wrong with a certificate besides its authority; another name, and another IP address:
+# https://docs.openssl.org/3.0/man3/X509_STORE_CTX_get_error/#error-codes
+_NOT_YET_VALID, _EXPIRED, _OTHER_NAMES = 9, 10, frozenset({62, 64})
+# What http.client says of a proxy that refuses, with its status first; of these two another try may help.
+_REFUSED_BY_A_PROXY = re.compile(r"(?<=Tunnel connection failed: )((?!408|429)4\d\d).*")
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
@@ -107,7 +113,8 @@ class Exchange:
     """Requests to the registry at `address`.
 
     Attributes:
-        authority: the file of certificates that are trusted for it, besides those of this machine.
+        authority: the file of certificates that are trusted for it, and for whom it leads to, besides those
+            of this machine.
         pace: at which each answer has to come; one that is slower breaks off.
     """
 
@@ -179,7 +186,7 @@ class Exchange:
         )
 
     def _once(self, method: str, url: str, authorization: str, **more: Any) -> Content:
-        from requests.exceptions import SSLError
+        from requests.exceptions import ProxyError, SSLError
         from urllib3.exceptions import HTTPError
 
         if self.has_ended:
@@ -198,7 +205,9 @@ class Exchange:
                 **more,
             )
         except SSLError as error:
-            raise self._untrusted(url, error) from None
+            raise self._insecure(url, error) or Broken(self.unreachable(error)) from None
+        except ProxyError as error:
+            raise self._refused_by_a_proxy(url, error) or Broken(self.unreachable(error)) from None
         # Of a name that is none, urllib3 raises what is no OSError.
         except (OSError, ValueError, HTTPError) as error:
             raise Broken(self.unreachable(error)) from None
@@ -226,10 +235,11 @@ class Exchange:
         if session is None:
             session = _straight()
             session.trust_env = kind == "there"
-            for scheme in ("http://", "https://"):
-                session.mount(scheme, paced(self.pace))
-            if self.authority:
-                session.mount(f"https://{self.address.host}/", paced(self.pace, _trusting(self.authority)))
+            # Its tokens and its storage are often on other hosts, to which the same company's authority has
+            # given certificates.
+            context = _trusting(self.authority) if self.authority else None
+            session.mount("http://", paced(self.pace))
+            session.mount("https://", paced(self.pace, context))
             setattr(self._local, kind, session)
         return session
 
@@ -247,15 +257,55 @@ class Exchange:
             f"the registry {self.address} can't be reached: {line(reason(error), 300)}", hint=hint
         )
 
-    def _untrusted(self, url: str, error: Exception) -> RegistryUnreachable:
-        who = f"of {line(_origin(url)[1], 100)}, to which the registry {self.address} leads,"
-        if self.is_own(url):
-            who = f"of the registry {self.address}"
+    def _refused_by_a_proxy(self, url: str, error: Exception) -> RegistryUnreachable | None:
+        """Returns the error that a proxy does not lead there; None where it may do so in a moment."""
+        refusal = _REFUSED_BY_A_PROXY.search(str(innermost(error)))
+        if refusal is None:
+            return None
+        hint = "have the proxy's keeper let it through, or name it in NO_PROXY where this machine needs none"
+        if int(refusal[1]) == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:
+            hint = "the proxy wants a login, or another one: HTTPS_PROXY=http://NAME:PASSWORD@HOST:PORT"
         return RegistryUnreachable(
-            f"the certificate {who} is not trusted: {line(reason(error), 300)}",
-            hint="name your company's authority, also where a proxy has its own: "
-            f"INVOKE_RAYSIDE_REGISTRY_CA=FILE, or {self.address.certificates}",
+            f"{self._named(url)} is not reached, for the proxy refuses: HTTP {line(refusal[0], 200).strip()}",
+            hint=hint,
         )
+
+    def _insecure(self, url: str, error: Exception) -> RegistryUnreachable | None:
+        """Returns the error of a certificate, or that there is no TLS; None where only the line broke."""
+        cause = innermost(error)
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return RegistryUnreachable(
+                f"the certificate of {self._named(url)} is not trusted: {line(reason(error), 300)}",
+                hint=self._hint_of_certificate(cause.verify_code),
+            )
+        # So OpenSSL calls an answer that is no TLS.
+        if isinstance(cause, ssl.SSLError) and cause.reason == "WRONG_VERSION_NUMBER":
+            hint = "correct its port, or have TLS set up there: only one on this machine may go without"
+            if self.address.is_loopback and self.is_own(url):
+                hint = (
+                    f"leave out the setting registry_ca, or {self.address.certificates}: here it needs no TLS"
+                )
+            return RegistryUnreachable(f"{self._named(url)} speaks no TLS", hint=hint)
+        return None
+
+    def _hint_of_certificate(self, code: int) -> str:
+        """Returns what to do where OpenSSL refuses a certificate with that code."""
+        if code == _NOT_YET_VALID:
+            return "set this machine's clock; if that is right, ask who looks after the registry"
+        if code == _EXPIRED:
+            return "if this machine's clock is right, ask who looks after the registry for a new certificate"
+        if code in _OTHER_NAMES:
+            return "name the registry as its certificate does, or ask who looks after it"
+        return (
+            "name your company's authority, also where a proxy has its own: "
+            f"INVOKE_RAYSIDE_REGISTRY_CA=FILE, or {self.address.certificates}"
+        )
+
+    def _named(self, url: str) -> str:
+        """Returns who answers at a URL, for people."""
+        if self.is_own(url):
+            return f"the registry {self.address}"
+        return f"{line(_origin(url)[1], 100)}, to which the registry {self.address} leads,"
 
 
 class _Authorization:

@@ -30,4 +30,9 @@ def authority(settings: Settings, address: Address) -> Path | None:
     """
     if settings.registry_ca:
         return authorities.named("registry_ca", settings.registry_ca)
+    return engines_authority(address)
+
+
+def engines_authority(address: Address) -> Path | None:
+    """Returns the file of the authorities that the Docker engine trusts for a registry, if there is one."""
     return address.certificates if authorities.are_in(address.certificates) else None

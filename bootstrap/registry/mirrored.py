@@ -20,9 +20,9 @@ from typing import Any, TypeVar
 
 from bootstrap.bundle.archive import SIGNATURE
 from bootstrap.bundle.blobs import Blob, Blobs
-from bootstrap.bundle.manifest import Image, Manifest, Version, parse
-from bootstrap.bundle.opened import Bundle, write
-from bootstrap.errors import NotMirrored
+from bootstrap.bundle.manifest import BUNDLED, IMAGES, Image, Manifest, Version, parse
+from bootstrap.bundle.opened import Bundle, made_by, write
+from bootstrap.errors import BadBundle, InvalidArgument, NotMirrored, RegistryRefused
 from bootstrap.registry.address import Address
 from bootstrap.registry.registry import Registry
 
@@ -77,6 +77,15 @@ def _beside_images(manifest: Manifest) -> list[Blob]:
     """Returns the contents that are in no image, each once."""
     folders = (each.blob for each in manifest.folders)
     return sorted({manifest.checkout, *manifest.wheels.values(), *folders})
+
+
+def require(registry: Registry) -> None:
+    """Asks whether a registry takes contents for each repository that a bundle has there, and sends none.
+
+    Raises RegistryRefused, RegistryUnreachable.
+    """
+    own = [REPOSITORY, *(f"{BUNDLED}{name}" for name in IMAGES)]
+    _side_by_side(registry, registry.require, map(registry.address.repository, own))
 
 
 def send(registry: Registry, bundle: Bundle, report: Report) -> Sent:
@@ -160,12 +169,37 @@ def listed(registry: Registry, version: Version, platform: str) -> Listed:
     if text is None:
         raise NotMirrored(
             f"the registry {registry.address} has no bundle for {platform} and {version}",
-            hint=f"where there is a network, of this same checkout: ./invokew mirror {registry.address}",
+            hint=made_by(f"./invokew mirror {registry.address} --platform {platform}", platform),
         )
     config, signature = _parts(registry, text)
     whole = b"".join(registry.read(own, config))
     manifest = parse(Path(f"{registry.address}/{REPOSITORY}:{tag}"), whole)
     return Listed(manifest, b"".join(registry.read(own, signature)) if signature else None)
+
+
+def require_none_lost(
+    registry: Registry, version: Version, platform: str, pythons: Sequence[str], *, is_signed: bool
+) -> None:
+    """Asks whether a bundle with these Pythons may replace the one that a registry has for that code.
+
+    Raises InvalidArgument where that one has more of them, or a signature; RegistryUnreachable.
+    """
+    try:
+        there = listed(registry, version, platform)
+    except (NotMirrored, BadBundle, RegistryRefused):
+        return  # What can't be read is of no use to anybody.
+    lost = [each for each in there.manifest.pythons if each not in pythons]
+    if lost:
+        whole = ",".join(dict.fromkeys((*there.manifest.pythons, *pythons)))
+        raise InvalidArgument(
+            f"{registry.address} has a bundle for {platform}, and this one has no Python {', '.join(lost)}",
+            hint=f"make it with --python {whole}, or name another HOST/PATH",
+        )
+    if there.signature and not is_signed:
+        raise InvalidArgument(
+            f"{registry.address} has a signed bundle for {platform}, and this one is not signed",
+            hint=f"./invokew bundle FILE --sign KEY, then ./invokew mirror {registry.address} --bundle FILE",
+        )
 
 
 def fetch(

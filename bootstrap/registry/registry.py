@@ -79,7 +79,7 @@ class Registry:
         scope, url = _writing(repository), self._url(f"{repository}/blobs/uploads/")
         answer = self._tried(lambda: self._ask("POST", url, scope))
         if answer.status != HTTPStatus.ACCEPTED:
-            raise self._refusal(answer, f"to take anything for {repository}")
+            raise self._refusal(answer, f"to take anything for {repository}", repository)
         place = self.exchange.place(answer.url, answer.headers.get("Location", ""))
         # It ends by itself, too.
         if self.exchange.is_own(place):
@@ -104,12 +104,13 @@ class Registry:
         """
         return self._tried(lambda: self._upload(repository, blob, content, known_in))
 
-    def manifest(self, repository: str, reference: str) -> bytes | None:
+    def manifest(self, repository: str, reference: str, kinds: str = _MANIFESTS) -> bytes | None:
         """Returns the manifest of a tag, or of a digest as in sha256:...; None where there is none.
 
-        Raises RegistryUnreachable; RegistryRefused, also where it is not the one of that digest.
+        `kinds`: the media types that are accepted, with commas between. Raises RegistryUnreachable;
+        RegistryRefused, also where it is not the one of that digest.
         """
-        url, headers = self._url(f"{repository}/manifests/{reference}"), {"Accept": _MANIFESTS}
+        url, headers = self._url(f"{repository}/manifests/{reference}"), {"Accept": kinds}
         answer = self._tried(
             lambda: self._ask("GET", url, _reading(repository), _LONGEST_MANIFEST, headers=headers)
         )
@@ -219,7 +220,7 @@ class Registry:
         if begun.status == HTTPStatus.CREATED and known_in:
             return 0
         if begun.status != HTTPStatus.ACCEPTED:
-            raise self._refusal(begun, f"to take anything for {repository}")
+            raise self._refusal(begun, f"to take anything for {repository}", repository)
         done = self._ask(
             "PUT",
             self.exchange.place(begun.url, begun.headers.get("Location", "")),
@@ -315,8 +316,11 @@ class Registry:
 
     # --- what went wrong -----------------------------------------------------------------
 
-    def _refusal(self, answer: Answer, what: str) -> RegistryRefused:
-        """Returns why it did not, in the registry's words, and the one thing to do."""
+    def _refusal(self, answer: Answer, what: str, repository: str = "") -> RegistryRefused:
+        """Returns why it did not, in the registry's words, and the one thing to do.
+
+        `repository` is the one that takes nothing, where that was asked.
+        """
         status, words = answer.status, _words(answer)
         message = f"the registry {self.address} refuses {what}: HTTP {status}{f', {words}' if words else ''}"
         if status == HTTPStatus.TOO_MANY_REQUESTS:
@@ -328,8 +332,9 @@ class Registry:
             hint = f"it was asked {as_whom}: docker login {self.address.host}, as one who may do that"
         elif status == HTTPStatus.METHOD_NOT_ALLOWED:
             hint = "it is read-only: name one that takes images, or ask who looks after it"
-        elif status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:
-            hint = "the proxy wants a login: HTTPS_PROXY=http://NAME:PASSWORD@HOST:PORT"
+        elif repository and status in (HTTPStatus.NOT_FOUND, HTTPStatus.BAD_REQUEST):
+            # Many registries make none by themselves.
+            hint = f"make the repository {repository}, or its project, there first, or name another HOST/PATH"
         else:
             hint = "run the command again, which goes on from there; ask who looks after the registry"
         return RegistryRefused(message, hint=hint)

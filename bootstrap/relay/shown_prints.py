@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from bootstrap.dap.expressions import LONGEST, problem_of
 from bootstrap.dap.framing import Message
+from bootstrap.plain import counted
 from bootstrap.relay.configuration import Configuration
 from bootstrap.relay.editor import Refused
 from bootstrap.relay.flood import Flood, command
@@ -105,7 +106,7 @@ class ShownPrints:
             shown += f" Messages of logpoints are, of {chosen}."
         processes = len(self._hidden.of)
         hidden = (
-            f" {self._hidden.lines:,} lines of {processes} other process{'' if processes == 1 else 'es'} were"
+            f" {self._hidden.lines:,} lines of {counted(processes, 'other process', 'other processes')} were"
             " not shown."
             if self._hidden.lines
             else ""

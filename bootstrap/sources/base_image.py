@@ -11,6 +11,7 @@ from pathlib import Path
 from bootstrap import cache, docker_engine
 from bootstrap.errors import BuildFailed, CommandFailed, MissingProgram
 from bootstrap.lock import alone
+from bootstrap.plain import line
 from bootstrap.settings import DEBIAN_SUITE
 from bootstrap.shell import Shell
 from bootstrap.sources.image_build import LABEL
@@ -33,12 +34,14 @@ class BaseImage:
     """Debian's minimal system with Python, by debootstrap, which insists on Debian's signatures.
 
     `mirror` is where it comes from. Where it is empty, that is where this machine's apt has Debian from,
-    and without that debootstrap's own default.
+    and without that debootstrap's own default. `architecture` is another than the engine's, as images and
+    Debian call it, whose programs this machine emulates; empty for the engine's.
     """
 
     shell: Shell
     cache_folder: Path
     mirror: str = ""
+    architecture: str = ""
     keyring: Path = KEYRING
     name: str = "base-image"
     title: str = f"base image, Debian {DEBIAN_SUITE}"
@@ -50,12 +53,14 @@ class BaseImage:
 
     @property
     def _key(self) -> str:
-        return cache.key(DEBIAN_SUITE, self.mirror, *_PACKAGES, *_UNWANTED)
+        return cache.key(
+            *(DEBIAN_SUITE, self.mirror, *_PACKAGES, *_UNWANTED), *filter(None, [self.architecture])
+        )
 
     def check(self) -> Status:
         with docker_engine.connected() as client:
             image = docker_engine.image(client, self.reference)
-            needed = docker_engine.missed_architecture(client, image)
+            needed = docker_engine.missed_architecture(client, image, self.architecture)
         if image is None or needed:
             return missing(f"{self.reference} is not made yet")
         return ready(self.reference)
@@ -75,6 +80,7 @@ class BaseImage:
                 options = ["--variant=minbase", f"--include={','.join(_PACKAGES)}"]
                 # Without the second option it goes on unsigned if it misses the first.
                 options += [f"--keyring={self.keyring}", "--force-check-gpg"]
+                options += [f"--arch={self.architecture}"] if self.architecture else []
                 mirror = self.mirror or debian_mirror(self.shell, DEBIAN_SUITE)
                 try:
                     self.shell.run(
@@ -92,10 +98,41 @@ class BaseImage:
                         shutil.rmtree(path) if path.is_dir() else path.unlink()
                 report("importing")
                 self.shell.run(["tar", "--create", "--file", archive, "--directory", system, "."])
-                repository, tag = self.reference.split(":")
-                with docker_engine.connected(600) as client:
-                    changes = [f"LABEL {LABEL}={self._key}"]
-                    client.api.import_image_from_file(str(archive), repository, tag, changes=changes)
+                self._import(archive)
+
+    def _import(self, archive: Path) -> None:
+        """Makes the image of an archive. Raises BuildFailed, EngineNotRunning."""
+        import docker.errors
+
+        repository, tag = self.reference.split(":")
+        with docker_engine.connected(600) as client:
+            if not self.architecture:
+                changes = [f"LABEL {LABEL}={self._key}"]
+                client.api.import_image_from_file(str(archive), repository, tag, changes=changes)
+                return
+            # What is imported is for the engine's own architecture, whatever is asked (engine 20.10); what is
+            # built is for the one that is asked.
+            dockerfile = archive.with_name("Dockerfile")
+            dockerfile.write_text(f"FROM scratch\nADD {archive.name} /\n")
+            context = archive.with_name("context.tar")
+            names = [archive.name, dockerfile.name]
+            self.shell.run(["tar", "--create", "--file", context, "--directory", archive.parent, *names])
+            archive.unlink()
+            with context.open("rb") as stream:
+                try:
+                    client.images.build(
+                        fileobj=stream,
+                        custom_context=True,
+                        tag=self.reference,
+                        labels={LABEL: self._key},
+                        platform=f"linux/{self.architecture}",
+                        rm=True,
+                    )
+                except docker.errors.BuildError as error:
+                    raise BuildFailed(
+                        f"the {self.title} could not be made an image: {line(str(error), 300)}",
+                        hint="./invokew doctor --target kind says whether the disk is full",
+                    ) from None
 
 
 def require_debootstrap(keyring: Path = KEYRING) -> str:

@@ -38,6 +38,8 @@ class Wheels:
     shell: Shell
     cache_folder: Path
     pythons: tuple[str, ...]
+    # Of the machine that they are for; where it is empty, of this one.
+    architecture: str = ""
     name: str = "wheels"
     title: str = "Python packages"
     needs: tuple[str, ...] = ("disk",)
@@ -45,9 +47,14 @@ class Wheels:
     @cached_property
     def folder(self) -> Path:
         key = cache.key(
-            *(file.read_text() for file in (*LOCK_FILES, PROFILERS)), *self.pythons, this_platform()
+            *(file.read_text() for file in (*LOCK_FILES, PROFILERS)), *self.pythons, self.platform
         )
         return self.cache_folder / f"wheels-{key}"
+
+    @property
+    def platform(self) -> str:
+        """Returns what images call the machine that they are for, as in linux/amd64."""
+        return f"linux/{self.architecture}" if self.architecture else this_platform()
 
     def check(self) -> Status:
         return ready(str(self.folder)) if self.folder.exists() else missing("not downloaded yet")
@@ -66,7 +73,9 @@ class Wheels:
             }
             for python, lock_file in sorted(wanted):
                 report(f"downloading what {lock_file.name} names, for Python {python}")
-                pip.download(self.shell, lock_file, draft, python, env=env, report=report)
+                pip.download(
+                    *(self.shell, lock_file, draft, python, self.architecture), env=env, report=report
+                )
 
 
 @dataclass
@@ -101,11 +110,13 @@ class BundleFile:
         return ready(str(self.file)) if self.manifest else missing("not written yet")
 
     def apply(self, report: Report) -> None:
-        """Writes it. Raises LowDisk, ImageMissing, CommandFailed."""
+        """Writes it. Raises LowDisk, ImageMissing, WrongArchitecture, CommandFailed."""
         guard = self.cache_folder / "bundle-blobs.lock"
         with alone(guard, lambda: report("another command makes a bundle: waiting")):
             try:
-                blobs = Blobs(self.cache_folder / "bundle-blobs")
+                # Each platform has its own: what one bundle does not need goes.
+                other = f"-{self.wheels.architecture}" if self.wheels.architecture else ""
+                blobs = Blobs(self.cache_folder / f"bundle-blobs{other}")
                 manifest = self._gathered(blobs, report)
                 report("writing")
                 write(self.file, manifest, blobs.read, self.earlier, self.sign)
@@ -124,7 +135,7 @@ class BundleFile:
         wheels = {path.name: blobs.add(_content(path)) for path in sorted(self.wheels.folder.glob("*.whl"))}
         return Manifest(
             version=this_version(),
-            platform=this_platform(),
+            platform=self.wheels.platform,
             pythons=self.wheels.pythons,
             extensions=self.extensions,
             folders=tuple(folders),
@@ -141,6 +152,9 @@ class BundleFile:
                 attributes = docker_engine.image(client, reference)
                 if attributes is None:
                     raise ImageMissing(f"the Docker engine does not have {reference}", hint=_AGAIN)
+                # Whatever made it: an engine may be another machine's than the programs are for.
+                architecture = self.wheels.platform.removeprefix("linux/")
+                docker_engine.require_architecture(client, reference, architecture)
                 ids[name] = attributes["Id"].removeprefix("sha256:")
         notes = {name: blobs.folder / f"{id}.json" for name, id in ids.items()}
         known = {name: image for name, note in notes.items() if (image := noted(note, name, blobs))}
@@ -184,6 +198,16 @@ def require_free(file: Path) -> None:
             raise InvalidArgument(
                 f"{file} is there, and is no bundle: it would be lost", hint="choose another name"
             ) from None
+
+
+def require_other(file: Path, *made_of: Path) -> None:
+    """Raises InvalidArgument where the file to make is one of those that it is made of, by whichever name."""
+    for other in made_of:
+        # Where one is not there, what opens it says so.
+        if file.exists() and other.exists() and file.samefile(other):
+            raise InvalidArgument(
+                f"{file} is {other} itself, which would be lost", hint="choose another name for what is made"
+            )
 
 
 def unwritable(file: Path, error: OSError) -> RaysideError:

@@ -42,6 +42,7 @@ _PROGRAMS = {
     "kubectl": "kubectl",
     "kubectl-ray": "KubeRay's kubectl plugin",
     "serving": "server of images in a cluster",
+    "door": "front door of a workshop",
 }
 _TITLES = {**_PROGRAMS, "kuberay": "KubeRay's manifests"}
 
@@ -190,8 +191,7 @@ class FetchedBundle:
         return f"bundle of the registry {self.origin.mirror}"
 
     def check(self) -> Status:
-        file = self.origin.file
-        return ready(str(file)) if file.exists() else missing("not fetched yet")
+        return ready(str(self.origin.file)) if self._is_here() else missing("not fetched yet")
 
     def apply(self, report: Report) -> None:
         """Fetches what of it is not here yet.
@@ -202,7 +202,7 @@ class FetchedBundle:
         guard = file.with_name(f"{file.name}.lock")
         with alone(guard, lambda: report("another command fetches it: waiting")), _space(file):
             kept = Blobs(file.with_name(f"{file.name}-blobs"))
-            if file.exists():
+            if self._is_here():
                 kept.keep(())
                 return
             registry = mirror_of(replace(self.settings, mirror=self.origin.mirror), report)
@@ -215,6 +215,13 @@ class FetchedBundle:
             if self.key:
                 require_signature(self.origin.mirror, bundle.signature, manifest.text(), self.key)
             fetch(registry, bundle, file, kept, report, layers=self.origin.layers)
+
+    def _is_here(self) -> bool:
+        """Returns whether that bundle is there: what a power failure left may be none."""
+        try:
+            return self.origin.file.exists() and Bundle.of(self.origin.file).manifest == self.origin.manifest
+        except BadBundle:
+            return False
 
 
 @dataclass(frozen=True)
@@ -250,9 +257,8 @@ class CheckedBundle:
 
     def apply(self, report: Report) -> None:
         """Reads all of it, once for the same file: what is taken out is checked again. Raises BadBundle."""
-        bundle = self.opened()
         try:
-            bundle.require_whole(report, layers=self.origin.layers)
+            self.opened().require_whole(report, layers=self.origin.layers)
         except BadBundle:
             # What a registry gave is fetched anew, as after the power failed.
             if self.origin.mirror:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from bootstrap.settings import Settings
 from bootstrap.shell import Shell
 from bootstrap.sources.extensions import Extensions
@@ -11,8 +13,15 @@ from bootstrap.sources.source import Source
 from bootstrap.sources.upstream import upstream
 
 
-def chosen(name: str, settings: Settings, extensions: Extensions, shell: Shell) -> Source:
-    """Returns the source of that name, a name of `settings.SOURCES` other than auto."""
+def chosen(
+    name: str, settings: Settings, extensions: Extensions, shell: Shell, architecture: str = ""
+) -> Source:
+    """Returns the source of that name, a name of `settings.SOURCES` other than auto.
+
+    `architecture`: of a Linux that programs and images are for; default: this machine, and its engine.
+    """
     if name == "upstream":
-        return upstream(Releases(settings), extensions, shell)
-    return packages(settings, extensions, shell)
+        here = Releases(settings)
+        other = replace(here, system="linux", architecture=architecture, images=architecture)
+        return upstream(other if architecture else here, extensions, shell)
+    return packages(settings, extensions, shell, architecture)

@@ -203,9 +203,9 @@ def published(settings: Settings, platform: str, pins: Pins = EXTENSIONS) -> dic
     return {_record(id, version, platform): asking(id, version) for id, version in pins}
 
 
-def this_platform(system: str = "") -> str:
-    """Returns VS Code's name for this machine, or for an editor of another `system` on it."""
-    machine = this_machine.machine().lower()
+def this_platform(system: str = "", architecture: str = "") -> str:
+    """Returns VS Code's name for this machine, or for an editor of another `system`, or another machine."""
+    machine = architecture or this_machine.machine().lower()
     name = {"x86_64": "x64", "amd64": "x64", "aarch64": "arm64"}.get(machine, machine)
     return f"{system or this_machine.system().lower()}-{name}"
 

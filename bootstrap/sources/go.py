@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-import json
 import platform
 import re
 import shutil
 import sys
+import time
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 from bootstrap import cache, pip
-from bootstrap.errors import BadChecksum, BuildFailed, CommandFailed, MissingProgram
+from bootstrap.errors import BadChecksum, BuildFailed, CommandFailed, MissingProgram, RaysideError
 from bootstrap.settings import GO_VERSION, OLDEST_GO, ROOT
 from bootstrap.shell import Shell
 from bootstrap.step import Report, Status, missing, ready
 
 MODULES = ROOT / "image" / "programs"
 _LOCK_FILE = ROOT / "requirements" / "go.txt"
+# Go itself asks once; pip asks six times, and npm three. These are the seconds before it is run again.
+_PAUSES = (1.0, 4.0)
+# Go's words for a module that is not what go.sum names.
+_MISMATCH = "checksum mismatch"
+# Go names the address where a server could not be reached, or answered with an error of its own.
+_UNANSWERED = re.compile(r'\b(?:Get|read) "https?://|\breading https?://\S+: (?:5\d\d|429) ')
 
 
 @dataclass(frozen=True)
@@ -96,6 +102,8 @@ class GoPrograms:
     # It names a module, and a folder of it, that come along, as they are.
     along: tuple[str, str] | None = None
     needs: tuple[str, ...] = ("go",)
+    # They are for a Linux of this architecture, as Go calls it; where it is empty, for this machine.
+    architecture: str = ""
 
     @cached_property
     def folder(self) -> Path:
@@ -103,7 +111,8 @@ class GoPrograms:
             cache.content(MODULES / self.module),
             repr((self.builds, self.variables, self.links, self.along)),
         ]
-        key = cache.key(*inputs, platform.system(), platform.machine())
+        here = (platform.system(), platform.machine())
+        key = cache.key(*inputs, *(("Linux", self.architecture) if self.architecture else here))
         return self.cache_folder / f"{self.module}-{self.version}-{key}"
 
     def check(self) -> Status:
@@ -131,17 +140,21 @@ class GoPrograms:
                 (draft / link).symlink_to(file)
             if self.along:
                 module, folder = self.along
-                module_there = json.loads(self._go(["mod", "download", "-json", module], lambda _: None))
-                source = Path(module_there["Dir"], folder)
+                self._go(["mod", "download", module], report)
+                source = Path(self._go(["list", "-m", "-f", "{{.Dir}}", module], lambda _: None), folder)
                 shutil.copytree(source, draft / folder, copy_function=shutil.copyfile)
 
     def undo(self, report: Report) -> None:
         cache.end_abandoned(self.folder)
 
     def _go(self, arguments: list[str], report: Report) -> str:
-        """Runs Go, and returns its output. Raises BuildFailed with what Go said, BadChecksum.
+        """Runs Go, and returns its output; again, where a module's server did not answer as it should.
 
         Where modules come from is Go's own configuration (`go env`), and go.sum has what they have to be.
+
+        Raises:
+            BuildFailed: with what Go said.
+            BadChecksum: a module is not what go.sum names.
         """
         env = {
             **cache.environment(self.folder),
@@ -153,31 +166,53 @@ class GoPrograms:
             "GOWORK": "off",
             # Static programs run in any image.
             "CGO_ENABLED": "0",
+            **({"GOOS": "linux", "GOARCH": self.architecture} if self.architecture else {}),
         }
-        try:
-            done = self.shell.run(
-                [self.go.program, *arguments], env=env, cwd=MODULES / self.module, on_line=report
+        command: list[str | Path] = [self.go.program, *arguments]
+        pauses = iter(_PAUSES)
+        while True:
+            try:
+                return self.shell.run(command, env=env, cwd=MODULES / self.module, on_line=report).out.strip()
+            except CommandFailed as error:
+                pause = next(pauses, None) if _is_unanswered(error) else None
+                if pause is None:
+                    raise self._failure(error) from None
+            report(f"a module could not be downloaded; it is tried again in {pause:g} s")
+            time.sleep(pause)
+
+    def _failure(self, error: CommandFailed) -> RaysideError:
+        if _MISMATCH in error.message:
+            return BadChecksum(
+                f"a module of {self.title} is not what go.sum names\n{error.message}",
+                hint="ask who runs the proxy that GOPROXY names (go env GOPROXY)",
             )
-        except CommandFailed as error:
-            if "checksum mismatch" in error.message:
-                raise BadChecksum(
-                    f"a module of {self.title} is not what go.sum names\n{error.message}",
-                    hint="ask who runs the proxy that GOPROXY names (go env GOPROXY)",
-                ) from None
-            raise BuildFailed(
-                f"{self.title} could not be built\n{error.message}",
-                hint="if it could not download, set GOPROXY or HTTPS_PROXY (go env); then run it again",
-            ) from None
-        return done.out.strip()
+        return BuildFailed(
+            f"{self.title} could not be built\n{error.message}",
+            hint="if it could not download, set GOPROXY or HTTPS_PROXY (go env); then run it again",
+        )
 
 
-def image_server(shell: Shell, go: Go, cache_folder: Path) -> GoPrograms:
+def _is_unanswered(error: CommandFailed) -> bool:
+    return _MISMATCH not in error.message and bool(_UNANSWERED.search(error.message))
+
+
+def image_server(shell: Shell, go: Go, cache_folder: Path, architecture: str = "") -> GoPrograms:
     """Returns the server of a bundle's images in a cluster that has no registry; it is ours."""
+    return _ours(shell, go, cache_folder, architecture, "serving", "server of images in a cluster")
+
+
+def front_door(shell: Shell, go: Go, cache_folder: Path, architecture: str = "") -> GoPrograms:
+    """Returns the program by which a workshop's attendees come to their places; it is ours."""
+    return _ours(shell, go, cache_folder, architecture, "door", "front door of a workshop")
+
+
+def _ours(shell: Shell, go: Go, cache_folder: Path, architecture: str, name: str, title: str) -> GoPrograms:
     return GoPrograms(
         *(shell, go, cache_folder),
-        name="serving",
-        title="server of images in a cluster",
-        module="serving",
+        name=name,
+        title=title,
+        module=name,
         version="1",
-        builds=(("serving", "."),),
+        builds=((name, "."),),
+        architecture=architecture,
     )

@@ -32,6 +32,8 @@ _PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy"
 _SILENCE = 1800
 # An error shows so many lines of the build's end.
 _LAST_LINES = 30
+# The kernel's words for a program of another architecture, which nobody emulates (ENOEXEC).
+_FOREIGN = "exec format error"
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,8 @@ class ImageBuild:
     that a tag is known before they are made. A base image goes into `arguments`, which count
     too. Besides, the Dockerfile finds `ca-certificates.crt`, the certificates that this machine
     trusts; it must not get into the final stage, and does not count.
+
+    `architecture` is another than the engine's, whose programs the engine emulates; empty for the engine's.
 
     `hashed` gives a file's SHA-256. Builds that share files share one that remembers, for the tag is that
     of the files at the start of the command.
@@ -58,6 +62,7 @@ class ImageBuild:
     extra: Mapping[str, Path] = field(default_factory=dict)
     hashed: Callable[[Path], str] = sha256
     needs: tuple[str, ...] = ("engine", "disk")
+    architecture: str = ""
 
     @property
     def reference(self) -> str:
@@ -79,12 +84,13 @@ class ImageBuild:
         for key, value in sorted(self.arguments.items()):
             digest.update(f"{key}={value}\0".encode())
         digest.update(self.dockerfile.encode())
+        digest.update(self.architecture.encode())
         return digest.hexdigest()
 
     def check(self) -> Status:
         with docker_engine.connected() as client:
             image = docker_engine.image(client, self.reference)
-            needed = docker_engine.missed_architecture(client, image)
+            needed = docker_engine.missed_architecture(client, image, self.architecture)
         if image is None:
             return missing(f"{self.reference} is not built yet")
         if needed:
@@ -109,7 +115,7 @@ class ImageBuild:
                     )
                 archive.seek(0)
                 self._build(client, archive, report)
-                docker_engine.require_architecture(client, self.reference)
+                docker_engine.require_architecture(client, self.reference, self.architecture)
 
     def _build(self, client: Any, archive: IO[bytes], report: Report) -> None:
         def start() -> Iterator[dict[str, Any]]:
@@ -121,6 +127,7 @@ class ImageBuild:
                 buildargs={**_proxies(), **package_indexes(Shell()), **self.arguments},
                 labels={LABEL: self.inputs},
                 network_mode="host",
+                platform=f"linux/{self.architecture}" if self.architecture else None,
                 rm=True,
                 forcerm=True,
                 decode=True,
@@ -135,10 +142,11 @@ class ImageBuild:
             if "error" in event:
                 first = f"{self.title} could not be built: {event['error']}"
                 last = [*lines[-_LAST_LINES:], f"(from {self.context / self.dockerfile})"]
-                raise BuildFailed(
-                    "\n".join([first, *last]),
-                    hint="correct what the last lines name; what was built before them is kept",
-                )
+                hint = "correct what the last lines name; what was built before them is kept"
+                if self.architecture and any(_FOREIGN in each for each in [first, *lines]):
+                    hint = f"the engine emulates no {self.architecture}: docker run --privileged --rm "
+                    hint += f"tonistiigi/binfmt --install {self.architecture}, where it runs"
+                raise BuildFailed("\n".join([first, *last]), hint=hint)
 
     def _files(self) -> list[tuple[str, Path]]:
         """Returns each input's name in the context, and its file, sorted by name."""

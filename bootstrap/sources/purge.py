@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from bootstrap import docker_engine
 from bootstrap.bundle.manifest import BUNDLED
 from bootstrap.errors import EngineNotPermitted, EngineNotRunning
 from bootstrap.sources.image_build import LABEL
+from bootstrap.sources.pulled_image import FOREIGN
+
+if TYPE_CHECKING:
+    from docker import DockerClient
 
 
 def remove_images() -> list[str]:
@@ -15,16 +21,26 @@ def remove_images() -> list[str]:
     removed: list[str] = []
     try:
         with docker_engine.connected(300) as client:
-            images = client.images.list(filters={"label": LABEL})
-            images += client.images.list(filters={"reference": f"{BUNDLED}*"})
-            for image in images:
-                for reference in image.tags or [image.id]:
-                    try:
-                        client.images.remove(reference, force=True)
-                        removed.append(reference)
-                    except docker.errors.APIError:  # Somebody's container uses it.
-                        continue
+            references = [
+                reference
+                for image in client.images.list(filters={"label": LABEL})
+                for reference in image.tags or [image.id]
+            ]
+            for prefix in (BUNDLED, FOREIGN):
+                references += names_of_ours(client, prefix)
+            for reference in references:
+                try:
+                    client.images.remove(reference, force=True)
+                    removed.append(reference)
+                except docker.errors.APIError:  # Somebody's container uses it.
+                    continue
             client.images.prune(filters={"dangling": True, "label": f"{LABEL}=build"})
     except (EngineNotRunning, EngineNotPermitted):  # Without an engine there is nothing to remove them from.
         pass
     return removed
+
+
+def names_of_ours(client: DockerClient, prefix: str) -> list[str]:
+    """Returns the names of images that begin so; those that a user gave to the same images stay theirs."""
+    images = client.images.list(filters={"reference": f"{prefix}*"})
+    return [tag for image in images for tag in image.tags if tag.startswith(prefix)]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-_HUB = "https://registry-1.docker.io"
+_HUB = "registry-1.docker.io"
+# The name of Docker Hub in references, and in the Docker configuration.
+_HUB_NAME = "docker.io"
 
 
 def registry(image: str) -> str:
@@ -20,7 +22,27 @@ def registry_url(image: str) -> str:
     host = registry(image)
     # The Docker engine speaks plain HTTP to registries of its own machine.
     plain = host.startswith(("localhost", "127."))
-    return f"{'http' if plain else 'https'}://{host}/v2/" if host else f"{_HUB}/v2/"
+    return f"{'http' if plain else 'https'}://{host}/v2/" if host else f"https://{_HUB}/v2/"
+
+
+def located(image: str) -> tuple[str, str, str]:
+    """Returns where an image is asked for: the registry's host, its name for logins, and the repository.
+
+    The repository is as the registry has it: library/debian for debian.
+    """
+    name = without_tag(image)
+    host = registry(name)
+    if host and host != _HUB_NAME:
+        return host, host, name.removeprefix(f"{host}/")
+    name = name.removeprefix(f"{_HUB_NAME}/")
+    return _HUB, _HUB_NAME, name if "/" in name else f"library/{name}"
+
+
+def without_tag(image: str) -> str:
+    """Returns a reference without its tag and its digest."""
+    name = image.partition("@")[0]
+    slash = name.rfind("/") + 1
+    return name[:slash] + name[slash:].partition(":")[0]
 
 
 def tagged(image: str, tag: str) -> str:

@@ -24,7 +24,7 @@ from bootstrap.sources.references import tagged
 
 @dataclass(frozen=True)
 class Releases:
-    """The steps that fetch each of them, for one machine."""
+    """The steps that fetch each of them, for one kind of machine."""
 
     settings: Settings
     # It has the digests that the repository records.
@@ -32,6 +32,8 @@ class Releases:
     # The programs have to run on this, as release pages call it.
     system: str = platform.system().lower()
     architecture: str = docker_engine.normal(platform.machine())
+    # Images are for this architecture; where it is empty, for the engine's.
+    images: str = ""
 
     @cached_property
     def kind(self) -> Program:
@@ -96,7 +98,8 @@ class Releases:
         image = str(getattr(self.settings, setting))
         reference = tagged(image, tag)
         record = f"{name} {tag}" if reference != image else reference
-        return PulledImage(name, title, reference, setting, self._digests, "" if "@" in image else record)
+        record = "" if "@" in image else record
+        return PulledImage(name, title, reference, setting, self._digests, record, self.images)
 
     @cached_property
     def _digests(self) -> Digests:

@@ -32,6 +32,11 @@ class Images:
     pull_secret: str = ""
 
     @property
+    def are_pulled(self) -> bool:
+        """Returns whether nodes pull them; else they are put into the nodes."""
+        return self.pull_policy != "Never"
+
+    @property
     def pull_secrets(self) -> list[dict[str, str]]:
         """Returns the `imagePullSecrets` of their pods."""
         return [{"name": self.pull_secret}] if self.pull_secret else []

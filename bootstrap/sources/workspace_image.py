@@ -54,11 +54,12 @@ def workspace_image(
     build_base: str | None = None,
     extensions: Sequence[Extension] = (),
     hashed: Callable[[Path], str] = sha256,
+    architecture: str = "",
 ) -> ImageBuild:
     """Returns the build; `build_base` is what it can start from, where that is less than Ray.
 
-    `extensions` are others' extensions, in the folder or the cache that they come from. `hashed` is that of
-    ImageBuild.
+    `extensions` are others' extensions, in the folder or the cache that they come from. `hashed` and
+    `architecture` are those of ImageBuild.
     """
     record = json.dumps([extension.document() for extension in extensions])
     return ImageBuild(
@@ -82,4 +83,5 @@ def workspace_image(
         hashed=hashed,
         needs=("engine", "ray-image", "extensions"),
         cache_folder=cache_folder,
+        architecture=architecture,
     )

@@ -6,17 +6,21 @@ import contextlib
 import os
 import signal
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import psutil
 import requests
 
+from bootstrap.carrier.carrier import Speaks
 from bootstrap.dap.exchange import ask
 from bootstrap.errors import ClusterUnreachable, DebuggerGone, NotRunning, StrangerListens
 from bootstrap.kube.api import Kube
 from bootstrap.kube.forwarder import Forward, document
 from bootstrap.kube.tunnel import require_forwarding
+from bootstrap.own_folder import make_own
 from bootstrap.private_file import write_private
 from bootstrap.shell import Shell
 from bootstrap.step import Report, Status, missing, pending, ready
@@ -70,7 +74,7 @@ class Forwards:
         if self._written() != self.config_text:
             return missing(f"process {self.process.pid} forwards something else than wanted")
         for port in self.ports:
-            if reason := UNANSWERED[port.speaks](port.local):
+            if reason := UNANSWERED[port.speaks](port.local, port.address):
                 self._require_rights()
                 return pending(f"port {port.local} ({port.name}) {reason}")
         listed = ", ".join(f"{port.name} at {port.url}" for port in self.ports)
@@ -85,6 +89,7 @@ class Forwards:
         self.process.end(report)
         for port in self.ports:
             require_port(f"{port.name}_port", port.local)
+        make_own(self.folder)
         write_private(self.config_file, self.config_text)
         report("starting")
         self.process.start(self.command())
@@ -119,7 +124,7 @@ class Forwards:
             return ""
 
 
-def _no_dap(port: int) -> str:
+def _no_dap(port: int, _: str = "") -> str:
     """Returns why a DAP server gives no answer through this port; empty where it gives one."""
     try:
         ask(port, "initialize", {"adapterID": "rayside"}, timeout=_ANSWER)
@@ -128,12 +133,18 @@ def _no_dap(port: int) -> str:
     return ""
 
 
-def _no_http(port: int) -> str:
+def _no_http(port: int, address: str = "127.0.0.1", scheme: str = "http") -> str:
     """Returns why HTTP through this port gets no answer; empty where it gets any, an error's code too."""
+    # Who listens on all addresses is asked at this machine's own.
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(address, address)
     with requests.Session() as session:
         session.trust_env = False  # A proxy must not be asked for our own machine.
         try:
-            session.get(f"http://127.0.0.1:{port}/", timeout=_ANSWER, allow_redirects=False, stream=True)
+            url = f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}/"
+            session.get(url, timeout=_ANSWER, allow_redirects=False, stream=True)
+        except requests.exceptions.SSLError as error:
+            # Whose certificate it is matters to browsers.
+            return "" if "CERTIFICATE_VERIFY_FAILED" in str(error) else "speaks no TLS"
         except requests.Timeout:
             return f"leads to nothing that answers within {_ANSWER:g} s"
         except requests.ConnectionError:
@@ -144,4 +155,8 @@ def _no_http(port: int) -> str:
 
 
 # By protocol: returns why a port gets no answer; empty where it gets one.
-UNANSWERED = {"http": _no_http, "dap": _no_dap}
+UNANSWERED: dict[Speaks, Callable[..., str]] = {
+    "http": _no_http,
+    "https": partial(_no_http, scheme="https"),
+    "dap": _no_dap,
+}

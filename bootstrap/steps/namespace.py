@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from bootstrap.instance import Instance
 from bootstrap.kube.api import CORE, Kube, made_here, require_namespace
-from bootstrap.kube.contents import held
+from bootstrap.kube.contents import Kind, held
 from bootstrap.plain import some_of
 from bootstrap.step import Report, Status, missing, ready
 from bootstrap.steps.kuberay import require_gone
@@ -17,11 +18,15 @@ POD_SECURITY = {"pod-security.kubernetes.io/enforce": "restricted"}
 
 @dataclass(frozen=True)
 class Namespace:
-    """The namespace is there. One of ours takes no pod that is not `restricted`, and goes with `down`."""
+    """The namespace is there. One of ours takes no pod that is not `restricted`, and goes with `down`.
+
+    `kinds` returns the kinds of what may be in it, where these are known already.
+    """
 
     instance: Instance
     kube: Kube
     needs: tuple[str, ...] = ("preflight", "state-folder")
+    kinds: Callable[[], Sequence[Kind]] = tuple
     name: str = "namespace"
 
     @property
@@ -42,7 +47,7 @@ class Namespace:
         """Removes it where we made it, unless somebody has put something into it."""
         if not self._ours():
             return None
-        if others := held(self.kube):
+        if others := held(self.kube, self.kinds()):
             return f"it stays: others have {some_of(others)} in it"
         report(f"removing the {self.title}")
         self.kube.delete(self._path)

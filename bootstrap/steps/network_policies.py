@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from bootstrap.instance import Instance
-from bootstrap.kube.api import Kube, made_here, path_of
+from bootstrap.kube.api import Kube, path_of
 from bootstrap.step import Report, Status, missing, ready
 from bootstrap.steps.ray_cluster import DASHBOARD_PORT
+from bootstrap.steps.removal import remove_ours
 
 
 @dataclass(frozen=True)
@@ -46,11 +47,7 @@ class NetworkPolicies:
             self.kube.apply(document)
 
     def undo(self, report: Report) -> None:
-        for document in self.documents():
-            there = self.kube.get(path_of(document))
-            if there and made_here(there):
-                report(f"removing {document['metadata']['name']}")
-                self.kube.delete(path_of(document))
+        remove_ours(self.kube, self.documents(), report)
 
     def _document(self, node_type: str, ingress: list[dict[str, Any]]) -> dict[str, Any]:
         labels = {"ray.io/cluster": self.instance.ray_cluster, "ray.io/node-type": node_type}

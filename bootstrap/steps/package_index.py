@@ -10,6 +10,9 @@ Secret while a pod runs: a new login needs no new pods.
 from __future__ import annotations
 
 import base64
+import copy
+import json
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -19,7 +22,8 @@ from urllib.parse import urlsplit
 from bootstrap import authorities
 from bootstrap.errors import InvalidSetting, NotOurs
 from bootstrap.instance import Instance
-from bootstrap.kube.api import CORE, Kube, made_here, require_namespace
+from bootstrap.kube.api import CORE, RAY, Kube, made_here, require_namespace
+from bootstrap.kube.rayjob.document import own_pods
 from bootstrap.settings import Settings
 from bootstrap.step import Report, Status, drifted, missing, ready
 from bootstrap.steps.differences import difference, made_of
@@ -30,11 +34,13 @@ FOLDER = "/etc/rayside/packages"
 # uv looks here for what a project's own configuration may override
 # (https://docs.astral.sh/uv/concepts/configuration-files/).
 _UVS_FOLDER = "/etc/xdg/uv"
+_PIPS_VARIABLE = "PIP_CONFIG_FILE"
 _PIP, _UV, _AUTHORITIES = "pip.conf", "uv.toml", "authorities.pem"
-_VOLUME = "packages"
+_VOLUME = "rayside-packages"
 _SETTINGS = ("package_index", "package_index_ca", "package_proxy")
 # The relay installs nothing.
-_CONTAINERS = ("ray-head", "workspace", "ray-worker")
+_WORKSPACE = "workspace"
+_CONTAINERS = ("ray-head", _WORKSPACE, "ray-worker")
 # A Secret holds 1 MiB, and the public authorities take a third of it.
 _MOST_CERTIFICATES = 512 * 1024
 
@@ -93,19 +99,9 @@ class PackageIndex:
         """Has the containers of a pod's specification read the Secret."""
         if not self.files:
             return
+        containers = [each for each in pod["containers"] if each["name"] in _CONTAINERS]
         secret = {"secretName": self.instance.packages_secret, "defaultMode": 0o440}
-        pod["volumes"] = [*pod.get("volumes", []), {"name": _VOLUME, "secret": secret}]
-        folders = (FOLDER, _UVS_FOLDER) if _UV in self.files else (FOLDER,)
-        mounts = [{"name": _VOLUME, "mountPath": folder, "readOnly": True} for folder in folders]
-        variables = {"PIP_CONFIG_FILE": f"{FOLDER}/{_PIP}"}
-        if self.trusted:
-            # uv has no variable of its own for it. OpenSSL reads it, too, and finds what it trusted before.
-            variables["SSL_CERT_FILE"] = f"{FOLDER}/{_AUTHORITIES}"
-        added = [{"name": name, "value": value} for name, value in variables.items()]
-        for container in pod["containers"]:
-            if container["name"] in _CONTAINERS:
-                container["volumeMounts"] = [*container.get("volumeMounts", []), *mounts]
-                container["env"] = [*container.get("env", []), *added]
+        _have_read(pod, containers, self.files, secret)
 
     def check(self) -> Status:
         """Looks: what pods that are there would lose, or lack, is drift, before any of it changes."""
@@ -116,7 +112,7 @@ class PackageIndex:
                 return drifted(difference(was, self.made_of))
         if not self.files:
             return ready("none is set: pip and uv have their own defaults")
-        document = self.kube.get(self._path)
+        document = self.kube.get(_path(self.kube, self.instance))
         if document is None:
             require_namespace(self.kube)
             return missing("not made yet")
@@ -141,22 +137,84 @@ class PackageIndex:
         # Not `stringData`, of which Kubernetes forgets whose each field is: a file would outlast its setting.
         self.kube.apply({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": self._data})
 
-    def undo(self, report: Report) -> None:
-        """Removes it, whatever the settings say now."""
+    def undo(self, report: Report) -> str | None:
+        """Removes it, whatever the settings say now, unless clusters of RayJobs read it, which stay."""
         if self.cluster_goes:
-            return
-        document = self.kube.get(self._path)
-        if document and made_here(document):
-            report(f"removing the Secret {self.instance.packages_secret}")
-            self.kube.delete(self._path)
+            return None
+        name = self.instance.packages_secret
+        document = self.kube.get(_path(self.kube, self.instance))
+        if document is None or not made_here(document):
+            return None
+        if readers := self._other_readers():
+            return f"the Secret {name} stays: the RayCluster {', '.join(readers)} reads it"
+        report(f"removing the Secret {name}")
+        self.kube.delete(_path(self.kube, self.instance))
+        return None
+
+    def _other_readers(self) -> list[str]:
+        """Returns the RayClusters with pods that read it, besides our own."""
+        clusters = self.kube.items(f"{RAY}/namespaces/{self.kube.namespace}/rayclusters")
+        secret = f'"{self.instance.packages_secret}"'
+        readers = [each["metadata"]["name"] for each in clusters if secret in json.dumps(each["spec"])]
+        return [name for name in readers if name != self.instance.ray_cluster]
 
     @property
     def _data(self) -> dict[str, str]:
         return {name: base64.b64encode(text.encode()).decode() for name, text in self.files.items()}
 
-    @property
-    def _path(self) -> str:
-        return f"{CORE}/namespaces/{self.kube.namespace}/secrets/{self.instance.packages_secret}"
+
+def rayjob_with_it(rayjob: Mapping[str, Any], kube: Kube, instance: Instance) -> dict[str, Any]:
+    """Returns a RayJob whose own cluster reads the Secret that `up` has made, where there is one.
+
+    A container that names a configuration of pip's itself is left as it is; in others, what the RayJob says
+    of authorities, or mounts for uv, stays.
+    """
+    changed = copy.deepcopy(dict(rayjob))
+    made = kube.get(_path(kube, instance))
+    if made is None or not made_here(made):
+        return changed
+    # Its pods have a user and a group of their own, and outlive `down`: the Secret may be gone one day.
+    secret = {"secretName": instance.packages_secret, "defaultMode": 0o444, "optional": True}
+    for pod in own_pods(changed):
+        ray, *others = pod.get("containers") or [{}]  # KubeRay takes the first for Ray's
+        containers = [ray, *(each for each in others if each.get("name") == _WORKSPACE)]
+        _have_read(pod, [each for each in containers if not _is_told(each)], made.get("data") or {}, secret)
+    return changed
+
+
+def _is_told(container: Mapping[str, Any]) -> bool:
+    """Returns whether a container has a configuration of pip's already, or no place for ours."""
+    mounts, env = container.get("volumeMounts") or [], container.get("env") or []
+    return (
+        not container
+        or any(each.get("name") == _PIPS_VARIABLE for each in env)
+        or any(each.get("mountPath") == FOLDER for each in mounts)
+    )
+
+
+def _have_read(
+    pod: dict[str, Any], containers: list[dict[str, Any]], files: Container[str], secret: dict[str, Any]
+) -> None:
+    """Has containers of a pod's specification read the files of a Secret."""
+    if not containers:
+        return
+    pod["volumes"] = [*(pod.get("volumes") or []), {"name": _VOLUME, "secret": secret}]
+    folders = (FOLDER, _UVS_FOLDER) if _UV in files else (FOLDER,)
+    variables = {_PIPS_VARIABLE: f"{FOLDER}/{_PIP}"}
+    if _AUTHORITIES in files:
+        # uv has no variable of its own for it. OpenSSL reads it, too, and finds what it trusted before.
+        variables["SSL_CERT_FILE"] = f"{FOLDER}/{_AUTHORITIES}"
+    for container in containers:
+        mounts, env = container.get("volumeMounts") or [], container.get("env") or []
+        paths, names = {each.get("mountPath") for each in mounts}, {each.get("name") for each in env}
+        free = [folder for folder in folders if folder not in paths]
+        mounts = [*mounts, *({"name": _VOLUME, "mountPath": each, "readOnly": True} for each in free)]
+        added = [{"name": name, "value": value} for name, value in variables.items() if name not in names]
+        container["volumeMounts"], container["env"] = mounts, [*env, *added]
+
+
+def _path(kube: Kube, instance: Instance) -> str:
+    return f"{CORE}/namespaces/{kube.namespace}/secrets/{instance.packages_secret}"
 
 
 def trusted(settings: Settings) -> str:

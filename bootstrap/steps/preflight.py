@@ -17,7 +17,7 @@ from bootstrap.errors import (
     UnsupportedPython,
     UnsupportedRay,
 )
-from bootstrap.plain import line, some_of
+from bootstrap.plain import counted, line, some_of
 from bootstrap.ray import authentication
 from bootstrap.ray.reach import out_of_reach
 from bootstrap.ray.state import Dashboard
@@ -93,7 +93,7 @@ class Preflight:
                 self._require_python(seen.python)
             nodes = _require_reachable(seen.dashboard) if self.relay_is_here else seen.dashboard.live_nodes()
         reach = " in reach" if self.relay_is_here else ""
-        return ready(f"{seen}; {nodes} {'node' if nodes == 1 else 'nodes'}{reach}")
+        return ready(f"{seen}; {counted(nodes, 'node')}{reach}")
 
     def _require_ray(self, version: str) -> None:
         """Checks that its jobs can be debugged. Raises UnsupportedRay."""

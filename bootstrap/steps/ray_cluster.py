@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +27,17 @@ from bootstrap.steps.package_index import PackageIndex
 
 MANIFEST = ROOT / "k8s" / "ray-cluster.yaml"
 DASHBOARD_PORT, WORKSPACE_PORT, RELAY_PORT = 8265, 8443, 5678
+# In the workspace of a workshop's place: there its editor tells how far the attendee is.
+PROGRESS = "/tmp/rayside-progress.json"
+# An annotation of a workshop's place that has no workers for a while: how many it had.
+PAUSED = "rayside.dev/paused"
+# In digits: a note may be anybody's, and no place has a million workers.
+_LONGEST_NOTE = 6
+# Since when, by the API's clock; and how many seconds its earlier pauses took together.
+PAUSED_SINCE, PAUSED_FOR = "rayside.dev/paused-since", "rayside.dev/paused-seconds"
+# One that is paused because nothing was done in it: when something was at last, by its own clock, in seconds
+# since 1970. And when a place got its workers again, by the API's clock.
+PAUSED_IDLE, RESUMED = "rayside.dev/paused-idle", "rayside.dev/resumed"
 # No setting decides these parts of it: the checkout does, and which extensions the cache has.
 _FILES = {"ray": "Ray's image", "workspace": "the workspace's image", "manifest": "the manifest"}
 
@@ -113,13 +124,15 @@ class RayCluster:
         was, would_be = made_of(cluster), made_of(self.manifest())
         if was != would_be:
             return drifted(difference(was, would_be, _FILES))
+        is_paused = bool(paused(cluster))
+        all_pods = 1 if is_paused else 1 + self.workers
         pods = self.kube.pods(self.selector)
         if behind := left_behind(pods):
             return missing(f"{', '.join(behind)} joined an earlier head")
-        waits = [f"{pod['metadata']['name']}: {wait}" for pod in pods if (wait := trouble.waiting(pod))]
-        all_pods = 1 + self.workers
+        waits = trouble.waits(pods)
         if not waits and len(pods) == all_pods:
-            return ready(f"Ray {RAY_VERSION}, {self.workers} workers")
+            workers = "paused, without workers" if is_paused else f"{self.workers} workers"
+            return ready(f"Ray {RAY_VERSION}, {workers}")
         if waits and (error := trouble.first_problem(self.kube, self.selector)):
             # It is said, not raised: what was killed with its engine, or lost its head, comes back by itself.
             return pending(f"{error.message}; {error.hint}")
@@ -127,7 +140,10 @@ class RayCluster:
 
     def apply(self, report: Report) -> None:
         require_namespace(self.kube)
-        self.kube.apply(self.manifest())
+        document = self.manifest()
+        if paused(self._cluster() or {}):
+            document["spec"]["workerGroupSpecs"][0]["replicas"] = 0
+        self.kube.apply(document)
         for pod in left_behind(self.kube.pods(self.selector)):
             report(f"removing {pod}, KubeRay makes another")
             self._remove_pod(pod)
@@ -181,6 +197,8 @@ class RayCluster:
                         variable["valueFrom"]["secretKeyRef"]["name"] = self.instance.workspace_secret
                 if origins and container["name"] == "workspace":
                     container["env"].append({"name": "TRUSTED_ORIGINS", "value": origins})
+                if self.instance.workshop and container["name"] == "workspace":
+                    container["env"].append({"name": "RAYSIDE_PROGRESS", "value": PROGRESS})
                 if container["name"] == "relay":
                     container["env"] = [
                         {"name": name, "value": value} for name, value in self._masked.items() if value
@@ -197,6 +215,7 @@ class RayCluster:
             "workers": str(self.workers),
             "trusted origins": origins or "none",
             "masked": json.dumps(self._masked),
+            **({"progress": PROGRESS} if self.instance.workshop else {}),
             **({"pull secret": self.images.pull_secret} if self.images.pull_secret else {}),
             **self.package_index.made_of,
             "manifest": cache.key(MANIFEST.read_text()),
@@ -287,3 +306,15 @@ def _started(pod: dict[str, Any], container: str) -> str:
                 run = status["lastState"].get("terminated")
             return str((run or {}).get("startedAt") or "")
     return ""
+
+
+def notes(ray_cluster: Mapping[str, Any]) -> Mapping[str, str]:
+    """Returns a RayCluster's annotations: whoever may change it may have written them."""
+    annotations: Mapping[str, str] = ray_cluster.get("metadata", {}).get("annotations") or {}
+    return annotations
+
+
+def paused(ray_cluster: Mapping[str, Any]) -> str:
+    """Returns how many workers a RayCluster had before its pause, in digits; empty where it is not paused."""
+    note = notes(ray_cluster).get(PAUSED, "")
+    return note if note.isascii() and note.isdigit() and len(note) <= _LONGEST_NOTE else ""

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from datetime import datetime, timezone
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from bootstrap.errors import RaysideError
-from bootstrap.kube.api import Kube, made_here
+from bootstrap.kube.api import Kube, made_here, path_of
+from bootstrap.kube.trouble import is_overdue
 from bootstrap.step import Report
 from bootstrap.steps.kuberay import require_gone
-
-
-def is_overdue(document: Mapping[str, Any]) -> bool:
-    """Returns whether an object that is being removed should have gone by now."""
-    until = document["metadata"].get("deletionTimestamp")
-    # It is UTC, as in 2026-01-31T23:59:59Z, and so has the order of its text.
-    return bool(until) and str(until) < datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def removed(kube: Kube, path: str, what: str, report: Report) -> str | None:
@@ -33,3 +26,12 @@ def removed(kube: Kube, path: str, what: str, report: Report) -> str | None:
     except RaysideError as error:
         return f"{what} could not be removed from {kube.namespace}: {error.message}"
     return None
+
+
+def remove_ours(kube: Kube, documents: Iterable[Mapping[str, Any]], report: Report) -> None:
+    """Asks for the removal of those of these objects that are there, and that we have made."""
+    for document in documents:
+        there = kube.get(path_of(document))
+        if there and made_here(there):
+            report(f"removing {document['metadata']['name']}")
+            kube.delete(path_of(document))

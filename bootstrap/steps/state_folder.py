@@ -63,6 +63,8 @@ class StateFolder:
             self.instance.location.parent.rmdir()
 
     def _require_ports(self) -> None:
+        if not any(vars(self.instance.ports).values()):  # It has none, as a place of a workshop.
+            return
         for other in all_recorded(self.instance.location.parent):
             if other.location == self.instance.location:
                 continue

@@ -194,8 +194,8 @@ class WorkspacePod:
                 variable["valueFrom"]["secretKeyRef"]["name"] = name
         workspace["env"] += _variables(self._environment)
         relay["env"] += _variables(self._masked)
-        (volume,) = document["spec"]["volumes"]
-        volume["secret"]["secretName"] = name
+        place, _ = document["spec"]["volumes"]
+        place["secret"]["secretName"] = name
         return document
 
     @property

@@ -32,6 +32,8 @@ from bootstrap.targets.cluster_created import ClusterCreated
 from bootstrap.targets.cluster_with_workspace import ClusterWithWorkspace
 from bootstrap.targets.kind import Kind
 from bootstrap.targets.local import Local
+from bootstrap.targets.on_kubernetes import OnKubernetes
+from bootstrap.targets.place import Place
 from bootstrap.targets.pod import Pod
 from bootstrap.targets.target import Target
 
@@ -132,6 +134,36 @@ def existing(settings: Settings, shell: Shell) -> Target:
     return target
 
 
+def of_name(settings: Settings, shell: Shell, name: str, **purpose: bool) -> Target:
+    """Returns the target of another cluster than the settings are for, wherever it is. Raises as `choose`."""
+    usual = Settings()
+    # Its record says where it is: what the settings name is the other's.
+    named = [key for key in vars(usual) if key.endswith("_port") or key in (*THEIRS, "namespace", "create")]
+    own = {key: getattr(usual, key) for key in named}
+    return choose(replace(settings, name=name, target="auto", **own), shell, **purpose)
+
+
+def base_of_workshop(settings: Settings, shell: Shell) -> OnKubernetes:
+    """Returns the cluster beside which places are made. Raises NotRunning, OtherTarget, and as `choose`."""
+    target = existing(settings, shell)
+    if isinstance(target, Place):
+        raise OtherTarget(
+            f"{settings.name} is a place of the workshop of {target.instance.workshop}",
+            hint=f"name the cluster itself: --name {target.instance.workshop}",
+        )
+    return _on_kubernetes(target)
+
+
+def _on_kubernetes(target: Target) -> OnKubernetes:
+    if not isinstance(target, OnKubernetes):
+        raise OtherTarget(
+            f"a workshop is beside a Ray cluster that Rayside made on Kubernetes, and {target.instance.name} "
+            f"is on the target {target.instance.target}",
+            hint="./invokew up --target kind --name NAME makes one, or up --context CONTEXT --create",
+        )
+    return target
+
+
 def named(settings: Settings, shell: Shell) -> Target:
     """Returns the target as `choose` does; of a name that was given, only what is there."""
     look = choose if settings.name == DEFAULT_NAME else existing
@@ -204,10 +236,10 @@ def preparation(settings: Settings, shell: Shell) -> tuple[Target, list[Step], l
     return later, now, [step for step in steps if step.name in left_out]
 
 
-def to_bundle(settings: Settings, shell: Shell) -> Kind:
+def to_bundle(settings: Settings, shell: Shell, architecture: str = "") -> Kind:
     """Returns the target that a bundle is made of: its images and programs.
 
-    Raises InvalidSetting, UnsafeFolder.
+    `architecture`: of the machine that it is for; default: this one's. Raises InvalidSetting, UnsafeFolder.
     """
     if settings.source in BUNDLED:
         raise InvalidSetting(
@@ -218,10 +250,15 @@ def to_bundle(settings: Settings, shell: Shell) -> Kind:
     settings = replace(settings, mirror="")
     identity = configured(settings, "kind")
     identity = replace(identity, source=_source(settings, identity))
-    return Kind(settings, shell, identity, "for the bundle", asks=True, prepares=True)
+    purpose = {"asks": True, "prepares": True}
+    return Kind(settings, shell, identity, "for the bundle", **purpose, architecture=architecture)
 
 
 def _target(settings: Settings, shell: Shell, identity: Instance, reason: str, **purpose: bool) -> Target:
+    if identity.workshop:
+        base = of_name(settings, shell, identity.workshop, **purpose)
+        place: Callable[..., Target] = Place
+        return place(settings, shell, identity, reason, base=_on_kubernetes(base), **purpose)
     source = _source(settings, identity)
     return _TARGETS[identity.target](settings, shell, replace(identity, source=source), reason, **purpose)
 
@@ -229,7 +266,10 @@ def _target(settings: Settings, shell: Shell, identity: Instance, reason: str, *
 def _recorded(settings: Settings, shell: Shell, recorded: Instance, reason: str, **purpose: bool) -> Target:
     # An earlier version recorded no user.
     user = recorded.user or configured(settings, recorded.target).user
-    identity = replace(recorded, ports=_ports(settings, recorded), user=user)
+    # Those of a place are for who looks at it.
+    asks_for_none = recorded.workshop and not purpose.get("asks")
+    ports = recorded.ports if asks_for_none else _ports(settings, recorded)
+    identity = replace(recorded, ports=ports, user=user)
     return _target(settings, shell, identity, reason, **purpose)
 
 
@@ -325,6 +365,8 @@ def _ports(settings: Settings, known: Instance) -> Ports:
     """
     asked, usual = configured(settings, "").ports, configured(Settings(), "").ports
     recorded = known.record.exists()
+    if recorded and asked == usual and all(vars(known.ports).values()):
+        return known.ports
     others = {
         port
         for other in instance.all_recorded(settings.state_folder)
@@ -336,8 +378,8 @@ def _ports(settings: Settings, known: Instance) -> Ports:
     for name, port in vars(asked).items():
         if name in named:
             continue
-        if recorded:
-            chosen[name] = getattr(known.ports, name)
+        if recorded and (given := getattr(known.ports, name)):
+            chosen[name] = given
         elif settings.name == DEFAULT_NAME:
             chosen[name] = port
         else:

@@ -23,6 +23,7 @@ class ChosenTarget:
         reason: why it is this target, for people.
         asks: whether a gallery may be asked for the workspace's extensions.
         prepares: whether that is for a cluster to come.
+        architecture: of the machine that the cluster is to come to; default: this one's.
     """
 
     settings: Settings
@@ -31,6 +32,7 @@ class ChosenTarget:
     reason: str
     asks: bool = False
     prepares: bool = False
+    architecture: str = ""
 
     def __post_init__(self) -> None:
         """Refuses a cluster whose folder may be another user's. Raises UnsafeFolder."""
@@ -58,7 +60,7 @@ class ChosenTarget:
                 is_for_later=self.prepares,
                 nodes_pull=nodes_pull,
             )
-        return chosen(self.instance.source, self.settings, extensions(), self.shell)
+        return chosen(self.instance.source, self.settings, extensions(), self.shell, self.architecture)
 
     def extensions_for(self, platform: str = "") -> Extensions:
         """Returns the step that brings the workspace's extensions.

@@ -19,6 +19,7 @@ from bootstrap.step import Report, until
 from bootstrap.steps import workspace
 from bootstrap.steps.forwards import Forwards
 from bootstrap.steps.kubeconfig import UserContext
+from bootstrap.steps.package_index import rayjob_with_it
 from bootstrap.steps.ray_cluster import DASHBOARD_PORT, KubeRayToken, WorkspacePassword, secret
 
 # The forwarder takes so many seconds at most to lead to another pod, and that pod's dashboard to answer.
@@ -43,7 +44,8 @@ class ForwardedAccess:
         return self.instance.ray_cluster
 
     def urls(self) -> dict[str, str | None]:
-        urls = {port.name: port.url for port in self.forwards.ports}
+        # A place of a workshop has no ports before somebody looks.
+        urls = {port.name: port.url if port.local else None for port in self.forwards.ports}
         return {name: urls[name] for name in ("workspace", "dashboard", "relay")}
 
     def dashboard(self) -> Dashboard:
@@ -74,6 +76,7 @@ class ForwardedAccess:
             # It has a file of its own: if this fails, the token of the standing cluster is still there.
             token = self.instance.folder / "rayjob-token"
             rayjob = with_workspace_secret(rayjob, self.instance.workspace_secret)
+            rayjob = rayjob_with_it(rayjob, self.kube, self.instance)
             with forwarded(self.kube, own_head_selector(name), DASHBOARD_PORT) as port:
                 submit(rayjob, url=f"http://127.0.0.1:{port}", token_file=token)
             token.replace(self.instance.token_file)

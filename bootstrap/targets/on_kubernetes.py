@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from bootstrap.errors import Forbidden
+from bootstrap.kube import operator
 from bootstrap.kube.api import Kube
+from bootstrap.kube.contents import Kind, kinds
 from bootstrap.kube.rayjob.submission import KubectlRay
 from bootstrap.settings import BUNDLED
-from bootstrap.sources.extensions import Extensions
+from bootstrap.sources.extensions import Extensions, this_platform
 from bootstrap.sources.source import Images, Source
 from bootstrap.step import Step
 from bootstrap.steps.cluster_file import ClusterFile
@@ -55,6 +59,20 @@ class OnKubernetes(ChosenTarget, ABC):
     def kubernetes(self) -> ForwardedAccess:
         return self.access
 
+    @cached_property
+    def operator_namespace(self) -> str:
+        """Returns the namespace of the operator that serves it; empty where it can't be seen."""
+        try:
+            present = operator.installed(self.kube)
+        except Forbidden:
+            return ""
+        return present.namespace if present else ""
+
+    @cached_property
+    def kinds(self) -> Sequence[Kind]:
+        """Returns the kinds of what namespaces hold; asked once for all places that one command removes."""
+        return kinds(self.kube)
+
     # --- the steps that lead to others ---------------------------------------------------
 
     @cached_property
@@ -68,7 +86,7 @@ class OnKubernetes(ChosenTarget, ABC):
 
     @cached_property
     def extensions(self) -> Extensions:
-        return self.extensions_for()
+        return self.extensions_for(this_platform("linux", self.architecture))
 
     @cached_property
     def cluster_file(self) -> ClusterFile:

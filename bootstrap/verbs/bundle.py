@@ -12,19 +12,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from bootstrap import step
+from bootstrap import docker_engine, step
 from bootstrap.bundle.archive import SIGNATURE
 from bootstrap.bundle.blobs import Blob
 from bootstrap.bundle.manifest import IMAGES, PROGRAMS, Manifest
-from bootstrap.bundle.opened import Bundle, this_platform, this_python, write
+from bootstrap.bundle.opened import PLATFORMS, Bundle, require_complete, this_platform, this_python, write
 from bootstrap.bundle.sbom import sbom
-from bootstrap.bundle.signature import public_key, require_signed, signature
+from bootstrap.bundle.signature import public_key, require_signed, require_signer, signature
 from bootstrap.console import Console
 from bootstrap.delivery.baked import baked
 from bootstrap.errors import InvalidArgument
 from bootstrap.settings import NEWEST_PYTHON, OLDEST_PYTHON, Settings
 from bootstrap.shell import Shell
-from bootstrap.sources.bundle_file import BundleFile, Wheels, require_free, unwritable
+from bootstrap.sources.bundle_file import BundleFile, Wheels, require_free, require_other, unwritable
+from bootstrap.steps.emulation import Emulation, absent
 from bootstrap.steps.engine import Engine
 from bootstrap.steps.machine import Python
 from bootstrap.targets import choice
@@ -37,7 +38,7 @@ class Asked:
     """What kind of bundle is asked for.
 
     Attributes:
-        platform: as in linux/amd64; default: this machine's.
+        platform: one of `PLATFORMS`; default: this machine's.
         python: versions, with commas between; default: this Python's.
         since: the bundle to which only the difference is made; default: all is.
         signer: the file of a secret key; default: it is not signed.
@@ -49,8 +50,16 @@ class Asked:
     signer: Path | None = None
 
 
-def make(settings: Settings, console: Console, file: Path, asked: Asked) -> None:
-    """Makes a bundle, and says how it is used. Raises InvalidArgument, BadBundle."""
+def make(settings: Settings, console: Console, file: Path, asked: Asked, key: str = "") -> None:
+    """Makes a bundle, and says how it is used; a public `key` is refused. Raises InvalidArgument, BadBundle.
+
+    The setting `bundle_key` says nothing here: it is for what others have made.
+    """
+    if key:
+        raise InvalidArgument(
+            "--bundle-key is for a bundle that is there, and this makes one",
+            hint="--sign SECRET_KEY signs it; or leave --bundle-key out",
+        )
     began = time.monotonic()
     manifest = written(settings, console, file, asked)
     size, quoted = file.stat().st_size / 10**6, shlex.quote(file.name)
@@ -69,38 +78,49 @@ def make(settings: Settings, console: Console, file: Path, asked: Asked) -> None
 def written(settings: Settings, console: Console, file: Path, asked: Asked) -> Manifest:
     """Writes a bundle of what the target kind needs. Raises InvalidArgument, BadBundle."""
     platform, since = asked.platform, asked.since
-    if not this_platform().startswith("linux/"):
-        raise InvalidArgument(
-            f"a bundle has the programs of the machine that makes it, and this is {this_platform()}",
-            hint="make it on a Linux machine",
-        )
-    if platform and platform != this_platform():
-        raise InvalidArgument(
-            f"images are made for the machine that makes them, which is {this_platform()}, not {platform}",
-            hint=f"make the bundle on a machine with {platform}",
-        )
+    require_linux()
+    architecture = architecture_of(platform) if platform else ""
     require_free(file)
-    pythons = _pythons(asked.python)
+    if since:
+        require_other(file, since)
+    pythons = pythons_of(asked.python)
     earlier = Bundle.of(since).manifest if since else None
     if earlier and earlier.since:
         raise InvalidArgument(f"{since} is itself only a difference", hint="name a whole bundle")
+    meant = platform or this_platform()
+    if earlier and earlier.platform != meant:
+        raise InvalidArgument(
+            f"{since} is for {earlier.platform}, and nobody could join a difference for {meant} to it",
+            hint=f"name such a bundle, or --platform {earlier.platform}",
+        )
     shell = Shell()
     sign = _signing(shell, asked.signer)
-    target = choice.to_bundle(settings, shell)
     choice.wait_for_engine(settings, console.event)
+    if not architecture and not _is_engine_like_this_machine():
+        if not platform:
+            raise InvalidArgument(
+                f"the Docker engine makes images for another machine than this, {this_platform()}",
+                hint=f"say what the bundle is for, as in --platform {this_platform()}",
+            )
+        # Images are emulated there, or this machine's programs are compiled for it.
+        architecture = platform.removeprefix("linux/")
+    target = choice.to_bundle(settings, shell, architecture)
+    emulation = _emulation(target.origin.name, architecture)
     source, folder = target.origin, settings.cache_folder
     # The node's own images alone are baked into it: the others are in the bundle once, for all uses.
-    node = baked(shell, folder, source)
+    node = baked(shell, folder, source, architecture=architecture)
     images = {name: source.resolve(name).reference for name in IMAGES}
     names = [*PROGRAMS, *IMAGES, *(["kubernetes"] if node else [])]
+    engine = Engine(shell, installs=False, needs=tuple(each.name for each in emulation))
     steps: list[step.Step] = [
-        *(Engine(shell, installs=False), Python(), target.disk),
+        *emulation,
+        *(engine, Python(), target.disk),
         *source.steps_for(*names),
         *([node] if node else []),
     ]
     if node:
         images["node"] = node.reference
-    wheels = Wheels(shell, folder, pythons)
+    wheels = Wheels(shell, folder, pythons, architecture)
     needs = (*(each.name for each in steps), wheels.name)
     extensions = tuple(map(str, target.extensions.variant.extensions))
     made = BundleFile(file, source, images, extensions, wheels, folder, shell, needs, earlier, sign)
@@ -110,13 +130,68 @@ def written(settings: Settings, console: Console, file: Path, asked: Asked) -> M
     return made.manifest
 
 
-def join(console: Console, file: Path, earlier: Path | None, difference: Path) -> None:
-    """Makes a whole bundle of an earlier one and the difference to it. Raises BadBundle, LowDisk."""
+def require_linux() -> None:
+    """Raises InvalidArgument on any other system."""
+    if not this_platform().startswith("linux/"):
+        raise InvalidArgument(
+            f"a bundle is made on Linux, and this is {this_platform()}", hint="make it on a Linux machine"
+        )
+
+
+def _is_engine_like_this_machine() -> bool:
+    """Returns whether the engine, where one answers, makes images for this machine as it is."""
+    if not docker_engine.answers():
+        return True
+    with docker_engine.connected() as client:
+        return f"linux/{docker_engine.architecture(client)}" == this_platform()
+
+
+def _emulation(source: str, architecture: str) -> list[Emulation]:
+    """Returns the step that looks for the emulator which this machine needs.
+
+    Raises MissingProgram where there is none, before anything that takes time; the step looks again, right
+    before images are built.
+    """
+    if not architecture or f"linux/{architecture}" == this_platform():
+        return []
+    # Source `packages` unpacks Debian here. What an engine elsewhere emulates, only its builds tell.
+    if source != "packages" and not docker_engine.is_of_this_machine():
+        return []
+    emulation = Emulation(architecture)
+    if emulation.check().condition is not step.Condition.READY:
+        raise absent(architecture)
+    return [emulation]
+
+
+def architecture_of(platform: str) -> str:
+    """Returns the architecture of one of `PLATFORMS`, as images call both; empty for this machine's.
+
+    Raises InvalidArgument.
+    """
+    if platform == this_platform():
+        return ""
+    if platform not in PLATFORMS:
+        raise InvalidArgument(
+            f"--platform is {platform!r}, and a bundle is for {' or '.join(PLATFORMS)}",
+            hint=f"--platform {this_platform()} is this machine's",
+        )
+    return platform.removeprefix("linux/")
+
+
+def join(console: Console, file: Path, earlier: Path | None, difference: Path, key: str = "") -> None:
+    """Makes a whole bundle of an earlier one and the difference to it.
+
+    `key` is the setting `bundle_key`: its owner has to have signed the difference, where there is one.
+    Raises InvalidArgument, BadBundle, LowDisk.
+    """
     if earlier is None:
         raise InvalidArgument("--join needs the earlier bundle", hint="add --since EARLIER")
     require_free(file)
+    require_other(file, earlier, difference)
     whole = Bundle.of(earlier)
-    joined = _Joined(file, whole, Bundle.difference(difference, whole))
+    lacking = Bundle.difference(difference, whole)
+    require_signed_by(lacking, key)
+    joined = _Joined(file, whole, lacking)
     with console.progress():
         step.up([joined], console)
     console.result(f"{file} is made. Next: ./invokew up --bundle {file}")
@@ -128,8 +203,9 @@ def inspect(console: Console, file: Path, key: str = "", *, packages: bool = Fal
     `key` is the setting `bundle_key`. Raises BadBundle.
     """
     bundle = Bundle.of(file)
-    if key:
-        require_signed(bundle.archive, replace(bundle.manifest, since="").text(), public_key(key))
+    require_signed_by(bundle, key)
+    if packages:  # Of a difference most layers are elsewhere.
+        require_complete(bundle.manifest, file)
     whole = _Whole(bundle, lists_packages=packages)
     with console.progress():
         step.up([whole], console)
@@ -140,7 +216,11 @@ def inspect(console: Console, file: Path, key: str = "", *, packages: bool = Fal
         console.document(_document(file, bundle.manifest))
         return
     manifest = bundle.manifest
-    console.result(f"{file} is whole: {manifest.version}")
+    if manifest.since:
+        console.result(f"what {file} has is right: {manifest.version}")
+        console.result("whether it has all that the earlier bundle lacks, --since EARLIER --join tells")
+    else:
+        console.result(f"{file} is whole: {manifest.version}")
     console.result(f"bundle {manifest.digest[:12]}{_lacks(manifest)}")
     console.result(f"for {manifest.platform}, Python {', '.join(manifest.pythons)}")
     console.result(f"extensions of others: {', '.join(manifest.extensions) or 'none'}")
@@ -151,12 +231,24 @@ def inspect(console: Console, file: Path, key: str = "", *, packages: bool = Fal
     console.table(("content", "kind", "MB", "digest"), rows)
 
 
+def require_signed_by(bundle: Bundle, key: str) -> None:
+    """Checks who has signed a bundle, where a key is given; a difference has the signature of the whole."""
+    if key:
+        require_signed(bundle.archive, replace(bundle.manifest, since="").text(), public_key(key))
+
+
 def _signing(shell: Shell, signer: Path | None) -> Sign | None:
-    """Returns what signs manifests with that key; asks the user for its password, where one is there."""
+    """Returns what signs manifests with that key; asks the user for its password, where one is there.
+
+    It has been tried, for a bundle takes minutes. Raises InvalidArgument, MissingProgram, CommandFailed.
+    """
     if signer is None:
         return None
+    require_signer(signer)
     asks = f"Password of {signer} (empty where it has none): "
     password = getpass.getpass(asks) if sys.stdin.isatty() else ""
+
+    signature(shell, b"Rayside tries a key\n", signer, password, "no bundle")
 
     def sign(manifest: Manifest) -> bytes:
         comment = f"Rayside bundle {manifest.digest}"
@@ -244,8 +336,11 @@ def _document(file: Path, manifest: Manifest) -> dict[str, Any]:
     }
 
 
-def _pythons(given: str) -> tuple[str, ...]:
-    """Returns the versions that are named, with commas between; default: this Python's."""
+def pythons_of(given: str) -> tuple[str, ...]:
+    """Returns the versions that are named, with commas between; default: this Python's.
+
+    Raises InvalidArgument.
+    """
     versions = tuple(dict.fromkeys(filter(None, map(str.strip, given.split(","))))) or (this_python(),)
     for version in versions:
         number = tuple(map(int, version.split("."))) if re.fullmatch(r"3\.\d{1,2}", version) else ()

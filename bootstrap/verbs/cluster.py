@@ -15,12 +15,13 @@ from typing import Any
 from bootstrap import step
 from bootstrap.codespaces import addresses
 from bootstrap.console import Console
-from bootstrap.errors import INTERRUPTED, InvalidArgument, JobNotFound, RaysideError
-from bootstrap.instance import Instance, configured, names
+from bootstrap.errors import INTERRUPTED, HasPlaces, InvalidArgument, JobNotFound, RaysideError
+from bootstrap.instance import Instance, all_recorded, configured, names
 from bootstrap.lock import alone
+from bootstrap.plain import counted
 from bootstrap.private_file import write_private
 from bootstrap.ray.records import Job, jobs_for
-from bootstrap.settings import DEFAULT_NAME, THEIRS, Settings
+from bootstrap.settings import DEFAULT_NAME, Settings
 from bootstrap.shell import Shell
 from bootstrap.sources.purge import remove_images
 from bootstrap.step import Condition, Status, Step
@@ -156,14 +157,8 @@ def list_clusters(settings: Settings, console: Console) -> None:
 
 def _listing(settings: Settings, shell: Shell, name: str) -> dict[str, Any]:
     """Returns the cluster as `list --json` has it; one that can't be looked at has an error."""
-    usual = Settings()
-    # Its record says where it is: what the settings name is another cluster's.
-    named = [field for field in vars(usual) if field.endswith("_port") or field in THEIRS]
-    own = {field: getattr(usual, field) for field in named}
     try:
-        target = choice.choose(
-            replace(settings, name=name, target="auto", namespace=usual.namespace, create=False, **own), shell
-        )
+        target = choice.of_name(settings, shell, name)
         ready = _ready(step.check(target.steps()))
     except RaysideError as error:
         return {"name": name, "target": None, "ready": False, "urls": {}, **error.document()}
@@ -172,7 +167,17 @@ def _listing(settings: Settings, shell: Shell, name: str) -> dict[str, Any]:
 
 
 def down(settings: Settings, console: Console, *, purge: bool) -> None:
-    """Removes all that `up` made; what was downloaded stays in the cache, unless `purge`."""
+    """Removes all that `up` made; what was downloaded stays in the cache, unless `purge`.
+
+    Raises HasPlaces where a workshop is beside it.
+    """
+    places = [each.name for each in all_recorded(settings.state_folder) if each.workshop == settings.name]
+    if places:
+        raise HasPlaces(
+            f"beside the cluster {settings.name} is a workshop of {counted(len(places), 'place')}, "
+            f"as {places[0]}",
+            hint=f"./invokew workshop --remove{configured(settings, '').verb_options} removes them first",
+        )
     # There may be a workspace that the settings now do without.
     with _alone(settings, console):
         targets = choice.removable(replace(settings, workspace=True), Shell())

@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import os
 import subprocess
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from bootstrap.console import Console
-from bootstrap.errors import InvalidArgument, NotRunning, RayDied
+from bootstrap.errors import InvalidArgument, NotRunning, NotSolved, RayDied, UnsafeFolder
 from bootstrap.labs import checking, left
 from bootstrap.labs.copies import Copy, Progress
 from bootstrap.labs.exercise import Exercise
@@ -37,20 +38,27 @@ class Asked:
     solve: bool = False
     reset: bool = False
     all: bool = False
+    update: Path | None = None
 
 
 def lab(settings: Settings, console: Console, asked: Asked) -> int:
     """Does what the options say; returns the exit code. Raises InvalidArgument."""
     if asked.all:
-        if asked.name or asked.step or asked.solve or asked.reset or not asked.check:
-            raise InvalidArgument("--all goes with --check alone", hint="./invokew lab --all --check")
-        return check_all(settings, console)
-    if bool(asked.step) + asked.check + asked.solve + asked.reset > 1:
+        if asked.name or asked.step or asked.solve or asked.update or asked.check == asked.reset:
+            raise InvalidArgument(
+                "--all goes with --check or with --reset, and with nothing else",
+                hint="./invokew lab --all --check",
+            )
+        return check_all(settings, console) if asked.check else reset_all(settings, console)
+    if bool(asked.step) + asked.check + asked.solve + asked.reset + bool(asked.update) > 1:
         raise InvalidArgument(
-            "--step, --check, --solve and --reset are four commands", hint="give one of them"
+            "--step, --check, --solve, --reset and --update are five commands", hint="give one of them"
         )
     if not asked.name:
         raise InvalidArgument("no lab was named", hint="./invokew labs lists them")
+    if asked.update:
+        update(console, find(asked.name, lessons()), asked.update)
+        return 0
     if asked.step:
         return run_step(settings, console, find(asked.name, lessons()), asked.step)
     does = check if asked.check else solve if asked.solve else reset if asked.reset else follow
@@ -102,16 +110,42 @@ def check_all(settings: Settings, console: Console) -> int:
     return 1 if failed else 0
 
 
+def reset_all(settings: Settings, console: Console) -> int:
+    """Makes the copies of all labs anew that were begun, and ends their jobs; edited files are kept aside."""
+    begun = [copy for copy in map(Copy, lessons()) if copy.exists]
+    # Their jobs might still write into the copies.
+    _end_jobs_of(settings, console, [copy.lesson for copy in begun])
+    results: list[tuple[Copy, Path | None]] = []
+    failures: list[UnsafeFolder] = []
+    for copy in begun:
+        try:
+            results.append((copy, copy.reset()))
+        except UnsafeFolder as error:
+            failures.append(error)
+    if console.as_json:
+        rows = [
+            {"name": copy.lesson.name, "folder": str(copy.folder), "kept": str(kept) if kept else None}
+            for copy, kept in results
+        ]
+        if failures:
+            raise failures[0]
+        console.document({"labs": rows})
+        return 0
+    for copy, kept in results:
+        edited = f"; what you had edited is in {kept}" if kept else ""
+        console.result(f"{copy.lesson.name} is as at the beginning{edited}")
+    if failures:
+        raise failures[0]
+    console.result("Next: ./invokew labs" if begun else "No lab was begun. Next: ./invokew labs")
+    return 0
+
+
 def reset(settings: Settings, console: Console, lesson: Lesson) -> None:
     """Makes the copy of a lab anew, and ends its jobs; edited files are kept aside."""
     copy = Copy(lesson)
+    # They might still write into it.
+    _end_jobs_of(settings, console, [lesson])
     kept = copy.reset()
-    # Where nothing runs, there is nothing to end.
-    with contextlib.suppress(NotRunning, RayDied):
-        target = choice.existing(settings, Shell())
-        # No lab was done where none can be: what runs there is somebody's work.
-        if target.instance.target in lesson.targets:
-            _end_left(console, target.access.require(), lambda lab: lab == lesson.name)
     if console.as_json:
         console.document({"folder": str(copy.folder), "kept": str(kept) if kept else None})
         return
@@ -124,13 +158,41 @@ def check(settings: Settings, console: Console, lesson: Lesson) -> None:
     """Checks the learner's exercise. Raises NotSolved."""
     copy, exercise = _at_work(settings, console, lesson)
     _make_room(console, lesson, exercise)
-    with console.progress(), console.work(lesson.name, f"check of {lesson.name}"):
-        checking.verify(exercise, lesson)
+    try:
+        with console.progress(), console.work(lesson.name, f"check of {lesson.name}"):
+            checking.verify(exercise, lesson)
+    except NotSolved:
+        progress = copy.progress()
+        copy.note(replace(progress, checks_failed=progress.checks_failed + 1))
+        raise
     copy.note(Progress(len(lesson.steps), passed=True))
     if console.as_json:
         console.document({"name": lesson.name, "passed": True})
         return
     console.result(f"Passed: {lesson.title}")
+
+
+def update(console: Console, lesson: Lesson, changed: Path) -> None:
+    """Makes a lab the one of the folder `changed`; files that the learner has edited stay.
+
+    Raises InvalidArgument where that is none.
+    """
+    if "RAYSIDE_PROGRESS" not in os.environ:
+        # It would take the place of what is under version control.
+        raise InvalidArgument(
+            "--update is for the places of a workshop",
+            hint="./invokew workshop --push LAB brings a lab there",
+        )
+    if not (changed / "lab.py").is_file() or not (changed / "README.md").is_file():
+        raise InvalidArgument(f"{changed} is no lab", hint="name a folder with a README.md and a lab.py")
+    updated, kept = Copy(lesson).update(changed)
+    if console.as_json:
+        console.document({"name": lesson.name, "updated": updated, "kept": kept})
+        return
+    console.result(f"{lesson.name} is the one of {changed}")
+    for names, what in ((updated, "other files now"), (kept, "files that you edited stay")):
+        if names:
+            console.result(f"{what}: {', '.join(names)}")
 
 
 def solve(settings: Settings, console: Console, lesson: Lesson) -> None:
@@ -173,7 +235,7 @@ def follow(settings: Settings, console: Console, lesson: Lesson) -> None:
         if step.command and not typed.strip():
             _make_room(console, lesson, exercise)
             _run(settings, step.command)
-        copy.note(Progress(number, copy.progress().passed))
+        copy.note(replace(copy.progress(), steps_done=number))
     console.result(f"\n{lesson.section('What you see')}")
     console.result(f"\nNext: ./invokew lab {lesson.name} --check")
 
@@ -199,7 +261,7 @@ def run_step(settings: Settings, console: Console, lesson: Lesson, typed: str) -
     code = _run(settings, step.command)
     if code not in _NOT_DONE:
         progress = copy.progress()
-        copy.note(Progress(max(number, progress.steps_done), progress.passed))
+        copy.note(replace(progress, steps_done=max(number, progress.steps_done)))
     return code
 
 
@@ -232,6 +294,16 @@ def _at_work(settings: Settings, console: Console, lesson: Lesson) -> tuple[Copy
     else:
         copy.make()
     return copy, exercise
+
+
+def _end_jobs_of(settings: Settings, console: Console, begun: Sequence[Lesson]) -> None:
+    # Where nothing runs, there is nothing to end.
+    with contextlib.suppress(NotRunning, RayDied):
+        target = choice.existing(settings, Shell())
+        # No lab was done where none can be: what runs there is somebody's work.
+        names = {lesson.name for lesson in begun if target.instance.target in lesson.targets}
+        if names:
+            _end_left(console, target.access.require(), names.__contains__)
 
 
 def _make_room(console: Console, lesson: Lesson, exercise: Exercise) -> None:

@@ -54,7 +54,7 @@ print(json.dumps([statistics.median(seconds(act) for _ in range(20)) for act in 
 
 def alone(folder: Path, before: str) -> list[float]:
     """Returns the medians of a process that nobody debugs; `before` is run before the program."""
-    environment = hooked(folder, hows_environment(folder / "packages", "settrace"))
+    environment = hooked(folder, hows_environment("settrace"))
     command = [sys.executable, "-c", before + PROGRAM]
     done = subprocess.run(
         command, env=environment, capture_output=True, text=True, check=True, timeout=PATIENCE
@@ -64,7 +64,7 @@ def alone(folder: Path, before: str) -> list[float]:
 
 async def debugged(folder: Path, children: bool) -> list[float]:
     """Returns the medians of a process with a breakpoint that it does not reach."""
-    environment = hows_environment(folder / "packages", "settrace")
+    environment = hows_environment("settrace")
     async with relay_over(folder) as setting:
         await setting.attach({"other.py": [1]}, children=children)
         await setting.cluster.start("a = 1\n", name="other.py", count=0)

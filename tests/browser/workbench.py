@@ -129,8 +129,25 @@ class Workbench:
 
     @property
     def status_bar_item(self) -> Locator:
-        """Returns our item in the status bar."""
-        return self.page.locator('.statusbar .statusbar-item[id^="rayside.ray-breakpoints"]')
+        """Returns our item in the status bar that says how many tasks are paused."""
+        return self.page.locator('.statusbar .statusbar-item[id^="rayside.ray-breakpoints"][id$="status"]')
+
+    @property
+    def help_item(self) -> Locator:
+        """Returns our item in the status bar by which an attendee of a workshop asks for help."""
+        return self.page.locator('.statusbar .statusbar-item[id^="rayside.ray-breakpoints"][id$="help"]')
+
+    def pick(self, text: str) -> None:
+        """Chooses what begins so in the list that is asked from."""
+        self.page.locator(f'.quick-input-list .monaco-list-row[aria-label^="{text}"]').click()
+
+    def type_in_box(self, text: str) -> None:
+        """Types into the box that is asked in, and Enter."""
+        box = self.page.locator(".quick-input-widget input.input")
+        expect(box).to_be_focused()
+        box.fill(text)
+        self.page.keyboard.press("Enter")
+        expect(box).to_be_hidden()
 
     def menu(self, row: Locator, entry: str) -> None:
         """Chooses an entry of a row's context menu."""
@@ -365,7 +382,11 @@ def tab(browser: Browser, url: str, evidence: Path, known: StorageState | None =
     """
     messages: list[ConsoleMessage] = []
     context = browser.new_context(
-        viewport={"width": 1280, "height": 800}, reduced_motion="reduce", storage_state=known
+        viewport={"width": 1280, "height": 800},
+        reduced_motion="reduce",
+        storage_state=known,
+        # A workshop's front door has a certificate that nobody has signed.
+        ignore_https_errors=True,
     )
     context.set_default_timeout(1000 * PATIENCE)
     expect.set_options(timeout=1000 * PATIENCE)

@@ -7,11 +7,13 @@ import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import docker
 import psutil
 import pytest
+from docker.models.containers import Container
 from docker.models.volumes import Volume
 
 from bootstrap import processes
@@ -131,6 +133,16 @@ def make_namespace(cluster: Kube, name: str) -> None:
     cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
     # Without its account, which Kubernetes makes a moment later, no pod can be made in it.
     assert until(lambda: cluster.get(f"/api/v1/namespaces/{name}/serviceaccounts/default"), bool, 60)
+
+
+@contextmanager
+def node_of(rayside: Rayside) -> Iterator[Container]:
+    """Provides the container of the cluster's node."""
+    client = docker.from_env()
+    try:
+        yield client.containers.get(target(rayside).cluster.node)
+    finally:
+        client.close()
 
 
 def gateway_of(rayside: Rayside) -> str:

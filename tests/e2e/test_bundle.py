@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-import docker
 import pytest
 import yaml
 
@@ -22,8 +21,9 @@ from bootstrap.step import until
 from bootstrap.steps.registry_in_nodes import NodeRegistries, Trusted
 from tests.airgap import ADDRESS, Airgap, airgap
 from tests.conftest import FIGURE
-from tests.e2e.conftest import gateway_of, target
+from tests.e2e.conftest import gateway_of, node_of
 from tests.e2e.conftest import kube as kube_of
+from tests.e2e.test_workshop import ports_of_the_door, room_for_places
 from tests.integration.conftest import Rayside, apart
 from tests.integration.test_their_ray import both_stop
 from tests.registries import logged_in, private
@@ -59,26 +59,13 @@ def test_a_cluster_a_job_and_a_lab_need_no_network(
     out = gap.run(rayside, "up", "--bundle", bundle, timeout=900)
     from_nothing = time.monotonic() - began
     assert "The example is paused" in out
-    gap.run(rayside, "debug", "--json", timeout=180)
-    submitted = json.loads(
-        gap.run(
-            *(rayside, "submit", "--debug", "--json", "--entrypoint", "python sample_code.py"),
-            *("--working-dir", place / "rayside/example/working_dir"),
-            *("--py-modules", place / "rayside/example/dependency"),
-            timeout=180,
-        )
-    )
-    line = f"{place}/rayside/example/working_dir/sample_code.py:19"
-    stopped = json.loads(gap.run(rayside, "debug", "--json", "--break", line, timeout=180))
-    assert stopped["job"] == {"submission_id": submitted["submission_id"], "status": "SUCCEEDED"}
-    gap.run(rayside, "lab", LAB, "--solve", timeout=180)
-    gap.run(rayside, "lab", LAB, "--check", timeout=300)
+    a_job_is_debugged_and_a_lab_passed(gap, place / "rayside")
     gap.run(rayside, "down", timeout=180)
     began = time.monotonic()
     gap.run(rayside, "up", "--bundle", bundle, timeout=600)
     again = time.monotonic() - began
     gap.run(rayside, "down", timeout=180)
-    assert gap.left() == {}
+    assert (gap.left(), gap.asked()) == ({}, set())
     layers = {layer.blob for image in manifest.images for layer in image.layers}
     size = bundle.stat().st_size / sum(blob.size for blob in layers)
     record_property(
@@ -121,9 +108,9 @@ def test_a_mirror_is_enough_too(bundle: Path, gap: Airgap, record_property: Figu
         assert "Nothing to change" in run("up", "--mirror", name, "--no-example")
     # The cluster knows what it is made of, and asks nobody any more.
     assert json.loads(gap.run(rayside, "status", "--json", timeout=60))["source"] == "mirror"
-    gap.run(rayside, "debug", "--json", timeout=180)
+    a_job_is_debugged_and_a_lab_passed(gap, rayside.parent)
     gap.run(rayside, "down", timeout=180)
-    assert gap.left() == {}
+    assert (gap.left(), gap.asked()) == ({}, set())
     size = sent["sent"] / 10**6
     record_property(FIGURE, f"mirror {size:.0f} MB in {filled:.1f} s; up --mirror {up:.1f} s from nothing")
 
@@ -154,17 +141,17 @@ def test_in_a_kubernetes_of_others_nodes_pull_from_the_mirror(
         try:
             succeeds(makes, "mirror", name, "--bundle", str(bundle))
             succeeds(makes, *bring, "--create", "--no-example")
-            pull(demo, "ray.io/cluster=rayside", re.escape(name))
-            assert all(pod["spec"]["imagePullSecrets"] for pod in demo.pods("ray.io/cluster=rayside"))
+            pull_with_a_login(demo, "ray.io/cluster=rayside", name)
             # Their layers have not come here.
             assert {file.name.rpartition("-")[2] for file in cache.glob("mirrored-*[!k]")} == {"layers"}
             # The mirror need not be named again.
             assert "Nothing to change" in succeeds(makes, "up", "--no-example")
             (tmp_path / "program").mkdir()
             both_stop(makes, tmp_path / "program")
+            with room_for_places(up):
+                a_place_comes_and_goes(makes, demo, name)
             succeeds(looks, *bring, "--workspace")
-            pull(demo, "rayside.dev/workspace", re.escape(name))
-            assert all(pod["spec"]["imagePullSecrets"] for pod in demo.pods("rayside.dev/workspace"))
+            pull_with_a_login(demo, "rayside.dev/workspace", name)
             assert len(logins(demo)) == 2
             succeeds(looks, "down")
             assert logins(demo) == ["rayside-registry"]
@@ -197,7 +184,7 @@ def test_in_a_kubernetes_of_others_without_a_registry_the_bundle_serves_itself(
         assert "Nothing to change" in succeeds(makes, "up", "--no-example")
         # Images that nodes have had before need no layer of theirs: all of them can be had.
         for layer in Bundle.of(bundle).manifest.image("workspace").layers:
-            assert on_the_node(up, place, layer.blob.digest) == layer.blob.digest
+            assert_served(up, place, layer.blob.digest)
         (tmp_path / "program").mkdir()
         both_stop(makes, tmp_path / "program")
         # It is evicted, and what it had is lost.
@@ -206,7 +193,7 @@ def test_in_a_kubernetes_of_others_without_a_registry_the_bundle_serves_itself(
         steps = {step["name"]: step for step in makes.json("status", timeout=60)["steps"]}
         assert (steps["image-server"]["condition"], steps["ray-cluster"]["condition"]) == ("missing", "ready")
         succeeds(makes, "up", "--no-example")
-        assert on_the_node(up, place, layer.blob.digest) == layer.blob.digest
+        assert_served(up, place, layer.blob.digest)
         succeeds(looks, *bring, "--workspace")
         pull(demo, "rayside.dev/workspace", r"127\.0\.0\.1:300[0-8]\d")
         succeeds(looks, "down")
@@ -219,32 +206,51 @@ def test_in_a_kubernetes_of_others_without_a_registry_the_bundle_serves_itself(
     record_property(FIGURE, f"up --create --bundle, images served in the cluster: {took:.1f} s")
 
 
+def a_job_is_debugged_and_a_lab_passed(gap: Airgap, clone: Path) -> None:
+    """Has the example end there, debugs a job that is submitted, and does a lab."""
+    rayside = clone / "invokew"
+    gap.run(rayside, "debug", "--json", timeout=180)
+    submitted = json.loads(
+        gap.run(
+            *(rayside, "submit", "--debug", "--json", "--entrypoint", "python sample_code.py"),
+            *("--working-dir", clone / "example/working_dir"),
+            *("--py-modules", clone / "example/dependency"),
+            timeout=180,
+        )
+    )
+    line = f"{clone}/example/working_dir/sample_code.py:19"
+    stopped = json.loads(gap.run(rayside, "debug", "--json", "--break", line, timeout=180))
+    assert stopped["job"] == {"submission_id": submitted["submission_id"], "status": "SUCCEEDED"}
+    gap.run(rayside, "lab", LAB, "--solve", timeout=180)
+    gap.run(rayside, "lab", LAB, "--check", timeout=300)
+
+
 def elsewhere(rayside: Rayside, file: Path) -> Kube:
     """Returns a way to the cluster that is not by this machine's engine: the node's own address."""
     kube = kube_of(rayside)
     document = yaml.safe_load(kube.kubeconfig.read_text())
-    client = docker.from_env()
-    node = client.containers.get(target(rayside).cluster.node)
-    (network,) = node.attrs["NetworkSettings"]["Networks"].values()
-    client.close()
+    with node_of(rayside) as node:
+        (network,) = node.attrs["NetworkSettings"]["Networks"].values()
     document["clusters"][0]["cluster"]["server"] = f"https://{network['IPAddress']}:6443"
     file.write_text(yaml.safe_dump(document))
     return replace(kube, kubeconfig=file)
 
 
-def on_the_node(rayside: Rayside, place: str, digest: str) -> str:
-    """Returns the digest of a content, as the node gets it from there."""
+def assert_served(rayside: Rayside, place: str, digest: str) -> None:
+    """Checks that the node gets a content from there, whole.
+
+    The node compares: the engine loses what a command in a container prints, where it comes to read it
+    seconds late (moby's daemon/monitor.go waits two seconds for it), and never the exit code.
+    """
     read = (
         "import hashlib, sys, urllib.request as r\n"
-        "print(hashlib.file_digest(r.urlopen(sys.argv[1]), 'sha256').hexdigest())"
+        "content = r.urlopen(sys.argv[1])\n"
+        "sys.exit(hashlib.file_digest(content, 'sha256').hexdigest() != sys.argv[2])"
     )
     url = f"http://{place}/v2/rayside/bundled-workspace/blobs/sha256:{digest}"
-    client = docker.from_env()
-    node = client.containers.get(target(rayside).cluster.node)
-    code, output = node.exec_run(["python3", "-c", read, url])
-    client.close()
+    with node_of(rayside) as node:
+        code, output = node.exec_run(["python3", "-c", read, url, digest])
     assert code == 0, output
-    return str(output.decode().strip())
 
 
 def succeeds(user: Rayside, *words: str) -> str:
@@ -264,6 +270,24 @@ def pull(kube: Kube, selector: str, registry: str) -> str:
         registries.add(image[1])
     (pulled_from,) = registries
     return pulled_from
+
+
+def pull_with_a_login(kube: Kube, selector: str, registry: str) -> None:
+    pull(kube, selector, re.escape(registry))
+    assert all(pod["spec"]["imagePullSecrets"] for pod in kube.pods(selector))
+
+
+def a_place_comes_and_goes(user: Rayside, base: Kube, registry: str) -> None:
+    """Has a workshop of one place beside a cluster: its nodes, and it, pull from the same registry."""
+    place = base.within("rayside-place-001")
+    nodes_pull = "rayside.dev/images-on-nodes=rayside"
+    user.environment_too.update(ports_of_the_door())
+    succeeds(user, "workshop", "--places", "1")
+    pull_with_a_login(base, nodes_pull, registry)
+    pull_with_a_login(place, f"ray.io/cluster={place.namespace}", registry)
+    succeeds(user, "workshop", "--remove")
+    assert base.get(f"{CORE}/namespaces/{place.namespace}") is None
+    assert until(lambda: base.pods(nodes_pull), lambda pods: not pods, 60) == []
 
 
 def logins(kube: Kube) -> list[str]:

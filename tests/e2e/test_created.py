@@ -32,26 +32,29 @@ from tests.e2e.conftest import kube as kube_of
 from tests.e2e.test_kind_stack import DEFINITIONS, RIGHTS, allow, kubectl
 from tests.e2e.test_kind_stack import user as client
 from tests.integration.conftest import Rayside, apart
+from tests.integration.connect_proxy import ConnectProxy, connect_proxy
 from tests.integration.test_their_ray import both_stop
-from tests.package_index import PASSWORD, Served, served, wheel
+from tests.package_index import PASSWORD, USER, Served, served, wheel
 
 POLICIES = "/apis/networking.k8s.io/v1"
-# To see that a namespace is empty takes a look at all that can be in it.
-LOOK = Rule("*", "*", ("list",))
 
 
-def grant(kube: Kube, name: str, rules: Sequence[Rule]) -> None:
-    """Gives the account `few` of the namespace `default` a ClusterRole with these rules, and no other."""
-    version = f"{RIGHTS}/v1"
+def grant(kube: Kube, name: str, rules: Sequence[Rule], *, namespace: str = "") -> None:
+    """Gives the account `few` of the namespace `default` a ClusterRole with these rules, and no other.
+
+    With a namespace, it gives a Role of that namespace.
+    """
+    version, kind = f"{RIGHTS}/v1", "Role" if namespace else "ClusterRole"
+    metadata = {"name": name, **({"namespace": namespace} if namespace else {})}
     listed = [
         {"apiGroups": [rule.group], "resources": [rule.resource], "verbs": list(rule.verbs)} for rule in rules
     ]
-    role = {"apiVersion": version, "kind": "ClusterRole", "metadata": {"name": name}, "rules": listed}
+    role = {"apiVersion": version, "kind": kind, "metadata": metadata, "rules": listed}
     bound = {
         "apiVersion": version,
-        "kind": "ClusterRoleBinding",
-        "metadata": {"name": name},
-        "roleRef": {"apiGroup": RIGHTS, "kind": "ClusterRole", "name": name},
+        "kind": f"{kind}Binding",
+        "metadata": metadata,
+        "roleRef": {"apiGroup": RIGHTS, "kind": kind, "name": name},
         "subjects": [{"kind": "ServiceAccount", "name": "few", "namespace": "default"}],
     }
     for document in (role, bound):
@@ -73,12 +76,19 @@ def standing(kube: Kube) -> dict[str, Any]:
     assert present is not None
     metadata = present.deployment["metadata"]
     definitions = [item["metadata"] for item in kube.items(DEFINITIONS)]
+    # Those that other tests have deleted may still be going.
+    namespaces = {
+        item["metadata"]["name"]
+        for item in kube.items(f"{CORE}/namespaces")
+        if "deletionTimestamp" not in item["metadata"]
+    }
+    pods = [item["metadata"] for item in kube.items(f"{CORE}/pods")]
     return {
-        "namespaces": sorted(item["metadata"]["name"] for item in kube.items(f"{CORE}/namespaces")),
+        "namespaces": sorted(namespaces),
         "custom resources": sorted((each["name"], each["resourceVersion"]) for each in definitions),
         "operator": (metadata["uid"], metadata["generation"], present.deployment["spec"]),
         "ray clusters": sorted(item["metadata"]["uid"] for item in kube.items(f"{RAY}/rayclusters")),
-        "pods": sorted(item["metadata"]["uid"] for item in kube.items(f"{CORE}/pods")),
+        "pods": sorted(each["uid"] for each in pods if each["namespace"] in namespaces),
         "policies": kube.items(f"{POLICIES}/networkpolicies"),
         "roles": sorted(item["metadata"]["name"] for item in kube.items(f"/apis/{RIGHTS}/v1/clusterroles")),
     }
@@ -116,7 +126,15 @@ def company(up: Rayside, tmp_path: Path) -> Iterator[Served]:
         yield index
 
 
-def packages_are_the_companys(user: Rayside, kube: Kube, index: Served, folder: Path) -> None:
+@pytest.fixture
+def proxy(up: Rayside) -> Iterator[ConnectProxy]:
+    with connect_proxy(gateway(NAME), f"{USER}:{PASSWORD}") as proxy:
+        yield proxy
+
+
+def packages_are_the_companys(
+    user: Rayside, kube: Kube, index: Served, proxy: ConnectProxy, folder: Path
+) -> None:
     """Has jobs install a package by pip and by uv, for the driver and a worker; no login is to be seen."""
     folder.mkdir()
     (folder / "main.py").write_text(
@@ -126,14 +144,17 @@ def packages_are_the_companys(user: Rayside, kube: Kube, index: Served, folder: 
         "    import company_thing\n"
         "    return company_thing.VERSION\n"
         "ray.init()\n"
-        "print('versions', company_thing.VERSION, ray.get(version.remote()))\n"
+        "print(f'versions {company_thing.VERSION} {ray.get(version.remote())}')\n"
     )
     for tool in ("pip", "uv"):
         index.asked.clear()
+        proxy.targets.clear()
         done = with_packages(user, folder, tool, "company-thing")
         assert "versions 1.5 1.5" in done.stdout, done.stdout + done.stderr
         assert "/files/company_thing-1.5-py3-none-any.whl" in index.asked
         assert any("/files/uv-" in path for path in index.asked) == (tool == "uv")
+        # What Ray asks of other pods goes by no proxy.
+        assert set(proxy.targets) == {index.host}
     told = [
         json.dumps(each) for each in (user.json("status"), kube.pods(""), kube.ray("rayclusters", "rayside"))
     ]
@@ -171,23 +192,23 @@ def with_packages(
 
 @pytest.mark.timeout(1200)
 def test_one_with_the_documented_rights_makes_a_ray_cluster_debugs_in_it_and_leaves_nothing(
-    up: Rayside, few: Kube, tmp_path: Path, company: Served
+    up: Rayside, few: Kube, tmp_path: Path, company: Served, proxy: ConnectProxy
 ) -> None:
     folder = Path(tempfile.mkdtemp(prefix="rs-", dir="/tmp"))
     folder.rmdir()
     theirs = kube_of(up)
     demo = replace(theirs, namespace=f"demo-{secrets.token_hex(3)}")
     index = {"package_index": company.url(), "package_index_ca": str(company.authority)}
-    user = Rayside(apart(folder, source="packages", ray_workers=1, **index))
+    user = Rayside(apart(folder, source="packages", ray_workers=1, package_proxy=proxy.url(), **index))
     user.environment_too["KUBECONFIG"] = str(few.kubeconfig)
     bring = ["up", "--context", "few", "--create", "--namespace", demo.namespace, "--no-example"]
 
     # The lack of a right is said with what cures it, before anything is made.
-    grant(theirs, "few", (*rights.NAMESPACE, LOOK))
+    grant(theirs, "few", (*rights.NAMESPACE, rights.LOOK))
     done = user.run(*bring)
     assert (done.returncode, "create, patch, delete secrets" in done.stderr) == (4, True), done.stderr
     assert not folder.exists()
-    grant(theirs, "few", (*rights.STACK, *rights.NAMESPACE, LOOK))
+    grant(theirs, "few", (*rights.STACK, *rights.NAMESPACE, rights.LOOK))
     before = standing(theirs)
     try:
         assert until(lambda: user.run(*bring, timeout=600).returncode == 0, bool, 20), user.run(*bring).stderr
@@ -211,7 +232,7 @@ def test_one_with_the_documented_rights_makes_a_ray_cluster_debugs_in_it_and_lea
         labels = [pod["metadata"]["labels"] for pod in demo.pods("ray.io/cluster=rayside")]
         assert sorted(label["ray.io/node-type"] for label in labels) == ["head", "worker"]
 
-        packages_are_the_companys(user, demo, company, tmp_path / "packages")
+        packages_are_the_companys(user, demo, company, proxy, tmp_path / "packages")
         refused = {"INVOKE_RAYSIDE_PACKAGE_INDEX": company.url("not it")}
         assert user.run(*bring, env=refused).returncode == 0
         both_stop(user, tmp_path)

@@ -206,7 +206,7 @@ def test_a_job_of_ones_own_runs_in_a_workers_pod(up: Rayside, tmp_path: Path) ->
         "def node():\n"
         "    return ray.util.get_node_ip_address()\n"
         "ray.init()\n"
-        "print('ran on', ray.get(node.remote()))\n"
+        "print(f'ran on {ray.get(node.remote())}')\n"
     )
     done = up.run(
         *["submit", "--working-dir", str(tmp_path), "--entrypoint", "python 'where am i.py'", "--wait"],

@@ -16,6 +16,7 @@ from typing import Any
 import docker
 import pytest
 import requests
+from docker.models.containers import Container
 
 from bootstrap.bundle.blobs import Blob
 from bootstrap.errors import ImageMissing, WrongArchitecture
@@ -28,9 +29,10 @@ from bootstrap.registry.registry import Registry
 from bootstrap.step import Condition, until
 from bootstrap.steps.registry_in_nodes import NodeRegistries, StandIn, Trusted
 from tests.bundles import layer
-from tests.e2e.conftest import gateway_of, make_namespace, target
+from tests.e2e.conftest import gateway_of, make_namespace, node_of, target
 from tests.e2e.test_rayjob import placed, pod
 from tests.integration.conftest import Rayside
+from tests.integration.connect_proxy import ConnectProxy, connect_proxy
 from tests.integration.self_signed import of_tomorrow
 from tests.registries import PASSWORD, USER, Served, logged_in, private, served
 
@@ -150,8 +152,13 @@ def pods(kube: Kube, registries: Registries) -> None:
     ],
 )
 def test_why_an_image_is_not_pulled_is_told(kube: Kube, pods: None, name: str) -> None:
+    expect_told(kube, name)
+
+
+def expect_told(kube: Kube, name: str, cause: str = "") -> None:
+    """Waits until the cause is told for which that pod's image is not pulled (default: that of its name)."""
     known = {cause.name: cause for _, cause in pulls._CAUSES}
-    possible = [known[name], *([known["name-or-login"]] if name == "login" else [])]
+    possible = [known[cause or name], *([known["name-or-login"]] if name == "login" else [])]
 
     def told() -> str:
         problem = trouble.first_problem(kube, f"test={name}")
@@ -222,3 +229,48 @@ def known_in_node(up: Rayside, image: str) -> bool:
         return image in listed.output.decode().splitlines()
     finally:
         client.close()
+
+
+PROXIES = "/etc/systemd/system/containerd.service.d/test-proxy.conf"
+PLAIN = "/etc/containerd/certs.d/plain.test/hosts.toml"
+
+
+@pytest.fixture
+def proxy(up: Rayside) -> Iterator[ConnectProxy]:
+    """Provides the proxy by which the node asks registries; for those without TLS it has one that is away."""
+    with connect_proxy(gateway_of(up)) as proxy, node_of(up) as node:
+        proxies = f"HTTPS_PROXY=http://{proxy.host}:{proxy.port} HTTP_PROXY=http://127.0.0.1:9"
+        _write(node, PROXIES, f"[Service]\nEnvironment={proxies}")
+        _write(node, PLAIN, 'server = "http://plain.test"')
+        _restart(node)
+        try:
+            yield proxy
+        finally:
+            _run(node, "rm", PROXIES, PLAIN)
+            _restart(node)
+    assert up.is_ready()
+
+
+def test_a_proxy_that_does_not_let_the_node_through_is_told(kube: Kube, proxy: ConnectProxy) -> None:
+    proxy.refusal = "403 Forbidden"
+    kube.apply(placed(pod("refused", "refused.test/app:1"), kube))
+    expect_told(kube, "refused", "proxy")
+    proxy.refusal, proxy.login = "", "me:secret"
+    kube.apply(placed(pod("without-login", "login.test/app:1"), kube))
+    expect_told(kube, "without-login", "proxy")
+    assert {"refused.test:443", "login.test:443"} <= {*proxy.targets}
+    kube.apply(placed(pod("away", "plain.test/app:1"), kube))
+    expect_told(kube, "away", "proxy")
+
+
+def _restart(node: Container) -> None:
+    _run(node, "sh", "-c", "systemctl daemon-reload && systemctl restart containerd")
+
+
+def _write(node: Container, file: str, text: str) -> None:
+    _run(node, "sh", "-c", 'mkdir -p "$(dirname "$0")" && echo "$1" > "$0"', file, text)
+
+
+def _run(node: Container, *command: str) -> None:
+    code, output = node.exec_run([*command])
+    assert code == 0, output

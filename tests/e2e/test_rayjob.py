@@ -30,12 +30,14 @@ from bootstrap.ray.metadata import WORKING_DIR
 from bootstrap.ray.state import Dashboard
 from bootstrap.settings import ROOT
 from bootstrap.step import until
+from bootstrap.steps.package_index import PackageIndex, rayjob_with_it
 from tests.e2e.conftest import make_namespace, target
 from tests.failures.pods import FOREIGN
 from tests.instances import instance
 from tests.integration.conftest import Rayside
 
 ABSENT = "rayside/absent:none"
+INDEX = "https://pypi.test/simple/"
 
 
 @pytest.fixture(scope="module")
@@ -279,6 +281,7 @@ def test_a_job_on_its_own_cluster_runs_and_is_submitted_once(
         "@ray.remote\n"
         "def say(told):\n"
         "    return words.HELLO, os.environ['KEY'], os.environ['INSIDE'], told\n"
+        "print(open(os.environ['PIP_CONFIG_FILE']).read())\n"
         "print(ray.get(say.remote(sys.argv[1:])))\n"
     )
     (tmp_path / "env.yaml").write_text("env_vars: {KEY: hunter2, INSIDE: told}\n")
@@ -288,13 +291,16 @@ def test_a_job_on_its_own_cluster_runs_and_is_submitted_once(
         entrypoint="""python run.py 'a b' "it's #1" """,
         runtime_env=tmp_path / "env.yaml",
     )
-    document, url, token = own_cluster("whole", image), forward, tmp_path / "token"
+    PackageIndex(instance("rayside"), kubectl.kube, INDEX).apply(lambda _: None)
+    document = rayjob_with_it(own_cluster("whole", image), kubectl.kube, instance("rayside"))
+    url, token = forward, tmp_path / "token"
     reported: list[str] = []
     kubectl.submit(document, job, "whole-1", url=url, token_file=token, report=reported.append)
     dashboard = Dashboard(url, token.read_text())
     ended = until(lambda: dashboard.job("whole-1"), lambda job: job.ended, 180)
     assert ended.status == "SUCCEEDED", dashboard.output("whole-1")
     assert "('hello', 'hunter2', 'told', ['a b', \"it's #1\"])" in dashboard.output("whole-1")
+    assert f"index-url = {INDEX}" in dashboard.output("whole-1")
     assert ended.metadata[WORKING_DIR] == str(tmp_path / "code")
     assert reported
     # KubeRay agrees.

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import sysconfig
 import tarfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from typing import Any
 import docker
 import docker.errors
 import pytest
+import requests
 
 from bootstrap import docker_engine
 from bootstrap.errors import BuildFailed, DownloadFailed, ImageMissing, WrongArchitecture
@@ -34,7 +35,11 @@ from bootstrap.settings import (
     Settings,
 )
 from bootstrap.shell import Shell
+from bootstrap.sources.base_image import BaseImage
+from bootstrap.sources.bundle_file import BundleFile, Wheels
 from bootstrap.sources.image_build import LABEL, ImageBuild
+from bootstrap.sources.pulled_image import FOREIGN
+from bootstrap.sources.purge import names_of_ours
 from bootstrap.sources.releases import Releases
 from bootstrap.sources.upstream import upstream
 from bootstrap.step import Appliable, Condition, until
@@ -77,6 +82,12 @@ def engine() -> Iterator[docker.DockerClient]:
 @pytest.fixture(scope="module")
 def architecture(engine: docker.DockerClient) -> str:
     return docker_engine.architecture(engine)
+
+
+@pytest.fixture(scope="module")
+def other(architecture: str) -> str:
+    """Returns an architecture that is not the engine's."""
+    return "arm64" if architecture == "amd64" else "amd64"
 
 
 def load(
@@ -129,7 +140,7 @@ def published(engine: docker.DockerClient, registry: str) -> Iterator[Callable[[
     def publish_image(name: str, architecture: str) -> None:
         layer = io.BytesIO()
         with tarfile.open(fileobj=layer, mode="w") as tar:
-            add(tar, "hello", f"{name} {len(names)}".encode())
+            add(tar, "hello", f"{registry}/{name} {len(names)}".encode())
         load(engine, f"{registry}/{name}", layer.getvalue(), {}, architecture)
         publish(engine, f"{registry}/{name}")
         names.append(f"{registry}/{name}")
@@ -194,6 +205,10 @@ def source(tmp_path: Path, **images: str) -> Releases:
     return Releases(Settings(cache_folder=tmp_path / "cache", **images))  # type: ignore[arg-type]
 
 
+def for_another_machine(here: Releases, architecture: str) -> Releases:
+    return replace(here, system="linux", architecture=architecture, images=architecture)
+
+
 def step(releases: Releases, name: str) -> Appliable:
     steps = upstream(releases, without_asking(releases.settings), Shell()).steps
     return next(candidate for candidate in steps if candidate.name == name)
@@ -213,6 +228,185 @@ def test_images_are_pulled_from_the_registry_that_the_settings_name(
         assert step(releases, name).check().condition is Condition.READY
         step(releases, name).apply(silent)
     assert releases.node.reference == f"{registry}/kindest/node:v{KUBERNETES_VERSION}"
+
+
+def publish_index(registry: str, name: str, tag: str, architectures: Sequence[str]) -> None:
+    """Gives a tag to an index of the images whose tags are their architectures, as a registry has them."""
+    manifests = []
+    for architecture in architectures:
+        kind = "application/vnd.docker.distribution.manifest.v2+json"
+        address = f"http://{registry}/v2/{name}/manifests"
+        answer = requests.get(f"{address}/{architecture}", headers={"Accept": kind}, timeout=30)
+        platform = {"architecture": architecture, "os": "linux"}
+        digest = f"sha256:{hashlib.sha256(answer.content).hexdigest()}"
+        manifests.append(
+            {"mediaType": kind, "size": len(answer.content), "digest": digest, "platform": platform}
+        )
+    kind = "application/vnd.docker.distribution.manifest.list.v2+json"
+    document = {"schemaVersion": 2, "mediaType": kind, "manifests": manifests}
+    requests.put(
+        f"{address}/{tag}", json.dumps(document), headers={"Content-Type": kind}, timeout=30
+    ).raise_for_status()
+
+
+@pytest.fixture
+def both(
+    registry: str,
+    published: Callable[[str, str], None],
+    architecture: str,
+    other: str,
+    request: pytest.FixtureRequest,
+) -> tuple[str, str]:
+    """Publishes an index for this machine and another; returns its name, and the other's architecture."""
+    name = f"both-{hashlib.sha256(request.node.name.encode()).hexdigest()[:8]}/node"
+    for machine in (architecture, other):
+        published(f"{name}:{machine}", machine)
+    publish_index(registry, name, f"v{KUBERNETES_VERSION}", (architecture, other))
+    return f"{registry}/{name}", other
+
+
+@pytest.mark.parametrize("held", ["by record", "by pin", "by nothing"])
+def test_the_image_for_another_machine_does_not_take_the_name_of_this_ones(
+    engine: docker.DockerClient, both: tuple[str, str], architecture: str, held: str, tmp_path: Path
+) -> None:
+    name, other = both
+    here = replace(source(tmp_path, node_image=name), recorded=tmp_path / "digests.json")
+    digest = here.node.published()
+    if held == "by pin":
+        here = replace(here, settings=replace(here.settings, node_image=f"{name}@{digest}"))
+    records = {f"node-image v{KUBERNETES_VERSION}": digest} if held == "by record" else {}
+    here.recorded.write_text(json.dumps(records))
+    there = for_another_machine(here, other)
+    try:
+        here.node.apply(silent)
+        there.node.apply(silent)
+        # Neither is in the other's way, and each can come anew.
+        assert here.node.check().condition is Condition.READY
+        engine.images.remove(there.node.reference, force=True)
+        for each in (there, here):
+            each.node.apply(silent)
+        # Another image can be built on it, and it goes when its names do, but not a user's own.
+        base = build(tmp_path, there.node.reference, "COPY Dockerfile /")
+        replace(base, architecture=other).apply(silent)
+        built = engine.images.get(replace(base, architecture=other).reference)
+        assert built.attrs["Architecture"] == other
+        engine.images.remove(built.id, force=True)
+        foreign = engine.images.get(there.node.reference)
+        foreign.tag("rayside-test-upstream", "own")
+        names = [each for each in names_of_ours(engine, FOREIGN) if each in foreign.tags]
+        assert "rayside-test-upstream:own" not in names
+        assert len(names) == 2
+        engine.images.remove("rayside-test-upstream:own")
+        for tag in names:
+            engine.images.remove(tag)
+        with pytest.raises(docker.errors.ImageNotFound):
+            engine.images.get(foreign.id)
+        there.node.apply(silent)
+        for each, machine in ((here, architecture), (there, other)):
+            assert each.node.check().condition is Condition.READY
+            assert engine.images.get(each.node.reference).attrs["Architecture"] == machine
+        # The digest is that of the index, which is for both.
+        assert there.node.recorded == (None if held == "by pin" else digest)
+        if held != "by pin":
+            # What was pulled by another record is not what is recorded now.
+            (tmp_path / "cache" / "digests.json").unlink(missing_ok=True)
+            here.recorded.write_text(json.dumps({f"node-image v{KUBERNETES_VERSION}": f"sha256:{'0' * 64}"}))
+            anew = replace(there)
+            assert anew.node.check().condition is Condition.MISSING
+            with pytest.raises(ImageMissing, match="manifest unknown"):
+                anew.node.apply(silent)
+    finally:
+        for each in (here, there):
+            for image in engine.images.list():
+                if each.node.reference in image.tags:
+                    engine.images.remove(image.id, force=True)
+
+
+def test_an_image_that_is_not_for_the_other_machine_is_refused(
+    engine: docker.DockerClient,
+    registry: str,
+    published: Callable[[str, str], None],
+    architecture: str,
+    other: str,
+    tmp_path: Path,
+) -> None:
+    tag = f"v{KUBERNETES_VERSION}"
+    for name in ("alone", "indexed"):
+        published(f"{name}/node:{tag}", architecture)
+        published(f"{name}/node:{architecture}", architecture)
+    publish_index(registry, "indexed/node", tag, (architecture,))
+    for name, told in (
+        ("alone", f"is for {architecture}, not for {other}"),
+        ("indexed", f"no image for linux/{other}, but for linux/{architecture}"),
+    ):
+        here = source(tmp_path, node_image=f"{registry}/{name}/node")
+        there = for_another_machine(here, other)
+        with pytest.raises((WrongArchitecture, ImageMissing), match=told):
+            there.node.apply(silent)
+        assert there.node.check().condition is Condition.MISSING
+        assert engine.api.images(f"{registry}/{name}/node") == []
+
+
+@pytest.mark.parametrize(
+    ("digest", "told", "hint"),
+    [
+        (f"sha256:{'0' * 64}", "HTTP 401", "docker login"),
+        (f"sha512:{'0' * 128}", "which is no SHA-256", "--source packages"),
+        ("sha256:../../../v2/", "which is no SHA-256", "--source packages"),
+    ],
+)
+def test_what_a_registry_refuses_for_another_machine_is_explained_as_for_this_one(
+    closed_registry: str, other: str, digest: str, told: str, hint: str, tmp_path: Path
+) -> None:
+    here = source(tmp_path, node_image=f"{closed_registry}/node@{digest}")
+    with pytest.raises((ImageMissing, DownloadFailed), match=told) as raised:
+        for_another_machine(here, other).node.apply(silent)
+    assert hint in raised.value.hint
+
+
+def test_an_image_for_another_machine_gets_into_no_bundle(
+    engine: docker.DockerClient, architecture: str, other: str, tmp_path: Path
+) -> None:
+    reference = "rayside-test-upstream:foreign"
+    load(engine, reference, b"", {}, other)
+    try:
+        releases = source(tmp_path)
+        origin = upstream(releases, without_asking(releases.settings), Shell())
+        wheels = Wheels(Shell(), tmp_path, ("3.11",))
+        made = BundleFile(
+            tmp_path / "a bundle", origin, {"ray": reference}, (), wheels, tmp_path, Shell(), ()
+        )
+        with pytest.raises(WrongArchitecture, match=f"is for {other}, not for {architecture}"):
+            made.apply(silent)
+        assert not made.file.exists()
+    finally:
+        engine.images.remove(reference, force=True)
+
+
+def test_debian_for_another_machine_is_an_image_for_that(
+    engine: docker.DockerClient, other: str, tmp_path: Path
+) -> None:
+    # Of another key than the true ones.
+    base = BaseImage(Shell(), tmp_path, "http://127.0.0.1:1/debian", other)
+    archive = tmp_path / "system.tar"
+    with tarfile.open(archive, "w") as tar:
+        add(tar, "etc/hello", b"hello")
+    try:
+        base._import(archive)
+        assert base.check().condition is Condition.READY
+        assert engine.images.get(base.reference).attrs["Architecture"] == other
+        assert engine.images.get(base.reference).labels[LABEL] == base._key
+        files = engine.api.create_container(base.reference, "none")
+        stream, _ = engine.api.get_archive(files["Id"], "/etc/hello")
+        assert b"hello" in b"".join(stream)
+        engine.api.remove_container(files["Id"])
+        with tarfile.open(archive, "w") as tar:
+            add(tar, "large", b"x" * 100_000)
+        archive.write_bytes(archive.read_bytes()[:2000])  # as on a disk that is full
+        with pytest.raises(BuildFailed, match="could not be made an image"):
+            base._import(archive)
+    finally:
+        engine.images.remove(base.reference, force=True)
 
 
 def layers(engine: docker.DockerClient, reference: str) -> list[str]:
@@ -283,9 +477,8 @@ def test_the_first_pull_of_what_is_not_recorded_is_recorded_in_the_cache(
 
 
 def test_an_image_for_another_architecture_is_refused(
-    registry: str, published: Callable[[str, str], None], architecture: str, tmp_path: Path
+    registry: str, published: Callable[[str, str], None], architecture: str, other: str, tmp_path: Path
 ) -> None:
-    other = "arm64" if architecture == "amd64" else "amd64"
     published("node:other", other)
     node_image = step(source(tmp_path, node_image=f"{registry}/node:other"), "node-image")
     with pytest.raises(WrongArchitecture, match=f"is for {other}, the Docker engine runs {architecture}"):
@@ -408,6 +601,16 @@ def test_a_build_that_fails_shows_its_last_lines_and_leaves_nothing(
     assert containers(engine, base) == []
 
 
+def test_a_build_that_nobody_emulates_says_what_emulates(other: str, tmp_path: Path) -> None:
+    image_build = build(tmp_path, "scratch", 'COPY program /\nRUN ["/program"]')
+    program = image_build.context / "program"
+    program.write_bytes(b"\x7fELF of no machine at all")
+    program.chmod(0o755)
+    with pytest.raises(BuildFailed, match="exec format error") as raised:
+        replace(image_build, architecture=other).apply(silent)
+    assert f"binfmt --install {other}" in raised.value.hint
+
+
 def test_files_that_change_after_the_image_was_named_are_not_built(base: str, tmp_path: Path) -> None:
     image_build = build(tmp_path, base, "COPY Dockerfile /")
     assert image_build.check().condition is Condition.MISSING
@@ -418,9 +621,8 @@ def test_files_that_change_after_the_image_was_named_are_not_built(base: str, tm
 
 
 def test_a_base_for_another_architecture_is_refused(
-    engine: docker.DockerClient, architecture: str, tmp_path: Path
+    engine: docker.DockerClient, other: str, tmp_path: Path
 ) -> None:
-    other = "arm64" if architecture == "amd64" else "amd64"
     layer = io.BytesIO()
     with tarfile.open(fileobj=layer, mode="w") as tar:
         add(tar, "hello", b"hello")

@@ -21,7 +21,7 @@ def work(n):
     total = square(n)
     return total + half
 
-print("sum", sum(ray.get([work.remote(n) for n in range(8)])))
+print(f"sum {sum(ray.get([work.remote(n) for n in range(8)]))}")
 """
 MODULE = """\
 def square(x):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import importlib.util
 import os
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -25,8 +25,13 @@ HOOK = ROOT / "bootstrap" / "hook"
 # Each Python with the way in which pydevd traces it: from 3.12 on there are two.
 HOWS = [("3.10", "settrace"), ("3.11", "settrace"), ("3.12", "settrace"), ("3.12", "monitoring")]
 HOWS += [("3.13", "settrace"), ("3.13", "monitoring"), ("3.14", "settrace"), ("3.14", "monitoring")]
+# Each of both once: for what does not depend on the two together.
+_ONCE = [("3.10", "settrace"), ("3.11", "settrace"), ("3.12", "monitoring")]
+_ONCE += [("3.13", "settrace"), ("3.14", "monitoring")]
 each_python = pytest.mark.parametrize(("version", "how"), HOWS, ids=lambda each: str(each))
+each_python_once = pytest.mark.parametrize(("version", "how"), _ONCE, ids=lambda each: str(each))
 BY_HAND = {**WITHOUT_MONITORING, **UNCHECKED}
+_KEPT = ROOT / ".pytest_cache"
 
 
 class Debuggee:
@@ -104,7 +109,7 @@ class Debuggee:
         await self.client.request(command, {"threadId": stop["threadId"]})
 
 
-@contextmanager
+@contextlib.contextmanager
 def debuggee(
     python: str,
     folder: Path,
@@ -123,10 +128,10 @@ def debuggee(
             pipe.close()
 
 
-def hows_environment(folder: Path, how: str) -> dict[str, str]:
-    """Makes a folder of what breakpoints need; returns an environment in which pydevd traces in that way."""
+def hows_environment(how: str) -> dict[str, str]:
+    """Returns an environment with what breakpoints need, in which pydevd traces in that way."""
     ways = WITHOUT_MONITORING if how == "settrace" else {}
-    return {**environment_of(folder, "debugpy", "bytecode"), **UNCHECKED, **ways}
+    return {**environment_of("debugpy", "bytecode"), **UNCHECKED, **ways}
 
 
 @cache
@@ -145,15 +150,19 @@ def python_of(version: str) -> str:
     pytest.skip("this machine has no such Python")
 
 
-def environment_of(folder: Path, *packages: str) -> dict[str, str]:
-    """Makes a folder of this Python's packages; returns an environment in which any Python imports them.
+def environment_of(*packages: str) -> dict[str, str]:
+    """Returns an environment in which any Python imports this one's packages of these names, and no others.
 
-    Their compiled parts are for one Python; debugpy has the same in Python for others.
+    Their compiled parts are for one Python; debugpy has the same in Python for others. The bytecode that they
+    make is kept: otherwise each process would compile debugpy, for over half a second.
     """
-    folder.mkdir()
+    version = "python{}.{}".format(*sys.version_info)
+    folder = _KEPT / "-".join((version, *packages))
+    folder.mkdir(parents=True, exist_ok=True)
     for package in packages:
         spec = importlib.util.find_spec(package)
         assert spec is not None
         assert spec.submodule_search_locations is not None
-        (folder / package).symlink_to(spec.submodule_search_locations[0])
-    return {"PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
+        with contextlib.suppress(FileExistsError):  # from an earlier test, or one of another lane
+            (folder / package).symlink_to(spec.submodule_search_locations[0])
+    return {"PYTHONPATH": str(folder), "PYTHONPYCACHEPREFIX": str(_KEPT / "bytecode")}

@@ -9,18 +9,23 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from invoke.config import Config
+from invoke.context import Context
+from invoke.exceptions import Exit
 
+import tasks
 from bootstrap.bundle.archive import MANIFEST, SIGNATURE, Archive
 from bootstrap.bundle.manifest import Manifest
 from bootstrap.bundle.opened import Bundle, write
 from bootstrap.bundle.signature import public_key, require_signed, signature
 from bootstrap.console import Console
-from bootstrap.errors import BadBundle, CommandFailed, InvalidArgument, InvalidSetting
+from bootstrap.errors import BadBundle, CommandFailed, InvalidArgument, InvalidSetting, MissingProgram
 from bootstrap.settings import Settings
 from bootstrap.shell import Shell
 from bootstrap.sources.bundled import bundled
 from bootstrap.step import check
-from bootstrap.verbs.bundle import inspect, join
+from bootstrap.targets import choice
+from bootstrap.verbs.bundle import Asked, _signing, inspect, join, make
 from tests.bundles import small
 
 pytestmark = pytest.mark.skipif(not shutil.which("minisign"), reason="minisign is not on this machine")
@@ -121,6 +126,49 @@ def test_a_key_that_is_none_and_one_that_is_not_there_are_said(tmp_path: Path, k
     assert not (tmp_path / "signed").exists()
 
 
+def test_a_key_that_can_not_sign_is_said_before_anything_is_made(
+    tmp_path: Path, keys: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Begun(Exception):
+        pass
+
+    def begin(*_: object) -> None:
+        raise Begun
+
+    monkeypatch.setattr(choice, "wait_for_engine", begin)
+    settings, file = Settings(target="kind"), tmp_path / "a bundle"
+    (keys / "no.key").write_text("no key\n")
+    for name, error in (("nobody's", InvalidArgument), ("no", CommandFailed), ("ours", Begun)):
+        with pytest.raises(error):
+            make(settings, Console(), file, Asked(signer=keys / f"{name}.key"))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(MissingProgram, match="minisign"):
+        make(settings, Console(), file, Asked(signer=keys / "ours.key"))
+
+
+def test_the_password_of_a_key_is_asked_for_once_and_tried_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    secret, public = tmp_path / "secret.key", tmp_path / "secret.pub"
+    Shell().run(["minisign", "-G", "-p", public, "-s", secret], typed="pass word\npass word\n")
+
+    def type_it(prompt: str) -> str:
+        asked.append(prompt)
+        return passwords.pop()
+
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("getpass.getpass", type_it)
+    passwords = ["pass word", "wrong"]
+    with pytest.raises(CommandFailed, match=r"(?i)wrong password"):
+        _signing(Shell(), secret)
+    sign = _signing(Shell(), secret)
+    bundle = Bundle.of(small(tmp_path))
+    write(tmp_path / "signed", bundle.manifest, bundle.read, sign=sign)
+    require(tmp_path / "signed", public)
+    assert len(asked) == 2
+
+
 def test_up_takes_nothing_that_the_key_has_not_signed(tmp_path: Path, keys: Path) -> None:
     settings = Settings(source="bundle", bundle=str(signed(tmp_path, keys)), cache_folder=tmp_path / "cache")
     for key, error in (("ours", None), ("theirs", "another key")):
@@ -128,6 +176,40 @@ def test_up_takes_nothing_that_the_key_has_not_signed(tmp_path: Path, keys: Path
         status = check(source.steps[:1])["bundle"]
         assert (error is None) == (status.error is None)
         assert error is None or error in status.detail
+
+
+def test_nothing_is_joined_that_the_key_has_not_signed(
+    tmp_path: Path, keys: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole = Bundle.of(signed(tmp_path / "new", keys))
+    (tmp_path / "a-1-py3-none-any.whl").write_bytes(b"wheel")
+    old = small(tmp_path, [tmp_path / "a-1-py3-none-any.whl"])
+    file, joined = tmp_path / "difference", tmp_path / "joined"
+
+    def verb(*, key: str, setting: str = "") -> None:
+        context = Context(Config({"rayside": {"bundle_key": setting} if setting else {}}))
+        tasks.bundle(context, file=str(joined), since=str(old), join=str(file), bundle_key=key or None)
+
+    for sign, error in ((None, "it is not signed"), (signer(keys, "theirs"), "another key has signed it")):
+        write(file, whole.manifest, whole.read, Bundle.of(old).manifest, sign)
+        for key, setting in (("ours", ""), ("", "ours")):
+            given, kept = (str(keys / f"{name}.pub") if name else "" for name in (key, setting))
+            with pytest.raises(Exit):
+                verb(key=given, setting=kept)
+            assert error in capsys.readouterr().err
+            assert not joined.exists()
+    verb(key=str(keys / "theirs.pub"))
+    assert joined.exists()
+
+
+def test_a_public_key_is_refused_where_a_bundle_is_made(
+    tmp_path: Path, keys: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(choice, "wait_for_engine", lambda *_: pytest.fail("it would be made"))
+    key = str(keys / "ours.pub")
+    with pytest.raises(Exit):
+        tasks.bundle(Context(), file=str(tmp_path / "a bundle"), bundle_key=key)
+    assert "--bundle-key is for a bundle that is there" in capsys.readouterr().err
 
 
 def test_a_bundle_that_is_joined_of_a_signed_difference_is_signed(tmp_path: Path, keys: Path) -> None:

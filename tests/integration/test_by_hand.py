@@ -22,7 +22,7 @@ def half(n):
 if __name__ == "__main__":
     ray.init(**OPTIONS)
     for _ in range(TIMES):
-        print("halves", ray.get([half.remote(int(n)) for n in sys.argv[1:]]))
+        print(f"halves {ray.get([half.remote(int(n)) for n in sys.argv[1:]])}")
         time.sleep(0.3)
 """
 

@@ -202,7 +202,7 @@ async def debugged(
     folder: Path, version: str, how: str, script: str, *markers: str, **options: Any
 ) -> AsyncIterator[tuple[Process, Session]]:
     """Runs a script with breakpoints at its markers; an editor is attached to it."""
-    environment = hows_environment(folder / "packages", how)
+    environment = hows_environment(how)
     async with relay_over(folder) as setting:
         breakpoints = {
             "job.py": [line(script, marker) for marker in markers],
@@ -306,7 +306,7 @@ def test_children_are_there_for_the_next_editor_and_run_on_without_one(
     version: str, how: str, tmp_path: Path
 ) -> None:
     async def story() -> None:
-        environment = hows_environment(tmp_path / "packages", how)
+        environment = hows_environment(how)
         async with relay_over(tmp_path) as setting:
             breakpoints = {"job.py": [line(LASTS, "work")]}
             first = await setting.attach(breakpoints)

@@ -1,6 +1,7 @@
 """Tests breakpoints that are compiled in, in real processes of each Python: they stop as debugpy's own do.
 
-Runs on each Python from 3.10 to 3.14 that is on PATH or in pyenv's folder, with this one's debugpy.
+Runs on each Python from 3.10 to 3.14 that is on PATH or in pyenv's folder, with this one's debugpy; programs
+run with each of its ways of tracing too.
 """
 
 from __future__ import annotations
@@ -19,7 +20,15 @@ import pytest
 from bootstrap.dap.framing import Message
 from bootstrap.relay.sent import REACHED, TELLING
 from bootstrap.relay.tracing import COMPILE
-from tests.integration.pythons import PATIENCE, Debuggee, debuggee, each_python, hows_environment, python_of
+from tests.integration.pythons import (
+    PATIENCE,
+    Debuggee,
+    debuggee,
+    each_python,
+    each_python_once,
+    hows_environment,
+    python_of,
+)
 from tests.programs import program
 
 _STATE = "__import__('sys').modules['_rayside_compiled']._breakpoints"
@@ -94,8 +103,11 @@ class Process:
 
     async def traces(self) -> bool:
         """Returns whether pydevd traces it for its breakpoints, once what ran before has ended."""
+        # Under the lock, for between `traced` and what follows from it another thread may be settling.
+        lock = f"{_STATE}._lock"
+        traced = f"[{lock}.acquire(), {_STATE}.traced, {lock}.release()][1]"
         for _ in range(200):
-            if await self.running.evaluate(f"{_STATE}.traced") == "False":
+            if await self.running.evaluate(traced) == "False":
                 return False
             await asyncio.sleep(0.05)
         return True
@@ -116,7 +128,7 @@ class Process:
 
 @contextmanager
 def started(version: str, how: str, folder: Path, code: str) -> Iterator[Debuggee]:
-    environment = hows_environment(folder / "packages", how)
+    environment = hows_environment(how)
     with debuggee(python_of(version), folder, _BEGIN + code + _END, [how], environment) as running:
         yield running
 
@@ -203,7 +215,7 @@ def comprehended(count):
 """
 
 
-@each_python
+@each_python_once
 def test_each_kind_of_function_stops_without_tracing(version: str, how: str, tmp_path: Path) -> None:
     calls = [("turn", "turn", [1]), ("inner", "closures", [1]), ("method", "work", [1])]
     calls += [("generator", "generated", [1]), ("coroutine", "awaited", [1]), ("turn", "threaded", [1])]
@@ -227,7 +239,7 @@ def test_each_kind_of_function_stops_without_tracing(version: str, how: str, tmp
     play(version, how, tmp_path, FUNCTIONS, story)
 
 
-@each_python
+@each_python_once
 def test_a_stop_is_stepped_from_and_what_is_evaluated_there_does_not_stop(
     version: str, how: str, tmp_path: Path
 ) -> None:
@@ -263,7 +275,7 @@ def test_a_stop_is_stepped_from_and_what_is_evaluated_there_does_not_stop(
     play(version, how, tmp_path, FUNCTIONS, story)
 
 
-@each_python
+@each_python_once
 def test_conditions_see_variables_cells_and_globals_and_what_raises_is_false(
     version: str, how: str, tmp_path: Path
 ) -> None:
@@ -297,7 +309,7 @@ def test_conditions_see_variables_cells_and_globals_and_what_raises_is_false(
     play(version, how, tmp_path, FUNCTIONS, story)
 
 
-@each_python
+@each_python_once
 def test_a_condition_that_raises_is_told_once_and_a_message_each_time(
     version: str, how: str, tmp_path: Path
 ) -> None:
@@ -442,7 +454,7 @@ def forked(folder):
 """
 
 
-@each_python
+@each_python_once
 @pytest.mark.parametrize("way", ["import", "exec", "function"])
 def test_code_that_comes_later_stops_too(version: str, how: str, way: str, tmp_path: Path) -> None:
     folder = tmp_path / "a folder"
@@ -466,7 +478,7 @@ def test_code_that_comes_later_stops_too(version: str, how: str, way: str, tmp_p
     play(version, how, tmp_path, LATER, story)
 
 
-@each_python
+@each_python_once
 @pytest.mark.parametrize("way", ["import", "exec", "function"])
 def test_code_that_can_not_be_changed_is_traced_and_runs_as_it_is(
     version: str, how: str, way: str, tmp_path: Path
@@ -485,7 +497,7 @@ def test_code_that_can_not_be_changed_is_traced_and_runs_as_it_is(
     play(version, how, tmp_path, LATER, story)
 
 
-@each_python
+@each_python_once
 def test_a_fork_imports_what_has_breakpoints_whoever_compiled_then(
     version: str, how: str, tmp_path: Path
 ) -> None:
@@ -499,7 +511,7 @@ def test_a_fork_imports_what_has_breakpoints_whoever_compiled_then(
     play(version, how, tmp_path, LATER, story)
 
 
-@each_python
+@each_python_once
 def test_with_another_bytecode_than_ours_it_is_traced(version: str, how: str, tmp_path: Path) -> None:
     async def story(running: Debuggee) -> None:
         await running.attach()
@@ -517,7 +529,7 @@ def test_with_another_bytecode_than_ours_it_is_traced(version: str, how: str, tm
         asyncio.run(story(running))
 
 
-@each_python
+@each_python_once
 def test_what_was_made_for_functions_that_are_gone_is_gone(version: str, how: str, tmp_path: Path) -> None:
     """Each task may unpickle a function with globals of its own."""
 
@@ -533,7 +545,7 @@ def test_what_was_made_for_functions_that_are_gone_is_gone(version: str, how: st
     play(version, how, tmp_path, FUNCTIONS, story)
 
 
-@each_python
+@each_python_once
 def test_what_runs_and_what_waits_is_traced_until_it_has_ended(
     version: str, how: str, tmp_path: Path
 ) -> None:
@@ -556,7 +568,7 @@ def test_what_runs_and_what_waits_is_traced_until_it_has_ended(
     play(version, how, tmp_path, LATER, story)
 
 
-@each_python
+@each_python_once
 @pytest.mark.parametrize(
     ("function", "marker"), [("rests_in_a_call", "rested"), ("fails_in_a_call", "caught")]
 )
@@ -577,7 +589,7 @@ def test_what_waits_in_a_function_that_it_has_called_stops_once_it_goes_on(
     play(version, how, tmp_path, LATER, story)
 
 
-@each_python
+@each_python_once
 @pytest.mark.parametrize("traced", [False, True], ids=["compiled", "traced"])
 def test_what_nobody_catches_stops_once_in_a_thread_and_in_the_program(
     version: str, how: str, traced: bool, tmp_path: Path
@@ -603,7 +615,7 @@ def test_what_nobody_catches_stops_once_in_a_thread_and_in_the_program(
     play(version, how, tmp_path, LATER, story)
 
 
-@each_python
+@each_python_once
 def test_who_compiles_a_function_gets_its_own_code_and_it_stops_all_the_same(
     version: str, how: str, tmp_path: Path
 ) -> None:
@@ -620,7 +632,7 @@ def test_who_compiles_a_function_gets_its_own_code_and_it_stops_all_the_same(
     play(version, how, tmp_path, LATER, story)
 
 
-@each_python
+@each_python_once
 def test_what_is_compiled_in_stops_once_where_the_process_is_traced_for_something_else(
     version: str, how: str, tmp_path: Path
 ) -> None:
@@ -677,7 +689,7 @@ def here(_):
 """
 
 
-@each_python
+@each_python_once
 def test_each_function_keeps_the_code_that_is_its_own(version: str, how: str, tmp_path: Path) -> None:
     file = tmp_path / "modules" / "defines.py"
     file.parent.mkdir()
@@ -709,7 +721,7 @@ def adds(_):
 """
 
 
-@each_python
+@each_python_once
 def test_a_condition_names_what_is_not_bound_yet(version: str, how: str, tmp_path: Path) -> None:
     async def story(process: Process) -> None:
         await process.set("total", condition="total == 99 or late == 99")
@@ -739,7 +751,7 @@ def come(folder):
 """
 
 
-@each_python
+@each_python_once
 def test_nothing_stops_while_breakpoints_are_compiled_in(version: str, how: str, tmp_path: Path) -> None:
     """Who resumes it needs the lock that the thread has."""
     file = tmp_path / "modules" / "large.py"
@@ -815,7 +827,7 @@ def coroutine(folder):
 """
 
 
-@each_python
+@each_python_once
 def test_unusual_code_comes_as_without_a_debugger(version: str, how: str, tmp_path: Path) -> None:
     folder = tmp_path / "modules"
     folder.mkdir()

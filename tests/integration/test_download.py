@@ -26,15 +26,15 @@ from typing import Any
 import pytest
 
 from bootstrap.download import Download
-from bootstrap.errors import BadChecksum, DownloadFailed
+from bootstrap.errors import BadChecksum, BuildFailed, DownloadFailed, RaysideError
 from bootstrap.settings import KUBERAY_VERSION, ROOT, Settings
 from bootstrap.shell import Shell
-from bootstrap.sources import digests
+from bootstrap.sources import digests, go
 from bootstrap.sources.published import published
 from bootstrap.sources.reachable import unreachable
 from bootstrap.sources.releases import Releases
 from bootstrap.sources.upstream import upstream
-from bootstrap.step import Condition
+from bootstrap.step import Appliable, Condition
 from tests.at_once import AT_ONCE
 from tests.integration.vsix import without_asking
 
@@ -53,6 +53,8 @@ class Site:
     cuts: list[int] = field(default_factory=list)
     ranges: bool = True
     tag: str = '"first"'
+    # HTTP statuses of the next answers, which have no content then.
+    statuses: list[int] = field(default_factory=list)
     # Where set, answers stop in the middle until it is set.
     hold: threading.Event | None = None
     requests: list[tuple[str, dict[str, str]]] = field(default_factory=list)
@@ -74,8 +76,8 @@ class Handler(BaseHTTPRequestHandler):
         site = self.server.site
         site.requests.append((self.path, dict(self.headers)))
         content = site.files.get(self.path)
-        if content is None:
-            self.send_error(404)
+        if site.statuses or content is None:
+            self.send_error(site.statuses.pop(0) if site.statuses else 404)
             return
         start = 0
         byte_range = re.fullmatch(r"bytes=(\d+)-", self.headers.get("Range", ""))
@@ -310,6 +312,7 @@ def test_of_two_at_once_the_second_finds_the_work_done(site: Site, file: Path) -
 
 PLUGIN = "/kuberay/v1.6.2/kubectl-ray_v1.6.2_linux_amd64.tar.gz"
 KUBERAY = "github.com/ray-project/kuberay/ray-operator"
+MODULE = f"/go/{KUBERAY}/@v/v{KUBERAY_VERSION}"
 PROGRAM = b"#!/bin/sh\necho I am a program\n"
 
 
@@ -435,35 +438,79 @@ def test_a_release_without_a_checksum_for_it_is_refused(site: Site, source: Rele
     assert not source.kubectl_ray.file.exists()
 
 
-def test_the_manifests_come_from_the_module_that_go_sum_names_alone(
-    site: Site, source: Releases, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Go fetches them, from where its own configuration says: once another module, once the right one."""
+@dataclass
+class Fetched:
+    """Holds the step that has Go fetch KubeRay's manifests, and the folder where they come to be.
+
+    Until `elsewhere` is undone, they come from the site, which has another module than go.sum names.
+    """
+
+    step: Appliable
+    folder: Path
+    elsewhere: pytest.MonkeyPatch
+
+
+@pytest.fixture
+def kuberay(site: Site, source: Releases, monkeypatch: pytest.MonkeyPatch) -> Iterator[Fetched]:
     whole_source = upstream(source, without_asking(source.settings), Shell())
     steps = {step.name: step for step in whole_source.steps}
-    kuberay = whole_source.resolve("kuberay").path
     if steps["go"].check().condition is Condition.MISSING:
         steps["go"].apply(silent)
-    prefix, where = f"{KUBERAY}@v{KUBERAY_VERSION}", f"/go/{KUBERAY}/@v/v{KUBERAY_VERSION}"
+    prefix = f"{KUBERAY}@v{KUBERAY_VERSION}"
     whole = io.BytesIO()
     with zipfile.ZipFile(whole, "w") as module:
         module.writestr(f"{prefix}/go.mod", f"module {KUBERAY}\n")
         module.writestr(f"{prefix}/config/default/kustomization.yaml", "resources: [../evil]\n")
     site.files |= {
-        f"{where}.info": f'{{"Version": "v{KUBERAY_VERSION}"}}'.encode(),
-        f"{where}.mod": f"module {KUBERAY}\n".encode(),
-        f"{where}.zip": whole.getvalue(),
+        f"{MODULE}.info": f'{{"Version": "v{KUBERAY_VERSION}"}}'.encode(),
+        f"{MODULE}.mod": f"module {KUBERAY}\n".encode(),
+        f"{MODULE}.zip": whole.getvalue(),
     }
+    monkeypatch.setattr(go, "_PAUSES", (0.01, 0.01))
     with monkeypatch.context() as elsewhere:
         elsewhere.setenv("GOPROXY", f"{site.url}/go")
-        with pytest.raises(BadChecksum, match=r"not what go\.sum names"):
-            steps["kuberay-manifests"].apply(silent)
-    assert any(path.startswith("/go/") for path, _ in site.requests)
-    assert not kuberay.exists()
-    steps["kuberay-manifests"].apply(silent)
-    assert steps["kuberay-manifests"].check().condition is Condition.READY
-    assert f"v{KUBERAY_VERSION}" in (kuberay / "kustomization.yaml").read_text()
-    assert not (kuberay.parent.parent / "main.go").exists()
+        yield Fetched(steps["kuberay-manifests"], whole_source.resolve("kuberay").path, elsewhere)
+
+
+def test_the_manifests_come_from_the_module_that_go_sum_names_alone(site: Site, kuberay: Fetched) -> None:
+    """Go fetches them, from where its own configuration says: once another module, once the right one."""
+    manifests, folder = kuberay.step, kuberay.folder
+    with pytest.raises(BadChecksum, match=r"not what go\.sum names"):
+        manifests.apply(silent)
+    assert len(site.gets(f"{MODULE}.mod")) == 1
+    assert not folder.exists()
+    kuberay.elsewhere.undo()
+    manifests.apply(silent)
+    assert manifests.check().condition is Condition.READY
+    assert f"v{KUBERAY_VERSION}" in (folder / "kustomization.yaml").read_text()
+    assert not (folder.parent.parent / "main.go").exists()
+
+
+@pytest.mark.parametrize(
+    ("statuses", "cuts", "error", "says", "times"),
+    [
+        # Go asks for two files at once. They come in the end, and are not the right ones.
+        ([503, 503, 429, 429], [], BadChecksum, "not what go", 3),
+        ([], [5, 5], BadChecksum, "not what go", 2),
+        ([502] * 9, [], BuildFailed, "502 Bad Gateway", 3),
+        ([403] * 9, [], BuildFailed, "403 Forbidden", 1),
+    ],
+)
+def test_a_module_is_asked_for_again_where_its_server_fails_and_not_where_it_refuses(
+    *,
+    site: Site,
+    kuberay: Fetched,
+    statuses: list[int],
+    cuts: list[int],
+    error: type[RaysideError],
+    says: str,
+    times: int,
+) -> None:
+    site.statuses, site.cuts = list(statuses), list(cuts)
+    reported: list[str] = []
+    with pytest.raises(error, match=says):
+        kuberay.step.apply(reported.append)
+    assert len([text for text in reported if "tried again" in text]) == times - 1
 
 
 # --- whether it answers ------------------------------------------------------------------

@@ -8,6 +8,7 @@ import os
 import socket
 import ssl
 import subprocess
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -19,6 +20,7 @@ from aiohttp import WSMsgType
 from bootstrap.errors import ClusterUnreachable, Forbidden, NotRunning, PodFailed
 from bootstrap.kube import tunnel
 from bootstrap.kube.tunnel import GOODBYE, Session, open_port, open_session, running_pod
+from bootstrap.settings import ROOT
 from tests.integration.scripted_api import SELECTOR, Pod, ScriptedApi, scripted_api
 
 LARGE = 20 * 2**20
@@ -298,3 +300,8 @@ def test_a_client_certificate_and_the_clusters_own_authority_are_used(tls: Scrip
             await running_pod(session, "ns", SELECTOR)
 
     run(tls, distrusts)
+
+
+def test_commands_that_open_no_tunnel_do_not_wait_for_the_client_of_web_sockets() -> None:
+    code = "import sys, bootstrap.targets.choice; sys.exit('aiohttp' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)

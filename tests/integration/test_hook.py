@@ -71,7 +71,7 @@ for kind in (Sync, Async, Threaded):
     actor = kind.remote()
     assert ray.get([actor.add.remote(1), actor.add.remote(2)])
 done = True  # driver
-print("done", done)
+print(f"done {done}")
 """
 
 Act = Callable[[Client, dict[str, Any]], Awaitable[None]]
@@ -355,7 +355,7 @@ def work(n):
     return total
 
 ray.init()
-print("result", ray.get(work.remote(1)))
+print(f"result {ray.get(work.remote(1))}")
 """
 
 
@@ -391,7 +391,7 @@ ray.init()
 try:
     ray.get(work.remote(1))
 except ValueError as error:
-    print("caught", error)
+    print(f"caught {error}")
 """
 
 
@@ -422,13 +422,13 @@ import psutil
 began = time.time()
 waited = began - psutil.Process().create_time()
 ray.init()
-print("init took", time.time() - began, "after", waited)
+print(f"init took {time.time() - began} after {waited}")
 
 @ray.remote
 def work():
     return time.time()
 
-print("task took", ray.get(work.remote()) - time.time())
+print(f"task took {ray.get(work.remote()) - time.time()}")
 ray.get([work.remote() for _ in range(3)])
 """
 
@@ -492,7 +492,7 @@ def work():
     return os.environ.get("MINE"), os.environ.get("RAYSIDE_ATTACH_TIMEOUT")  # work
 
 ray.init(runtime_env={"worker_process_setup_hook": mine})
-print("result", ray.get(work.remote()))
+print(f"result {ray.get(work.remote())}")
 """
 
 
@@ -520,7 +520,7 @@ ray.init(runtime_env={"py_modules": [EXTRA], "env_vars": {"OTHER": "1"}})
 modules = ray.get_runtime_context().runtime_env["py_modules"]
 assert len(modules) == 1, modules
 own = work.options(runtime_env={"py_modules": modules})
-print("result", ray.get(work.remote()), ray.get(own.remote()))
+print(f"result {ray.get(work.remote())} {ray.get(own.remote())}")
 """
 
 
@@ -566,7 +566,7 @@ def work():
     return os.environ.get("MINE")  # work
 
 ray.init()
-print("result", ray.get(work.remote()))
+print(f"result {ray.get(work.remote())}")
 """
 
 

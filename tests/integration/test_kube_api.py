@@ -19,6 +19,7 @@ from bootstrap.errors import (
     CredentialsRefused,
     FieldConflict,
     Forbidden,
+    NotReady,
     NotRunning,
 )
 from bootstrap.kube.api import Kube
@@ -229,17 +230,52 @@ def test_a_refusal_ends_a_step_at_once(api: Api, tmp_path: Path) -> None:
     assert time.monotonic() - began < 2
 
 
-CAUSES = [
-    {
-        "reason": "FieldManagerConflict",
-        "message": f'conflict with "{who}" using v1',
-        "field": f".data.{field}",
-    }
-    for who, field in (("kubectl", "x"), ("helm", "y"))
-]
+def conflicts(*managers: str) -> dict[str, Any]:
+    """Returns the answer to an apply that these managers are in the way of: the field x, y, of each."""
+    causes = [
+        {
+            "reason": "FieldManagerConflict",
+            "message": f'conflict with "{manager}" using v1',
+            "field": f".data.{field}",
+        }
+        for manager, field in zip(managers, "xyz", strict=False)
+    ]
+    return status(409, "conflicts", causes=causes)
 
 
-@pytest.mark.parametrize("api", [[status(409, "conflicts", causes=CAUSES)]], indirect=True)
+@pytest.mark.parametrize("api", [[conflicts("rayside", "rayside"), 200]], indirect=True)
+def test_a_field_that_was_patched_in_our_name_is_ours(api: Api, tmp_path: Path) -> None:
+    kube(tmp_path, api.server_port).apply(SECRET)
+    assert [request.partition("?")[2] for request in api.requests] == [
+        "fieldManager=rayside",
+        "fieldManager=rayside&force=true",
+    ]
+
+
+@pytest.mark.parametrize("other", ["kubectl", "raysides"])
+@pytest.mark.parametrize("api", [[conflicts("rayside")]], indirect=True)
+def test_a_field_of_somebody_else_beside_ours_is_theirs(api: Api, tmp_path: Path, other: str) -> None:
+    api.script[:] = [conflicts("rayside", other)]
+    with pytest.raises(FieldConflict):
+        kube(tmp_path, api.server_port).apply(SECRET)
+    assert len(api.requests) == 1
+
+
+@pytest.mark.parametrize("api", [[200]], indirect=True)
+def test_a_change_is_sent_as_a_patch_in_our_name(api: Api, tmp_path: Path) -> None:
+    operations = [{"op": "test", "path": "/x", "value": 1}, {"op": "replace", "path": "/x", "value": 2}]
+    kube(tmp_path, api.server_port).patch("/api/v1/namespaces/ns/secrets/s", operations)
+    assert api.requests == ["/api/v1/namespaces/ns/secrets/s?fieldManager=rayside"]
+    assert [json.loads(body) for body in api.bodies] == [operations]
+
+
+@pytest.mark.parametrize("api", [[status(422, "the server rejected our request")]], indirect=True)
+def test_a_change_of_what_was_changed_meanwhile_is_refused(api: Api, tmp_path: Path) -> None:
+    with pytest.raises(NotReady, match=r"was changed meanwhile, or must not be: .*the server rejected"):
+        kube(tmp_path, api.server_port).patch("/api/v1/namespaces/ns/secrets/s", [])
+
+
+@pytest.mark.parametrize("api", [[conflicts("kubectl", "helm")]], indirect=True)
 def test_a_field_that_another_manager_has_set_is_named_with_it(api: Api, tmp_path: Path) -> None:
     with pytest.raises(FieldConflict, match=r'"kubectl" has set \.data\.x; "helm" has set \.data\.y'):
         kube(tmp_path, api.server_port).apply(SECRET)

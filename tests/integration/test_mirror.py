@@ -16,13 +16,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Protocol
 
 import pytest
 import yaml
 
 from bootstrap.bundle.archive import Archive
 from bootstrap.bundle.blobs import Blob, Blobs
-from bootstrap.bundle.opened import Bundle, this_platform, write
+from bootstrap.bundle.manifest import IMAGES
+from bootstrap.bundle.opened import Bundle, this_platform, this_python, write
 from bootstrap.bundle.version import this_version
 from bootstrap.console import Console
 from bootstrap.errors import (
@@ -37,6 +39,7 @@ from bootstrap.errors import (
 )
 from bootstrap.registry import mirrored
 from bootstrap.registry import registry as registries
+from bootstrap.registry.address import Address
 from bootstrap.registry.exchange import Pace
 from bootstrap.registry.login import Login
 from bootstrap.registry.mirror import mirror_of
@@ -50,9 +53,12 @@ from bootstrap.step import Condition, check, until, up
 from bootstrap.verbs import bundle as bundles
 from bootstrap.verbs import mirror
 from tests.bundles import small
-from tests.integration.self_signed import self_signed
+from tests.integration.connect_proxy import connect_proxy
+from tests.integration.self_signed import of_tomorrow, self_signed
 from tests.registries import PASSWORD, USER, Served, logged_in, private, served
 from tests.unit.test_step import Diary
+
+ANOTHER_PYTHON = "3.10" if this_python() != "3.10" else "3.11"
 
 
 def silent(_: str) -> None:
@@ -98,6 +104,36 @@ def fill(mine: Settings, file: Path, capsys: pytest.CaptureFixture[str]) -> dict
 
 
 # --- what goes well ----------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("login")
+def test_a_bundle_for_each_platform_is_made_and_sent_and_what_was_sent_is_said(
+    shared: Served, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failing = ""
+
+    def made(_: Settings, __: Console, file: Path, asked: bundles.Asked) -> None:
+        if asked.platform == failing:
+            raise LowDisk("there is no room", hint="make some")
+        folder = tmp_path / asked.platform.replace("/", "-")
+        folder.mkdir(exist_ok=True)
+        file.parent.mkdir(exist_ok=True, parents=True)
+        file.write_bytes(small(folder, platform=asked.platform).read_bytes())
+
+    monkeypatch.setattr(bundles, "written", made)
+    mine, both = settings(shared, tmp_path), ["linux/amd64", "linux/arm64"]
+    asked = bundles.Asked(",".join(both))
+    mirror.fill(mine, Console(as_json=True), mine.mirror, None, asked)
+    document = json.loads(capsys.readouterr().out)
+    assert [each["platform"] for each in document["bundles"]] == both
+    for platform in both:
+        assert listed(mirror_of(mine), this_version(), platform).manifest.platform == platform
+    failing = both[1]
+    with pytest.raises(LowDisk):
+        mirror.fill(mine, Console(as_json=True), mine.mirror, None, asked)
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert "has the bundle for linux/amd64" in printed.err
 
 
 @pytest.mark.usefixtures("login")
@@ -375,6 +411,86 @@ def test_a_difference_is_not_mirrored(bundle: Bundle, tmp_path: Path) -> None:
             mirror.fill(mine, Console(), mine.mirror, file, bundles.Asked())
 
 
+def test_what_is_made_here_is_not_signed_and_where_a_key_is_asked_for_nothing_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[Path] = []
+    monkeypatch.setattr(bundles, "written", lambda *words: made.append(tmp_path))
+    mine = Settings(bundle_key="RWQ", cache_folder=tmp_path / "cache")
+    with pytest.raises(InvalidArgument, match="bundle_key is set") as caught:
+        mirror.fill(mine, Console(), "127.0.0.1:9/team", None, bundles.Asked())
+    commands = ("./invokew bundle FILE --sign KEY", "./invokew mirror 127.0.0.1:9/team --bundle FILE")
+    assert caught.value.hint == ", then ".join(commands)
+    assert made == []
+
+
+@pytest.mark.parametrize(
+    ("there", "told", "hint"),
+    [
+        (
+            "pythons",
+            f"has a bundle for linux/.*, and this one has no Python {ANOTHER_PYTHON}",
+            f"make it with --python {ANOTHER_PYTHON},",
+        ),
+        (
+            "signature",
+            "has a signed bundle for linux/.*, and this one is not",
+            "./invokew bundle FILE --sign",
+        ),
+    ],
+)
+def test_a_bundle_that_is_there_loses_no_python_and_no_signature(
+    bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, there: str, told: str, hint: str
+) -> None:
+    made: list[Path] = []
+    monkeypatch.setattr(bundles, "written", lambda *words: made.append(tmp_path))
+    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
+    more = replace(bundle.manifest, pythons=(ANOTHER_PYTHON, *bundle.manifest.pythons))
+    file = tmp_path / "with more"
+    if there == "pythons":
+        write(file, more, bundle.read)
+    else:
+        write(file, bundle.manifest, bundle.read, sign=lambda _: b"a signature")
+    with served(tmp_path / "registry") as registry:
+        mine = settings(registry, tmp_path)
+
+        def filled(file: Path | None, python: str = "") -> None:
+            mirror.fill(mine, Console(), mine.mirror, file, bundles.Asked(python=python))
+
+        filled(bundle.archive.file)
+        filled(file)
+        first = listed(mirror_of(mine), this_version(), this_platform())
+        for each in (bundle.archive.file, None):
+            with pytest.raises(InvalidArgument, match=told) as caught:
+                filled(each)
+            assert caught.value.hint.startswith(hint)
+        assert made == []
+        assert listed(mirror_of(mine), this_version(), this_platform()) == first
+        filled(file)
+        if there == "pythons":
+            with pytest.raises(BadBundle, match="bundle-to-mirror"):  # `written` has made none.
+                filled(None, ", ".join(more.pythons))
+            assert made
+
+
+def test_a_bundle_that_can_not_be_read_there_is_replaced(bundle: Bundle, tmp_path: Path) -> None:
+    with served(tmp_path / "registry") as registry:
+        mine = settings(registry, tmp_path)
+        known = mirror_of(mine)
+        send(known, bundle, silent)
+        own = known.address.repository(mirrored.REPOSITORY)
+        ray = bundle.manifest.image("ray")
+        repository, _, tag = ray.reference.rpartition(":")
+        text = known.manifest(known.address.repository(repository), tag)
+        for blob in (ray.config, *(layer.blob for layer in ray.layers)):
+            known.send(own, blob, lambda blob=blob: bundle.read(blob))  # type: ignore[misc]
+        known.name(own, mirrored.tag_of(this_version(), this_platform()), text or b"")
+        with pytest.raises(NotMirrored, match="no bundle of Rayside's"):
+            listed(known, this_version(), this_platform())
+        mirror.fill(mine, Console(), mine.mirror, bundle.archive.file, bundles.Asked())
+        assert listed(known, this_version(), this_platform()).manifest == bundle.manifest
+
+
 def test_a_disk_that_fills_up_is_said_and_what_is_there_stays(
     bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -406,14 +522,19 @@ Answer = Callable[[BaseHTTPRequestHandler], None]
 TOO_SLOW = r"it sends too slowly, [0-9]+ bytes in 0 s"
 
 
+class Scripted(Protocol):
+    """Serves a registry that answers as a test says; `files` are of its certificate and key, with TLS."""
+
+    def __call__(self, answer: Answer, files: tuple[Path, Path] | None = None) -> Registry: ...
+
+
 @pytest.fixture
-def scripted(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Answer], Registry]]:
-    """Provides what serves a registry that answers as a test says."""
+def scripted(monkeypatch: pytest.MonkeyPatch) -> Iterator[Scripted]:
     servers: list[ThreadingHTTPServer] = []
     monkeypatch.setattr(registries, "_PAUSE", 0.01)
     monkeypatch.setenv("DOCKER_CONFIG", "/nowhere")
 
-    def serve(answer: Answer) -> Registry:
+    def serve(answer: Answer, files: tuple[Path, Path] | None = None) -> Registry:
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
 
@@ -427,14 +548,25 @@ def scripted(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Answer], Reg
                 pass
 
         server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        if files:
+            server.socket = server_context(files).wrap_socket(server.socket, server_side=True)
         threading.Thread(target=server.serve_forever, daemon=True).start()
         servers.append(server)
-        return mirror_of(Settings(mirror=f"127.0.0.1:{server.server_port}"))
+        host = "localhost" if files else "127.0.0.1"
+        authority = str(files[0]) if files else ""
+        return mirror_of(Settings(mirror=f"{host}:{server.server_port}", registry_ca=authority))
 
     yield serve
     for server in servers:
         server.shutdown()
         server.server_close()
+
+
+def server_context(files: tuple[Path, Path]) -> ssl.SSLContext:
+    """Returns what has a server show a certificate; the files are of that and of its key."""
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(*files)
+    return context
 
 
 def says(handler: BaseHTTPRequestHandler, status: int, body: bytes = b"", **headers: str) -> None:
@@ -461,12 +593,14 @@ def errors(message: str, code: str = "DENIED") -> bytes:
         (429, "Quota exceeded for requests per minute", "it has too much to do"),
         (405, "unsupported", "it is read-only"),
         (429, "slow down", "it has too much to do"),
-        (407, "", "the proxy wants a login"),
+        (404, "the repository does not exist", "make the repository team/rayside/bundle, or its project,"),
+        (400, "quota is used up", "it is full"),
+        (400, "invalid repository name", "make the repository team/rayside/bundle, or its project,"),
         (418, "tea \x1b[31m\nin red", "run the command again"),
     ],
 )
 def test_each_refusal_is_in_its_words_with_the_one_thing_to_do(
-    scripted: Callable[[Answer], Registry], status: int, words: str, hint: str
+    scripted: Scripted, status: int, words: str, hint: str
 ) -> None:
     registry = scripted(lambda handler: says(handler, status, errors(words) if words else b""))
     with pytest.raises(RegistryRefused) as caught:
@@ -477,7 +611,40 @@ def test_each_refusal_is_in_its_words_with_the_one_thing_to_do(
     assert "\n" not in caught.value.message
 
 
-def test_one_that_is_busy_is_asked_again_when_it_says(scripted: Callable[[Answer], Registry]) -> None:
+def test_a_repository_that_lacks_is_said_before_anything_is_made(
+    scripted: Scripted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of a registry that makes none by itself, in which some were made by hand."""
+    made: list[Path] = []
+    monkeypatch.setattr(bundles, "written", lambda *words: made.append(tmp_path))
+    lacking, asked = "", set[str]()
+
+    def answer(handler: BaseHTTPRequestHandler) -> None:
+        repository = handler.path.partition("/blobs/")[0].removeprefix("/v2/")
+        asked.add(repository)
+        if repository == lacking:
+            says(handler, 404, errors("it does not exist", "NAME_UNKNOWN"))
+        else:
+            says(handler, 202, Location=f"/v2/{repository}/blobs/uploads/1")
+
+    host = scripted(answer).address.host
+    names = ["bundle", *(f"bundled-{image}" for image in IMAGES)]
+    for lacking in (f"team/rayside/{name}" for name in names):
+        with pytest.raises(RegistryRefused, match=f"to take anything for {lacking}: HTTP 404") as caught:
+            mirror.fill(Settings(cache_folder=tmp_path), Console(), f"{host}/team", None, bundles.Asked())
+        assert caught.value.hint.startswith(f"make the repository {lacking}, or its project,")
+    assert asked == {f"team/rayside/{name}" for name in names}
+    assert made == []
+
+
+def test_a_content_that_a_registry_lacks_is_no_repository_that_it_lacks(scripted: Scripted) -> None:
+    registry = scripted(lambda handler: says(handler, 404, errors("unknown", "BLOB_UNKNOWN")))
+    with pytest.raises(RegistryRefused, match="HTTP 404") as caught:
+        list(registry.read("x", Blob("0" * 64, 5)))
+    assert caught.value.hint.startswith("run the command again")
+
+
+def test_one_that_is_busy_is_asked_again_when_it_says(scripted: Scripted) -> None:
     asked: list[str] = []
 
     def answer(handler: BaseHTTPRequestHandler) -> None:
@@ -494,7 +661,7 @@ def test_one_that_is_busy_is_asked_again_when_it_says(scripted: Callable[[Answer
 
 
 def test_nobody_waits_longer_for_one_that_is_busy_than_a_minute(
-    scripted: Callable[[Answer], Registry],
+    scripted: Scripted,
 ) -> None:
     registry = scripted(lambda handler: says(handler, 429, Retry_After="86400"))
     told: list[str] = []
@@ -509,7 +676,7 @@ def test_nobody_waits_longer_for_one_that_is_busy_than_a_minute(
 
 
 def test_a_line_that_breaks_goes_on_from_there(
-    scripted: Callable[[Answer], Registry],
+    scripted: Scripted,
 ) -> None:
     content, ranges = os.urandom(300_000), list[str]()
     blob = Blob(hashlib.sha256(content).hexdigest(), len(content))
@@ -537,9 +704,7 @@ def trickle(file: io.BufferedIOBase, text: bytes, size: int, pause: float) -> No
 
 
 @pytest.mark.parametrize("part", ["head", "text"])
-def test_one_that_sends_a_byte_now_and_then_is_not_waited_for(
-    scripted: Callable[[Answer], Registry], part: str
-) -> None:
+def test_one_that_sends_a_byte_now_and_then_is_not_waited_for(scripted: Scripted, part: str) -> None:
     """Each byte comes within the connection's own patience."""
     asked: list[str] = []
 
@@ -577,9 +742,7 @@ def test_nor_is_one_with_tls_nor_a_proxy(who: str, tmp_path: Path, monkeypatch: 
         def answer() -> None:
             connection, _ = listener.accept()
             if who == "registry":
-                context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-                context.load_cert_chain(authority, key)
-                connection = context.wrap_socket(connection, server_side=True)
+                connection = server_context((authority, key)).wrap_socket(connection, server_side=True)
             with contextlib.suppress(OSError), connection, connection.makefile("rwb") as file:
                 trickle(file, b"HTTP/1.1 200 OK\r\nX: " + bytes(500), 1, 0.02)
 
@@ -599,7 +762,7 @@ def at_pace(registry: Registry, seconds: float) -> Registry:
 
 
 def test_one_that_gives_a_few_bytes_each_time_is_not_asked_for_ever(
-    scripted: Callable[[Answer], Registry],
+    scripted: Scripted,
 ) -> None:
     asked: list[str] = []
 
@@ -615,7 +778,7 @@ def test_one_that_gives_a_few_bytes_each_time_is_not_asked_for_ever(
     assert asked == ["", *(f"bytes={begin}-" for begin in range(4, 24, 4))]
 
 
-def test_a_slow_line_and_a_slow_reader_are_waited_for(scripted: Callable[[Answer], Registry]) -> None:
+def test_a_slow_line_and_a_slow_reader_are_waited_for(scripted: Scripted) -> None:
     content = os.urandom(250_000)
 
     def answer(handler: BaseHTTPRequestHandler) -> None:
@@ -633,9 +796,7 @@ def test_a_slow_line_and_a_slow_reader_are_waited_for(scripted: Callable[[Answer
     assert pieces == content
 
 
-def test_an_answer_that_never_ends_is_read_to_its_bound(
-    scripted: Callable[[Answer], Registry], bundle: Bundle
-) -> None:
+def test_an_answer_that_never_ends_is_read_to_its_bound(scripted: Scripted, bundle: Bundle) -> None:
     blob = min(bundle.blobs())
     broken: list[str] = []
 
@@ -661,7 +822,7 @@ def test_an_answer_that_never_ends_is_read_to_its_bound(
 
 
 def test_a_password_goes_to_the_registry_and_to_nobody_it_points_to(
-    scripted: Callable[[Answer], Registry], bundle: Bundle
+    scripted: Scripted, bundle: Bundle
 ) -> None:
     seen: list[str] = []
 
@@ -686,7 +847,7 @@ def test_a_password_goes_to_the_registry_and_to_nobody_it_points_to(
 
 
 @pytest.mark.parametrize("realm", ["http://tokens.test/token", "http://[", "ftp://127.0.0.1/x", ""])
-def test_tokens_are_asked_for_over_tls_alone(scripted: Callable[[Answer], Registry], realm: str) -> None:
+def test_tokens_are_asked_for_over_tls_alone(scripted: Scripted, realm: str) -> None:
     challenge = f'Bearer realm="{realm}",service="x"'
     registry = scripted(lambda handler: says(handler, 401, WWW_Authenticate=challenge))
     registry = replace(registry, login=Login(USER, PASSWORD))
@@ -695,7 +856,7 @@ def test_tokens_are_asked_for_over_tls_alone(scripted: Callable[[Answer], Regist
 
 
 def test_who_is_asked_for_a_content_elsewhere_gets_no_login_by_any_challenge(
-    scripted: Callable[[Answer], Registry], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    scripted: Scripted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nor that of ~/.netrc, which Requests would send."""
     (tmp_path / ".netrc").write_text("default login me password mine\n")
@@ -725,7 +886,7 @@ def test_who_is_asked_for_a_content_elsewhere_gets_no_login_by_any_challenge(
 
 
 def test_nobody_is_followed_without_end_nor_to_where_there_is_no_tls(
-    scripted: Callable[[Answer], Registry],
+    scripted: Scripted,
 ) -> None:
     for place in ("/v2/again", "http://elsewhere.test/x", "http://[", "file:///etc/passwd"):
         registry = scripted(lambda handler, place=place: says(handler, 302, Location=place))  # type: ignore[misc]
@@ -738,7 +899,7 @@ def test_nobody_is_followed_without_end_nor_to_where_there_is_no_tls(
 
 
 def test_no_proxy_is_asked_for_what_is_on_this_machine(
-    scripted: Callable[[Answer], Registry], monkeypatch: pytest.MonkeyPatch
+    scripted: Scripted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[str] = []
 
@@ -754,8 +915,29 @@ def test_no_proxy_is_asked_for_what_is_on_this_machine(
     assert seen == []
 
 
+@pytest.mark.parametrize(
+    ("refusal", "login", "told", "hint"),
+    [
+        ("403 Blocked", "", "HTTP 403 Blocked", "have the proxy's keeper let it through"),
+        ("", "me:secret", "HTTP 407 Proxy Authentication Required", "the proxy wants a login, or another"),
+    ],
+)
+def test_a_proxy_that_refuses_is_told_at_once(
+    refusal: str, login: str, told: str, hint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DOCKER_CONFIG", "/nowhere")
+    with connect_proxy(login=login) as proxy:
+        proxy.refusal = refusal
+        monkeypatch.setenv("HTTPS_PROXY", f"http://{proxy.host}:{proxy.port}")
+        with pytest.raises(RegistryUnreachable) as caught:
+            mirror_of(Settings(mirror="registry.test")).manifest("x", "latest")
+    assert caught.value.message == f"the registry registry.test is not reached, for the proxy refuses: {told}"
+    assert caught.value.hint.startswith(hint)
+    assert proxy.targets == ["registry.test:443"]
+
+
 def test_a_token_of_strange_signs_and_one_that_never_comes_are_refused(
-    scripted: Callable[[Answer], Registry],
+    scripted: Scripted,
 ) -> None:
     for body in (b'{"token": "a\\nb"}', '{"token": "\u20ac"}'.encode(), b"[" * 60_000, b"{}", b"\xff"):
         where = scripted(lambda handler, body=body: says(handler, 200, body)).address.host  # type: ignore[misc]
@@ -772,7 +954,7 @@ def test_a_token_of_strange_signs_and_one_that_never_comes_are_refused(
         gone.require("x")
 
 
-def test_answers_that_break_off_or_are_none_are_no_defects(scripted: Callable[[Answer], Registry]) -> None:
+def test_answers_that_break_off_or_are_none_are_no_defects(scripted: Scripted) -> None:
     def cut(handler: BaseHTTPRequestHandler) -> None:
         handler.send_response(200)
         handler.send_header("Content-Length", "1000")
@@ -799,7 +981,7 @@ def test_answers_that_break_off_or_are_none_are_no_defects(scripted: Callable[[A
 
 
 def test_one_that_sends_all_whatever_it_is_asked_for_is_read_on(
-    scripted: Callable[[Answer], Registry],
+    scripted: Scripted,
 ) -> None:
     content = os.urandom(200_000)
     asked: list[str] = []
@@ -817,7 +999,7 @@ def test_one_that_sends_all_whatever_it_is_asked_for_is_read_on(
     assert asked == ["", "bytes=100000-"]
 
 
-def test_connections_are_used_again(scripted: Callable[[Answer], Registry]) -> None:
+def test_connections_are_used_again(scripted: Scripted) -> None:
     clients = set()
 
     def answer(handler: BaseHTTPRequestHandler) -> None:
@@ -830,7 +1012,7 @@ def test_connections_are_used_again(scripted: Callable[[Answer], Registry]) -> N
     assert len(clients) == 1
 
 
-def test_a_failure_is_told_whatever_it_is(scripted: Callable[[Answer], Registry]) -> None:
+def test_a_failure_is_told_whatever_it_is(scripted: Scripted) -> None:
     """An IndexError is what a list that is empty says, too."""
 
     def fails(_: int) -> None:
@@ -840,7 +1022,7 @@ def test_a_failure_is_told_whatever_it_is(scripted: Callable[[Answer], Registry]
         mirrored._side_by_side(scripted(lambda handler: says(handler, 404)), fails, [1, 2, 3])
 
 
-def test_the_first_failure_ends_the_others(scripted: Callable[[Answer], Registry]) -> None:
+def test_the_first_failure_ends_the_others(scripted: Scripted) -> None:
     failed, broken = threading.Event(), threading.Event()
 
     def answer(handler: BaseHTTPRequestHandler) -> None:
@@ -870,7 +1052,7 @@ def test_the_first_failure_ends_the_others(scripted: Callable[[Answer], Registry
     assert broken.wait(10)
 
 
-def test_a_token_is_asked_for_what_is_done_and_sent(scripted: Callable[[Answer], Registry]) -> None:
+def test_a_token_is_asked_for_what_is_done_and_sent(scripted: Scripted) -> None:
     asked: list[str] = []
 
     def tokens(handler: BaseHTTPRequestHandler) -> None:
@@ -889,7 +1071,95 @@ def test_a_token_is_asked_for_what_is_done_and_sent(scripted: Callable[[Answer],
     assert asked == ["/token?service=r&scope=repository%3Ax%3Apull%2Cpush"]
 
 
-def test_what_is_no_bundle_is_refused(scripted: Callable[[Answer], Registry]) -> None:
+def test_the_authority_of_a_registry_is_that_of_all_to_whom_it_leads(
+    scripted: Scripted, tmp_path: Path
+) -> None:
+    """A company has its tokens and its storage on hosts of their own, under the same authority."""
+    files = self_signed("localhost", tmp_path)
+    tokens = scripted(lambda handler: says(handler, 200, b'{"token": "t0ken"}'), files).address.host
+    storage = scripted(lambda handler: says(handler, 200, b"12345"), files).address.host
+
+    def answer(handler: BaseHTTPRequestHandler) -> None:
+        if handler.headers.get("Authorization") == "Bearer t0ken":
+            says(handler, 307, Location=f"https://{storage}/a-content")
+        else:
+            says(handler, 401, WWW_Authenticate=f'Bearer realm="https://{tokens}/token"')
+
+    blob = Blob(hashlib.sha256(b"12345").hexdigest(), 5)
+    assert b"".join(scripted(answer, files).read("x", blob)) == b"12345"
+
+
+@pytest.mark.parametrize(
+    ("fault", "host", "told", "hint"),
+    [
+        ("tomorrow", "127.0.0.1", "not yet valid", "set this machine's clock"),
+        ("expired", "localhost", "has expired", "if this machine's clock is right, ask"),
+        ("other", "localhost", "Hostname mismatch", "name the registry as its certificate does"),
+        ("local", "127.0.0.1", "IP address mismatch", "name the registry as its certificate does"),
+    ],
+)
+def test_what_is_wrong_with_a_certificate_is_said_with_the_one_thing_to_do(
+    scripted: Scripted, tmp_path: Path, fault: str, host: str, told: str, hint: str
+) -> None:
+    if fault == "tomorrow":
+        files = of_tomorrow("127.0.0.1", tmp_path)
+    else:
+        name = "other.test" if fault == "other" else "localhost"
+        files = self_signed(name, tmp_path, days=-1 if fault == "expired" else 2)
+    name = scripted(lambda handler: says(handler, 404), files).address.host.replace("localhost", host)
+    registry = mirror_of(Settings(mirror=name, registry_ca=str(files[0])))
+    with pytest.raises(
+        RegistryUnreachable, match=f"certificate of the registry .* not trusted.*{told}"
+    ) as caught:
+        registry.require("x")
+    assert caught.value.hint.startswith(hint)
+
+
+def test_one_that_speaks_no_tls_says_so(
+    scripted: Scripted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host = scripted(lambda handler: says(handler, 404)).address.host
+    authority, _ = self_signed("localhost", tmp_path)
+    with pytest.raises(RegistryUnreachable, match=f"the registry {host} speaks no TLS") as caught:
+        mirror_of(Settings(mirror=host, registry_ca=str(authority))).require("x")
+    assert caught.value.hint.startswith("leave out the setting registry_ca")
+    # As of a registry on another machine, which is never asked without TLS.
+    monkeypatch.setattr(Address, "is_loopback", False)
+    with pytest.raises(RegistryUnreachable, match=f"the registry {host} speaks no TLS") as caught:
+        mirror_of(Settings(mirror=host)).require("x")
+    assert caught.value.hint.startswith("correct its port, or have TLS set up there")
+
+
+def test_a_line_that_breaks_in_a_handshake_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DOCKER_CONFIG", "/nowhere")
+    monkeypatch.setattr(registries, "_PAUSE", 0.01)
+    files = self_signed("localhost", tmp_path)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def answer() -> None:
+            first, _ = listener.accept()
+            with first:
+                first.recv(64 * 1024)  # What is left unread would reset the connection.
+            connection, _ = listener.accept()
+            with server_context(files).wrap_socket(connection, server_side=True) as second:
+                second.recv(64 * 1024)
+                second.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n12345")
+
+        thread = threading.Thread(target=answer, daemon=True)
+        thread.start()
+        told: list[str] = []
+        host = f"localhost:{listener.getsockname()[1]}"
+        registry = mirror_of(Settings(mirror=host, registry_ca=str(files[0])), told.append)
+        blob = Blob(hashlib.sha256(b"12345").hexdigest(), 5)
+        assert b"".join(registry.read("x", blob)) == b"12345"
+        thread.join()
+    assert len(told) == 1
+    assert "EOF" in told[0]
+
+
+def test_what_is_no_bundle_is_refused(scripted: Scripted) -> None:
     for text in (b"[]", b"{}", b'{"config": {}, "layers": []}', b"\xff", b"[" * 100_000):
         registry = scripted(lambda handler, text=text: says(handler, 200, text))  # type: ignore[misc]
         with pytest.raises(NotMirrored, match="no bundle of Rayside's"):

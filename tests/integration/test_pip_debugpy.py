@@ -22,7 +22,7 @@ def work(n):
     return n + 1
 
 ray.init()
-print("result", ray.get(work.remote(1)))
+print(f"result {ray.get(work.remote(1))}")
 """
 # Nothing else needs that package.
 COMPILED_IN = "'bytecode' in __import__('sys').modules"

@@ -31,8 +31,22 @@ FORMS = {
     "debug": (["--json"], ["--launch-json"]),
     "logs": ([], ["--follow"], ["--ray"]),
     "doctor": ([], ["--fix"]),
-    "lab": (["1"], ["1", "--check"], ["1", "--solve"], ["--all", "--check"]),
+    "lab": (["1"], ["1", "--check"], ["1", "--solve"], ["--all", "--check"], ["--all", "--reset"]),
     "open": (["--no-browser"],),
+    "workshop": (
+        ["--places", "2"],
+        ["--places", "2", "--dry-run"],
+        ["--status"],
+        ["--sheet", "sheet.csv"],
+        ["--free", "place-001"],
+        ["--push", "1"],
+        ["--reset", "place-001"],
+        ["--pause"],
+        ["--resume"],
+        ["--collect", "files"],
+        ["--collect", "files", "--until", "23:59"],
+        ["--remove"],
+    ),
 }
 
 

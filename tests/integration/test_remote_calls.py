@@ -230,7 +230,7 @@ def play(version: str, how: str, folder: Path, story: Callable[[Process], Awaita
         await story(Process(running))
         await running.client.disconnect()
 
-    environment = hows_environment(folder / "packages", how)
+    environment = hows_environment(how)
     with debuggee(python_of(version), folder, _BEGIN + _RAY + _PROGRAM, [how], environment) as running:
         asyncio.run(asyncio.wait_for(attached(running), PATIENCE / 2))
 

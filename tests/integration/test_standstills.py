@@ -208,10 +208,14 @@ for thread in threads:
 for thread in threads:
     thread.join()
 assert sorted(ran) == list(range(40)), ran
-# What an audit hook does within itself is wrong for good, where Python says so.
-within.add(1)
-sys.settrace(None)
-assert len(errors) == (sys.version_info < (3, 12)), errors
+# What an audit hook does within itself is wrong for good, where Python says so. It says so of all threads
+# together, so that one of pydevd's own, which comes to it at that moment, may end that state in between.
+for _ in range(20):
+    within.add(1)
+    sys.settrace(None)
+    if errors:
+        break
+assert bool(errors) == (sys.version_info < (3, 12)), errors
 print("went on", flush=True)
 """
 
@@ -237,7 +241,7 @@ def output(program: str, version: str, how: str, folder: Path, *arguments: str) 
     script.write_text(program)
     done = subprocess.run(
         [python_of(version), script, HOOK, *arguments],
-        env=hows_environment(folder / "packages", how),
+        env=hows_environment(how),
         capture_output=True,
         text=True,
         timeout=PATIENCE,

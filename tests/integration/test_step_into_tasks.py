@@ -129,7 +129,7 @@ def main():
     others = [work.remote(n) for n in (10, 20)]
     ref = work.remote(6); others.append(work.remote(30))  # call
     total = ray.get(ref)  # get
-    print("ended", total, ray.get(others))
+    print(f"ended {total} {ray.get(others)}")
 
 main()  # program
 """
@@ -202,7 +202,7 @@ def main():
     others = [other.add.remote(1), counter.add.remote(1)]
     total = ray.get(counter.add.remote(2))  # count
     answer = ray.get(service.answer.remote(6))  # ask
-    print("ended", total, answer, ray.get(others))  # asked
+    print(f"ended {total} {answer} {ray.get(others)}")  # asked
 
 ray.init()
 main()  # program
@@ -257,7 +257,7 @@ def main():
     ref = work.options(num_cpus=cpus).remote(number)  # call
     number = None  # after
     ray.kill(holder)
-    print("ended", ray.get(ref))
+    print(f"ended {ray.get(ref)}")
 
 ray.init()
 main()  # program

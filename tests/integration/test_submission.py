@@ -26,7 +26,7 @@ import os, sys, ray, one
 @ray.remote
 def add(*values):
     return sum(values) + one.VALUE
-print('sum', ray.get(add.remote(*map(int, sys.argv[1:]))), os.environ.get('WORD'))
+print(f"sum {ray.get(add.remote(*map(int, sys.argv[1:])))} {os.environ.get('WORD')}")
 """
 
 
@@ -162,7 +162,7 @@ def test_a_working_dir_that_ray_itself_unpacked_can_be_submitted_again(beside: B
     }
     assert "sum 4 None" in beside.printed(second)
 
-    (unpacked / "good.py").write_text(PROGRAM.replace("'sum'", "'total'"))
+    (unpacked / "good.py").write_text(PROGRAM.replace("sum {", "total {"))
     third = beside.json("--working-dir", ".", *options, cwd=unpacked)["submission_id"]
     assert beside.job(third).runtime_env["working_dir"] != uri
     assert "total 4 None" in beside.printed(third)

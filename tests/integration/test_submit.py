@@ -33,7 +33,7 @@ def code(tmp_path: Path) -> Path:
         "@ray.remote\n"
         "def add(*values):\n"
         "    return sum(values) + one.VALUE + two.VALUE\n"
-        "print('sum', ray.get(add.remote(*map(int, sys.argv[1:]))), os.environ.get('WORD'))\n"
+        "print(f\"sum {ray.get(add.remote(*map(int, sys.argv[1:])))} {os.environ.get('WORD')}\")\n"
     )
     (folder / "program" / "bad.py").write_text("raise ValueError('no such luck')\n")
     (folder / "program" / "slow.py").write_text("import time\nprint('up', flush=True)\ntime.sleep(600)\n")

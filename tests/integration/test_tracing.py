@@ -359,7 +359,7 @@ def monitored(
 ) -> None:
     """Plays a scene with a process that the hook itself has opened."""
     python = python_of(version)
-    whole = environment_of(folder / "packages", "debugpy") | environment
+    whole = environment_of("debugpy") | environment
     with debuggee(python, folder, MONITORED, [TOKEN], whole) as started:
         asyncio.run(scene(started))
 

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import fcntl
+import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from bootstrap.bundle import archive
+from bootstrap.bundle.archive import INDEX, LAYOUT, MANIFEST
 from bootstrap.bundle.opened import Bundle, require_fit, write
 from bootstrap.console import Console
 from bootstrap.errors import BadBundle, InvalidArgument
 from bootstrap.settings import Settings
 from bootstrap.sources.bundle_file import require_free
+from bootstrap.targets import choice
+from bootstrap.verbs import bundle as bundles
 from bootstrap.verbs.bundle import Asked, inspect, join, make
 from tests.bundles import small
 
@@ -35,6 +41,10 @@ def difference(tmp_path: Path, earlier: Path, newer: Path) -> Path:
     whole, file = Bundle.of(newer), tmp_path / "a difference"
     write(file, whole.manifest, whole.read, Bundle.of(earlier).manifest)
     return file
+
+
+def texts(bundle: Bundle) -> dict[str, bytes]:
+    return {name: bundle.archive.text(name) or b"" for name in (LAYOUT, INDEX)}
 
 
 def test_it_has_only_what_the_earlier_one_lacks(earlier: Path, newer: Path, difference: Path) -> None:
@@ -82,8 +92,26 @@ def test_what_is_shown_of_it_says_what_it_is(
     shown = capsys.readouterr().out
     assert f"the difference to {Bundle.of(earlier).manifest.digest[:12]} alone" in shown
     assert "acme-1.0-py3-none-any.whl" in shown
+    assert "is whole" not in shown
     inspect(Console(), earlier)
-    assert "difference" not in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "difference" not in shown
+    assert f"{earlier} is whole" in shown
+
+
+def test_a_difference_that_lacks_a_content_is_said_to_before_anything_is_written(
+    tmp_path: Path, earlier: Path, newer: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, file, begun = Bundle.of(newer), tmp_path / "a difference", list[Path]()
+    manifest = replace(whole.manifest, since=Bundle.of(earlier).manifest.digest)
+    with file.open("wb") as target:
+        archive.write(target, {MANIFEST: manifest.text(), **texts(whole)}, [], whole.read)
+    inspect(Console(), file)
+    monkeypatch.setattr(bundles, "write", lambda *_, **__: begun.append(file))
+    with pytest.raises(BadBundle, match="a difference is not whole") as refused:
+        join(Console(), tmp_path / "joined", earlier, file)
+    assert "get the difference anew" in refused.value.hint
+    assert not begun
 
 
 def test_nothing_of_others_is_overwritten_and_no_link_is_followed(tmp_path: Path, newer: Path) -> None:
@@ -113,9 +141,43 @@ def test_what_a_killed_command_left_goes_and_what_another_writes_stays(tmp_path:
     assert (tmp_path / "new").stat().st_mode & 0o777 == 0o644
 
 
+def test_the_content_is_on_the_disk_before_the_file_has_its_name(
+    tmp_path: Path, newer: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bundle, file, sizes = Bundle.of(newer), tmp_path / "new", []
+
+    def synced(descriptor: int) -> None:
+        assert not file.exists()
+        sizes.append(os.fstat(descriptor).st_size)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    write(file, bundle.manifest, bundle.read)
+    assert sizes == [newer.stat().st_size]
+
+
 def test_the_difference_to_a_difference_is_refused(tmp_path: Path, difference: Path) -> None:
     with pytest.raises(InvalidArgument, match="is itself only a difference"):
         make(Settings(target="kind"), Console(), tmp_path / "more", Asked(since=difference))
+
+
+@pytest.mark.parametrize("name", ["earlier", "link", "hard link", "folder"])
+def test_what_it_is_made_of_is_not_replaced(
+    tmp_path: Path, earlier: Path, difference: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(choice, "wait_for_engine", lambda *_: pytest.fail("it would be made"))
+    (tmp_path / "link").symlink_to(earlier)
+    (tmp_path / "hard link").hardlink_to(earlier)
+    (tmp_path / "folder").symlink_to(earlier.parent)
+    names = {"earlier": earlier, "folder": tmp_path / "folder" / earlier.name}
+    other, content = names.get(name, tmp_path / name), [earlier.read_bytes(), difference.read_bytes()]
+    for file, since in ((other, earlier), (earlier, other)):
+        with pytest.raises(InvalidArgument, match="itself, which would be lost"):
+            make(Settings(target="kind"), Console(), file, Asked(since=since))
+        with pytest.raises(InvalidArgument, match="itself, which would be lost"):
+            join(Console(), file, since, difference)
+    with pytest.raises(InvalidArgument, match="itself, which would be lost"):
+        join(Console(), difference, earlier, difference)
+    assert [earlier.read_bytes(), difference.read_bytes()] == content
 
 
 def test_a_bundle_for_another_platform_and_a_python_that_is_none_are_refused(tmp_path: Path) -> None:

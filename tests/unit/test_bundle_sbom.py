@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import io
 import json
+import tarfile
 from dataclasses import replace
 from pathlib import Path
+
+import pytest
 
 from bootstrap.bundle.blobs import Blobs
 from bootstrap.bundle.images import Gathering
 from bootstrap.bundle.manifest import IMAGES
 from bootstrap.bundle.opened import Bundle, write
 from bootstrap.bundle.sbom import sbom
+from bootstrap.bundle.tar import BLOCK, END
+from bootstrap.console import Console
+from bootstrap.errors import BadBundle
+from bootstrap.verbs.bundle import inspect
 from tests.bundles import layer, saved, small
 
 DPKG = b"""Package: tar
@@ -61,6 +68,44 @@ def test_packages_of_all_three_kinds_are_listed(tmp_path: Path) -> None:
         "pkg:pypi/acme-core@2.0",
         "pkg:npm/%40acme/snake@1.2.3",
     }
+
+
+def test_a_strangers_files_that_are_none_are_passed_over(tmp_path: Path) -> None:
+    texts = (b"[" * 1_000_000, b'{"name": "\\ud800", "version": "1"}', b'{"name": 1, "version": []}', b"[]")
+    layers = [layer(f"usr/node_modules/a{at}/package.json", text) for at, text in enumerate(texts)]
+    npm = layer("usr/node_modules/right/package.json", b'{"name": "right", "version": "1"}')
+    assert packages(tmp_path, *layers, npm) == {"pkg:npm/right@1"}
+
+
+def test_a_length_of_thousands_of_digits_is_refused(tmp_path: Path) -> None:
+    record = b"1" * 5000 + b" path=name\n"
+    extended = tarfile.TarInfo("header")
+    extended.size, extended.type = len(record), tarfile.XHDTYPE
+    layer = extended.tobuf(tarfile.USTAR_FORMAT) + record.ljust(-(-len(record) // BLOCK) * BLOCK, b"\0") + END
+    with pytest.raises(BadBundle, match="POSIX header is not as it should be"):
+        packages(tmp_path, layer)
+
+
+def test_what_is_held_of_a_strangers_images_is_bounded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bootstrap.bundle.sbom._MOST", 2 * 1024 * 1024)
+    layers = [layer(f"usr/node_modules/a{at}/package.json", bytes(700_000)) for at in range(3)]
+    assert packages(tmp_path, *layers[:2]) == set()
+    with pytest.raises(BadBundle, match="more than 2 MiB"):
+        packages(tmp_path, *layers)
+    removed = [layer(f"{'a' * 90}/{at}/.wh.{'b' * 90}", b"") for at in range(3)]
+    monkeypatch.setattr("bootstrap.bundle.sbom._MOST", 1000)
+    with pytest.raises(BadBundle, match="more than"):
+        packages(tmp_path, *removed)
+
+
+def test_of_a_difference_there_is_no_list(tmp_path: Path) -> None:
+    whole = Bundle.of(small(tmp_path))
+    manifest = replace(whole.manifest, wheels={"a-1-py3-none-any.whl": whole.manifest.checkout})
+    write(tmp_path / "a difference", manifest, whole.read, whole.manifest)
+    with pytest.raises(BadBundle, match="only the difference to an earlier bundle"):
+        inspect(Console(), tmp_path / "a difference", packages=True)
 
 
 def test_what_an_upper_layer_replaces_or_removes_does_not_count(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import pytest
 from bootstrap.bundle import archive
 from bootstrap.bundle.archive import Archive
 from bootstrap.bundle.blobs import Blob
+from bootstrap.bundle.opened import Bundle
 from bootstrap.errors import BadBundle, CommandFailed, InvalidSetting, LowDisk
 from bootstrap.given_settings import parse
 from bootstrap.instance import configured
@@ -21,7 +22,7 @@ from bootstrap.pip import for_python
 from bootstrap.private_file import write_private
 from bootstrap.settings import ROOT, Settings
 from bootstrap.shell import Shell
-from bootstrap.sources.bundled import RECORD, bundled
+from bootstrap.sources.bundled import RECORD, CheckedBundle, FetchedBundle, Origin, bundled
 from bootstrap.sources.source import Source
 from bootstrap.step import Condition, check, up
 from bootstrap.targets.choice import removable
@@ -102,6 +103,29 @@ def test_a_changed_byte_is_found_before_anything_is_taken_out(
     with pytest.raises(BadBundle, match="was changed since it was made"):
         made(source)
     assert not list(settings.cache_folder.glob("bundle-*/*"))
+
+
+@pytest.mark.parametrize("spoilt", ["cut off", "empty", "zeros", "changed"])
+def test_what_a_mirror_gave_is_fetched_anew_where_it_was_spoilt(
+    file: Path, tmp_path: Path, spoilt: str
+) -> None:
+    manifest, content = Bundle.of(file).manifest, file.read_bytes()
+    wheel = content.index(b"wheel" + b"\0" * 10)
+    changes = {
+        "cut off": content[:-1000],
+        "empty": b"",
+        "zeros": bytes(len(content)),
+        "changed": content[:wheel] + b"x" + content[wheel + 1 :],
+    }
+    origin = Origin(file, manifest, "registry.test")
+    fetched = FetchedBundle(Settings(), origin)
+    assert fetched.check().condition is Condition.READY
+    file.write_bytes(changes[spoilt])
+    if spoilt != "changed":  # That is seen by all that is read, later.
+        assert fetched.check().condition is Condition.MISSING
+    with pytest.raises(BadBundle):
+        CheckedBundle(origin, tmp_path / RECORD, tmp_path / "cache").apply(lambda _: None)
+    assert not file.exists()
 
 
 def test_one_for_another_machine_is_refused_before_anything_is_taken_out(tmp_path: Path) -> None:

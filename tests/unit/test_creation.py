@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from bootstrap.errors import (
     Drifted,
@@ -22,14 +20,15 @@ from bootstrap.errors import (
 from bootstrap.instance import Instance
 from bootstrap.kube import rights
 from bootstrap.kube.api import CORE, RAY
-from bootstrap.kube.contents import held
+from bootstrap.kube.contents import held, kinds
 from bootstrap.kube.rights import Rule
-from bootstrap.settings import KUBERAY_VERSION, ROOT
+from bootstrap.settings import KUBERAY_VERSION
 from bootstrap.step import Condition
 from bootstrap.steps.creation_preflight import CreationPreflight
 from bootstrap.steps.namespace import Namespace
 from bootstrap.steps.network_policies import NetworkPolicies
 from bootstrap.steps.ray_cluster import WorkspacePassword
+from tests.documented_rights import documented, each
 from tests.instances import instance
 from tests.unit.scripted_objects import Objects, applied, objects
 
@@ -165,21 +164,7 @@ def test_an_operator_that_does_not_serve_is_refused(tmp_path: Path) -> None:
     ids=["create", "workspace"],
 )
 def test_the_documented_role_has_every_right_that_is_asked_for(name: str, rules: Sequence[Rule]) -> None:
-    page = (ROOT / "docs" / "targets.md").read_text()
-    role = next(
-        document
-        for block in re.findall(r"```yaml\n(.+?)```", page, re.DOTALL)
-        for document in yaml.safe_load_all(block)
-        if document["metadata"]["name"] == name
-    )
-    documented = {
-        (group, resource, verb)
-        for rule in role["rules"]
-        for group in rule["apiGroups"]
-        for resource in rule["resources"]
-        for verb in rule["verbs"]
-    }
-    assert documented == {(rule.group, rule.resource, verb) for rule in rules for verb in rule.verbs}
+    assert each(documented("targets.md", name)) == each(rules)
 
 
 # --- the namespace -----------------------------------------------------------------------
@@ -266,6 +251,21 @@ def test_of_a_namespace_all_kinds_are_looked_at_and_what_goes_by_itself_is_left_
     )
     expected = ["deployments/web", "widgets/one", "secretive/(they can't be listed)"]
     assert held(kube) == expected
+    # Kinds that are known are not asked for again, as where a thousand namespaces are looked at.
+    known = kinds(kube)
+    for path in ("/apis", CORE, "/apis/apps/v1", "/apis/theirs.test/v1"):
+        del kube.objects[path]
+    assert held(kube, known) == expected
+
+
+def test_a_namespace_that_goes_is_looked_at_by_the_kinds_that_are_known() -> None:
+    kube = api({TEAM: None})
+    step(kube).apply(lambda _: None)
+    kube.lists[f"{TEAM}/configmaps"] = [item("theirs")]
+    known = replace(step(kube), kinds=lambda: [(CORE, "configmaps")])
+    assert known.undo(lambda _: None) == "it stays: others have configmaps/theirs in it"
+    kube.lists[f"{TEAM}/configmaps"] = []
+    assert (known.undo(lambda _: None), kube.deleted) == (None, [TEAM])
 
 
 # --- network policies --------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib.util
 import re
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
@@ -209,6 +210,23 @@ def test_a_record_that_somebody_wrote_is_no_more_than_a_lab_can_have(
     assert 0 <= copy.progress().steps_done <= len(lesson.steps)
 
 
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        ("", Progress(1)),
+        (', "checks_failed": 3', Progress(1, checks_failed=3)),
+        (', "checks_failed": -3', Progress(1)),
+    ],
+)
+def test_a_record_says_how_often_the_check_has_failed(
+    lesson: Lesson, tmp_path: Path, more: str, expected: Progress
+) -> None:
+    copy = Copy(lesson, tmp_path / "labs")
+    copy.make()
+    (copy.folder / ".lab.json").write_text(f'{{"steps_done": 1, "passed": false{more}}}')
+    assert copy.progress() == expected
+
+
 def test_a_ray_that_has_gone_hides_nothing_that_went_wrong_before(lesson: Lesson, tmp_path: Path) -> None:
     class Gone:
         @property
@@ -283,3 +301,51 @@ def test_what_labs_have_left_running_is_known_by_the_folder_that_was_submitted(t
     left.end(dashboard, ["pdb"])
     assert left.running(dashboard, home) == {"below": "18-reproduce"}
     assert {name for name, job in dashboard.known.items() if job.ended} == {"pdb", "ended"}
+
+
+def changed(lesson: Lesson, folder: Path, **files: str) -> Path:
+    """Returns a folder with the lab, in which these files are other ones."""
+    shutil.copytree(lesson.folder, folder)
+    for name, text in files.items():
+        (folder / name.replace("__", ".")).write_text(text)
+    return folder
+
+
+def test_a_changed_lab_leaves_what_the_learner_edited(lesson: Lesson, tmp_path: Path) -> None:
+    own = Lesson(tmp_path / "clone" / lesson.name)
+    shutil.copytree(lesson.folder, own.folder)
+    first, second = "one.txt", "two.txt"
+    for name in (first, second):
+        (own.folder / name).write_text("as it was\n")
+    copy = Copy(own, tmp_path / "labs")
+    copy.make()
+    (copy.folder / first).write_text("mine\n")
+    (copy.folder / "notes.txt").write_text("mine too\n")
+    new = changed(own, tmp_path / "new", README__md=f"{(own.folder / 'README.md').read_text()}\nMore.\n")
+    (new / first).write_text("theirs\n")
+    (new / second).write_text("theirs, too\n")
+    (new / "added").mkdir()
+    (new / "added" / "more.py").write_text("more\n")
+    assert copy.update(new) == (["added/more.py", second], [first])
+    texts = {name: (copy.folder / name).read_text() for name in (first, second, "notes.txt", "added/more.py")}
+    assert [*texts.values()] == ["mine\n", "theirs, too\n", "mine too\n", "more\n"]
+    assert (own.folder / "README.md").read_text().endswith("\nMore.\n")
+    # Once more, nothing is left to do; and what goes, goes from the lab alone.
+    assert copy.update(new) == ([], [first])
+    shutil.rmtree(new / "added")
+    assert copy.update(new) == ([], [first])
+    assert not (own.folder / "added" / "more.py").exists()
+    assert (copy.folder / "added" / "more.py").exists()
+
+
+def test_a_changed_lab_that_was_not_begun_is_the_one_that_is_begun(lesson: Lesson, tmp_path: Path) -> None:
+    own = Lesson(tmp_path / "clone" / lesson.name)
+    shutil.copytree(lesson.folder, own.folder)
+    copy = Copy(own, tmp_path / "labs")
+    name = next(file.name for file in own.files if file.is_file())
+    new = changed(own, tmp_path / "new")
+    (new / name).write_text("theirs\n")
+    assert copy.update(new) == ([], [])
+    assert not copy.exists
+    copy.make()
+    assert (copy.folder / name).read_text() == "theirs\n"

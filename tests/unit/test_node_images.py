@@ -39,10 +39,10 @@ class Containerd(Shell):
         return Outcome(0, self.contents[words[2]], "")
 
 
-def absent(names: dict[str, str], **contents: str) -> list[str]:
+def absent(names: dict[str, str], identity: str = OURS, **contents: str) -> list[str]:
     manifests = {LOADED: contents.get("loaded", ""), PULLED: contents.get("pulled", "")}
     shell = Containerd(names, {digest: text for digest, text in manifests.items() if text})
-    archives = Archives({"rayside/ray:1": OURS}, lambda _: [], lambda *_: None, len)
+    archives = Archives({"rayside/ray:1": identity}, lambda _: [], lambda *_: None, len)
     return NodeImages(shell, "c", ("n",), ("rayside/ray:1",), (), archives)._lacking("n")[0]
 
 
@@ -54,6 +54,11 @@ def test_a_name_that_leads_to_the_configuration_is_enough() -> None:
     assert absent({NAME: LOADED, OURS: LOADED}) == []
     assert absent({OURS: LOADED}) == ["rayside/ray:1"]
     assert absent({}) == ["rayside/ray:1"]
+
+
+def test_an_engine_that_keeps_images_in_containerd_names_one_by_its_manifest() -> None:
+    assert absent({NAME: LOADED, OURS: LOADED}, LOADED) == []
+    assert absent({NAME: PULLED, OURS: PULLED}, LOADED) == ["rayside/ray:1"]
 
 
 def test_an_image_that_was_loaded_and_pulled_too_is_there() -> None:

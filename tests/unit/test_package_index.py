@@ -15,7 +15,7 @@ from bootstrap.given_settings import parse
 from bootstrap.kube.api import CORE, RAY
 from bootstrap.settings import Settings, as_environment
 from bootstrap.step import Condition
-from bootstrap.steps.package_index import FOLDER, PackageIndex, trusted
+from bootstrap.steps.package_index import FOLDER, PackageIndex, rayjob_with_it, trusted
 from bootstrap.steps.ray_beside import client_environment
 from bootstrap.targets import choice
 from tests.instances import instance
@@ -28,7 +28,8 @@ INDEX = "https://ada:s3cret%2Fword@pypi.test:8443/simple/"
 PROXY = "http://eve:pr0xy%2Fword@proxy.test:3128"
 SECRET = f"{CORE}/namespaces/team/secrets/rayside-packages"
 NAMESPACE = f"{CORE}/namespaces/team"
-CLUSTER = f"{RAY}/namespaces/team/rayclusters/rayside"
+CLUSTERS = f"{RAY}/namespaces/team/rayclusters"
+CLUSTER = f"{CLUSTERS}/rayside"
 
 
 def silent(_: str) -> None:
@@ -41,7 +42,8 @@ def step(kube: Objects, index: str = INDEX, trusted: str = "", **more: Any) -> P
 
 def api(secret: dict[str, Any] | None = None) -> Objects:
     namespace = {"metadata": {"name": "team"}, "status": {"phase": "Active"}}
-    return objects(objects={SECRET: secret, NAMESPACE: namespace, CLUSTER: None})
+    clusters: dict[str, list[dict[str, Any]]] = {CLUSTERS: []}
+    return objects(objects={SECRET: secret, NAMESPACE: namespace, CLUSTER: None}, lists=clusters)
 
 
 # --- the settings ------------------------------------------------------------------------
@@ -290,11 +292,13 @@ def test_each_container_that_installs_packages_reads_the_secret(
     variables = {"PIP_CONFIG_FILE": f"{FOLDER}/pip.conf"} if folders else {}
     variables |= {"SSL_CERT_FILE": f"{FOLDER}/authorities.pem"} if with_authority else {}
     for pod in pods(document):
-        secrets = [volume["secret"] for volume in pod.get("volumes", []) if volume["name"] == "packages"]
+        secrets = [each["secret"] for each in pod.get("volumes", []) if each["name"] == "rayside-packages"]
         assert secrets == ([{"secretName": "rayside-packages", "defaultMode": 0o440}] if folders else [])
         for container in pod["containers"]:
             expected = container["name"] != "relay"
-            mounts = [each for each in container.get("volumeMounts", []) if each["name"] == "packages"]
+            mounts = [
+                each for each in container.get("volumeMounts", []) if each["name"] == "rayside-packages"
+            ]
             assert {each["mountPath"] for each in mounts if each["readOnly"]} == (
                 folders if expected else set()
             )
@@ -310,12 +314,87 @@ def test_a_proxy_alone_is_read_by_each_pod_from_the_secret_and_from_no_manifest(
     document = manifest(Settings(target="kind", package_proxy=PROXY))
     for pod in pods(document):
         for container in pod["containers"]:
-            folders = {each["mountPath"] for each in container["volumeMounts"] if each["name"] == "packages"}
+            folders = {
+                each["mountPath"] for each in container["volumeMounts"] if each["name"] == "rayside-packages"
+            }
             assert folders == (set() if container["name"] == "relay" else {FOLDER, "/etc/xdg/uv"})
             # Ray's own connections between pods would go to the proxy.
             assert not [each for each in container.get("env", []) if "_PROXY" in each["name"].upper()]
     assert "proxy.test" not in json.dumps(document)
     assert json.loads(document["metadata"]["annotations"]["rayside.dev/spec"])["package_proxy"] == "set"
+
+
+def own_cluster(**ray: Any) -> dict[str, Any]:
+    """Returns a RayJob whose head has the workspace and a stranger beside Ray, and whose workers have Ray."""
+    head = [{"name": "main", **ray}, {"name": "workspace"}, {"name": "else"}]
+    groups = [{"template": {"spec": {"containers": each}}} for each in (head, [{"name": "main", **ray}])]
+    spec = {"rayClusterSpec": {"headGroupSpec": groups[0], "workerGroupSpecs": groups[1:]}}
+    return {"metadata": {"name": "own"}, "spec": spec}
+
+
+def test_a_rayjobs_own_cluster_reads_the_secret_that_up_has_made() -> None:
+    kube = api()
+    step(kube, trusted="a certificate", proxy=PROXY).apply(silent)
+    rayjob = own_cluster()
+    changed = rayjob_with_it(rayjob, kube, instance("rayside"))
+    head, workers = pods({"spec": changed["spec"]["rayClusterSpec"]})
+    for pod in (head, workers):
+        (volume,) = pod["volumes"]
+        # Their users differ, and a pod that comes again after `down` has to start.
+        secret = {"secretName": "rayside-packages", "defaultMode": 0o444, "optional": True}
+        assert volume["secret"] == secret
+    containers = [*workers["containers"], *head["containers"]]
+    assert containers.pop() == {"name": "else"}
+    for container in containers:
+        assert [each["mountPath"] for each in container["volumeMounts"]] == [FOLDER, "/etc/xdg/uv"]
+        assert [each["name"] for each in container["env"]] == ["PIP_CONFIG_FILE", "SSL_CERT_FILE"]
+    assert rayjob == own_cluster()
+
+
+def test_what_a_rayjob_itself_says_of_packages_stays() -> None:
+    kube = api()
+    step(kube, trusted="a certificate").apply(silent)
+    environment = [{"name": "SSL_CERT_FILE", "value": "/mine"}]
+    mounts = [{"name": "mine", "mountPath": "/etc/xdg/uv"}]
+    changed = rayjob_with_it(own_cluster(env=environment, volumeMounts=mounts), kube, instance("rayside"))
+    _, workers = pods({"spec": changed["spec"]["rayClusterSpec"]})
+    (container,) = workers["containers"]
+    assert [each["mountPath"] for each in container["volumeMounts"]] == ["/etc/xdg/uv", FOLDER]
+    assert [each["name"] for each in container["env"]] == ["SSL_CERT_FILE", "PIP_CONFIG_FILE"]
+    told = own_cluster(env=[{"name": "PIP_CONFIG_FILE", "value": "/mine"}])
+    _, workers = pods({"spec": rayjob_with_it(told, kube, instance("rayside"))["spec"]["rayClusterSpec"]})
+    assert workers == told["spec"]["rayClusterSpec"]["workerGroupSpecs"][0]["template"]["spec"]
+
+
+def test_a_mount_where_our_files_would_be_leaves_the_container_as_it_is() -> None:
+    kube = api()
+    step(kube).apply(silent)
+    rayjob = own_cluster(volumeMounts=[{"name": "mine", "mountPath": FOLDER}])
+    _, workers = pods({"spec": rayjob_with_it(rayjob, kube, instance("rayside"))["spec"]["rayClusterSpec"]})
+    assert workers == rayjob["spec"]["rayClusterSpec"]["workerGroupSpecs"][0]["template"]["spec"]
+
+
+def test_down_leaves_the_secret_to_clusters_that_read_it() -> None:
+    kube = api()
+    step(kube).apply(silent)
+    own = rayjob_with_it(own_cluster(), kube, instance("rayside"))["spec"]["rayClusterSpec"]
+    other = {"spec": own_cluster()["spec"]["rayClusterSpec"], "metadata": {"name": "other"}}
+    kube.lists[CLUSTERS] = [
+        {"spec": own, "metadata": {"name": "rayside"}},
+        {"spec": own, "metadata": {"name": "own"}},
+        other,
+    ]
+    left = step(kube).undo(silent)
+    assert left == "the Secret rayside-packages stays: the RayCluster own reads it"
+    assert not kube.deleted
+    del kube.lists[CLUSTERS][1]
+    assert step(kube).undo(silent) is None
+    assert kube.deleted == [SECRET]
+
+
+@pytest.mark.parametrize("secret", [None, {"kind": "Secret", "metadata": {"name": "rayside-packages"}}])
+def test_a_rayjob_is_as_it_was_where_up_has_made_no_secret(secret: dict[str, Any] | None) -> None:
+    assert rayjob_with_it(own_cluster(), api(secret), instance("rayside")) == own_cluster()
 
 
 def test_a_setting_that_comes_or_goes_is_drift_and_another_value_is_none() -> None:

@@ -131,3 +131,18 @@ def test_a_stream_of_beginnings_costs_little() -> None:
     stream = plain.Stream(colours=True)
     shown = "".join(stream.feed("\x1b[" * 5000) for _ in range(20))
     assert obeyed(shown + stream.end()) == []
+
+
+def test_one_thing_is_not_several() -> None:
+    numbers = (0, 1, 2, 1000)
+    assert [plain.counted(number, "place") for number in numbers] == [
+        "0 places",
+        "1 place",
+        "2 places",
+        "1,000 places",
+    ]
+    assert [plain.counted(number, "process", "processes") for number in (1, 2)] == [
+        "1 process",
+        "2 processes",
+    ]
+    assert [plain.some_of(names) for names in ("a", "ab", "abc")] == ["a", "a and 1 other", "a and 2 others"]

@@ -15,15 +15,20 @@ from tests.unit.test_trouble import container, event, explained, pod, waits
 IMAGE = "registry.test:5000/team/forbidden-app:401"
 _PULL = f'failed to pull and unpack image "{IMAGE}": failed to resolve reference "{IMAGE}": '
 _HEAD = f'{_PULL}failed to do request: Head "https://registry.test:5000/v2/team/denied/manifests/401": '
+_DOCKER = 'Error response from daemon: Head "https://registry.test/v2/team/app/manifests/401": '
 WORDS = {
     "name": [
         f"rpc error: code = NotFound desc = {_PULL}{IMAGE}: not found",
         "reading manifest 401 in registry.test/app: manifest unknown: manifest unknown",
+        f"{_DOCKER}manifest unknown",
     ],
     "login": [
         f"{_PULL}failed to authorize: failed to fetch anonymous token: unexpected status: 401 Unauthorized",
         f"{_PULL}unexpected status from HEAD request to https://registry.test/v2/: 403 Forbidden",
         "reading manifest 1 in registry.test/app: authentication required",
+        f"{_DOCKER}denied",
+        f"{_DOCKER}no basic auth credentials",
+        f"{_DOCKER}unauthorized: authentication required",
     ],
     "name-or-login": [
         f"{_PULL}pull access denied, repository does not exist or may require authorization: server message",
@@ -49,11 +54,22 @@ WORDS = {
     "proxy": [
         f"{_HEAD}proxyconnect tcp: dial tcp: lookup proxy.test on 172.18.0.1:53: no such host",
         f"{_HEAD}Proxy Authentication Required",
+        f"{_HEAD}Forbidden",
+        f"{_HEAD}Forbidden (policy_denied)",
+        f"{_HEAD}Blocked by Rule 12",
+        _HEAD.rstrip(),
+        f"{_HEAD}Proxy Authentication Required ( The server requires authorization to fulfill the request. "
+        "Access to the Web Proxy filter is denied.  )",
+        f"rpc error: code = Unknown desc = {_HEAD}Bad Gateway",
+        'pinging container registry registry.test: Get "https://registry.test/v2/": Service Unavailable',
     ],
     "unreachable": [
         f"{_HEAD}dial tcp 192.0.2.1:5000: connect: connection refused",
         f"{_HEAD}dial tcp 192.0.2.1:5000: i/o timeout",
         f"{_HEAD}context deadline exceeded",
+        f"{_HEAD}EOF",
+        f"{_HEAD}unexpected EOF",
+        "failed to extract layer sha256:0: mount callback failed on /var/lib/x: unexpected EOF: unknown",
     ],
     "architecture": [
         f'failed to pull and unpack image "{IMAGE}": no match for platform in manifest: not found'

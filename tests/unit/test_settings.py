@@ -17,6 +17,10 @@ def test_unset_keys_keep_their_defaults() -> None:
     assert parse(unset, {}) == Settings()
 
 
+# A machine listens on all addresses at 0.0.0.0, and nobody's link leads there.
+NO_ADDRESSES = ("", "localhost", "room.test", "192.0.2.300", "0.0.0.0", "::", "224.0.0.1", "192.0.2.10:8445")
+
+
 def test_values_of_the_environment_are_parsed_from_strings() -> None:
     settings = parse({"dashboard_port": "9000", "min_memory_gib": "0.5", "cache_folder": "~/c"}, {})
     assert settings.dashboard_port == 9000
@@ -55,11 +59,32 @@ def test_an_unknown_key_of_the_environment_is_not_ignored() -> None:
         ("masked_names", ["iban"]),
         ("masked_values", "("),
         ("masked_values", "x*"),
+        *((f"{whose}_address", value) for whose in ("workshop", "teacher") for value in NO_ADDRESSES),
+        *(
+            ("workshop_host", host)
+            for host in (
+                *("https://workshop.example.com", "workshop.example.com:443", "*.example.com", "10.0.0.1"),
+                *("Workshop.example.com", "workshop.example.com.", "a..b", "a_b", "-a.b", f"{'a' * 64}.com"),
+                *("workshop.example.com/x", "a b", "a\nb", ".".join(["a" * 63] * 4)),
+            )
+        ),
+        ("workshop_ingress_class", "nginx"),
+        ("workshop_tls_secret", "our-tls"),
     ],
 )
 def test_a_value_that_cannot_be_is_refused_by_name(key: str, value: object) -> None:
     with pytest.raises(InvalidSetting, match=key):
         parse({key: value}, {})
+
+
+@pytest.mark.parametrize("host", ["workshop.example.com", "workshop", "xn--bcher-kva.example", "3.a1"])
+def test_a_host_of_a_workshop_may_have_a_class_and_a_certificate(host: str) -> None:
+    more = {"workshop_ingress_class": "nginx.example", "workshop_tls_secret": "our-tls"}
+    settings = parse({"workshop_host": host, **more}, {})
+    assert settings.workshop_host == host
+    for key in more:
+        with pytest.raises(InvalidSetting, match=f"{key} is 'A/b'"):
+            parse({"workshop_host": host, **more, key: "A/b"}, {})
 
 
 @pytest.mark.parametrize(("value", "meant"), [("false", False), (False, False), ("NO", False), ("1", True)])

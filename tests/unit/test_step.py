@@ -21,6 +21,7 @@ class Diary:
     """Is progress that only remembers."""
 
     lines: list[str] = field(default_factory=list)
+    details: dict[str, str] = field(default_factory=dict)
 
     def started(self, name: str, title: str) -> None:
         self.lines.append(f"started {name}")
@@ -30,6 +31,7 @@ class Diary:
 
     def finished(self, name: str, title: str, outcome: str, detail: str) -> None:
         self.lines.append(f"{outcome} {name}")
+        self.details[name] = detail
 
 
 @dataclass
@@ -183,6 +185,45 @@ def test_after_a_failure_nothing_that_needs_it_starts() -> None:
         step.up([bad, after], diary)
     assert after.log == []
     assert diary.lines[-1] == "failed bad"
+
+
+def test_one_failure_of_many_may_stop_only_what_needs_it() -> None:
+    def fail() -> None:
+        raise LowDisk("full", hint="free some")
+
+    bad = Scripted("bad", [missing()], on_apply=fail)
+    after = Scripted("after", [missing(), ready()], ("bad",))
+    others = [Scripted(f"other {number}", [missing(), ready()]) for number in range(5)]
+    with pytest.raises(LowDisk):
+        step.up([bad, after, *others], diary := Diary(), at_once=1, goes_on=True)
+    assert after.log == []
+    assert all(other.log for other in others)
+    # Only the first error is raised; of each of them it is said why.
+    assert diary.details["bad"] == "full"
+
+
+def test_so_many_steps_run_at_once_and_no_more() -> None:
+    running = 0
+    most = 0
+    lock = threading.Lock()
+    are_two = threading.Event()
+
+    def count() -> None:
+        nonlocal running, most
+        with lock:
+            running += 1
+            most = max(most, running)
+            if running == 2:
+                are_two.set()
+        assert are_two.wait(10)
+        with lock:
+            running -= 1
+
+    steps = [Scripted(f"step {number}", [missing(), ready()], on_apply=count) for number in range(6)]
+    assert len(step.up(steps, Diary(), at_once=2)) == 6
+    assert most == 2
+    step.down(steps, Diary(), at_once=2)
+    assert all(each.log[-1].startswith("undo") for each in steps)
 
 
 @pytest.mark.usefixtures("python_signals")

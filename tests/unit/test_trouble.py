@@ -39,6 +39,17 @@ def pod(*containers: dict[str, Any], conditions: tuple[dict[str, Any], ...] = ()
     }
 
 
+def leaving(until: str) -> Any:
+    document = on_node(pod(container({"running": {}}, ready=True)))
+    document["metadata"]["deletionTimestamp"] = until
+    return document
+
+
+def on_node(document: Any) -> Any:
+    document["spec"]["nodeName"] = "node-1"
+    return document
+
+
 def container(state: dict[str, Any], name: str = "ray-head", **more: Any) -> dict[str, Any]:
     image = "rayside/ray:current"
     return {"name": name, "image": image, "ready": False, "restartCount": 0, "state": state, **more}
@@ -337,6 +348,10 @@ def test_a_pod_that_the_node_refused() -> None:
         (pod(conditions=({"type": "Initialized", "status": "True"},), containerStatuses=[]), "for a node"),
         (pod(containerStatuses=[]), "its containers are being created"),
         (pod(container(waits("ContainerCreating"))), "ray-head is being created"),
+        # Its containers are as they were when the node was last heard of.
+        (on_node(pod(container({"running": {}}, ready=True))), "its node node-1 does not answer"),
+        (leaving("2026-01-01T00:00:00Z"), "node-1 does not answer, and it goes once that is removed"),
+        (leaving("2999-01-01T00:00:00Z"), "it is being removed"),
         (pod(container({"running": {}})), "ray-head is starting"),
         (
             pod(container({"running": {}}, ready=True), container({"running": {}}, "workspace")),
@@ -365,7 +380,7 @@ def test_a_ready_pod_waits_for_nothing_whatever_happened_before() -> None:
 
 def test_a_pod_that_is_being_removed_is_no_problem() -> None:
     ending = pod(container(ended(137)))
-    ending["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    ending["metadata"]["deletionTimestamp"] = "2999-01-01T00:00:00Z"
     assert trouble.explain(ending, []) is None
     assert trouble.waiting(ending) == "it is being removed"
 

@@ -16,7 +16,7 @@ from bootstrap.sources.digests import Digests
 from bootstrap.sources.program import Program
 from bootstrap.sources.published import published
 from bootstrap.sources.pulled_image import PulledImage
-from bootstrap.sources.references import registry_url
+from bootstrap.sources.references import located, registry_url, without_tag
 from bootstrap.sources.releases import Releases
 from bootstrap.sources.source import Source
 from bootstrap.sources.upstream import RayImage, upstream
@@ -107,7 +107,7 @@ def test_a_link_is_not_a_program(tmp_path: Path) -> None:
 def test_it_is_a_source() -> None:
     public = source()
     assert {step.name for step in public.steps} == {
-        *("extensions", "kind", "kubectl", "kubectl-ray", "go", "kuberay-manifests", "serving"),
+        *("extensions", "kind", "kubectl", "kubectl-ray", "go", "kuberay-manifests", "serving", "door"),
         *("ray-image", "workspace-image", "operator-image", "node-image"),
     }
     assert public.resolve("kuberay").path.parts[-1] == "default"
@@ -226,6 +226,29 @@ def test_everything_that_is_released_is_recorded_for_every_machine() -> None:
 )
 def test_the_registry_is_read_from_the_image_s_name_as_docker_does(image: str, registry: str) -> None:
     assert registry_url(image) == registry
+
+
+@pytest.mark.parametrize(
+    ("image", "host", "login", "repository"),
+    [
+        ("debian", "registry-1.docker.io", "docker.io", "library/debian"),
+        ("debian:12", "registry-1.docker.io", "docker.io", "library/debian"),
+        ("rayproject/ray:2.60.0", "registry-1.docker.io", "docker.io", "rayproject/ray"),
+        ("docker.io/rayproject/ray", "registry-1.docker.io", "docker.io", "rayproject/ray"),
+        ("docker.io/debian@sha256:0", "registry-1.docker.io", "docker.io", "library/debian"),
+        ("quay.io/a/b/c:v1@sha256:0", "quay.io", "quay.io", "a/b/c"),
+        ("127.0.0.1:5000/x:v1", "127.0.0.1:5000", "127.0.0.1:5000", "x"),
+        ("localhost/x", "localhost", "localhost", "x"),
+    ],
+)
+def test_an_image_is_asked_for_where_docker_asks(image: str, host: str, login: str, repository: str) -> None:
+    assert located(image) == (host, login, repository)
+
+
+def test_a_name_is_what_stands_before_tag_and_digest() -> None:
+    for rest in ("", ":v1", "@sha256:0", ":v1@sha256:0"):
+        assert without_tag(f"127.0.0.1:5000/a/b{rest}") == "127.0.0.1:5000/a/b"
+        assert without_tag(f"ray{rest}") == "ray"
 
 
 # --- what a refusal means ----------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from dataclasses import replace
@@ -70,7 +71,7 @@ def test_what_is_no_package_of_rays_opens_nothing(uri: str) -> None:
 # --- the process -------------------------------------------------------------------------
 
 
-def test_the_password_is_in_its_environment_and_nowhere_else(tmp_path: Path) -> None:
+def test_only_a_hash_of_the_password_is_in_its_environment(tmp_path: Path) -> None:
     target = local(tmp_path)
     secret = next(step for step in target.steps() if step.name == "workspace-password")
     assert isinstance(secret, Appliable)
@@ -78,7 +79,9 @@ def test_the_password_is_in_its_environment_and_nowhere_else(tmp_path: Path) -> 
     password = target.access.workspace_password()
     assert password
     assert len(password) >= 20
-    assert target.workspace_here.environment()["PASSWORD"] == password
+    environment = target.workspace_here.process.environment()
+    assert environment["HASHED_PASSWORD"] == hashlib.sha256(password.encode()).hexdigest()
+    assert password not in environment.values()
     assert password not in str(target.workspace_here.command())
     assert password not in json.dumps(target.workspace_here.spec)
     assert (tmp_path / "rayside" / "workspace-password").stat().st_mode & 0o777 == 0o600
@@ -90,6 +93,7 @@ def test_what_would_change_code_server_is_not_inherited(
     unwanted = {
         "VSCODE_IPC_HOOK_CLI": "another editor's terminal",
         "PORT": "80",
+        "PASSWORD": "another",
         "HASHED_PASSWORD": "another",
         "NODE_OPTIONS": "--inspect",
         "RAY_ADDRESS": "another Ray",
@@ -100,9 +104,9 @@ def test_what_would_change_code_server_is_not_inherited(
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("HTTPS_PROXY", "http://proxy")
     environment = local(tmp_path).workspace_here.process.environment()
-    assert not {"VSCODE_IPC_HOOK_CLI", "PORT", "HASHED_PASSWORD", "NODE_OPTIONS", "RAY_ADDRESS"} & set(
-        environment
-    )
+    assert not {"VSCODE_IPC_HOOK_CLI", "PORT", "PASSWORD", "NODE_OPTIONS", "RAY_ADDRESS"} & set(environment)
+    # There is no password yet, and code-server starts with none of another's.
+    assert environment["HASHED_PASSWORD"] == ""
     assert "RAYSIDE_STATE" not in environment
     assert environment["RAYSIDE_WORKSPACE_PROCESS"] == str(tmp_path / "rayside")
     assert environment["HTTPS_PROXY"] == "http://proxy"
@@ -204,7 +208,15 @@ def test_the_pods_cluster_file_leads_to_the_pods_own_ports() -> None:
 
 
 def test_scripts_of_the_image_can_be_run() -> None:
-    for name in ("install", "prune", "install-extensions", "entrypoint", "start-relay", "bring-verbs"):
+    for name in (
+        "install",
+        "prune",
+        "install-extensions",
+        "entrypoint",
+        "start-relay",
+        "bring-verbs",
+        "pack-files",
+    ):
         assert os.access(ROOT / "image" / "workspace" / name, os.X_OK), name
 
 

@@ -154,7 +154,7 @@ def test_the_pod_has_its_image_its_secret_and_what_is_masked_and_no_secret_value
 
 
 def test_a_password_is_no_file_that_jobs_of_the_workspace_could_send_along(tmp_path: Path) -> None:
-    (volume,) = pod(tmp_path / "rayside", api()).manifest()["spec"]["volumes"]
+    volume, _ = pod(tmp_path / "rayside", api()).manifest()["spec"]["volumes"]
     keys = {item["key"] for item in volume["secret"]["items"]}
     assert keys == secret(tmp_path / "rayside", api()).contents().keys() - {"password"}
 

@@ -134,13 +134,19 @@ def with_own_cluster(rayjob: Mapping[str, Any]) -> dict[str, Any]:
     template = cluster.setdefault("headGroupSpec", {}).setdefault("template", {})
     labels = template.setdefault("metadata", {}).setdefault("labels", {})
     labels[_ORIGIN_LABEL] = rayjob["metadata"]["name"]
-    for group in (cluster["headGroupSpec"], *(cluster.get("workerGroupSpecs") or [])):
-        containers = ((group.get("template") or {}).get("spec") or {}).get("containers") or []
-        for container in containers[:1]:  # KubeRay takes the first for Ray's
+    for pod in own_pods(changed):
+        for container in (pod.get("containers") or [])[:1]:  # KubeRay takes the first for Ray's
             variables = container.get("env") or []
             if not any(variable.get("name") == USAGE_REPORT for variable in variables):
                 container["env"] = [*variables, {"name": USAGE_REPORT, "value": "0"}]
     return changed
+
+
+def own_pods(rayjob: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Returns the specifications of the pods of a RayJob's own cluster: of the head, then of the workers."""
+    cluster = rayjob["spec"]["rayClusterSpec"]
+    groups = (cluster.get("headGroupSpec") or {}, *(cluster.get("workerGroupSpecs") or []))
+    return [(group.get("template") or {}).get("spec") or {} for group in groups]
 
 
 def with_workspace_secret(rayjob: Mapping[str, Any], name: str) -> dict[str, Any]:

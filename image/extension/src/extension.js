@@ -17,6 +17,7 @@ const { Stacks } = require("./stacks");
 const { FirstSteps } = require("./steps");
 const { Tree } = require("./tree");
 const { View } = require("./view");
+const { Workshop } = require("./workshop");
 
 /** @param {vscode.ExtensionContext} context */
 async function activate(context) {
@@ -29,12 +30,14 @@ async function activate(context) {
   const steps = new FirstSteps(context);
   const stacks = new Stacks(access);
   const labs = new Labs(context.extension, access, log);
+  const workshop = new Workshop(() => labs.known, log);
   const look = new Look();
   const live = new Live(
     () => see(access, look, log),
     (seen) => {
       view.show(seen);
       labs.offer(seen.cluster);
+      void workshop.tell(seen);
     },
     () => pause({ visible: view.visible, debugging: debugging.active, focused: vscode.window.state.focused }),
   );
@@ -49,6 +52,7 @@ async function activate(context) {
     steps,
     stacks,
     ...debugging.register(),
+    ...workshop.register(),
     debugging.onDidChange(() => live.soon()),
     view.onDidChangeVisibility((visible) => visible && live.soon()),
     vscode.window.onDidChangeWindowState((state) => state.focused && live.soon()),
@@ -72,6 +76,8 @@ async function activate(context) {
     command("rayside.setToken", async () => (await access.askForToken()) && live.now()),
     command("rayside.showSteps", () => steps.show()),
     command("rayside.hideSteps", () => steps.hide()),
+    command("rayside.askForHelp", () => workshop.askForHelp()),
+    command("rayside.takeFilesHome", () => workshop.takeFilesHome()),
     command("rayside.beginLabs", () => labs.begin()),
     command("rayside.openLab", (name) => labs.open(name)),
     command("rayside.runLabStep", (name, step) => labs.run(name, step)),

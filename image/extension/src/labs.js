@@ -62,6 +62,11 @@ class Labs {
     this.#ticks = new Ticks(extension.id, log);
   }
 
+  /** All labs that there are, wherever they can be done. */
+  get known() {
+    return this.#known;
+  }
+
   /** Shows the walkthroughs of the labs that can be done on this cluster; null where there is none. */
   offer(cluster) {
     const here = Boolean(cluster?.verbs.length && this.#known.length);

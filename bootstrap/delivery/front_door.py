@@ -1,0 +1,369 @@
+"""Runs the front door of a workshop: one address, by which each attendee comes to a place of their own."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import hashlib
+import json
+import secrets
+import ssl
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from bootstrap import cache, yaml_file
+from bootstrap.delivery import ingress
+from bootstrap.delivery.ingress import Ingress
+from bootstrap.delivery.loader import config_maps, parts
+from bootstrap.errors import NotOurs, NotReady
+from bootstrap.instance import Instance
+from bootstrap.kube import trouble
+from bootstrap.kube.api import CORE, Kube, made_here, path_of
+from bootstrap.kube.sizes import Size, of_pod
+from bootstrap.plain import counted
+from bootstrap.settings import ROOT
+from bootstrap.sources.source import Images
+from bootstrap.step import Report, Status, missing, pending, ready
+from bootstrap.steps.differences import SPEC, made_of
+from bootstrap.steps.place_bounds import DOOR
+from bootstrap.steps.ray_cluster import PROGRESS
+from bootstrap.steps.removal import remove_ours, removed
+
+MANIFEST = ROOT / "k8s" / "front-door.yaml"
+PORT, TEACHER_PORT = 8443, 8445
+_LIST, _CLAIMS = "places.json", "claims.json"
+# The door may write while a claim is taken back.
+_TRIES = 10
+_RIGHTS = "rbac.authorization.k8s.io"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A place as the door knows it: `attendee` is empty where anybody may claim it."""
+
+    name: str
+    attendee: str
+    url: str
+    password: str
+
+
+@dataclass(frozen=True)
+class Claim:
+    """Whose a place is: the name that somebody gave, and since when, in UTC."""
+
+    attendee: str
+    since: str
+
+
+@dataclass(frozen=True)
+class Listed:
+    """What the door is told.
+
+    Attributes:
+        title: heads its page.
+        key: is in the room's link.
+        teacher_key: is in the link of the teacher's page.
+        url: the door's own address, as attendees reach it.
+        teacher_url: that of the teacher's page.
+        home: where attendees clone Rayside at home; empty where that is not known.
+    """
+
+    title: str
+    key: str
+    teacher_key: str
+    url: str
+    teacher_url: str
+    home: str = ""
+    places: tuple[Entry, ...] = ()
+
+    @property
+    def is_by_ingress(self) -> bool:
+        """Returns whether attendees come by an Ingress: the address of a forward has a port."""
+        return urlsplit(self.url).port is None
+
+    def text(self) -> str:
+        return json.dumps({**vars(self), "places": [vars(entry) for entry in self.places]}, indent=1)
+
+
+def size() -> Size:
+    """Returns what the door's pod requests."""
+    return of_pod(yaml_file.read(MANIFEST)["spec"]["template"]["spec"])
+
+
+def new_key() -> str:
+    """Returns a key for a link, which nobody guesses."""
+    return secrets.token_urlsafe(12)
+
+
+@dataclass(frozen=True)
+class FrontDoor:
+    """The door is open, and knows these places.
+
+    Attributes:
+        instance: the cluster beside which the places are; `kube` is its namespace.
+        images: those of the cluster, of which the door runs in the workspace's.
+        program: the door's, a static one for Linux; `version` tells one from another.
+        listed: what it is told; None where only what is there is looked at.
+        ingress: by what the cluster's controller leads to it; None where none does.
+    """
+
+    instance: Instance
+    kube: Kube
+    images: Images
+    program: Path
+    version: str
+    listed: Listed | None = None
+    ingress: Ingress | None = None
+    needs: tuple[str, ...] = ()
+    name: str = "front-door"
+    title: str = "front door of the workshop"
+    patience: float = 120.0
+
+    @property
+    def label(self) -> str:
+        """Returns the name of all that it is made of."""
+        return f"{self.instance.name}-door"
+
+    @property
+    def selector(self) -> str:
+        return f"{DOOR}={self.instance.name}"
+
+    def check(self) -> Status:
+        deployment = self.kube.get(self._path("deployments"))
+        if deployment is None:
+            return missing("there is none")
+        self._require_ours(deployment)
+        if made_of(deployment) != self._made_of:
+            return missing("it is of an earlier version")
+        if any(self.kube.get(path_of(document)) is None for document in self._beside()):
+            return missing("not all of it is there")
+        if self.listed and self.told() != self.listed:
+            return missing("it does not know all places")
+        status = deployment.get("status") or {}
+        is_current = status.get("observedGeneration") == deployment["metadata"]["generation"]
+        if is_current and status.get("availableReplicas"):
+            listed = self.listed or self.told()
+            return ready(counted(len(listed.places), "place") if listed else "it knows no places")
+        error = trouble.first_problem(self.kube, self.selector)
+        return pending(f"{error.message}; {error.hint}" if error else "it is starting")
+
+    def apply(self, report: Report) -> None:
+        """Makes what lacks, and removes the Ingress that is wanted no more. Raises NotOurs, FieldConflict."""
+        if not self._ingresses():
+            # Before the Deployment says what all is made of, which is not looked at again then.
+            remove_ours(self.kube, self._ingress_there(), report)
+        for document in (*self._beside(), *self._programs(), self._deployment()):
+            present = self.kube.get(path_of(document))
+            if present is not None:
+                self._require_ours(present)
+            self.kube.apply(document)
+
+    def undo(self, report: Report) -> str | None:
+        maps = self.kube.items(f"{CORE}/namespaces/{self.kube.namespace}/configmaps", self.selector)
+        paths = [
+            self._path("deployments"),
+            *(
+                f"{CORE}/namespaces/{self.kube.namespace}/configmaps/{each['metadata']['name']}"
+                for each in maps
+            ),
+            *(path_of(document) for document in self._beside()),
+        ]
+        # The settings may not name its host any more.
+        if not self._ingresses():
+            paths += map(path_of, self._ingress_there())
+        left = [removed(self.kube, path, path.rpartition("/")[2], report) for path in paths]
+        return next(filter(None, left), None)
+
+    def telling(self, listed: Listed) -> FrontDoor:
+        """Returns the door that knows these places."""
+        return replace(self, listed=listed)
+
+    # --- what it knows ---------------------------------------------------------------------
+
+    def told(self) -> Listed | None:
+        """Returns what the door was told; None where there is none, or it was told nothing that is known."""
+        content = self._secret(self.label, _LIST)
+        try:
+            document = json.loads(content)
+            places = tuple(Entry(**entry) for entry in document.pop("places"))
+            return Listed(**document, places=places)
+        except (ValueError, TypeError, KeyError, AttributeError):
+            return None
+
+    def fingerprint(self) -> str:
+        """Returns the SHA-256 of its certificate, as browsers show it; empty where it has none yet."""
+        for name in (f"{self.label}-tls", self._claims):
+            with contextlib.suppress(ValueError):
+                first, end, _ = self._secret(name, "tls.crt").partition("-----END CERTIFICATE-----")
+                return hashlib.sha256(ssl.PEM_cert_to_DER_cert(first + end)).digest().hex(":").upper()
+        return ""
+
+    def claims(self) -> dict[str, Claim]:
+        """Returns whose places are, by their names; attendees' names are as they gave them."""
+        content = self._secret(self._claims, _CLAIMS)
+        try:
+            document = json.loads(content)
+            return {
+                str(name): Claim(str(claim["attendee"]), str(claim["since"]))
+                for name, claim in document.items()
+            }
+        except (ValueError, TypeError, KeyError, AttributeError):
+            return {}
+
+    def free(self, place: str) -> bool:
+        """Makes a place nobody's, whose browsers are out a moment later; returns whether it was somebody's.
+
+        Raises NotReady where the door writes all the time.
+        """
+        path = f"{CORE}/namespaces/{self.kube.namespace}/secrets/{self._claims}"
+        for _ in range(_TRIES):
+            document = self.kube.get(path) or {}
+            with contextlib.suppress(ValueError, AttributeError):
+                claims = json.loads(_value(document, _CLAIMS))
+                if claims.pop(place, None) is None:
+                    return False
+                text = base64.b64encode(json.dumps(claims).encode()).decode()
+                if self.kube.replace(path, document["metadata"]["resourceVersion"], {_CLAIMS: text}):
+                    return True
+                continue
+            return False
+        raise NotReady(
+            f"the claims are being written all the time, and {place} is as it was",
+            hint="run the command again",
+        )
+
+    def _ingresses(self) -> list[dict[str, Any]]:
+        return self.ingress.documents(self._metadata()) if self.ingress else []
+
+    def _ingress_there(self) -> list[dict[str, Any]]:
+        return [*filter(None, [ingress.there(self.kube, self._metadata())])]
+
+    def _secret(self, name: str, key: str) -> str:
+        return _value(self.kube.get(f"{CORE}/namespaces/{self.kube.namespace}/secrets/{name}") or {}, key)
+
+    # --- what it is made of ----------------------------------------------------------------
+
+    def _deployment(self) -> dict[str, Any]:
+        document = dict(yaml_file.read(MANIFEST))
+        labels = {**self.instance.labels, DOOR: self.instance.name}
+        document["metadata"] = self._metadata({SPEC: json.dumps(self._made_of, sort_keys=True)})
+        spec = document["spec"]
+        spec["selector"] = {"matchLabels": {DOOR: self.instance.name}}
+        spec["template"]["metadata"] = {"labels": labels}
+        pod = spec["template"]["spec"]
+        pod["serviceAccountName"] = self.label
+        if self.images.pull_secret:
+            pod["imagePullSecrets"] = self.images.pull_secrets
+        (container,) = pod["containers"]
+        container["image"] = self.images.workspace
+        container["imagePullPolicy"] = self.images.pull_policy
+        secrets_url = f"https://kubernetes.default.svc{CORE}/namespaces/{self.kube.namespace}/secrets"
+        for name, secret in (("RAYSIDE_PLACES", self.label), ("RAYSIDE_CLAIMS", self._claims)):
+            container["env"].append({"name": name, "value": f"{secrets_url}/{secret}"})
+        container["env"].append({"name": "RAYSIDE_PROGRESS", "value": PROGRESS})
+        if self.ingress:
+            container["env"].append({"name": "RAYSIDE_HOST", "value": self.ingress.host})
+            container["ports"].append({"name": ingress.PORT_NAME, "containerPort": ingress.PORT})
+        boot, _, tls = pod["volumes"]
+        boot["projected"]["sources"] = [
+            {"configMap": {"name": f"{self.label}-{name}"}} for name in self._parts
+        ]
+        tls["secret"]["secretName"] = f"{self.label}-tls"
+        return document
+
+    def _programs(self) -> Iterator[dict[str, Any]]:
+        """Returns the ConfigMaps with the program's parts."""
+        return config_maps(self._metadata(), self._parts)
+
+    @cached_property
+    def _parts(self) -> dict[str, bytes]:
+        """Returns the program's parts, by names that sort as they follow."""
+        return {f"part-{number:02}": part for number, part in enumerate(parts(self.program.read_bytes()))}
+
+    def _beside(self) -> tuple[dict[str, Any], ...]:
+        """Returns what the pod needs, in the order in which it is made."""
+        metadata = self._metadata()
+        role = {"apiGroup": _RIGHTS, "kind": "Role", "name": self.label}
+        account = {"kind": "ServiceAccount", "name": self.label, "namespace": self.kube.namespace}
+        verbs = {self.label: ["get"], self._claims: ["get", "patch"]}
+        rules = [
+            {"apiGroups": [""], "resources": ["secrets"], "resourceNames": [name], "verbs": may}
+            for name, may in verbs.items()
+        ]
+        plain = {ingress.PORT_NAME: ingress.PORT} if self.ingress else {}
+        ports = [{"port": port, "protocol": "TCP"} for port in (PORT, TEACHER_PORT, *plain.values())]
+        labels = {DOOR: self.instance.name}
+        policy = {
+            "podSelector": {"matchLabels": labels},
+            "policyTypes": ["Ingress"],
+            "ingress": [{"ports": ports}],
+        }
+        service = {
+            "selector": labels,
+            "ports": [
+                {"name": name, "port": port, "targetPort": port, "protocol": "TCP"}
+                for name, port in {"door": PORT, **plain}.items()
+            ],
+        }
+        listed = {_LIST: self.listed.text()} if self.listed else {}
+        return (
+            {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": listed},
+            # The door alone writes into it.
+            {"apiVersion": "v1", "kind": "Secret", "metadata": {**metadata, "name": self._claims}},
+            {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata},
+            {"apiVersion": f"{_RIGHTS}/v1", "kind": "Role", "metadata": metadata, "rules": rules},
+            {
+                "apiVersion": f"{_RIGHTS}/v1",
+                "kind": "RoleBinding",
+                "metadata": metadata,
+                "roleRef": role,
+                "subjects": [account],
+            },
+            {
+                "apiVersion": "networking.k8s.io/v1",
+                "kind": "NetworkPolicy",
+                "metadata": metadata,
+                "spec": policy,
+            },
+            {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": service},
+            *self._ingresses(),
+        )
+
+    @property
+    def _claims(self) -> str:
+        return f"{self.label}-claims"
+
+    @property
+    def _made_of(self) -> dict[str, Any]:
+        return {
+            "program": self.version.removeprefix("sha256:")[:12],
+            "image": self.images.workspace,
+            "manifest": cache.key(MANIFEST.read_text()),
+            **({"pull secret": self.images.pull_secret} if self.images.pull_secret else {}),
+            **({"ingress": vars(self.ingress)} if self.ingress else {}),
+        }
+
+    def _metadata(self, annotations: Mapping[str, str] | None = None) -> dict[str, Any]:
+        labels = {**self.instance.labels, DOOR: self.instance.name}
+        metadata = {"name": self.label, "namespace": self.kube.namespace, "labels": labels}
+        return {**metadata, "annotations": dict(annotations)} if annotations else metadata
+
+    def _path(self, plural: str) -> str:
+        return f"/apis/apps/v1/namespaces/{self.kube.namespace}/{plural}/{self.label}"
+
+    def _require_ours(self, document: Mapping[str, Any]) -> None:
+        if not made_here(document):
+            what = f"{document.get('kind', 'Deployment')} {document['metadata']['name']}"
+            raise NotOurs(
+                f"there is a {what} in namespace {self.kube.namespace} that Rayside did not make",
+                hint="make the workshop beside a cluster of another name: --name NAME",
+            )
+
+
+def _value(secret: Mapping[str, Any], key: str) -> str:
+    """Returns a value of a Secret as text; empty where it has none."""
+    return base64.b64decode((secret.get("data") or {}).get(key, "")).decode(errors="replace")

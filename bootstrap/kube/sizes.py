@@ -1,0 +1,184 @@
+"""Says how large pods and nodes are, and how many places of pods fit, by what the pods request.
+
+The scheduler gives a pod to a node that has as much left as the pod requests
+(https://kubernetes.io/docs/concepts/configuration/manage-resources-containers/#how-pods-with-resource-requests-are-scheduled).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from bootstrap.kube.quantity import millicores, octets, shown
+
+_ENDED = ("Succeeded", "Failed")
+# KubeRay adds it to each worker: it waits for the head (ray-operator/controllers/ray/common/pod.go).
+_WAITS = {"resources": {"requests": {"cpu": "200m", "memory": "256Mi"}}}
+
+
+@dataclass(frozen=True)
+class Size:
+    """What pods request, or a node has: thousandths of a processor, bytes of memory, and pods."""
+
+    cpu: int = 0
+    memory: int = 0
+    pods: int = 1
+
+    def __add__(self, other: Size) -> Size:
+        return Size(self.cpu + other.cpu, self.memory + other.memory, self.pods + other.pods)
+
+    def __sub__(self, other: Size) -> Size:
+        return Size(self.cpu - other.cpu, self.memory - other.memory, self.pods - other.pods)
+
+    def fits(self, room: Size) -> bool:
+        """Returns whether as much is left there."""
+        return self.cpu <= room.cpu and self.memory <= room.memory and self.pods <= room.pods
+
+    def __str__(self) -> str:
+        return shown(self.cpu, self.memory)
+
+
+NOTHING = Size(pods=0)
+
+
+def of_pod(spec: Mapping[str, Any]) -> Size:
+    """Returns what the scheduler counts for a pod: all of its containers, or its largest first one.
+
+    A container that starts before the others and stays (restartPolicy Always) counts with them.
+    """
+    together, alone = NOTHING, NOTHING
+    for container in spec.get("initContainers") or []:
+        own = _of_container(container)
+        if container.get("restartPolicy") == "Always":
+            together += own
+            own = NOTHING
+        alone = Size(max(alone.cpu, together.cpu + own.cpu), max(alone.memory, together.memory + own.memory))
+    for container in spec.get("containers") or []:
+        together += _of_container(container)
+    overhead = _of(spec.get("overhead") or {})
+    both = Size(max(together.cpu, alone.cpu), max(together.memory, alone.memory), 0)
+    return both + Size(overhead.cpu, overhead.memory, 1)
+
+
+def of_cluster(spec: Mapping[str, Any]) -> list[Size]:
+    """Returns what each pod of a RayCluster requests, its head first."""
+    sizes = [of_pod(spec["headGroupSpec"]["template"]["spec"])]
+    for group in spec["workerGroupSpecs"]:
+        worker = dict(group["template"]["spec"])
+        worker["initContainers"] = [*(worker.get("initContainers") or []), _WAITS]
+        sizes += [of_pod(worker)] * int(group["replicas"])
+    return sizes
+
+
+def _of_container(container: Mapping[str, Any]) -> Size:
+    return _of((container.get("resources") or {}).get("requests") or {})
+
+
+def _of(resources: Mapping[str, Any]) -> Size:
+    return Size(millicores(resources.get("cpu", "0")), octets(resources.get("memory", "0")), 0)
+
+
+def of_nodes(nodes: Iterable[Mapping[str, Any]], pods: Iterable[Mapping[str, Any]]) -> dict[str, Size]:
+    """Returns what is left on each node that takes pods, by its name; it may be less than nothing.
+
+    Nodes that are cordoned, not ready, or tainted against all pods take none.
+    """
+    left: dict[str, Size] = {}
+    for node in nodes:
+        if takes_pods(node):
+            given = node["status"]["allocatable"]
+            left[node["metadata"]["name"]] = _of(given) + Size(pods=int(given.get("pods", 110)))
+    for pod in _on(left, pods):
+        left[pod["spec"]["nodeName"]] -= of_pod(pod["spec"])
+    return left
+
+
+def takes_pods(node: Mapping[str, Any]) -> bool:
+    """Returns whether pods that tolerate nothing may come to the node."""
+    spec = node.get("spec") or {}
+    taints = [taint.get("effect") for taint in spec.get("taints") or []]
+    return not spec.get("unschedulable") and _answers(node) and not {"NoSchedule", "NoExecute"} & {*taints}
+
+
+def placed(nodes: Iterable[Mapping[str, Any]], pods: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Returns the pods that have not ended, and are on a node that answers, though it may take no others.
+
+    The others need room yet: they wait for it, or come up on another node.
+    """
+    return _on({node["metadata"]["name"] for node in nodes if _answers(node)}, pods)
+
+
+def _on(names: Container[str], pods: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Returns the pods on nodes of these names that have not ended."""
+    return [
+        pod
+        for pod in pods
+        if (pod.get("spec") or {}).get("nodeName") in names
+        and (pod.get("status") or {}).get("phase") not in _ENDED
+    ]
+
+
+def _answers(node: Mapping[str, Any]) -> bool:
+    conditions = {each["type"]: each["status"] for each in node["status"].get("conditions") or []}
+    return conditions.get("Ready") == "True"
+
+
+@dataclass(frozen=True)
+class Fit:
+    """How a number of places fits: `count` of them do; `more` nodes like the largest would take the rest.
+
+    `more` is None where no node takes a whole pod of a place.
+    """
+
+    count: int
+    more: int | None
+
+
+def fit(
+    place: Sequence[Size], count: int, left: Iterable[Size], node: Size, owed: Sequence[Size] = ()
+) -> Fit:
+    """Returns how many places of these pods fit into what is left of the nodes, the largest pods first.
+
+    `node` is an empty one of the kind that would be added. A place fits where all of its pods do. `owed` are
+    pods that come back before: what they need is not left.
+    """
+    pods = _largest_first(place)
+    nodes = list(left)
+    for pod in _largest_first(owed):
+        _placed([pod], nodes)
+    fitting = 0
+    while fitting < count and _placed(pods, nodes):
+        fitting += 1
+    if fitting == count:
+        return Fit(fitting, 0)
+    if not all(pod.fits(node) for pod in pods):
+        return Fit(fitting, None)
+    more, done = 0, fitting
+    while done < count:
+        if _placed(pods, nodes):
+            done += 1
+        else:
+            nodes.append(node)
+            more += 1
+    return Fit(fitting, more)
+
+
+def _largest_first(pods: Sequence[Size]) -> list[Size]:
+    return sorted(pods, key=lambda size: (size.memory, size.cpu), reverse=True)
+
+
+def _placed(pods: Sequence[Size], nodes: list[Size]) -> bool:
+    """Puts the pods onto nodes, each onto the first with room; changes nothing where one finds none."""
+    changed: dict[int, Size] = {}
+    for pod in pods:
+        for index, room in enumerate(nodes):
+            here = changed.get(index, room)
+            if pod.fits(here):
+                changed[index] = here - pod
+                break
+        else:
+            return False
+    for index, room in changed.items():
+        nodes[index] = room
+    return True

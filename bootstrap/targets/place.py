@@ -1,0 +1,142 @@
+"""Target `cluster` as an attendee's place: a RayCluster beside the teacher's, in a namespace with bounds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from bootstrap import instance
+from bootstrap.errors import InvalidArgument, NotOurs
+from bootstrap.instance import Instance, Ports, configured
+from bootstrap.kube.api import Kube
+from bootstrap.kube.sizes import NOTHING, Size, of_cluster
+from bootstrap.settings import LONGEST_NAME, Settings
+from bootstrap.shell import Shell
+from bootstrap.sources.source import Images, Source
+from bootstrap.step import Step
+from bootstrap.steps.namespace import Namespace
+from bootstrap.steps.place_bounds import PlaceBounds
+from bootstrap.steps.ray_cluster import RayCluster
+from bootstrap.steps.state_folder import StateFolder
+from bootstrap.targets.cluster_created import ClusterCreated
+from bootstrap.targets.on_kubernetes import OnKubernetes
+
+# One operator looks after all places: that of the cluster beside which they are.
+_SHARED = ("operator-manifest", "custom-resources", "kuberay")
+# Nothing of a place listens on the teacher's machine, unless somebody wants to look: `up --name PLACE`.
+_NO_PORTS = Ports(0, 0, 0, 0)
+
+
+def instance_of(base: Instance, kube: Kube, settings: Settings, name: str) -> Instance:
+    """Returns the instance of a place of that name beside a cluster; with the ports of its record.
+
+    Raises InvalidArgument where its name is too long, NotOurs where another cluster has it.
+    """
+    full = f"{base.name}-{name}"
+    if len(full) > LONGEST_NAME:
+        raise InvalidArgument(
+            f"the place {full} has a name of {len(full)} letters, and Kubernetes takes {LONGEST_NAME} here",
+            hint=f"have a cluster of a shorter name than {base.name}, or shorter names of places",
+        )
+    location = base.location.parent / full
+    recorded = instance.read(location)
+    if recorded and recorded.workshop != base.name:
+        raise NotOurs(
+            f"there is a cluster {full} already, which is no place of {base.name}'s workshop",
+            hint=f"./invokew down --name {full} removes it",
+        )
+    return Instance(
+        *(full, "cluster", full, base.context, location),
+        recorded.ports if recorded else _NO_PORTS,
+        base.source,
+        their_kubeconfig=str(kube.kubeconfig),
+        user=configured(settings, "cluster").user,
+        workshop=base.name,
+    )
+
+
+@dataclass(frozen=True)
+class Place(ClusterCreated):
+    """A place; its images and its operator are those of `base`, the cluster beside which it is."""
+
+    base: OnKubernetes | None = field(default=None, repr=False)
+    # It would hold an attendee's worker.
+    brings_example: bool = False
+
+    @classmethod
+    def beside(cls, base: OnKubernetes, settings: Settings, shell: Shell, name: str) -> Place:
+        identity = instance_of(base.instance, base.kube, settings, name)
+        settings = replace(settings, name=identity.name, namespace=identity.namespace)
+        return cls(settings, shell, identity, f"a place beside {base.instance.name}", base=base)
+
+    def steps(self) -> list[Step]:
+        return [
+            StateFolder(self.instance, needs=()),
+            Namespace(self.instance, self.kube, needs=("state-folder",), kinds=lambda: self._base.kinds),
+            self.bounds,
+            *([self.registry_login] if self.images.pull_secret else []),
+            *self._stack,
+        ]
+
+    @property
+    def registry_login(self) -> Step:
+        """Returns the step by which its pods may pull from the registry that has the images."""
+        return self.pull_login(self.origin.registry, needs="namespace")
+
+    @property
+    def hosted_steps(self) -> list[Step]:
+        """Returns the steps without the forwards, which are for a teacher who looks: `up --name PLACE`."""
+        forwards = [self.forwards.name] if not any(vars(self.instance.ports).values()) else []
+        return [each for each in self.steps() if each.name not in forwards]
+
+    @property
+    def address(self) -> str:
+        """Returns the address of the workspace, as pods of other namespaces reach it."""
+        return self.bounds.workspace
+
+    @cached_property
+    def kube(self) -> Kube:
+        return self._base.kube.within(self.instance.namespace)
+
+    @cached_property
+    def origin(self) -> Source:
+        return self._base.origin
+
+    @property
+    def images(self) -> Images:
+        images = self._base.images
+        return replace(images, pull_secret=self.registry_secret) if images.pull_secret else images
+
+    @property
+    def bounds(self) -> PlaceBounds:
+        base = self._base
+        networks = tuple(filter(None, map(str.strip, self.settings.workshop_reach.split(","))))
+        return PlaceBounds(
+            *(self.instance, self.kube, self.size, base.instance, base.operator_namespace, networks)
+        )
+
+    @cached_property
+    def _stack(self) -> list[Step]:
+        steps = self.stack(self._manifest, cluster_goes=False, ground="place-bounds")
+        return [step for step in steps if step.name not in _SHARED]
+
+    @cached_property
+    def size(self) -> Size:
+        """Returns what its pods request together; `pods` has each by itself."""
+        return sum(self.pods, NOTHING)
+
+    @property
+    def pods(self) -> list[Size]:
+        """Returns what each of its pods requests."""
+        return of_cluster(self.ray_cluster.manifest()["spec"])
+
+    @property
+    def ray_cluster(self) -> RayCluster:
+        """Returns the step that makes its RayCluster."""
+        (cluster,) = [step for step in self._stack if isinstance(step, RayCluster)]
+        return cluster
+
+    @property
+    def _base(self) -> OnKubernetes:
+        assert self.base is not None
+        return self.base

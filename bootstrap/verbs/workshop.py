@@ -1,0 +1,305 @@
+"""Does `workshop`: makes places for attendees beside a cluster, shows them, and removes them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+from bootstrap import step
+from bootstrap.console import Console
+from bootstrap.errors import (
+    Forbidden,
+    InvalidArgument,
+    NotReady,
+    NotRunning,
+    RaysideError,
+)
+from bootstrap.kube import rights
+from bootstrap.lock import alone
+from bootstrap.plain import counted
+from bootstrap.private_file import write_private
+from bootstrap.settings import Settings
+from bootstrap.shell import Shell
+from bootstrap.step import Step
+from bootstrap.steps.state_folder import StateFolder
+from bootstrap.targets import choice
+from bootstrap.targets.place import Place
+from bootstrap.workshop import inside
+from bootstrap.workshop.attendees import PlaceName
+from bootstrap.workshop.estimate import lasting
+from bootstrap.workshop.event import AT_ONCE, REMOVED_AT_ONCE, Row, Workshop
+from bootstrap.workshop.pause import IdlePaused, Paused, Resumed
+from bootstrap.workshop.place_up import PlaceUp
+from bootstrap.workshop.sheet import as_csv, as_page
+
+# In minutes: a day.
+_LONGEST_IDLE = 1440
+
+
+def require_one(*, lab: bool, until: bool = False, idle: bool = False, **asked: bool) -> None:
+    """Raises InvalidArgument unless one of these was asked for.
+
+    `lab` goes with `reset` alone, `until` with `collect`, `idle` with `pause` or `until`.
+    """
+    if idle and not (until or asked.get("pause")):
+        raise InvalidArgument(
+            "--idle goes with --pause or --until", hint="./invokew workshop --pause --idle 30"
+        )
+    if until and not asked.get("collect"):
+        raise InvalidArgument(
+            "--until goes with --collect", hint="./invokew workshop --until 17:30 --collect FOLDER"
+        )
+    if lab and not asked.get("reset"):
+        raise InvalidArgument(
+            "--lab goes with --reset alone", hint="./invokew workshop --reset PLACE --lab LAB"
+        )
+    given = [name for name, is_given in asked.items() if is_given]
+    if len(given) != 1:
+        raise InvalidArgument(
+            "more than one thing was asked for" if given else "nothing was asked for",
+            hint="give one of --places N or --names FILE, --status, --sheet FILE, --free PLACE, "
+            "--push LAB, --reset PLACE, --pause, --resume, --collect FOLDER, --remove",
+        )
+
+
+def make(settings: Settings, console: Console, names: Sequence[PlaceName], *, dry_run: bool) -> None:
+    """Makes these places, beside those that are there, and the door to them; what is there stays.
+
+    Raises NoRoom before anything is made, where they don't fit; NotRunning, OtherTarget.
+    """
+    workshop = workshop_of(settings)
+    with alone_with(workshop, console):
+        workshop.base.access.require()
+        places = {name: workshop.place(name.name) for name in names}
+        workshop.require_ground([*places.values()])
+        console.event(workshop.require_room([*places.values()]))
+        if dry_run:
+            there = {row.name: row for row in workshop.rows()}
+            rows = [
+                there.get(name.name, Row(name.name, place.instance.namespace, workshop.url, "missing"))
+                for name, place in places.items()
+            ]
+            _show_rows(console, rows)
+            console.result("\nNothing was made. Next: the same without --dry-run")
+            return
+        with console.progress():
+            interrupt = workshop.shell.interrupt
+            if workshop.base.images.are_pulled:
+                _bring_images(workshop, console)
+            made = {name: PlaceUp(place) for name, place in places.items()}
+            began = time.monotonic()
+            failure: RaysideError | None = None
+            try:
+                step.up([*made.values()], console, interrupt=interrupt, at_once=AT_ONCE, goes_on=True)
+            except RaysideError as error:
+                failure = error
+            # Who has a place that is up need not wait for one that is not.
+            ready = {name: places[name] for name, each in made.items() if each.is_up}
+            if ready:
+                step.up(workshop.door_steps(workshop.door_to(ready)), console, interrupt=interrupt)
+        if failure and console.as_json:
+            raise failure
+        _show(console, workshop)
+        if failure:
+            raise failure
+        console.event(f"{counted(len(places), 'place')} ready after {lasting(time.monotonic() - began)}")
+
+
+def _bring_images(workshop: Workshop, console: Console) -> None:
+    """Has the nodes pull the images; where one may not ask them, they pull as places come to them.
+
+    Raises NotReady where a node that takes pods does not get them.
+    """
+    try:
+        rights.require_images_on_nodes(workshop.base.kube)
+        step.up([workshop.images], console, interrupt=workshop.shell.interrupt)
+    except Forbidden as error:
+        told = f"{error.message}; {error.hint}"
+        console.event(f"Nodes pull the images as places come to them, and not before: {told}")
+    except NotReady as error:
+        hint = "the same command waits longer; without a node: kubectl cordon NODE keeps places off it"
+        raise NotReady(error.message, hint=hint) from None
+
+
+def status(settings: Settings, console: Console) -> None:
+    """Shows the places and whose they are. Raises NotRunning where there is no workshop."""
+    workshop = workshop_of(settings)
+    workshop.require()
+    _show(console, workshop)
+
+
+def sheet(settings: Settings, console: Console, file: Path) -> None:
+    """Writes the sheet of the places, which its owner alone can read. Raises NotRunning.
+
+    It is a page to print where the file's name ends in .html, and CSV where it does not.
+    """
+    workshop = workshop_of(settings)
+    workshop.require()
+    told = workshop.door.told()
+    if told is None:
+        raise NotRunning("the workshop has no front door", hint="./invokew workshop --places N makes it")
+    is_page = file.suffix.lower() == ".html"
+    write_private(file, as_page(told) if is_page else as_csv(told))
+    part = "card" if is_page else "line"
+    console.result(
+        f"{file} has {counted(len(told.places), 'place')}. Whoever has a {part} of it is in that place."
+    )
+
+
+def free(settings: Settings, console: Console, place: str) -> None:
+    """Makes a place nobody's: the next attendee without one gets it, with the files that are in it.
+
+    Raises NotRunning, InvalidArgument where there is no such place.
+    """
+    workshop = workshop_of(settings)
+    require_place(workshop, place)
+    # Before it is the next one's, and once more: the editor may have told again in between. Neither a dead
+    # node nor what an attendee has put there keeps the teacher from freeing it.
+    _forget(workshop.place(place))
+    freed = workshop.door.free(place)
+    if failure := _forget(workshop.place(place)):
+        console.event(f"What the editor there told, and what was packed to take home, may stay: {failure}")
+    if console.as_json:
+        _show_rows(console, [row for row in workshop.rows() if row.name == place])
+    console.result(f"{place} is nobody's now." if freed else f"{place} was nobody's.")
+
+
+def _forget(place: Place) -> str:
+    """Removes what its editor told; returns why that is not sure, if so."""
+    try:
+        inside.forget(place)
+    except RaysideError as error:
+        return error.message
+    return ""
+
+
+def pause(settings: Settings, console: Console, idle: str | None) -> None:
+    """Takes the workers of all places away, with what runs on them.
+
+    `idle`: only of those whose attendee has done nothing for so many minutes, and where no job runs. Raises
+    NotRunning, InvalidArgument.
+    """
+    minutes = minutes_of(idle) if idle is not None else 0
+
+    def parts(workshop: Workshop) -> list[Step]:
+        places = workshop.places()
+        if idle is None:
+            return [Paused(place) for place in places.values()]
+        claims = workshop.door.claims()
+        return [IdlePaused(place, claims.get(name), minutes) for name, place in places.items()]
+
+    workshop = _change_workers(settings, console, parts)
+    _show_rows(console, workshop.rows())
+    console.result("\nThe editors and all files are there. Next: ./invokew workshop --resume")
+
+
+def resume(settings: Settings, console: Console) -> None:
+    """Gives all places the workers again that they had before the pause. Raises NotRunning."""
+    _show(
+        console,
+        _change_workers(
+            settings, console, lambda workshop: [Resumed(place) for place in workshop.places().values()]
+        ),
+    )
+
+
+def minutes_of(text: str) -> int:
+    """Returns the minutes that `--idle` names. Raises InvalidArgument."""
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= _LONGEST_IDLE:
+        raise InvalidArgument(f"--idle is {text}", hint=f"name minutes, from 1 to {_LONGEST_IDLE}")
+    return int(text)
+
+
+def _change_workers(
+    settings: Settings, console: Console, parts: Callable[[Workshop], Sequence[Step]]
+) -> Workshop:
+    workshop = workshop_of(settings)
+    workshop.require()
+    with alone_with(workshop, console), console.progress():
+        step.up(parts(workshop), console, interrupt=workshop.shell.interrupt, at_once=AT_ONCE, goes_on=True)
+    return workshop
+
+
+def remove(settings: Settings, console: Console) -> None:
+    """Removes all places of the cluster, and the door; the cluster itself stays."""
+    workshop = workshop_of(settings)
+    with alone_with(workshop, console):
+        remove_places(workshop, console, {})
+
+
+def remove_places(workshop: Workshop, console: Console, also: Mapping[str, Any]) -> None:
+    """Removes them, while nobody else changes the cluster; `--json` shows `also`, too."""
+    places = workshop.places()
+    if workshop.is_gone:
+        for place in places.values():
+            StateFolder(place.instance).undo(console.event)
+        console.result(f"Kubernetes went before; the records of {counted(len(places), 'place')} are removed.")
+        return
+    with console.progress():
+        used = workshop.used()
+        if places:
+            # Once, before all of them want to know: cached properties are not locked from Python 3.12 on.
+            _ = workshop.base.kinds
+        # The door is first, for nobody is to come to a place that goes.
+        step.down(workshop.door_steps(workshop.door), console)
+        # They may have been pulled by other settings than those of now.
+        step.down([workshop.images], console)
+        step.down([PlaceUp(place) for place in places.values()], console, at_once=REMOVED_AT_ONCE)
+    if console.as_json:
+        console.document({"places": [], "used": used.document(), **also})
+    console.result(
+        f"{counted(len(places), 'place')} removed; the cluster {workshop.base.instance.name} stays."
+    )
+    if used.places:
+        console.result(str(used))
+
+
+def workshop_of(settings: Settings) -> Workshop:
+    """Returns the workshop beside the cluster that the settings name. Raises NotRunning, OtherTarget."""
+    shell = Shell()
+    return Workshop(choice.base_of_workshop(settings, shell), settings, shell)
+
+
+def require_place(workshop: Workshop, name: str) -> None:
+    """Raises NotRunning without a workshop, and InvalidArgument where it has no place of that name."""
+    workshop.require()
+    if name not in workshop.recorded():
+        raise InvalidArgument(
+            f"there is no place {name}", hint="./invokew workshop --status lists the places"
+        )
+
+
+def _show(console: Console, workshop: Workshop) -> None:
+    _show_rows(console, workshop.rows())
+    if told := workshop.door.told():
+        console.result()
+        console.result(f"Room        {told.url}/_door/join/{told.key}")
+        console.result("            whoever opens this link gives a name, and gets the next free place")
+        console.result(f"Teacher     {told.teacher_url}/#{told.teacher_key}")
+        console.result("            shows what each attendee is at; the link is for you alone")
+        # At an Ingress, the room sees the controller's certificate.
+        whose = "for the teacher's page alone: " if told.is_by_ingress else ""
+        console.result(f"Certificate {whose}SHA-256 {workshop.door.fingerprint() or 'not made yet'}")
+    console.result("\nNext: ./invokew workshop --sheet FILE writes a link for each place")
+
+
+def _show_rows(console: Console, rows: Sequence[Row]) -> None:
+    if console.as_json:
+        console.document({"places": [row.document() for row in rows]})
+        return
+    console.table(
+        ("place", "namespace", "state", "attendee", ""),
+        [
+            (row.name, row.namespace, row.state, row.claim.attendee if row.claim else "", row.detail)
+            for row in rows
+        ],
+    )
+
+
+def alone_with(workshop: Workshop, console: Console) -> AbstractContextManager[None]:
+    """Returns a context in which no other command changes the cluster; it waits for one that does."""
+    lock = workshop.base.instance.lock(workshop.settings.cache_folder)
+    return alone(lock, lambda: console.event("Another command changes this cluster: waiting for its end"))

@@ -1,0 +1,279 @@
+"""Does `workshop` with what is in the places: brings labs into them, and attendees' files out of them."""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timedelta
+from itertools import chain, count
+from pathlib import Path
+from typing import Any, TypeVar
+
+from bootstrap.console import Console
+from bootstrap.errors import Forbidden, InvalidArgument, LowDisk, NotRunning, PodFailed, RaysideError
+from bootstrap.labs.lesson import find, lessons
+from bootstrap.private_file import write_private
+from bootstrap.settings import Settings
+from bootstrap.verbs.workshop import alone_with, minutes_of, remove_places, require_place, workshop_of
+from bootstrap.workshop import changed, ending, inside
+from bootstrap.workshop.culling import LOOK, Culling
+from bootstrap.workshop.event import AT_ONCE, Workshop
+
+# What fails when a workshop ends is tried again so often, after so many seconds.
+_TRIES, _PAUSE = 5, 60.0
+
+
+def reset(settings: Settings, console: Console, name: str, lab: str) -> None:
+    """Makes the labs of a place anew, or one of them; what its attendee edited is kept there.
+
+    Raises NotRunning, PodFailed, InvalidArgument.
+    """
+    workshop = workshop_of(settings)
+    require_place(workshop, name)
+    with console.progress(), console.work(name, f"labs of {name}"):
+        rows = inside.reset(workshop.place(name), lab)
+    if console.as_json:
+        console.document({"place": name, "labs": rows})
+        return
+    for row in rows:
+        edited = f"; what was edited is in {row['kept']} there" if row["kept"] else ""
+        console.result(f"{name}: lab {row['lab']} is as at the beginning{edited}")
+    if not rows:
+        console.result(f"{name} has begun no lab.")
+
+
+def push(settings: Settings, console: Console, lab: str) -> None:
+    """Brings a lab of this clone to all places, as it is here; what attendees edited stays.
+
+    Raises NotRunning; InvalidArgument where there is no such lab, or it is too large; PodFailed where some
+    places did not take it.
+    """
+    packed = changed.packed(find(lab, lessons()).folder)
+    workshop = workshop_of(settings)
+    workshop.require()
+    with alone_with(workshop, console):
+        _push(workshop, console, packed)
+
+
+def _push(workshop: Workshop, console: Console, packed: changed.Packed) -> None:
+    files = _of_each(
+        *(workshop, console, packed.lab, f"lab {packed.lab} to the places"),
+        lambda name: inside.update(workshop.place(name), packed),
+    )
+    if console.as_json:
+        rows = [{"place": name, **its} for name, its in files.items()]
+        console.document({"lab": packed.lab, "places": rows})
+        return
+    console.table(
+        ("place", "other files now", "edited, and kept"),
+        [(name, ", ".join(its["updated"]), ", ".join(its["kept"])) for name, its in files.items()],
+    )
+
+
+def collect(settings: Settings, console: Console, folder: Path) -> None:
+    """Writes the files of each attendee into a folder, PLACE.tar.gz each, which its owner alone can read.
+
+    One that is there and differs is kept under another name. Raises NotRunning; PodFailed where some places
+    did not give theirs.
+    """
+    workshop = workshop_of(settings)
+    workshop.require()
+    _require_folder(folder)
+    rows = _collect(workshop, console, folder)
+    if console.as_json:
+        console.document({"files": rows})
+    else:
+        _show_files(console, rows)
+
+
+def until(settings: Settings, console: Console, text: str, folder: Path, idle: str | None = None) -> None:
+    """Waits until the workshop ends, writes attendees' files into a folder, and removes the workshop.
+
+    `idle`: places in which nothing is done for so many minutes are paused meanwhile, and have their workers
+    again once something is. Nothing is removed where somebody's files could not be had. Raises
+    InvalidArgument, and as `collect`; that a right is lacking, at once.
+    """
+    ends = ending.moment(text, datetime.now())
+    culling = Culling(minutes_of(idle)) if idle is not None else None
+    workshop = workshop_of(settings)
+    workshop.require()
+    _require_folder(folder)
+    inside.require_right(workshop.place(workshop.recorded()[0]))
+    key = _key(workshop)
+    console.event(
+        f"The workshop ends {ends:%A %d %B at %H:%M}, while this command runs. Ctrl-C leaves all as it is."
+    )
+    if culling:
+        console.event(
+            f"Places where nothing is done for {culling.minutes} min are paused, and resumed when something "
+            "is. What is paused when this command ends waits for ./invokew workshop --resume"
+        )
+        _cull_until(ends, workshop, console, culling, key)
+    ending.wait(ends, threading.Event())
+    with alone_with(workshop, console):
+        if _key(workshop) != key:
+            raise _gone()
+        rows = _collect_after_a_while(workshop, console, folder)
+        if not console.as_json:
+            _show_files(console, rows)
+        remove_places(workshop, console, {"files": rows})
+
+
+def _cull_until(ends: datetime, workshop: Workshop, console: Console, culling: Culling, key: str) -> None:
+    """Pauses places where nothing is done, and resumes them, until then.
+
+    `key`: of this workshop; raises NotRunning once that has gone.
+    """
+    never, failure = threading.Event(), ""
+    while datetime.now(ends.tzinfo) < ends:
+        is_there, before, failure = True, failure, ""
+        try:
+            with alone_with(workshop, console):
+                if is_there := _key(workshop) == key:
+                    culling.look(workshop.places(), workshop.door.claims(), console.event)
+        except RaysideError as error:
+            # The machine may have slept, and its network not be back.
+            failure = error.message
+        if not is_there:
+            raise _gone()
+        if failure and failure != before:
+            console.event(f"{failure}; the places are looked at again, every {LOOK:g} s")
+        ending.wait(min(ends, datetime.now(ends.tzinfo) + timedelta(seconds=LOOK)), never)
+
+
+def _gone() -> NotRunning:
+    return NotRunning(
+        "the workshop that was there has gone, and another one is there or none",
+        hint="./invokew workshop --status shows it",
+    )
+
+
+def _key(workshop: Workshop) -> str:
+    """Returns what tells a workshop from another one beside the same cluster."""
+    told = workshop.door.told()
+    return told.teacher_key if told else ""
+
+
+def _collect_after_a_while(workshop: Workshop, console: Console, folder: Path) -> list[dict[str, Any]]:
+    """Collects; tries again where that fails: the machine may have slept, and its network not be back."""
+    for _ in range(_TRIES):
+        try:
+            return _collect(workshop, console, folder)
+        except Forbidden:
+            raise
+        except RaysideError as error:
+            console.event(f"{error.message}; it is tried again in {_PAUSE:g} s")
+            threading.Event().wait(_PAUSE)
+    return _collect(workshop, console, folder)
+
+
+def _require_folder(folder: Path) -> None:
+    """Makes a folder for files. Raises InvalidArgument where nothing can be written into it."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise InvalidArgument(
+            f"nothing can be written into {folder}: {error.strerror}", hint="name a folder of yours"
+        ) from None
+
+
+def _collect(workshop: Workshop, console: Console, folder: Path) -> list[dict[str, Any]]:
+    """Writes the files, and returns what `--json` shows of each: `{"place", "attendee", "file", "bytes"}`."""
+
+    kept: dict[str, Path] = {}
+
+    def fetch(name: str) -> int:
+        packed = inside.collect(workshop.place(name))
+        file = folder / f"{name}.tar.gz"
+        try:
+            if file.is_file() and not _holds(file, packed):
+                kept[name] = _set_aside(file)
+            write_private(file, packed)
+        except OSError as error:
+            raise LowDisk(f"{file} can't be written: {error.strerror}", hint="make room there") from None
+        return len(packed)
+
+    try:
+        sizes = _of_each(workshop, console, "files", f"files of the places into {folder}", fetch)
+    finally:
+        # Also where other places fail.
+        for name, aside in sorted(kept.items()):
+            console.event(f"{name}.tar.gz was there with other content, which is kept as {aside.name}")
+    claims = workshop.door.claims()
+    attendees = {name: claims[name].attendee if name in claims else "" for name in sizes}
+    return [
+        {"place": name, "attendee": attendees[name], "file": str(folder / f"{name}.tar.gz"), "bytes": size}
+        for name, size in sizes.items()
+    ]
+
+
+def _holds(file: Path, content: bytes) -> bool:
+    """Returns whether the file has this content: the same files are packed to the same bytes each time."""
+    return file.stat().st_size == len(content) and file.read_bytes() == content
+
+
+def _set_aside(file: Path) -> Path:
+    """Renames PLACE.tar.gz so that it has the time of its last change, by this machine's clock.
+
+    The place may have come up empty on another node since then, or be somebody else's. Returns the new path,
+    where nothing was before. Raises OSError.
+    """
+    begin = (
+        f"{file.name.removesuffix('.tar.gz')}.{datetime.fromtimestamp(file.stat().st_mtime):%Y%m%d-%H%M%S}"
+    )
+    names = chain([begin], (f"{begin}-{number}" for number in count(2)))
+    aside = next(path for name in names if _taken(path := file.with_name(f"{name}.tar.gz")))
+    return file.replace(aside)
+
+
+def _taken(path: Path) -> bool:
+    """Makes an empty file; returns whether none was there, which a rename alone would replace."""
+    try:
+        path.touch(mode=0o600, exist_ok=False)
+    except FileExistsError:
+        return False
+    return True
+
+
+def _show_files(console: Console, rows: Sequence[dict[str, Any]]) -> None:
+    console.table(
+        ("place", "attendee", "file", "KiB"),
+        [(row["place"], row["attendee"], row["file"], str(-(-row["bytes"] // 1024))) for row in rows],
+    )
+
+
+_Given = TypeVar("_Given")
+
+
+def _of_each(
+    workshop: Workshop, console: Console, name: str, title: str, act: Callable[[str], _Given]
+) -> dict[str, _Given]:
+    """Returns what each place gives, by its name.
+
+    Raises PodFailed where some give nothing; Forbidden where a right is lacking, which names it.
+    """
+    failures: dict[str, RaysideError] = {}
+    results: dict[str, _Given] = {}
+
+    def one(place: str) -> None:
+        try:
+            results[place] = act(place)
+        except RaysideError as error:
+            failures[place] = error
+
+    with console.progress(), console.work(name, title), ThreadPoolExecutor(AT_ONCE) as pool:
+        list(pool.map(one, workshop.recorded()))
+    if lacking := [error for error in failures.values() if isinstance(error, Forbidden)]:
+        raise lacking[0]
+    if failures:
+        place, error = min(failures.items())
+        raise PodFailed(
+            f"{title}: {len(failures)} of {len(failures) + len(results)} places failed; {place}: "
+            f"{error.message}",
+            hint="./invokew workshop --status shows the places; then run it again",
+        )
+    return dict(sorted(results.items()))

@@ -1,0 +1,118 @@
+"""Names the places of a workshop: by number, or after the people of a list."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bootstrap.errors import InvalidArgument
+from bootstrap.plain import line
+
+# A namespace's name is a label of DNS, of 63 letters, and has the workshop's name before the place's
+# (https://kubernetes.io/docs/concepts/overview/working-with-objects/names/#dns-label-names).
+LONGEST = 24
+MOST = 1000
+# A list is read to here: a thousand names of two hundred letters.
+_LARGEST_LIST = 256 * 1024
+_LONGEST_NAME = 200
+
+
+@dataclass(frozen=True)
+class PlaceName:
+    """A place: `name` is part of Kubernetes' names, `attendee` is as the list has it, or empty."""
+
+    name: str
+    attendee: str = ""
+
+
+def asked(places: str | None, names: Path | None) -> list[PlaceName]:
+    """Returns the places for the people of a list, and so many more that anybody may claim.
+
+    Raises InvalidArgument.
+    """
+    if (places is not None and not places.isascii()) or (places is not None and not places.isdigit()):
+        raise InvalidArgument(f"--places is {places}", hint=f"name a number from 1 to {MOST}")
+    of_people = listed(names) if names else []
+    more = numbered(int(places)) if places else []
+    if len(of_people) + len(more) > MOST:
+        raise InvalidArgument(
+            f"these are {len(of_people) + len(more)} places, and a workshop has at most {MOST}",
+            hint="make two workshops",
+        )
+    if both := {place.name for place in of_people} & {place.name for place in more}:
+        raise InvalidArgument(
+            f"somebody on the list has the name of a numbered place: {min(both)}",
+            hint="write that name otherwise",
+        )
+    return [*of_people, *more]
+
+
+def numbered(count: int) -> list[PlaceName]:
+    """Returns so many places, place-001 first. Raises InvalidArgument."""
+    if not 1 <= count <= MOST:
+        raise InvalidArgument(f"--places is {count}", hint=f"name a number from 1 to {MOST}")
+    # However many there are: a larger number adds places, and renames none.
+    return [PlaceName(f"place-{number:03}") for number in range(1, count + 1)]
+
+
+def listed(file: Path) -> list[PlaceName]:
+    """Returns a place for each line of a list; empty lines, and those that begin with #, are none.
+
+    Raises InvalidArgument, which names the line: for a name that is there twice, or has no letter of a to z
+    and no digit.
+    """
+    try:
+        with file.open("rb") as stream:
+            content = stream.read(_LARGEST_LIST + 1)
+        text = content.decode("utf-8-sig")
+    except OSError as error:
+        raise InvalidArgument(
+            f"{file} can't be read: {error.strerror or error}", hint="name a file of names"
+        ) from None
+    except UnicodeDecodeError:
+        raise InvalidArgument(
+            f"{file} is no text in UTF-8", hint="save it as plain text, a name a line"
+        ) from None
+    if len(content) > _LARGEST_LIST:
+        raise InvalidArgument(
+            f"{file} is larger than {_LARGEST_LIST // 1024} KiB", hint="a name a line is enough"
+        )
+    places: dict[str, PlaceName] = {}
+    lines: dict[str, int] = {}
+    for number, raw in enumerate(text.splitlines(), 1):
+        attendee = " ".join(line(raw, _LONGEST_NAME).split())
+        if not attendee or attendee.startswith("#"):
+            continue
+        name = slug(attendee)
+        where = f"line {number} of {file.name}, {attendee!r},"
+        if not name:
+            raise InvalidArgument(
+                f"{where} has no letter from a to z and no digit, as Kubernetes' names have",
+                hint="write it in Latin letters; attendees see what you write",
+            )
+        if name in places:
+            raise InvalidArgument(
+                f"{where} gives the same place as line {lines[name]}, {places[name].attendee!r}: {name}",
+                hint="add what tells them apart, as an initial or a number",
+            )
+        places[name], lines[name] = PlaceName(name, attendee), number
+    return _counted(list(places.values()), file)
+
+
+def _counted(places: Sequence[PlaceName], file: Path) -> list[PlaceName]:
+    if not places:
+        raise InvalidArgument(f"{file} has no names", hint="write one a line")
+    if len(places) > MOST:
+        raise InvalidArgument(
+            f"{file} has {len(places)} names, and a workshop at most {MOST} places", hint="make two workshops"
+        )
+    return list(places)
+
+
+def slug(attendee: str) -> str:
+    """Returns a person's name as part of Kubernetes' names: ada-lovelace for Ada Lovelace; may be empty."""
+    plain = unicodedata.normalize("NFKD", attendee.casefold()).encode("ascii", "ignore").decode()
+    return re.sub("[^a-z0-9]+", "-", plain).strip("-")[:LONGEST].strip("-")

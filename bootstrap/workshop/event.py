@@ -1,0 +1,341 @@
+"""Is a workshop: the places beside one cluster, and the door by which attendees come to them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from bootstrap import options
+from bootstrap.delivery import front_door
+from bootstrap.delivery.front_door import PORT, TEACHER_PORT, Claim, Entry, FrontDoor, Listed, new_key
+from bootstrap.delivery.images_on_nodes import ImagesOnNodes
+from bootstrap.delivery.ingress import Ingress
+from bootstrap.errors import (
+    MissingProgram,
+    NoRoom,
+    NotOurs,
+    NotRunning,
+    OperatorNotRunning,
+)
+from bootstrap.instance import WORKSHOP, Instance, all_recorded
+from bootstrap.kube import operator, rights, trouble
+from bootstrap.kube.api import CORE
+from bootstrap.kube.forwarder import Forward
+from bootstrap.kube.sizes import NOTHING, Size, fit, of_nodes, placed
+from bootstrap.plain import counted
+from bootstrap.settings import ROOT, Settings
+from bootstrap.shell import Shell
+from bootstrap.step import Step
+from bootstrap.steps.forwards import Forwards
+from bootstrap.steps.place_bounds import DOOR
+from bootstrap.steps.ray_cluster import WorkspacePassword, paused
+from bootstrap.targets.kind import Kind
+from bootstrap.targets.on_kubernetes import OnKubernetes
+from bootstrap.targets.place import Place
+from bootstrap.workshop import estimate
+from bootstrap.workshop.attendees import PlaceName
+
+# So many places come up side by side: Kubernetes starts the pods of each, and each takes requests of ours.
+AT_ONCE = 8
+# Places that go take nothing of ours but waiting: Kubernetes ends their pods, and empties their namespaces,
+# ten at a time by itself (--concurrent-namespace-syncs of kube-controller-manager).
+REMOVED_AT_ONCE = 32
+_RAYCLUSTERS = "/apis/ray.io/v1/rayclusters"
+_TITLE = "Ray workshop"
+
+
+@dataclass(frozen=True)
+class Row:
+    """A place as a teacher sees it.
+
+    Attributes:
+        state: missing, starting, ready or paused; `detail` says what is waited for.
+        claim: whose it is; None for nobody's.
+    """
+
+    name: str
+    namespace: str
+    url: str
+    state: str
+    detail: str = ""
+    claim: Claim | None = None
+
+    def document(self) -> dict[str, Any]:
+        return {"name": self.name, "namespace": self.namespace, "url": self.url, "state": self.state}
+
+
+@dataclass(frozen=True)
+class Workshop:
+    """The workshop beside `base`, which has the operator and the images that all places share."""
+
+    base: OnKubernetes
+    settings: Settings
+    shell: Shell
+
+    def place(self, name: str) -> Place:
+        """Returns the place of that name, whether it is there or not."""
+        return Place.beside(self.base, self.settings, self.shell, name)
+
+    def places(self) -> dict[str, Place]:
+        """Returns the places that were begun, by name."""
+        return {name: self.place(name) for name in self.recorded()}
+
+    def recorded(self) -> list[str]:
+        """Returns the names of the places that were begun, by name."""
+        return sorted(each.name.removeprefix(f"{self.base.instance.name}-") for each in self._instances())
+
+    @property
+    def is_gone(self) -> bool:
+        """Returns whether the kind cluster went, with all places, by another way than ours."""
+        return isinstance(self.base, Kind) and not self.base.present()
+
+    def require(self) -> None:
+        """Raises NotRunning where there is no workshop."""
+        if not self.recorded():
+            raise NotRunning(
+                f"there is no workshop beside the cluster {self.base.instance.name}",
+                hint="./invokew workshop --places 3 makes one of three places",
+            )
+
+    @property
+    def url(self) -> str:
+        """Returns the door's address, as attendees reach it: the one that it was opened at."""
+        told = self.door.told()
+        return told.url if told else self._url
+
+    @property
+    def _url(self) -> str:
+        """Returns the door's address as the settings have it."""
+        return self._ingress.url if self._ingress else self._forward.url
+
+    @property
+    def _ingress(self) -> Ingress | None:
+        host, settings = self.settings.workshop_host, self.settings
+        return Ingress(host, settings.workshop_ingress_class, settings.workshop_tls_secret) if host else None
+
+    @property
+    def _forward(self) -> Forward:
+        port, address = self.settings.workshop_port, self.settings.workshop_address
+        return Forward("workshop", port, PORT, speaks="https", address=address)
+
+    @property
+    def _teachers_forward(self) -> Forward:
+        port, address = self.settings.teacher_port, self.settings.teacher_address
+        return Forward("teacher", port, TEACHER_PORT, speaks="https", address=address)
+
+    @property
+    def home(self) -> str:
+        """Returns where attendees clone Rayside at home; empty where that is not known."""
+        # Without one of its own, git would name the clone around this folder.
+        if self.settings.workshop_home or not (ROOT / ".git").exists():
+            return self.settings.workshop_home
+        try:
+            asked = self.shell.run(["git", "-C", ROOT, "remote", "get-url", "origin"], check=False)
+        except MissingProgram:
+            return ""
+        return options.public_clone(asked.out.strip()) if asked.code == 0 else ""
+
+    def _instances(self) -> list[Instance]:
+        folder = self.base.instance.location.parent
+        return [each for each in all_recorded(folder) if each.workshop == self.base.instance.name]
+
+    # --- their images ----------------------------------------------------------------------
+
+    @property
+    def images(self) -> ImagesOnNodes:
+        """Returns the step by which nodes have the images of places; for nodes that pull them."""
+        return ImagesOnNodes(self.base.instance, self.base.kube, self.base.images)
+
+    # --- the door --------------------------------------------------------------------------
+
+    @cached_property
+    def door(self) -> FrontDoor:
+        """Returns the door as it is, whatever it knows."""
+        program, images = self.base.origin.resolve("door"), self.base.images
+        return FrontDoor(
+            # What is built here has no digest, and a folder for each version.
+            *(self.base.instance, self.base.kube, images, program.path),
+            program.digest or program.path.parent.name,
+            ingress=self._ingress,
+            needs=(self.base.origin.step_of("door"),),
+        )
+
+    def door_to(self, places: Mapping[PlaceName, Place]) -> FrontDoor:
+        """Returns the door with these places, which are up, besides those that it knows and are there."""
+
+        def entry(item: tuple[PlaceName, Place]) -> Entry:
+            name, place = item
+            password = WorkspacePassword(place.instance, place.kube).password() or ""
+            return Entry(name.name, name.attendee, place.address, password)
+
+        with ThreadPoolExecutor(max_workers=AT_ONCE) as pool:
+            new = {entry.name: entry for entry in pool.map(entry, places.items())}
+        # Its keys stay, so that the links do.
+        told = self.door.told() or Listed(_TITLE, new_key(), new_key(), "", "")
+        there = {*self.recorded()}
+        kept = [new.pop(each.name, each) for each in told.places if each.name in there]
+        urls = {"url": self._url, "teacher_url": self._teachers_forward.url}
+        # One that was named once stays, where the command that adds places names none.
+        home = self.settings.workshop_home or told.home or self.home
+        return self.door.telling(replace(told, **urls, home=home, places=(*kept, *new.values())))
+
+    def door_steps(self, door: FrontDoor) -> list[Step]:
+        """Returns the steps that open the door, and lead to it from this machine."""
+        # Where a host leads to the door, the room needs no way by this machine.
+        ways = (self._teachers_forward,) if self._ingress else (self._forward, self._teachers_forward)
+        forwards = Forwards(
+            *(
+                self.shell,
+                self.base.kube,
+                self.base.instance.folder / "door",
+                ways,
+                door.selector,
+            ),
+            name="door-forward",
+            title="ways to the front door",
+            needs=(door.name,),
+        )
+        return [*self.base.origin.steps_for("door"), door, forwards]
+
+    # --- what there is ---------------------------------------------------------------------
+
+    def clusters(self) -> list[dict[str, Any]]:
+        """Returns the places' RayClusters; the label alone, which anybody may set, makes none a place."""
+        ours = {each.namespace for each in self._instances()}
+        found = self.base.kube.items(_RAYCLUSTERS, f"{WORKSHOP}={self.base.instance.name}")
+        return [each for each in found if each["metadata"]["namespace"] in ours]
+
+    def rows(self) -> list[Row]:
+        """Returns the places, by four requests however many there are."""
+        selector = f"{WORKSHOP}={self.base.instance.name}"
+        kube = self.base.kube
+        clusters = {each["metadata"]["namespace"]: each for each in self.clusters()}
+        pods: dict[str, list[dict[str, Any]]] = {}
+        for pod in kube.items(f"{CORE}/pods", selector):
+            pods.setdefault(pod["metadata"]["namespace"], []).append(pod)
+        claims, url = self.door.claims(), self.url
+        rows = []
+        for name in self.recorded():
+            namespace = f"{self.base.instance.name}-{name}"
+            state, detail = _state(clusters.get(namespace), pods.get(namespace, []))
+            rows.append(Row(name, namespace, url, state, detail, claims.get(name)))
+        return rows
+
+    # --- before anything is made -----------------------------------------------------------
+
+    def require_ground(self, places: Sequence[Place]) -> None:
+        """Raises Forbidden, OperatorNotRunning, and NotOurs where a namespace is somebody else's.
+
+        Where a host is to lead to the door, it raises NoIngressClass, too.
+        """
+        # First, for without these the other looks fail, each for a right of its own.
+        rights.require_workshop(self.base.kube)
+        if self._ingress:
+            self._ingress.require(self.base.kube)
+        kube = places[0].kube
+        present = operator.installed(kube)
+        if present is None or not present.watches_us:
+            raise OperatorNotRunning(
+                f"no KubeRay operator of that Kubernetes looks after the namespace {kube.namespace}, as "
+                "places need",
+                hint="./invokew up --target kind has one for all, and so does KubeRay's Helm chart",
+            )
+        begun = {each.namespace for each in self._instances()}
+        others = {each["metadata"]["name"] for each in kube.items(f"{CORE}/namespaces")} - begun
+        if taken := sorted(others & {place.instance.namespace for place in places}):
+            raise NotOurs(
+                f"there is a namespace {taken[0]}, which this workshop has not made: another teacher's?",
+                hint="have a cluster of another name for the workshop: ./invokew up --name NAME",
+            )
+
+    def require_room(self, places: Sequence[Place]) -> str:
+        """Returns how large the places are, for people. Raises NoRoom where those that are new don't fit."""
+        clusters = self.clusters()
+        there = {each["metadata"]["namespace"] for each in clusters}
+        new = [place for place in places if place.instance.namespace not in there]
+        size = places[0].size
+        every = " each" if len(places) > 1 else ""
+        in_pods = "one pod" if size.pods == 1 else f"{size.pods} pods"
+        told = f"{counted(len(places), 'place')} of {size}{every}, in {in_pods}"
+        nodes, pods = self.base.kube.items(f"{CORE}/nodes"), self.base.kube.items(f"{CORE}/pods")
+        on_nodes = placed(nodes, pods)
+        # The door comes after the places, and has to find room, too.
+        owed = [*_to_come(clusters, on_nodes), *([] if self._has_door(on_nodes) else [front_door.size()])]
+        left = of_nodes(nodes, pods)
+        largest = max(of_nodes(nodes, ()).values(), key=_by_memory, default=NOTHING)
+        held = self.images.size if self.base.images.are_pulled else NOTHING
+        # On some nodes the pod that holds the images is there, and counted.
+        having = {pod["spec"].get("nodeName") for pod in pods if self.images.has_pod(pod)}
+        rooms = [room if name in having else room - held for name, room in left.items()]
+        fits = fit(places[0].pods, len(new), rooms, largest - held, owed)
+        if fits.count < len(new):
+            do = "do" if len(new) > 1 else "does"
+            asked = f"{counted(len(new), 'place')} of {size} {do} not fit"
+            short = f"{asked}: the cluster has room for {fits.count}"
+            if fits.more is None:
+                hint = f"no node, of {largest}, takes the largest pod of a place: add larger nodes"
+                raise NoRoom(short, hint=hint)
+            fewer = f", or make {counted(fits.count, 'place')}" if fits.count else ""
+            nodes_more = f"{counted(fits.more, 'node')} of {largest}"
+            raise NoRoom(short, hint=f"add {nodes_more}{fewer}")
+        if len(new) < len(places):
+            told = f"{told}; {len(new)} {'is' if len(new) == 1 else 'are'} new"
+        takes = estimate.before(size, len(new), AT_ONCE, estimate.prices(self.settings))
+        return f"{told}; {takes}" if takes else told
+
+    def _has_door(self, pods: Iterable[Mapping[str, Any]]) -> bool:
+        name, namespace = self.base.instance.name, self.base.kube.namespace
+        metadata = [pod["metadata"] for pod in pods]
+        return any(
+            each.get("namespace") == namespace and (each.get("labels") or {}).get(DOOR) == name
+            for each in metadata
+        )
+
+    def used(self) -> estimate.Used:
+        """Returns what the places have requested until now."""
+        return estimate.used(self.clusters(), self.base.kube.now(), estimate.prices(self.settings))
+
+
+def _to_come(clusters: Iterable[Mapping[str, Any]], on_nodes: Iterable[Mapping[str, Any]]) -> Iterator[Size]:
+    """Returns what pods of places request that are on no node, though their RayClusters are there.
+
+    A pause has taken them, they wait for room, or their node died.
+    """
+    there = Counter(map(_kind_of, on_nodes))
+    for cluster in clusters:
+        namespace, name = cluster["metadata"]["namespace"], cluster["metadata"]["name"]
+        head, *workers = estimate.pods_at_work(cluster)
+        if not there[namespace, name, "head"]:
+            yield head
+        yield from workers[there[namespace, name, "worker"] :]
+
+
+def _kind_of(pod: Mapping[str, Any]) -> tuple[str, str, str]:
+    """Returns a pod's namespace, its RayCluster, and `head` or `worker`; empty where it has none."""
+    metadata = pod["metadata"]
+    labels = metadata.get("labels") or {}
+    return (
+        metadata.get("namespace", ""),
+        labels.get("ray.io/cluster", ""),
+        labels.get("ray.io/node-type", ""),
+    )
+
+
+def _by_memory(size: Size) -> tuple[int, int]:
+    return size.memory, size.cpu
+
+
+def _state(cluster: Mapping[str, Any] | None, pods: Sequence[Mapping[str, Any]]) -> tuple[str, str]:
+    if cluster is None:
+        return "missing", "there is no RayCluster"
+    if paused(cluster):
+        return "paused", "; ".join(["its workers come back with --resume", *trouble.waits(pods)])
+    meant = 1 + sum(int(group["replicas"]) for group in cluster["spec"]["workerGroupSpecs"])
+    if len(pods) < meant:
+        return "starting", f"{len(pods)} of {meant} pods"
+    waits = trouble.waits(pods)
+    return ("starting", "; ".join(waits)) if waits else ("ready", "")

@@ -1,0 +1,252 @@
+"""Runs Rayside's verbs in the workspace of a place: what answers there may be its attendee's."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from bootstrap.errors import InvalidArgument, NotRunning, PodFailed, RaysideError
+from bootstrap.kube import trouble
+from bootstrap.kube.api import head_selector
+from bootstrap.plain import line
+from bootstrap.steps.ray_cluster import PROGRESS
+from bootstrap.targets.place import Place
+from bootstrap.workshop.changed import Packed
+
+# A verb ends within so many seconds, and has so many bytes to say.
+_PATIENCE, _LARGEST = 180.0, 256 * 1024
+_MOST_LABS = 100
+# As in a terminal there: image/workspace/entrypoint.
+_VERBS = 'cd "$HOME/rayside" && INVOKE_RAYSIDE_STATE_FOLDER="$PWD/.state" exec ./invokew "$@"'
+
+# A lab that comes as a tar file, in a folder of its own; the verb gets that folder's path behind its words.
+_UNPACKS = 'changed=$(mktemp -d) && tar -xf - -C "$changed" && set -- "$@" --update "$changed"'
+
+# An attendee packs the same in the editor. The mark comes when all has come.
+_MARK = b"rayside: that is all"
+_PACKS = f'/opt/workspace/pack-files && printf %s "{_MARK.decode()}"'
+_LARGEST_FILES = 64 * 1024 * 1024
+
+# What is done in a place: when something was done in its editor at last, in milliseconds, as the editor says
+# (image/extension/src/workshop.js): never, where no editor has told yet. A job that has ended was done until
+# then: its attendee waited for it. And how many jobs are not over.
+_LOOK_PATIENCE = 30.0
+# In seconds since 1970: Python has larger whole numbers than it can calculate with.
+_LATEST = 1e12
+_LOOKS = f"""exec /opt/ray/bin/python -I -c '
+import json, time, urllib.request
+token = open("/run/ray/auth_token").read().strip()
+headers = {{"Authorization": "Bearer " + token}}
+asked = urllib.request.Request("http://127.0.0.1:8265/api/jobs/", headers=headers)
+direct = urllib.request.build_opener(urllib.request.ProxyHandler({{}}))
+rows = json.load(direct.open(asked, timeout=20))
+jobs = [row for row in rows if row["status"] in ("PENDING", "RUNNING")]
+ended = max([row.get("end_time") or 0 for row in rows], default=0)
+try:
+    acted = max(json.load(open("{PROGRESS}"))["acted"], ended) / 1000
+except FileNotFoundError:
+    acted = ended / 1000
+except (OSError, ValueError, KeyError, TypeError):
+    acted = None
+print(json.dumps({{"now": time.time(), "acted": acted, "jobs": len(jobs)}}))
+'"""
+
+
+def require_right(place: Place) -> None:
+    """Raises Forbidden where we may run nothing in the place's pods.
+
+    kubectl would say so, too, but what it prints is not looked at: a place may have it print anything.
+    """
+    place.kube.require("create", "pods/exec")
+
+
+def reset(place: Place, lab: str) -> list[dict[str, str]]:
+    """Makes a place's lab anew, or all that were begun where `lab` is empty; what was edited is kept there.
+
+    Returns `{"lab", "kept"}` each; `kept` is the folder with what was edited, or empty. Raises NotRunning,
+    PodFailed, Forbidden, InvalidArgument where there is no such lab.
+    """
+    words = ["lab", lab, "--reset", "--json"] if lab else ["lab", "--all", "--reset", "--json"]
+    document = _verb(place, words)
+    rows = document.get("labs") if not lab else [{**document, "name": lab}]
+    if not isinstance(rows, list) or len(rows) > _MOST_LABS or not all(isinstance(row, dict) for row in rows):
+        raise _no_answer(place)
+    return [{"lab": _text(row.get("name")), "kept": _text(row.get("kept"))} for row in rows]
+
+
+def update(place: Place, lab: Packed) -> dict[str, list[str]]:
+    """Makes a lab of a place the packed one; what its attendee edited stays.
+
+    Returns `{"updated", "kept"}`: files of the attendee's copy. Raises NotRunning, PodFailed,
+    Forbidden.
+    """
+    document = _verb(place, ["lab", lab.lab, "--json"], unpacks=lab.archive)
+    names: dict[str, list[str]] = {}
+    for key in ("updated", "kept"):
+        files = document.get(key)
+        # No names but those that were brought: the rest would be an attendee's words.
+        if not isinstance(files, list) or not all(_is_one_of(file, lab.files) for file in files):
+            raise _no_answer(place)
+        names[key] = sorted({*files})
+    return names
+
+
+def collect(place: Place) -> bytes:
+    """Returns an attendee's files as a tar file, compressed by gzip: labs, and what jobs were made of.
+
+    What is in it is the attendee's. Raises NotRunning, Forbidden, and PodFailed where there is none, or more
+    than 64 MiB.
+    """
+    command = _in_workspace(place, [], _PACKS)
+    packed = bounded(command, _PATIENCE, _LARGEST_FILES)
+    if len(packed) > _LARGEST_FILES:
+        raise PodFailed(
+            f"the place {place.instance.name} has more than 64 MiB of files",
+            hint="have its attendee remove what is not theirs, as data",
+        )
+    if not packed:
+        raise _no_answer(place)
+    if not packed.startswith(b"\x1f\x8b") or not packed.endswith(_MARK):
+        raise PodFailed(
+            f"the files of the place {place.instance.name} did not come whole", hint="run it again"
+        )
+    return packed.removesuffix(_MARK)
+
+
+@dataclass(frozen=True)
+class Activity:
+    """What is done in a place, as it says itself: who wants to keep their workers keeps them.
+
+    Attributes:
+        now: its clock, in seconds since 1970.
+        acted: when something was done in its editor at last, or a job ended, by the same clock.
+        jobs: how many jobs are not over.
+    """
+
+    now: float
+    acted: float
+    jobs: int
+
+
+def activity(place: Place) -> Activity:
+    """Looks what is done in a place. Raises NotRunning where it does not say it; Forbidden."""
+    try:
+        answer = parsed(bounded(_in_workspace(place, [], _LOOKS), _LOOK_PATIENCE, _LARGEST))
+    except OSError as error:
+        raise NotRunning(f"kubectl can't be run: {error.strerror}", hint="run it again") from None
+    match answer:
+        case {"now": int() | float() as now, "acted": int() | float() as acted, "jobs": int(jobs)}:
+            if abs(now) < _LATEST and abs(acted) < _LATEST:
+                return Activity(now, acted, jobs)
+    raise NotRunning("it does not say what is done in it", hint="./invokew workshop --status shows it")
+
+
+def forget(place: Place) -> None:
+    """Removes what its editor told the teacher, and what it has packed: they are not the next attendee's.
+
+    Raises Forbidden, and PodFailed where that is not sure; a place without a pod has none.
+    """
+    if place.kube.pods(head_selector(place.instance.ray_cluster)):
+        # The wish for help, and what was packed, are beside the rest: image/extension/src/workshop.js.
+        command = _in_workspace(place, [], f'rm -f {PROGRESS} {PROGRESS}.* && echo "$1"', "gone")
+        if bounded(command, _PATIENCE, _LARGEST).strip() != b"gone":
+            raise _no_answer(place)
+
+
+def _verb(place: Place, words: Sequence[str], unpacks: bytes = b"") -> dict[str, Any]:
+    name = place.instance.name
+    program = f"{_UNPACKS} && {_VERBS}" if unpacks else _VERBS
+    command = _in_workspace(place, ["--stdin"] if unpacks else [], program, *words)
+    document = parsed(bounded(command, _PATIENCE, _LARGEST, unpacks))
+    if document is None:
+        raise _no_answer(place)
+    error = document.get("error")
+    if isinstance(error, dict):
+        kind = InvalidArgument if error.get("id") == InvalidArgument.id else PodFailed
+        # Its hint would read as one of ours.
+        hint = (
+            "./invokew labs lists the labs"
+            if kind is InvalidArgument
+            else "look into the place, or run it again"
+        )
+        raise kind(f"the place {name} says: {_text(error.get('message'))}", hint=hint)
+    return document
+
+
+def _in_workspace(place: Place, options: Sequence[str], program: str, *words: str) -> list[str]:
+    """Returns the command that runs a shell's program with these words in a place's workspace."""
+    heads = place.kube.pods(head_selector(place.instance.ray_cluster))
+    if not heads:
+        raise NotRunning(
+            f"the place {place.instance.name} has no workspace", hint="./invokew workshop --status shows it"
+        )
+    require_right(place)
+    pod = heads[0]["metadata"]["name"]
+    shell = ["--container", "workspace", *options, "--", "sh", "-c", program, "sh"]
+    return place.kubernetes.kubectl("exec", pod, *shell, *words)
+
+
+def bounded(command: Sequence[str], patience: float, largest: int, feed: bytes = b"") -> bytes:
+    """Returns what a command has printed once it has ended, or has printed or taken more than it may.
+
+    `feed` is its input.
+    """
+    pipe, nothing = subprocess.PIPE, subprocess.DEVNULL
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=nothing) as process:
+        assert process.stdout is not None
+        feeding = threading.Thread(target=_feed, args=(process, feed), daemon=True)
+        feeding.start()
+        timer = threading.Timer(patience, process.kill)
+        timer.start()
+        try:
+            printed = process.stdout.read(largest + 1)
+        finally:
+            timer.cancel()
+            process.kill()
+            # Popen closes the input too, and would raise what the thread passes over.
+            feeding.join()
+    return printed
+
+
+def _feed(process: subprocess.Popen[bytes], content: bytes) -> None:
+    assert process.stdin is not None
+    # It may end before it has read all: writing fails then, and so does closing, which writes what is left.
+    with contextlib.suppress(OSError), contextlib.closing(process.stdin) as pipe:
+        pipe.write(content)
+
+
+def parsed(printed: bytes) -> dict[str, Any] | None:
+    """Returns the object that a verb has printed; None where it is none."""
+    try:
+        document = json.loads(printed)
+    except (ValueError, RecursionError):
+        return None
+    return document if isinstance(document, dict) else None
+
+
+def _no_answer(place: Place) -> PodFailed:
+    """Returns the error, with what the pod waits for where it is not ready: its node may have died."""
+    name = place.instance.name
+    waits: list[str] = []
+    # Where the API does not answer either, this is the error.
+    with contextlib.suppress(RaysideError):
+        waits = trouble.waits(place.kube.pods(head_selector(place.instance.ray_cluster)))
+    because = f": {waits[0]}" if waits else ""
+    return PodFailed(
+        f"the workspace of the place {name} gives no answer, or none of a verb's{because}",
+        hint=f"./invokew up --name {name} says how it is",
+    )
+
+
+def _is_one_of(value: object, names: frozenset[str]) -> bool:
+    """Returns whether it is one of the names; a list or an object, which no set has, is none."""
+    return isinstance(value, str) and value in names
+
+
+def _text(value: object) -> str:
+    return line(value, 300) if isinstance(value, str) else ""

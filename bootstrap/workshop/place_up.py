@@ -1,0 +1,73 @@
+"""Makes one place of a workshop, with all its steps, as one piece of work among many."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+
+from bootstrap import step
+from bootstrap.console import Console
+from bootstrap.errors import RaysideError
+from bootstrap.lock import alone
+from bootstrap.step import Condition, Report, Status, missing, ready
+from bootstrap.targets.place import Place
+
+
+class PlaceUp:
+    """A place is up, with all of its steps, which are one piece of work here."""
+
+    needs: tuple[str, ...] = ()
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._is_up = False
+        self.name = place.instance.name
+        self.title = f"place {self.name}"
+
+    def check(self) -> Status:
+        if not self._is_up:
+            for name, status in step.check(self._place.hosted_steps).items():
+                if status.condition is not Condition.READY:
+                    return missing(f"{name}: {status.detail}")
+        self._is_up = True
+        return ready(f"namespace {self._place.instance.namespace}")
+
+    def apply(self, report: Report) -> None:
+        """Brings it up, while nobody else changes it. Raises what its steps raise, of this place."""
+        with self._alone(report):
+            try:
+                step.up(self._place.hosted_steps, _Notes(report))
+            except RaysideError as error:
+                # What helps is to be done with the place, and not with the cluster beside which it is.
+                hint = Console(cluster=self.name).for_cluster(error.hint)
+                raise type(error)(f"{self.title}: {error.message}", hint=hint) from error
+        # It was seen a moment ago.
+        self._is_up = True
+
+    def undo(self, report: Report) -> None:
+        with self._alone(report):
+            step.down(self._place.steps(), _Notes(report))
+
+    @property
+    def is_up(self) -> bool:
+        """Returns whether it was seen to be up."""
+        return self._is_up
+
+    def _alone(self, report: Report) -> AbstractContextManager[None]:
+        lock = self._place.instance.lock(self._place.settings.cache_folder)
+        return alone(lock, lambda: report("another command changes it: waiting"))
+
+
+class _Notes:
+    """Tells what the steps of one place do as notes of one piece of work."""
+
+    def __init__(self, report: Report) -> None:
+        self._report = report
+
+    def started(self, name: str, title: str) -> None:
+        self._report(title)
+
+    def note(self, name: str, text: str) -> None:
+        self._report(f"{name}: {text}")
+
+    def finished(self, name: str, title: str, outcome: str, detail: str) -> None:
+        pass

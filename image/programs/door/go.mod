@@ -1,0 +1,3 @@
+module rayside.dev/programs/door
+
+go 1.25

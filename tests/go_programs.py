@@ -1,0 +1,21 @@
+"""Builds programs of others that tests and benchmarks alone use, from the modules of image/programs/."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from bootstrap.settings import Settings
+from bootstrap.shell import Shell
+from bootstrap.sources.go import Go, GoPrograms
+from bootstrap.step import Condition
+
+
+def built(name: str, package: str, version: str) -> Path:
+    """Returns the program of that name, of image/programs/NAME; it is built where it is not yet."""
+    cache, shell = Settings().cache_folder, Shell()
+    go = Go(shell, cache)
+    programs = GoPrograms(shell, go, cache, name, name, name, version, ((name, package),))
+    for step in (go, programs):
+        if step.check().condition is Condition.MISSING:
+            step.apply(lambda _: None)
+    return programs.folder / name
