@@ -706,14 +706,19 @@ def down(context: Context, name: str | None = None, purge: bool = False) -> None
     klass=Verb,
     help={
         "suite": "only this suite: unit, integration, browser or e2e (default: all that can run here)",
-        "args": "more arguments for pytest",
+        "args": "more arguments for pytest, which chooses among all tests then",
+        "all": "run all tests, not only those that each change has to pass; this takes hours",
+        "shard": "with --all: only one piece of them, as 2/4",
     },
 )
-def test(context: Context, suite: str | None = None, args: str = "") -> None:
-    """Run every test suite that this machine can run."""
+def test(
+    context: Context, suite: str | None = None, args: str = "", all: bool = False, shard: str | None = None
+) -> None:
+    """Run the checks and the tests that each change has to pass: the gate."""
     from bootstrap.verbs import development
 
-    raise Exit(code=development.test(*_given(context), suite=suite, arguments=args))
+    _, console = _given(context)
+    raise Exit(code=development.test(console, suite=suite, everything=all, shard=shard, arguments=args))
 
 
 @task(klass=Verb)

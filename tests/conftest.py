@@ -1,13 +1,14 @@
-"""Sets up what every suite shares: the lanes that run side by side, and the summary at a run's end."""
+"""Options and hooks of all suites: the gate, lanes, shards, the second look, the summary at the end."""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 from collections import defaultdict
 from collections.abc import Generator
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
 import psutil
 import pytest
@@ -27,6 +28,16 @@ FIGURE = "figure"
 LANE = "lane"
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("rayside")
+    group.addoption("--shard", metavar="I/N", help="only the files of shard I of N (tests/lanes.py)")
+    group.addoption("--failures", type=Path, metavar="FILE", help="write what failed to FILE")
+    group.addoption(
+        "--second-look", action="store_true", help="name the tests that pass: --failures FILE has why"
+    )
+    group.addoption("--record-seconds", action="store_true", help="note what each file took (tests/lanes.py)")
+
+
 def _ctrl_c(number: int, frame: object) -> None:
     """Interrupts once: the tests' end must remove everything, however often pytest-xdist asks."""
     signal.signal(signal.SIGINT, lambda number, frame: None)
@@ -41,25 +52,43 @@ def pytest_configure(config: pytest.Config) -> None:
     """
     lane = hasattr(config, "workerinput")
     signal.signal(signal.SIGINT, _ctrl_c if lane else signal.default_int_handler)
-    if os.environ.get("CI") and not lane:
-        config.pluginmanager.register(_FailuresAtOnce(config))
+    if not lane:
+        config.pluginmanager.register(_Failures(config))
 
 
-class _FailuresAtOnce:
-    """Prints each failure when it happens: a run that is ended from outside never comes to its summary."""
+class _Failures:
+    """Shows each failure when it happens, with CI set: a run that is ended from outside has no summary.
+
+    With `--failures` it keeps them in a file, each below a line `FAILED nodeid`, and without their lanes.
+    """
 
     LINES = 60
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
+        self._file: Path | None = config.option.failures if not config.option.second_look else None
+        if self._file:
+            self._file.write_text("")
 
     @pytest.hookimpl(trylast=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if not report.failed:
+            return
+        text = f"in {report.when} after {report.duration:.0f} s\n{report.longreprtext}"
         terminal = self._config.pluginmanager.getplugin("terminalreporter")
-        if report.failed and terminal is not None:
-            terminal.write_line(f"\nFAILED in {report.when} after {report.duration:.0f} s: {report.nodeid}")
-            for line in report.longreprtext.splitlines()[-self.LINES :]:
+        if terminal is not None and os.environ.get("CI"):
+            terminal.write_line(f"\nFAILED {report.nodeid}")
+            for line in text.splitlines()[-self.LINES :]:
                 terminal.write_line(f"    {line}")
+        if self._file:
+            with self._file.open("a") as kept:
+                kept.write("\n    ".join([f"FAILED {_without_lane(report)}", *text.splitlines()]) + "\n")
+
+
+def _without_lane(report: pytest.TestReport) -> str:
+    """Returns a test's id without the lane, which pytest-xdist appends to it."""
+    lane = next(iter(_recorded(report, LANE)), "")
+    return report.nodeid.removesuffix(f"@{lane}")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -89,22 +118,28 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Puts each test into its lane, before pytest-xdist looks, and each lane into its order."""
-
-    def file(item: pytest.Item) -> PurePosixPath:
-        return PurePosixPath(item.nodeid.partition("::")[0])
-
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Marks the gate's tests, leaves other shards out, and puts the rest into lanes, in their order."""
+    files = {item: PurePosixPath(item.nodeid.partition("::")[0]) for item in items}
+    if shard := config.option.shard:
+        which, count = map(int, shard.split("/"))
+        shards = lanes.shards(files.values(), count)
+        others = [item for item in items if shards[files[item]] != which]
+        items[:] = [item for item in items if shards[files[item]] == which]
+        config.hook.pytest_deselected(items=others)
     for item in items:
+        if files[item].parts[1] == "unit":
+            item.add_marker("gate")
         fixtures = item.fixturenames if isinstance(item, pytest.Function) else ()
-        lane = lanes.lane(file(item), fixtures)
+        lane = lanes.lane(files[item], fixtures)
         item.add_marker(pytest.mark.xdist_group(lane))
         item.user_properties.append((LANE, lane))
-    items.sort(key=lambda item: lanes.place(file(item), item.name))
+    items.sort(key=lambda item: lanes.place(files[item], item.name))
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Prints the figures that tests have measured, and how long each lane and its longest files took."""
+@pytest.hookimpl(trylast=True)
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Prints the figures that tests have measured, the longest files, and what passed at a second look."""
     reports = [
         report
         for category in ("passed", "failed", "error", "skipped", "")
@@ -120,17 +155,23 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.section("figures")
         for text in figures:
             terminalreporter.write_line(text)
-    durations: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
+    seconds: dict[str, float] = defaultdict(float)
     for test_report in reports:
-        for lane in _recorded(test_report, LANE):
-            durations[lane][test_report.nodeid.partition("::")[0].removeprefix("tests/")] += (
-                test_report.duration
-            )
-    terminalreporter.section("lanes")
-    for lane, files in sorted(durations.items()):
-        longest = sorted(files.items(), key=lambda file: -file[1])[:8]
-        each = ", ".join(f"{name} {seconds:.0f}" for name, seconds in longest)
-        terminalreporter.write_line(f"{lane}: {sum(files.values()):.0f} s; {each}")
+        seconds[test_report.nodeid.partition("::")[0].removeprefix("tests/")] += test_report.duration
+    if config.option.record_seconds:
+        known = json.loads(lanes.SECONDS.read_text()) if lanes.SECONDS.exists() else {}
+        known |= {file: max(round(its), 1) for file, its in seconds.items()}
+        lanes.SECONDS.write_text(json.dumps(known, indent=0, sort_keys=True) + "\n")
+    terminalreporter.section("files")
+    longest = sorted(seconds.items(), key=lambda file: -file[1])[:20]
+    terminalreporter.write_line(
+        f"{sum(seconds.values()):.0f} s in all; " + ", ".join(f"{name} {its:.0f}" for name, its in longest)
+    )
+    if config.option.second_look:
+        terminalreporter.section("second look")
+        for passed in terminalreporter.stats.get("passed", []):
+            terminalreporter.write_line(f"passed alone: {passed.nodeid}")
+        terminalreporter.write_line(f"what failed the first time: {config.option.failures}")
 
 
 def _recorded(report: pytest.TestReport, name: str) -> list[str]:

@@ -1,24 +1,31 @@
-"""Says which tests run side by side: three lanes, each of them in order, in a process of its own.
+"""Lanes and shards: which tests share a process, in what order, and which piece of all tests they belong to.
 
-What would be in its own way twice has one of them: the kind cluster with the Docker engine below it, and real
-Rays with all the processor that they take.
+Two processes run the tests, for that is what two processors carry. Each takes one lane after the other, and
+runs a lane in order. All tests with the Docker engine are one lane, for they share a kind cluster; all with a
+real Ray are another, for two Rays that start at once starve each other; every other file is a lane by itself.
 """
 
 from __future__ import annotations
 
+import json
+from collections import defaultdict
 from collections.abc import Iterable
-from pathlib import PurePosixPath
+from functools import cache
+from pathlib import Path, PurePosixPath
 
-KIND, RAY, REST = "kind", "ray", "rest"
+KIND, RAY = "kind", "ray"
 
 # The fixtures of tests/integration that bring up a real Ray.
 WITH_RAY = {"rayside", "up"}
-# The modules that have a Ray in the lane of the others, which is the shorter one by more than they take.
-EVEN = {"test_labs"}
+# The modules that have a Ray and run beside that of the lane, which would be the longest otherwise.
+BESIDE = {"test_labs"}
 # What makes the kind cluster in pieces, which all that come after it share.
 FIRST = "test_up_killed_at_each_step_goes_on"
 # The module whose other tests take from the cluster what the rest needs: the engine, the head, the forwards.
 LAST = "test_kind_faults"
+# Seconds that each file took in a whole run, by its path below tests/; NEW for a file that it lacks.
+SECONDS = Path(__file__).with_name("seconds.json")
+NEW = 5.0
 
 
 def lane(file: PurePosixPath, fixtures: Iterable[str] = ()) -> str:
@@ -29,10 +36,45 @@ def lane(file: PurePosixPath, fixtures: Iterable[str] = ()) -> str:
         return RAY if file.stem == "test_readme" and "kind" not in fixtures else KIND
     if suite == "browser":
         return RAY
-    with_ray = suite == "integration" and file.stem not in EVEN and not WITH_RAY.isdisjoint(fixtures)
-    return RAY if with_ray else REST
+    with_ray = suite == "integration" and file.stem not in BESIDE and not WITH_RAY.isdisjoint(fixtures)
+    return RAY if with_ray else "/".join(file.parts[1:])
 
 
-def place(file: PurePosixPath, test: str) -> int:
-    """Returns where a test is in the order of its lane; tests of one place keep their order."""
-    return -1 if test == FIRST else 1 if file.stem == LAST else 0
+def place(file: PurePosixPath, test: str) -> tuple[int, float]:
+    """Returns where a test is in the order of all: by suite, in `e2e` as FIRST and LAST say.
+
+    In the others the slowest file comes first, so that both processes end at about the same time.
+    """
+    suite = ("e2e", "browser", "integration", "unit").index(file.parts[1])
+    if suite == 0:
+        return suite, -1 if test == FIRST else 1 if file.stem == LAST else 0
+    return suite, -seconds(file)
+
+
+def seconds(file: PurePosixPath) -> float:
+    """Returns how long a file takes, by SECONDS."""
+    return float(_recorded().get("/".join(file.parts[1:]), NEW))
+
+
+@cache
+def _recorded() -> dict[str, float]:
+    return dict(json.loads(SECONDS.read_text())) if SECONDS.exists() else {}
+
+
+def shards(files: Iterable[PurePosixPath], count: int) -> dict[PurePosixPath, int]:
+    """Returns the shard of each file, from 1 to `count`.
+
+    Each suite is cut into `count` pieces that take about as long by SECONDS, so that each shard has something
+    for every lane. The files of a suite are in the order of their names: what is cut stays so.
+    """
+    by_suite: dict[str, list[PurePosixPath]] = defaultdict(list)
+    for file in sorted(set(files)):
+        by_suite[file.parts[1]].append(file)
+    shard = {}
+    for suite in by_suite.values():
+        done, whole = 0.0, sum(map(seconds, suite))
+        for file in suite:
+            # The piece in which the middle of the file lies.
+            shard[file] = int((done + seconds(file) / 2) / whole * count) + 1
+            done += seconds(file)
+    return shard

@@ -1,8 +1,9 @@
-"""Does `test`, `check`, `bench` and `lock`, for those who change Rayside."""
+"""The verbs `test`, `check`, `bench` and `lock`, for those who change Rayside."""
 
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -42,20 +43,18 @@ BENCHMARKS = ROOT / "tests" / "bench"
 
 @dataclass(frozen=True)
 class Suite:
-    """A folder of tests: its lanes, and what it needs besides .venv.
+    """A folder of tests, and what it needs besides .venv.
 
     Attributes:
-        lanes: lanes of tests/lanes.py that its tests are in.
         needs: steps of the machine.
         enable: the command that makes those ready.
-        prepares: whether it needs what kind is made of, built from packages.
+        prepares: the targets whose programs and images its tests use, from packages.
     """
 
     name: str
-    lanes: tuple[str, ...] = ()
     needs: tuple[Step, ...] = ()
     enable: str = ""
-    prepares: bool = False
+    prepares: tuple[str, ...] = ()
 
     def missing(self) -> str:
         """Returns why it can't run here; empty where it can."""
@@ -67,27 +66,30 @@ def suites() -> list[Suite]:
     """Returns every suite, the quickest first."""
     shell, enable = Shell(), "./invokew doctor --fix --tests"
     return [
-        Suite("unit", lanes=("rest",)),
-        Suite("integration", lanes=("ray", "rest")),
-        Suite("browser", lanes=("ray",), needs=(chromium(shell),), enable=enable),
+        Suite("unit"),
+        Suite("integration", prepares=("local",)),
+        Suite("browser", needs=(chromium(shell),), enable=enable, prepares=("local",)),
         Suite(
             "e2e",
-            lanes=("kind", "ray"),
             needs=(Engine(shell), debootstrap(shell), registry(shell), chromium(shell)),
             enable=enable,
-            prepares=True,
+            prepares=("local", "kind"),
         ),
     ]
 
 
-def test(settings: Settings, console: Console, *, suite: str | None, arguments: str) -> int:
-    """Runs the suites, their lanes side by side; with `arguments` for pytest one test after the other.
+def test(console: Console, *, suite: str | None, everything: bool, shard: str | None, arguments: str) -> int:
+    """Runs the gate: `check`, then the tests that each change has to pass, two lanes side by side.
 
-    If CI is set, a suite that can't run here is a failure. Returns pytest's exit code; pytest prints last.
+    `everything` runs all tests in place of those of the gate, and `shard`, as "2/4", one piece of them.
+    `suite` runs one suite alone, without `check`. `arguments` are for pytest, which chooses among all tests
+    then, and runs them one after another. If CI is set, a suite that can't run here is a failure. Returns the
+    exit code of the last pytest, which prints last. Raises InvalidArgument.
     """
     known = {each.name: each for each in suites()}
     if suite and suite not in known:
         raise InvalidArgument(f"there is no suite {suite!r}", hint=f"the suites are {', '.join(known)}")
+    options = ["--shard", _shard(shard, everything)] if shard is not None else []
     chosen = [known[suite]] if suite else list(known.values())
     absent = {each.name: why for each in chosen if (why := each.missing())}
     for name, why in absent.items():
@@ -97,30 +99,73 @@ def test(settings: Settings, console: Console, *, suite: str | None, arguments: 
     here = [each for each in chosen if each.name not in absent]
     folders = [str(ROOT / "tests" / each.name) for each in here]
     _install(console)
-    if any(each.prepares for each in here) and not arguments:
-        _prepare(console)
-    return foreground(
-        [sys.executable, "-m", "pytest", *folders, *(shlex.split(arguments) or _side_by_side(here))]
-    )
+    if words := shlex.split(arguments):
+        return _pytest([*([] if any(word.startswith("tests/") for word in words) else folders), *words])
+    if not (suite or options) and (code := check(console)):
+        return code
+    for target in sorted({target for each in here for target in each.prepares}):
+        _prepare(console, target)
+    gate = [] if everything else ["-m", "gate"]
+    code = _pytest([*folders, *gate, *options, *_SIDE_BY_SIDE, "--failures", str(FAILURES)])
+    return _second_look(console) if code == _TESTS_FAILED else code
 
 
-def _prepare(console: Console) -> None:
-    """Builds what is not cached before any test runs: beside them it takes three times as long.
+# A process of pytest-xdist for each of two processors, and lanes in the order that they are collected in.
+_SIDE_BY_SIDE = ["--numprocesses=2", "--dist=loadgroup", "--no-loadscope-reorder"]
+_SIDE_BY_SIDE += ["--durations=25", "--durations-min=5"]
+_TESTS_FAILED = 1
+FAILURES = ROOT / ".test-failures.txt"
 
-    If it fails, the tests that need it say so.
+
+def _pytest(arguments: Sequence[str]) -> int:
+    return foreground([sys.executable, "-m", "pytest", *arguments])
+
+
+def _shard(shard: str, everything: bool) -> str:
+    """Returns the shard as pytest gets it. Raises InvalidArgument."""
+    numbers = re.fullmatch(r"([1-9]\d{0,2})/([1-9]\d{0,2})", shard)
+    if not numbers or int(numbers[1]) > int(numbers[2]):
+        raise InvalidArgument(f"--shard {shard} is no piece of the tests", hint="the second of four is 2/4")
+    if not everything:
+        raise InvalidArgument(
+            "--shard divides all tests, and not the gate", hint=f"./invokew test --all --shard {shard}"
+        )
+    return shard
+
+
+def again(failures: str) -> list[str]:
+    """Returns the tests that get a second look, from the file of what failed; none where a unit test failed.
+
+    A unit test has no process to wait for: it failed, and so has the run.
     """
-    console.event("== ./invokew prepare, for kind from packages")
-    environment = {"RAYSIDE_TARGET": "kind", "RAYSIDE_SOURCE": "packages"}
-    foreground(
-        ["env", *(f"{name}={value}" for name, value in environment.items()), str(ROOT / "invokew"), "prepare"]
-    )
+    tests = re.findall(r"^FAILED (.+)$", failures, re.MULTILINE)
+    return [] if any(test.startswith("tests/unit/") for test in tests) else list(dict.fromkeys(tests))
 
 
-def _side_by_side(chosen: Sequence[Suite]) -> list[str]:
-    """Returns the options of pytest-xdist by which each lane has a process; none for a single lane."""
-    count = len({lane for suite in chosen for lane in suite.lanes})
-    slowest = ["--durations=25", "--durations-min=5"]
-    return ["--numprocesses", str(count), "--dist", "loadgroup", *slowest] if count > 1 else slowest
+def _second_look(console: Console) -> int:
+    """Runs tests of real processes that failed once more, alone; returns the exit code of the run."""
+    tests = again(FAILURES.read_text())
+    if not tests:
+        console.event("no second look: a unit test failed")
+        return _TESTS_FAILED
+    console.event(f"== a second look at what failed, alone: {', '.join(tests)}")
+    index = [sys.executable, "-m", "pip", "index", "versions", "pip", "--timeout=10", "--retries=1"]
+    if subprocess.run(index, stdin=subprocess.DEVNULL, capture_output=True, check=False).returncode:
+        console.event("no network: the package index can't be reached, and tests that ask it will fail again")
+    return _pytest([*tests, "--second-look", "--failures", str(FAILURES)])
+
+
+def _prepare(console: Console, target: str) -> None:
+    """Fetches and builds what is not cached before any test runs: beside them it takes three times as long.
+
+    An index that fails once is asked again. If all tries fail, the tests that need it say so.
+    """
+    console.event(f"== ./invokew prepare, for {target} from packages")
+    names = {"RAYSIDE_TARGET": target, "RAYSIDE_SOURCE": "packages"}
+    command = ["env", *(f"{name}={value}" for name, value in names.items()), str(ROOT / "invokew"), "prepare"]
+    for _ in range(3):
+        if foreground(command) in (0, _INTERRUPTED):
+            return
 
 
 def check(console: Console) -> int:
@@ -205,6 +250,9 @@ def _install(console: Console) -> None:
         shutil.copyfile(lock_file, stamp)
 
 
+_INTERRUPTED = 130
+
+
 def foreground(command: Sequence[str], folder: Path = ROOT) -> int:
     """Runs a tool that has the terminal; at Ctrl-C it may end what it began. Returns its exit code."""
     interrupted = False
@@ -226,4 +274,4 @@ def foreground(command: Sequence[str], folder: Path = ROOT) -> int:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-    return 130 if interrupted else code
+    return _INTERRUPTED if interrupted else code

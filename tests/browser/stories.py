@@ -12,8 +12,9 @@ from bootstrap.dap.paused import PausedTask
 from bootstrap.settings import ROOT
 from bootstrap.step import until
 from bootstrap.verbs.paused import paused
-from tests.browser.workbench import PATIENCE, Workbench
+from tests.browser.workbench import Workbench
 from tests.browser.workspace import Workspace
+from tests.patience import PATIENCE
 
 EXAMPLE = ROOT / "example" / "working_dir" / "sample_code.py"
 _LINES = EXAMPLE.read_text().splitlines()

@@ -14,6 +14,7 @@ from tests.browser.conftest import Open
 from tests.browser.stories import BREAKPOINT, EXAMPLE, paused_example
 from tests.browser.workbench import Workbench
 from tests.browser.workspace import Workspace
+from tests.patience import PATIENCE
 
 # What is ours of the page: the view, its icon in the activity bar, and our item of the status bar.
 OURS = [
@@ -74,7 +75,7 @@ def test_a_task_is_reached_and_debugged_by_the_keyboard_alone(local: Workspace, 
         expect(row).to_be_visible()
         rows = workbench.view.locator(".monaco-list")
         # VS Code may take the focus back, to where it was before its command palette.
-        if not until(lambda: rows.evaluate("rows => rows === document.activeElement"), bool, 10):
+        if not until(lambda: rows.evaluate("rows => rows === document.activeElement"), bool, PATIENCE):
             workbench.command("Ray: Focus on Paused Tasks View")
         expect(rows).to_be_focused()
         while (active_row := rows.get_attribute("aria-activedescendant") or "") != row.get_attribute("id"):

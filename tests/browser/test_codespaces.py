@@ -12,8 +12,9 @@ from bootstrap.step import until
 from tests.browser.conftest import brought_up
 from tests.browser.front import Front, front
 from tests.browser.stories import debug_the_example
-from tests.browser.workbench import PATIENCE, chromium
+from tests.browser.workbench import chromium
 from tests.browser.workspace import Workspace
+from tests.patience import PATIENCE
 
 NAME, DOMAIN = "fuzzy-space-guide-97x", "ports.test"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from playwright.sync_api import expect
 
 from tests.browser.conftest import Open
@@ -26,11 +27,13 @@ from tests.browser.stories import (
 from tests.browser.workspace import Workspace
 
 
+@pytest.mark.gate
 def test_a_paused_task_is_debugged_to_the_end_of_its_job(local: Workspace, opened: Open) -> None:
     with opened(local.address(EXAMPLE.parent)) as workbench:
         debug_the_example(local, workbench)
 
 
+@pytest.mark.gate
 def test_three_tasks_of_an_unmodified_file_stop_in_one_call_stack(
     local: Workspace, opened: Open, tmp_path: Path
 ) -> None:

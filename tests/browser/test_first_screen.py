@@ -6,16 +6,19 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from playwright.sync_api import Browser, expect
 
 from bootstrap.step import until
 from tests.browser.conftest import Open
 from tests.browser.stories import EXAMPLE, paused_example
-from tests.browser.workbench import PATIENCE, Workbench, log_in, started, tab
+from tests.browser.workbench import Workbench, log_in, started, tab
 from tests.browser.workspace import Workspace
 from tests.conftest import FIGURE
+from tests.patience import PATIENCE
 
 
+@pytest.mark.gate
 def test_a_wrong_password_shows_nothing_and_the_right_one_all(
     local: Workspace, browser: Browser, tmp_path: Path
 ) -> None:

@@ -13,9 +13,10 @@ from bootstrap.labs.lesson import lessons
 from bootstrap.step import until
 from tests.browser.conftest import Open
 from tests.browser.labs import Walkthrough
-from tests.browser.workbench import PATIENCE, Workbench
+from tests.browser.workbench import Workbench
 from tests.browser.workspace import Workspace
 from tests.learner import new_learner
+from tests.patience import PATIENCE
 
 LAB = lessons()[0]
 SOLUTION = LAB.folder / "solution"

@@ -16,9 +16,9 @@ from bootstrap.step import until
 from tests.browser.conftest import Open
 from tests.browser.stories import EXAMPLE, TASK, paused_example, stop_in
 from tests.browser.test_faults import machine_settings
-from tests.browser.workbench import PATIENCE
 from tests.browser.workspace import Workspace
 from tests.integration.scripted_api import SELECTOR, ScriptedApi, scripted_api
+from tests.patience import PATIENCE
 
 
 @pytest.fixture

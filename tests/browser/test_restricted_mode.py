@@ -15,8 +15,9 @@ from playwright.sync_api import Browser, expect
 
 from bootstrap.step import Condition, until
 from bootstrap.steps.workspace import SOURCE, WorkspaceFiles, healthz
-from tests.browser.workbench import PATIENCE, Workbench, log_in, ready, tab
+from tests.browser.workbench import Workbench, log_in, ready, tab
 from tests.integration.conftest import free_ports
+from tests.patience import PATIENCE
 from tests.targets import local_target
 
 PASSWORD = "a password of the test"

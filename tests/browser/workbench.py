@@ -23,9 +23,9 @@ from playwright.sync_api import (
 )
 
 from bootstrap.step import until
+from tests.patience import PATIENCE
 
 # What a machine with two busy cores may need for one click to show; a quiet one takes a tenth of it.
-PATIENCE = 120.0
 # Milliseconds in which the command palette offers a command.
 _OFFERING = 20_000
 # Seconds; the extension asks for its view three times within them.
@@ -246,7 +246,7 @@ class Workbench:
         margin = self._editor.locator(".glyph-margin").first
         expect(number).to_be_visible()
         # The editor draws its lines anew when something comes to them: for a moment a number is nowhere.
-        row, column = until(number.bounding_box, bool, 10), margin.bounding_box()
+        row, column = until(number.bounding_box, bool, PATIENCE), margin.bounding_box()
         assert row
         assert column
         self.page.mouse.click(column["x"] + column["width"] / 2, row["y"] + row["height"] / 2)

@@ -15,8 +15,9 @@ from bootstrap.ray.records import Job
 from bootstrap.ray.state import Dashboard
 from bootstrap.step import until
 from bootstrap.targets.target import Target
-from tests.browser.workbench import PATIENCE, Workbench, log_in, ready, tab
+from tests.browser.workbench import Workbench, log_in, ready, tab
 from tests.integration.conftest import Rayside, stop_jobs
+from tests.patience import PATIENCE
 
 
 @dataclass(frozen=True)

@@ -35,6 +35,7 @@ from tests.integration.conftest import Rayside, apart
 from tests.integration.connect_proxy import ConnectProxy, connect_proxy
 from tests.integration.test_their_ray import both_stop
 from tests.package_index import PASSWORD, USER, Served, served, wheel
+from tests.patience import PATIENCE
 
 POLICIES = "/apis/networking.k8s.io/v1"
 
@@ -211,7 +212,9 @@ def test_one_with_the_documented_rights_makes_a_ray_cluster_debugs_in_it_and_lea
     grant(theirs, "few", (*rights.STACK, *rights.NAMESPACE, rights.LOOK))
     before = standing(theirs)
     try:
-        assert until(lambda: user.run(*bring, timeout=600).returncode == 0, bool, 20), user.run(*bring).stderr
+        assert until(lambda: user.run(*bring, timeout=600).returncode == 0, bool, PATIENCE), user.run(
+            *bring
+        ).stderr
         assert "Nothing to change" in user.run(*bring).stdout
         assert user.is_ready()
 

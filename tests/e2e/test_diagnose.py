@@ -15,9 +15,9 @@ from tests.e2e.conftest import target
 from tests.failures.failure import missed
 from tests.failures.pods import FAILURES, GONE, LABEL, documents
 from tests.integration.conftest import Rayside
+from tests.patience import PATIENCE
 
 # Seconds for all of them to have failed; 40 were measured on a busy machine.
-PATIENCE = 120.0
 
 
 @pytest.fixture(scope="module")

@@ -21,6 +21,7 @@ from bootstrap.step import Condition
 from bootstrap.steps.forwards import Forwards
 from tests.e2e.conftest import NAME, target
 from tests.integration.conftest import Rayside, free_ports
+from tests.patience import PATIENCE
 
 # The process is meant to outlive the object that started it.
 pytestmark = pytest.mark.filterwarnings("ignore:subprocess .* is still running:ResourceWarning")
@@ -45,7 +46,7 @@ def forwards(kube: Kube, tmp_path: Path) -> Iterator[Forwards]:
 
 def status(port: int, path: str) -> int:
     url = f"http://127.0.0.1:{port}{path}"
-    return requests.get(url, timeout=20, allow_redirects=False).status_code
+    return requests.get(url, timeout=PATIENCE, allow_redirects=False).status_code
 
 
 def test_the_step_leads_to_the_dashboard_and_the_workspace(forwards: Forwards) -> None:
@@ -69,7 +70,7 @@ def test_a_forward_for_a_while(kube: Kube) -> None:
 def test_the_end_of_what_a_pod_says_is_a_good_end(kube: Kube) -> None:
     with (
         forwarded(kube, HEAD, 8265) as port,
-        socket.create_connection(("127.0.0.1", port), timeout=20) as connection,
+        socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as connection,
     ):
         connection.sendall(b"GET /api/version HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
         answer = b""
@@ -93,7 +94,7 @@ def test_a_port_that_nothing_listens_on_is_told(kube: Kube) -> None:
             await session.close()
             await asyncio.sleep(GOODBYE)
 
-    asyncio.run(asyncio.wait_for(work(), 60))
+    asyncio.run(asyncio.wait_for(work(), PATIENCE))
 
 
 def test_the_addresses_lead_to_no_cluster_that_is_not_there(up: Rayside) -> None:

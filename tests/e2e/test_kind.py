@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import pytest
 import requests
 import yaml
 
@@ -16,13 +17,16 @@ from bootstrap.step import until
 from bootstrap.steps.kind_cluster import containers
 from tests.e2e.conftest import NAME, kube, target
 from tests.integration.conftest import Rayside
+from tests.patience import PATIENCE
+
+pytestmark = pytest.mark.gate
 
 
 def http(url: str, token: str | None = None) -> requests.Response:
     session = requests.Session()
     session.trust_env = False
     headers = {"Authorization": f"Bearer {token}"} if token else {}
-    return session.get(url, headers=headers, timeout=20)
+    return session.get(url, headers=headers, timeout=PATIENCE)
 
 
 # --- Show 1: from up to a job that was debugged in a worker's pod ------------------------
@@ -46,8 +50,12 @@ def test_the_workspace_asks_for_the_password(up: Rayside) -> None:
     assert login.url.startswith(f"{url}/login")
     password = target(up).access.workspace_password()
     assert password and len(password) >= 20
-    refused = requests.post(f"{url}/login", data={"password": "wrong"}, allow_redirects=False, timeout=20)
-    right = requests.post(f"{url}/login", data={"password": password}, allow_redirects=False, timeout=20)
+    refused = requests.post(
+        f"{url}/login", data={"password": "wrong"}, allow_redirects=False, timeout=PATIENCE
+    )
+    right = requests.post(
+        f"{url}/login", data={"password": password}, allow_redirects=False, timeout=PATIENCE
+    )
     assert (refused.status_code, right.status_code) == (200, 302)
 
 

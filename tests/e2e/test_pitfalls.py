@@ -28,8 +28,8 @@ from tests.e2e.conftest import target
 from tests.e2e.test_kind_faults import assert_mended
 from tests.e2e.test_rayjob import placed, pod
 from tests.integration.conftest import Rayside
+from tests.patience import PATIENCE
 
-PATIENCE = 120.0
 KUBELET = "/var/lib/kubelet/config.yaml"
 # Below this name no registry is asked, as the node has it.
 APP = "rayside-test-app:1"

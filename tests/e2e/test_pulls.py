@@ -34,9 +34,9 @@ from tests.e2e.test_rayjob import placed, pod
 from tests.integration.conftest import Rayside
 from tests.integration.connect_proxy import ConnectProxy, connect_proxy
 from tests.integration.self_signed import of_tomorrow
+from tests.patience import PATIENCE
 from tests.registries import PASSWORD, USER, Served, logged_in, private, served
 
-PATIENCE = 120.0
 INDEX = "application/vnd.oci.image.index.v1+json"
 
 
@@ -99,7 +99,7 @@ def foreign(registry: Served) -> None:
         data=manifest,
         headers={"Content-Type": INDEX, "Authorization": login.basic},
         verify=str(registry.authority),
-        timeout=10,
+        timeout=PATIENCE,
     )
     assert answer.status_code == 201, answer.text
 

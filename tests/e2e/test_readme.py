@@ -150,6 +150,7 @@ def cluster(user: User) -> User:
     return user
 
 
+@pytest.mark.gate
 def test_the_readme_does_what_it_says_from_its_first_line_to_the_removal(user: User) -> None:
     first, own, where, removal = [
         block for block in docs_commands.run_on_local() if block.document == "README.md"
@@ -159,7 +160,7 @@ def test_the_readme_does_what_it_says_from_its_first_line_to_the_removal(user: U
     assert [task["task"] for task in user.json("breakpoints")] == ["estimate"]
     link = re.search(rf"http://127\.0\.0\.1:{user.rayside.settings.workspace_port}/\S*", shown)
     assert link, shown
-    assert requests.get(link[0], timeout=30).status_code == 200
+    assert requests.get(link[0], timeout=PATIENCE).status_code == 200
 
     shown = user.follow(own)
     assert "sample_code.py:19" in shown

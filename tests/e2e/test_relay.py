@@ -20,6 +20,7 @@ from tests.integration import stranger
 from tests.integration.conftest import Rayside
 from tests.integration.crowd import debug_a_crowd
 from tests.integration.test_relay_process import Editor, answers, initialize
+from tests.patience import PATIENCE
 
 HEAD = head_selector(NAME)
 EXAMPLE = ROOT / "example" / "working_dir" / "sample_code.py"
@@ -63,9 +64,9 @@ def test_it_answers_through_the_forward_and_wants_rays_token(up: Rayside) -> Non
     port = up.settings.relay_port
     assert up.json("status")["urls"]["relay"] == f"tcp://127.0.0.1:{port}"
     assert initialize(port)["supportsConfigurationDoneRequest"] is True
-    ask(port, "pausedTasks", {"token": token_of(up)}, timeout=10)
+    ask(port, "pausedTasks", {"token": token_of(up)}, timeout=PATIENCE)
     with pytest.raises(RequestFailed):
-        ask(port, "pausedTasks", {"token": "wrong"}, timeout=10)
+        ask(port, "pausedTasks", {"token": "wrong"}, timeout=PATIENCE)
 
 
 def test_it_has_no_rights_and_no_secret_in_the_open(up: Rayside) -> None:
@@ -82,6 +83,7 @@ def test_it_has_no_rights_and_no_secret_in_the_open(up: Rayside) -> None:
     assert addresses == {"0100007F:162E"}
 
 
+@pytest.mark.gate
 def test_a_task_in_a_workers_pod_stops_in_an_editor(up: Rayside) -> None:
     before = len(up.json("breakpoints"))
     name = up.json("submit", timeout=120)["submission_id"]
@@ -108,6 +110,7 @@ def test_a_task_in_a_workers_pod_stops_in_an_editor(up: Rayside) -> None:
     end(up, name)
 
 
+@pytest.mark.gate
 def test_no_listener_of_a_workers_pod_lets_another_pod_evaluate(up: Rayside) -> None:
     """It is tried with the example's plain `breakpoint()`, and with a job of `submit --debug`."""
     # The two jobs' tasks need both processors of the workers; whichever had none would never stop.

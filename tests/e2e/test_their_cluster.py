@@ -24,6 +24,7 @@ from tests.e2e.test_kind_stack import allow, kubectl
 from tests.e2e.test_kind_stack import user as client
 from tests.integration.conftest import Rayside, apart
 from tests.integration.test_their_ray import PROGRAM, both_stop, stop_where_asked
+from tests.patience import PATIENCE
 
 # Ray's image has debugpy: without its folder it is an image as others have.
 WITHOUT_DEBUGPY = "rm -rf $(python -c 'import debugpy; print(debugpy.__path__[0])')"
@@ -98,6 +99,7 @@ def in_the_api(kube: Kube) -> dict[str, list[str]]:
     return {kind: sorted(item["metadata"]["name"] for item in kube.items(f"{path}/{kind}")) for kind in kinds}
 
 
+@pytest.mark.gate
 @pytest.mark.timeout(900)
 def test_one_who_may_only_forward_debugs_two_pods_and_leaves_nothing(
     up: Rayside, theirs: Kube, tmp_path: Path
@@ -186,7 +188,7 @@ def test_the_workspace_is_a_pod_beside_their_cluster_that_only_forwards_reach(
         reached = ["exec", head, "--", "python", "-c", CONNECTS.format(ip=address)]
         refused, refused_too, nobody = json.loads(kubectl(up, "-n", theirs.namespace, *reached))
         assert refused == refused_too == nobody != 0
-        assert requests.get(f"{urls['workspace']}/login", timeout=30).status_code == 200
+        assert requests.get(f"{urls['workspace']}/login", timeout=PATIENCE).status_code == 200
         # A job from there is debugged there, with the files of that pod.
         command = ["-n", theirs.namespace, "exec", "-i", pod["metadata"]["name"], "-c", "workspace", "--"]
         output = kubectl(up, *command, *terminal(), "bash", "-c", IN_THE_POD, feed=PROGRAM)

@@ -44,6 +44,7 @@ from bootstrap.sources.releases import Releases
 from bootstrap.sources.upstream import upstream
 from bootstrap.step import Appliable, Condition, until
 from tests.integration.vsix import without_asking
+from tests.patience import PATIENCE
 from tests.registries import served
 
 PYTHON = Path(sys.executable).resolve()
@@ -236,7 +237,7 @@ def publish_index(registry: str, name: str, tag: str, architectures: Sequence[st
     for architecture in architectures:
         kind = "application/vnd.docker.distribution.manifest.v2+json"
         address = f"http://{registry}/v2/{name}/manifests"
-        answer = requests.get(f"{address}/{architecture}", headers={"Accept": kind}, timeout=30)
+        answer = requests.get(f"{address}/{architecture}", headers={"Accept": kind}, timeout=PATIENCE)
         platform = {"architecture": architecture, "os": "linux"}
         digest = f"sha256:{hashlib.sha256(answer.content).hexdigest()}"
         manifests.append(
@@ -245,7 +246,7 @@ def publish_index(registry: str, name: str, tag: str, architectures: Sequence[st
     kind = "application/vnd.docker.distribution.manifest.list.v2+json"
     document = {"schemaVersion": 2, "mediaType": kind, "manifests": manifests}
     requests.put(
-        f"{address}/{tag}", json.dumps(document), headers={"Content-Type": kind}, timeout=30
+        f"{address}/{tag}", json.dumps(document), headers={"Content-Type": kind}, timeout=PATIENCE
     ).raise_for_status()
 
 

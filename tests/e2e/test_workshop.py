@@ -37,6 +37,7 @@ from tests.e2e.conftest import NAME, kube, node_of, target, terminal
 from tests.e2e.test_kind_stack import kubectl
 from tests.integration.conftest import Rayside, free_ports
 from tests.integration.test_front_door import Browser, Teacher
+from tests.patience import PATIENCE
 
 PLACES = 3
 LAB = "01-breakpoint"
@@ -304,7 +305,7 @@ def test_a_place_that_is_freed_is_the_next_attendees(event: Event) -> None:
     late = Browser(event.port)
     form = {**late.form(event.join), "name": "Late"}
     # The door looks every few seconds.
-    assert until(lambda: late.go("/_door/claim", form).status, lambda status: status == 200, 30) == 200
+    assert until(lambda: late.go("/_door/claim", form).status, lambda status: status == 200, PATIENCE) == 200
     assert "Late" in rayside.run("workshop", "--status", env=SMALL).stdout
     assert (
         rayside.json("workshop", "--free", "place-009", code=2, env=SMALL)["error"]["id"]
@@ -473,7 +474,7 @@ ATTACK = """
 import http.client, json, os, socket, subprocess, sys
 host, token = sys.argv[1:]
 def status(port, path, **headers):
-    connection = http.client.HTTPConnection(host, port, timeout=10)
+    connection = http.client.HTTPConnection(host, port, timeout=PATIENCE)
     connection.request("GET", path, headers=headers)
     answer = connection.getresponse()
     return answer.status, answer.getheader("Location")
@@ -578,7 +579,7 @@ def test_a_place_that_mines_leaves_the_way_to_the_others(event: Event) -> None:
         mining = pool.submit(kubectl, event.rayside, *command)
         while not mining.done():
             # By a forward, which leads nowhere while the kubelet does nothing.
-            assert until(there, bool, 20)
+            assert until(there, bool, PATIENCE)
             assert event.in_head(first, "echo", "there") == "there\n"
     mining.result()
     # The rest would pass, most often, without this. The exit code tells: what is printed may be lost.

@@ -22,6 +22,7 @@ from tests.e2e.conftest import kube as kube_of
 from tests.e2e.conftest import make_namespace
 from tests.e2e.test_created import few, grant, standing
 from tests.integration.conftest import Rayside, apart, free_ports
+from tests.patience import PATIENCE
 
 # A fixture of another module.
 __all__ = ["few"]
@@ -47,14 +48,16 @@ def test_one_with_the_documented_rights_has_a_workshop_and_leaves_nothing(
     before = standing(theirs)
     try:
         # Kubernetes knows of rights a moment later.
-        assert until(lambda: user.run(*bring, timeout=600).returncode == 0, bool, 20), user.run(*bring).stderr
+        assert until(lambda: user.run(*bring, timeout=600).returncode == 0, bool, PATIENCE), user.run(
+            *bring
+        ).stderr
         # The lack of the other Role is said with what cures it, before anything is made.
         error = user.json("workshop", "--places", "1", "--dry-run", code=4)["error"]
         assert f"in the namespace {name}: " in error["message"]
         assert "get, create, patch, delete deployments" in error["message"]
         grant(theirs, "few", documented("workshop.md", "rayside-workshop-door"), namespace=name)
         dry = ("workshop", "--places", "1", "--dry-run")
-        assert until(lambda: user.run(*dry).returncode == 0, bool, 20), user.run(*dry).stderr
+        assert until(lambda: user.run(*dry).returncode == 0, bool, PATIENCE), user.run(*dry).stderr
         assert standing(theirs)["namespaces"] == before["namespaces"]
         has_a_workshop(user, tmp_path)
     except BaseException:

@@ -30,6 +30,7 @@ from tests.at_once import AT_ONCE
 from tests.conftest import FIGURE
 from tests.integration import wrong_passwords
 from tests.integration.vsix import vsix, without_asking
+from tests.patience import PATIENCE
 
 PASSWORD = "correct horse battery staple"
 NODE = "/opt/workspace/bin/node"
@@ -139,7 +140,7 @@ def healthy(container: Container) -> requests.Response:
         container.reload()
         assert container.status == "running", container.logs().decode()
         try:
-            answer = requests.get(f"{address(container)}/healthz", timeout=5)
+            answer = requests.get(f"{address(container)}/healthz", timeout=PATIENCE)
         except (requests.RequestException, KeyError):
             return None
         return answer if answer.ok else None
@@ -176,7 +177,7 @@ def put(container: Container, file: Path, folder: str) -> None:
 def login(container: Container, password: str) -> tuple[requests.Session, requests.Response]:
     session = requests.Session()
     answer = session.post(
-        f"{address(container)}/login", data={"password": password}, allow_redirects=False, timeout=10
+        f"{address(container)}/login", data={"password": password}, allow_redirects=False, timeout=PATIENCE
     )
     return session, answer
 
@@ -201,7 +202,7 @@ def code_server(container: Container) -> str:
     """Returns the pid, inside, of the process that the entrypoint started."""
     # A look at /proc is not of one moment: it may miss a process.
     children = until(
-        lambda: [pid for pid, status in processes(container).items() if status["PPid"] == "1"], bool, 10
+        lambda: [pid for pid, status in processes(container).items() if status["PPid"] == "1"], bool, PATIENCE
     )
     return children[0]
 
@@ -221,7 +222,7 @@ def test_healthz_needs_no_password(served: Container) -> None:
 
 
 def test_everything_else_leads_to_the_login(served: Container) -> None:
-    answer = requests.get(f"{address(served)}/", allow_redirects=False, timeout=10)
+    answer = requests.get(f"{address(served)}/", allow_redirects=False, timeout=PATIENCE)
     assert answer.status_code == 302
     assert "login" in answer.headers["Location"]
 
@@ -230,19 +231,19 @@ def test_a_wrong_password_stays_outside(served: Container) -> None:
     session, answer = login(served, "wrong")
     assert "password" in answer.text
     assert not session.cookies
-    assert "login" in session.get(f"{address(served)}/", timeout=10).url
+    assert "login" in session.get(f"{address(served)}/", timeout=PATIENCE).url
 
 
 def test_the_password_opens_the_workbench(served: Container) -> None:
     session, answer = login(served, PASSWORD)
     assert answer.status_code == 302
     assert session.cookies
-    page = session.get(f"{address(served)}/", timeout=30)
+    page = session.get(f"{address(served)}/", timeout=PATIENCE)
     assert "workbench.js" in page.text
     assert "folder=/home/workspace" in page.url
     # What the page loads first is there, so nothing of it was pruned.
     script = next(source for source in re.findall(r'src="([^"]+)"', page.text) if "workbench.js" in source)
-    assert session.get(requests.compat.urljoin(page.url, script), timeout=30).status_code == 200
+    assert session.get(requests.compat.urljoin(page.url, script), timeout=PATIENCE).status_code == 200
 
 
 def test_after_some_wrong_passwords_even_the_right_one_has_to_wait(start: Start) -> None:
@@ -284,7 +285,7 @@ def upgrade_status(container: Container, session: requests.Session, origin: str)
             "Cookie": "; ".join(f"{name}={value}" for name, value in session.cookies.items()),
         },
     }
-    connection = http.client.HTTPConnection(address(container).removeprefix("http://"), timeout=10)
+    connection = http.client.HTTPConnection(address(container).removeprefix("http://"), timeout=PATIENCE)
     try:
         connection.request("GET", "/", headers=headers)
         return connection.getresponse().status
@@ -400,7 +401,7 @@ def test_the_default_workspace_is_opened(start: Start) -> None:
     container = start(environment={"PASSWORD": PASSWORD, "DEFAULT_WORKSPACE": "/opt"})
     healthy(container)
     session, _ = login(container, PASSWORD)
-    assert "folder=/opt" in session.get(f"{address(container)}/", timeout=30).url
+    assert "folder=/opt" in session.get(f"{address(container)}/", timeout=PATIENCE).url
 
 
 @pytest.mark.parametrize("shell", ["-c", "-lc", "-ic"])
@@ -433,7 +434,7 @@ def test_what_is_native_still_works_after_pruning(served: Container, use: str) -
 
 def test_it_logs_without_the_compiled_logger(served: Container) -> None:
     logs = "/home/workspace/.local/share/code-server/logs"
-    login(served, PASSWORD)[0].get(f"{address(served)}/", timeout=30)
+    login(served, PASSWORD)[0].get(f"{address(served)}/", timeout=PATIENCE)
     eventually(lambda: "[info]" in execute(served, "sh", "-c", f"cat {logs}/*/*.log", user="1234"))
     assert "[error]" not in execute(served, "sh", "-c", f"cat {logs}/*/*.log", user="1234")
 

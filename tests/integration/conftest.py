@@ -20,6 +20,8 @@ import psutil
 import pytest
 
 from bootstrap.console import Console
+from bootstrap.dap.channel import Channel
+from bootstrap.dap.client import Client
 from bootstrap.ray.state import Dashboard
 from bootstrap.relay import locations, work
 from bootstrap.settings import ROOT, Settings, environment_name
@@ -27,9 +29,14 @@ from bootstrap.step import until
 from bootstrap.targets.local import Local
 from tests import npm
 from tests.integration.frozen import noticed, stacks
+from tests.patience import PATIENCE
 from tests.targets import local_target
 
 Seen = TypeVar("Seen")
+
+# A process that runs beside others may answer later than people are asked to wait.
+for request in (Channel.request, Channel.answer, Client.set_breakpoints):
+    (request.__kwdefaults__ or {})["timeout"] = PATIENCE
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,8 @@ from bootstrap.dap.client import Client
 from bootstrap.dap.framing import Message
 from bootstrap.hook.rayside_hook.attach import UNCHECKED, WITHOUT_MONITORING
 from bootstrap.settings import ROOT
+from tests.patience import PATIENCE
 
-PATIENCE = 60.0  # seconds; only a broken test waits so long
 HOOK = ROOT / "bootstrap" / "hook"
 # Each Python with the way in which pydevd traces it: from 3.12 on there are two.
 HOWS = [("3.10", "settrace"), ("3.11", "settrace"), ("3.12", "settrace"), ("3.12", "monitoring")]

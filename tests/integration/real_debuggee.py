@@ -27,8 +27,8 @@ from bootstrap.debugger.session import AttachOptions
 from bootstrap.hook.rayside_hook.attach import UNCHECKED
 from bootstrap.relay.debuggee import Debuggee
 from bootstrap.relay.server import Relay, digest_of
+from tests.patience import PATIENCE
 
-PATIENCE = 60.0  # seconds; only a broken test waits so long
 TOKEN = "a token"
 
 # What most tests debug.

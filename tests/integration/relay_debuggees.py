@@ -29,9 +29,9 @@ from bootstrap.hook.rayside_hook.handshake import proof
 from bootstrap.relay.debuggee import Debuggee
 from bootstrap.relay.server import Relay, digest_of
 from tests.integration.pythons import HOOK
+from tests.patience import PATIENCE
 
 TOKEN = "a token"
-PATIENCE = 60.0  # seconds; only a broken test waits so long
 PACKAGE = "_ray_pkg_0123456789abcdef"
 
 _START = """

@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping
 
 from bootstrap.settings import ROOT
-from tests.integration.real_debuggee import PATIENCE
+from tests.patience import PATIENCE
 
 
 class Screen:

@@ -25,10 +25,13 @@ from bootstrap.errors import AptBusy, CommandFailed
 from bootstrap.settings import ROOT
 from bootstrap.shell import Shell
 from bootstrap.steps import apt
+from tests.patience import PATIENCE
 
-pytestmark = pytest.mark.skipif(shutil.which("apt-get") is None, reason="no apt-get: not Debian, nor Ubuntu")
+pytestmark = [
+    pytest.mark.gate,
+    pytest.mark.skipif(shutil.which("apt-get") is None, reason="no apt-get: not Debian, nor Ubuntu"),
+]
 
-PATIENCE = 60.0
 LOCKS = ["lists/lock", "dpkg/lock-frontend", "dpkg/lock", "archives/lock"]
 # Takes a lock as apt and dpkg do, says so, and holds it until a line comes or its input ends.
 HOLD = """

@@ -10,7 +10,10 @@ import pytest
 from bootstrap.shell import Shell
 from bootstrap.steps.background import Background
 
-pytestmark = pytest.mark.filterwarnings("ignore:subprocess .* is still running:ResourceWarning")
+pytestmark = [
+    pytest.mark.gate,
+    pytest.mark.filterwarnings("ignore:subprocess .* is still running:ResourceWarning"),
+]
 
 
 def test_what_was_started_is_found_at_once_and_ended(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from bootstrap.hook.rayside_hook.children import PARENT
 from bootstrap.settings import ROOT
 from tests.integration.pythons import each_python, hows_environment, python_of
 from tests.integration.relay_debuggees import Process, Session, relay_over
+from tests.patience import PATIENCE
 
 this_python = pytest.mark.parametrize(("version", "how"), [("3.11", "settrace")])
 
@@ -215,7 +216,7 @@ async def debugged(
 
 
 def play(story: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(story, 60))
+    asyncio.run(asyncio.wait_for(story, 5 * PATIENCE))
 
 
 async def stopped(session: Session, process: Process, value: str, *, child: bool) -> Message:

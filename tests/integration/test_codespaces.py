@@ -20,6 +20,7 @@ import pytest
 from tests.integration.conftest import Rayside
 from tests.integration.self_signed import self_signed
 from tests.integration.test_doctor import findings
+from tests.patience import PATIENCE
 
 NAME, DOMAIN = "fuzzy-space-guide-97x", "ports.test"
 
@@ -58,7 +59,7 @@ class Front:
         if port not in self.public:
             login = f"https://github.com/codespaces/auth/{NAME}?port={port}"
             return 302, {"Location": login}, b""
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
         try:
             connection.request("GET", path)
             answer = connection.getresponse()

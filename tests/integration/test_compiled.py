@@ -21,7 +21,6 @@ from bootstrap.dap.framing import Message
 from bootstrap.relay.sent import REACHED, TELLING
 from bootstrap.relay.tracing import COMPILE
 from tests.integration.pythons import (
-    PATIENCE,
     Debuggee,
     debuggee,
     each_python,
@@ -29,6 +28,7 @@ from tests.integration.pythons import (
     hows_environment,
     python_of,
 )
+from tests.patience import PATIENCE
 from tests.programs import program
 
 _STATE = "__import__('sys').modules['_rayside_compiled']._breakpoints"
@@ -215,6 +215,7 @@ def comprehended(count):
 """
 
 
+@pytest.mark.gate
 @each_python_once
 def test_each_kind_of_function_stops_without_tracing(version: str, how: str, tmp_path: Path) -> None:
     calls = [("turn", "turn", [1]), ("inner", "closures", [1]), ("method", "work", [1])]
@@ -275,6 +276,7 @@ def test_a_stop_is_stepped_from_and_what_is_evaluated_there_does_not_stop(
     play(version, how, tmp_path, FUNCTIONS, story)
 
 
+@pytest.mark.gate
 @each_python_once
 def test_conditions_see_variables_cells_and_globals_and_what_raises_is_false(
     version: str, how: str, tmp_path: Path

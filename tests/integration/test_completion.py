@@ -11,6 +11,8 @@ import pytest
 from tests.docs_commands import page
 from tests.integration.screen import Screen
 
+pytestmark = pytest.mark.gate
+
 BLOCKS, _ = page("docs/completion.md")
 INVOKEW, ZSH, FISH, INVOKE = (list(block.lines) for block in BLOCKS)
 STARTS = {

@@ -14,7 +14,10 @@ from bootstrap.debugger.commands import Place
 from bootstrap.debugger.events import Ended, Lost, Notice, Stop
 from bootstrap.debugger.session import Session
 from bootstrap.errors import AttachFailed, DebuggerGone, NotRunning, RequestFailed
-from tests.integration.real_debuggee import PATIENCE, TASK, RealJob, attachment, relay_over
+from tests.integration.real_debuggee import TASK, RealJob, attachment, relay_over
+from tests.patience import PATIENCE
+
+pytestmark = pytest.mark.gate
 
 TWICE = """\
 def my_task(x):

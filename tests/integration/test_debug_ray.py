@@ -18,6 +18,7 @@ from bootstrap.step import until
 from tests.integration.conftest import Rayside, stop_jobs
 from tests.integration.crowd import debug_a_crowd
 from tests.integration.screen import Screen
+from tests.patience import PATIENCE
 
 PROGRAM = """\
 import ray
@@ -161,6 +162,7 @@ def submit(up: Rayside, code: Path, *more: str, modules: Sequence[str] = ("lib/m
     return str(up.json("submit", *arguments, cwd=code)["submission_id"])
 
 
+@pytest.mark.gate
 def test_tasks_actors_modules_and_the_driver_stop_each_in_its_local_file(up: Rayside, code: Path) -> None:
     job = submit(up, code)
     result = up.json("debug", "--job", job, "--evaluate", "locals().get('factor')")
@@ -263,6 +265,7 @@ def test_an_expression_is_compared_over_all_stopped_tasks_of_a_job(up: Rayside, 
     assert "has ended, so it has no stopped tasks" in ended
 
 
+@pytest.mark.gate
 def test_unmodified_code_stops_at_breakpoints_in_local_files(up: Rayside, code: Path) -> None:
     for file, text in ((code / "program.py", PROGRAM), (code / "lib" / "model" / "__init__.py", MODULE)):
         file.write_text(text.replace("breakpoint()", ""))  # leaves lines without code
@@ -396,7 +399,7 @@ def test_a_group_of_actors_is_stepped_and_the_one_that_dies_is_named(up: Rayside
         await client.attach(options=options, breakpoints=breakpoints, no_delay=False)
         stops = 0
         while stops < 3:
-            event = await asyncio.wait_for(client.events.get(), 120)
+            event = await asyncio.wait_for(client.events.get(), PATIENCE)
             assert event is not None
             stops += event["event"] == "stopped"
 
@@ -434,6 +437,7 @@ def test_a_condition_that_can_not_be_read_is_refused_before_anything_is_stopped(
     assert error["message"] == "the condition 'n >' is no Python expression: invalid syntax"
 
 
+@pytest.mark.gate
 def test_exceptions_that_a_task_does_not_catch_stop_where_they_are_raised(
     up: Rayside, tmp_path: Path
 ) -> None:
@@ -613,7 +617,7 @@ def test_what_tasks_print_is_told_once_and_stays_in_the_jobs_output(up: Rayside,
         await client.attach(options=options, no_delay=False)
         prints: list[dict[str, Any]] = []
         while not any(body["output"].endswith(": driver\n") for body in prints):
-            event = await asyncio.wait_for(client.events.get(), 120)
+            event = await asyncio.wait_for(client.events.get(), PATIENCE)
             assert event is not None
             if event["event"] == "output" and event["body"]["category"] in ("stdout", "stderr"):
                 prints.append(event["body"])

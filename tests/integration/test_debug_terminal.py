@@ -13,10 +13,11 @@ from pathlib import Path
 import pytest
 
 from bootstrap.debugger.terminal import PROMPT
-from tests.integration.real_debuggee import PATIENCE, TASK
+from tests.integration.real_debuggee import TASK
 from tests.integration.screen import Screen
+from tests.patience import PATIENCE
 
-pytestmark = pytest.mark.usefixtures("answers_in_full")
+pytestmark = [pytest.mark.gate, pytest.mark.usefixtures("answers_in_full")]
 
 BUSY = """\
 import os, threading

@@ -5,7 +5,11 @@ from __future__ import annotations
 import socket
 from pathlib import Path
 
+import pytest
+
 from tests.integration.conftest import Rayside
+
+pytestmark = pytest.mark.gate
 
 
 def findings(document: dict[str, list[dict[str, object]]]) -> dict[str, dict[str, object]]:

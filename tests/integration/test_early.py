@@ -12,6 +12,8 @@ import pytest
 
 from bootstrap.settings import ROOT
 
+pytestmark = pytest.mark.gate
+
 HOOK = ROOT / "bootstrap" / "hook"
 # As rayside.pth does, before the program.
 PROGRAM = f"""\

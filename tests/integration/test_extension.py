@@ -22,6 +22,8 @@ from bootstrap.labs.lesson import FOLDER as LABS
 from bootstrap.labs.lesson import Lesson, lessons
 from bootstrap.settings import Settings
 
+pytestmark = pytest.mark.gate
+
 EXTENSION = Path(__file__).parents[2] / "image" / "extension"
 SOURCES = sorted((EXTENSION / "src").glob("*.js"))
 # A link of a walkthrough to one of our commands, with its arguments as JSON.

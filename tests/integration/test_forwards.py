@@ -31,9 +31,13 @@ from bootstrap.step import Condition, Step, until, up
 from bootstrap.steps.forwards import Forwards
 from tests.integration.conftest import free_ports
 from tests.integration.scripted_api import SELECTOR, Pod, ScriptedApi, scripted_api
+from tests.patience import PATIENCE
 
 # The process is meant to outlive the object that started it.
-pytestmark = pytest.mark.filterwarnings("ignore:subprocess .* is still running:ResourceWarning")
+pytestmark = [
+    pytest.mark.gate,
+    pytest.mark.filterwarnings("ignore:subprocess .* is still running:ResourceWarning"),
+]
 
 OTHER = "ray.io/originated-from-cr-name=job,ray.io/node-type=head"
 
@@ -261,7 +265,7 @@ def test_a_port_that_is_taken_at_the_last_moment_ends_the_process(step: Forwards
             env=step.process.environment(),
             capture_output=True,
             text=True,
-            timeout=20,
+            timeout=PATIENCE,
             check=False,
         )
     assert done.returncode == PortTaken.exit_code
@@ -363,7 +367,7 @@ def test_a_client_that_closes_its_half_still_gets_the_answer(api: ScriptedApi, r
         await writer.drain()
 
     api.serve("head-1", 8443, slow)
-    with socket.create_connection(("127.0.0.1", running.ports[1].local), timeout=20) as connection:
+    with socket.create_connection(("127.0.0.1", running.ports[1].local), timeout=PATIENCE) as connection:
         connection.sendall(b"question")
         connection.shutdown(socket.SHUT_WR)
         answer = b""
@@ -381,7 +385,7 @@ def test_a_client_that_has_gone_is_let_go_in_the_pod_too(api: ScriptedApi, runni
         ended.set()
 
     api.serve("head-1", 8443, patient)
-    with socket.create_connection(("127.0.0.1", running.ports[1].local), timeout=20) as connection:
+    with socket.create_connection(("127.0.0.1", running.ports[1].local), timeout=PATIENCE) as connection:
         assert connection.recv(5) == b"hello"
     assert ended.wait(forwarder.LINGER + 5)
 
@@ -392,7 +396,7 @@ def test_an_answer_that_breaks_off_is_not_taken_for_a_whole_one(api: ScriptedApi
         await reader.read()
 
     api.serve("head-1", 8443, half)
-    with socket.create_connection(("127.0.0.1", running.ports[1].local), timeout=20) as connection:
+    with socket.create_connection(("127.0.0.1", running.ports[1].local), timeout=PATIENCE) as connection:
         assert connection.recv(4) == b"half"
         api.down()
         with pytest.raises(ConnectionResetError):
@@ -408,7 +412,7 @@ def test_twenty_megabytes_each_way(api: ScriptedApi, running: Forwards) -> None:
 
     api.serve("head-1", 8443, echo)
     data = os.urandom(20 * 2**20)
-    with socket.create_connection(("127.0.0.1", running.ports[1].local), timeout=30) as connection:
+    with socket.create_connection(("127.0.0.1", running.ports[1].local), timeout=PATIENCE) as connection:
         sender = threading.Thread(target=connection.sendall, args=(data,))
         sender.start()
         received = bytearray()
@@ -431,7 +435,7 @@ def test_it_ends_soon_with_connections_open(
     with contextlib.ExitStack() as stack:
         for _ in range(10):
             address = ("127.0.0.1", running.ports[1].local)
-            connection = stack.enter_context(socket.create_connection(address, timeout=20))
+            connection = stack.enter_context(socket.create_connection(address, timeout=PATIENCE))
             connection.recv(1)
         process = psutil.Process(pid(running))
         process.send_signal(number)
@@ -450,7 +454,7 @@ def test_it_is_pointed_at_another_pod_while_it_runs(api: ScriptedApi, running: F
 
     api.serve("head-1", 8443, patient)
     first = pid(running)
-    with socket.create_connection(("127.0.0.1", running.ports[1].local), timeout=20) as connection:
+    with socket.create_connection(("127.0.0.1", running.ports[1].local), timeout=PATIENCE) as connection:
         assert connection.recv(5) == b"hello"
         replace(running, selector=OTHER).retarget()
         with contextlib.suppress(ConnectionResetError):
@@ -521,7 +525,7 @@ def test_a_port_that_is_this_users_alone_lets_in_nobody_else(step: Forwards) -> 
             user=65534,
             capture_output=True,
             text=True,
-            timeout=30,
+            timeout=PATIENCE,
             check=False,
         )
         assert ("401 Unauthorized" in stranger.stdout) is is_let_in, stranger

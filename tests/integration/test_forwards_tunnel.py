@@ -22,6 +22,9 @@ from bootstrap.kube import tunnel
 from bootstrap.kube.tunnel import GOODBYE, Session, open_port, open_session, running_pod
 from bootstrap.settings import ROOT
 from tests.integration.scripted_api import SELECTOR, Pod, ScriptedApi, scripted_api
+from tests.patience import PATIENCE
+
+pytestmark = pytest.mark.gate
 
 LARGE = 20 * 2**20
 
@@ -38,7 +41,7 @@ def run(api: ScriptedApi, work: Callable[[Session], Awaitable[None]]) -> None:
     async def whole() -> None:
         session = await open_session(api.kube)
         try:
-            await asyncio.wait_for(work(session), 60)
+            await asyncio.wait_for(work(session), 5 * PATIENCE)
         finally:
             await session.close()
             await asyncio.sleep(GOODBYE)
@@ -131,7 +134,7 @@ def test_the_end_of_a_stream_goes_both_ways(api: ScriptedApi) -> None:
             assert await reader.read(-1) == b"x" * 300_000
 
     run(api, work)
-    assert api.call(asyncio.wait_for(ended.get(), 10)) == b"ciao"
+    assert api.call(asyncio.wait_for(ended.get(), PATIENCE)) == b"ciao"
 
 
 def test_a_port_that_nothing_listens_on_is_a_clear_error(api: ScriptedApi) -> None:
@@ -164,7 +167,7 @@ def test_an_open_that_is_given_up_leaves_nothing_open_in_the_api(
             await asyncio.wait_for(open_port(session, "ns", "head-1", 8265), 0.5)
         monkeypatch.setattr(tunnel, "_ANSWER_TIMEOUT", 0.5)
         with pytest.raises(ClusterUnreachable, match="no answer in time"):
-            await asyncio.wait_for(open_port(session, "ns", "head-1", 8265), 5)
+            await asyncio.wait_for(open_port(session, "ns", "head-1", 8265), PATIENCE)
         while len(api.farewells) < 2:
             await asyncio.sleep(0.01)
 

@@ -39,6 +39,7 @@ from tests.checkout import check_out
 from tests.conftest import FIGURE
 from tests.integration.conftest import free_ports
 from tests.integration.self_signed import self_signed
+from tests.patience import PATIENCE
 
 KEY, TEACHER_KEY = "the-key-of-the-room", "the-key-of-the-teacher"
 PROGRESS = "/tmp/the progress.json"
@@ -277,9 +278,9 @@ class Browser:
     ) -> Seen:
         context = ssl.create_default_context()
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-        connection = http.client.HTTPSConnection("127.0.0.1", self.port, timeout=20, context=context)
+        connection = http.client.HTTPSConnection("127.0.0.1", self.port, timeout=PATIENCE, context=context)
         if self.host:
-            connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)  # type: ignore[assignment]
+            connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)  # type: ignore[assignment]
         by_proxy = {"Host": self.host} if self.host else {}
         sent = {"Accept": "text/html", **by_proxy, **(headers or {})}
         if self.cookies:
@@ -349,7 +350,7 @@ class Door:
         context = ssl.create_default_context()
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
         with (
-            socket.create_connection(("127.0.0.1", port or self.port), timeout=30) as plain,
+            socket.create_connection(("127.0.0.1", port or self.port), timeout=PATIENCE) as plain,
             context.wrap_socket(plain) as connection,
         ):
             yield connection
@@ -434,7 +435,7 @@ def test_all_places_are_told_to_be_taken(door: Door) -> None:
     extra = Workspace("place-04", "password-of-place-04")
     with served(extra) as url:
         door.tell(*door.listed.places, Entry("place-04", "", url, extra.password))
-        seen = until(lambda: late.enter("Late"), lambda seen: seen.status == 200, 20)
+        seen = until(lambda: late.enter("Late"), lambda seen: seen.status == 200, PATIENCE)
         assert seen.json()["place"] == "place-04"
 
 
@@ -692,7 +693,7 @@ def test_a_workspace_that_does_not_answer_is_waited_for(program: Path, tmp_path:
         (entry,) = door.listed.places
         gone = replace(entry, url=f"http://127.0.0.1:{free_ports(1)[0]}")
         door.tell(gone)
-        seen = until(lambda: ada.go("/"), lambda seen: seen.status == 503, 20)
+        seen = until(lambda: ada.go("/"), lambda seen: seen.status == 503, PATIENCE)
         assert "Your place is starting" in seen.text
         assert 'http-equiv="refresh"' in seen.text
         assert ada.ask("/", headers={"Accept": "*/*"}).status == 503
@@ -796,9 +797,9 @@ def test_a_websocket_by_the_proxy_ends_with_the_claim(behind: Door) -> None:
         connection.sendall(f"{head}Upgrade: websocket\r\n\r\n".encode())
         return connection.recv(1000)
 
-    with socket.create_connection(("127.0.0.1", behind.plain_port), timeout=30) as connection:
+    with socket.create_connection(("127.0.0.1", behind.plain_port), timeout=PATIENCE) as connection:
         assert b" 403 " in upgraded(connection, "https://evil.example")
-    with socket.create_connection(("127.0.0.1", behind.plain_port), timeout=30) as connection:
+    with socket.create_connection(("127.0.0.1", behind.plain_port), timeout=PATIENCE) as connection:
         assert b" 101 " in upgraded(connection, f"https://{HOST}")
         connection.sendall(b"one")
         assert connection.recv(100) == b"one"
@@ -817,7 +818,7 @@ def seconds_to_end(connection: socket.socket) -> float:
 
 
 def test_a_body_for_another_host_that_never_comes_is_given_up(behind: Door) -> None:
-    with socket.create_connection(("127.0.0.1", behind.plain_port), timeout=30) as connection:
+    with socket.create_connection(("127.0.0.1", behind.plain_port), timeout=PATIENCE) as connection:
         connection.sendall(b"POST / HTTP/1.1\r\nHost: evil.example\r\nContent-Length: 10\r\n\r\n")
         assert seconds_to_end(connection) < 20
 
@@ -992,7 +993,7 @@ def test_claims_that_a_teacher_takes_back_are_free_again(door: Door) -> None:
     with door.api.lock:
         door.api.data["claims.json"] = encoded("{}")
         door.api.version += 1
-    until(lambda: ada.ask("/").headers["Location"], lambda location: location == "/_door/", 20)
+    until(lambda: ada.ask("/").headers["Location"], lambda location: location == "/_door/", PATIENCE)
     assert door.browser().enter("Grace").json()["place"] == "place-01"
 
 
@@ -1005,7 +1006,9 @@ def test_a_door_whose_secret_is_not_to_be_had_does_not_open(
     shutil.copy(certificate, tmp_path / "ca.crt")
     (tmp_path / "token").write_text("a token")
     environment = {"RAYSIDE_ACCOUNT": str(tmp_path), "RAYSIDE_PLACES": address}
-    done = subprocess.run([program], env=environment, capture_output=True, text=True, timeout=20, check=False)
+    done = subprocess.run(
+        [program], env=environment, capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
     assert (done.returncode, "RAYSIDE_PLACES is not" in done.stderr) == (1, True)
 
 
@@ -1039,11 +1042,11 @@ def test_the_last_page_asks_for_an_address_that_nobody_told_and_escapes_all(door
     ada = door.browser()
     ada.enter()
     door.tell(*door.listed.places, home="")
-    seen = until(lambda: ada.ask("/_door/home"), lambda seen: "Ask your teacher" in seen.text, 20)
+    seen = until(lambda: ada.ask("/_door/home"), lambda seen: "Ask your teacher" in seen.text, PATIENCE)
     assert "Ask your teacher" in seen.text
     assert commands(seen)[0].startswith("git clone ADDRESS rayside && ")
     door.tell(*door.listed.places, home="<script>")
-    seen = until(lambda: ada.ask("/_door/home"), lambda seen: "script" in seen.text, 20)
+    seen = until(lambda: ada.ask("/_door/home"), lambda seen: "script" in seen.text, PATIENCE)
     assert "&lt;script&gt;" in seen.text
 
 
@@ -1195,7 +1198,7 @@ class Teacher:
     def ask(self, path: str, *, method: str = "GET", headers: Mapping[str, str] | None = None) -> Seen:
         context = ssl.create_default_context()
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-        connection = http.client.HTTPSConnection("127.0.0.1", self.port, timeout=40, context=context)
+        connection = http.client.HTTPSConnection("127.0.0.1", self.port, timeout=PATIENCE, context=context)
         connection.request(method, path, headers=headers or {"Authorization": f"Bearer {self.key}"})
         answer = connection.getresponse()
         seen = Seen(answer.status, answer.headers, answer.read())
@@ -1441,7 +1444,7 @@ def test_a_list_without_a_teachers_key_has_no_teacher(program: Path, tmp_path: P
     with opened(program, tmp_path, Api(), {"place-01": ""}) as door:
         door.tell(*door.listed.places, teacher_key="")
         teacher = door.teacher()
-        until(lambda: teacher.ask("/places").status, lambda status: status == 401, 20)
+        until(lambda: teacher.ask("/places").status, lambda status: status == 401, PATIENCE)
         # By Go an empty key comes without the space before it, if it is sent so.
         for words in ("Bearer ", "Bearer  ", "Bearer", f"Bearer {TEACHER_KEY}"):
             assert teacher.ask("/places", headers={"Authorization": words}).status == 401

@@ -236,6 +236,7 @@ def ended(debugger: Debugger, status: str = "SUCCEEDED") -> str:
     return debugger.output
 
 
+@pytest.mark.gate
 def test_every_kind_of_task_and_the_driver_stop_at_a_plain_line(up: Rayside, tmp_path: Path) -> None:
     markers = ["plain", "nested", "generator", "sync-init", "sync", "async", "threaded", "driver"]
 
@@ -653,6 +654,7 @@ print(ray.get([pauses.remote(), waits.remote()]))
 """
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("how", ["plain breakpoint()", "submit --debug"])
 def test_no_listener_of_the_cluster_lets_a_stranger_evaluate(up: Rayside, tmp_path: Path, how: str) -> None:
     async def run() -> tuple[int, int]:

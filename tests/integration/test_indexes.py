@@ -11,6 +11,8 @@ import pytest
 from bootstrap.shell import Shell
 from bootstrap.sources.indexes import debian_mirror, package_indexes
 
+pytestmark = pytest.mark.gate
+
 
 def test_pip_and_npm_are_asked_for_what_their_files_say(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -21,6 +21,8 @@ from bootstrap.shell import Shell
 from tests.bundles import small
 from tests.checkout import check_out
 
+pytestmark = pytest.mark.gate
+
 NO_INDEX = {"PIP_INDEX_URL": "http://127.0.0.1:9/simple", "PIP_RETRIES": "0", "PIP_NO_CACHE_DIR": "1"}
 
 

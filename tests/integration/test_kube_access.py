@@ -29,6 +29,9 @@ from bootstrap.settings import ROOT
 from tests.integration.connect_proxy import ConnectProxy, connect_proxy
 from tests.integration.scripted_api import SELECTOR, TOKEN, ScriptedApi, scripted_api
 from tests.integration.self_signed import self_signed
+from tests.patience import PATIENCE
+
+pytestmark = pytest.mark.gate
 
 HOST = "api.test"
 PLUGIN = f"""#!{sys.executable}
@@ -56,7 +59,7 @@ async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
 
 
 def forwards_echo(port: int) -> bool:
-    with socket.create_connection(("127.0.0.1", port), timeout=10) as client:
+    with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as client:
         return echoes(client)
 
 
@@ -133,7 +136,7 @@ def test_a_forward_renews_a_refused_token_and_what_is_open_stays_open(
 ) -> None:
     with (
         forwarded(api.kube, SELECTOR, 8265) as port,
-        socket.create_connection(("127.0.0.1", port), timeout=10) as client,
+        socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as client,
     ):
         assert echoes(client)
         api.token = "another"
@@ -418,7 +421,7 @@ def test_certificates_that_rotate_on_disk_are_read_again(tmp_path: Path) -> None
         with pytest.raises(CredentialsRefused):
             kube.require("get", "pods")
         with forwarded(kube, SELECTOR, 8265) as port:
-            rejected = socket.create_connection(("127.0.0.1", port), timeout=10)
+            rejected = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE)
             rotate(good)
             with rejected:
                 assert echoes(rejected)

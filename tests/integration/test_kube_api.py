@@ -26,6 +26,8 @@ from bootstrap.kube.api import Kube
 from bootstrap.step import Report, Status, pending, up
 from tests.integration.test_forwards import Quiet
 
+pytestmark = pytest.mark.gate
+
 PODS = {"items": [{"metadata": {"name": "head-1"}}]}
 
 

@@ -26,8 +26,10 @@ from bootstrap.hook.rayside_hook.handshake import AUTHORIZE, DEBUG, proof
 from bootstrap.hook.rayside_hook.listener import _MOST_CHOOSING
 from bootstrap.settings import ROOT
 from tests.integration.stranger import INITIALIZE, evaluates, exchange, request
+from tests.patience import PATIENCE
 
-PATIENCE = 60.0  # seconds; only a broken test waits so long
+pytestmark = pytest.mark.gate
+
 TOKEN = b"the token of the cluster"
 KNOWS = partial(proof, TOKEN)
 

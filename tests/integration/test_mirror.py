@@ -55,8 +55,11 @@ from bootstrap.verbs import mirror
 from tests.bundles import small
 from tests.integration.connect_proxy import connect_proxy
 from tests.integration.self_signed import of_tomorrow, self_signed
+from tests.patience import PATIENCE
 from tests.registries import PASSWORD, USER, Served, logged_in, private, served
 from tests.unit.test_step import Diary
+
+pytestmark = pytest.mark.gate
 
 ANOTHER_PYTHON = "3.10" if this_python() != "3.10" else "3.11"
 
@@ -818,7 +821,7 @@ def test_an_answer_that_never_ends_is_read_to_its_bound(scripted: Scripted, bund
     assert text is not None
     assert len(text) == 4 * 1024 * 1024
     # Neither could send all of it.
-    assert until(lambda: len(broken), lambda number: number == 2, 10) == 2
+    assert until(lambda: len(broken), lambda number: number == 2, PATIENCE) == 2
 
 
 def test_a_password_goes_to_the_registry_and_to_nobody_it_points_to(

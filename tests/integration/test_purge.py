@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from bootstrap import cache
 from tests.integration.conftest import Rayside, apart
+
+pytestmark = pytest.mark.gate
 
 
 def test_down_with_purge_removes_the_whole_cache_and_nothing_beside_it(tmp_path: Path) -> None:

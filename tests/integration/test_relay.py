@@ -17,8 +17,9 @@ from bootstrap.relay.connection import Connection
 from bootstrap.relay.sent import REACHED
 from tests.at_once import AT_ONCE
 from tests.integration.relay_debuggees import PACKAGE, TOKEN, Cluster, Session, relay_over
+from tests.patience import PATIENCE
 
-pytestmark = pytest.mark.usefixtures("answers_in_full")
+pytestmark = [pytest.mark.gate, pytest.mark.usefixtures("answers_in_full")]
 
 WORK = """\
 def work(x):
@@ -49,7 +50,7 @@ while time.monotonic() < end:
 
 
 def run(story: Any) -> None:
-    asyncio.run(asyncio.wait_for(story, 60))
+    asyncio.run(asyncio.wait_for(story, 5 * PATIENCE))
 
 
 async def stops_of(session: Session, count: int) -> list[dict[str, Any]]:

@@ -66,7 +66,7 @@ def play(folder: Path, script: str, story: Callable[[Scene], Coroutine[Any, Any,
             await process.until_printed()
             await story(Scene(process, editor, driver))
 
-    asyncio.run(asyncio.wait_for(whole(), 60))
+    asyncio.run(asyncio.wait_for(whole(), 600))
 
 
 def go(process: Process) -> None:
@@ -195,4 +195,4 @@ def test_who_waits_for_an_answer_goes_on_when_the_debugger_detaches(tmp_path: Pa
         finally:
             await process.close()
 
-    asyncio.run(asyncio.wait_for(story(), 60))
+    asyncio.run(asyncio.wait_for(story(), 600))

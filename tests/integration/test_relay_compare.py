@@ -21,11 +21,12 @@ from bootstrap.errors import NotRunning, RequestFailed
 from bootstrap.hook.evaluated.shown import LONGEST
 from bootstrap.redaction import REDACTED
 from bootstrap.relay import comparison
-from tests.integration.relay_debuggees import PATIENCE, TOKEN, Setting, Wire, relay_over
+from tests.integration.relay_debuggees import TOKEN, Setting, Wire, relay_over
 from tests.integration.relay_debuggees import Session as Attached
 from tests.integration.test_relay_evaluate import cancels
 from tests.integration.test_relay_scripted import Setting as ScriptedSetting
 from tests.integration.test_relay_scripted import play
+from tests.patience import PATIENCE
 
 PROGRAM = """\
 import math, os, threading, time
@@ -67,7 +68,7 @@ RETURN = PROGRAM.splitlines().index("    return loss") + 1
 
 
 def run(story: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(story, 120))
+    asyncio.run(asyncio.wait_for(story, 5 * PATIENCE))
 
 
 async def stopped(setting: Setting, count: int, **options: Any) -> tuple[Attached, list[Message]]:

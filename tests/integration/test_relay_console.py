@@ -11,8 +11,11 @@ from bootstrap.dap.additions import BEAT, RESTART, TICKET
 from bootstrap.dap.framing import Message, encode
 from bootstrap.errors import AttachFailed, RequestFailed
 from bootstrap.relay import editor
-from tests.integration.relay_debuggees import PATIENCE, TOKEN, Session, Wire
+from tests.integration.relay_debuggees import TOKEN, Session, Wire
 from tests.integration.test_relay_scripted import Scripted, Setting, play, until
+from tests.patience import PATIENCE
+
+pytestmark = pytest.mark.gate
 
 
 def say_printed(debuggee: Scripted, text: str = "a line", **body: Any) -> None:

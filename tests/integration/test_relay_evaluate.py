@@ -10,7 +10,10 @@ from typing import Any
 import pytest
 
 from bootstrap.errors import RequestFailed
-from tests.integration.relay_debuggees import PATIENCE, Session, relay_over
+from tests.integration.relay_debuggees import Session, relay_over
+from tests.patience import PATIENCE
+
+pytestmark = pytest.mark.gate
 
 IN_MAIN = "def work():\n    x = 1\n    return x\nwork()\nprint('done', flush=True)\n"
 IN_THREAD = (

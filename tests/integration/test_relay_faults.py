@@ -20,7 +20,8 @@ from bootstrap.errors import DebuggerGone, RequestFailed
 from bootstrap.relay.lifecycle import settling
 from bootstrap.relay.server import Relay, digest_of
 from tests.at_once import AT_ONCE
-from tests.integration.relay_debuggees import PATIENCE, TOKEN, Cluster, Process, Session, Wire, relay_over
+from tests.integration.relay_debuggees import TOKEN, Cluster, Process, Session, Wire, relay_over
+from tests.patience import PATIENCE
 
 # One call, whose second line is stopped at.
 ONCE = """\
@@ -532,7 +533,7 @@ def test_a_debuggee_killed_with_an_evaluation_in_flight_gets_an_answer(tmp_path:
             (stop,) = await stopped_in(session, 1)
             evaluating = await session.begin(stop, "__import__('time').sleep(60)")
             process.process.kill()
-            assert (await asyncio.wait_for(evaluating, 5))["success"] is False
+            assert (await asyncio.wait_for(evaluating, PATIENCE))["success"] is False
 
     play(story())
 

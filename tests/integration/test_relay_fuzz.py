@@ -28,8 +28,9 @@ from bootstrap.dap.framing import Message
 from bootstrap.relay.config import Config
 from bootstrap.settings import ROOT
 from tests.integration.conftest import free_ports
-from tests.integration.relay_debuggees import PATIENCE, TOKEN, Session
+from tests.integration.relay_debuggees import TOKEN, Session
 from tests.integration.scripted_debuggees import FILE, ScriptedDashboard, ScriptedDebuggee
+from tests.patience import PATIENCE
 
 EACH_SIDE = int(os.environ.get("RAYSIDE_FUZZ", "4000"))
 SEED = 5678

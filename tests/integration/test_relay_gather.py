@@ -17,6 +17,7 @@ from tests.integration import relay_debuggees
 from tests.integration.relay_debuggees import Process, Session, relay_over
 from tests.integration.scripted_debuggees import FILE
 from tests.integration.test_relay_scripted import Scripted, Setting, play, until
+from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.usefixtures("answers_in_full")
 
@@ -58,7 +59,7 @@ print("done", flush=True)
 
 
 def run(story: Any) -> None:
-    asyncio.run(asyncio.wait_for(story, 60))
+    asyncio.run(asyncio.wait_for(story, 5 * PATIENCE))
 
 
 async def resume(editor: Session, stop: dict[str, Any]) -> None:

@@ -22,6 +22,7 @@ from tests.integration.relay_debuggees import Session, relay_over
 from tests.integration.relay_debuggees import Setting as RealSetting
 from tests.integration.scripted_debuggees import FILE
 from tests.integration.test_relay_scripted import Setting, play, until
+from tests.patience import PATIENCE
 
 # Each is a rank; `wait` holds that of rank 1 for a while, and its caller's line after it is a step's end.
 PROGRAM = """\
@@ -47,7 +48,7 @@ FIRST = PROGRAM.splitlines().index("    step = 1") + 1
 
 
 def run(story: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(story, 120))
+    asyncio.run(asyncio.wait_for(story, 5 * PATIENCE))
 
 
 async def act(editor: Session, group: str, action: str, **more: Any) -> Message:
@@ -212,7 +213,7 @@ def test_one_that_runs_is_left_out_of_a_step_and_told_as_that() -> None:
     async def story(setting: Setting) -> None:
         editor = await setting.attach()
         await setting.stopped(editor, 1)
-        await asyncio.wait_for(setting.debuggees[1].attached.wait(), 60)
+        await asyncio.wait_for(setting.debuggees[1].attached.wait(), PATIENCE)
         stepping = asyncio.ensure_future(act(editor, "all", "stepIn", within=999))
         await until(lambda: bool(setting.debuggees[0].received("stepIn")))
         has_stepped(setting, 1)

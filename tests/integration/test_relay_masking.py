@@ -14,6 +14,9 @@ from bootstrap.errors import RequestFailed
 from bootstrap.redaction import REDACTED
 from bootstrap.relay.masking import Masking
 from tests.integration.relay_debuggees import Session, relay_over
+from tests.patience import PATIENCE
+
+pytestmark = pytest.mark.gate
 
 HIDDEN, OTHER, INNER, WITHIN = "hunter2-of-joe", "swordfish-9", "deep-in-it-77", "vaulted-5"
 SCRIPT = f"""\
@@ -59,7 +62,7 @@ STOP = SCRIPT.splitlines().index('    print("connecting as", password, flush=Tru
 
 
 def run(story: Any) -> None:
-    asyncio.run(asyncio.wait_for(story, 60))
+    asyncio.run(asyncio.wait_for(story, 5 * PATIENCE))
 
 
 async def variables(session: Session, reference: int) -> dict[str, Any]:

@@ -24,8 +24,8 @@ from bootstrap.relay.server import Relay, digest_of
 from bootstrap.settings import ROOT
 from tests.integration.relay_debuggees import TOKEN, Session
 from tests.integration.test_listener import scene
+from tests.patience import PATIENCE
 
-PATIENCE = 60.0
 JOB = "01000000"
 PROGRAM = """\
 import json, sys

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.integration.relay_debuggees import PATIENCE, Session, relay_over
+from tests.integration.relay_debuggees import Session, relay_over
+from tests.patience import PATIENCE
 
 PRINTS = """\
 import logging, sys
@@ -30,7 +31,7 @@ PLACES = [("one 1", 3), ("aaab", 5), ("two\nlines", 6), ("done", 10)]
 
 
 def run(story: Any) -> None:
-    asyncio.run(asyncio.wait_for(story, 60))
+    asyncio.run(asyncio.wait_for(story, 5 * PATIENCE))
 
 
 async def lines(editor: Session, title: str, count: int, category: str = "stdout") -> list[tuple[str, int]]:

@@ -30,7 +30,10 @@ from bootstrap.sources.workspace_image import RELAY
 from bootstrap.steps import marks
 from tests.at_once import AT_ONCE
 from tests.integration.conftest import Rayside, free_ports, of_each
+from tests.patience import PATIENCE
 from tests.targets import local_target
+
+pytestmark = pytest.mark.gate
 
 
 def python() -> str:
@@ -39,7 +42,7 @@ def python() -> str:
 
 
 def initialize(port: int) -> dict[str, Any]:
-    return ask(port, "initialize", {"adapterID": "test"}, timeout=5)
+    return ask(port, "initialize", {"adapterID": "test"}, timeout=PATIENCE)
 
 
 def until(condition: Any, within: float = 60) -> None:
@@ -249,7 +252,7 @@ def test_what_is_no_answer_is_told(answer: bytes | None, why: str) -> None:
         thread = threading.Thread(target=serve)
         thread.start()
         with pytest.raises(DebuggerGone, match=why):
-            ask(port, "initialize", {}, timeout=5)
+            ask(port, "initialize", {}, timeout=PATIENCE)
         thread.join()
 
 

@@ -12,6 +12,7 @@ from bootstrap.hook.evaluated.scope import NAMES
 from tests.integration.relay_debuggees import Session, relay_over
 from tests.integration.scripted_debuggees import FILE
 from tests.integration.test_relay_scripted import Setting, play
+from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.usefixtures("answers_in_full")
 
@@ -31,7 +32,7 @@ print("done", flush=True)
 
 
 def run(story: Any) -> None:
-    asyncio.run(asyncio.wait_for(story, 60))
+    asyncio.run(asyncio.wait_for(story, 5 * PATIENCE))
 
 
 async def resume(editor: Session, stop: dict[str, Any]) -> None:

@@ -28,8 +28,11 @@ from bootstrap.relay.server import Relay, digest_of
 from bootstrap.relay.threads import Threads
 from bootstrap.relay.tracing import SLEEP, WAKE
 from tests.at_once import AT_ONCE
-from tests.integration.relay_debuggees import PATIENCE, TOKEN, Session, Wire
+from tests.integration.relay_debuggees import TOKEN, Session, Wire
 from tests.integration.scripted_debuggees import FILE, ScriptedDebuggee
+from tests.patience import PATIENCE
+
+pytestmark = pytest.mark.gate
 
 Story = Callable[["Setting"], Coroutine[Any, Any, None]]
 

@@ -12,9 +12,12 @@ import pytest
 
 from bootstrap.dap.client import Client
 from bootstrap.errors import AttachFailed, RequestFailed
-from tests.integration.relay_debuggees import PATIENCE, TOKEN, Session
+from tests.integration.relay_debuggees import TOKEN, Session
 from tests.integration.scripted_debuggees import FILE
 from tests.integration.test_relay_scripted import Setting, play, until
+from tests.patience import PATIENCE
+
+pytestmark = pytest.mark.gate
 
 ONE, TWO, THREE = "01000000", "02000000", "03000000"
 

@@ -20,9 +20,10 @@ from bootstrap.errors import NotRunning
 from bootstrap.hook.evaluated.stacks import LONGEST, MOST, MOST_FRAMES
 from bootstrap.relay import stacks
 from bootstrap.relay.lifecycle import SETTLING
-from tests.integration.relay_debuggees import PATIENCE, TOKEN, Wire, relay_over
+from tests.integration.relay_debuggees import TOKEN, Wire, relay_over
 from tests.integration.test_relay_scripted import Scripted, play
 from tests.integration.test_relay_scripted import Setting as ScriptedSetting
+from tests.patience import PATIENCE
 
 PROGRAM = """\
 import asyncio, os, threading, time
@@ -71,7 +72,7 @@ for i in range(10**6):
 
 
 def run(story: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(story, 120))
+    asyncio.run(asyncio.wait_for(story, 5 * PATIENCE))
 
 
 def nodes(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:

@@ -16,8 +16,9 @@ from bootstrap.hook.evaluated import slow_conditions
 from bootstrap.relay import installed
 from bootstrap.relay.sent import Sent
 from tests.integration.relay_debuggees import Session, Wire, relay_over
+from tests.patience import PATIENCE
 
-pytestmark = pytest.mark.usefixtures("answers_in_full")
+pytestmark = [pytest.mark.gate, pytest.mark.usefixtures("answers_in_full")]
 
 LOOP = """\
 def work(x):
@@ -83,7 +84,7 @@ print("done", flush=True)
 
 
 def run(story: Any) -> None:
-    asyncio.run(asyncio.wait_for(story, 60))
+    asyncio.run(asyncio.wait_for(story, 5 * PATIENCE))
 
 
 async def resume(editor: Session, stop: dict[str, Any]) -> None:
@@ -133,7 +134,7 @@ def test_a_count_that_can_not_change_any_more_is_not_asked_for(tmp_path: Path) -
             assert await editor.evaluate(stop, "x") == "1"
             await resume(editor, stop)
             # At 1 ms each, they would take half a minute.
-            assert await asyncio.wait_for(process.end(), 15) == ["done"]
+            assert await asyncio.wait_for(process.end(), PATIENCE) == ["done"]
 
     run(story())
 

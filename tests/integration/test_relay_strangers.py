@@ -13,8 +13,11 @@ from bootstrap.errors import RequestFailed
 from bootstrap.relay import messages, server
 from bootstrap.relay.debug_session import MOST_STOPS
 from bootstrap.relay.flood import EACH_AT_ONCE
-from tests.integration.relay_debuggees import PATIENCE, TOKEN, Wire
+from tests.integration.relay_debuggees import TOKEN, Wire
 from tests.integration.test_relay_scripted import Setting, play, until
+from tests.patience import PATIENCE
+
+pytestmark = pytest.mark.gate
 
 
 async def dropped(wire: Wire) -> None:

@@ -13,7 +13,10 @@ from pathlib import Path
 import pytest
 
 from tests import npm
-from tests.integration.relay_debuggees import PATIENCE, TOKEN, relay_over
+from tests.integration.relay_debuggees import TOKEN, relay_over
+from tests.patience import PATIENCE
+
+pytestmark = pytest.mark.gate
 
 CLIENT = Path(__file__).parent / "relay_client"
 SCRIPT = """\

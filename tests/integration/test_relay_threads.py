@@ -6,9 +6,14 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from bootstrap.relay import others
 from tests.integration.relay_debuggees import Session, relay_over
 from tests.integration.test_relay_scripted import Setting, play
+from tests.patience import PATIENCE
+
+pytestmark = pytest.mark.gate
 
 SCRIPT = """\
 import threading
@@ -36,7 +41,7 @@ SHOWN = others.MOST_IN_ALL // others.MOST
 
 
 def run(story: Any) -> None:
-    asyncio.run(asyncio.wait_for(story, 60))
+    asyncio.run(asyncio.wait_for(story, 5 * PATIENCE))
 
 
 async def names(editor: Session) -> list[str]:

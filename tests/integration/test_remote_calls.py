@@ -18,7 +18,8 @@ from bootstrap.hook.evaluated.remote_calls import EVENT, MOST_FRAMES
 from bootstrap.hook.evaluated.task_starts import PATIENCE as WAITS
 from bootstrap.relay import messages
 from bootstrap.relay.sent import REACHED, REMOTE_CALLS, TASK_STARTS
-from tests.integration.pythons import PATIENCE, Debuggee, debuggee, each_python, hows_environment, python_of
+from tests.integration.pythons import Debuggee, debuggee, each_python, hows_environment, python_of
+from tests.patience import PATIENCE
 
 # pydevd takes these for a part of Python, as it takes Ray for a library.
 _RAY = """\

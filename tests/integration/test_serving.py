@@ -31,6 +31,7 @@ from bootstrap.shell import Shell
 from bootstrap.sources.go import Go, image_server
 from bootstrap.step import Condition, until
 from tests.integration.conftest import free_ports
+from tests.patience import PATIENCE
 
 NAME = "rayside/ray"
 PASSWORD = "a password"
@@ -139,7 +140,7 @@ def serving(command: list[str], folder: Path, named: Path | None = None) -> Iter
     ) as process:
         try:
             for port in (public, private):
-                assert until(lambda port=port: listens(port), bool, 30)  # type: ignore[misc]
+                assert until(lambda port=port: listens(port), bool, PATIENCE)  # type: ignore[misc]
             yield Serving(process, folder, public, private)
         finally:
             process.kill()
@@ -339,7 +340,7 @@ def test_what_has_another_digest_leaves_nothing(served: Serving) -> None:
         served.registry().name(NAME, "latest", b"{}")
     with pytest.raises(RegistryRefused, match="DIGEST_INVALID"):
         served.registry().name(NAME, f"sha256:{digest}", b"{}")
-    assert until(served.contents, lambda left: not left, 10) == set()
+    assert until(served.contents, lambda left: not left, PATIENCE) == set()
 
 
 def test_a_manifest_above_4_mib_is_refused(served: Serving) -> None:
@@ -357,20 +358,20 @@ def upload(served: Serving) -> Iterator[socket.socket]:
         head = f"PUT /v2/{NAME}/blobs/uploads/new?digest=sha256:{'d' * 64} HTTP/1.1"
         head = f"{head}\r\nHost: any\r\n{AUTHORIZATION}Content-Length: 1000000"
         line.sendall(f"{head}\r\n\r\n".encode() + b"a" * 1000)
-        assert until(served.contents, bool, 10)
+        assert until(served.contents, bool, PATIENCE)
         yield line
 
 
 def test_an_upload_that_breaks_off_leaves_nothing(served: Serving) -> None:
     with upload(served):
         pass
-    assert until(served.contents, lambda left: not left, 10) == set()
+    assert until(served.contents, lambda left: not left, PATIENCE) == set()
 
 
 def test_what_a_killed_one_has_left_goes_with_the_next(served: Serving, program: Path) -> None:
     blob = served.send(b"a content")
     with upload(served):
-        assert until(served.contents, lambda there: len(there) == 2, 10)
+        assert until(served.contents, lambda there: len(there) == 2, PATIENCE)
         served.process.kill()
         served.process.wait()
     assert len(served.contents()) == 2
@@ -417,7 +418,7 @@ def test_many_who_say_nothing_are_ended_and_others_are_answered_then(served: Ser
             line.connect(("127.0.0.1", served.public))
             if number % 2:
                 line.sendall(b"GET /v2/ HTTP/1.1\r\nHost: ")
-        assert until(lambda: len(process.net_connections()), lambda count: count >= 256, 5) <= 256 + 2
+        assert until(lambda: len(process.net_connections()), lambda count: count >= 256, PATIENCE) <= 256 + 2
         # The private side has its own.
         assert served.registry().has(NAME, blob)
         assert time.monotonic() - begun < 8
@@ -472,7 +473,7 @@ def test_it_says_why_it_can_not_start(program: Path, served: Serving, tmp_path: 
     ):
         variables = environment(folder, *ports)
         done = subprocess.run(
-            [program], env=variables, capture_output=True, text=True, timeout=30, check=False
+            [program], env=variables, capture_output=True, text=True, timeout=PATIENCE, check=False
         )
         assert done.returncode == 1
         assert done.stderr.startswith("serving: ")

@@ -18,6 +18,8 @@ from bootstrap.shell import Shell
 from bootstrap.step import until
 from tests.at_once import AT_ONCE
 
+pytestmark = pytest.mark.gate
+
 
 def python(code: str) -> list[str]:
     return [sys.executable, "-c", code]

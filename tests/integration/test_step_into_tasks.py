@@ -21,8 +21,7 @@ from bootstrap.step import until
 from tests.integration.conftest import Rayside, apart
 from tests.integration.relay_debuggees import Session
 from tests.integration.their_ray import WORKER, their_ray
-
-PATIENCE = 60.0  # seconds; a worker may have to be started
+from tests.patience import PATIENCE
 
 
 @pytest.fixture(scope="module")

@@ -30,6 +30,8 @@ from bootstrap.ray.state import Dashboard
 from tests.integration.conftest import Rayside, apart, free_ports
 from tests.targets import local_target
 
+pytestmark = pytest.mark.gate
+
 STRANGER = 65534
 TOKEN = "a-token-that-nobody-else-may-have"
 as_root = pytest.mark.skipif(os.getuid() != 0, reason="becomes another user, which only root may")

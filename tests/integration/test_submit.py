@@ -10,6 +10,8 @@ import pytest
 
 from tests.integration.conftest import Rayside
 
+pytestmark = pytest.mark.gate
+
 
 @pytest.fixture(scope="module")
 def up(rayside: Rayside) -> Rayside:

@@ -20,6 +20,7 @@ from bootstrap.step import until
 from tests.integration.conftest import Rayside, apart
 from tests.integration.relay_debuggees import Session
 from tests.integration.their_ray import TheirRay, their_ray
+from tests.patience import PATIENCE
 
 PAUSES = """\
 import ray
@@ -154,7 +155,7 @@ async def held_while_another_asks(holder: Rayside, other: Rayside, job: str) -> 
     assert asks.stderr is not None
     told = ""
     while f"{holder.settings.user} debugs it" not in told:
-        line = await asyncio.wait_for(asks.stderr.readline(), 120)
+        line = await asyncio.wait_for(asks.stderr.readline(), PATIENCE)
         assert line, f"it has ended: {told}"
         told += line.decode()
     assert await editor.evaluate(stop, "step") == "1"

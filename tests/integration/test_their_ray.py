@@ -25,6 +25,7 @@ from bootstrap.steps import marks
 from tests.integration.conftest import Rayside, apart
 from tests.integration.sshd import HOST, sshd
 from tests.integration.their_ray import HEAD, WORKER, TheirRay, their_ray
+from tests.patience import PATIENCE
 
 PROGRAM = """\
 import ray
@@ -144,9 +145,10 @@ def test_tasks_of_unmodified_code_stop_on_both_nodes_and_nothing_is_left(
 
     assert user.run("down").returncode == 0
     assert left_behind(theirs) == before == {"actors": [], "placement groups": [], "nodes": [HEAD, WORKER]}
-    assert requests.get(f"{theirs.url}/api/version", timeout=5).ok
+    assert requests.get(f"{theirs.url}/api/version", timeout=PATIENCE).ok
 
 
+@pytest.mark.gate
 @pytest.mark.timeout(600)
 def test_a_token_is_asked_for_checked_and_kept_private_also_by_ssh(user: Rayside, tmp_path: Path) -> None:
     with their_ray(token=TOKEN) as theirs:
@@ -277,6 +279,7 @@ def answering(**pages: str | None) -> Iterator[str]:
     server.server_close()
 
 
+@pytest.mark.gate
 def test_what_is_no_ray_is_said_before_anything_is_made(user: Rayside) -> None:
     with answering() as url:
         for address, error in ((url, "not-ray"), ("http://127.0.0.1:1", "not-running")):
@@ -285,6 +288,7 @@ def test_what_is_no_ray_is_said_before_anything_is_made(user: Rayside) -> None:
             assert not user.folder.exists()
 
 
+@pytest.mark.gate
 def test_a_ray_that_is_too_old_is_refused_before_anything_is_made(user: Rayside) -> None:
     pages = {"authentication_mode": None, "version": json.dumps({"ray_version": "2.30.0"})}
     metadata = json.dumps({"data": {"pythonVersion": "3.11.2"}})

@@ -22,7 +22,10 @@ import pytest
 from bootstrap.dap.framing import Message
 from bootstrap.hook.rayside_hook.handshake import proof
 from bootstrap.relay.tracing import SLEEP, WAKE
-from tests.integration.pythons import PATIENCE, Debuggee, debuggee, environment_of, python_of
+from tests.integration.pythons import Debuggee, debuggee, environment_of, python_of
+from tests.patience import PATIENCE
+
+pytestmark = pytest.mark.gate
 
 TOKEN = "the token of the cluster"
 PYTHONS = os.environ.get("RAYSIDE_TEST_PYTHONS", sys.executable).split(os.pathsep)

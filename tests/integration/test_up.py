@@ -20,6 +20,9 @@ from bootstrap.settings import ROOT
 from tests.at_once import AT_ONCE
 from tests.integration.conftest import Rayside, of_each
 from tests.integration.listeners import FREE, listeners
+from tests.patience import PATIENCE
+
+pytestmark = pytest.mark.gate
 
 EXAMPLE = ROOT / "example" / "working_dir" / "sample_code.py"
 
@@ -93,7 +96,7 @@ def test_a_setting_that_differs_from_what_runs_is_drift_and_nothing_is_touched(u
 
 
 def test_ray_asks_for_the_token(up: Rayside) -> None:
-    assert requests.get(f"{up.target.head.url}/api/jobs/", timeout=5).status_code == 401
+    assert requests.get(f"{up.target.head.url}/api/jobs/", timeout=PATIENCE).status_code == 401
 
 
 # Ray binds these to all interfaces, and does not let one change that.
@@ -186,7 +189,7 @@ def test_up_replaces_a_ray_that_nobody_recorded(up: Rayside) -> None:
 def test_a_ray_that_died_is_an_error_that_says_so(up: Rayside) -> None:
     (head,) = up.named("ray")
     of_each(up.processes(), psutil.Process.kill)
-    psutil.wait_procs([head], timeout=10)
+    psutil.wait_procs([head], timeout=PATIENCE)
     error = up.json("submit", code=4)["error"]
     assert error["id"] == "ray-died"
     assert error["hint"] == "./invokew up starts it again"

@@ -16,6 +16,8 @@ from bootstrap.shell import Shell
 from bootstrap.sources.go import Go, GoPrograms
 from bootstrap.step import Condition
 
+pytestmark = pytest.mark.gate
+
 # YAML 1.1 reads the key `on` as a truth.
 WORKFLOW: dict[Any, Any] = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text())
 JOBS: dict[str, dict[str, Any]] = WORKFLOW["jobs"]
@@ -36,12 +38,17 @@ def test_an_action_of_others_would_be_pinned_by_its_commit() -> None:
 
 def test_pull_requests_run_what_ci_is_and_the_night_runs_the_rest() -> None:
     assert set(WORKFLOW[True]) == {"pull_request", "schedule", "workflow_dispatch"}
-    assert [step["run"] for step in JOBS["tests"]["steps"]][-1] == ".ci/run"
+    gate, pieces = JOBS["tests"]["steps"][-2:]
+    assert (gate["if"], gate["run"]) == ("github.event_name == 'pull_request'", ".ci/run")
+    assert pieces["if"] == "github.event_name != 'pull_request'"
+    shards = re.findall(r"(\d)/(\d)", JOBS["tests"]["strategy"]["matrix"]["tests"])
+    assert shards == [(str(shard), "5") for shard in range(1, 6)]
+    assert pieces["run"].splitlines()[-1] == './invokew test --all --shard "$SHARD"'
     assert "--source upstream" in "".join(step["run"] for step in JOBS["upstream"]["steps"])
     assert "devcontainer up" in "".join(step["run"] for step in JOBS["devcontainer"]["steps"])
 
 
-@pytest.mark.parametrize("verb", ["up", "doctor", "debug", "status", "down"])
+@pytest.mark.parametrize("verb", ["up", "doctor", "debug", "status", "down", "test"])
 def test_its_verbs_have_the_options_that_it_gives_them(verb: str) -> None:
     code = (ROOT / "tasks.py").read_text()
     used = [words for _, step in STEPS for words in re.findall(rf"\./invokew {verb}\b([^|\n]*)", step["run"])]

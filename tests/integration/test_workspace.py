@@ -34,6 +34,7 @@ from tests.integration import wrong_passwords
 from tests.integration.conftest import Rayside, apart, free_ports, of_each
 from tests.integration.listeners import listeners
 from tests.integration.vsix import vsix
+from tests.patience import PATIENCE
 from tests.targets import local_target
 
 # A command that starts a workspace ends before it; here the tests do, and would be told of it.
@@ -79,7 +80,7 @@ class Workspace:
     def login(self, password: str) -> tuple[requests.Session, requests.Response]:
         session = requests.Session()
         answer = session.post(
-            f"{self.url}/login", data={"password": password}, allow_redirects=False, timeout=10
+            f"{self.url}/login", data={"password": password}, allow_redirects=False, timeout=PATIENCE
         )
         return session, answer
 
@@ -179,8 +180,8 @@ def test_the_cluster_file_leads_to_the_cluster_and_has_no_secret(workspace: Work
 
 
 def test_healthz_and_the_login_page_need_no_password(workspace: Workspace) -> None:
-    assert requests.get(f"{workspace.url}/healthz", timeout=10).json()["status"] in ("alive", "expired")
-    page = requests.get(f"{workspace.url}/login", timeout=10)
+    assert requests.get(f"{workspace.url}/healthz", timeout=PATIENCE).json()["status"] in ("alive", "expired")
+    page = requests.get(f"{workspace.url}/login", timeout=PATIENCE)
     assert page.status_code == 200
     assert "password" in page.text
 
@@ -199,7 +200,7 @@ def test_healthz_and_the_login_page_need_no_password(workspace: Workspace) -> No
     ],
 )
 def test_nothing_else_is_had_without_it(workspace: Workspace, path: str) -> None:
-    answer = requests.get(f"{workspace.url}{path}", allow_redirects=False, timeout=10)
+    answer = requests.get(f"{workspace.url}{path}", allow_redirects=False, timeout=PATIENCE)
     refused = answer.status_code in (401, 403, 404)
     assert refused or "login" in answer.headers.get("Location", ""), (answer.status_code, answer.text[:200])
     assert "workbench" not in answer.text
@@ -207,7 +208,7 @@ def test_nothing_else_is_had_without_it(workspace: Workspace, path: str) -> None
 
 @pytest.mark.parametrize("path", ["/", "/stable-x?reconnectionToken=x", "/proxy/8265/"])
 def test_a_websocket_is_refused_without_the_cookie(workspace: Workspace, path: str) -> None:
-    connection = http.client.HTTPConnection("127.0.0.1", workspace.settings.workspace_port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", workspace.settings.workspace_port, timeout=PATIENCE)
     upgrade = {
         "Connection": "Upgrade",
         "Upgrade": "websocket",
@@ -225,7 +226,7 @@ def test_a_websocket_is_refused_without_the_cookie(workspace: Workspace, path: s
 def test_the_password_opens_it_and_a_wrong_one_does_not(workspace: Workspace) -> None:
     session, answer = workspace.login(workspace.password)
     assert answer.status_code == 302
-    assert "workbench.js" in session.get(f"{workspace.url}/", timeout=30).text
+    assert "workbench.js" in session.get(f"{workspace.url}/", timeout=PATIENCE).text
     session, answer = workspace.login("wrong")
     assert "Incorrect password" in answer.text
     assert not session.cookies
@@ -244,7 +245,7 @@ def test_after_some_wrong_passwords_even_the_right_one_has_to_wait(workspace: Wo
 def test_one_that_was_killed_is_started_again(workspace: Workspace) -> None:
     old = workspace.target.workspace_here.leftovers()
     of_each(old, psutil.Process.kill)
-    psutil.wait_procs(old, timeout=10)
+    psutil.wait_procs(old, timeout=PATIENCE)
     status = workspace.target.workspace_here.check()
     assert status.condition is Condition.MISSING
     assert "has ended" in status.detail
@@ -257,9 +258,9 @@ def test_another_port_is_where_it_then_listens(workspace: Workspace) -> None:
     (port,) = free_ports(1)
     changed = workspace.up(workspace_port=port)
     assert changed["workspace"] is True
-    assert requests.get(f"http://127.0.0.1:{port}/healthz", timeout=10).ok
+    assert requests.get(f"http://127.0.0.1:{port}/healthz", timeout=PATIENCE).ok
     with pytest.raises(requests.ConnectionError):
-        requests.get(f"{workspace.url}/healthz", timeout=10)
+        requests.get(f"{workspace.url}/healthz", timeout=PATIENCE)
     workspace.up()
 
 

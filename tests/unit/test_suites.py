@@ -1,12 +1,17 @@
-"""Tests which suites of tests can run here, and what is said of those that can't."""
+"""Tests of the verb `test`: suites that can't run here, shards, and which failures get a second look."""
 
+from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from bootstrap.errors import EngineNotPermitted
+import pytest
+
+from bootstrap.console import Console
+from bootstrap.errors import EngineNotPermitted, InvalidArgument
 from bootstrap.settings import ROOT
 from bootstrap.step import Report, Status, missing, ready
-from bootstrap.verbs.development import Suite, suites
+from bootstrap.verbs.development import Suite, again, suites
+from bootstrap.verbs.development import test as run
 from tests import lanes
 
 
@@ -57,14 +62,61 @@ def test_a_browser_is_among_what_the_suites_with_one_need() -> None:
     assert with_one == ["browser", "e2e"]
 
 
-def test_a_suite_has_the_lanes_that_its_files_are_in() -> None:
-    for suite in suites():
-        files = [
-            PurePosixPath("tests") / suite.name / file.name for file in folder_of(suite).glob("test_*.py")
-        ]
-        uses = [(), ("kind",), *((fixture,) for fixture in lanes.WITH_RAY)]
-        used = {lanes.lane(file, fixtures) for file in files for fixtures in uses}
-        assert used == set(suite.lanes), suite.name
+FILES = [
+    PurePosixPath("tests") / suite.name / file.name
+    for suite in suites()
+    for file in (ROOT / "tests" / suite.name).glob("test_*.py")
+]
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_each_file_is_in_one_shard_and_each_shard_has_some_of_each_large_suite(count: int) -> None:
+    shards = lanes.shards(FILES, count)
+    assert set(shards) == set(FILES)
+    assert set(shards.values()) == set(range(1, count + 1))
+    for suite in ("unit", "integration", "e2e"):
+        assert {shard for file, shard in shards.items() if file.parts[1] == suite} == set(shards.values())
+
+
+def test_a_shard_takes_forty_minutes_at_most_on_two_processors() -> None:
+    shards = lanes.shards(FILES, 5)
+    for shard in range(1, 6):
+        files = [file for file in FILES if shards[file] == shard]
+        longest = max(sum(map(lanes.seconds, of)) for of in by_lane(files).values())
+        assert max(longest, sum(map(lanes.seconds, files)) / 2) < 40 * 60
+
+
+def by_lane(files: list[PurePosixPath]) -> dict[str, list[PurePosixPath]]:
+    """Returns the files of each lane, as if all that may use a Ray did."""
+    lane: dict[str, list[PurePosixPath]] = defaultdict(list)
+    for file in files:
+        lane[lanes.lane(file, {"rayside"})].append(file)
+    return lane
+
+
+@pytest.mark.parametrize("shard", ["3/2", "0/2", "1/0", "1", "a/b", "-1/2", "1/2/3", "1/1000", ""])
+def test_a_shard_that_is_no_piece_is_refused(shard: str) -> None:
+    with pytest.raises(InvalidArgument, match="is no piece of the tests"):
+        run(Console(), suite=None, everything=True, shard=shard, arguments="")
+
+
+def test_the_gate_has_no_shards() -> None:
+    with pytest.raises(InvalidArgument, match="divides all tests"):
+        run(Console(), suite=None, everything=False, shard="1/2", arguments="")
+
+
+FAILED = """FAILED tests/e2e/test_kind.py::test_it[a b]
+    in setup after 3 s
+    FAILED to start
+FAILED tests/e2e/test_kind.py::test_it[a b]
+    in teardown after 0 s
+FAILED tests/integration/test_up.py::test_it
+"""
+
+
+def test_what_failed_is_looked_at_again_once_but_not_beside_a_unit_test() -> None:
+    assert again(FAILED) == ["tests/e2e/test_kind.py::test_it[a b]", "tests/integration/test_up.py::test_it"]
+    assert again(f"{FAILED}FAILED tests/unit/test_dap.py::test_it\n") == []
 
 
 def test_what_the_lanes_name_is_there() -> None:
