@@ -12,8 +12,9 @@ def read(file: Path) -> Any:
     """Returns the only document in `file`. Raises InvalidYaml, with the line and column where it has them."""
     try:
         return parse(file.expanduser().read_text(), str(file))
-    except OSError as error:
-        raise InvalidYaml(f"{file} can't be read: {error.strerror}", hint="check the path") from None
+    except (OSError, RuntimeError) as error:  # RuntimeError: there is no such user for ~name.
+        why = getattr(error, "strerror", None) or error
+        raise InvalidYaml(f"{file} can't be read: {why}", hint="check the path") from None
     except UnicodeDecodeError as error:
         raise InvalidYaml(f"{file} is not text: {error}", hint="save it as UTF-8") from None
 
@@ -30,3 +31,9 @@ def parse(text: str, where: str) -> Any:
         parts = [getattr(error, "context", None), getattr(error, "problem", None)]
         problem = ", ".join(part for part in parts if part) or str(error)
         raise InvalidYaml(f"{where}{place}: {problem}", hint="correct that line") from None
+    # So PyYAML says that there is no such day, that a tag does not fit its value, or that lists are too deep.
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        hint = "put values that are no numbers and no dates in quotes"
+        raise InvalidYaml(
+            f"{where} has a value that can't be read ({type(error).__name__})", hint=hint
+        ) from None

@@ -14,10 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bootstrap import yaml_file
 from bootstrap.errors import (
     CommandFailed,
-    InvalidYaml,
     MissingEntrypoint,
     MissingWorkingDir,
     NotAPackage,
@@ -27,12 +25,14 @@ from bootstrap.loopback import require_own_listener
 from bootstrap.ray import outcome
 from bootstrap.ray.debug import RAISED, Debug
 from bootstrap.ray.metadata import DEBUG, LOCAL_ROOTS, PY_MODULES, USER, USER_VARIABLE, WORKING_DIR
+from bootstrap.ray.runtime_env import image_of, require_alone
+from bootstrap.ray.runtime_env import read as read_environment
 
 if TYPE_CHECKING:  # bootstrap.submission runs where the packages that it needs are not.
     from bootstrap.shell import Shell
 
 # Ray takes these besides folders: https://docs.ray.io/en/latest/ray-core/handling-dependencies.html
-_REMOTE = re.compile(r"^(gcs|s3|gs|https|http|hdfs|abfss|azure|file)://")
+_REMOTE = re.compile(r"^(gcs|s3|gs|https|http|hdfs|abfss|azure|file|local)://")
 # A shell reads these; everything else means the same as a list of words.
 _SHELL_SYNTAX = re.compile(r"[|&;<>()$`*?\[\]~#{}\\]")
 
@@ -153,13 +153,12 @@ def prepare(
     `runtime_env` is a YAML file with any runtime_env; its working_dir and py_modules count where
     the arguments name none. Raises MissingWorkingDir, MissingEntrypoint, NotAPackage, InvalidYaml.
     """
-    extra = _runtime_env(runtime_env) if runtime_env else {}
-    folder = working_dir or extra.pop("working_dir", None) or "."
-    modules = list(py_modules) or extra.pop("py_modules", [])
-    extra.pop("working_dir", None)
-    extra.pop("py_modules", None)
-    written = [_absolute(path) for path in (folder, *modules) if not _REMOTE.match(str(path))]
-    if not _REMOTE.match(folder):
+    extra = read_environment(runtime_env, working_dir=working_dir, py_modules=list(py_modules))
+    require_alone(extra, debug=debug is not None)
+    folder = extra.pop("working_dir", "") or ("" if image_of(extra) else ".")
+    modules = extra.pop("py_modules", [])
+    written = [_absolute(path) for path in (folder, *modules) if path and not _REMOTE.match(path)]
+    if folder and not _REMOTE.match(folder):
         path = Path(folder).expanduser().resolve()
         if not path.is_dir():
             raise MissingWorkingDir(
@@ -171,7 +170,7 @@ def prepare(
         raise MissingEntrypoint("no program was named", hint='add --entrypoint "python your_program.py"')
     return Submission(
         entrypoint,
-        folder,
+        folder or None,
         tuple(_module(module) for module in modules),
         extra,
         local_roots={str(path.resolve()): str(path) for path in written if path.resolve() != path},
@@ -252,10 +251,3 @@ def _module(module: Any) -> str:
         hint = f"did you mean {path / inside[0]}?" if inside else f"add {path / '__init__.py'}"
         raise NotAPackage(f"{path} is not a package: it has no __init__.py", hint=hint)
     return str(path)
-
-
-def _runtime_env(file: Path) -> dict[str, Any]:
-    loaded = yaml_file.read(file)
-    if not isinstance(loaded, dict):
-        raise InvalidYaml(f"{file} is not a mapping of runtime_env fields", hint="write `pip: [...]` or such")
-    return loaded

@@ -190,11 +190,15 @@ def test_what_can_not_work_is_refused_before_anything_is_sent(beside: Beside, co
 
 
 def test_a_runtime_env_that_ray_refuses_is_told_in_its_words(beside: Beside, code: Path) -> None:
-    (code / "env.yaml").write_text("conda: 7\n")
-    arguments = ["--working-dir", "program", "--entrypoint", "python good.py", "--runtime-env", "env.yaml"]
+    (code / "env.yaml").write_text("working_dir: https://example.test/a.txt\n")
+    arguments = ["--entrypoint", "python good.py", "--runtime-env", "env.yaml"]
     error = beside.json(*arguments, cwd=code, code=5)["error"]
     assert error["id"] == "submission-failed"
-    assert "conda" in error["message"]
+    assert "a.txt" in error["message"]
+    (code / "env.yaml").write_text("conda: 7\n")
+    error = beside.json("--working-dir", "program", *arguments, cwd=code, code=2)["error"]
+    assert error["id"] == "invalid-yaml"
+    assert "conda in env.yaml" in error["message"]
 
 
 @pytest.mark.parametrize(

@@ -133,12 +133,17 @@ def test_ctrl_c_leaves_the_job_running(up: Rayside, code: Path) -> None:
             ["--working-dir", "program", "--runtime-env", "x.yaml", "--entrypoint", "python good.py"],
             "invalid-yaml",
         ),
+        (
+            ["--working-dir", "program", "--runtime-env", "env.yaml", "--entrypoint", "python good.py"],
+            "invalid-yaml",
+        ),
     ],
 )
 def test_what_can_not_work_is_refused_before_anything_is_sent(
     up: Rayside, code: Path, arguments: list[str], identity: str
 ) -> None:
     before = len(up.target.access.require().jobs())
+    (code / "env.yaml").write_text("conda: 7\n")
     error = up.json("submit", *arguments, cwd=code, code=2)["error"]
     assert error["id"] == identity
     assert error["message"]
@@ -147,11 +152,11 @@ def test_what_can_not_work_is_refused_before_anything_is_sent(
 
 
 def test_a_runtime_env_that_ray_refuses_is_told_in_its_words(up: Rayside, code: Path) -> None:
-    (code / "env.yaml").write_text("conda: 7\n")
-    arguments = ["--working-dir", "program", "--entrypoint", "python good.py", "--runtime-env", "env.yaml"]
+    (code / "env.yaml").write_text("working_dir: https://example.test/a.txt\n")
+    arguments = ["--entrypoint", "python good.py", "--runtime-env", "env.yaml"]
     error = up.json("submit", *arguments, cwd=code, code=5)["error"]
     assert error["id"] == "submission-failed"
-    assert "conda" in error["message"]
+    assert "a.txt" in error["message"]
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from bootstrap.errors import (
     SubmissionFailed,
 )
 from bootstrap.instance import Instance
+from bootstrap.ray.runtime_env import checked
 from bootstrap.settings import ROOT
 
 TEMPLATE = ROOT / "k8s" / "ray-job.yaml"
@@ -97,11 +98,13 @@ def object_name(submission_id: str) -> str:
 
 def runtime_env(rayjob: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the runtime_env in a RayJob's runtimeEnvYAML. Raises InvalidYaml."""
-    text = rayjob["spec"].get("runtimeEnvYAML") or ""
-    loaded = yaml_file.parse(text, f"runtimeEnvYAML of the RayJob {rayjob['metadata']['name']}") or {}
-    if not isinstance(loaded, dict):
-        raise InvalidYaml("runtimeEnvYAML is not a mapping of runtime_env fields", hint="write `pip: [...]`")
-    return loaded
+    text = rayjob["spec"].get("runtimeEnvYAML")
+    where = f"runtimeEnvYAML of the RayJob {rayjob['metadata']['name']}"
+    if not isinstance(text, str | None):
+        raise InvalidYaml(
+            f"{where} is not a text", hint="write `runtimeEnvYAML: |`, and its fields below that"
+        )
+    return checked(yaml_file.parse(text or "", where), where)
 
 
 def own_head_selector(name: str) -> str:

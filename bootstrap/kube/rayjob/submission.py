@@ -29,6 +29,7 @@ from bootstrap.kube.rayjob import document
 from bootstrap.kube.rayjob.watcher import Watcher
 from bootstrap.loopback import require_own_listener, without_proxy
 from bootstrap.ray import jobs
+from bootstrap.ray.runtime_env import checked
 from bootstrap.ray.state import Dashboard
 from bootstrap.shell import Shell, printable
 from bootstrap.step import until
@@ -76,7 +77,7 @@ class KubectlRay:
         makes_cluster = "rayClusterSpec" in rayjob["spec"]
         watcher = Watcher(self.kube, name, submission_id, token_file if makes_cluster else None, report)
         of_rayjob = _without_folders(document.runtime_env(rayjob))
-        job = replace(job, runtime_env={**of_rayjob, **job.runtime_env})
+        job = replace(job, runtime_env=checked({**of_rayjob, **job.runtime_env}, "the job"))
         env = self.environment(submission_id, token_file if document.asks_for_token(rayjob) else None)
         with (
             tempfile.TemporaryDirectory(prefix="rayside-") as folder,
