@@ -25,17 +25,16 @@ _LONG, _BEGINNING, _END_OF_LONG = 100, 80, 40
 _BY_NAME = "value with a secret's name"
 # A name says that its value is secret by one of these, or by `key` as its last word.
 _FRAGMENTS = (
-    r"tokens?|passw(?:or)?d|passphrase|pwd|secrets?|api_?keys?|access_?keys?|private_?keys?|credentials?"
-    r"|authorization|cookies?|session_?id|signature|connection_?string|dsn"
+    r"tokens?|passw(?:or)?d|passphrase|pwd|secrets?|(?:api|access|private|secret|encryption|signing)_?keys?"
+    r"|credentials?|authorization|cookies?|session_?id|signature|connection_?string|dsn"
 )
 _SECRET_NAME = re.compile(
-    rf"(?:^|[^a-z])(?:{_FRAGMENTS})(?:$|[^a-z])|^aws|(?:^|[^a-z])(?:key|auth|jwt|pat)s?$", re.IGNORECASE
+    rf"(?i)(?:^|[^a-z])(?:{_FRAGMENTS})(?:$|[^a-z])|^aws|(?:^|[^a-z])(?:key|auth|jwt|pat)s?$"
 )
 # Where much is read and nobody needs the values, these say so, too; they are also the words of other things.
 _PERHAPS = re.compile(
-    r"passw(?:or)?d|(?:^|[^a-z])(?:pass|sig|sas|otp|conn_?str)(?:$|[^a-z])"
-    r"|(?:token|secret|apikey|accesskey)s?\d*$|key.?data$|dockerconfigjson",
-    re.IGNORECASE,
+    r"(?i)passw(?:or)?d|(?:^|[^a-z])(?:pass|sig|sas|otp|conn_?str)(?:$|[^a-z])"
+    r"|(?:token|secret|(?<!mon)(?<!public)key)s?\d*$|key.?data$|dockerconfigjson"
 )
 # These name a Secret of Kubernetes, an error, or the current folder, and hold none.
 _NO_SECRET = re.compile(
@@ -49,46 +48,56 @@ _BLOCK = re.compile(rf"-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----.*?(?:{_E
 _END_OF_BLOCK = re.compile(rf"\A(?:[A-Za-z0-9+/=\s]|\\n)*{_END}")
 # A password may have the marks that end a host's name; what looks like a port is none.
 _URL = re.compile(
-    r"(?P<before>\b[a-z][a-z0-9+.-]{0,40}://)"
-    r"(?:[^\s/\"'<>?#]+@|[^\s/\"'<>?#:@]{0,100}:(?!\d{1,5}[/?#])[^\s\"'<>]{1,300}@)",
-    re.IGNORECASE,
+    r"(?i)(?P<before>\b[a-z][a-z0-9+.-]{0,40}://)"
+    r"(?:[^\s/\"'<>?#]+@|[^\s/\"'<>?#:@]{0,100}:(?!\d{1,5}[/?#])[^\s\"'<>]{1,300}@)"
 )
 _HEADER = re.compile(
-    r"(?P<before>\b(?:proxy-)?authorization\\?[\"']?\s*[:=]\s*)(?P<quote>\\?[\"'])?"
-    r"(?:(?:bearer|basic|digest|token|negotiate)\s+)?[^\s\"',;\\]+",
-    re.IGNORECASE,
+    r"(?i)(?P<before>\b(?:proxy-)?authorization\\?[\"']?\s*[:=]\s*)(?P<quote>\\?[\"'])?"
+    r"(?:(?:bearer|basic|digest|token|negotiate)\s+)?[^\s\"',;\\]+"
 )
 # Schemes are many, and some have their secret behind other fields: nothing of such a line stays.
 _HEADER_LINE = re.compile(
-    r"(?P<before>\b(?:proxy-)?authorization\\?[\"']?\s*[:=]\s*)"
-    r"(?:(?P<quote>\\?[\"'])(?:\\.|[^\\\n])*?(?=(?P=quote)|\\?$)|[^\s\"'][^\n]*)",
-    re.IGNORECASE | re.MULTILINE,
+    r"(?im)(?P<before>\b(?:proxy-)?authorization\\?[\"']?\s*[:=]\s*)"
+    r"(?:(?P<quote>\\?[\"'])(?:\\.|[^\\\n])*?(?=(?P=quote)|\\?$)|[^\s\"'][^\n]*)"
 )
 _COOKIE = re.compile(r"(?P<before>\b(?:set-)?cookie\\?[\"']?\s*[:=]\s*)[^\n]+", re.IGNORECASE)
 _BEARER = re.compile(r"(?P<before>\b(?:bearer|basic)\s+)[A-Za-z0-9._~+/=-]{8,}", re.IGNORECASE)
 # Tokens that are known by their beginning: JWT, AWS, GitHub, GitLab, Hugging Face, OpenAI's form, Slack,
-# PyPI, npm, Google, Stripe, Databricks.
+# PyPI, npm, Google, Stripe, Databricks, Docker, Grafana, SendGrid, Vault, NVIDIA, Groq.
 _SHAPES = re.compile(
     r"(?<![\w-])eyJ[\w-]{6,}\.[\w-]{6,}(?:\.[\w-]*)?|\b(?:AKIA|ASIA)[A-Z0-9]{16}\b|\bgh[pousr]_\w{20,}"
     r"|\bgithub_pat_\w{20,}|\bglpat-[\w-]{16,}|\bhf_\w{20,}|\bsk-[\w-]{20,}|\bxox[abprs]-[\w-]{10,}"
     r"|\bpypi-AgE[\w-]{16,}|\bnpm_\w{30,}|\bAIza[\w-]{30,}|\b[sr]k_(?:live|test)_\w{10,}|\bdapi[0-9a-f]{32}"
+    r"|\bdckr_[a-z]{3}_[\w-]{20,}|\bgl(?:sa|c)_\w{20,}|\bxapp-[\w-]{16,}|\bSG\.[\w-]{16,}\.[\w-]{16,}"
+    r"|\bya29\.[\w-]{16,}|\bGOCSPX-[\w-]{20,}|\bhv[sb]\.[\w-]{20,}|\bnvapi-[\w-]{20,}|\bgsk_\w{20,}"
 )
 _BASE64 = re.compile(r"(?<![\w+/])[A-Za-z0-9+/]{24,}={0,2}")
+# A quotation mark, which JSON within JSON escapes.
+_Q = r"\\{0,32}[\"']"
 # NAME=value, "name": "value", name: value, d["name"] = value, in plain text or within a text of JSON; the
 # variables of Kubernetes, `name: NAME` with `value: ...` behind it; --name value, and that of a list. The
 # lookahead makes the name one piece, from which the engine gives nothing back.
 _NAMED = re.compile(
-    r"(?P<dashes>(?<![\w-])--?)?(?<!\w)(?=(?P<name>[A-Za-z_][\w.-]{0,100}))(?P=name)"
-    r"(?P<between>\\{0,32}[\"']?\]?(?:\s*(?:=>|={1,3}|:=?)|,?\s*\\{0,32}[\"']?value\\{0,32}[\"']?\s*[:=])\s*"
-    r"|(?(dashes)(?:\s+|\\{0,32}[\"'],\s*)(?![\s-])|(?!)))"
+    r"(?P<dashes>(?<![\w-])--?)?(?<!\w)(?=(?P<name>[A-Za-z_][\w.-]{0,100}))(?P=name)(?P<between>"
+    rf"(?:{_Q})?\]?(?:\s*(?:=>|={{1,3}}|:=?)|(?P<pair>,?\s*(?:{_Q})?[Vv]alue(?:{_Q})?\s*[:=]))\s*"
+    rf"|(?(dashes)(?:\s+|{_Q},\s*)(?![\s-])|(?!)))"
 )
+# The same variables with `value: ...` before `name: NAME`; a longer value may be anybody's.
+_VALUE_FIRST = re.compile(
+    rf"(?i)value(?:{_Q})?\s*[:=]\s*"
+    rf"(?:(?P<quote>{_Q})(?P<quoted>(?:(?!(?P=quote))(?:\\.|[^\\\n])){{1,500}})(?P=quote)"
+    rf"|(?P<bare>[^\s\"'{{}}][^\n{{}}]{{0,500}}?))(?:,\s*|\s+)"
+    rf"(?:{_Q})?(?:name|key)(?:{_Q})?\s*[:=]\s*(?:{_Q})?(?P<name>[\w.-]{{1,100}})"
+)
+# Only what has three marks goes on in the next line.
 _QUOTED = re.compile(
-    r"[bfru]{0,2}(?P<quote>\\{0,32}[\"'])(?P<value>(?:\\.|[^\\\n])*?)(?:(?P=quote)|\\?$)", re.I | re.M
+    rf"(?im)[bfru]{{0,2}}(?P<quote>(?P<mark>{_Q})(?P<triple>(?P=mark){{2}})?)"
+    r"(?P<value>(?:\\[\s\S]|(?(triple)[^\\]|[^\\\n]))*?)(?:(?P=quote)|(?(triple)\Z|\\?$))"
 )
 _BARE = re.compile(r"[^\s\"']+")
 _REST_OF_LINE = re.compile(r"[^\n]+")
 _OPENING = re.compile(r"(?P<call>[\w.]{0,100})[\[({]")
-_BRACKET = re.compile(r"(?P<quote>\\{0,32}[\"'])(?:\\.|[^\\\n])*?(?:(?P=quote)|\\?$)|[\[({]|[\])}]", re.M)
+_BRACKET = re.compile(rf"(?m)(?P<quote>{_Q})(?:\\.|[^\\\n])*?(?:(?P=quote)|\\?$)|[\[({{]|[\])}}]")
 # How YAML begins a line, and marks a text of several.
 _INDENT = re.compile(r"[ \t]*(?:- +)*")
 _MARK = re.compile(r"[|>][-+\d]{0,2}[ \t]*\n")
@@ -129,11 +138,8 @@ class SecretNames:
         return any(fnmatchcase(name.lower(), pattern) for pattern in self._added)
 
     def include(self, name: str) -> bool:
-        if self.are_added(name):
-            return True
-        return is_secret_name(name) and not any(
-            fnmatchcase(name.lower(), pattern) for pattern in self._excepted
-        )
+        is_excepted = any(fnmatchcase(name.lower(), pattern) for pattern in self._excepted)
+        return self.are_added(name) or (is_secret_name(name) and not is_excepted)
 
 
 class Redactor:
@@ -219,11 +225,8 @@ class Redactor:
 
     def _is_option(self, item: object) -> bool:
         """Returns whether what follows this in a list of arguments is a secret."""
-        return (
-            isinstance(item, str)
-            and bool(re.match(r"--?[^=\s]+\Z", item))
-            and self._is_secret(item.strip("-"))
-        )
+        is_option = isinstance(item, str) and re.match(r"--?[^=\s]+\Z", item)
+        return bool(is_option) and self._is_secret(str(item).strip("-"))
 
     def _string(self, value: str, depth: int) -> str:
         # Ray keeps a runtime_env, and its own messages, as JSON within a text.
@@ -264,11 +267,23 @@ class Redactor:
         pieces, kept, at = [], 0, 0
         while found := _NAMED.search(text, at):
             at = found.end()
-            if self._is_secret(found["name"]) and (span := self._value(text, found)):
+            is_secret = self._is_secret(found["name"])
+            if span := self._value(text, found) if is_secret else self._value_first(text, found):
                 begin, at = span
                 pieces += [text[kept:begin], self._told(_BY_NAME)]
                 kept = at
+                # Of `{"key": NAME, "value": ...}` the value is still to come.
+                pair = _NAMED.match(text, begin)
+                at = begin if pair and pair["pair"] and pair.end("name") <= kept else at
         return "".join([*pieces, text[kept:]])
+
+    def _value_first(self, text: str, name: re.Match[str]) -> tuple[int, int] | None:
+        """Returns from where to where a value goes that comes before its name; None where it is no secret."""
+        is_value = name["name"].lower() == "value" and not self._quoted_only
+        found = _VALUE_FIRST.match(text, name.start("name")) if is_value else None
+        if found is None or not self._is_secret(found["name"]):
+            return None
+        return found.span("quoted" if found["quote"] else "bare")
 
     def _value(self, text: str, name: re.Match[str]) -> tuple[int, int] | None:
         """Returns from where to where the value goes that a name has; None where it has none to hide."""
@@ -282,12 +297,13 @@ class Redactor:
             return (at, end) if re.search(r"[^\s\[\](){},]", text[at:end]) else None
         before = text[max(0, name.start() - _LONGEST_INDENT) : name.start()].rpartition("\n")[2]
         is_yaml = name["between"] == ": " and _INDENT.fullmatch(before)
+        is_yaml = is_yaml or name["between"].endswith("value: ")
         bare = (_REST_OF_LINE if is_yaml else _BARE).match(text, at)
         if bare is None or not _is_hidden(bare[0]):
             return None
         # Behind a name without a value the next line has another name.
         is_next = "\n" in name["between"] and ("=" in name["between"] or bare[0].endswith(":"))
-        return None if is_next else bare.span()
+        return None if is_next and not name["pair"] else bare.span()
 
     def _told(self, kind: str) -> str:
         self.counts[kind] += 1

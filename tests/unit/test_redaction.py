@@ -91,6 +91,21 @@ KEY = "-----BEGIN RSA PRIVATE KEY-----\nMIIEpAIBAAKCAQEA7x\nhunter2hunter2\n----
         f"password=SecretStr('{HIDDEN}')",
         f"password=ab(c){HIDDEN} next",
         f"password=[!]{HIDDEN}",
+        f"secretkey={HIDDEN}",
+        f"encryptionkey: {HIDDEN}",
+        f'password = """{HIDDEN}"""',
+        f"password=b'''one 'line'\n{HIDDEN}\n'''",
+        f'token = """\n{HIDDEN}',
+        f'{{"line": "password = \\"\\"\\"a\\n{HIDDEN}\\"\\"\\""}}',
+        f"{{'name': 'password', 'value': '{HIDDEN}'}}",
+        f'{{"value": "{HIDDEN}", "name": "DB_PASSWORD"}}',
+        f'{{\\"value\\":\\"{HIDDEN}\\",\\"name\\":\\"DB_PASSWORD\\"}}',
+        f'{{"key": "DB_PASSWORD", "value": "{HIDDEN}"}}',
+        f'{{"Name": "DB_PASSWORD", "Value": "{HIDDEN}"}}',
+        f"EnvVar{{Name:DB_PASSWORD,Value:{HIDDEN},ValueFrom:nil,}}",
+        f"name=DB_PASSWORD\nvalue={HIDDEN}",
+        f"- name: DB_PASSWORD\n  value: correct {HIDDEN} battery\n",
+        f"- value: correct {HIDDEN} battery\n  name: DB_PASSWORD\n",
     ],
 )
 def test_a_secret_is_taken_out_of_a_text(text: str) -> None:
@@ -117,6 +132,11 @@ def test_a_secret_is_taken_out_of_a_text(text: str) -> None:
         "AIzaSyA-1234567890abcdefghijklmnopqrstu",
         "sk_live_4eC39HqLyjWDarjtT1zdp7dc",
         "dapi1234567890abcdef1234567890abcdef",
+        "dckr_pat_abcdefghijklmnopqrstuvwxyz1",
+        "glsa_AbCdEfGhIjKlMnOpQrStUvWxYz012345_1a2b3c4d",
+        "xapp-1-A0123456789-1234567890123-abcdef0123456789",
+        "SG.abcdefghijklmnopqrstuv.ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_abcde",
+        "ya29.a0AfH6SMBabcdefghijklmnop-_q",
     ],
 )
 def test_a_token_is_known_by_its_form(token: str) -> None:
@@ -143,6 +163,9 @@ def test_a_token_is_known_by_its_form(token: str) -> None:
         "DB_PASSWORD=\nUSER=joe",
         "password:\nuser: joe",
         "--token --verbose",
+        '{"name": "MODE", "value": "fast"}, {"value": "fast", "name": "MODE"}',
+        "- name: MODE\n  value: fast\n- value: b\n  name: A\n",
+        "SG.a ya29.b glsa_c xapp-d dckr_pat_e",
     ],
 )
 def test_what_is_no_secret_stays(text: str) -> None:
@@ -161,7 +184,16 @@ def test_lines_of_yaml_beside_a_secret_stay() -> None:
     [
         *(
             f"{name}={HIDDEN}"
-            for name in ("PGPASSWORD", "DB_PASS", "authtoken", "accesstoken", "sas", "pass")
+            for name in (
+                "PGPASSWORD",
+                "DB_PASS",
+                "authtoken",
+                "accesstoken",
+                "sas",
+                "pass",
+                "sshkey",
+                "hmackey2",
+            )
         ),
         f"https://x/c?sv=2020&sig={HIDDEN}&se=2022",
         f"conn_str='{HIDDEN}'",
@@ -322,6 +354,16 @@ def test_a_value_is_known_where_a_debugger_has_cut_it() -> None:
             "token=x('",
             'token="',
             "--token ",
+        ),
+        *(
+            'token="""',
+            'value="a" ',
+            "value=",
+            "value=a ",
+            "value: a\n",
+            "key=value=",
+            "SG.a",
+            'key="a", "value":',
         ),
         *("token:\n ", "token: |\n", "YWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFh "),
     ],
