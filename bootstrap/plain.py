@@ -45,6 +45,11 @@ def plain(text: str) -> str:
     return "".join(char if char in "\t\n" or _is_shown(char) else _visible(char) for char in text)
 
 
+def fits_header(credential: str) -> bool:
+    """Returns whether a token can be sent in a header of HTTP; an error of the HTTP library would show it."""
+    return credential.isascii() and credential.isprintable() and " " not in credential
+
+
 def counted(number: int, name: str, several: str = "") -> str:
     """Returns a number of things for people: `1 place`, `1,000 places`, or `2 processes` by `several`."""
     return f"{number:,} {name if number == 1 else several or f'{name}s'}"

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from bootstrap import yaml_file
 from bootstrap.errors import (
@@ -34,7 +34,7 @@ from bootstrap.errors import (
 from bootstrap.kube.certificate import end as end_of
 from bootstrap.kube.refusal import without_user
 from bootstrap.loopback import proxy_for
-from bootstrap.plain import line, printed
+from bootstrap.plain import fits_header, line, printed
 from bootstrap.shell import Shell
 
 # A plugin may ask a server, or open a browser for a login; so many seconds are enough for both.
@@ -111,6 +111,8 @@ def access(file: Path, context: str) -> Access:
         proxy = cluster.get("proxy-url") or proxy_for(url)
         if proxy and _address("proxy", proxy).scheme not in ("http", "https"):
             raise ValueError(f"its proxy {without_user(proxy)} is not an HTTP proxy")
+        if proxy and any(ord(character) > 255 for character in unquote(proxy)):  # not in Latin-1
+            raise ValueError(f"its proxy {without_user(proxy)} has a password that no header takes")
         if acting := [key for key in _IMPERSONATION if user.get(key)]:
             raise ClusterUnreachable(
                 f"the user of {context} in {file} acts as another ({', '.join(acting)}), which Rayside can't",
@@ -127,7 +129,7 @@ def access(file: Path, context: str) -> Access:
         read = {Path(part[key]): b"" for part in (cluster, user) for key in _FILES if key in part}
         return Access(
             url,
-            _headers(user),
+            _headers(user, context, file),
             _tls(cluster, user) if is_private else None,
             cluster.get("tls-server-name"),
             proxy,
@@ -218,9 +220,14 @@ def _content(file: Path) -> bytes:
 # --- credentials -------------------------------------------------------------------------
 
 
-def _headers(user: Mapping[str, Any]) -> dict[str, str]:
+def _headers(user: Mapping[str, Any], context: str, file: Path) -> dict[str, str]:
     token = Path(user["tokenFile"]).read_text().strip() if "tokenFile" in user else user.get("token")
     if token:
+        if not fits_header(str(token)):
+            raise CredentialsRefused(
+                f"the token for {context} in {file} has a line break or another character that no token has",
+                hint="log in to the cluster again, or correct the token",
+            )
         return {"Authorization": f"Bearer {token}"}
     if "username" in user and "password" in user:
         pair = f"{user['username']}:{user['password']}".encode()

@@ -14,6 +14,7 @@ from pathlib import Path
 import requests
 
 from bootstrap.errors import CredentialsRefused, NotRay, NotRunning
+from bootstrap.plain import fits_header
 
 TOKEN, DISABLED = "token", "disabled"
 _WHERE = "Ray's dashboard is at port 8265 of its head, unless it was told otherwise"
@@ -67,7 +68,7 @@ def token(named: str, environment: Mapping[str, str] = os.environ) -> str:
         if named:
             raise CredentialsRefused(f"the token file {path} can't be read: {error}", hint=hint) from None
         raise CredentialsRefused("this Ray asks for a token, and there is none", hint=hint) from None
-    if not text or len(text) > _LONGEST_TOKEN or not text.isprintable() or " " in text:
+    if not text or len(text) > _LONGEST_TOKEN or not fits_header(text):
         raise CredentialsRefused(f"{path} holds no token", hint=hint)
     return text
 

@@ -17,8 +17,9 @@ from requests.adapters import HTTPAdapter
 from urllib3.connection import HTTPConnection
 from urllib3.connectionpool import HTTPConnectionPool
 
-from bootstrap.errors import JobNotFound, NotRunning
+from bootstrap.errors import CredentialsRefused, JobNotFound, NotRunning
 from bootstrap.loopback import require_own
+from bootstrap.plain import fits_header
 from bootstrap.ray.metadata import USER
 from bootstrap.ray.records import (
     DebuggableWorker,
@@ -72,6 +73,7 @@ class Dashboard:
 
     `patience`: seconds to connect, and for each piece of an answer. `trusted`: uids that may listen there,
     besides this user; what is another's on this machine gets no byte, and each method raises StrangerListens.
+    Raises CredentialsRefused for what can be no token.
     """
 
     def __init__(
@@ -87,6 +89,11 @@ class Dashboard:
         # Neither a proxy nor ~/.netrc may come between us and a loopback address.
         self._session.trust_env = False
         self._session.mount("http://", _Known(trusted))
+        if not fits_header(token):
+            raise CredentialsRefused(
+                "Ray's token has a line break or another character that no token has",
+                hint="put the token alone into its file, or into RAY_AUTH_TOKEN",
+            )
         if token:
             self._session.headers["Authorization"] = f"Bearer {token}"
 

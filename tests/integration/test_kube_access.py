@@ -281,6 +281,10 @@ def test_nothing_is_asked_for_or_sent_over_plain_http(tmp_path: Path, server: st
         ),
         ({"proxy-url": "me:secret@proxy.test:1"}, "its proxy proxy.test:1 is not an address"),
         ({"proxy-url": "http://me:secret@proxy.test:x"}, "its proxy http://proxy.test:x is not an address"),
+        (
+            {"proxy-url": "http://me:secret%E2%82%AC@proxy.test:1"},
+            "its proxy http://proxy.test:1 has a password",
+        ),
         ({"server": "https://me:secret@api.test"}, "its server's address has credentials in it"),
         ({"server": "https://me:secret@api.test:x"}, "its server https://api.test:x is not an address"),
     ],
@@ -293,6 +297,24 @@ def test_no_error_has_the_credentials_of_an_address(
         reached(api)
     assert reason in caught.value.message
     assert "secret" not in caught.value.message
+
+
+@pytest.mark.parametrize("way", ["token", "tokenFile", "plugin"])
+@pytest.mark.parametrize(
+    "token", ["hunter\n2", "hunter\r\n2", "hunter\x002", "hunter 2", "hünter2", "hunter\u20282"]
+)
+def test_a_token_that_no_header_takes_is_refused_and_not_shown(
+    api: ScriptedApi, tmp_path: Path, way: str, token: str
+) -> None:
+    (tmp_path / "token").write_text(token)
+    if way == "plugin":
+        Plugin(api).give(token=token)
+    else:
+        user: dict[str, Any] = {way: token if way == "token" else str(tmp_path / "token")}
+        api.write_kubeconfig(**user)
+    with pytest.raises(CredentialsRefused, match="a line break or another character") as caught:
+        reached(api)
+    assert "nter" not in str(caught.value.document())
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from bootstrap.errors import JobNotFound, NotRunning
+from bootstrap.errors import CredentialsRefused, JobNotFound, NotRunning
+from bootstrap.ray import authentication
 from bootstrap.ray.state import Dashboard
 
 WORKER = {
@@ -130,3 +131,10 @@ def test_a_dashboard_that_hangs_is_told_from_one_that_is_not_there() -> None:
             Dashboard(url, "token", patience=(2, 0.2)).version()
     with pytest.raises(NotRunning, match=f"no Ray dashboard answers at {url}"):
         Dashboard(url, "token").version()
+
+
+@pytest.mark.parametrize("token", ["hunter\n2", "hunter 2", "hunter\x002", "hunter\u20282"])
+def test_a_token_that_no_header_takes_is_refused_and_not_shown(token: str) -> None:
+    with pytest.raises(CredentialsRefused, match="a line break or another character") as caught:
+        Dashboard("http://127.0.0.1:1", authentication.token("", {"RAY_AUTH_TOKEN": token}))
+    assert "hunter" not in str(caught.value.document())
