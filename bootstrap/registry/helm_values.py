@@ -76,5 +76,7 @@ def _file(folder: Path, chart: str) -> Path:
 
 
 def _image(manifest: Manifest, address: Address, name: str) -> dict[str, str]:
-    repository, _, tag = manifest.image(name).reference.rpartition(":")
-    return {"repository": f"{address}/{repository}", "tag": tag, "pullPolicy": "IfNotPresent"}
+    """Returns the image by its digest: the charts write `repository:tag`, and a tag can be moved."""
+    image = manifest.image(name)
+    repository = f"{address}/{image.reference.rpartition(':')[0]}@sha256"
+    return {"repository": repository, "tag": image.manifest.digest, "pullPolicy": "IfNotPresent"}

@@ -224,7 +224,10 @@ def test_kuberays_charts_get_values_by_which_they_pull_from_there(
     mine, folder = settings(shared, tmp_path), tmp_path / "values for Helm"
     for _ in range(2):
         mirror.fill(mine, Console(), mine.mirror, bundle.archive.file, bundles.Asked(), folder)
-    images = {image.name: f"{mine.mirror}/{image.reference}" for image in bundle.manifest.images}
+    images = {
+        image.name: f"{mine.mirror}/{image.reference.rpartition(':')[0]}@sha256:{image.manifest.digest}"
+        for image in bundle.manifest.images
+    }
     for chart, name in (("kuberay-operator", "operator"), ("ray-cluster", "ray")):
         text = (folder / f"{chart}.yaml").read_text()
         values = yaml.safe_load(text)
