@@ -19,7 +19,8 @@ from bootstrap.step import Condition
 pytestmark = pytest.mark.gate
 
 # YAML 1.1 reads the key `on` as a truth.
-WORKFLOW: dict[Any, Any] = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text())
+TEXT = (ROOT / ".github" / "workflows" / "ci.yml").read_text()
+WORKFLOW: dict[Any, Any] = yaml.safe_load(TEXT)
 JOBS: dict[str, dict[str, Any]] = WORKFLOW["jobs"]
 STEPS = [(job, step) for job, definition in JOBS.items() for step in definition["steps"]]
 
@@ -34,6 +35,17 @@ def test_it_may_read_the_code_and_no_more_and_every_job_ends() -> None:
 def test_an_action_of_others_would_be_pinned_by_its_commit() -> None:
     for _, step in STEPS:
         assert re.fullmatch(r"[\w./-]+@[0-9a-f]{40}", step.get("uses", f"none@{'0' * 40}")), step
+
+
+def test_what_moves_is_what_its_first_lines_say() -> None:
+    moving = {job["runs-on"] for job in JOBS.values()}
+    for job in JOBS.values():
+        images = [job.get("container", {}), *job.get("services", {}).values()]
+        moving |= {each["image"] for each in images if each and "@sha256:" not in each["image"]}
+    # Of what a step fetches itself only `npm ci` has a lock file.
+    fetches = r"\b(?:apt-get|npm (?!ci\b)\w+|npx|pip3?|pipx|uvx|curl|wget|docker|go (?:install|run))(?= )"
+    moving |= {word for _, step in STEPS for word in re.findall(fetches, step.get("run", ""))}
+    assert set(re.findall(r"^# - (.+?): ", TEXT.partition("\nname:")[0], re.M)) == moving
 
 
 def test_pull_requests_run_what_ci_is_and_the_night_runs_the_rest() -> None:
