@@ -6,10 +6,12 @@ const path = require("node:path");
 const vscode = require("vscode");
 const { ClusterError } = require("./access");
 const { Dashboard, DashboardError } = require("./dashboard");
-const { modulesOf, submit, workingDirs } = require("./submission");
+const { hadModules, submit, workingDirs } = require("./submission");
 
 /** The key of what was chosen as working_dir, for each workspace folder. */
 const CHOSEN = "workingDir";
+/** The key of what was chosen as py_modules, for each working_dir. */
+const MODULES = "pyModules";
 
 /**
  * @param {vscode.Uri | undefined} uri the script, else that of the active editor
@@ -24,7 +26,9 @@ async function runScript(uri, { access, debugging, memory }) {
   const folder = vscode.workspace.getWorkspaceFolder(vscode.Uri.file(file));
   const workingDir = await workingDirOf(file, folder?.uri.fsPath, memory);
   if (!workingDir) return;
-  const modules = await modulesFor(file, folder, workingDir, new Dashboard(cluster.dashboard, token, undefined, cluster.trusted));
+  const dashboard = new Dashboard(cluster.dashboard, token, undefined, cluster.trusted);
+  const modules = await modulesFor(file, folder, workingDir, memory, dashboard);
+  if (!modules) return;
   const name = path.basename(file);
   const submission = await vscode.window.withProgress(
     { location: vscode.ProgressLocation.Notification, title: `Submitting ${name} to Ray`, cancellable: true },
@@ -71,16 +75,40 @@ async function workingDirOf(file, folder, memory) {
   return picked.description;
 }
 
-async function modulesFor(file, folder, workingDir, dashboard) {
+/** The folders to be sent besides, by the setting or by what was chosen here; undefined where nothing was. */
+async function modulesFor(file, folder, workingDir, memory, dashboard) {
   const set = vscode.workspace.getConfiguration("rayBreakpoints", vscode.Uri.file(file)).get("pyModules");
   if (set.length) return set.map((module) => path.resolve(folder?.uri.fsPath ?? path.dirname(file), module));
+  const chosen = memory.get(MODULES, {});
+  const before = chosen[workingDir];
+  if (before?.every(fs.existsSync)) return before;
+  if (!before && !(await mayNeedModules(workingDir, dashboard))) return [];
+  const picked = await pickModules(workingDir);
+  if (picked) await memory.update(MODULES, { ...chosen, [workingDir]: picked });
+  return picked;
+}
+
+async function mayNeedModules(workingDir, dashboard) {
   try {
-    return modulesOf(await dashboard.jobs(), workingDir, fs.existsSync);
+    return hadModules(await dashboard.jobs(), workingDir);
   } catch (error) {
     // The submission says it better.
-    if (error instanceof DashboardError) return [];
+    if (error instanceof DashboardError) return false;
     throw error;
   }
+}
+
+async function pickModules(workingDir) {
+  const none = { label: "No others", description: workingDir };
+  const some = { label: "Choose folders...", detail: "Each is the folder of one package (py_modules)" };
+  const title = "A job from this folder has sent packages too. Which do the workers need?";
+  const picked = await vscode.window.showQuickPick([none, some], { title });
+  if (picked !== some) return picked && [];
+  const folders = await vscode.window.showOpenDialog({
+    ...{ canSelectFiles: false, canSelectFolders: true, canSelectMany: true },
+    ...{ title: "Packages to Send", defaultUri: vscode.Uri.file(path.dirname(workingDir)) },
+  });
+  return folders?.map((uri) => uri.fsPath);
 }
 
 module.exports = { runScript };

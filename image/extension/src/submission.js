@@ -23,37 +23,19 @@ function workingDirs(file, folder) {
 }
 
 /**
- * The py_modules of the last job that was submitted from a folder: as they were written where they are
- * here, else as Ray has stored them.
+ * Whether a job from a folder has sent py_modules. It is a reason to ask which, and says no more: anybody on
+ * that Ray may submit such a job.
  *
  * @param {object[]} jobs rows of the Jobs API
  * @param {string} workingDir
- * @param {(path: string) => boolean} exists
- * @returns {string[]}
  */
-function modulesOf(jobs, workingDir, exists) {
-  const last = jobs
-    .filter((job) => job.metadata && isFrom(job, workingDir))
-    .sort((a, b) => (b.start_time ?? 0) - (a.start_time ?? 0))[0];
-  const written = list(last?.metadata["rayside.py_modules"]);
-  if (written.every(exists)) return written;
-  // The debugger's own comes after the user's, and is added again.
-  const stored = last.runtime_env?.py_modules;
-  return Array.isArray(stored) ? stored.slice(0, written.length).map(String) : [];
+function hadModules(jobs, workingDir) {
+  return jobs.some((job) => job.metadata && Boolean(job.metadata["rayside.py_modules"]) && isFrom(job, workingDir));
 }
 
 function isFrom(job, workingDir) {
   const stored = path.basename(String(job.runtime_env?.working_dir ?? ""), ".zip");
   return job.metadata["rayside.working_dir"] === workingDir || stored === path.basename(workingDir);
-}
-
-function list(text) {
-  try {
-    const values = JSON.parse(text ?? "[]");
-    return Array.isArray(values) ? values.map(String) : [];
-  } catch {
-    return [];
-  }
 }
 
 /** The words of the command. Arguments as of `submit`. */
@@ -95,4 +77,4 @@ function quoted(text) {
   return /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", `'"'"'`)}'`;
 }
 
-module.exports = { command, modulesOf, submit, submitted, workingDirs };
+module.exports = { command, hadModules, submit, submitted, workingDirs };

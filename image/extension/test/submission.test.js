@@ -5,7 +5,7 @@ const fs = require("node:fs/promises");
 const os = require("node:os");
 const path = require("node:path");
 const test = require("node:test");
-const { command, modulesOf, submit, submitted, workingDirs } = require("../src/submission");
+const { command, hadModules, submit, submitted, workingDirs } = require("../src/submission");
 
 const SCRIPT = { file: "/p/a.py", workingDir: "/p", modules: [] };
 const PACKAGE = "/tmp/ray/session_x/runtime_resources/working_dir_files/_ray_pkg_1";
@@ -18,27 +18,17 @@ test("the working_dir: what Ray unpacked, else the open folder, else the script'
 });
 
 const jobs = [
-  { start_time: 1, metadata: { "rayside.working_dir": "/p", "rayside.py_modules": '["/old"]' }, runtime_env: {} },
-  {
-    start_time: 2,
-    metadata: { "rayside.working_dir": "/p", "rayside.py_modules": '["/new"]' },
-    runtime_env: { working_dir: "gcs://_ray_pkg_1.zip", py_modules: ["gcs://new.zip", "gcs://hook.zip"] },
-  },
+  { start_time: 1, metadata: { "rayside.working_dir": "/p", "rayside.py_modules": '["/new"]' } },
+  { start_time: 2, metadata: { "rayside.working_dir": "/q" }, runtime_env: { working_dir: "gcs://_ray_pkg_1.zip" } },
   { start_time: 3, metadata: null },
-  { start_time: 4, metadata: { "rayside.working_dir": "/other", "rayside.py_modules": '["/o"]' } },
 ];
 
-test("py_modules of the last job from the same folder, as written where they are here", () => {
-  assert.deepEqual(modulesOf(jobs, "/p", () => true), ["/new"]);
-});
-
-test("py_modules as Ray stored them where they are not, without the debugger's own", () => {
-  assert.deepEqual(modulesOf(jobs, PACKAGE, () => false), ["gcs://new.zip"]);
-});
-
-test("no py_modules where no job was submitted from the folder", () => {
-  assert.deepEqual(modulesOf(jobs, "/nowhere", () => true), []);
-  assert.deepEqual(modulesOf([{ metadata: { "rayside.working_dir": "/p" } }], "/p", () => true), []);
+test("whether a job from a folder has sent packages, and not which", () => {
+  assert.equal(hadModules(jobs, "/p"), true);
+  assert.equal(hadModules(jobs, "/q"), false);
+  assert.equal(hadModules(jobs, PACKAGE), false);
+  const unpacked = { metadata: { "rayside.py_modules": "x" }, runtime_env: { working_dir: "gcs://_ray_pkg_1.zip" } };
+  assert.equal(hadModules([unpacked], PACKAGE), true);
 });
 
 test("the command: the cluster file's words, then the job's", () => {
