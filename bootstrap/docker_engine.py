@@ -1,14 +1,19 @@
-"""Asks the Docker engine: a connection, its architecture, whether it has an image."""
+"""Asks the Docker engine: a connection, its architecture, whether it has an image.
+
+The engine is the one that the program `docker` uses, and with it kind: DOCKER_HOST, else that of its context.
+"""
 
 from __future__ import annotations
 
 import os
+import shlex
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bootstrap.errors import EngineNotPermitted, EngineNotRunning, WrongArchitecture
+from bootstrap.errors import EngineNotPermitted, EngineNotRunning, EngineNotSupported, WrongArchitecture
 from bootstrap.step import Report, until
 
 if TYPE_CHECKING:
@@ -18,7 +23,7 @@ if TYPE_CHECKING:
 PATIENCE = 60
 # We wait so many seconds for a mere sign of life, and say after so many that we wait.
 _BRIEF, _SOON = 2.0, 2.0
-# By DOCKER_HOST: the version of the engine's API, and its architecture. Neither changes while a command runs,
+# By the engine's address: the version of its API, and its architecture. Neither changes while a command runs,
 # and asking for either takes 50 ms: the engine starts the programs below it to know their versions.
 _API_VERSIONS: dict[str, str] = {}
 _ARCHITECTURE: dict[str, str] = {}
@@ -32,9 +37,9 @@ _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "armv8": "arm64", "i386
 
 @contextmanager
 def connected(patience: float = PATIENCE) -> Iterator[DockerClient]:
-    """Yields a client of the engine that the environment names (DOCKER_HOST), closed afterwards.
+    """Yields a client, closed afterwards.
 
-    The engine may be silent for `patience` seconds. Raises EngineNotRunning, EngineNotPermitted.
+    The engine may be silent for `patience` seconds. Raises EngineNotRunning, EngineNotSupported.
     """
     import docker.errors
     import requests
@@ -47,7 +52,7 @@ def connected(patience: float = PATIENCE) -> Iterator[DockerClient]:
             client.close()
     except (docker.errors.DockerException, requests.RequestException) as error:
         raise EngineNotRunning(
-            f"the Docker engine does not answer as it should: {error}",
+            f"the Docker engine{named()} does not answer as it should: {error}",
             hint="./invokew doctor --fix --target kind",
         ) from None
 
@@ -55,13 +60,14 @@ def connected(patience: float = PATIENCE) -> Iterator[DockerClient]:
 def new_client(patience: float) -> DockerClient:
     """Returns a client, to be closed, which asks for the version of the API the first time alone.
 
-    Raises docker.errors.DockerException, requests.RequestException.
+    Raises docker.errors.DockerException, requests.RequestException, EngineNotSupported.
     """
     import docker
 
+    host = _host()
     with _asking():
-        client = docker.from_env(timeout=patience, version=_API_VERSIONS.get(_host()))
-        _API_VERSIONS[_host()] = client.api.api_version
+        client = docker.from_env(timeout=patience, version=_API_VERSIONS.get(host))
+        _API_VERSIONS[host] = client.api.api_version
     return client
 
 
@@ -75,8 +81,51 @@ def _asking() -> Iterator[None]:
             _ASKING.release()
 
 
+def named() -> str:
+    """Returns which engine was chosen, to be put after a noun; empty for the usual one of this machine."""
+    if host := os.environ.get("DOCKER_HOST"):
+        return f" at DOCKER_HOST={host}"
+    return f" of the Docker context {name}" if (name := _context()) else ""
+
+
+def _context() -> str:
+    """Returns the name of the current context; empty for the default."""
+    from docker.context.config import get_current_context_name
+
+    if os.environ.get("DOCKER_HOST"):
+        return ""
+    name = os.environ.get("DOCKER_CONTEXT") or get_current_context_name() or ""
+    return "" if name == "default" else name
+
+
 def _host() -> str:
-    return os.environ.get("DOCKER_HOST", "")
+    """Returns the engine's address; empty for the usual socket.
+
+    Raises EngineNotSupported where the program `docker` may reach an engine that the package `docker` can't.
+    """
+    host, name = os.environ.get("DOCKER_HOST", ""), _context()
+    without_certificate = False
+    if name:
+        from docker.context import ContextAPI
+
+        try:
+            context = ContextAPI.get_context(name)
+            host, tls = context.Host, context.TLSConfig
+            checks = context.endpoints["docker"]["SkipTLSVerify"] or Path(context.tls_path, "docker").is_dir()
+            without_certificate = host.startswith("tcp://") and checks and tls is None
+        except Exception as error:  # It raises what a missing or broken file comes to.
+            inspect = f"docker context inspect {shlex.quote(name)} --format '{{{{.Endpoints.docker.Host}}}}'"
+            raise EngineNotSupported(
+                f"the Docker context {name} can't be read: {error!r}",
+                hint=f'export DOCKER_HOST="$({inspect})"',
+            ) from None
+    if host.startswith("ssh://") or without_certificate:
+        why = "by TLS without a client's certificate" if without_certificate else "by SSH"
+        raise EngineNotSupported(
+            f"the Docker engine{named()} is reached {why}, which Rayside can't do",
+            hint="export DOCKER_HOST=unix:///PATH names another (ssh -L forwards one); or --target local",
+        )
+    return host
 
 
 def is_of_this_machine() -> bool:

@@ -166,6 +166,10 @@ class EngineNotRunning(RaysideError):
     id, exit_code = "engine-not-running", MACHINE
 
 
+class EngineNotSupported(EngineNotRunning):
+    id = "engine-not-supported"
+
+
 class EngineNotPermitted(RaysideError):
     id, exit_code = "engine-not-permitted", MACHINE
 

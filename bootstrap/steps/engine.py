@@ -57,26 +57,30 @@ class Engine:
             finally:
                 client.close()
         except docker.errors.DockerException as error:
+            named = docker_engine.named()
             if "Permission denied" in str(error):
+                join = 'sudo usermod -aG docker "$USER", then log in again'
                 raise EngineNotPermitted(
-                    "a Docker engine runs, and you may not use it",
-                    hint='sudo usermod -aG docker "$USER", then log in again',
+                    f"the Docker engine{named} runs, and you may not use it",
+                    hint="docker context use NAME (docker context ls), or export DOCKER_HOST"
+                    if named
+                    else join,
                 ) from None
-            is_local = not os.environ.get("DOCKER_HOST")
-            if is_local and any(process.name() == "dockerd" for process in psutil.process_iter(["name"])):
+            if not named and any(process.name() == "dockerd" for process in psutil.process_iter(["name"])):
                 return pending("dockerd runs and does not answer yet")
-            return missing("no Docker engine answers")
+            return missing(f"no Docker engine answers{named}")
         except requests.RequestException:
             return pending(f"the Docker engine does not answer within {self.silence:g} s")
         version, driver = info["ServerVersion"], info["Driver"]
         return ready(f"Docker {version}, {driver}, cgroup v{info.get('CgroupVersion', '1')}")
 
     def apply(self, report: Report) -> None:
-        if not self.installs or os.environ.get("DOCKER_HOST"):
-            where = f" at DOCKER_HOST={os.environ['DOCKER_HOST']}" if os.environ.get("DOCKER_HOST") else ""
+        if not self.installs or docker_engine.named():
+            where = docker_engine.named()
             hint = "./invokew doctor --fix --target kind starts one, then ./invokew up"
             if where:
-                hint = "start it, or unset DOCKER_HOST, then ./invokew up"
+                other = "unset DOCKER_HOST" if os.environ.get("DOCKER_HOST") else "docker context use default"
+                hint = f"start it, or {other}, then ./invokew up"
             elif Codespace.here():
                 hint = "./invokew up --wait-for-engine 120; if that does not help, rebuild the container"
             raise EngineNotRunning(f"no Docker engine answers{where}", hint=hint)
@@ -133,9 +137,9 @@ class DockerProgram:
 
 
 def installable() -> bool:
-    """Returns whether `apply` can bring an engine: we are root on Debian or Ubuntu, and told of no other."""
+    """Returns whether `apply` can bring an engine: we are root on Debian or Ubuntu, and chose no other."""
     debian = platform.system() == "Linux" and Path("/etc/debian_version").exists()
-    return debian and os.geteuid() == 0 and not os.environ.get("DOCKER_HOST")
+    return debian and os.geteuid() == 0 and not docker_engine.named()
 
 
 def forget_dead(file: Path, program: str) -> None:

@@ -11,6 +11,7 @@ from bootstrap.errors import (
     EarlierLayout,
     EngineNotPermitted,
     EngineNotRunning,
+    EngineNotSupported,
     InvalidSetting,
     NotRunning,
     OtherTarget,
@@ -62,7 +63,8 @@ def choose(settings: Settings, shell: Shell, *, asks: bool = False, prepares: bo
 
     A cluster that was made and not removed keeps its target. For a new one `auto` is kind where a Docker
     engine answers, else local. `asks` says whether a gallery may be asked for what a workspace is made with,
-    and `prepares` whether that is for a cluster to come. Raises OtherTarget, EarlierLayout, UnsafeFolder.
+    and `prepares` whether that is for a cluster to come. Raises OtherTarget, EarlierLayout, UnsafeFolder,
+    EngineNotSupported.
     """
     require_own(settings.state_folder)
     _refuse_earlier_layout(settings)
@@ -298,6 +300,8 @@ def _new(settings: Settings, shell: Shell, **purpose: bool) -> Target:
         source = kind_cluster.source_in_use(settings.name)
     except (EngineNotRunning, EngineNotPermitted) as error:
         if settings.target == "auto" and not _is_bundled(settings):
+            if isinstance(error, EngineNotSupported):  # docker may reach it: that choice is the user's
+                raise
             return target("local", f"auto: {error.message}")
         source = None
     reason = "auto: it is up" if source else "auto: a Docker engine answers"

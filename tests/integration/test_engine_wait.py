@@ -104,7 +104,9 @@ def test_without_an_engine_up_says_so_and_goes_on_with_local(rayside: Rayside, f
         "Waiting up to 3 s for the Docker engine",
         "No Docker engine answered within 3 s",
     ]
-    assert lines[2].startswith("Target local (auto: the Docker engine does not answer")
+    assert lines[2].startswith(
+        f"Target local (auto: the Docker engine at DOCKER_HOST={nowhere['DOCKER_HOST']} does"
+    )
     # What is up needs no engine: nothing is waited for.
     done = rayside.run("up", "--no-example", "--target", "auto", "--wait-for-engine", "60", env=nowhere)
     assert "Nothing to change" in done.stdout

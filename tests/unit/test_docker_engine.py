@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from hashlib import sha256
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from bootstrap import docker_engine
-from bootstrap.errors import EngineNotRunning
+from bootstrap.errors import EngineNotRunning, EngineNotSupported
+from bootstrap.settings import Settings
+from bootstrap.shell import Shell
+from bootstrap.steps.engine import Engine as EngineStep
+from bootstrap.targets import choice
 
 
 class Engine(ThreadingHTTPServer):
@@ -91,3 +99,81 @@ def test_a_silent_engine_is_waited_for_side_by_side(engine: Engine) -> None:
     assert [type(error) for error in learned] == [EngineNotRunning] * 8
     # One after the other they would take eight seconds at least.
     assert time.monotonic() - began < 6
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Provides a home folder whose current Docker context is `scout`, with no engine so far."""
+    for name in ("DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_CONFIG", "DOCKER_TLS_VERIFY", "DOCKER_CERT_PATH"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / ".docker").mkdir()
+    (tmp_path / ".docker" / "config.json").write_text('{"currentContext": "scout"}')
+    return tmp_path
+
+
+def context(home: Path, host: str, name: str = "scout") -> Path:
+    """Writes a context as `docker context create` does; returns the folder of its certificates."""
+    folders = [
+        home / ".docker/contexts" / kind / sha256(name.encode()).hexdigest() for kind in ("meta", "tls")
+    ]
+    folders[0].mkdir(parents=True)
+    endpoints = {"docker": {"Host": host, "SkipTLSVerify": False}}
+    (folders[0] / "meta.json").write_text(json.dumps({"Name": name, "Metadata": {}, "Endpoints": endpoints}))
+    return folders[1] / "docker"
+
+
+def test_the_engine_is_that_of_dockers_context(
+    engine: Engine, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    context(home, engine.host)
+    context(home, "tcp://127.0.0.1:9", "other")
+    context(home, f"unix://{home}/docker.sock", "socket")
+    assert side_by_side(1) == ["amd64"]
+    assert docker_engine.named() == " of the Docker context scout"
+    assert not docker_engine.is_of_this_machine()
+    monkeypatch.setenv("DOCKER_CONTEXT", "other")
+    [error] = side_by_side(1)
+    assert "the Docker engine of the Docker context other does not answer" in str(error)
+    assert EngineStep(Shell()).check().detail == "no Docker engine answers of the Docker context other"
+    with pytest.raises(EngineNotRunning) as caught:
+        EngineStep(Shell()).apply(print)
+    assert caught.value.hint == "start it, or docker context use default, then ./invokew up"
+    monkeypatch.setenv("DOCKER_CONTEXT", "socket")
+    assert docker_engine.is_of_this_machine()
+    # The first of them wins.
+    monkeypatch.setenv("DOCKER_HOST", engine.host)
+    assert side_by_side(1) == ["amd64"]
+    assert docker_engine.named() == f" at DOCKER_HOST={engine.host}"
+
+
+@pytest.mark.parametrize("kind", ["ssh", "ca", "missing", "broken"])
+def test_a_context_that_only_docker_can_use_is_named_and_never_replaced_by_local(
+    home: Path, kind: str
+) -> None:
+    if kind in ("ssh", "ca"):
+        certificates = context(home, "ssh://me@there" if kind == "ssh" else "tcp://127.0.0.1:2376")
+        if kind == "ca":
+            certificates.mkdir(parents=True)
+            (certificates / "ca.pem").touch()
+    elif kind == "broken":
+        context(home, "")
+        next(home.rglob("meta.json")).write_text("{}")
+    settings = Settings(state_folder=home / "state")
+    uses: list[Callable[[], object]] = [
+        lambda: choice.choose(settings, Shell()),
+        EngineStep(Shell()).check,
+        lambda: docker_engine.connected(1).__enter__(),
+    ]
+    for use in uses:
+        with pytest.raises(EngineNotSupported, match="Docker context scout") as caught:
+            use()
+        assert "export DOCKER_HOST=" in caught.value.hint
+    assert choice.choose(replace(settings, target="local"), Shell()).instance.target == "local"
+
+
+def test_an_engine_of_a_context_that_does_not_run_is_no_reason_against_local(home: Path) -> None:
+    context(home, "tcp://127.0.0.1:9")
+    chosen = choice.choose(Settings(state_folder=home / "state"), Shell())
+    assert chosen.instance.target == "local"
+    assert "of the Docker context scout does not answer" in chosen.reason
