@@ -164,10 +164,9 @@ def submit(words: Sequence[str], console: Console) -> None:
         )
         return
     console.result(f"Job {name} is {submitted.status}")
-    if job.debug and not job.debugs_driver:
-        console.result("Its tasks and actors are debugged, its driver is not: docs/hook.md says why")
-    else:
-        console.result("Next: the Ray view shows its tasks where they pause")
+    for note in job.notes():
+        console.result(note)
+    console.result("Next: the Ray view shows its tasks where they pause")
 
 
 def main() -> int:

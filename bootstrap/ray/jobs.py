@@ -9,7 +9,7 @@ import re
 import secrets
 import shlex
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +19,7 @@ from bootstrap.errors import (
     MissingEntrypoint,
     MissingWorkingDir,
     NotAPackage,
+    RaysideError,
     SubmissionFailed,
 )
 from bootstrap.loopback import require_own_listener
@@ -31,13 +32,15 @@ from bootstrap.ray.runtime_env import read as read_environment
 if TYPE_CHECKING:  # bootstrap.submission runs where the packages that it needs are not.
     from bootstrap.shell import Shell
 
-# Ray takes these besides folders: https://docs.ray.io/en/latest/ray-core/handling-dependencies.html
-_REMOTE = re.compile(r"^(gcs|s3|gs|https|http|hdfs|abfss|azure|file|local)://")
-# A shell reads these; everything else means the same as a list of words.
-_SHELL_SYNTAX = re.compile(r"[|&;<>()$`*?\[\]~#{}\\]")
+# The nodes fetch these. Ray itself refuses the ones that it does not know:
+# https://docs.ray.io/en/latest/ray-core/handling-dependencies.html
+_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
-# It matches a Python that finds Ray's packages on PYTHONPATH: with -E or -I it does not look there.
-_PYTHON = re.compile(r"(?:^|[\s;&|(])(?:\S*/)?python[\d.]*(?P<options>(?:\s+-[A-Za-z]+)*)\s")
+_PYTHON = re.compile(
+    r"""(?:^|[\s;&|("'`])(?:[^\s"']*/)?python[\d.]*["']?(?P<options>(?:\s+-[A-Za-z]+)*)(?=\s|$)"""
+)
+# uv replaces the hook with one of its own; a PYTHONPATH without its old value hides ours.
+_HIDES_HOOK = re.compile(r"\buv\b|(?<!\$)(?<!\$\{)\bPYTHONPATH\b(?!=\S*\$\{?PYTHONPATH\b)")
 
 
 @dataclass(frozen=True)
@@ -90,7 +93,7 @@ class Submission:
     def all_metadata(self) -> dict[str, str]:
         """Returns the metadata that Ray keeps with the job: the user's, and where its files come from."""
         metadata = {**self.metadata, **({USER: self.user} if self.user else {})}
-        if self.working_dir and not _REMOTE.match(self.working_dir):
+        if self.working_dir and self.working_dir not in self.unmapped:
             metadata[WORKING_DIR] = self.working_dir
         if self.py_modules:
             metadata[PY_MODULES] = json.dumps(self.py_modules)
@@ -102,10 +105,12 @@ class Submission:
         return metadata
 
     def words(self) -> list[str]:
-        """Returns the entrypoint as a list of words; an entrypoint that needs a shell is given to one."""
-        if _SHELL_SYNTAX.search(self.entrypoint):
-            return ["sh", "-c", self.entrypoint]
-        return shlex.split(self.entrypoint)
+        """Returns words that Ray's programs, which quote each one, make the entrypoint of again."""
+        with contextlib.suppress(ValueError):  # Quotes in a here-document need not match.
+            words = shlex.split(self.entrypoint)
+            if shlex.join(words) == self.entrypoint:
+                return words
+        return ["sh", "-c", self.entrypoint]
 
     def environment(self) -> dict[str, Any]:
         """Returns the whole runtime_env but working_dir."""
@@ -130,14 +135,31 @@ class Submission:
     @property
     def debugs_driver(self) -> bool:
         """Returns whether `debug` reaches the driver, not only the workers: it has to be a Python program."""
-        python = _PYTHON.search(self.entrypoint)
+        pythons = [python["options"] for python in _PYTHON.finditer(self.entrypoint)]
         return (
-            python is not None
-            and not set("EI") & set(python["options"])
-            # uv replaces the hook with one of its own; another PYTHONPATH would hide ours.
-            and not re.search(r"\buv\b|PYTHONPATH", self.entrypoint)
+            bool(pythons)
+            # With -E or -I a Python does not look for packages on PYTHONPATH.
+            and not set("EI") & set("".join(pythons))
+            and not _HIDES_HOOK.search(self.entrypoint)
             and "RAY_RUNTIME_ENV_HOOK" not in (self.runtime_env.get("env_vars") or {})
         )
+
+    @property
+    def unmapped(self) -> list[str]:
+        """Returns the archives and addresses: which files on this machine they hold is unknown."""
+        sent = [*([self.working_dir] if self.working_dir else []), *self.py_modules]
+        return [path for path in sent if _URI.match(path) or Path(path).is_file()]
+
+    def notes(self) -> list[str]:
+        """Returns a line for each part of the job that `debug` does not reach."""
+        lines = []
+        if self.debug and not self.debugs_driver:
+            lines.append("Its tasks and actors are debugged, its driver is not: docs/hook.md says why")
+        if self.debug and self.unmapped:
+            # The rest of an address may hold a login.
+            names = ", ".join(path.partition("?")[0].rpartition("/")[2] for path in self.unmapped)
+            lines.append(f"Breakpoints in {names} need an editor's pathMappings: docs/editors.md#archives")
+        return lines
 
 
 def prepare(
@@ -146,32 +168,29 @@ def prepare(
     py_modules: Sequence[str],
     entrypoint: str | None,
     runtime_env: Path | None = None,
+    of_rayjob: Mapping[str, Any] | None = None,
     debug: Debug | None = None,
 ) -> Submission:
-    """Checks a job before anything is sent; relative paths are relative to the current folder.
+    """Makes paths absolute, and checks that they are there; Ray checks everything else.
 
     `runtime_env` is a YAML file with any runtime_env; its working_dir and py_modules count where
-    the arguments name none. Raises MissingWorkingDir, MissingEntrypoint, NotAPackage, InvalidYaml.
+    the arguments name none, and then the addresses in that of the RayJob, whose paths are those of a pod.
+    Raises MissingWorkingDir, MissingEntrypoint, NotAPackage, InvalidYaml.
     """
     extra = read_environment(runtime_env, working_dir=working_dir, py_modules=list(py_modules))
     require_alone(extra, debug=debug is not None)
-    folder = extra.pop("working_dir", "") or ("" if image_of(extra) else ".")
-    modules = extra.pop("py_modules", [])
-    written = [_absolute(path) for path in (folder, *modules) if path and not _REMOTE.match(path)]
-    if folder and not _REMOTE.match(folder):
-        path = Path(folder).expanduser().resolve()
-        if not path.is_dir():
-            raise MissingWorkingDir(
-                f"there is no folder {path}", hint="--working-dir takes the folder your program is in"
-            )
-        _check_entrypoint(entrypoint, path)
-        folder = str(path)
+    fetched = {name: _addresses((of_rayjob or {}).get(name)) for name in ("working_dir", "py_modules")}
+    default = "" if image_of(extra) else "."
+    folder = extra.pop("working_dir", "") or next(iter(fetched["working_dir"]), default)
+    modules = extra.pop("py_modules", []) or fetched["py_modules"]
+    written = [_absolute(path) for path in (folder, *modules) if path and not _URI.match(path)]
+    folder = folder and _found(folder, MissingWorkingDir)
     if not entrypoint or not entrypoint.strip():
         raise MissingEntrypoint("no program was named", hint='add --entrypoint "python your_program.py"')
     return Submission(
         entrypoint,
         folder or None,
-        tuple(_module(module) for module in modules),
+        tuple(_found(module, NotAPackage) for module in modules),
         extra,
         local_roots={str(path.resolve()): str(path) for path in written if path.resolve() != path},
         debug=debug,
@@ -212,25 +231,9 @@ def private_environment(job: Submission) -> Iterator[Path | None]:
 
 def new_submission_id(entrypoint: str) -> str:
     """Returns `<program>-<random>`, which says what the job runs, and is never taken."""
-    script = next((Path(word).stem for word in entrypoint.split() if word.endswith(".py")), "job")
-    return f"{re.sub('[^A-Za-z0-9]+', '-', script).strip('-').lower() or 'job'}-{secrets.token_hex(3)}"
-
-
-def _check_entrypoint(entrypoint: str | None, folder: Path) -> None:
-    try:
-        words = shlex.split(entrypoint or "")
-    except ValueError as error:
-        raise MissingEntrypoint(
-            f"the entrypoint {entrypoint!r} can't be read: {error}", hint="check its quotes"
-        ) from None
-    script = next((word for word in words if word.endswith(".py")), None)
-    if script is None or (folder / script).is_file():
-        return
-    programs = sorted(path.name for path in folder.glob("*.py"))
-    hint = (
-        f"it has {', '.join(programs[:5])}" if programs else "it has no Python program; check --working-dir"
-    )
-    raise MissingEntrypoint(f"there is no {script} in {folder}", hint=hint)
+    script = re.search(r"""([^\s/"']+)\.py\b""", entrypoint)
+    name = re.sub("[^A-Za-z0-9]+", "-", script[1]).strip("-").lower() if script else ""
+    return f"{name or 'job'}-{secrets.token_hex(3)}"
 
 
 def _absolute(path: Any) -> Path:
@@ -238,16 +241,16 @@ def _absolute(path: Any) -> Path:
     return Path(os.path.abspath(Path(str(path)).expanduser()))  # noqa: PTH100 (it would resolve them)
 
 
-def _module(module: Any) -> str:
-    if _REMOTE.match(str(module)):
-        return str(module)
-    path = Path(str(module)).expanduser().resolve()
-    if path.is_file() and path.suffix in (".whl", ".py"):
-        return str(path)
-    if not path.is_dir():
-        raise NotAPackage(f"there is no package {path}", hint="--py-modules takes a package's own folder")
-    if not (path / "__init__.py").is_file():
-        inside = sorted(child.parent.name for child in path.glob("*/__init__.py"))
-        hint = f"did you mean {path / inside[0]}?" if inside else f"add {path / '__init__.py'}"
-        raise NotAPackage(f"{path} is not a package: it has no __init__.py", hint=hint)
-    return str(path)
+def _addresses(value: Any) -> list[str]:
+    values = value if isinstance(value, list) else [value]
+    return [str(address) for address in values if _URI.match(str(address))]
+
+
+def _found(path: str, error: type[RaysideError]) -> str:
+    """Returns the resolved path of a folder or file, or the address as it is. Raises `error`."""
+    if _URI.match(path):
+        return path
+    found = Path(path).expanduser().resolve()
+    if not found.exists():
+        raise error(f"there is no file or folder {found}", hint=f"a path is relative to {Path.cwd()}")
+    return str(found)

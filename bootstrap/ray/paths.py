@@ -19,7 +19,7 @@ from bootstrap.ray.records import Job
 RESOURCES = "/tmp/ray/session_latest/runtime_resources"
 
 _PACKAGE = re.compile(r"(_ray_pkg_[0-9a-f]+)")
-_SENT = re.compile(r"gcs://(_ray_pkg_[0-9a-f]+)\.zip")
+_SENT = re.compile(r"gcs://(_ray_pkg_[0-9a-f]+)\.(?:zip|tar\.gz|tar\.xz)")
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def _packed(job: Job) -> list[tuple[str, Path]]:
     written = json.loads(job.metadata.get(LOCAL_ROOTS, "{}"))
     packages: list[tuple[str, Path]] = []
     for uri, folder, is_module in uris:
-        if not (package := _PACKAGE.search(uri)):
+        if not folder.is_absolute() or not (package := _PACKAGE.search(uri)):
             continue
         names = [folder]
         # A module's package holds the folder itself, under its real name.

@@ -13,6 +13,7 @@ from bootstrap.console import Console
 from bootstrap.dap.paused import PausedTask
 from bootstrap.errors import Interrupted, InvalidArgument
 from bootstrap.kube.rayjob import document
+from bootstrap.plain import line
 from bootstrap.ray import jobs, outcome
 from bootstrap.ray.debug import Debug
 from bootstrap.ray.metadata import USER_VARIABLE
@@ -50,6 +51,7 @@ class Request:
             py_modules=self.py_modules,
             entrypoint=self.entrypoint or (rayjob or {"spec": {}})["spec"].get("entrypoint"),
             runtime_env=Path(self.runtime_env) if self.runtime_env else None,
+            of_rayjob=document.runtime_env(rayjob) if rayjob else None,
             debug=self.debug,
         )
 
@@ -63,7 +65,7 @@ def submit(settings: Settings, console: Console, request: Request, *, wait: bool
         raise InvalidArgument("--job needs a Kubernetes cluster", hint="./invokew up --target kind makes one")
     dashboard, cluster = target.access.require(), target.access.cluster
     name = jobs.new_submission_id(submission.entrypoint)
-    with console.progress(), console.work(name, f"submission of {submission.entrypoint}"):
+    with console.progress(), console.work(name, f"submission of {line(submission.entrypoint)}"):
         if rayjob and target.kubernetes:
             report = partial(console.note, name)
             dashboard, cluster = target.kubernetes.submit_rayjob(rayjob, submission, name, report)
@@ -83,8 +85,8 @@ def submit(settings: Settings, console: Console, request: Request, *, wait: bool
         console.document({"submission_id": name, "job": job.job_id, "status": job.status, "cluster": cluster})
         return
     console.result(f"Job {name} {'has ended: ' if wait else 'is '}{job.status}")
-    if submission.debug and not submission.debugs_driver:
-        console.result("Its tasks and actors are debugged, its driver is not: docs/hook.md says why")
+    for note in submission.notes():
+        console.result(note)
     if limits := submission.raised_limits:
         names = ", ".join(limits)
         console.result(f"A stop may last: time limits of Ray's libraries are a day in this job: {names}")

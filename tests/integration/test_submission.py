@@ -182,10 +182,10 @@ def test_people_are_told_in_two_lines(beside: Beside, code: Path) -> None:
 
 def test_what_can_not_work_is_refused_before_anything_is_sent(beside: Beside, code: Path) -> None:
     before = len(beside.dashboard.jobs())
-    arguments = ["--working-dir", "program", "--entrypoint", "python goood.py"]
+    arguments = ["--working-dir", "programs", "--entrypoint", "python good.py"]
     error = beside.json(*arguments, cwd=code, code=2)["error"]
-    assert error["id"] == "missing-entrypoint"
-    assert error["hint"] == "it has good.py"
+    assert error["id"] == "missing-working-dir"
+    assert error["hint"] == f"a path is relative to {code}"
     assert len(beside.dashboard.jobs()) == before
 
 

@@ -123,10 +123,9 @@ def test_ctrl_c_leaves_the_job_running(up: Rayside, code: Path) -> None:
     ("arguments", "identity"),
     [
         (["--working-dir", "nowhere", "--entrypoint", "python good.py"], "missing-working-dir"),
-        (["--working-dir", "program", "--entrypoint", "python goood.py"], "missing-entrypoint"),
         (["--working-dir", "program"], "missing-entrypoint"),
         (
-            ["--working-dir", "program", "--py-modules", ".", "--entrypoint", "python good.py"],
+            ["--working-dir", "program", "--py-modules", "three", "--entrypoint", "python good.py"],
             "not-a-package",
         ),
         (

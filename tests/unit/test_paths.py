@@ -8,7 +8,7 @@ import pytest
 
 from bootstrap.ray import jobs
 from bootstrap.ray.metadata import LOCAL_ROOTS, PY_MODULES, WORKING_DIR
-from bootstrap.ray.paths import PathMap
+from bootstrap.ray.paths import RESOURCES, PathMap, unpacked
 from bootstrap.ray.records import Job
 from bootstrap.settings import ROOT
 
@@ -31,6 +31,14 @@ def paths(tmp_path: Path) -> PathMap:
     job = Job("j", None, "RUNNING", "python x.py", "", None, 0.0, None, metadata, runtime_env)
     foreign = Job("k", None, "RUNNING", "python x.py", "", None, 0.0, None, {}, {})
     return PathMap.of([job, foreign])
+
+
+def test_a_package_that_was_sent_from_no_folder_has_none() -> None:
+    metadata = {PY_MODULES: json.dumps(["gcs://_ray_pkg_bb.zip"])}
+    runtime_env = {"working_dir": "gcs://_ray_pkg_aa.tar.gz", "py_modules": ["gcs://_ray_pkg_bb.zip"]}
+    job = Job("j", None, "RUNNING", "python x.py", "", None, 0.0, None, metadata, runtime_env)
+    assert PathMap.of([job]).local_roots() == {}
+    assert unpacked(job) == f"{RESOURCES}/working_dir_files/_ray_pkg_aa"
 
 
 def test_every_package_has_its_folders(paths: PathMap, tmp_path: Path) -> None:

@@ -68,9 +68,8 @@ def test_a_wrong_command_is_an_error_like_any_other(words: list[str], message_pa
     ("words", "error"),
     [
         ([], MissingEntrypoint),
-        (["--entrypoint", "python tarin.py"], MissingEntrypoint),
         (["--entrypoint", "python train.py", "--working-dir", "nowhere"], MissingWorkingDir),
-        (["--entrypoint", "python train.py", "--py-modules", "."], NotAPackage),
+        (["--entrypoint", "python train.py", "--py-modules", "nowhere"], NotAPackage),
         (["--entrypoint", "python train.py", "--post-mortem"], InvalidArgument),
         (["--entrypoint", "python train.py", "--attach-timeout", "5"], InvalidArgument),
         (["--entrypoint", "python train.py", "--debug", "--attach-timeout", "soon"], InvalidArgument),
