@@ -113,10 +113,10 @@ def _host() -> str:
             host, tls = context.Host, context.TLSConfig
             checks = context.endpoints["docker"]["SkipTLSVerify"] or Path(context.tls_path, "docker").is_dir()
             without_certificate = host.startswith("tcp://") and checks and tls is None
-        except Exception as error:  # It raises what a missing or broken file comes to.
+        except Exception:  # It raises what a missing or broken file comes to.
             inspect = f"docker context inspect {shlex.quote(name)} --format '{{{{.Endpoints.docker.Host}}}}'"
             raise EngineNotSupported(
-                f"the Docker context {name} can't be read: {error!r}",
+                f"the Docker context {name} can't be read",
                 hint=f'export DOCKER_HOST="$({inspect})"',
             ) from None
     if host.startswith("ssh://") or without_certificate:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import shutil
 import signal
 from pathlib import Path
 
 import pytest
 
+from bootstrap.dap.client import Client
 from tests.integration.conftest import Rayside
+from tests.integration.relay_debuggees import Session
+from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.gate
 
@@ -117,6 +122,101 @@ def test_ctrl_c_leaves_the_job_running(up: Rayside, code: Path) -> None:
         following.send_signal(signal.SIGINT)
         assert "error" not in following.stdout.read()
         assert following.wait(10) == 130
+
+
+SHELL = """
+import ray, sys
+
+@ray.remote
+def double(n):
+    result = n * 2
+    return result
+
+ray.init()
+print(sys.argv[1:], "is", ray.get(double.remote(21)))
+"""
+
+
+@pytest.mark.parametrize(
+    ("folder", "entrypoint"),
+    [
+        ("sub", "cd sub && python main.py 'a  b' c"),
+        (".", "cd sub\nsh -c 'python ../main.py \"a  b\" c' | cat"),
+    ],
+)
+def test_a_shell_command_is_run_unchanged_and_its_python_stops(
+    up: Rayside, tmp_path: Path, folder: str, entrypoint: str
+) -> None:
+    (tmp_path / "sub").mkdir()
+    file = tmp_path / folder / "main.py"
+    file.write_text(SHELL)
+    job = up.json("submit", "--debug", "--entrypoint", entrypoint, cwd=tmp_path)["submission_id"]
+    breaks = [f"--break={file}:{number}" for number in (7, 10)]
+    stops = up.json("debug", "--job", job, *breaks, "--evaluate", "globals().get('n', 0)")["stopped"]
+    seen = [(stop["task"], stop["file"], stop["line"]) for stop in stops]
+    assert sorted(seen) == [("double", str(file), 7), ("driver", str(file), 10)]
+    assert "['a  b', 'c'] is 42" in up.run("logs", "--job", job).stdout
+
+
+def test_a_program_outside_of_the_folder_is_run(up: Rayside, tmp_path: Path) -> None:
+    (tmp_path / "image").mkdir()
+    (tmp_path / "image" / "main.py").write_text(SHELL)
+    (tmp_path / "code").mkdir()
+    entrypoint = f'WORD="it\'s" python {tmp_path}/image/main.py $WORD'
+    arguments = ["--working-dir", "code", "--entrypoint", entrypoint, "--wait"]
+    done = up.run("submit", *arguments, cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "is 42" in done.stdout
+
+
+def test_archives_and_a_package_without_init_are_sent_as_ray_takes_them(up: Rayside, tmp_path: Path) -> None:
+    (tmp_path / "helpers").mkdir()
+    (tmp_path / "helpers" / "calc.py").write_text("def add(a, b):\n    total = a + b\n    return total\n")
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "train.py").write_text(
+        "import ray, helpers.calc\nray.init()\n"
+        "print('is', ray.get(ray.remote(helpers.calc.add).remote(2, 3)))\n"
+    )
+    for kind in ("zip", "gztar"):
+        shutil.make_archive(str(tmp_path / "code"), kind, tmp_path / "src")
+    (tmp_path / "env.yaml").write_text(f"working_dir: {tmp_path}/code.tar.gz\npy_modules: [helpers]\n")
+    program = ["--entrypoint", "python train.py"]
+    done = up.run("submit", "--runtime-env", "env.yaml", *program, "--wait", cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "is 5\n" in done.stdout
+    done = up.run(
+        "submit", "--working-dir", "code.zip", "--py-modules", "helpers", *program, "--debug", cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Breakpoints in code.zip need an editor's pathMappings" in done.stdout
+    job = up.target.access.require().jobs()[-1].submission_id
+    token, port = up.target.instance.token_file.read_text(), up.settings.relay_port
+
+    async def stops() -> list[tuple[str, int]]:
+        client = await Client.connect("127.0.0.1", port)
+        source, module = tmp_path / "src", tmp_path / "helpers" / "calc.py"
+        await client.attach(
+            breakpoints={str(source / "train.py"): [{"line": 3}], str(module): [{"line": 3}]},
+            path_mappings=[{"localRoot": str(source), "remoteRoot": "."}],
+            options={"token": token, "job": job},
+            no_delay=False,
+        )
+        editor, seen = Session(client, patience=PATIENCE), []
+        for _ in range(2):
+            stop = await editor.event("stopped")
+            frame = (await editor.frames(stop))[0]
+            seen.append((frame["source"]["path"], frame["line"]))
+            await editor.request("continue", threadId=stop["threadId"])
+        await client.disconnect()
+        return seen
+
+    assert asyncio.run(asyncio.wait_for(stops(), 2 * PATIENCE)) == [
+        (f"{tmp_path}/src/train.py", 3),
+        (f"{tmp_path}/helpers/calc.py", 3),
+    ]
+    # What Ray refuses is refused in its words.
+    error = up.json("submit", "--working-dir", "env.yaml", *program, cwd=tmp_path, code=5)["error"]
+    assert "must be an existing directory or a supported archive" in error["message"]
 
 
 @pytest.mark.parametrize(
