@@ -169,11 +169,10 @@ class ImagesOnNodes:
 
     def _refusals(self, daemon_set: Mapping[str, Any]) -> list[str]:
         """Returns why Kubernetes did not take pods of it, and not of an earlier one; the latest first."""
-        uid = daemon_set["metadata"].get("uid")
         return [
             str(event.get("message", ""))
-            for event in reversed(self.kube.events("DaemonSet", self.label))
-            if event.get("reason") == "FailedCreate" and event["involvedObject"].get("uid") == uid
+            for event in reversed(self.kube.events("DaemonSet", daemon_set["metadata"]))
+            if event.get("reason") == "FailedCreate"
         ]
 
     @property

@@ -61,11 +61,12 @@ class Kube:
         """Returns the namespace's pods with these labels, as in `ray.io/cluster=rayside`."""
         return self.items(f"{self._core}/pods", selector)
 
-    def events(self, kind: str, name: str) -> list[dict[str, Any]]:
-        """Returns what happened to an object, oldest first."""
-        fields = f"involvedObject.kind={kind},involvedObject.name={name}"
+    def events(self, kind: str, metadata: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """Returns the events of the object with this metadata, not of an earlier namesake, oldest first."""
+        fields = f"involvedObject.kind={kind},involvedObject.name={metadata['name']}"
         events = self.items(f"{self._core}/events", fields=fields)
-        return sorted(events, key=lambda event: event.get("lastTimestamp") or event.get("eventTime") or "")
+        own = [event for event in events if event["involvedObject"].get("uid") == metadata.get("uid")]
+        return sorted(own, key=lambda event: event.get("lastTimestamp") or event.get("eventTime") or "")
 
     def ray(self, plural: str, name: str) -> dict[str, Any] | None:
         """Returns a RayCluster or RayJob: `plural` is rayclusters or rayjobs. None where there is none."""

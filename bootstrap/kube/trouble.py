@@ -128,11 +128,8 @@ def problem(kube: Kube, pod: dict[str, Any]) -> RaysideError | None:
 
     What these say is put into `pod`. Raises ClusterUnreachable.
     """
-    name, uid = pod["metadata"]["name"], pod["metadata"].get("uid")
-    # Another pod may have had this pod's name before.
-    events = [event for event in kube.events("Pod", name) if event["involvedObject"].get("uid") == uid]
     add_last_words(kube, pod)
-    return explain(pod, events)
+    return explain(pod, kube.events("Pod", pod["metadata"]))
 
 
 def _container(

@@ -170,8 +170,9 @@ def test_an_evicted_pod_that_is_gone_is_told(up: Rayside, kube: Kube) -> None:
         there = found(up, lambda each: each["what"] == f"pod {name} was evicted from its node")
     gone = found(up, lambda each: each["what"] == f"pod {name} was evicted from its node, and is gone")
     # They would be told to other tests for an hour.
-    for event in kube.events("Pod", name):
-        kube.delete(f"{CORE}/namespaces/{kube.namespace}/events/{event['metadata']['name']}")
+    events = f"{CORE}/namespaces/{kube.namespace}/events"
+    for event in kube.items(events, fields=f"involvedObject.name={name}"):
+        kube.delete(f"{events}/{event['metadata']['name']}")
     for told in (there, gone):
         assert "exceeds the total limit of containers 5Mi" in told["why"]
         assert told["hint"].startswith("raise resources.limits.ephemeral-storage")

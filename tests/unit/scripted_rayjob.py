@@ -19,7 +19,7 @@ def rayjob(**spec: Any) -> dict[str, Any]:
     return {
         "apiVersion": "ray.io/v1",
         "kind": "RayJob",
-        "metadata": {"name": "mine"},
+        "metadata": {"name": "mine", "uid": "u-mine"},
         "spec": {
             "submissionMode": "InteractiveMode",
             "clusterSelector": {"ray.io/cluster": "rayside"},

@@ -54,7 +54,12 @@ def test_a_pod_that_is_gone_is_told_by_its_events() -> None:
         {**event("Killing", "Stopping container"), "lastTimestamp": "2026-01-01T00:00:02Z"},
         {**event("Preempting", "for another pod"), "lastTimestamp": "2026-01-01T00:00:01Z"},
     ]
-    found = only(findings(seen(events=gone), pod=NAME))
+    # Of the pod that had the name before, which was evicted, nothing is told.
+    before = {
+        **event("Evicted", "its node was full"),
+        "involvedObject": {"kind": "Pod", "name": NAME, "uid": "u0"},
+    }
+    found = only(findings(seen(events=[before, *gone]), pod=NAME))
     assert (found.id, found.what) == ("pod-gone", f"pod {NAME} is gone")
     assert found.why == ("its events, oldest first: Preempting: for another pod; Killing: Stopping container")
 

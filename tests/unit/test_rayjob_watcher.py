@@ -33,6 +33,7 @@ OPERATORS = "/apis/apps/v1/deployments?app.kubernetes.io/name in (kuberay,kubera
 OPERATORS_SPEC = {"template": {"spec": {"containers": [{"image": "operator:v1.6.2"}]}}}
 OPERATORS_PODS = "app.kubernetes.io/component=kuberay-operator"
 PODS = f"{NAMESPACE}/pods?ray.io/cluster=mine-x"
+CLUSTER = "/apis/ray.io/v1/namespaces/default/rayclusters/mine-x"
 CLUSTER_EVENTS = f"{NAMESPACE}/events?involvedObject.kind=RayCluster,involvedObject.name=mine-x"
 
 
@@ -92,11 +93,25 @@ def test_an_operator_that_runs_and_does_nothing_is_told_with_the_last_event() ->
     running = {"observedGeneration": 1, "availableReplicas": 1}
     metadata = {"namespace": "default", "generation": 1}
     operator = {"metadata": metadata, "spec": OPERATORS_SPEC, "status": running}
-    event = {"message": "the webhook timed out", "lastTimestamp": "2026-01-01T00:00:00Z"}
-    watching = watcher({JOB: existing_rayjob(), OPERATORS: [operator], no_events("RayJob", "mine"): [event]})
+    event = {
+        "message": "the webhook timed out",
+        "lastTimestamp": "2026-01-01T00:00:00Z",
+        "involvedObject": {"uid": "u-mine"},
+    }
+    # The one of that name that was there before was refused.
+    earlier = {
+        "message": "the name is too long",
+        "lastTimestamp": "2026-01-01T00:00:01Z",
+        "involvedObject": {"uid": "u-earlier"},
+    }
+    events = no_events("RayJob", "mine")
+    watching = watcher({JOB: existing_rayjob(), OPERATORS: [operator], events: [event, earlier]})
     problem = after_twenty_seconds(watching)
     assert isinstance(problem, NotReady)
-    assert "within 20 s: the webhook timed out" in problem.message
+    assert problem.message.endswith("within 20 s: the webhook timed out")
+    watching.kube.script[events] = [earlier]  # type: ignore[attr-defined]
+    problem = after_twenty_seconds(watching)
+    assert problem and problem.message.endswith("within 20 s")
 
 
 def test_a_rayjob_that_kuberay_refuses_is_seen_at_once() -> None:
@@ -136,12 +151,18 @@ def test_a_cluster_without_pods_is_explained_by_its_events() -> None:
         "reason": "FailedToCreateHeadPod",
         "message": "Failed to create head Pod default/, pods is forbidden: exceeded quota",
         "lastTimestamp": "2026-01-01T00:00:00Z",
+        "involvedObject": {"uid": "u-cluster"},
     }
-    watching = watcher({JOB: existing_rayjob(rayClusterName="mine-x"), PODS: [], CLUSTER_EVENTS: [event]})
+    script = {JOB: existing_rayjob(rayClusterName="mine-x"), PODS: [], CLUSTER_EVENTS: [event]}
+    watching = watcher({**script, CLUSTER: {"metadata": {"name": "mine-x", "uid": "u-cluster"}}})
     watching.look(100)
     problem = watching.look(105)
     assert isinstance(problem, PodFailed)
     assert "exceeded quota" in problem.message
+    # An earlier cluster of that name was refused, not this one.
+    for now in (None, {"metadata": {"name": "mine-x", "uid": "u-other"}}):
+        watching = watcher({**script, CLUSTER: now})
+        assert [watching.look(at) for at in (100, 105)] == [None, None]
 
 
 def test_what_the_pods_wait_for_is_told_once() -> None:

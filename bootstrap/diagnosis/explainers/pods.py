@@ -130,6 +130,9 @@ def different_images(evidence: Evidence) -> Iterator[Finding]:
 def gone_pod(evidence: Evidence, name: str) -> Iterator[Finding]:
     """Yields what the events say of a pod that is not there, where there are any of it, and no eviction."""
     events = _events(evidence, name, None)
+    # An earlier pod may have had the name, too: the one that was there last is meant.
+    last_uid = events[-1]["involvedObject"].get("uid") if events else None
+    events = [event for event in events if event["involvedObject"].get("uid") == last_uid]
     if not events or any(pod["metadata"]["name"] == name for pod in evidence.pods):
         return
     if evicted := [event for event in events if event.get("reason") == _EVICTED]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from bootstrap.errors import (
     ClusterUnreachable,
@@ -96,7 +97,7 @@ class Watcher:
             return error
         self._ray_cluster = status.get("rayClusterName") or ""
         if not self._ray_cluster:
-            return self._why_no_cluster() if now - self._first_seen >= _NAMING else None
+            return self._why_no_cluster(rayjob) if now - self._first_seen >= _NAMING else None
         if self.token_file is not None:
             content = token.read(self.kube, rayjob, self._selector)
             if content is not None:
@@ -133,7 +134,7 @@ class Watcher:
             self._last_report = waits[0]
             self.report(waits[0])
 
-    def _why_no_cluster(self) -> RaysideError:
+    def _why_no_cluster(self, rayjob: Mapping[str, Any]) -> RaysideError:
         present = operator.installed(self.kube)
         if present is None:
             return OperatorNotRunning("this cluster has no KubeRay operator", hint="./invokew up installs it")
@@ -144,7 +145,7 @@ class Watcher:
                 f"{f': {pod_problem.message}' if pod_problem else ''}",
                 hint="./invokew up mends it",
             )
-        events = [event.get("message", "") for event in self.kube.events("RayJob", self.name)]
+        events = [event.get("message", "") for event in self.kube.events("RayJob", rayjob["metadata"])]
         return NotReady(
             f"KubeRay gave RayJob {self.name} no cluster within {_NAMING:g} s"
             f"{f': {events[-1]}' if events else ''}",
@@ -155,7 +156,9 @@ class Watcher:
         """Where KubeRay could make no pod of the cluster, as where a quota is used up."""
         if self.kube.pods(self._selector):
             return None
-        for event in reversed(self.kube.events("RayCluster", self._ray_cluster)):
+        ray_cluster = self.kube.ray("rayclusters", self._ray_cluster)
+        events = self.kube.events("RayCluster", ray_cluster["metadata"]) if ray_cluster else []
+        for event in reversed(events):
             if event["type"] == "Warning" and event["reason"].startswith("FailedToCreate"):
                 return PodFailed(
                     f"KubeRay can't make a pod of RayCluster {self._ray_cluster}: {event.get('message', '')}",
