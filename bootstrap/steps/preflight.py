@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -117,28 +117,38 @@ class Preflight:
     def look(self, url: str) -> Seen:
         """Asks what is at that address. Raises NotRunning, NotRay, CredentialsRefused."""
         mode = authentication.mode(url)
-        token = self._token() if mode == authentication.TOKEN else ""
-        dashboard = Dashboard(url, token)
-        try:
-            version = str(dashboard.version()["ray_version"])
-        except NotRunning as error:
-            if "refuses our token" not in error.message:
-                raise
-            raise CredentialsRefused(
-                f"the Ray at {self.place} refuses the token",
-                hint="name the file of the right one: --token-file FILE",
-            ) from None
-        return Seen(url, _short(version), _short(dashboard.python_version()), mode, token)
+        for token in self._tokens() if mode == authentication.TOKEN else [""]:
+            dashboard = Dashboard(url, token)
+            try:
+                version = str(dashboard.version()["ray_version"])
+            except NotRunning as error:
+                if "refuses our token" not in error.message:
+                    raise
+                continue
+            return Seen(url, _short(version), _short(dashboard.python_version()), mode, token)
+        raise CredentialsRefused(
+            f"the Ray at {self.place} refuses the token",
+            hint="name the file of the right one: --token-file FILE",
+        )
 
-    def _token(self) -> str:
-        if not self.token_file and self.kept.exists():
-            return self.kept.read_text()
-        if not self.token_file:
-            # Who may not read Secrets may have the token from somebody else.
-            with contextlib.suppress(Forbidden):
-                if offered := self.offered():
-                    return offered
-        return authentication.token(self.token_file)
+    def _tokens(self) -> Iterator[str]:
+        """Yields the tokens to try, each if the one before was refused. Raises CredentialsRefused."""
+        if self.token_file:
+            yield authentication.token(self.token_file)
+            return
+        # A Ray that was started again may have another token, and a Ray that had none may ask for one now.
+        if is_tried := self.kept.exists():
+            yield self.kept.read_text()
+        # Whoever may not read Secrets may have been given the token.
+        with contextlib.suppress(Forbidden):
+            if offered := self.offered():
+                is_tried = True
+                yield offered
+        try:
+            yield authentication.token("")
+        except CredentialsRefused:
+            if not is_tried:
+                raise
 
 
 def _numbers(version: str) -> tuple[int, ...]:

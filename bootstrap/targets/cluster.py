@@ -22,6 +22,8 @@ class Cluster(OnThisMachine):
     """A Ray at an address; the relay and the workspace for it are processes of this machine."""
 
     shared_files: bool = False
+    # Its dashboard and its client server are where they are, on this machine or on another.
+    opens: tuple[str, ...] = ("relay", "workspace")
     # A job on what belongs to others is for its user to submit.
     brings_example: bool = False
 

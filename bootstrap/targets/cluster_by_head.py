@@ -31,6 +31,8 @@ from bootstrap.targets.debugging import masking
 class ClusterByHead(Cluster):
     """A Ray of whose nodes this machine reaches the head alone."""
 
+    opens: tuple[str, ...] = ("dashboard", "relay", "workspace")
+
     @abstractmethod
     def forward(
         self, name: str, port: int, remote: Callable[[], int], speaks: Speaks, mark: str, needs: str

@@ -40,11 +40,13 @@ class PortStep(Step, Protocol):
 class OnThisMachine(ChosenTarget, ABC):
     """Makes the relay and the workspace for the Ray of `head`, which is the target's to give.
 
-    `shared_files` says whether editors of this machine see the workers' own files.
+    `shared_files` says whether editors of this machine see the workers' own files; `opens` names the ports
+    on which the cluster listens on this machine.
     """
 
     kubernetes: None = None
     shared_files: bool = True
+    opens: tuple[str, ...] = ("dashboard", "ray_client", "relay", "workspace")
 
     @property
     @abstractmethod
@@ -134,8 +136,8 @@ class OnThisMachine(ChosenTarget, ABC):
     @property
     def ports(self) -> dict[str, int]:
         """Returns the ports that have to be free for the cluster, by their settings."""
-        ports = {f"{name}_port": port for name, port in vars(self.instance.ports).items()}
-        return {name: port for name, port in ports.items() if name != "workspace_port" or self.has_workspace}
+        names = [name for name in self.opens if name != "workspace" or self.has_workspace]
+        return {f"{name}_port": getattr(self.instance.ports, name) for name in names}
 
 
 @dataclass(frozen=True)

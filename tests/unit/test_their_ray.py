@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import pairwise
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -20,9 +24,11 @@ from bootstrap.ray.debug import Debug
 from bootstrap.settings import Settings
 from bootstrap.shell import Shell
 from bootstrap.steps.debugpy_package import DebugpyPackage
-from bootstrap.steps.preflight import Seen
+from bootstrap.steps.machine import Ports
+from bootstrap.steps.preflight import Preflight, Seen
 from bootstrap.steps.state_folder import StateFolder
 from bootstrap.targets import choice
+from bootstrap.targets.cluster import Cluster
 
 CARRIED = "/cache/bytecode", "/cache/debugpy"
 URL = "http://head.example:8265"
@@ -83,6 +89,74 @@ def test_the_token_is_looked_for_where_ray_looks(tmp_path: Path, monkeypatch: py
     (tmp_path / ".ray").mkdir()
     (tmp_path / ".ray" / "auth_token").write_text("home")
     assert authentication.token("", {}) == "home"
+
+
+class Answers(BaseHTTPRequestHandler):
+    """A dashboard that asks for the token `right`."""
+
+    def do_GET(self) -> None:
+        answers = {
+            "/api/authentication_mode": {"authentication_mode": authentication.TOKEN},
+            "/api/version": {"ray_version": "2.60.0"},
+            "/api/v0/cluster_metadata": {"data": {"pythonVersion": "3.11.2"}},
+        }
+        taken = self.path.startswith("/api/auth") or self.headers["Authorization"] == "Bearer right"
+        content = json.dumps(answers[self.path]).encode()
+        self.send_response(200 if taken else 403)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def asking() -> Iterator[str]:
+    """Yields the address of a Ray that asks for the token `right`."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), Answers) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+@pytest.mark.parametrize("kept", [None, "of a Ray before"])
+def test_the_token_that_ray_made_is_used_where_none_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asking: str, kept: str | None
+) -> None:
+    for name in ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    file = tmp_path / "kept"
+    if kept:
+        file.write_text(kept)
+    preflight = Preflight(lambda: nullcontext(asking), "", file, "here")
+    with pytest.raises(CredentialsRefused, match="refuses the token" if kept else "there is none"):
+        preflight.look(asking)
+    (tmp_path / ".ray").mkdir()
+    (tmp_path / ".ray" / "auth_token").write_text("right\n")
+    assert preflight.look(asking).token == "right"
+    wrong = tmp_path / "wrong"
+    wrong.write_text("wrong")
+    with pytest.raises(CredentialsRefused, match="refuses the token"):
+        replace(preflight, token_file=str(wrong)).look(asking)
+
+
+@pytest.mark.parametrize(
+    ("way", "opened"),
+    [
+        ({}, {"relay_port", "workspace_port"}),
+        ({"workspace": False}, {"relay_port"}),
+        ({"ssh": "head"}, {"dashboard_port", "relay_port", "workspace_port"}),
+    ],
+)
+def test_only_ports_that_are_opened_have_to_be_free(
+    tmp_path: Path, way: dict[str, Any], opened: set[str]
+) -> None:
+    target = choice.choose(Settings(address="http://127.0.0.1:8265", state_folder=tmp_path, **way), Shell())
+    assert isinstance(target, Cluster)
+    (ports,) = (step for step in target.steps() if isinstance(step, Ports))
+    assert ports.ports.keys() == opened
 
 
 @pytest.mark.parametrize(
