@@ -73,15 +73,21 @@ def of_driver(
     """
     # Ray's own exceptions don't say which task or actor they are of; its tables do.
     of_its_kind = [task for task in tasks if _EXCEPTIONS.get(task.error_type) == raised.name]
-    named = [task for task in tasks if raised.tasks and task.name == raised.tasks[-1]]
+    names = raised.tasks
+    if raised.is_tasks and not names:
+        # Of a task's exception group Ray does not print the task, but its table has the group's end.
+        names = tuple(task.name for task in tasks if _ends_alike(task, raised))[:1]
+    named = [task for task in tasks if names and task.name == names[-1]]
     task = next(iter([*named, *of_its_kind]), None)
     actor = next((actor for actor in actors if actor.actor_id in raised.text), None)
     if actor and raised.name in ("ActorDiedError", "ActorUnavailableError"):
         subject = f"actor {actor.name}"
-    elif raised.tasks:
-        subject = f"task {raised.tasks[-1]}"
+    elif names:
+        subject = f"task {names[-1]}"
+    elif of_its_kind and task:
+        subject = f"task {task.name}"
     else:
-        subject = f"task {task.name}" if of_its_kind and task else "the driver"
+        subject = "a task" if raised.is_tasks else "the driver"
     return Failure(
         name=raised.name,
         message=raised.message,
@@ -95,6 +101,11 @@ def of_driver(
         unfinished=unfinished,
         task=task,
     )
+
+
+def _ends_alike(task: Task, raised: Raised) -> bool:
+    told = raised_in_task(task.error)
+    return told is not None and told.parts[-1:] == raised.parts[-1:]
 
 
 def of_task(task: Task) -> Failure:

@@ -6,9 +6,13 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-_TRACEBACK = "Traceback (most recent call last):"
-# An exception's line: its class, of a RayTaskError the cause's class, and its words.
-_EXCEPTION = re.compile(r"^(?P<name>[A-Za-z_][\w.]*)(?:\([\w.]+\))?(?:: (?P<message>.*))?$")
+from bootstrap.diagnosis.tracebacks import PART, TRACEBACK, plain_form
+
+# An exception's line: its class, of a RayTaskError the cause's class, and its words. A class that a function
+# has made is called as in `module.train.<locals>.RowError`.
+_EXCEPTION = re.compile(
+    r"^(?P<name>(?:[^\W\d]\w*|<\w+>)(?:\.(?:[^\W\d]\w*|<\w+>))*)(?:\([\w.]+\))?(?:: (?P<message>.*))?$"
+)
 _FRAME = re.compile(r'^ +File "(?P<file>[^"]+)", line (?P<line>\d+)(?:, in (?P<function>.+))?$')
 # Ray writes a task's name before the frames that ran in it.
 _TASK = re.compile(r"ray::(?P<task>[^()\s]{1,300})\(\)")
@@ -23,8 +27,8 @@ _ASIDE = re.compile(
 _NOT_THE_USERS = re.compile(r"/site-packages/|/lib/python3|\.p(?:yx|xi)$|^<frozen")
 # A worker has the files that were sent with a job in such folders.
 _SENT = re.compile(r"^.*/runtime_resources/(?:working_dir|py_modules)_files/[^/]+/")
-# An exception's own words are quoted up to so many lines.
-_MOST_LINES = 6
+# An exception's own words are quoted up to so many lines, and of a group so many parts, and places of them.
+_MOST_LINES, _MOST_PARTS, _MOST_PLACES = 6, 10, 3
 
 
 @dataclass(frozen=True)
@@ -36,8 +40,11 @@ class Raised:
         message: its own words, which may be several lines.
         cause: the exception within it, as where an actor died of it; empty where there is none.
         tasks: the tasks that it came through, the outermost first; empty where the driver raised it.
-        place: the user's line that raised it, as in `train.py:12, in load`; empty where none is told.
+        place: the user's line that raised it, as in `train.py:12, in load`; empty where none is told. Of a
+            group it is that of its parts.
         text: all that was printed of it.
+        parts: of an exception group, the exceptions that it is of, as lines; groups within it are resolved.
+        is_tasks: whether a task raised it, and the driver got it by Ray.
     """
 
     name: str
@@ -46,74 +53,125 @@ class Raised:
     tasks: tuple[str, ...]
     place: str
     text: str
+    parts: tuple[str, ...] = ()
+    is_tasks: bool = False
 
 
 def last_raised(log: str) -> Raised | None:
     """Returns the exception that ended the program which printed `log`; None where there is none."""
-    lines = log.splitlines()
-    traced = [at for at, line in enumerate(lines) if line == _TRACEBACK]
+    lines = plain_form(log.splitlines())
+    traced = [at for at, line in enumerate(lines) if line == TRACEBACK]
     begun = [at for at in traced if not any(map(_ASIDE.match, lines[max(0, at - 2) : at]))]
     if traced and not begun:
         return None
     if begun:
         after = (at for at in range(begun[-1], len(lines)) if _ASIDE.match(lines[at]))
         lines = _up_to_others(lines[begun[-1] : next(after, len(lines))])
-    ends = _ends(lines)
-    if not ends:
-        return None
-    # In a traceback the first is the driver's own, and what follows are its words; a SyntaxError of the
-    # program itself has no traceback, and is the last.
-    return _raised(lines, ends[0] if begun else ends[-1])
+        # The first is the driver's own, and what follows are its words.
+        return _raised(lines, _ends(_own(lines))[:1])
+    # A SyntaxError of the program itself has no traceback, and is the last; it has the place before it.
+    ends = [at for at in _ends(_own(lines)) if any(map(_FRAME.match, lines[max(0, at - 4) : at]))]
+    return _raised(lines, ends[-1:])
 
 
 def raised_in_task(error: str) -> Raised | None:
     """Returns the exception that Ray's table of tasks has in `error_message`; None where there is none."""
-    lines = error.partition("\nSystem error:")[0].splitlines()
-    ends = _ends(lines)
-    return _raised(lines, ends[-1]) if ends else None
+    lines = plain_form(error.partition("\nSystem error:")[0].splitlines())
+    return _raised(lines, _ends(_own(lines))[-1:])
 
 
-def _raised(lines: Sequence[str], at: int) -> Raised:
-    inner = [end for end in _ends(lines) if end > at]
-    cause = inner[-1] if inner else None
-    text = "\n".join(lines)
-    head = lines[at]
-    if cause is not None and _class(head) == "RayTaskError":
-        at, cause = cause, None
-    words = [(_EXCEPTION.fullmatch(lines[at]) or {"message": ""})["message"] or "", *lines[at + 1 :]]
+def _raised(lines: Sequence[str], end: Sequence[int]) -> Raised | None:
+    """Returns the exception whose line is at `end`; without one, the group of which only parts are left."""
+    own, parts = _own(lines), _parts(lines)
+    if parts and (not end or lines[len(own)] != f"{PART}1"):
+        own, end, parts = [], [], [own, *parts]  # What the group itself said is cut off.
+    of_parts = list(dict.fromkeys(told for part in parts if (told := _told(part))))
+    if not end and not of_parts:
+        return None
+    name, message = _named(own, end[0]) if end else ("ExceptionGroup", "")
+    inner = [at for at in _ends(own) if at > end[0]] if end else []
+    is_tasks, cause = bool(inner) and name == "RayTaskError", ""
+    if is_tasks:
+        name, message = _named(own, inner[-1])
+    elif inner:
+        cause = own[inner[-1]]
+    if of_parts:
+        more = f" and {len(of_parts) - _MOST_PARTS} more" if len(of_parts) > _MOST_PARTS else ""
+        told = "; ".join(of_parts[:_MOST_PARTS]) + more
+        message, cause = f"{message}: {told}".removeprefix(": "), f"{cause}: {told}" if cause else ""
+    places = dict.fromkeys(place for part in parts if (place := _place(part)))
     return Raised(
-        name=_class(lines[at]),
-        message="\n".join(words[:_MOST_LINES]).strip(),
-        cause=lines[cause] if cause is not None else "",
-        tasks=tuple(dict.fromkeys(match["task"] for match in _TASK.finditer(text))),
-        place=_place(lines),
-        text=text,
+        name=name,
+        message=message,
+        cause=cause,
+        tasks=tuple(dict.fromkeys(match["task"] for match in _TASK.finditer("\n".join(own)))),
+        place="; ".join(list(places)[:_MOST_PLACES]) or _place(own),
+        text="\n".join(lines),
+        parts=tuple(of_parts),
+        is_tasks=is_tasks,
     )
 
 
+def _own(lines: Sequence[str]) -> Sequence[str]:
+    """Returns what comes before the parts of a group."""
+    return lines[: next((at for at, line in enumerate(lines) if line.startswith(PART)), len(lines))]
+
+
+def _parts(lines: Sequence[str]) -> list[list[str]]:
+    """Returns the lines of each part of a group; in place of one that is a group, those of its own parts."""
+    parts: list[list[str]] = []
+    is_open = False
+    for line in lines:
+        if line.startswith(PART):
+            if line == f"{PART}1" and is_open:
+                parts.pop()
+            is_open = line != PART
+            if is_open:
+                parts.append([line])
+        elif is_open:
+            parts[-1].append(line)
+    return parts
+
+
+def _told(part: Sequence[str]) -> str:
+    """Returns a part of a group as `ValueError: its words`; of exceptions within each other the last one."""
+    begun = max((at for at, line in enumerate(part) if line.strip() == TRACEBACK), default=0)
+    ends = [at for at in _ends(part) if at > begun]
+    if not ends:  # Python leaves out some of many: `and 3 more exceptions`.
+        return next((line.strip() for line in part[1:] if line.strip()), "")
+    name, message = _named(part, ends[0])
+    if name == "RayTaskError":
+        name, message = _named(part, ends[-1])
+    return f"{name}: {message}" if message else name
+
+
+def _named(lines: Sequence[str], at: int) -> tuple[str, str]:
+    """Returns the class of the exception whose line that is, without its module, and its words."""
+    match = _EXCEPTION.fullmatch(lines[at])
+    assert match, "it is one of `_ends`"
+    words = [match["message"] or "", *lines[at + 1 :]]
+    return match["name"].rpartition(".")[2], "\n".join(words[:_MOST_LINES]).strip()
+
+
 def _ends(lines: Sequence[str]) -> list[int]:
-    """Returns where an exception's line is: at the margin, below the lines of a frame."""
+    """Returns where an exception's line is: at the margin, below the lines of a frame, or first in a part."""
     return [
         at
         for at, line in enumerate(lines)
-        if at and lines[at - 1].startswith(" ") and _EXCEPTION.fullmatch(line)
+        if at and lines[at - 1].startswith((" ", PART, TRACEBACK)) and _EXCEPTION.fullmatch(line)
     ]
-
-
-def _class(line: str) -> str:
-    match = _EXCEPTION.fullmatch(line)
-    return match["name"].rpartition(".")[2] if match else ""
 
 
 def _up_to_others(lines: Sequence[str]) -> list[str]:
     """Returns a traceback without what others print between its lines, and up to what they print after it."""
     kept: list[str] = []
     ended = False
-    for line in lines:
+    of_group = max((at for at, line in enumerate(lines) if line.startswith(PART)), default=0)
+    for at, line in enumerate(lines):
         if not _OTHERS.match(line):
             kept.append(line)
             ended = ended or bool(_ends(kept[-2:]))
-        elif ended:
+        elif ended and at > of_group:
             break
     return kept
 

@@ -625,7 +625,7 @@ def test_every_explainer_of_failures_says_nothing_of_what_it_does_not_know() -> 
     found = of_log('Traceback (most recent call last):\n  File "t.py", line 1, in f\n    x\nStrange: ?\n')
     assert found.id == "driver-raised"
     assert len(CAUSES) == 16
-    assert len(ENDINGS) == 4
+    assert len(ENDINGS) == 5
 
 
 def test_without_a_log_the_message_of_the_job_is_read() -> None:

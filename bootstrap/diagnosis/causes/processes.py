@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from bootstrap.diagnosis.causes.cause import POST_MORTEM, Cause
+from bootstrap.diagnosis.causes.program import raised
 from bootstrap.diagnosis.failure import Failure
 from bootstrap.ray.outcome import explain_exit
 
@@ -17,6 +19,9 @@ _SILENT = (
 def worker_died(failure: Failure) -> Cause | None:
     if failure.name != "WorkerCrashedError":
         return None
+    told = re.match(r"UnexpectedSystemExit: Worker exits with an exit code (.*)", _error(failure), re.DOTALL)
+    if told and not re.fullmatch(r"-?\d+\.\s*", told[1]):
+        return raised(replace(failure, name="SystemExit", message=told[1].strip().removesuffix(".")))
     process = failure.subject.partition(" ")[2] or failure.subject
     # Only lines of that task's own process tell of its signal.
     own = rf"^\({re.escape(process)} pid=\d+[^)]*\) .*?\*\*\* (SIG[A-Z]+) received"
@@ -35,6 +40,11 @@ def worker_died(failure: Failure) -> Cause | None:
         why + tried,
         "dmesg, as root, says whether the kernel killed it for its memory; else look at its native code",
     )
+
+
+def _error(failure: Failure) -> str:
+    """Returns what Ray's table has of the end of the task's process."""
+    return failure.task.error if failure.task else ""
 
 
 def node_died(failure: Failure) -> Cause | None:

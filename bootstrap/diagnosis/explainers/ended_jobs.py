@@ -172,6 +172,30 @@ def entrypoint_not_run(ended: _Ended) -> Cause | None:
     return None
 
 
+def python_without_ray(ended: _Ended) -> Cause | None:
+    """Explains a driver whose Python is another one than Ray's."""
+    # `python -m ray` says it in one line, without a traceback.
+    module = re.search(
+        r"^(\S*python[\d.]*): .*(?:No module named ray|specification for 'ray\.)", ended.words, re.M
+    )
+    raised = last_raised(ended.log) or last_raised(ended.job.message)
+    is_missing = raised and not raised.tasks and re.match("No module named 'ray'(?!\\.)", raised.message)
+    if ended.job.exit_code not in (None, _RAISED) or not (module or is_missing):
+        return None
+    entrypoint = sentence(ended.job.entrypoint)
+    named = re.search(r"(?:^|[\s;&|'\"])(/[^\s;&|'\"]*/python[\d.]*)(?=[\s'\"]|$)", ended.job.entrypoint)
+    library = re.search(r'^ *File "(/[^"\n]+?)/lib/(python\d\.\d+)/', raised.text, re.M) if raised else None
+    path = named[1] if named else module[1] if module and module[1][0] == "/" else ""
+    path = path or (f"{library[1]}/bin/{library[2]}" if library else "")
+    return Cause(
+        "driver-without-ray",
+        f"its Python{f', {path},' if path else ''} is not Ray's: it has no module ray",
+        f"the entrypoint is {entrypoint}",
+        "name the Python that Ray is installed in, by its path: "
+        './invokew submit --entrypoint "/PATH/bin/python your_program.py"',
+    )
+
+
 def ended_by_signal(ended: _Ended) -> Cause | None:
     code = ended.job.exit_code
     if code is None or (code not in _SIGNALS and code >= 0):
@@ -214,5 +238,6 @@ ENDINGS: tuple[Callable[[_Ended], Cause | None], ...] = (
     runtime_env_failed,
     not_started,
     entrypoint_not_run,
+    python_without_ray,
     ended_by_signal,
 )
