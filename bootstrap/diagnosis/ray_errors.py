@@ -137,8 +137,8 @@ def _told(part: Sequence[str]) -> str:
     """Returns a part of a group as `ValueError: its words`; of exceptions within each other the last one."""
     begun = max((at for at, line in enumerate(part) if line.strip() == TRACEBACK), default=0)
     ends = [at for at in _ends(part) if at > begun]
-    if not ends:  # Python leaves out some of many: `and 3 more exceptions`.
-        return next((line.strip() for line in part[1:] if line.strip()), "")
+    if not ends:  # Python leaves out some of many.
+        return next((line for line in part if re.fullmatch(r"and \d+ more exceptions?", line)), "")
     name, message = _named(part, ends[0])
     if name == "RayTaskError":
         name, message = _named(part, ends[-1])

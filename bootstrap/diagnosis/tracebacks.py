@@ -21,7 +21,8 @@ _PART_ENDS = re.compile(r"^[ |]*\+-{20,}$")
 # rich draws its boxes with these; the ones of ASCII are for output that is not in Unicode.
 _SIDES, _LINES, _TOPS, _BOTTOMS = "│|", "─-", ("╭+", "╮+"), ("╰+", "╯+")
 _SUB_EXCEPTION = re.compile(r"Sub-exception #(\d{1,9})")
-_FRAME = re.compile(r"(?P<file>.+):(?P<line>\d{1,9}) ?in (?P<function>.+)")
+_FRAME = re.compile(r"(?P<file>.+):(?P<line>\d{1,9}) ?in ?(?P<function>.+)")
+_WITHOUT_FILE = re.compile(r"in .+:\d{1,9}")
 # Boxes lie in each other no deeper than this, and a frame's place is no longer.
 _DEEPEST, _LONGEST = 24, 2_000
 
@@ -83,10 +84,15 @@ def _without_boxes(lines: Sequence[str]) -> Iterator[str]:
                 yield wrapped
                 wrapped = ""
         elif boxes[-1] == TRACEBACK[:-1]:
-            if text[:1] in ("", " ", "❱", ">"):  # It is a line of the program, and not where that is.
+            if text[:1] in ("", " ", "❱", ">") and not (
+                place and text.startswith(" in ")
+            ):  # It is a line of the program, and not where that is.
                 yield from _frame(place)
                 place = ""
             else:
+                if _FRAME.fullmatch(place.strip()) or _WITHOUT_FILE.fullmatch(place.strip()):
+                    yield from _frame(place)
+                    place = ""
                 place = f"{place}{text}{'' if is_full else ' '}"[:_LONGEST]
         elif _SUB_EXCEPTION.match(boxes[-1]):
             yield text

@@ -178,6 +178,11 @@ def test_a_group_of_a_task_is_the_tasks_that_the_table_has(margin: str, between:
 def test_of_a_group_of_which_the_table_has_the_end_the_parts_are_told() -> None:
     told = raised_in_task(f"User exception:\n{IN_TASK[IN_TASK.index(', line 7') :]}")
     assert told and (told.name, told.message) == ("ExceptionGroup", "ValueError: shard 1; KeyError: 'a'")
+    more = "    +---------------- ... ----------------\n    | and 3 more exceptions\n    +" + "-" * 36
+    many = raised_in_task(f"User exception:\n{IN_TASK}{more}")
+    assert many and many.message.endswith("ValueError: shard 1; KeyError: 'a'; and 3 more exceptions")
+    cut = raised_in_task(f"User exception:\n{IN_TASK[IN_TASK.index('exceptions)') :]}")
+    assert cut and (cut.name, cut.message) == ("ExceptionGroup", "ValueError: shard 1; KeyError: 'a'")
     short = raised_in_task(f"User exception:\n{IN_TASK[IN_TASK.rindex('  +-+') :]}")
     assert short and short.message == "KeyError: 'a'"
 
