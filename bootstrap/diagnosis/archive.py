@@ -134,6 +134,8 @@ def _files(
         files.append(log(f"job-{job}", f"the end of what job {job} printed", text))
     if text := documents.get("head's log"):
         files.append(log("head", "the end of the log of Ray's head", text))
+    if text := documents.get("raylets' errors"):
+        files.append(log("raylets", "the ends of what the nodes' raylets printed as errors", text))
     for container, text in (documents.get("logs of pods") or {}).items():
         files.append(log(f"pod-{container}", f"the end of the log of {container}", text))
     return _told_apart(files)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import islice
 from typing import Any
 
 from bootstrap.dap.paused import PausedTask
@@ -22,6 +25,8 @@ PENDING = frozenset(
         "PENDING_ACTOR_TASK_ORDERING_OR_CONCURRENCY",
     }
 )
+# So many tasks are looked at for the programs of their workers.
+_MOST_PROGRAMS = 200
 RUNNING = frozenset({"RUNNING", "RUNNING_IN_RAY_GET", "RUNNING_IN_RAY_WAIT"})
 
 
@@ -44,6 +49,14 @@ class Task:
     runtime_env: str = ""
     pid: int = 0
     alike: bool = True  # whether all attempts of it failed with the same type of error
+
+    @property
+    def environment(self) -> Mapping[str, Any]:
+        """Returns its runtime_env; nothing of one that can't be read, as where it was too long to keep."""
+        with contextlib.suppress(ValueError, RecursionError):
+            if isinstance(environment := json.loads(self.runtime_env), Mapping):
+                return environment
+        return {}
 
 
 @dataclass(frozen=True)
@@ -121,6 +134,7 @@ class Evidence:
         used: by node, how much of each resource is in use; the names are as Ray's dashboard writes them.
         logs: the end of what a job printed, by submission id.
         head_log: the end of what Ray's head printed.
+        raylet_errors: the ends of the nodes' raylet.err, with what workers printed before they were up.
         pods, events, rayjobs: of Kubernetes, in its own JSON; empty where there is none.
         stale: containers whose image is not the one that this machine's engine has by that name.
         kills: what this machine's kernel killed for want of memory, oldest first.
@@ -140,6 +154,7 @@ class Evidence:
     paused: Sequence[PausedTask] = ()
     logs: Mapping[str, str] = field(default_factory=dict)
     head_log: str = ""
+    raylet_errors: str = ""
     pods: Sequence[Row] = ()
     events: Sequence[Row] = ()
     rayjobs: Sequence[Row] = ()
@@ -157,6 +172,12 @@ class Evidence:
         """Returns the submission id of a job, or its own id where it was not submitted."""
         job = self.by_job_id.get(job_id)
         return job.submission_id if job else job_id
+
+    @cached_property
+    def py_executables(self) -> frozenset[str]:
+        """Returns the programs that workers of tasks which have not begun are to start with."""
+        waiting = (task.environment for task in self.live_tasks if task.runtime_env and task.state in PENDING)
+        return frozenset(filter(None, islice(map(program_of, waiting), _MOST_PROGRAMS)))
 
     @cached_property
     def live_tasks(self) -> list[Task]:
@@ -202,6 +223,12 @@ class Evidence:
             if task.job_id == job_id and (known is None or task.attempt > known.attempt):
                 last[task.task_id] = task
         return last.values()
+
+
+def program_of(runtime_env: Row) -> str:
+    """Returns the program that `py_executable` names, without its arguments; empty where there is none."""
+    words = str(runtime_env.get("py_executable") or "").split(maxsplit=1)
+    return words[0] if words else ""
 
 
 def _ended_with_job(task: Task) -> bool:

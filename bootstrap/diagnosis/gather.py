@@ -143,6 +143,7 @@ def gather(
         "resources in use": lambda: access.dashboard().cluster_status(),
         "paused tasks": lambda: [asdict(task) for task in paused()],
         "head's log": lambda: cleaned.log(access.log()),
+        "raylets' errors": lambda: cleaned.log(access.dashboard().raylet_errors()),
         # Ray runs on this machine, in a container of it or not.
         "processes that the kernel killed": kills,
     }
@@ -182,6 +183,7 @@ def _understood(answers: _Answers, jobs: Sequence[Job], logs: Mapping[str, str])
         "used": answers.read("resources in use", rows_of.read_used, {}),
         "paused": answers.rows("paused tasks", lambda rows: [PausedTask(**row) for row in rows]),
         "head_log": answers.documents.get("head's log") or "",
+        "raylet_errors": answers.documents.get("raylets' errors") or "",
         "pods": answers.rows("pods", rows_of.read_named),
         "events": answers.rows("events", rows_of.read_events),
         "rayjobs": answers.rows("RayJobs", rows_of.read_named),

@@ -6,6 +6,7 @@ https://docs.ray.io/en/latest/cluster/running-applications/job-submission/api.ht
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import socket
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -38,6 +39,8 @@ MOST_ROWS = 10_000
 # Ray's tables of tasks and jobs may lag so many seconds behind what is; about 1 s was measured.
 LAG = 3.0
 _LONGEST_END = 2_000_000
+# Of so many nodes what their raylets say is read.
+_MOST_NODES = 8
 
 
 class _Known(HTTPAdapter):
@@ -234,6 +237,16 @@ class Dashboard:
             raise NotRunning("Ray has no head node that is alive", hint="./invokew status says more")
         query = {"node_id": heads[0]["node_id"], "filename": "gcs_server.out", "lines": "1000"}
         return self._end_of_file(query, "the head's log")
+
+    def raylet_errors(self) -> str:
+        """Returns the ends of live nodes' raylet.err, which has what workers print before they are up."""
+        nodes = self._rows("nodes", [("state", "=", "ALIVE")])[:_MOST_NODES]
+        ends = []
+        for node in nodes:
+            query = {"node_id": node["node_id"], "filename": "raylet.err", "lines": "100"}
+            with contextlib.suppress(NotRunning):  # The others may say it.
+                ends.append(self._end_of_file(query, "a raylet's errors"))
+        return "\n".join(ends)
 
     def workers_with_debugger(self) -> set[str]:
         """Returns the ids of the live workers whose debugger has been opened, paused now or not."""

@@ -29,6 +29,7 @@ def written(file: Path) -> dict[str, str]:
         "jobs": [row],
         "output of jobs": logs,
         "head's log": "head",
+        "raylets' errors": "no such extra",
         "logs of pods": {"p/c": "y"},
         "pods": [],
     }
@@ -52,7 +53,13 @@ def test_an_archive_holds_what_its_manifest_says_and_no_secret(name: str, tmp_pa
     assert next(iter(files)) == "MANIFEST.txt"
     assert {
         *("MANIFEST.txt", "findings.json", "versions.json", "settings.json", "ray/jobs.json"),
-        *("kubernetes/pods.json", "logs/job-------x.log", "logs/head.log", "logs/pod-p-c.log"),
+        *(
+            "kubernetes/pods.json",
+            "logs/job-------x.log",
+            "logs/head.log",
+            "logs/raylets.log",
+            "logs/pod-p-c.log",
+        ),
     } == set(files)
     manifest = files["MANIFEST.txt"]
     assert [line for line in files if line != "MANIFEST.txt" and f"{line}: " not in manifest] == []

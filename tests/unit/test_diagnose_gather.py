@@ -53,6 +53,9 @@ class Ray:
         self.asked.append(job.submission_id)
         return f"output of {job.submission_id}\x1b[2J"
 
+    def raylet_errors(self) -> str:
+        return "no such extra\x1b[2J"
+
     def log(self) -> str:
         return "head"
 
@@ -98,6 +101,7 @@ def test_all_is_read_and_cleaned() -> None:
         None,
     )
     assert seen.logs == {"train-1": "output of train-1", "later": "output of later"}
+    assert seen.raylet_errors == "no such extra"
 
 
 def test_tasks_that_finished_are_not_asked_for_and_profiles_are_left_out() -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import io
+import runpy
 import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pytest
+from rich.console import Console
+from rich.traceback import Traceback
 
 from bootstrap.diagnosis.explain import findings
 from bootstrap.diagnosis.finding import Finding
@@ -261,6 +265,20 @@ def test_a_made_up_log_takes_a_time_that_grows_with_its_length_alone(piece: str)
         return time.process_time() - began
 
     assert min(seconds(60_000) for _ in range(3)) < 9 * min(seconds(15_000) for _ in range(3)) + 0.05
+
+
+@pytest.mark.parametrize("length", [*range(1, 140, 9), 127])
+def test_a_place_is_read_wherever_rich_breaks_its_line(tmp_path: Path, length: int) -> None:
+    (folder := tmp_path / ("d" * length)).mkdir()
+    file, words = folder / "main.py", "one two " * length
+    file.write_text(f"def fun():\n    raise ValueError({words!r})\nfun()\n")
+    with pytest.raises(ValueError) as raised:
+        runpy.run_path(str(file))
+    output = io.StringIO()
+    traced = Traceback.from_exception(raised.type, raised.value, raised.tb)
+    Console(file=output, width=80).print(traced)
+    found = last_raised(output.getvalue())
+    assert found and (found.place, found.message.split()) == (f"{file}:2, in fun", words.split())
 
 
 # --- a Python without Ray ----------------------------------------------------------------

@@ -8,7 +8,7 @@ import signal
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from bootstrap.diagnosis import kills, runtime_env
+from bootstrap.diagnosis import kills, runtime_env, start_failures
 from bootstrap.diagnosis.causes.cause import Cause
 from bootstrap.diagnosis.causes.known import cause
 from bootstrap.diagnosis.evidence import Evidence
@@ -130,6 +130,11 @@ def not_started(ended: _Ended) -> Cause | None:
             f"{used[1]} of {used[2]} were in use" if used else words,
             "free memory on the node, or have the job load less, and submit it again",
         )
+    failed = start_failures.explained(
+        ended.job.runtime_env, ended.job.submission_id, ended.evidence, is_free="_START_" in ended.error_type
+    )
+    if failed and "_START_" in ended.error_type:
+        return Cause("job-supervisor-died", "Ray's process that runs it did not start", *failed)
     if ended.error_type.endswith("UNSCHEDULABLE"):
         hint = "lower what its entrypoint asks for (entrypoint_num_cpus and the like)"
         return Cause("job-unschedulable", "no node can run its entrypoint", words, hint)

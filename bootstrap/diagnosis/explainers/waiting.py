@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from bootstrap.diagnosis import resources
+from bootstrap.diagnosis import resources, start_failures
 from bootstrap.diagnosis.evidence import Evidence, Task
 from bootstrap.diagnosis.finding import Finding, Weight, sentence
 
@@ -63,8 +63,16 @@ def _pending(evidence: Evidence, tasks: Sequence[Task]) -> Finding | None:
             Weight.STUCK,
         )
     taken = resources.taken(required, evidence)
+    who = resources.holders(taken, evidence) if taken else []
+    # While a worker starts, or fails to, it has what its task asked for.
+    if waited >= _QUEUED and (
+        failed := start_failures.explained(
+            task.environment, job, evidence, is_free=not who and waited >= _STARTING
+        )
+    ):
+        stuck = f"{subject.removesuffix(' wait').removesuffix(' waits')} can't start"
+        return finding(f"{kind}-not-starting", stuck, *failed, Weight.STUCK)
     if taken and waited >= _QUEUED:
-        who = resources.holders(taken, evidence)
         paused = any("(paused)" in holder for holder in who)
         return finding(
             f"{kind}-waits-for-resources",
@@ -150,14 +158,18 @@ def pending_jobs(evidence: Evidence) -> Iterator[Finding]:
         made = [
             name for name in ("pip", "uv", "conda", "container", "image_uri") if job.runtime_env.get(name)
         ]
+        why, hint = start_failures.explained(job.runtime_env, job.submission_id, evidence, is_free=True) or (
+            f"its runtime_env is being made ({', '.join(made)}), which may take minutes"
+            if made
+            else job.message or "Ray does not say why",
+            "./invokew logs --ray shows what its node says",
+        )
         yield Finding(
             "job-not-started",
             sentence(f"job {job.submission_id} has not started"),
             f"for {evidence.now - job.started:.0f} s",
-            f"its runtime_env is being made ({', '.join(made)}), which may take minutes"
-            if made
-            else sentence(job.message or "Ray does not say why"),
-            "./invokew logs --ray shows what its node says",
+            sentence(why),
+            sentence(hint),
             Weight.STUCK,
             at=job.started,
             job=job.submission_id,
