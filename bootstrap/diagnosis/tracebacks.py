@@ -84,15 +84,12 @@ def _without_boxes(lines: Sequence[str]) -> Iterator[str]:
                 yield wrapped
                 wrapped = ""
         elif boxes[-1] == TRACEBACK[:-1]:
-            if text[:1] in ("", " ", "❱", ">") and not (
-                place and text.startswith(" in ")
-            ):  # It is a line of the program, and not where that is.
+            # Lines of the program are indented, or marked; their place stands at the margin, broken anywhere.
+            is_code = text[:1] in ("", " ", "❱", ">") and not (place and text.startswith(" in "))
+            if is_code or _FRAME.fullmatch(place.strip()) or _WITHOUT_FILE.fullmatch(place.strip()):
                 yield from _frame(place)
                 place = ""
-            else:
-                if _FRAME.fullmatch(place.strip()) or _WITHOUT_FILE.fullmatch(place.strip()):
-                    yield from _frame(place)
-                    place = ""
+            if not is_code:
                 place = f"{place}{text}{'' if is_full else ' '}"[:_LONGEST]
         elif _SUB_EXCEPTION.match(boxes[-1]):
             yield text
