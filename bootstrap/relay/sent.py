@@ -41,9 +41,10 @@ class Sent:
         self._kept = self._expression(self._once) if is_kept else ""
         self._anew = self._expression(f"if True:\n{self._making}")  # once: a thousand debuggees get it
 
-    def first_call(self, function: str) -> str:
-        """Calls a function without arguments; makes the module first where the debuggee does not have it."""
-        return self._expression(f"{self._once}module.{function}()\n")
+    def first_call(self, function: str, needed: Iterable[Sent] = ()) -> str:
+        """Calls a function without arguments; makes the modules first that the debuggee does not have."""
+        makings = "".join(module._once for module in [*needed, self])
+        return self._expression(f"{makings}module.{function}()\n")
 
     def first_value(self, function: str, needed: Iterable[Sent]) -> str:
         """Evaluates to what a function returns; makes the modules first that the debuggee does not have."""
@@ -100,6 +101,7 @@ SHOWN = Sent("_rayside_shown", _FOLDER / "shown.py")
 ARRAYS = Sent("_rayside_arrays", _FOLDER / "arrays.py")
 SUMMARY = Sent("_rayside_summary", _FOLDER / "summary.py")
 TRACING = Sent("_rayside_tracing", Path(rayside_hook.__file__).with_name("tracing.py"))
+WORKAROUNDS = Sent("_rayside_workarounds", Path(rayside_hook.__file__).with_name("workarounds.py"))
 FLOW = Sent("_rayside_flow", _FOLDER / "flow.py")
 INSERTED = Sent("_rayside_inserted", _FOLDER / "inserted.py")
 CONDITIONS = Sent("_rayside_conditions", _FOLDER / "conditions.py")

@@ -22,15 +22,16 @@ from bootstrap.relay.sent import (
     STOPPING,
     TRACING,
     UNCAUGHT,
+    WORKAROUNDS,
 )
 
 # Both are evaluated without a frame, in the context QUIETLY. SLEEP lets all code run at full speed that is
 # not stopped or being stepped; `breakpoint()` still stops. WAKE has to come before breakpoints, the exception
 # filters `raised` and `userUnhandled`, and `pause`, where the process has no hook.
-SLEEP, WAKE = TRACING.first_call("sleep"), TRACING.first_call("wake")
+SLEEP, WAKE = (TRACING.first_call(each, [WORKAROUNDS]) for each in ("sleep", "wake"))
 # From then on the debuggee compiles breakpoints in, and wakes and sleeps by itself; or it is awake.
 COMPILE = COMPILED.first_value(
-    "begin", [TRACING, FLOW, INSERTED, CONDITIONS, OBJECTS, ENTERING, STOPPING, UNCAUGHT, MADE]
+    "begin", [WORKAROUNDS, TRACING, FLOW, INSERTED, CONDITIONS, OBJECTS, ENTERING, STOPPING, UNCAUGHT, MADE]
 )
 _SWITCH = "RAYSIDE_COMPILED_BREAKPOINTS"  # in the relay's environment; 0 leaves it all to pydevd
 

@@ -26,7 +26,7 @@ import debugpy
 debugpy.configure(subProcess=False)
 debugpy.listen(("127.0.0.1", 0))
 sys.path.insert(0, sys.argv[1])
-from rayside_hook import tracing
+from rayside_hook import tracing, workarounds
 
 tracing.sleep()
 tracing.wake_by_itself()
@@ -103,7 +103,7 @@ import debugpy
 debugpy.configure(subProcess=False)
 debugpy.listen(("127.0.0.1", 0))
 sys.path.insert(0, sys.argv[1])
-from rayside_hook import tracing
+from rayside_hook import tracing, workarounds
 
 tracing.sleep()
 released = threading.Event()
@@ -145,7 +145,7 @@ import debugpy
 debugpy.configure(subProcess=False)
 debugpy.listen(("127.0.0.1", 0))
 sys.path.insert(0, sys.argv[1])
-from rayside_hook import tracing
+from rayside_hook import tracing, workarounds
 
 sys.addaudithook(lambda event, arguments: None)  # as the hook does
 
@@ -178,13 +178,13 @@ import sys, threading, time
 
 if "before" in sys.argv:  # as Ray's hook does; the relay sends the same text later
     sys.path.insert(0, sys.argv[1])
-    from rayside_hook import tracing
+    from rayside_hook import tracing, workarounds
 import debugpy
 
 debugpy.configure(subProcess=False)
 debugpy.listen(("127.0.0.1", 0))
 sys.path.insert(0, sys.argv[1])
-from rayside_hook import tracing
+from rayside_hook import tracing, workarounds
 
 tracing.wake()
 within, errors = set(), []

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from . import child, forks, tracing
+from . import child, forks, tracing, workarounds
 from .children import Children
 from .listener import Listener, in_background, rays_token
 
@@ -82,9 +82,9 @@ def listen(
 
     Raises RuntimeError where the process listens for debuggers already, OSError.
     """
-    tracing.list_frames_safely()
-    tracing.set_trace_functions_safely()
+    workarounds.apply()
     load()
+    workarounds.apply()  # those for pydevd, too
     token = rays_token() if token is None else token
     invitation = {"host": host, "token": token.decode(), "user": user, "by_driver": {**(by_driver or {})}}
     children = Children(invitation)

@@ -14,16 +14,11 @@ import gc
 import sys
 import threading
 import time
-from collections import deque
 from collections.abc import Callable
-from itertools import chain, compress, starmap
-from types import FrameType
 from typing import Any
 
 # pydevd's debugger has these: it was made to wake by itself, and who decides in place of `settle`.
 _WAKES, _SETTLE = "rayside_wakes", "rayside_settle"
-_COLLECTS_NOTHING = "rayside_collects_nothing"  # what lists the threads' frames has it
-_TRIES_AGAIN = "rayside_tries_again"  # what sets a thread's trace function has it
 _TO_OTHERS = 0.001  # seconds without Python's lock, in which others take it that wait for it
 _UNDISTURBED = 0.2  # seconds for which others wait for Python's lock before they ask for it
 _NOT_STEPPING, _SUSPENDED = -1, 2  # pydev_step_cmd and pydev_state, in pydevd_constants.py
@@ -187,97 +182,6 @@ def something_else_to_stop_at(db: Any) -> bool:
     )
 
 
-def list_frames_safely() -> None:
-    """Has Python 3.11 collect no garbage while it lists the frames of all threads.
-
-    It has the lock of the threads' states then, and makes objects. A collection may run finalizers, and
-    let other threads run: one that begins or ends waits for that lock while it has Python's, and the
-    process stands still for good (https://github.com/python/cpython/issues/106883). Python 3.10 makes
-    none, and from 3.12 on nothing is collected where an object is made. pydevd lists frames at each
-    change of breakpoints, we at each resume.
-    """
-    frames = sys._current_frames
-    if sys.version_info[:2] != (3, 11) or hasattr(frames, _COLLECTS_NOTHING):
-        return
-    once: list[tuple[()]] = [()]
-
-    def _current_frames() -> dict[int, FrameType]:
-        collects: list[bool] = []
-        result: list[dict[int, FrameType]] = []
-        try:
-            # All of it happens in this call, in which no other thread runs but in audit hooks.
-            deque(
-                chain(
-                    map(collects.append, starmap(gc.isenabled, once)),
-                    starmap(gc.disable, once),
-                    map(result.append, starmap(frames, once)),
-                    starmap(gc.enable, compress(once, collects)),
-                ),
-                maxlen=0,
-            )
-        except BaseException:  # an audit hook's
-            if any(collects):
-                gc.enable()
-            raise
-        own, caller = threading.get_ident(), sys._getframe().f_back
-        if caller is None:
-            del result[0][own]
-        else:
-            result[0][own] = caller
-        return result[0]
-
-    setattr(_current_frames, _COLLECTS_NOTHING, True)
-    sys._current_frames = _current_frames
-    for name, module in list(sys.modules.items()):
-        if name.startswith(("pydevd", "_pydevd")):
-            for attribute, value in list(vars(module).items()):
-                if value is frames:
-                    setattr(module, attribute, _current_frames)
-
-
-def set_trace_functions_safely() -> None:
-    """Has Python 3.10 and 3.11 set a thread's trace function while another thread sets its own.
-
-    `sys.settrace` tells audit hooks first, some of which are ours. Another thread that comes to it meanwhile
-    gets a RuntimeError (`_PyEval_SetTrace` in Python/ceval.c): a thread of the user's that begins would not
-    run, and where pydevd begins one, it waits for it for good (`set_trace_to_threads`). The error ends that
-    state, so the next try goes on.
-    """
-    if sys.version_info >= (3, 12):
-        return
-    pydevds: Any = getattr(sys.modules.get("pydevd_tracing"), "TracingFunctionHolder", None)
-    # pydevd keeps Python's own where it has put another in its place.
-    kept = getattr(pydevds, "_original_tracing", None)
-    settrace = kept or sys.settrace
-    if hasattr(settrace, _TRIES_AGAIN):
-        return
-    within: set[int] = set()
-
-    def _settrace(function: Any) -> None:
-        ident = threading.get_ident()
-        if ident in within:  # an audit hook's own, which is an error for good
-            settrace(function)
-            return
-        within.add(ident)
-        try:
-            while True:
-                try:
-                    settrace(function)
-                except RuntimeError as error:
-                    if "another trace function" not in str(error):
-                        raise
-                else:
-                    return
-        finally:
-            within.discard(ident)
-
-    setattr(_settrace, _TRIES_AGAIN, True)
-    if kept is None:
-        sys.settrace = _settrace
-    else:
-        pydevds._original_tracing = _settrace
-
-
 def _debugger() -> Any:
     return _pydevd("pydevd").get_global_debugger() if "pydevd" in sys.modules else None
 
@@ -423,8 +327,3 @@ def _in_main_thread(function: Callable[[], Any]) -> None:
 
     _pending.append(ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(call))
     ctypes.pythonapi.Py_AddPendingCall(_pending[-1], None)
-
-
-# Also where the relay sends this text. What is pickled by value is not run: attach.py calls them.
-list_frames_safely()
-set_trace_functions_safely()
