@@ -295,6 +295,75 @@ def test_a_function_breakpoint_stops_in_functions_of_that_name(
     run(story())
 
 
+BOUND = """\
+import functools
+def kept(function):
+    @functools.wraps(function)
+    def inner(*args):
+        return function(*args)
+    return inner
+def lost(function):
+    return lambda *args: function(*args)
+class Worker:
+    @kept
+    def init(self):
+        return "init"
+    @lost
+    def train(self):
+        return "train"
+    def save(self):
+        return "save"
+    @classmethod
+    def made(cls):
+        return cls()
+class Fused(Worker):
+    def save(self):
+        return super().save()
+def step(self, size):
+    return size
+Fused.step = step
+Fused.half = functools.partialmethod(step, 2)
+ready = True
+fused = Fused.made()
+fused.init(), fused.train(), fused.save(), fused.step(1), fused.half()
+print("done", flush=True)
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "stops"),
+    [
+        ("Worker.init", 1),
+        ("Fused.init", 1),
+        ("Worker.train", 1),
+        ("Fused.save", 1),
+        ("Worker.save", 1),
+        ("Fused.made", 1),
+        ("Fused.step", 2),
+        ("__main__.Fused.step", 2),
+    ],
+)
+def test_a_method_has_the_names_of_all_classes_that_have_it(tmp_path: Path, name: str, stops: int) -> None:
+    async def story() -> None:
+        async with relay_over(tmp_path) as setting:
+            (process,) = await setting.cluster.start(BOUND)
+            editor = await setting.attach({"job.py": [BOUND.splitlines().index("ready = True") + 1]})
+            stop = await editor.event("stopped")
+            named = [{"name": name}]
+            (answer,) = (await editor.request("setFunctionBreakpoints", breakpoints=named))["breakpoints"]
+            assert answer["verified"]
+            await resume(editor, stop)
+            for _ in range(stops):
+                stop = await editor.event("stopped", reason="function breakpoint")
+                (frame, *_) = await editor.frames(stop)
+                assert frame["name"].rpartition(".")[2] == name.rpartition(".")[2]
+                await resume(editor, stop)
+            assert await process.end() == ["done"]
+            await editor.nothing("stopped", 0)
+
+    run(story())
+
+
 def test_a_function_is_verified_once_some_debuggee_has_it(tmp_path: Path) -> None:
     async def story() -> None:
         async with relay_over(tmp_path) as setting:

@@ -6,7 +6,7 @@ It needs the debuggee to have reached.py and objects.py.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from types import FunctionType
 from typing import Any
 
@@ -21,14 +21,25 @@ def are_loaded(names: Iterable[str]) -> list[bool]:
     found = sys.modules[_OBJECTS].held(lambda code: code.co_name in last_names)
     functions = [each for each in found if type(each) is FunctionType]
 
+    users = [function for function in functions if _is_users(pydevd, function)]
+
     def has(name: str) -> bool:
-        return any(
-            reached.is_named(function.__qualname__, str(function.__module__), name)
-            and _is_users(pydevd, function)
-            for function in functions
-        )
+        if any(reached.is_named(each.__qualname__, str(each.__module__), name) for each in users):
+            return True
+        owners = [each for each in _classes() if f".{each.__name__}." in f".{name}"] if users else []
+        return any(reached.is_method(owner, each.__code__, name) for owner in owners for each in users)
 
     return [has(name) for name in names]
+
+
+def _classes() -> Iterator[type]:
+    left, seen = [object], set[int]()
+    while left:
+        each = left.pop()
+        yield each
+        new = [found for found in type.__subclasses__(each) if id(found) not in seen]
+        seen.update(map(id, new))
+        left += new
 
 
 def _is_users(pydevd: Any, function: FunctionType) -> bool:

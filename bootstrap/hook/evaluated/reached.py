@@ -189,12 +189,29 @@ def _is_of(frame: FrameType, name: str) -> bool:
     own = frame.f_back.f_locals.get("new_frame") if frame.f_back is not None else None
     qualified = getattr(own.f_code, "co_qualname", "") if own is not None else ""
     # Without a qualified name (Python 3.10), the last part of the name has to do.
-    return own is None or not qualified or is_named(qualified, str(own.f_globals.get("__name__")), name)
+    if own is None or not qualified or is_named(qualified, str(own.f_globals.get("__name__")), name):
+        return True
+    # Its method may come from a base class, or be a function that was set on the class as it ran.
+    first = own.f_locals.get(own.f_code.co_varnames[0]) if own.f_code.co_argcount else None
+    owner = first if isinstance(first, type) else type(first)
+    return any(is_method(each, own.f_code, name) for each in owner.__mro__)
 
 
 def is_named(qualified: str, module: str, name: str) -> bool:
     """Returns whether the user's name is the function's: as much of its end as the user has written."""
     return f".{module}.{qualified}".replace(".<locals>", "").endswith(f".{name}")
+
+
+def is_method(owner: type, code: CodeType, name: str) -> bool:
+    """Returns whether the user's name is that of a class's method that runs this code, decorated or not."""
+    method = name.rpartition(".")[2]
+    if not is_named(f"{owner.__qualname__}.{method}", str(owner.__module__), name):
+        return False
+    each: Any = next((vars(base)[method] for base in owner.__mro__ if method in vars(base)), None)
+    while each is not None and getattr(each, "__code__", None) is not code:
+        inner = (getattr(each, way, None) for way in ("__func__", "__wrapped__", "func"))
+        each = next((found for found in inner if found is not None), None)
+    return each is not None
 
 
 def compiled(expression: str, file: str = "<condition>") -> CodeType:
