@@ -174,7 +174,9 @@ class DebugSession:
             takes_children=arguments.get("children") is not False,
         )
         focus = arguments.get("focusWorkerId")
-        self._threads.begin(focus if isinstance(focus, str) else "")
+        self._threads.begin(
+            focus if isinstance(focus, str) else "", shows_all=arguments.get("allThreads") is True
+        )
         self._calls.begin()
         self._hidden.begin()
         self._flood.begin()

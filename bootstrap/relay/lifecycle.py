@@ -172,6 +172,8 @@ class Lifecycle:
         for name, missed in self._missed.items():
             if missed > POLLS_MISSED and not self._workers[name].is_attaching:
                 self.end(self._workers[name])
+        for worker in self._workers.attached:
+            self._threads.follow_task(worker)
 
     # --- attached ------------------------------------------------------------------------
 
@@ -231,7 +233,7 @@ class Lifecycle:
             return
         self._log(f"attached to {worker.debuggee.title}")
         worker.takes_requests()
-        self._threads.show(worker, worker.main_thread)
+        self._threads.follow_task(worker)
         self._work.start(self._until_ended(worker))
         for child in worker.connection.client.children:
             self.take_child(worker, child)
@@ -261,6 +263,7 @@ class Lifecycle:
         self._workers[worker.debuggee.worker_id] = worker
         if worker.is_attached:
             self._threads.add_rows(worker)
+            self._threads.follow_task(worker)
             self._work.start(self._adopt(worker))
 
     async def _adopt(self, worker: Worker) -> None:

@@ -16,9 +16,12 @@ MOST, MOST_IN_ALL = 50, 300
 # Seconds for which the rows stay when their process resumes: a step resumes and stops it, and rows that go
 # and come with each are worse than rows that are a moment old.
 LINGER = 1.0
-# pydevd gives this name to threads that Python did not start; on 3.12 also to some that have ended, or
-# never were.
-_GHOST = re.compile(r"Dummy-\d+")
+# Names of threads that run nothing of the user's: Ray's own, the debugger's, and `Dummy-1`, as pydevd
+# calls those that Python did not start: on 3.12 some of these have ended, or never were.
+_NOT_USERS = re.compile(
+    r"Dummy-\d+|PythonGCThread|ray_(import_thread|listen_error_messages|print_logs)|raylet[-_]client"
+    r"|(pydevd|rayside)\b.*"
+)
 
 
 class Others:
@@ -26,10 +29,13 @@ class Others:
 
     Args:
         gone: is called with each thread of a worker that has no row any more.
+
+    Attributes:
+        shows_all: whether those that run nothing of the user's have rows, too.
     """
 
     def __init__(self, workers: Workers, gone: Callable[[Worker, int], None]) -> None:
-        self._workers, self._gone = workers, gone
+        self._workers, self._gone, self.shows_all = workers, gone, False
         self._shown: dict[Worker, int] = {}
         self._all = 0  # the sum of `_shown`: a thousand may stop within a second
 
@@ -44,7 +50,8 @@ class Others:
         names = {
             row["id"]: str(row.get("name", ""))
             for row in body.get("threads") or []
-            if isinstance(row.get("id"), int) and not _GHOST.fullmatch(str(row.get("name", "")))
+            if isinstance(row.get("id"), int)
+            and (self.shows_all or not _NOT_USERS.fullmatch(str(row.get("name", ""))))
         }
         before = worker.others
         rows = [item for item in names.items() if item[0] not in worker.stops]

@@ -87,6 +87,15 @@ class Threads:
         rows.append(as_json({"id": self.cluster, "name": CLUSTER}))
         return b'{"threads":[%b]}' % b",".join(rows)
 
+    def follow_task(self, worker: Worker) -> None:
+        """Gives a worker a row while it runs a task, or always where an editor asked for all threads."""
+        if _is_idle(worker) and not self._others.shows_all:
+            for thread in [*worker.rows]:
+                worker.rows.remove(thread)
+                self._tell("exited", worker, thread)
+        elif not worker.rows:
+            self.show(worker, worker.main_thread)
+
     def show(self, worker: Worker, thread: int) -> None:
         """Gives a thread a row. The main thread's is dropped for one that stops: it only waits for that."""
         main = worker.main_thread
@@ -172,8 +181,12 @@ class Threads:
             self.show(worker, thread)
             self.tell_stop(worker, thread)
 
-    def begin(self, focus: str) -> None:
-        """Begins with another editor; `focus` is the id of the worker to show first, empty: any."""
+    def begin(self, focus: str, *, shows_all: bool) -> None:
+        """Begins with another editor; `focus` is the id of the worker to show first, empty: any.
+
+        `shows_all`: whether idle workers, and threads that run nothing of the user's, have rows.
+        """
+        self._others.shows_all = shows_all
         self._awaited = (focus, asyncio.get_running_loop().time() + AWAITED) if focus else None
 
     def _is_awaited(self, worker: Worker) -> bool:
@@ -351,6 +364,11 @@ class Threads:
 
     def _continued(self, worker: Worker, thread: int) -> Message:
         return {"threadId": self._row(worker, thread), "allThreadsContinued": False}
+
+
+def _is_idle(worker: Worker) -> bool:
+    """Returns whether it runs nothing, as far as is known: no task, and no program of the user's."""
+    return not (worker.stops or worker.debuggee.task or worker.debuggee.driver or worker.debuggee.parent)
 
 
 def _is_reported(worker: Worker) -> bool:

@@ -155,7 +155,7 @@ class Editor:
         client = await Client.connect("127.0.0.1", port)
         await client.attach(
             breakpoints={p: [{"line": line} for line in lines] for p, lines in (breakpoints or {}).items()},
-            options={"token": TOKEN},
+            options={"token": TOKEN, "allThreads": True},
             no_delay=no_delay,
         )
         return cls(client)

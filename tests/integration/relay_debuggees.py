@@ -381,6 +381,8 @@ class Setting:
     ) -> Session:
         """Returns an editor that has attached.
 
+        It asks for the rows of idle workers, too: discovery knows of no task here.
+
         Args:
             breakpoints: lines, or SourceBreakpoints, by the name of a file in the local folder.
             requests: more requests before `configurationDone`: the arguments by the request's name.
@@ -408,7 +410,7 @@ class Setting:
                 breakpoints=specs,
                 configure=configure,
                 exception_filters=None if exceptions else filters,
-                options={"token": TOKEN, **options},
+                options={"token": TOKEN, "allThreads": True, **options},
                 no_delay=False,
             )
         except BaseException:

@@ -172,7 +172,7 @@ class Setting:
         self._clients.append(client)
         await client.attach(
             breakpoints={FILE: [{"line": line} for line in lines]} if lines else {},
-            options={"token": TOKEN, **options},
+            options={"token": TOKEN, "allThreads": True, **options},
             no_delay=False,
         )
         return Session(client)
@@ -180,7 +180,7 @@ class Setting:
     async def configured(self) -> Wire:
         """Returns a connection that has attached, and has sent its configuration."""
         wire = await Wire.open(self.port)
-        await wire.ask("attach", token=TOKEN)
+        await wire.ask("attach", token=TOKEN, allThreads=True)
         await wire.ask("configurationDone")
         return wire
 

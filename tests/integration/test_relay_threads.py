@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,9 @@ from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.gate
 
-SCRIPT = """\
+RAYS = ("PythonGCThread", "ray_import_thread", "ray_listen_error_messages", "ray_print_logs")
+SCRIPT = f"""\
+NAMES = {("feeds", "beats", "Dummy-7", *RAYS)}
 import threading
 go = threading.Event()
 def feed():
@@ -24,7 +27,7 @@ def work():
     x = 1
     y = 2
     return y
-threads = [threading.Thread(target=feed, name=name) for name in ("feeds", "beats", "Dummy-7")]
+threads = [threading.Thread(target=feed, name=name) for name in NAMES]
 for thread in threads:
     thread.start()
 work()
@@ -52,7 +55,7 @@ def test_the_other_threads_of_a_stopped_process_have_rows_until_it_goes_on(tmp_p
     async def story() -> None:
         async with relay_over(tmp_path) as setting:
             (process,) = await setting.cluster.start(SCRIPT)
-            editor = await setting.attach({"job.py": [6]})
+            editor = await setting.attach({"job.py": [7]}, allThreads=False)
             stop = await editor.event("stopped")
             rows = await editor.threads()
             process_name = f"{process.process.pid}@127.0.0.1"
@@ -75,6 +78,43 @@ def test_the_other_threads_of_a_stopped_process_have_rows_until_it_goes_on(tmp_p
             assert len(await editor.threads()) == 2
 
     run(story())
+
+
+def test_threads_of_rays_own_have_rows_where_an_editor_asks_for_all(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with relay_over(tmp_path) as setting:
+            await setting.cluster.start(SCRIPT)
+            editor = await setting.attach({"job.py": [7]}, allThreads=True)
+            await editor.event("stopped")
+            assert set(RAYS) <= set(await names(editor))
+
+    run(story())
+
+
+def test_a_worker_has_a_row_while_it_runs_a_task() -> None:
+    async def story(setting: Setting) -> None:
+        async def rows(session: Session, count: int) -> list[str]:
+            while len(await session.threads()) != count:
+                await asyncio.sleep(0.01)
+            return await names(session)
+
+        listed, second = setting.discovery.listed, setting.debuggees[1]
+        session = await setting.attach(allThreads=False)
+        for debuggee in setting.debuggees:
+            await debuggee.attached.wait()
+        assert await rows(session, 1) == ["Ray cluster"]
+        listed[0] = replace(listed[0], task="works")
+        await session.event("thread", reason="started")
+        assert await rows(session, 2) == ["works", "Ray cluster"]
+        second.stop()
+        await session.event("stopped")
+        assert sorted(await rows(session, 3)) == ["Ray cluster", second.task, "works"]
+        listed[0] = replace(listed[0], task="")
+        await session.event("thread", reason="exited")
+        assert await rows(session, 2) == [second.task, "Ray cluster"]
+        assert len(await rows(await setting.attach(allThreads=True), 4)) == 4
+
+    play(story, count=3)
 
 
 def test_what_is_shown_of_many_threads_is_bounded() -> None:
