@@ -120,7 +120,7 @@ def asking() -> Iterator[str]:
         server.shutdown()
 
 
-@pytest.mark.parametrize("kept", [None, "of a Ray before"])
+@pytest.mark.parametrize("kept", [None, "of-a-ray-before"])
 def test_the_token_that_ray_made_is_used_where_none_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asking: str, kept: str | None
 ) -> None:
