@@ -165,7 +165,7 @@ def test_without_a_file_and_without_a_record_it_says_what_to_name(tmp_path: Path
         bundled(Settings(source="bundle", cache_folder=tmp_path), tmp_path / "broken", Shell())
 
 
-def test_a_mirror_may_be_named_for_good() -> None:
+def test_a_mirror_may_be_named_for_good(tmp_path: Path) -> None:
     def chosen(**more: str) -> tuple[str, str]:
         settings = parse({"mirror": "registry.test:5000/a-team", **more}, {})
         return settings.source, settings.target
@@ -182,7 +182,7 @@ def test_a_mirror_may_be_named_for_good() -> None:
     with pytest.raises(InvalidSetting, match="source mirror has what the target kind needs"):
         parse({"source": "mirror", "target": "cluster", "address": "http://head:8265"}, {})
     with pytest.raises(InvalidSetting) as caught:
-        bundled(Settings(source="mirror", target="kind"), Path("/nowhere"), Shell())
+        bundled(Settings(source="mirror", target="kind"), tmp_path / "none", Shell())
     assert "./invokew up --mirror REGISTRY" in caught.value.hint
 
 
