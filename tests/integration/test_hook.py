@@ -22,6 +22,7 @@ from bootstrap.ray import jobs
 from bootstrap.ray.announced import announced
 from bootstrap.ray.debug import Debug
 from bootstrap.ray.records import DebuggableWorker, Job
+from bootstrap.step import until
 from tests.integration.conftest import Rayside
 from tests.integration.stranger import evaluates
 
@@ -94,7 +95,9 @@ class Debugger:
         self, up: Rayside, name: str, before: set[str], breakpoints: Iterable[int], **how: Any
     ) -> None:
         self._dashboard, self._name, self._before, self._how = up.target.access.require(), name, before, how
-        self._session = (up.folder / "ray" / "session_latest").resolve()
+        latest = up.folder / "ray" / "session_latest"
+        # Each driver of Ray's makes the link anew: for a moment there is none.
+        self._session = until(latest.resolve, lambda folder: folder != latest, PATIENCE)
         self._prove = partial(proof, (up.folder / "token").read_bytes())
         self.lines = sorted(breakpoints)
         self.stops: list[tuple[int, str, int]] = []  # pid, function, line
