@@ -24,7 +24,7 @@ from bootstrap.errors import USAGE, Interrupted, RaysideError
 from bootstrap.given_settings import parse
 from bootstrap.instance import in_workspace
 from bootstrap.options import JSON, SUBMISSION, seconds
-from bootstrap.settings import DEFAULT_NAME, SOURCES, TARGETS, Settings
+from bootstrap.settings import DEFAULT_NAME, ROOT, SOURCES, TARGETS, Settings
 from bootstrap.signals import signals_noticed
 
 
@@ -76,7 +76,7 @@ class NamingVerb(Verb):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         # Invoke takes any word for the value of a positional argument that is lacking.
         if {kwargs.get(name) for name in self.positional or ()} & {"--help", "-h"}:
-            os.execv(sys.executable, [sys.executable, "-m", "invoke", "--help", self.name])
+            os.execv(ROOT / "invokew", ["invokew", "--help", self.name])
         return super().__call__(*args, **kwargs)
 
 

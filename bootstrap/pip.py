@@ -11,6 +11,7 @@ from pathlib import Path
 
 from bootstrap.errors import BadBundle, CommandFailed, NoNetwork
 from bootstrap.shell import Shell
+from bootstrap.venv import PIP_SETTINGS, for_pip
 
 # pip's message when an index can't be reached ends in "No matching distribution".
 UNREACHABLE = (
@@ -63,7 +64,7 @@ def install(
     can't be reached, else CommandFailed.
     """
     origin: list[str | Path] = ["--no-index", "--find-links", wheels] if wheels else []
-    _run(shell, [python, "-m", "pip", "install"], lock_file, [*origin, *options], env, report)
+    _run(shell, python, "install", lock_file, [*origin, *options], env, report)
 
 
 def download(
@@ -84,7 +85,7 @@ def download(
         lock_there = Path(name, lock_file.name)
         lock_there.write_text(for_python(lock_file.read_text(), python, architecture))
         options: list[str | Path] = ["--dest", folder, *for_linux(python, architecture)]
-        _run(shell, [sys.executable, "-m", "pip", "download"], lock_there, options, env, report)
+        _run(shell, sys.executable, "download", lock_there, options, env, report)
 
 
 def for_python(locked: str, python: str, architecture: str = "") -> str:
@@ -114,7 +115,8 @@ def for_python(locked: str, python: str, architecture: str = "") -> str:
 
 def _run(
     shell: Shell,
-    pip: list[str | Path],
+    python: str | Path,
+    verb: str,
     lock_file: Path,
     options: Sequence[str | Path],
     env: Mapping[str, str],
@@ -129,8 +131,9 @@ def _run(
     # package would be fetched without a hash, and run.
     exact = ["--no-deps", "--require-hashes", "--only-binary", ":all:"]
     try:
-        command = [*pip, *quiet, *exact, *options, "--requirement", lock_file]
-        shell.run(command, env=env, on_line=report_package)
+        listed = shell.run([python, *PIP_SETTINGS], env=for_pip(env)).out
+        command = [python, "-m", "pip", verb, *quiet, *exact, *options, "--requirement", lock_file]
+        shell.run(command, env=for_pip(env, listed), on_line=report_package)
     except CommandFailed as error:
         if "--no-index" in options and UNREACHABLE[1] in error.message:
             raise BadBundle(

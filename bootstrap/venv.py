@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import fcntl
 import json
 import os
@@ -13,11 +14,41 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
 
 # So many seconds pass between two lines on how far it is.
 _QUIET = 5.0
+# What leads pip to packages, or lets it reach them. Others, as target and user, are for what its user
+# installs.
+_REACHING = (
+    *("index-url", "extra-index-url", "find-links", "no-index"),
+    *("trusted-host", "proxy", "cert", "client-cert", "keyring-provider", "use-feature"),
+    *("timeout", "default-timeout", "retries", "cache-dir", "no-cache-dir"),
+)
+# With -v it prints also where its configuration has it quiet.
+PIP_SETTINGS = ["-m", "pip", "config", "list", "-v"]
+
+
+def for_pip(environment: Mapping[str, str], listed: str = "") -> dict[str, str]:
+    """Returns the environment for pip in which only these of its user's settings count.
+
+    `listed`: what PIP_SETTINGS prints, of configuration files too: `global.index-url='https://...'`. Without
+    it pip reads the files itself.
+    """
+    values = dict(line.split("=", 1) for line in listed.splitlines() if "=" in line)
+    variables = {option: f"PIP_{option.upper().replace('-', '_')}" for option in _REACHING}
+    kept = {*variables.values(), "PIP_CONFIG_FILE"}
+    found = {key: value for key, value in environment.items() if not key.startswith("PIP_") or key in kept}
+    for option, variable in variables.items():
+        # The strongest first (https://pip.pypa.io/en/stable/topics/configuration/#precedence-override-order).
+        for key in (f"install.{option}", f"global.{option}"):
+            if variable not in found and key in values:
+                found[variable] = " ".join(str(ast.literal_eval(values[key])).split())
+    if "PIP_FIND_LINKS" not in found:  # An index that is off, with nothing in its place, has no packages.
+        found.pop("PIP_NO_INDEX", None)
+    return {**found, **({"PIP_CONFIG_FILE": os.devnull} if listed else {})}
 
 
 def main(root: Path, arguments: list[str]) -> int:
@@ -55,10 +86,14 @@ def main(root: Path, arguments: list[str]) -> int:
         # A pip that is killed leaves what it unpacked in the temporary folder.
         temporary = venv / "tmp"
         temporary.mkdir()
+        listed = _run([str(python), *PIP_SETTINGS], for_pip(os.environ))
+        if listed.returncode != 0:
+            return _explain(arguments, listed)
+        env = {**for_pip(os.environ, listed.stdout), "TMPDIR": str(temporary)}
         pip = [str(python), "-m", "pip", "install", "--disable-pip-version-check", "--progress-bar", "off"]
         exact = ["--no-deps", "--require-hashes", "--only-binary", ":all:", "-r", str(lock)]
         offline = _wheels(bundle, lock, temporary) if bundle else []
-        installed = _run([*pip, *exact, *offline], temporary)
+        installed = _run([*pip, *exact, *offline], env)
         shutil.rmtree(temporary)
         if installed.returncode != 0 and bundle:
             why = f"the bundle lacks a package for this Python and this system: {_last_line(installed)}"
@@ -132,9 +167,8 @@ def _wheels(bundle: Any, lock: Path, folder: Path) -> list[str]:
     return ["--no-index", "--find-links", str(folder)]
 
 
-def _run(command: list[str], temporary: Path | None = None) -> subprocess.CompletedProcess[str]:
+def _run(command: list[str], env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
     """Runs `command` to its end; every few seconds one line says what it does."""
-    env = {**os.environ, **({"TMPDIR": str(temporary)} if temporary else {})}
     lines = [""]
     began = time.monotonic()
     with tempfile.TemporaryFile("w+") as errors:

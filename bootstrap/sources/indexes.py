@@ -12,16 +12,10 @@ from urllib.parse import urlsplit
 
 from bootstrap.errors import CommandFailed, MissingProgram
 from bootstrap.shell import Shell
+from bootstrap.venv import PIP_SETTINGS, for_pip
 
-# A build gets these options of pip, as the variables that pip takes them from.
-_PIP = {
-    "index-url": "PIP_INDEX_URL",
-    "extra-index-url": "PIP_EXTRA_INDEX_URL",
-    "trusted-host": "PIP_TRUSTED_HOST",
-}
-# pip has an option from one of these, the strongest last
-# (https://pip.pypa.io/en/stable/topics/configuration/#precedence-override-order).
-_SECTIONS = ("global.", "install.", ":env:.")
+# A build gets these options of pip.
+_PIP = "PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_TRUSTED_HOST"
 _NPM = "NPM_CONFIG_REGISTRY"
 # debootstrap here and apt in a build can both fetch from these.
 _SCHEMES = ("http://", "https://")
@@ -32,24 +26,14 @@ def package_indexes(shell: Shell, environment: Mapping[str, str] = os.environ) -
 
     They come from the tools' own configuration files too, as `pip config` and `npm config` read them.
     """
-    variables = pip_indexes(_output(shell, [sys.executable, "-m", "pip", "config", "list"]))
+    pips = for_pip(environment, _output(shell, [sys.executable, *PIP_SETTINGS]))
+    variables = {name: " ".join(pips[name].split()) for name in _PIP if name in pips}
     if registry := environment.get(_NPM) or environment.get(_NPM.lower()):
         variables[_NPM] = registry
     elif shutil.which("npm"):
         # It runs outside any project's folder, which may have a registry of its own.
         variables |= npm_registry(_output(shell, ["npm", "config", "list"], cwd=Path(os.sep)))
     return variables
-
-
-def pip_indexes(listed: str) -> dict[str, str]:
-    """Returns pip's variables from what `pip config list` prints: `global.index-url='https://...'`."""
-    values = dict(line.split("=", 1) for line in listed.splitlines() if "=" in line)
-    return {
-        variable: " ".join(str(ast.literal_eval(values[section + option])).split())
-        for option, variable in _PIP.items()
-        for section in _SECTIONS
-        if section + option in values
-    }
 
 
 def npm_registry(listed: str) -> dict[str, str]:
