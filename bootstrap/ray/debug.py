@@ -11,22 +11,13 @@ from bootstrap.errors import InvalidArgument
 from bootstrap.hook import rayside_hook
 from bootstrap.hook.rayside_hook.packages import with_package
 from bootstrap.options import seconds
+from bootstrap.ray.time_limits import DAY, RAISED
 from bootstrap.settings import BYTECODE_VERSION, DEBUGPY_VERSION
 
 _OVERRIDE = "RAY_OVERRIDE_JOB_RUNTIME_ENV"
 _HOOK = Path(rayside_hook.__file__).parent
 # The debugger is both: without bytecode it works, and breakpoints cost more (ADR 35).
 REQUIREMENTS = f"debugpy=={DEBUGPY_VERSION}", f"bytecode=={BYTECODE_VERSION}"
-# A job may wait so many seconds for its debugger: a day.
-_LONGEST_WAIT = 86_400.0
-# A stopped task would break these limits of Ray's libraries; --debug makes each of them a day.
-# ray/train/v2/_internal/constants.py (seconds) and ray/util/collective/collective.py (milliseconds), 2.60.
-RAISED = {
-    "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": f"{_LONGEST_WAIT:g}",
-    "RAY_TRAIN_WORKER_HEALTH_CHECK_TIMEOUT_S": f"{_LONGEST_WAIT:g}",
-    "RAY_TRAIN_NCCL_RAS_CONFIRM_DURATION_S": f"{_LONGEST_WAIT:g}",
-    "collective_gloo_timeout": f"{_LONGEST_WAIT * 1000:.0f}",
-}
 
 
 @dataclass(frozen=True)
@@ -100,6 +91,6 @@ def debugging(
     chosen = Debug(post_mortem=post_mortem, pip_debugpy=pip_debugpy)
     if attach_timeout is None:
         return chosen
-    hint = f"choose seconds, from 0 (don't wait) to {_LONGEST_WAIT:g}"
-    patience = seconds("--attach-timeout", attach_timeout, most=_LONGEST_WAIT, hint=hint)
+    hint = f"choose seconds, from 0 (don't wait) to {DAY:g}"
+    patience = seconds("--attach-timeout", attach_timeout, most=DAY, hint=hint)
     return replace(chosen, attach_timeout=patience)

@@ -24,10 +24,11 @@ from bootstrap.errors import (
 )
 from bootstrap.loopback import require_own_listener
 from bootstrap.ray import outcome
-from bootstrap.ray.debug import RAISED, Debug
+from bootstrap.ray.debug import Debug
 from bootstrap.ray.metadata import DEBUG, LOCAL_ROOTS, PY_MODULES, USER, USER_VARIABLE, WORKING_DIR
 from bootstrap.ray.runtime_env import image_of, require_alone
 from bootstrap.ray.runtime_env import read as read_environment
+from bootstrap.ray.time_limits import RAISED
 
 if TYPE_CHECKING:  # bootstrap.submission runs where the packages that it needs are not.
     from bootstrap.shell import Shell

@@ -88,8 +88,10 @@ def submit(settings: Settings, console: Console, request: Request, *, wait: bool
     for note in submission.notes():
         console.result(note)
     if limits := submission.raised_limits:
-        names = ", ".join(limits)
-        console.result(f"A stop may last: time limits of Ray's libraries are a day in this job: {names}")
+        console.result(
+            f"A stop may last: {len(limits)} time limits of Ray's libraries are a day in this job: "
+            "docs/hook.md#time-limits"
+        )
     if not wait and submission.debug:
         console.result("Next: ./invokew debug --break FILE:LINE, or attach an editor")
     elif not wait:

@@ -15,15 +15,9 @@ from bootstrap.hook.rayside_hook.packages import with_package
 from bootstrap.ray import jobs
 from bootstrap.ray.debug import REQUIREMENTS, Debug
 from bootstrap.ray.metadata import DEBUG, PY_MODULES, WORKING_DIR
+from bootstrap.ray.time_limits import RAISED
 
 DEBUGPY = "debugpy==1.8.22"
-# Limits that a stopped task would break.
-RAISED = {
-    "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": "86400",
-    "RAY_TRAIN_WORKER_HEALTH_CHECK_TIMEOUT_S": "86400",
-    "RAY_TRAIN_NCCL_RAS_CONFIRM_DURATION_S": "86400",
-    "collective_gloo_timeout": "86400000",
-}
 
 
 @pytest.mark.parametrize(
@@ -107,8 +101,9 @@ def test_the_driver_is_debugged_where_the_hook_is_sure_to_be_importable(
     assert json.loads(recorded) == {"attach_timeout": 60.0, "post_mortem": False, "driver": driver_too}
 
 
-def test_the_limits_that_are_raised_are_named(code: Path) -> None:
+def test_the_limits_that_are_raised_are_a_day_and_named(code: Path) -> None:
     debug = Debug()
+    assert (RAISED["RAY_CGRAPH_get_timeout"], RAISED["collective_gloo_timeout"]) == ("86400", "86400000")
     runtime_env: dict[str, Any] = {"env_vars": {"collective_gloo_timeout": "7"}}
     assert submission(code, debug=debug).raised_limits == list(RAISED)
     assert submission(code, debug=debug, **runtime_env).raised_limits == [*RAISED][:-1]
