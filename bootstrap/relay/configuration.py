@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import os.path
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
 
 from bootstrap.dap.framing import Message
 from bootstrap.errors import RequestFailed
-from bootstrap.relay import files
+from bootstrap.relay import files, own_files
 from bootstrap.relay.desired import Desired
 from bootstrap.relay.editor import CurrentEditor
 from bootstrap.relay.exception_filters import ExceptionFilters
@@ -161,6 +162,7 @@ class Configuration:
         try:
             while not self.is_in(worker):  # the editor may change it while this is done
                 self._revisions[worker] = self._revision
+                await self._find(worker, [*self._desired.files])
                 by_path = self._by_path(worker)
                 # First, for a logpoint may tell its first message at once.
                 await worker.installed.set_only(self._desired)
@@ -202,11 +204,29 @@ class Configuration:
             await self.put_into(worker)
 
     async def _set_in(self, worker: Worker, path: str) -> None:
+        await self._find(worker, [path] if self._desired.of(path) else [])
         remote = self.paths.remote(path, worker.layout)
         await worker.installed.set_breakpoints(remote, self._by_path(worker).get(remote, []))
         await self._set_by_value(worker, await worker.installed.await_missing())
         await self._compare(worker, path, remote)
         self.tell_changes()
+
+    async def _find(self, worker: Worker, paths: Sequence[str]) -> None:
+        """Has a debuggee look for those of the editor's files that no rule leads to."""
+        editors = {os.path.normpath(path): path for path in paths}
+        wanted = {
+            path: self._checksum(editors[path]) or ""
+            for path in editors
+            if self.paths.remote(path, worker.layout) == path
+        }
+        if not wanted:
+            return
+        found = await own_files.find(worker.connection, wanted, timeout=worker.connection.patience)
+        for path, (own, note) in found.items():
+            worker.installed.notes[own or path] = note
+            if own:
+                worker.layout.found[path] = own
+                self.paths.opens(own, editors[path])
 
     async def file_loaded(self, worker: Worker, path: str) -> None:
         """Sets the breakpoints of a file of which a debuggee has only functions, pickled by value."""
@@ -235,9 +255,7 @@ class Configuration:
         """Tells the editor once where its file is not the one that the debuggee runs."""
         if path in self._differing:
             return
-        checksum = self._desired.checksums.get(path)
-        if checksum is None and self.paths.shared:
-            checksum = files.own(path)
+        checksum = self._checksum(path)
         file = await worker.installed.file(remote) if checksum else None
         # Another debuggee may have said so meanwhile.
         if file is None or file.sha256 == checksum or path in self._differing:
@@ -247,6 +265,11 @@ class Configuration:
             f"{path} was changed after the job was submitted: the tasks run what was submitted, and lines may"
             " differ. Submit the job again to debug what you see."
         )
+
+    def _checksum(self, path: str) -> str | None:
+        """Returns the SHA-256, in hex, of the editor's file; None where it is unknown."""
+        checksum = self._desired.checksums.get(path)
+        return files.own(path) if checksum is None and self.paths.shared else checksum
 
     def _note_filters(self) -> None:
         for condition in self._desired.exceptions.conditions.values():

@@ -28,7 +28,7 @@ from bootstrap.relay.stop_points import Breakpoint, FunctionBreakpoint, LineBrea
 from bootstrap.relay.tracing import Tracing
 
 NO_FILE = (
-    "No task that is here now has this file, in its working_dir or py_modules;"
+    "No task that is here now has this file, in its working_dir or py_modules, or installed;"
     " it is set in each that comes and has it."
 )
 NO_FUNCTION = "No task has loaded a function of this name so far; it is set in each that does."
@@ -43,6 +43,7 @@ class Installed:
 
     Attributes:
         tracing: whether it traces its code.
+        notes: what to say of the breakpoints in one of its files.
     """
 
     def __init__(self, connection: Connection, files: Files, *, key: Hashable, node_ip: str) -> None:
@@ -53,6 +54,7 @@ class Installed:
         self._set_functions: list[tuple[int, FunctionBreakpoint]] = []  # debugpy's ids
         self._missing: set[str] = set()  # files that it does not have, and breakpoints are to be set in
         self._awaited: set[str] = set()  # the missing files that it was told to await
+        self.notes: dict[str, str] = {}
         self._by_value: dict[str, Lines] = {}  # the lines of its functions whose files it does not have
         # The keys of the breakpoints that it knows (`Breakpoint.point`), and of those to be forgotten.
         self._points: set[int] = set()
@@ -102,6 +104,7 @@ class Installed:
             self._set[path] = []
             for (breakpoint_, line), answer in zip(placed, body.get("breakpoints", []), strict=False):
                 moved = f"moved to line {line}, the next with code" if line != breakpoint_.line else ""
+                moved = " ".join(filter(None, [self.notes.get(path), moved]))
                 verified = bool(answer.get("verified"))
                 message = moved if verified else str(answer.get("message") or moved)
                 breakpoint_.results[self._key] = Result(verified, answer.get("line") or line, message)
@@ -133,7 +136,7 @@ class Installed:
         for breakpoint_ in breakpoints:
             line: int | None = breakpoint_.line
             if file is None and lines is None:
-                line, message = None, NO_FILE
+                line, message = None, self.notes.get(path, NO_FILE)
             else:
                 line = lines.nearest(breakpoint_.line) if lines is not None else line
                 message = "There is no code at this line, nor below it in its function."

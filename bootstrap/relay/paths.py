@@ -2,7 +2,8 @@
 
 A debuggee's files lie in unpacked packages, `.../working_dir_files/_ray_pkg_<hash>/` and
 `.../py_modules_files/_ray_pkg_<hash>/`, whose names say what they were packed from; where each debuggee
-has them, it says itself. Everything else has the same path on both sides, or none.
+has them, it says itself, as it does of what is installed there. Everything else has the same path on both
+sides, or none.
 """
 
 from __future__ import annotations
@@ -26,10 +27,12 @@ class Layout:
     Attributes:
         packages: the folder of each unpacked package, by the package's name.
         modules: the folder of each of py_modules, by the module's name.
+        found: its path of each of the editor's files that it has found by itself.
     """
 
     packages: Mapping[str, str] = field(default_factory=dict)
     modules: Mapping[str, str] = field(default_factory=dict)
+    found: dict[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, listing: Mapping[Any, object]) -> Layout:
@@ -84,7 +87,7 @@ class Paths:
         self.shared = shared
         # The form in which the editor named a package's file, for it may know it by a symlink.
         self._named: dict[tuple[str, str], str] = {}
-        self._opened: dict[str, str] = {}  # the editor's path of a file that no debuggee may have
+        self._opened: dict[str, str] = {}  # the editor's path of a file that no rule leads to
 
     def remote(self, path: str, layout: Layout) -> str:
         """Returns a debuggee's path for the editor's."""
@@ -99,7 +102,7 @@ class Paths:
         return remote
 
     def opens(self, path: str, local: str) -> None:
-        """Notes that the editor has a file whose code came by value, for it has set breakpoints there."""
+        """Notes that the editor has a file of which there is code, for it has set breakpoints there."""
         self._opened[path] = local
 
     def local(self, path: str) -> str | None:
@@ -136,7 +139,7 @@ class Paths:
         # The path may be of another node, or go by way of `session_latest`.
         if (unpacked := _UNPACKED.match(path)) and unpacked["package"] in layout.packages:
             return _join(layout.packages[unpacked["package"]], unpacked["rest"])
-        return path
+        return layout.found.get(path, path)
 
     def _candidates(self, path: str, unpacked: re.Match[str] | None) -> list[tuple[str, str]]:
         """Returns folders of the editor's side, and where the file would be below each."""

@@ -5,7 +5,7 @@ can't be compiled in has the process traced, as without this module: see `_Break
 inserted.py, entering.py, objects.py, stopping.py, uncaught.py and made.py in the process, under the names
 that sent.py gives them, with what those need.
 
-It leans on pydevd 1.8.22, on the names in `begin` and `_settle_after_requests`.
+It leans on pydevd 1.8.22, on the names in `begin` and the functions below it.
 """
 
 from __future__ import annotations
@@ -231,6 +231,8 @@ def begin() -> bool:
     pydevd = _module(_STOPPING).debugger()
     inserted = _module(_INSERTED)
     tracing = _module(_TRACING)
+    if pydevd is not None:
+        _have_users_files_wherever_they_lie(type(pydevd))
     if pydevd is None or not inserted.SUPPORTED:
         tracing.wake()
         return False
@@ -242,6 +244,25 @@ def begin() -> bool:
         _module(_UNCAUGHT).notice(pydevd, lambda: bool(_breakpoints.codes.files))
     _breakpoints.settle()
     return True
+
+
+def _have_users_files_wherever_they_lie(debugger: Any) -> None:
+    """Has pydevd take a file with a breakpoint for the user's own, also one that is installed.
+
+    With `justMyCode` it would leave out all of `site-packages`.
+    """
+    apply_files_filter = debugger.apply_files_filter
+    if hasattr(apply_files_filter, _SETTLE):
+        return
+    path_of = sys.modules["pydevd_file_utils"].get_abs_path_real_path_and_base_from_frame
+
+    def leaves_out(self: Any, frame: FrameType, *arguments: Any) -> bool:
+        if self.breakpoints.get(path_of(frame)[1]):
+            return False
+        return bool(apply_files_filter(self, frame, *arguments))
+
+    setattr(leaves_out, _SETTLE, True)
+    debugger.apply_files_filter = leaves_out
 
 
 def _settle_after_requests() -> None:
