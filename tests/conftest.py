@@ -59,7 +59,8 @@ def pytest_configure(config: pytest.Config) -> None:
 class _Failures:
     """Shows each failure when it happens, with CI set: a run that is ended from outside has no summary.
 
-    With `--failures` it keeps them in a file, each below a line `FAILED nodeid`, and without their lanes.
+    With `--failures` it keeps them in a file, each below a line `FAILED nodeid`, and without their lanes;
+    below `ERROR nodeid` where tests could not be collected.
     """
 
     LINES = 60
@@ -80,15 +81,22 @@ class _Failures:
             terminal.write_line(f"\nFAILED {report.nodeid}")
             for line in text.splitlines()[-self.LINES :]:
                 terminal.write_line(f"    {line}")
+        self._keep(f"FAILED {_without_lane(report.nodeid)}", text)
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        if report.failed:
+            self._keep(f"ERROR {report.nodeid}", report.longreprtext)
+
+    def _keep(self, title: str, text: str) -> None:
         if self._file:
             with self._file.open("a") as kept:
-                kept.write("\n    ".join([f"FAILED {_without_lane(report)}", *text.splitlines()]) + "\n")
+                kept.write("\n    ".join([title, *text.splitlines()]) + "\n")
 
 
-def _without_lane(report: pytest.TestReport) -> str:
+def _without_lane(nodeid: str) -> str:
     """Returns a test's id without the lane, which pytest-xdist appends to it."""
-    lane = next(iter(_recorded(report, LANE)), "")
-    return report.nodeid.removesuffix(f"@{lane}")
+    test, _, lane = nodeid.rpartition("@")
+    return test if "]" not in lane and test else nodeid
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -108,9 +116,13 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Fails, with CI set, a test that was skipped because something is missing: CI has what tests need."""
+    """Fails, with CI set, a test that was skipped because something is missing: CI has what tests need.
+
+    So it does at a second look, for the test has run and failed before.
+    """
     report = yield
-    if os.environ.get("CI") and report.skipped and not hasattr(report, "wasxfail"):
+    is_strict = os.environ.get("CI") or item.config.option.second_look
+    if is_strict and report.skipped and not hasattr(report, "wasxfail"):
         reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
         if reason.removeprefix("Skipped: ") not in SKIPS:
             report.outcome, report.longrepr = "failed", f"with CI set nothing may be skipped: {reason}"

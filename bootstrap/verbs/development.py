@@ -134,19 +134,21 @@ def _shard(shard: str, everything: bool) -> str:
 
 
 def again(failures: str) -> list[str]:
-    """Returns the tests that get a second look, from the file of what failed; none where a unit test failed.
+    """Returns the tests that get a second look, from the file of what failed.
 
-    A unit test has no process to wait for: it failed, and so has the run.
+    There are none where a unit test failed, or a file could not be collected: neither waits for a process,
+    and so the run has failed.
     """
     tests = re.findall(r"^FAILED (.+)$", failures, re.MULTILINE)
-    return [] if any(test.startswith("tests/unit/") for test in tests) else list(dict.fromkeys(tests))
+    is_final = re.search(r"^(ERROR |FAILED tests/unit/)", failures, re.MULTILINE)
+    return [] if is_final else list(dict.fromkeys(tests))
 
 
 def _second_look(console: Console) -> int:
     """Runs tests of real processes that failed once more, alone; returns the exit code of the run."""
     tests = again(FAILURES.read_text())
     if not tests:
-        console.event("no second look: a unit test failed")
+        console.event("no second look: a unit test failed, or a file could not be collected")
         return _TESTS_FAILED
     console.event(f"== a second look at what failed, alone: {', '.join(tests)}")
     index = [sys.executable, "-m", "pip", "index", "versions", "pip", "--timeout=10", "--retries=1"]

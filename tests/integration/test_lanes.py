@@ -203,6 +203,21 @@ def test_it_fails_once():
     assert "for a reason" in Path(failures).read_text()
 
 
+def test_a_file_that_can_not_be_collected_gets_no_second_look(project: Project) -> None:
+    folder = project("def test_it():\n    assert FILE != 'ray'\n")
+    (folder / "tests" / "unit" / "test_broken.py").write_text("import nothing_of_that_name\n")
+    failures = folder / "failures.txt"
+    assert run(folder, *LANES, "--failures", str(failures)).returncode != 0
+    assert "ERROR tests/unit/test_broken.py" in failures.read_text()
+    assert again(failures.read_text()) == []
+
+
+def test_a_second_look_that_skips_is_no_pass(project: Project) -> None:
+    folder = project("def test_it():\n    pytest.skip('no engine')\n")
+    look = ("--second-look", "--failures", str(folder / "failures.txt"))
+    assert run(folder, *look, tests=["tests/e2e"], CI="").returncode == 1
+
+
 def test_ctrl_c_ends_every_lane_and_each_removes_what_it_brought_up(project: Project) -> None:
     folder = project(WAITS)
     command = "import pathlib, sys; from bootstrap.verbs.development import foreground; "

@@ -117,6 +117,7 @@ FAILED tests/integration/test_up.py::test_it
 def test_what_failed_is_looked_at_again_once_but_not_beside_a_unit_test() -> None:
     assert again(FAILED) == ["tests/e2e/test_kind.py::test_it[a b]", "tests/integration/test_up.py::test_it"]
     assert again(f"{FAILED}FAILED tests/unit/test_dap.py::test_it\n") == []
+    assert again(f"{FAILED}ERROR tests/integration/test_relay.py\n    ImportError\n") == []
 
 
 def test_what_the_lanes_name_is_there() -> None:
