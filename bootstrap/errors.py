@@ -237,6 +237,10 @@ class UnsupportedRay(RaysideError):
     id, exit_code = "unsupported-ray", TARGET
 
 
+class KubernetesTokens(RaysideError):
+    id, exit_code = "kubernetes-tokens", TARGET
+
+
 class NodesUnreachable(RaysideError):
     id, exit_code = "nodes-unreachable", TARGET
 

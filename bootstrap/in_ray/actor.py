@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 
+from bootstrap.errors import CredentialsRefused
 from bootstrap.in_ray.spec import RelaySpec, Running
 from bootstrap.ray import authentication
 from bootstrap.ray.reach import out_of_reach
@@ -29,7 +30,13 @@ class RelayActor:
         allow_many_files()
         asks = authentication.mode(self._url) == authentication.TOKEN
         # Ray's processes have its token where Ray itself looks for it.
-        token = authentication.token("", os.environ) if asks else ""
+        try:
+            token = authentication.token("", os.environ) if asks else ""
+        except CredentialsRefused:
+            raise CredentialsRefused(
+                "Ray's processes on the head have no token where Ray looks (as with enableK8sTokenAuth)",
+                hint="have Ray started with RAY_AUTH_TOKEN_PATH",
+            ) from None
         self._relay = Relay(
             ClusterDebuggees.at(self._url, token, self._spec.user),
             digest=bytes.fromhex(self._spec.digest),

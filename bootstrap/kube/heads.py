@@ -6,7 +6,7 @@ The labels are KubeRay's: ray-operator/controllers/ray/utils/constant.go.
 from __future__ import annotations
 
 from bootstrap.errors import InvalidSetting, NotRunning
-from bootstrap.kube.api import Kube
+from bootstrap.kube.api import Kube, head_selector
 from bootstrap.plain import line
 
 _HEADS = "ray.io/node-type=head"
@@ -42,4 +42,14 @@ def find(kube: Kube, name: str) -> str:
     raise NotRunning(
         f"no RayCluster {named}runs in the namespace {kube.namespace} of {line(kube.context)}{others}",
         hint="name another: --namespace NS, or --ray-cluster NAME",
+    )
+
+
+def takes_kubernetes_tokens(kube: Kube, ray_cluster: str) -> bool:
+    """Returns whether the RayCluster's head has `authOptions.enableK8sTokenAuth`. Raises as `Kube`."""
+    return any(
+        variable["name"] == "RAY_ENABLE_K8S_TOKEN_AUTH" and variable.get("value", "").lower() in ("true", "1")
+        for pod in kube.pods(head_selector(ray_cluster))
+        for container in pod["spec"]["containers"]
+        for variable in container.get("env", [])
     )

@@ -6,14 +6,17 @@ ray/dashboard/http_server_head.py (2.60), which answers everybody.
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 from collections.abc import Mapping
+from datetime import datetime, timezone
 from pathlib import Path
+from typing import Any
 
 import requests
 
-from bootstrap.errors import CredentialsRefused, NotRay, NotRunning
+from bootstrap.errors import CredentialsRefused, KubernetesTokens, NotRay, NotRunning
 from bootstrap.plain import fits_header
 
 TOKEN, DISABLED = "token", "disabled"
@@ -71,6 +74,41 @@ def token(named: str, environment: Mapping[str, str] = os.environ) -> str:
     if not text or len(text) > _LONGEST_TOKEN or not fits_header(text):
         raise CredentialsRefused(f"{path} holds no token", hint=hint)
     return text
+
+
+def kubernetes_tokens(place: str) -> KubernetesTokens:
+    """Returns the error for a Ray that asks for tokens of Kubernetes: each pod has another one there.
+
+    A worker's debugger asks for the token that its own pod has.
+    """
+    return KubernetesTokens(
+        f"the Ray at {place} takes tokens of Kubernetes (enableK8sTokenAuth): its workers can't be debugged",
+        hint="leave enableK8sTokenAuth out of its authOptions: KubeRay then makes one token for all pods",
+    )
+
+
+def is_of_kubernetes(token: str) -> bool:
+    """Returns whether Kubernetes has made the token, for a service account."""
+    return "kubernetes.io" in _claims(token)
+
+
+def expiry(token: str) -> str:
+    """Returns `, which expired on` a date, for a token that says of itself that it has; else nothing."""
+    until = _claims(token).get("exp")
+    now = datetime.now(timezone.utc)
+    if not isinstance(until, int | float) or until >= now.timestamp():
+        return ""
+    return f", which expired on {datetime.fromtimestamp(until, timezone.utc):%Y-%m-%d %H:%M} UTC"
+
+
+def _claims(token: str) -> dict[str, Any]:
+    """Returns the claims of a JSON Web Token, unverified (RFC 7519); none of another token."""
+    try:
+        _, payload, _ = token.split(".")
+        claims = json.loads(base64.urlsafe_b64decode(payload + "=="))
+    except (ValueError, RecursionError):
+        return {}
+    return claims if isinstance(claims, dict) else {}
 
 
 def _reason(error: requests.RequestException) -> str:

@@ -21,6 +21,7 @@ from urllib3.connectionpool import HTTPConnectionPool
 from bootstrap.errors import CredentialsRefused, JobNotFound, NotRunning
 from bootstrap.loopback import require_own
 from bootstrap.plain import fits_header
+from bootstrap.ray.authentication import expiry
 from bootstrap.ray.metadata import USER
 from bootstrap.ray.records import (
     DebuggableWorker,
@@ -328,8 +329,10 @@ class Dashboard:
             answer.raise_for_status()
             return answer.json() if answer.content else None
         except requests.HTTPError as error:
-            refused = error.response.status_code in (401, 403)
-            why = "refuses our token: it is another Ray" if refused else f"failed: {error}"
+            why = f"failed: {error}"
+            if error.response.status_code in (401, 403):
+                _, _, token = str(self._session.headers.get("Authorization", "")).partition(" ")
+                why = f"refuses our token{expiry(token) or ': it is another Ray'}"
             raise NotRunning(f"the dashboard at {self.url} {why}", hint="./invokew doctor") from None
         except requests.ReadTimeout:
             raise NotRunning(

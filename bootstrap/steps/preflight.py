@@ -84,11 +84,13 @@ class Preflight:
     needs: tuple[str, ...] = ()
 
     def check(self) -> Status:
-        """Looks. Raises as `look` and `passage`, and UnsupportedRay, UnsupportedPython, NodesUnreachable."""
+        """Looks. Raises as `look` and `passage`, and KubernetesTokens, NodesUnreachable, Unsupported…."""
         self.require_rights()
         with self.passage() as url:
             seen = self.look(url)
             self._require_ray(seen.version)
+            if authentication.is_of_kubernetes(seen.token):
+                raise authentication.kubernetes_tokens(self.place)
             if not self.relay_is_here:
                 self._require_python(seen.python)
             nodes = _require_reachable(seen.dashboard) if self.relay_is_here else seen.dashboard.live_nodes()
@@ -117,6 +119,7 @@ class Preflight:
     def look(self, url: str) -> Seen:
         """Asks what is at that address. Raises NotRunning, NotRay, CredentialsRefused."""
         mode = authentication.mode(url)
+        token = ""
         for token in self._tokens() if mode == authentication.TOKEN else [""]:
             dashboard = Dashboard(url, token)
             try:
@@ -127,7 +130,7 @@ class Preflight:
                 continue
             return Seen(url, _short(version), _short(dashboard.python_version()), mode, token)
         raise CredentialsRefused(
-            f"the Ray at {self.place} refuses the token",
+            f"the Ray at {self.place} refuses the token{authentication.expiry(token)}",
             hint="name the file of the right one: --token-file FILE",
         )
 

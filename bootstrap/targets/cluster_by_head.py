@@ -12,9 +12,11 @@ from urllib.parse import urlsplit
 
 from bootstrap.carrier.carrier import Speaks
 from bootstrap.kube import forwarder as pod_forwarder
+from bootstrap.kube import heads
 from bootstrap.kube.api import Kube, head_selector
 from bootstrap.kube.forwarder import Forward
 from bootstrap.kube.tunnel import require_forwarding
+from bootstrap.ray import authentication
 from bootstrap.ssh import forwarder as ssh_forwarder
 from bootstrap.step import Step
 from bootstrap.steps import marks
@@ -139,8 +141,14 @@ class ClusterByContext(ClusterByHead):
             self.instance.place,
             relay_is_here=False,
             offered=lambda: secret(self.kube, cluster, "auth_token"),
-            require_rights=self.require_rights,
+            require_rights=self.require_debuggable,
         )
+
+    def require_debuggable(self) -> None:
+        """Raises as `require_rights`, and KubernetesTokens."""
+        self.require_rights()
+        if heads.takes_kubernetes_tokens(self.kube, self.instance.their_cluster):
+            raise authentication.kubernetes_tokens(self.instance.place)
 
     def require_rights(self) -> None:
         """Raises where this takes rights that lack, or anything else that can be known at once."""

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import pickle
 from pathlib import Path
 
 import pytest
 
-from bootstrap.errors import NotRunning
+from bootstrap.errors import CredentialsRefused, NotRunning
+from bootstrap.in_ray.actor import RelayActor
 from bootstrap.in_ray.spec import RelaySpec, Running
+from bootstrap.ray import authentication
 from bootstrap.relay.masking import Masking
 from bootstrap.relay.server import digest_of
 
@@ -27,6 +30,19 @@ def test_a_spec_is_read_as_it_was_written_and_has_no_token(tmp_path: Path) -> No
     file.write_text(spec.document())
     assert RelaySpec.read(file) == spec
     assert "a-token-of-rays" not in file.read_text()
+
+
+def test_a_head_without_a_token_says_that_it_is_the_heads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is Ray's processes that lack it, and not who has named a token's file."""
+    for name in ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr(authentication, "mode", lambda _: authentication.TOKEN)
+    actor = RelayActor(RelaySpec("rayside-relay-1", "http://127.0.0.1:1", "00", Masking("", "")))
+    with pytest.raises(CredentialsRefused, match="Ray's processes on the head have no token"):
+        asyncio.run(actor.begin("a"))
 
 
 def test_a_digest_is_of_the_whole_token() -> None:

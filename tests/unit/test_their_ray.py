@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from collections.abc import Iterator
@@ -15,12 +16,13 @@ from typing import Any
 
 import pytest
 
-from bootstrap.errors import CredentialsRefused, InvalidSetting
+from bootstrap.errors import CredentialsRefused, InvalidSetting, KubernetesTokens, NotRunning
 from bootstrap.given_settings import parse
 from bootstrap.hook.rayside_hook import driver
 from bootstrap.own_folder import make_own
 from bootstrap.ray import authentication
 from bootstrap.ray.debug import Debug
+from bootstrap.ray.state import Dashboard
 from bootstrap.settings import Settings
 from bootstrap.shell import Shell
 from bootstrap.steps.debugpy_package import DebugpyPackage
@@ -94,13 +96,15 @@ def test_the_token_is_looked_for_where_ray_looks(tmp_path: Path, monkeypatch: py
 class Answers(BaseHTTPRequestHandler):
     """A dashboard that asks for the token `right`."""
 
+    right = "right"
+
     def do_GET(self) -> None:
         answers = {
             "/api/authentication_mode": {"authentication_mode": authentication.TOKEN},
             "/api/version": {"ray_version": "2.60.0"},
             "/api/v0/cluster_metadata": {"data": {"pythonVersion": "3.11.2"}},
         }
-        taken = self.path.startswith("/api/auth") or self.headers["Authorization"] == "Bearer right"
+        taken = self.path.startswith("/api/auth") or self.headers["Authorization"] == f"Bearer {self.right}"
         content = json.dumps(answers[self.path]).encode()
         self.send_response(200 if taken else 403)
         self.send_header("Content-Length", str(len(content)))
@@ -120,7 +124,7 @@ def asking() -> Iterator[str]:
         server.shutdown()
 
 
-@pytest.mark.parametrize("kept", [None, "of-a-ray-before"])
+@pytest.mark.parametrize("kept", [None, "of-a-Ray-before"])
 def test_the_token_that_ray_made_is_used_where_none_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asking: str, kept: str | None
 ) -> None:
@@ -140,6 +144,40 @@ def test_the_token_that_ray_made_is_used_where_none_is_named(
     wrong.write_text("wrong")
     with pytest.raises(CredentialsRefused, match="refuses the token"):
         replace(preflight, token_file=str(wrong)).look(asking)
+
+
+def web_token(**claims: Any) -> str:
+    """Returns a JSON Web Token with these claims, which nobody has signed."""
+    parts = ({"alg": "RS256"}, claims)
+    encoded = [base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=") for part in parts]
+    return ".".join([*encoded, "c2ln"])
+
+
+def test_a_token_that_kubernetes_made_is_refused_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asking: str
+) -> None:
+    monkeypatch.setattr(Answers, "right", web_token(exp=4e9, **{"kubernetes.io": {"namespace": "default"}}))
+    file = tmp_path / "token"
+    file.write_text(Answers.right)
+    with pytest.raises(KubernetesTokens, match="the Ray at here takes tokens of Kubernetes"):
+        Preflight(lambda: nullcontext(asking), str(file), tmp_path / "kept", "here").check()
+
+
+def test_a_token_that_has_expired_is_said_to_have(tmp_path: Path, asking: str) -> None:
+    file = tmp_path / "token"
+    file.write_text(web_token(exp=1767225600))
+    with pytest.raises(CredentialsRefused, match="refuses the token, which expired on 2026-01-01 00:00 UTC"):
+        Preflight(lambda: nullcontext(asking), str(file), tmp_path / "kept", "here").look(asking)
+    with pytest.raises(NotRunning, match="refuses our token, which expired on 2026-01-01 00:00 UTC"):
+        Dashboard(asking, file.read_text()).version()
+
+
+@pytest.mark.parametrize(
+    "token", ["a.b.c", "a.b", web_token(exp=4e9), web_token(exp="soon"), web_token(), ".W10.", "0a" * 32]
+)
+def test_of_other_tokens_nothing_is_said(token: str) -> None:
+    assert authentication.expiry(token) == ""
+    assert not authentication.is_of_kubernetes(token)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,14 @@ from typing import Any
 import pytest
 
 from bootstrap import instance
-from bootstrap.errors import Forbidden, ImagesOutOfReach, InvalidSetting, NotOurs, NotRunning
+from bootstrap.errors import (
+    Forbidden,
+    ImagesOutOfReach,
+    InvalidSetting,
+    KubernetesTokens,
+    NotOurs,
+    NotRunning,
+)
 from bootstrap.given_settings import parse
 from bootstrap.instance import Instance
 from bootstrap.kube import heads
@@ -34,6 +41,7 @@ from bootstrap.steps.secret_file import SecretFile
 from bootstrap.steps.their_ray import TheirRay
 from bootstrap.steps.workspace_pod import WorkspacePod, WorkspaceSecret, new_name
 from bootstrap.targets import choice
+from bootstrap.targets.cluster_by_head import ClusterByContext
 from bootstrap.targets.cluster_with_workspace import ClusterWithWorkspace
 from bootstrap.targets.pod import PodAccess, PodsRay
 from bootstrap.users import in_a_name
@@ -280,6 +288,21 @@ def test_what_lacks_is_said_before_anything_is_made(prod: Path) -> None:
     vars(target)["kube"] = objects(lacking={"create pods in team", "get secrets in team"})
     with pytest.raises(Forbidden, match="create pods; get secrets"):
         target.require_rights()
+
+
+@pytest.mark.usefixtures("without_engine", "_one_ray")
+@pytest.mark.parametrize("workspace_pod", [True, False])
+def test_a_ray_that_takes_tokens_of_kubernetes_is_refused_at_once(prod: Path, workspace_pod: bool) -> None:
+    target = choice.choose(settings(prod, image_registry="r.test/x", workspace_pod=workspace_pod), Shell())
+    assert isinstance(target, ClusterByContext)
+    env = [{"name": "TZ", "valueFrom": {}}, {"name": "RAY_ENABLE_K8S_TOKEN_AUTH", "value": "true"}]
+    pods = [{"spec": {"containers": [{"name": "ray-head", "env": env}, {"name": "metrics"}]}}]
+    lists = {f"{CORE}/namespaces/team/pods": pods}
+    vars(target)["kube"] = objects(lists=lists, objects={"/version": {"minor": "34"}})
+    with pytest.raises(KubernetesTokens) as caught:
+        target.preflight.check()
+    assert "leave enableK8sTokenAuth out" in caught.value.hint
+    assert not heads.takes_kubernetes_tokens(objects(lists={f"{CORE}/namespaces/team/pods": []}), "theirs")
 
 
 @pytest.mark.usefixtures("without_engine", "_one_ray")
