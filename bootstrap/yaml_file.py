@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,27 @@ from bootstrap.errors import InvalidYaml
 
 def read(file: Path) -> Any:
     """Returns the only document in `file`. Raises InvalidYaml, with the line and column where it has them."""
+    return parse(_text(file), str(file))
+
+
+def read_all(file: Path) -> list[Any]:
+    """Returns the documents in `file` that are not empty. Raises as `read`."""
+    import yaml
+
+    documents = _parsed(lambda text: list(yaml.safe_load_all(text)), _text(file), str(file))
+    return [document for document in documents if document is not None]
+
+
+def parse(text: str, where: str) -> Any:
+    """Returns the only document in `text`, which errors call `where`. Raises InvalidYaml."""
+    import yaml
+
+    return _parsed(yaml.safe_load, text, where)
+
+
+def _text(file: Path) -> str:
     try:
-        return parse(file.expanduser().read_text(), str(file))
+        return file.expanduser().read_text()
     except (OSError, RuntimeError) as error:  # RuntimeError: there is no such user for ~name.
         why = getattr(error, "strerror", None) or error
         raise InvalidYaml(f"{file} can't be read: {why}", hint="check the path") from None
@@ -19,12 +39,11 @@ def read(file: Path) -> Any:
         raise InvalidYaml(f"{file} is not text: {error}", hint="save it as UTF-8") from None
 
 
-def parse(text: str, where: str) -> Any:
-    """Returns the only document in `text`, which errors call `where`. Raises InvalidYaml."""
+def _parsed(load: Callable[[str], Any], text: str, where: str) -> Any:
     import yaml
 
     try:
-        return yaml.safe_load(text)
+        return load(text)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         place = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""

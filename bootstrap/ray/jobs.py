@@ -53,6 +53,8 @@ class Submission:
     py_modules: tuple[str, ...] = ()
     runtime_env: dict[str, Any] = field(default_factory=dict)
     metadata: dict[str, str] = field(default_factory=dict)
+    # What Ray reserves for the entrypoint: `entrypoint_num_cpus` and its kin, as of `JobSubmissionClient`.
+    reserved: dict[str, Any] = field(default_factory=dict)
     # It maps a resolved path of working_dir or py_modules to the same as it was written.
     local_roots: dict[str, str] = field(default_factory=dict)
     debug: Debug | None = None
@@ -74,11 +76,13 @@ class Submission:
         may hold secrets (env_vars), which an argument would show in the process list.
         """
         inline = ["--runtime-env-json", json.dumps(self.environment())]
+        reserved = {f"--{name.replace('_', '-')}": value for name, value in self.reserved.items()}
         return [
             *["--no-wait", "--submission-id", submission_id],
             *(["--working-dir", self.working_dir] if self.working_dir else []),
             *(["--runtime-env", str(runtime_env)] if runtime_env else inline),
             *["--metadata-json", json.dumps(self.all_metadata())],
+            *(word for option, value in reserved.items() for word in (option, json.dumps(value))),
         ]
 
     def arguments(self, submission_id: str) -> dict[str, Any]:
@@ -89,6 +93,7 @@ class Submission:
             "entrypoint": shlex.join(self.words()),
             "runtime_env": {**self.environment(), **folder},
             "metadata": self.all_metadata(),
+            **self.reserved,
         }
 
     def all_metadata(self) -> dict[str, str]:

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import json
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
-from bootstrap.errors import NotRunning, RaysideError
+from bootstrap.errors import CommandFailed, NotARayJob, NotRunning, RaysideError, SubmissionFailed
 from bootstrap.instance import Instance
 from bootstrap.kube.api import Kube, head_selector
 from bootstrap.kube.forwarder import forwarded
-from bootstrap.kube.rayjob.document import for_standing_cluster, own_head_selector, with_workspace_secret
+from bootstrap.kube.rayjob.document import (
+    CLUSTER_LABEL,
+    for_standing_cluster,
+    own_head_selector,
+    with_workspace_secret,
+)
 from bootstrap.kube.rayjob.submission import KubectlRay
 from bootstrap.private_file import write_private
 from bootstrap.ray.jobs import Submission
@@ -65,12 +74,39 @@ class ForwardedAccess:
         url, token = self._url, self.instance.token_file
         self.kubectl_ray.submit(rayjob, job, submission_id, url=url, token_file=token)
 
+    def apply(self, documents: Sequence[Mapping[str, Any]]) -> list[str]:
+        items = {"apiVersion": "v1", "kind": "List", "items": list(documents)}
+        with tempfile.TemporaryDirectory(prefix="rayside-") as folder:
+            file = Path(folder, "objects.json")
+            file.write_text(json.dumps(items, default=str))
+            try:
+                command = self.kubectl("apply", "--server-side", "--filename", str(file))
+                return self.kubectl_ray.shell.run(command).out.splitlines()
+            except CommandFailed as error:
+                why = error.message.partition("\n")[2].strip()
+                raise SubmissionFailed(
+                    f"kubectl can't apply what is beside the RayJob: {why}", hint="correct what it names"
+                ) from None
+
     def submit_rayjob(
-        self, rayjob: dict[str, Any], job: Submission, submission_id: str, report: Report
+        self,
+        rayjob: dict[str, Any],
+        job: Submission,
+        submission_id: str,
+        report: Report,
+        before: Callable[[], None],
     ) -> tuple[Dashboard, str]:
         name = rayjob["metadata"]["name"]
-        submit = partial(self.kubectl_ray.submit, job=job, submission_id=submission_id, report=report)
-        if "clusterSelector" in rayjob["spec"]:
+        submit = partial(
+            self.kubectl_ray.submit, job=job, submission_id=submission_id, report=report, before=before
+        )
+        if selector := rayjob["spec"].get("clusterSelector"):
+            if selector[CLUSTER_LABEL] != self.cluster:
+                raise NotARayJob(
+                    f"the RayJob {name} is for the RayCluster {selector[CLUSTER_LABEL]}, and this one is "
+                    f"{self.cluster}",
+                    hint=f"write clusterSelector: {{{CLUSTER_LABEL}: {self.cluster}}}",
+                )
             submit(rayjob, url=self._url, token_file=self.instance.token_file)
         else:
             # It has a file of its own: if this fails, the token of the standing cluster is still there.
@@ -80,7 +116,7 @@ class ForwardedAccess:
             with forwarded(self.kube, own_head_selector(name), DASHBOARD_PORT) as port:
                 submit(rayjob, url=f"http://127.0.0.1:{port}", token_file=token)
             token.replace(self.instance.token_file)
-            replace(self.forwards, selector=own_head_selector(name)).retarget()
+            self._retarget(own_head_selector(name))
         created = self.kube.ray("rayjobs", name) or {}
         return self.require(), created.get("status", {}).get("rayClusterName", "")
 
@@ -91,7 +127,11 @@ class ForwardedAccess:
                 f"there is no token of a RayCluster {ray_cluster}", hint="wait until it is ready"
             )
         write_private(self.instance.token_file, token)
-        replace(self.forwards, selector=head_selector(ray_cluster)).retarget()
+        self._retarget(head_selector(ray_cluster))
+
+    def _retarget(self, selector: str) -> None:
+        """Has the forwards lead to another head, whose token is in the file. Raises NotRunning."""
+        replace(self.forwards, selector=selector).retarget()
 
         def refusal() -> RaysideError | None:
             try:

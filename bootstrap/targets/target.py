@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -67,11 +68,20 @@ class Kubernetes(Protocol):
     def kubectl(self, *arguments: str) -> list[str]:
         """Returns the command that runs kubectl with these arguments, in the cluster's namespace."""
 
+    def apply(self, documents: Sequence[Mapping[str, Any]]) -> list[str]:
+        """Applies a user's objects, as `kubectl apply` does; returns its lines. Raises SubmissionFailed."""
+
     def submit_rayjob(
-        self, rayjob: dict[str, Any], job: Submission, submission_id: str, report: Report
+        self,
+        rayjob: dict[str, Any],
+        job: Submission,
+        submission_id: str,
+        report: Report,
+        before: Callable[[], None],
     ) -> tuple[Dashboard, str]:
         """Submits a user's own RayJob; returns the dashboard, and the name, of the cluster that it runs on.
 
+        `before` is called when nothing speaks against making what the RayJob needs.
         If it makes its own cluster, the addresses of the target lead there from then on.
         """
 

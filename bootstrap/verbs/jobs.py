@@ -11,7 +11,7 @@ from typing import Any
 from bootstrap import yaml_file
 from bootstrap.console import Console
 from bootstrap.dap.paused import PausedTask
-from bootstrap.errors import Interrupted, InvalidArgument
+from bootstrap.errors import Interrupted, InvalidArgument, NotARayJob
 from bootstrap.kube.rayjob import document
 from bootstrap.plain import line
 from bootstrap.ray import jobs, outcome
@@ -44,31 +44,49 @@ class Request:
     def prepare(self, rayjob: Mapping[str, Any] | None) -> jobs.Submission:
         """Returns the checked job; the RayJob has what options lack. Raises what `jobs.prepare` raises."""
         named = replace(self, job=None, debug=None) != Request()
-        if not named and (rayjob is None or not rayjob["spec"].get("entrypoint")):
-            return replace(example(), debug=self.debug)
-        return jobs.prepare(
-            working_dir=self.working_dir,
-            py_modules=self.py_modules,
-            entrypoint=self.entrypoint or (rayjob or {"spec": {}})["spec"].get("entrypoint"),
-            runtime_env=Path(self.runtime_env) if self.runtime_env else None,
-            of_rayjob=document.runtime_env(rayjob) if rayjob else None,
-            debug=self.debug,
-        )
+        spec = rayjob["spec"] if rayjob else {}
+        if not named and not spec.get("entrypoint"):
+            job = replace(example(), debug=self.debug)
+        else:
+            job = jobs.prepare(
+                working_dir=self.working_dir,
+                py_modules=self.py_modules,
+                entrypoint=self.entrypoint or spec.get("entrypoint"),
+                runtime_env=Path(self.runtime_env) if self.runtime_env else None,
+                of_rayjob=document.runtime_env(rayjob) if rayjob else None,
+                debug=self.debug,
+            )
+        if rayjob is None:
+            return job
+        if self.debug and not document.has_relay(rayjob):
+            raise NotARayJob(
+                f"the RayJob in {self.job} makes a Ray cluster without a relay for --debug",
+                hint="example/ray-job.interactive-mode.yaml has the container `relay`, and its volumes",
+            )
+        metadata = {**(spec.get("metadata") or {}), **job.metadata}
+        return replace(job, reserved=document.reserved(rayjob), metadata=metadata)
 
 
 def submit(settings: Settings, console: Console, request: Request, *, wait: bool) -> None:
     """Submits a job; with `wait`, shows its output until it ends. Raises JobFailed, Interrupted."""
     target = choice.existing(settings, Shell())
-    rayjob = document.load(Path(request.job), target.instance.namespace) if request.job else None
+    file = Path(request.job or "")
+    rayjob = document.load(file, target.instance.namespace) if request.job else None
     submission = request.prepare(rayjob)
     if rayjob and target.kubernetes is None:
         raise InvalidArgument("--job needs a Kubernetes cluster", hint="./invokew up --target kind makes one")
     dashboard, cluster = target.access.require(), target.access.cluster
     name = jobs.new_submission_id(submission.entrypoint)
     with console.progress(), console.work(name, f"submission of {line(submission.entrypoint)}"):
-        if rayjob and target.kubernetes:
+        if rayjob and (kubernetes := target.kubernetes):
+            beside = document.beside(file)
+
+            def apply() -> None:
+                for applied in kubernetes.apply(beside) if beside else ():
+                    console.event(f"{applied}; it stays when the job has ended")
+
             report = partial(console.note, name)
-            dashboard, cluster = target.kubernetes.submit_rayjob(rayjob, submission, name, report)
+            dashboard, cluster = kubernetes.submit_rayjob(rayjob, submission, name, report, apply)
         else:
             target.access.submit(submission, name)
     try:
@@ -92,6 +110,10 @@ def submit(settings: Settings, console: Console, request: Request, *, wait: bool
             f"A stop may last: {len(limits)} time limits of Ray's libraries are a day in this job: "
             "docs/hook.md#time-limits"
         )
+    if rayjob and target.kubernetes and not document.has_relay(rayjob):
+        own, kube = rayjob["metadata"]["name"], target.kubernetes.kube
+        options = f"--context {kube.context} --namespace {kube.namespace} --ray-cluster {own}"
+        console.result(f"Its cluster has no relay; ./invokew up --name {own} {options} makes one for it")
     if not wait and submission.debug:
         console.result("Next: ./invokew debug --break FILE:LINE, or attach an editor")
     elif not wait:

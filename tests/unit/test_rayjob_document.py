@@ -43,18 +43,37 @@ def test_a_good_file_is_taken_as_it_is(tmp_path: Path) -> None:
     ("text", "message_part"),
     [
         ("kind: RayJob\nspec: [a\nb: c\n", r"job\.yaml, line 3, column \d+: .*expected"),
-        ("kind: RayJob\n---\nkind: RayJob\n", "line 2, column 1: expected a single document"),
+        (
+            "kind: ConfigMap\n---\nkind: RayJob\nspec: [a\nb: c\n",
+            r"job\.yaml, line 5, column \d+: .*expected",
+        ),
         ("# nothing\n", "is empty"),
         ("\xff", "is not text"),
     ],
 )
-def test_a_file_that_is_no_single_yaml_document_is_refused_with_its_place(
+def test_a_file_that_is_no_yaml_is_refused_with_its_place(
     tmp_path: Path, text: str, message_part: str
 ) -> None:
     file = tmp_path / "job.yaml"
     file.write_text(text, encoding="latin-1")
     with pytest.raises(InvalidYaml, match=message_part):
         document.load(file, "default")
+
+
+def test_of_several_objects_the_rayjob_is_taken(tmp_path: Path) -> None:
+    code = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "code"}}
+    text = f"---\n{yaml.safe_dump(code)}---\n# nothing\n---\n{yaml.safe_dump(rayjob())}---\n"
+    assert load(tmp_path, text) == rayjob()
+    assert document.beside(tmp_path / "job.yaml") == [code]
+    load(tmp_path, rayjob())
+    assert document.beside(tmp_path / "job.yaml") == []
+    for others, message in (
+        ([rayjob(), rayjob()], "2 of the 2 objects in .* are RayJobs"),
+        ([code, code], "0 of the 2 objects in .* are RayJobs"),
+        ([rayjob(), [1]], "is not a RayJob but a list"),
+    ):
+        with pytest.raises(NotARayJob, match=message):
+            load(tmp_path, yaml.safe_dump_all(others))
 
 
 def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
@@ -120,6 +139,75 @@ def test_a_broken_runtime_env_inside_is_refused_with_its_place(tmp_path: Path) -
         load(tmp_path, rayjob(runtimeEnvYAML="pip: [a\nenv: b\n"))
     with pytest.raises(InvalidYaml, match="not a mapping"):
         load(tmp_path, rayjob(runtimeEnvYAML="- a"))
+
+
+def own_cluster(**cluster: Any) -> dict[str, Any]:
+    job = rayjob(rayClusterSpec={"authOptions": {"mode": "token"}, "headGroupSpec": {}, **cluster})
+    del job["spec"]["clusterSelector"]
+    return job
+
+
+@pytest.mark.parametrize("options", [None, {}, {"mode": "disabled"}, {"secretName": "mine"}])
+def test_a_cluster_that_lets_everybody_in_is_refused(tmp_path: Path, options: Any) -> None:
+    load(tmp_path, own_cluster())
+    with pytest.raises(NotARayJob, match="asks for no token") as caught:
+        load(tmp_path, own_cluster(authOptions=options))
+    assert "set authOptions: {mode: token}" in caught.value.hint
+
+
+def test_fields_without_a_value_count_as_absent(tmp_path: Path) -> None:
+    pod = {"containers": [{"name": "ray-head", "env": None, "volumeMounts": None}], "volumes": None}
+    head = {"template": {"metadata": {"labels": None}, "spec": pod}}
+    job = own_cluster(headGroupSpec=head, workerGroupSpecs=None)
+    job["metadata"]["labels"] = job["spec"]["metadata"] = job["spec"]["entrypoint"] = None
+    loaded = load(tmp_path, {**job, "spec": {**job["spec"], "clusterSelector": None}})
+    assert "clusterSelector" not in loaded["spec"]
+    assert document.queue(loaded) == ""
+    submitted = document.with_own_cluster(document.with_workspace_secret(loaded, "mine-workspace"))
+    (container,) = document.own_pods(submitted)[0]["containers"]
+    assert container["env"] == [{"name": document.USAGE_REPORT, "value": "0"}]
+    document.with_own_cluster(load(tmp_path, own_cluster(headGroupSpec=None)))
+
+
+@pytest.mark.parametrize(
+    ("job", "message_part"),
+    [
+        (own_cluster(authOptions="token"), r"spec\.rayClusterSpec\.authOptions .* not a mapping but a str"),
+        (own_cluster(headGroupSpec=[]), r"headGroupSpec .* not a mapping but a list"),
+        (own_cluster(workerGroupSpecs={"template": {}}), r"workerGroupSpecs .* not a list but a dict"),
+        (
+            own_cluster(workerGroupSpecs=[{"template": {"spec": {"containers": [{"env": ["A=1"]}]}}}]),
+            r"workerGroupSpecs\[0\]\.template\.spec\.containers\[0\]\.env\[0\] .* not a mapping but a str",
+        ),
+        (rayjob(entrypoint=["python", "a.py"]), r"spec\.entrypoint .* not a text but a list"),
+        (rayjob(entrypointNumCpus="1"), r"spec\.entrypointNumCpus .* not a number but a str"),
+        (rayjob(entrypointResources={"TPU": 4}), r"spec\.entrypointResources .* not a text but a dict"),
+        ({**rayjob(), "metadata": {"name": "mine", "labels": ["a"]}}, r"metadata\.labels .* not a mapping"),
+    ],
+)
+def test_a_field_of_another_type_is_refused_by_its_name(
+    tmp_path: Path, job: dict[str, Any], message_part: str
+) -> None:
+    with pytest.raises(NotARayJob, match=message_part):
+        load(tmp_path, job)
+
+
+def test_what_the_entrypoint_reserves_has_rays_names(tmp_path: Path) -> None:
+    job = rayjob(entrypointNumCpus=0.5, entrypointNumGpus=0, entrypointResources='{"TPU": 4}')
+    reserved = {"entrypoint_num_cpus": 0.5, "entrypoint_resources": {"TPU": 4}}
+    assert document.reserved(load(tmp_path, job)) == reserved
+    assert document.reserved(rayjob()) == {}
+    for text in ("TPU: 4", "[4]"):
+        with pytest.raises(InvalidYaml, match="entrypointResources of the RayJob mine is no JSON object"):
+            load(tmp_path, rayjob(entrypointResources=text))
+
+
+def test_a_relay_is_found_beside_the_head(tmp_path: Path) -> None:
+    assert document.has_relay(load(tmp_path, rayjob()))
+    assert document.has_relay(document.load(EXAMPLE, "default"))
+    assert not document.has_relay(load(tmp_path, own_cluster()))
+    pod = {"containers": [{"name": "ray-head"}, {"name": "metrics"}]}
+    assert not document.has_relay(load(tmp_path, own_cluster(headGroupSpec={"template": {"spec": pod}})))
 
 
 # --- our own -----------------------------------------------------------------------------

@@ -7,6 +7,7 @@ import json
 import shlex
 import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from bootstrap.kube.rayjob.submission import KubectlRay
 from bootstrap.ray import jobs
 from bootstrap.ray.metadata import PY_MODULES, WORKING_DIR
 from bootstrap.shell import Outcome, Shell
+from tests.patience import PATIENCE
 from tests.unit.scripted_rayjob import ACTIVE, JOB, NAMESPACE, Scripted, existing_rayjob, rayjob, scripted
 
 
@@ -173,6 +175,143 @@ def test_kubectl_ray_that_was_ended_says_that_all_is_well(code: Path) -> None:
     with pytest.raises(SubmissionFailed, match="gave RayJob mine up: too long"):
         kubectl.submit(rayjob(), submission(code), "m-1", url="u", token_file=Path("/s/token"))
     assert kube.deleted == [JOB]
+
+
+# --- in place of kubectl-ray ----------------------------------------------------------------
+
+
+class Makes(Scripted):
+    """Keeps the RayJob that is applied; KubeRay has its cluster ready, or waits while it is suspended."""
+
+    def _call(
+        self, method: str, path: str, query: Mapping[str, str], body: str | None = None
+    ) -> dict[str, Any] | None:
+        if method == "PATCH":
+            if isinstance(self.script["made"], BaseException):
+                raise self.script["made"]
+            self.script[path] = self.script["made"] = json.loads(body or "")
+            return dict(self.script["made"])
+        answer = super()._call(method, path, query)
+        if path == JOB and answer and self.script["admitted"]:
+            state = {"rayClusterName": "rayside", "jobDeploymentStatus": "Running"}
+            answer = {**answer, "status": state, "spec": {**answer["spec"], "suspend": False}}
+        return answer
+
+
+def makes(*, admitted: bool = True, made: Any = None) -> Makes:
+    pods = f"{NAMESPACE}/pods?ray.io/cluster=rayside"
+    cluster = "/apis/ray.io/v1/namespaces/default/rayclusters/rayside"
+    script = {NAMESPACE: ACTIVE, JOB: None, pods: [], cluster: None, "admitted": admitted, "made": made}
+    return Makes(Path("/k/config"), "kind-rayside", script=script)
+
+
+@pytest.mark.parametrize("case", ["suspended", "resources", "no folder"])
+def test_what_kubectl_ray_can_not_do_is_done_by_rays_own_program(code: Path, case: str) -> None:
+    shell, kube, job = Recording(), makes(), submission(code)
+    manifest = rayjob(suspend=True) if case == "suspended" else rayjob()
+    if case == "resources":
+        job = replace(job, reserved={"entrypoint_num_cpus": 0.5, "entrypoint_resources": {"TPU": 4}})
+    if case == "no folder":
+        job = replace(job, working_dir=None)
+    submit(shell, kube, job, manifest)
+    spec = {**manifest["spec"], "jobId": "m-1"}
+    assert kube.script["made"] == {
+        **manifest,
+        "metadata": {**manifest["metadata"], "namespace": "default"},
+        "spec": spec,
+    }
+    assert shell.args == job.command(Path("/ray/bin/ray"), "http://127.0.0.1:8265", "m-1", None)
+    assert shell.env["RAY_AUTH_TOKEN_PATH"] == "/s/token"
+    if case == "resources":
+        assert shell.after("--entrypoint-num-cpus") == "0.5"
+        assert json.loads(shell.after("--entrypoint-resources")) == {"TPU": 4}
+    assert kube.deleted == []
+
+
+def test_cpus_for_the_entrypoint_go_by_kubectl_ray(code: Path) -> None:
+    shell = Recording()
+    submit(shell, scripted({JOB: None}), replace(submission(code), reserved={"entrypoint_num_cpus": 0.5}))
+    assert shell.args[0] == "/bin/kubectl-ray"
+    assert shell.after("--entrypoint-num-cpus") == "0.5"
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_rayjob_that_kueue_suspends_is_waited_for(code: Path, fails: bool) -> None:
+    """kubectl-ray is ended, unless it has ended by itself: for a moment KubeRay names a cluster."""
+    kube = makes()
+
+    class Once(Recording):
+        """Runs kubectl-ray, which makes the RayJob, and then `ray`."""
+
+        def run(self, args: Any, **more: Any) -> Outcome:
+            if "/bin/kubectl-ray" in args:
+                kube.script["admitted"] = False
+                made = existing_rayjob(rayClusterName="mine-x")
+                kube.script[JOB] = {**made, "spec": {**made["spec"], "suspend": True}}
+                if fails:
+                    raise CommandFailed('it\nrayclusters.ray.io "mine-x" not found', hint="")
+                assert ended.wait(PATIENCE)
+                return Outcome(0, "", "")
+            return super().run(args, **more)
+
+    def report(text: str) -> None:
+        assert "is suspended" in text
+        kube.script["admitted"] = True
+
+    ended, shell = threading.Event(), Once()
+    kubectl = KubectlRay(shell, kube, Path("/bin/kubectl-ray"), Path("/ray/bin"))
+    object.__setattr__(kubectl, "_end", lambda _: ended.set())
+    kubectl.submit(rayjob(), submission(code), "m-1", url="u", token_file=Path("/s/token"), report=report)
+    assert shell.args[0] == "/ray/bin/ray"
+    assert kube.deleted == []
+
+
+def test_ctrl_c_removes_what_waits_in_a_queue(code: Path) -> None:
+    shell, kube = Recording(), makes(admitted=False)
+
+    def interrupt(_: str) -> None:
+        raise KeyboardInterrupt
+
+    kubectl = KubectlRay(shell, kube, Path("/bin/kubectl-ray"), Path("/ray/bin"))
+    with pytest.raises(KeyboardInterrupt):
+        kubectl.submit(
+            *(rayjob(suspend=True), submission(code), "m-1"),
+            url="u",
+            token_file=Path("/s/token"),
+            report=interrupt,
+        )
+    assert kube.deleted == [JOB]
+    assert shell.args == []
+
+
+def test_a_rayjob_that_kubernetes_refuses_is_told_in_its_words(code: Path) -> None:
+    refusal = ClusterUnreachable("refused PATCH: 422 spec.ttl: must be integer", hint="")
+    with pytest.raises(SubmissionFailed, match=r"RayJob mine was not made: .* must be integer"):
+        submit(Recording(), makes(made=refusal), submission(code), rayjob(suspend=True))
+
+
+def test_what_a_rayjob_needs_is_made_when_nothing_speaks_against_it(code: Path) -> None:
+    made: list[str] = []
+
+    def before() -> None:
+        assert shell.args == []
+        made.append("it")
+
+    def submit_to(kube: Kube) -> None:
+        kubectl = KubectlRay(shell, kube, Path("/bin/kubectl-ray"), Path("/ray/bin"))
+        kubectl.submit(
+            *(rayjob(), submission(code), "m-1"), url="u", token_file=Path("/s/token"), before=before
+        )
+
+    shell = Recording()
+    with pytest.raises(SubmissionFailed, match="there is a RayJob mine already"):
+        submit_to(scripted({JOB: existing_rayjob("other-1", jobStatus="RUNNING")}))
+    assert made == []
+    submit_to(scripted({JOB: None}))
+    assert made == ["it"]
+
+
+# --- what is there already --------------------------------------------------------------------
 
 
 def test_a_rayjob_of_that_name_is_not_touched(code: Path) -> None:

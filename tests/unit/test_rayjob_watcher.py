@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import base64
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
+
+import pytest
 
 from bootstrap.errors import (
+    ClusterUnreachable,
     ImageMissing,
     NamespaceTerminating,
     NotReady,
@@ -15,8 +18,9 @@ from bootstrap.errors import (
     RaysideError,
     SubmissionFailed,
 )
+from bootstrap.kube.rayjob import watcher as watcher_module
 from bootstrap.kube.rayjob.watcher import Watcher
-from tests.unit.scripted_rayjob import JOB, NAMESPACE, existing_rayjob, scripted
+from tests.unit.scripted_rayjob import ACTIVE, JOB, NAMESPACE, Scripted, existing_rayjob, scripted
 
 
 def watcher(script: dict[str, Any], token_file: Path | None = None) -> Watcher:
@@ -112,6 +116,110 @@ def test_an_operator_that_runs_and_does_nothing_is_told_with_the_last_event() ->
     watching.kube.script[events] = [earlier]  # type: ignore[attr-defined]
     problem = after_twenty_seconds(watching)
     assert problem and problem.message.endswith("within 20 s")
+
+
+def queued(**status: str) -> dict[str, Any]:
+    job = existing_rayjob(**status)
+    labels = {"kueue.x-k8s.io/queue-name": "user-queue"}
+    return {
+        **job,
+        "metadata": {**job["metadata"], "labels": labels},
+        "spec": {**job["spec"], "suspend": True},
+    }
+
+
+def test_a_suspended_rayjob_waits_for_its_queue() -> None:
+    # KubeRay names a cluster for a moment, which it does not make.
+    watching = watcher({JOB: queued(rayClusterName="mine-x", jobDeploymentStatus="Initializing")})
+    reports: list[str] = []
+    watching.report = reports.append
+    for now in (100, 200, 10_000):
+        assert watching.look(now) is None
+    assert watching.suspended
+    assert reports == [
+        "RayJob mine is suspended; it waits in the queue user-queue until its spec has suspend: false"
+    ]
+    # Once admitted it has as long as any other; KubeRay may not have noticed yet.
+    watching.kube.script[JOB] = existing_rayjob(jobDeploymentStatus="Suspended")  # type: ignore[attr-defined]
+    assert watching.look(10_019) is None
+    assert not watching.suspended
+    watching.kube.script[OPERATORS] = []
+    assert isinstance(watching.look(10_020), OperatorNotRunning)
+
+
+def test_a_suspended_rayjob_without_a_queue_says_so() -> None:
+    job = queued()
+    del job["metadata"]["labels"]
+    watching = watcher({JOB: job})
+    reports: list[str] = []
+    watching.report = reports.append
+    watching.look(100)
+    assert reports == [
+        "RayJob mine is suspended; it names no queue, and waits until its spec has suspend: false"
+    ]
+
+
+def test_a_rayjob_that_kuberay_refuses_while_it_is_suspended() -> None:
+    refused = queued(jobDeploymentStatus="ValidationFailed", message="not allowed to be suspended")
+    problem = watcher({JOB: refused}).look(100)
+    assert problem and "not allowed to be suspended" in problem.message
+
+
+class Steps(Scripted):
+    """Has the RayJob in one state after the other, one each time that it is asked for."""
+
+    def _call(self, method: str, path: str, *more: Any) -> dict[str, Any] | None:
+        if path == JOB:
+            state = self.script["states"].pop(0)
+            if isinstance(state, RaysideError):
+                raise state
+            return cast("dict[str, Any] | None", state)
+        return super()._call(method, path, *more)
+
+
+def waits(*states: Any) -> tuple[Watcher, list[str]]:
+    script = {"states": list(states), NAMESPACE: ACTIVE, PODS: [], CLUSTER: None}
+    reports: list[str] = []
+    kube = Steps(Path("/k/config"), "kind-rayside", script=script)
+    return Watcher(kube, "mine", "m-1", None, reports.append), reports
+
+
+@pytest.fixture
+def _looks_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watcher_module, "_PAUSE", 0.005)
+
+
+@pytest.mark.usefixtures("_looks_at_once")
+def test_it_waits_until_the_cluster_is_ready() -> None:
+    admitted = existing_rayjob(rayClusterName="mine-x", jobDeploymentStatus="Initializing")
+    ready = existing_rayjob(rayClusterName="mine-x", jobDeploymentStatus="Waiting")
+    unreachable = ClusterUnreachable("the API does not answer", hint="")
+    # It is evicted in between, when its cluster is just ready.
+    evicted = queued(rayClusterName="mine-x", jobDeploymentStatus="Waiting")
+    watching, reports = waits(queued(), unreachable, admitted, evicted, admitted, ready)
+    watching.wait()
+    assert watching.kube.script["states"] == []  # type: ignore[attr-defined]
+    assert [report.split(";")[0] for report in reports] == [
+        "RayJob mine is suspended",
+        "the API does not answer",
+        "RayJob mine is suspended",
+    ]
+
+
+@pytest.mark.usefixtures("_looks_at_once")
+def test_it_waits_no_more_for_what_is_gone() -> None:
+    watching, _ = waits(queued(), None)
+    with pytest.raises(SubmissionFailed, match="somebody has removed RayJob mine"):
+        watching.wait()
+
+
+def test_a_cluster_that_does_not_come_up_is_given_ten_minutes() -> None:
+    script = {JOB: existing_rayjob(rayClusterName="mine-x"), PODS: [pod({"running": {}})]}
+    watching = watcher({**script, no_events("Pod", "head"): []})
+    assert [watching.look(now) for now in (100, 699)] == [None, None]
+    problem = watching.look(700)
+    assert problem
+    assert problem.message.endswith("not ready after 600 s: pod head: ray-head is starting")
 
 
 def test_a_rayjob_that_kuberay_refuses_is_seen_at_once() -> None:

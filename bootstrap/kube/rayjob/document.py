@@ -6,6 +6,7 @@ What KubeRay accepts is in its ray-operator/controllers/ray/utils/validation.go 
 from __future__ import annotations
 
 import copy
+import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -31,6 +32,8 @@ CLUSTER_LABEL = "ray.io/cluster"
 # Ray sends what it is used for to its makers, unless this is 0
 # (https://docs.ray.io/en/latest/cluster/usage-stats.html).
 USAGE_REPORT = "RAY_USAGE_STATS_ENABLED"
+# Kueue admits what has it by the queue of that name (https://kueue.sigs.k8s.io/docs/tasks/run/rayjobs/).
+_QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 
 # KubeRay gives it to the RayCluster that a RayJob makes, and not to that cluster's pods (constant.go).
 _ORIGIN_LABEL = "ray.io/originated-from-cr-name"
@@ -40,18 +43,32 @@ _LONGEST_NAME = 47
 # The example has the workspace's password from this Secret, which is that of the instance `rayside`.
 _EXAMPLES_SECRET = "rayside-workspace"
 _EXAMPLE = "example/ray-job.interactive-mode.yaml shows one"
+# Types of the fields that Rayside reads; KubeRay checks the others. A mapping is that of some fields.
+_ENV: dict[str, Any] = {"valueFrom": {"secretKeyRef": {}}}
+_POD = {"containers": [{"env": [_ENV], "volumeMounts": [{}]}], "volumes": [{}]}
+_GROUP = {"template": {"metadata": {"labels": {}}, "spec": _POD}}
+_CLUSTER = {"authOptions": {}, "headGroupSpec": _GROUP, "workerGroupSpecs": [_GROUP]}
+_FIELDS: dict[str, Any] = {
+    "metadata": {"labels": {}},
+    "spec": {
+        "entrypoint": str,
+        "entrypointNumCpus": (int, float),
+        "entrypointNumGpus": (int, float),
+        "entrypointResources": str,
+        "metadata": {},
+        "clusterSelector": {},
+        "rayClusterSpec": _CLUSTER,
+    },
+}
 
 
 def load(file: Path, namespace: str) -> dict[str, Any]:
     """Reads the RayJob in a user's YAML file, and checks that it can be submitted in `namespace`.
 
+    The file may hold other objects, too: `beside` returns them.
     Raises InvalidYaml, NotARayJob, NotInteractive.
     """
-    document = yaml_file.read(file)
-    if document is None:
-        raise InvalidYaml(f"{file} is empty", hint="write a RayJob into it")
-    if not isinstance(document, dict):
-        raise NotARayJob(f"{file} is not a RayJob but a {type(document).__name__}", hint=_EXAMPLE)
+    document = _the_rayjob(file)
     kind, version = document.get("kind"), document.get("apiVersion")
     if (kind, version) != ("RayJob", API_VERSION):
         raise NotARayJob(
@@ -78,8 +95,21 @@ def load(file: Path, namespace: str) -> dict[str, Any]:
             hint="set backoffLimit: 0 in its spec",
         )
     _check_cluster(spec, file)
+    document = dict(_checked(document, _FIELDS, file))
+    if not asks_for_token(document):
+        raise NotARayJob(
+            f"the RayJob in {file} makes a Ray cluster that asks for no token: whoever reaches it can run "
+            "programs there",
+            hint="set authOptions: {mode: token} in its rayClusterSpec (Ray 2.52 or later)",
+        )
     runtime_env(document)
+    reserved(document)
     return document
+
+
+def beside(file: Path) -> list[dict[str, Any]]:
+    """Returns the other objects in the file of a RayJob."""
+    return [each for each in yaml_file.read_all(file) if each.get("kind") != "RayJob"]
 
 
 def for_standing_cluster(submission_id: str, instance: Instance) -> dict[str, Any]:
@@ -105,6 +135,44 @@ def runtime_env(rayjob: Mapping[str, Any]) -> dict[str, Any]:
             f"{where} is not a text", hint="write `runtimeEnvYAML: |`, and its fields below that"
         )
     return checked(yaml_file.parse(text or "", where), where)
+
+
+def reserved(rayjob: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns what a RayJob reserves for its entrypoint, by Ray's names. Raises InvalidYaml."""
+    spec = rayjob["spec"]
+    text = spec.get("entrypointResources")
+    try:
+        resources = json.loads(text) if text else None
+    except ValueError:
+        resources = text
+    if not isinstance(resources, dict | None):
+        raise InvalidYaml(
+            f"entrypointResources of the RayJob {rayjob['metadata']['name']} is no JSON object: {text}",
+            hint="""write it as in entrypointResources: '{"TPU": 4}'""",
+        )
+    found = {
+        "entrypoint_num_cpus": spec.get("entrypointNumCpus"),
+        "entrypoint_num_gpus": spec.get("entrypointNumGpus"),
+        "entrypoint_resources": resources,
+    }
+    return {name: value for name, value in found.items() if value}
+
+
+def queue(rayjob: Mapping[str, Any]) -> str:
+    """Returns the name of the queue that the RayJob is in; empty without one."""
+    return str((rayjob["metadata"].get("labels") or {}).get(_QUEUE_LABEL) or "")
+
+
+def suspended(rayjob: Mapping[str, Any]) -> bool:
+    """Returns whether KubeRay makes no cluster for the RayJob before its `suspend` is false."""
+    return bool(rayjob["spec"].get("suspend"))
+
+
+def has_relay(rayjob: Mapping[str, Any]) -> bool:
+    """Returns whether the job's cluster has a relay beside its head; the standing cluster always does."""
+    if not rayjob["spec"].get("rayClusterSpec"):
+        return True
+    return any(each.get("name") == "relay" for each in own_pods(rayjob)[0].get("containers") or [])
 
 
 def own_head_selector(name: str) -> str:
@@ -168,6 +236,42 @@ def asks_for_token(rayjob: Mapping[str, Any]) -> bool:
     """Returns whether the job's cluster asks for a token; the standing cluster always does."""
     own_cluster = rayjob["spec"].get("rayClusterSpec")
     return own_cluster is None or (own_cluster.get("authOptions") or {}).get("mode") == "token"
+
+
+def _the_rayjob(file: Path) -> dict[str, Any]:
+    documents = yaml_file.read_all(file)
+    if not documents:
+        raise InvalidYaml(f"{file} is empty", hint="write a RayJob into it")
+    for document in documents:
+        if not isinstance(document, dict):
+            raise NotARayJob(f"{file} is not a RayJob but a {type(document).__name__}", hint=_EXAMPLE)
+    rayjobs = [each for each in documents if each.get("kind") == "RayJob"]
+    if len(documents) > 1 and len(rayjobs) != 1:
+        raise NotARayJob(
+            f"{len(rayjobs)} of the {len(documents)} objects in {file} are RayJobs",
+            hint="have one in the file",
+        )
+    return dict(*(rayjobs or documents))
+
+
+def _checked(value: Any, fields: Any, file: Path, path: str = "") -> Any:
+    """Returns `value` without nulls, which count as absent, in these fields. Raises NotARayJob for a type."""
+    if isinstance(fields, list) and isinstance(value, list):
+        return [_checked(each, fields[0], file, f"{path}[{place}]") for place, each in enumerate(value)]
+    if isinstance(fields, dict) and isinstance(value, dict):
+        return {
+            name: _checked(each, fields[name], file, f"{path}.{name}".lstrip(".")) if name in fields else each
+            for name, each in value.items()
+            if each is not None or name not in fields
+        }
+    if isinstance(fields, list | dict) or not isinstance(value, fields):
+        forms = (("a list", isinstance(fields, list)), ("a mapping", isinstance(fields, dict)))
+        form = next((form for form, fits in forms if fits), "a text" if fields is str else "a number")
+        raise NotARayJob(
+            f"{path} of the RayJob in {file} is not {form} but a {type(value).__name__}",
+            hint=f"make it {form}",
+        )
+    return value
 
 
 def _mapping(document: Mapping[str, Any], key: str, file: Path) -> Mapping[str, Any]:

@@ -1,4 +1,4 @@
-"""The submission of RayJobs by kubectl-ray, with an end to its waits.
+"""The submission of RayJobs by kubectl-ray, with an end to its waits, or in its place.
 
 What kubectl-ray does is in KubeRay's kubectl-plugin/pkg/cmd/job/job_submit.go (1.6.2).
 """
@@ -10,6 +10,7 @@ import json
 import os
 import re
 import tempfile
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -61,8 +62,11 @@ class KubectlRay:
         url: str,
         token_file: Path,
         report: Callable[[str], None] = lambda _: None,
+        before: Callable[[], None] = lambda: None,
     ) -> None:
         """Makes the RayJob, waits for its cluster, and submits `job` to the dashboard at `url`.
+
+        `before` makes what the RayJob needs; it is called when nothing speaks against making that.
 
         `token_file` holds the token of the standing cluster; for a RayJob that makes its own
         cluster it is written, readable by its owner alone, as soon as there is a token. An earlier
@@ -75,32 +79,74 @@ class KubectlRay:
         if self._submitted_before(name, submission_id, url, token_file):
             return
         makes_cluster = "rayClusterSpec" in rayjob["spec"]
-        watcher = Watcher(self.kube, name, submission_id, token_file if makes_cluster else None, report)
+        asks_for_token = document.asks_for_token(rayjob)
+        new_token = token_file if makes_cluster and asks_for_token else None
+        watcher = Watcher(self.kube, name, submission_id, new_token, report)
         of_rayjob = _without_folders(document.runtime_env(rayjob))
         job = replace(job, runtime_env=checked({**of_rayjob, **job.runtime_env}, "the job"))
-        env = self.environment(submission_id, token_file if document.asks_for_token(rayjob) else None)
+        env = self.environment(submission_id, token_file if asks_for_token else None)
+        sent = document.with_own_cluster(rayjob) if makes_cluster else rayjob
+        # YAML has dates, which Kubernetes reads as the text that they were.
+        sent = json.loads(json.dumps(sent, default=str))
+        require_own_listener(url)
+        before()
+        try:
+            # kubectl-ray does not wait for queues, needs a working_dir, and has a typing error in the option
+            # of `ray` for entrypointResources.
+            if document.suspended(rayjob) or not job.working_dir or "entrypoint_resources" in job.reserved:
+                self._make(sent, submission_id)
+            elif self._by_kubectl_ray(sent, job, url, env, watcher):
+                return
+            watcher.wait()
+            jobs.submit(self.shell, self.ray_programs / "ray", url, env, job, submission_id)
+        except BaseException:
+            self._remove(watcher)
+            raise
+
+    def _make(self, rayjob: Mapping[str, Any], submission_id: str) -> None:
+        metadata = {**rayjob["metadata"], "namespace": self.kube.namespace}
+        spec = {**rayjob["spec"], "jobId": submission_id}
+        try:
+            self.kube.apply({**rayjob, "metadata": metadata, "spec": spec})
+        except ClusterUnreachable as error:
+            raise SubmissionFailed(
+                f"RayJob {metadata['name']} was not made: {error.message}", hint="correct what it names"
+            ) from None
+
+    def _by_kubectl_ray(
+        self,
+        rayjob: Mapping[str, Any],
+        job: jobs.Submission,
+        url: str,
+        env: Mapping[str, str],
+        watcher: Watcher,
+    ) -> bool:
+        """Returns whether Ray has the job: it has not where Kueue has suspended the RayJob, which is there.
+
+        Raises why kubectl-ray's wait was in vain.
+        """
+        failed = None
         with (
             tempfile.TemporaryDirectory(prefix="rayside-") as folder,
             jobs.private_environment(job) as runtime_env,
         ):
             manifest = Path(folder, "rayjob.json")
-            # YAML has dates, which Kubernetes reads as the text that they were.
-            sent = document.with_own_cluster(rayjob) if makes_cluster else rayjob
-            manifest.write_text(json.dumps(sent, default=str))
-            command = self.command(manifest, job, submission_id, url, runtime_env)
-            require_own_listener(url)
+            manifest.write_text(json.dumps(rayjob))
+            command = self.command(manifest, job, watcher.submission_id, url, runtime_env)
             try:
-                with watcher.watching(lambda: self._end(submission_id)):
+                with watcher.watching(lambda: self._end(watcher.submission_id)):
                     self.shell.run(command, env=env)
-                if watcher.problem:  # kubectl-ray ends with 0 where it is told to end
-                    raise watcher.problem
             except CommandFailed as error:
-                problem = watcher.problem or self._why_it_failed(watcher, error)
-                self._remove(watcher)
-                raise problem from None
-            except BaseException:
-                self._remove(watcher)
-                raise
+                failed = error
+        if failed and not watcher.problem:
+            # KubeRay names a cluster before it sees that the RayJob is suspended: kubectl-ray finds none.
+            with contextlib.suppress(ClusterUnreachable):
+                watcher.problem = watcher.look(time.monotonic())
+        if watcher.problem:  # kubectl-ray ends with 0 where it is told to end
+            raise watcher.problem
+        if failed and not watcher.suspended:
+            raise self._why_it_failed(watcher, failed)
+        return not watcher.suspended
 
     def command(
         self, manifest: Path, job: jobs.Submission, submission_id: str, url: str, runtime_env: Path | None

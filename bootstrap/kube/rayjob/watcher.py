@@ -1,4 +1,4 @@
-"""Watches a RayJob while kubectl-ray waits for its cluster, and notices when that wait is in vain."""
+"""Watches a RayJob until its cluster is ready, and notices when that wait is in vain."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from bootstrap.errors import (
     OperatorNotRunning,
     PodFailed,
     RaysideError,
+    SubmissionFailed,
 )
 from bootstrap.kube import operator, trouble
 from bootstrap.kube.api import Kube, require_namespace
@@ -25,16 +26,21 @@ from bootstrap.private_file import write_private
 
 # Seconds between two looks, and how long KubeRay may take to name the cluster; 1 to 2 s were seen.
 _PAUSE, _NAMING = 1.0, 20.0
+# kubectl-ray waits so many seconds for the cluster to be ready, and we, where kubectl-ray does not.
+_KUBECTL_RAYS, _OURS = 120.0, 600.0
+# KubeRay calls it so once the cluster is ready: it waits for the job, or asks Ray for it.
+_READY = ("Waiting", "Running")
 # Seconds that a pod's trouble has to last: a container may be started again at once, and be well.
 _SETTLING = 5.0
 
 
 @dataclass
 class Watcher:
-    """Looks at a RayJob, its operator and its pods while kubectl-ray waits for them.
+    """Looks at a RayJob, its operator and its pods while kubectl-ray, or `wait`, waits for them.
 
     `token_file` is where the token of the RayJob's own cluster is written to; None where there is
-    nothing to write. `problem` is why waiting is in vain; None while it is not.
+    nothing to write. `problem` is why waiting is in vain; None while it is not. `suspended` and `ready`
+    are what the last look saw of the RayJob, and of its cluster.
     """
 
     kube: Kube
@@ -43,6 +49,9 @@ class Watcher:
     token_file: Path | None
     report: Callable[[str], None] = lambda _: None
     problem: RaysideError | None = None
+    suspended: bool = False
+    ready: bool = False
+    _is_gone: bool = False
     _first_seen: float | None = None
     _troubled_since: float | None = None
     _ray_cluster: str = ""
@@ -51,7 +60,10 @@ class Watcher:
 
     @contextlib.contextmanager
     def watching(self, end: Callable[[], None]) -> Iterator[None]:
-        """Looks once a second in a thread; `end` is called once, as soon as waiting is in vain."""
+        """Looks once a second in a thread; `end` is called once, as soon as kubectl-ray's wait is in vain.
+
+        It is also in vain where the RayJob is suspended: see `document.suspended`.
+        """
         defects: list[BaseException] = []
 
         def look_again_and_again() -> None:
@@ -59,7 +71,7 @@ class Watcher:
                 while not self._stop.wait(_PAUSE):
                     with contextlib.suppress(ClusterUnreachable):  # kubectl-ray notices by itself
                         self.problem = self.look(time.monotonic())
-                    if self.problem:
+                    if self.problem or self.suspended:
                         return end()
             except BaseException as defect:  # raised in the caller's thread
                 defects.append(defect)
@@ -76,12 +88,33 @@ class Watcher:
             if defects:
                 raise defects[0]
 
+    def wait(self) -> None:
+        """Waits in place of kubectl-ray, as long as the RayJob is suspended. Raises why that is in vain."""
+
+        def over() -> bool:
+            try:
+                self.problem = self.look(time.monotonic())
+            except ClusterUnreachable as error:
+                # A queue may take hours, and this machine sleep meanwhile.
+                self._say(error.message)
+            if self._is_gone:
+                self.problem = SubmissionFailed(
+                    f"somebody has removed RayJob {self.name}", hint="submit it again"
+                )
+            return self.ready or self.problem is not None
+
+        while not over():
+            time.sleep(_PAUSE)
+        if self.problem:
+            raise self.problem
+
     def look(self, now: float) -> RaysideError | None:
         """Why waiting is in vain at `now`, in seconds of a clock that only goes on.
 
         Raises ClusterUnreachable.
         """
         rayjob = self.kube.ray("rayjobs", self.name)
+        self._is_gone = rayjob is None
         if rayjob is None or rayjob["spec"].get("jobId") != self.submission_id:
             return None
         if self._first_seen is None:
@@ -95,6 +128,14 @@ class Watcher:
             require_namespace(self.kube)
         except NamespaceTerminating as error:
             return error
+        self.suspended = document.suspended(rayjob)
+        if self.suspended:
+            # KubeRay may have named a cluster for a moment, before it saw that.
+            self._first_seen, self._troubled_since, self.ready = now, None, False
+            queue = document.queue(rayjob)
+            waits = f"waits in the queue {queue}" if queue else "names no queue, and waits"
+            self._say(f"RayJob {self.name} is suspended; it {waits} until its spec has suspend: false")
+            return None
         self._ray_cluster = status.get("rayClusterName") or ""
         if not self._ray_cluster:
             return self._why_no_cluster(rayjob) if now - self._first_seen >= _NAMING else None
@@ -103,20 +144,21 @@ class Watcher:
             if content is not None:
                 write_private(self.token_file, content)
                 self.token_file = None
+        self.ready = status.get("jobDeploymentStatus") in _READY and self.token_file is None
         pod_problem = trouble.first_problem(self.kube, self._selector) or self._why_no_pods()
         if pod_problem is None:
             self._troubled_since = None
             self._report_waits()
-            return None
+            return self.not_ready(_OURS) if now - self._first_seen >= _OURS else None
         if self._troubled_since is None:
             self._troubled_since = now
         return pod_problem if now - self._troubled_since >= _SETTLING else None
 
-    def not_ready(self) -> RaysideError:
-        """For when kubectl-ray's own patience with the cluster, 120 s, is over."""
-        waits = "; ".join(self._waits())
+    def not_ready(self, seconds: float = _KUBECTL_RAYS) -> RaysideError:
+        """For when the patience with the cluster is over: by default kubectl-ray's own."""
+        waits = f": {'; '.join(self._waits())}".removesuffix(": ")
         return NotReady(
-            f"RayCluster {self._ray_cluster} was not ready after 120 s{f': {waits}' if waits else ''}",
+            f"RayCluster {self._ray_cluster} was not ready after {seconds:g} s{waits}",
             hint="run the command again; ./invokew doctor shows what the machine lacks",
         )
 
@@ -129,10 +171,13 @@ class Watcher:
         return [f"pod {name}: {wait}" for name, wait in waits.items() if wait]
 
     def _report_waits(self) -> None:
-        waits = self._waits()
-        if waits and waits[0] != self._last_report:
-            self._last_report = waits[0]
-            self.report(waits[0])
+        for wait in self._waits()[:1]:
+            self._say(wait)
+
+    def _say(self, text: str) -> None:
+        if text != self._last_report:
+            self._last_report = text
+            self.report(text)
 
     def _why_no_cluster(self, rayjob: Mapping[str, Any]) -> RaysideError:
         present = operator.installed(self.kube)
