@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -116,9 +117,11 @@ class ForwardedAccess:
             with forwarded(self.kube, own_head_selector(name), DASHBOARD_PORT) as port:
                 submit(rayjob, url=f"http://127.0.0.1:{port}", token_file=token)
             token.replace(self.instance.token_file)
-            self._retarget(own_head_selector(name))
+            # The cluster may have gone already, with the end of its job.
+            with contextlib.suppress(NotRunning):
+                self._retarget(own_head_selector(name))
         created = self.kube.ray("rayjobs", name) or {}
-        return self.require(), created.get("status", {}).get("rayClusterName", "")
+        return self.dashboard(), created.get("status", {}).get("rayClusterName", "")
 
     def lead_to(self, ray_cluster: str) -> None:
         token = secret(self.kube, ray_cluster, "auth_token")

@@ -11,7 +11,7 @@ from typing import Any
 from bootstrap import yaml_file
 from bootstrap.console import Console
 from bootstrap.dap.paused import PausedTask
-from bootstrap.errors import Interrupted, InvalidArgument, NotARayJob
+from bootstrap.errors import Interrupted, InvalidArgument, NotARayJob, NotRunning
 from bootstrap.kube.rayjob import document
 from bootstrap.plain import line
 from bootstrap.ray import jobs, outcome
@@ -91,6 +91,14 @@ def submit(settings: Settings, console: Console, request: Request, *, wait: bool
             target.access.submit(submission, name)
     try:
         job = _submitted(dashboard, name, console, wait=wait)
+    except NotRunning:
+        # With shutdownAfterJobFinishes the cluster goes when KubeRay has seen the end of the job.
+        kube = target.kubernetes.kube if rayjob and target.kubernetes else None
+        there = kube.ray("rayjobs", rayjob["metadata"]["name"]) if rayjob and kube else None
+        if not (there and (ended := document.ended(there))):
+            raise
+        console.event("its cluster has gone with the end of the job, and what it printed last")
+        job = ended
     except KeyboardInterrupt:
         raise Interrupted(
             f"interrupted; the job {name} goes on",
@@ -110,11 +118,11 @@ def submit(settings: Settings, console: Console, request: Request, *, wait: bool
             f"A stop may last: {len(limits)} time limits of Ray's libraries are a day in this job: "
             "docs/hook.md#time-limits"
         )
-    if rayjob and target.kubernetes and not document.has_relay(rayjob):
+    if not wait and rayjob and target.kubernetes and not document.has_relay(rayjob):
         own, kube = rayjob["metadata"]["name"], target.kubernetes.kube
         options = f"--context {kube.context} --namespace {kube.namespace} --ray-cluster {own}"
-        console.result(f"Its cluster has no relay; ./invokew up --name {own} {options} makes one for it")
-    if not wait and submission.debug:
+        console.result(f"Next: ./invokew up --name {own} {options} makes a relay for it, which it lacks")
+    elif not wait and submission.debug:
         console.result("Next: ./invokew debug --break FILE:LINE, or attach an editor")
     elif not wait:
         console.result(f"Next: ./invokew debug stops where it pauses; ./invokew logs --job {name} --follow")

@@ -272,6 +272,15 @@ def test_a_submission_id_gives_a_name_that_kuberay_takes(submission_id: str, nam
     assert document.object_name(submission_id) == name
 
 
+def test_a_job_whose_cluster_has_gone_is_known_by_its_rayjob() -> None:
+    status = {"jobStatus": "FAILED", "jobId": "m-1", "message": "exit code 3"}
+    job = document.ended({**rayjob(), "status": status})
+    assert job
+    assert (job.submission_id, job.status, job.message) == ("m-1", "FAILED", "exit code 3")
+    for other in ({}, {"jobStatus": "RUNNING"}):
+        assert document.ended({**rayjob(), "status": other}) is None
+
+
 @pytest.mark.parametrize(
     ("status", "kind", "message_part"),
     [

@@ -311,6 +311,29 @@ def test_the_token_of_the_jobs_own_cluster_is_kept_for_its_owner_alone(tmp_path:
     watching.look(102)
 
 
+def test_an_evicted_rayjob_gets_another_cluster_and_its_token(tmp_path: Path) -> None:
+    file, by_label = tmp_path / "token", f"{NAMESPACE}/secrets?ray.io/cluster=mine-"
+    script: dict[str, Any] = {f"{by_label}x": [secret("mine-x")], f"{by_label}y": []}
+    for name in "xy":
+        script[f"{NAMESPACE}/pods?ray.io/cluster=mine-{name}"] = [pod({"running": {}})]
+    watching = watcher({**script, no_events("Pod", "head"): []}, file)
+
+    def look(job: dict[str, Any]) -> bool:
+        watching.kube.script[JOB] = job  # type: ignore[attr-defined]
+        assert watching.look(100) is None
+        return watching.ready
+
+    assert look(existing_rayjob(rayClusterName="mine-x", jobDeploymentStatus="Waiting"))
+    assert file.read_text() == "s3cret"
+    assert not look(queued(jobDeploymentStatus="Suspended"))
+    ready = existing_rayjob(rayClusterName="mine-y", jobDeploymentStatus="Waiting")
+    assert not look(ready)
+    other = {"auth_token": base64.b64encode(b"another").decode()}
+    watching.kube.script[f"{by_label}y"] = [{**secret("mine-y"), "data": other}]  # type: ignore[attr-defined]
+    assert look(ready)
+    assert file.read_text() == "another"
+
+
 def test_a_token_secret_that_the_file_names_is_read_by_its_name(tmp_path: Path) -> None:
     job = existing_rayjob(rayClusterName="mine-x")
     job["spec"]["rayClusterSpec"] = {"authOptions": {"mode": "token", "secretName": "given"}}

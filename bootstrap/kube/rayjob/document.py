@@ -22,6 +22,7 @@ from bootstrap.errors import (
     SubmissionFailed,
 )
 from bootstrap.instance import Instance
+from bootstrap.ray.records import ENDED, Job, read_job
 from bootstrap.ray.runtime_env import checked
 from bootstrap.settings import ROOT
 
@@ -192,6 +193,15 @@ def problem(rayjob: Mapping[str, Any]) -> RaysideError | None:
             f"RayJob {name} failed: {reason}", hint=f"./invokew logs --job {job} shows its output"
         )
     return SubmissionFailed(f"KubeRay gave RayJob {name} up: {reason}", hint="correct what it names")
+
+
+def ended(rayjob: Mapping[str, Any]) -> Job | None:
+    """Returns the job that has ended, as KubeRay knows it when the cluster has gone; None before its end."""
+    status = rayjob.get("status") or {}
+    if status.get("jobStatus") not in ENDED:
+        return None
+    row = {"submission_id": status.get("jobId"), "status": status["jobStatus"]}
+    return read_job({**row, "entrypoint": "", "message": status.get("message")})
 
 
 def with_own_cluster(rayjob: Mapping[str, Any]) -> dict[str, Any]:

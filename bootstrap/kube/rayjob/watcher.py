@@ -52,6 +52,7 @@ class Watcher:
     suspended: bool = False
     ready: bool = False
     _is_gone: bool = False
+    _has_token: bool = False
     _first_seen: float | None = None
     _troubled_since: float | None = None
     _ray_cluster: str = ""
@@ -130,8 +131,9 @@ class Watcher:
             return error
         self.suspended = document.suspended(rayjob)
         if self.suspended:
-            # KubeRay may have named a cluster for a moment, before it saw that.
-            self._first_seen, self._troubled_since, self.ready = now, None, False
+            # The cluster that it may have had, or that was named for a moment, is not the one that it gets.
+            self._first_seen, self._troubled_since = now, None
+            self.ready = self._has_token = False
             queue = document.queue(rayjob)
             waits = f"waits in the queue {queue}" if queue else "names no queue, and waits"
             self._say(f"RayJob {self.name} is suspended; it {waits} until its spec has suspend: false")
@@ -139,12 +141,14 @@ class Watcher:
         self._ray_cluster = status.get("rayClusterName") or ""
         if not self._ray_cluster:
             return self._why_no_cluster(rayjob) if now - self._first_seen >= _NAMING else None
-        if self.token_file is not None:
+        if self.token_file is not None and not self._has_token:
             content = token.read(self.kube, rayjob, self._selector)
             if content is not None:
                 write_private(self.token_file, content)
-                self.token_file = None
-        self.ready = status.get("jobDeploymentStatus") in _READY and self.token_file is None
+                self._has_token = True
+        self.ready = status.get("jobDeploymentStatus") in _READY and (
+            self._has_token or self.token_file is None
+        )
         pod_problem = trouble.first_problem(self.kube, self._selector) or self._why_no_pods()
         if pod_problem is None:
             self._troubled_since = None
