@@ -6,6 +6,7 @@ The engine is the one that the program `docker` uses, and with it kind: DOCKER_H
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import threading
 from collections.abc import Callable, Iterator
@@ -84,7 +85,7 @@ def _asking() -> Iterator[None]:
 def named() -> str:
     """Returns which engine was chosen, to be put after a noun; empty for the usual one of this machine."""
     if host := os.environ.get("DOCKER_HOST"):
-        return f" at DOCKER_HOST={host}"
+        return f" at DOCKER_HOST={re.sub('//[^/]*@', '//', host)}"  # without a login
     return f" of the Docker context {name}" if (name := _context()) else ""
 
 
@@ -94,8 +95,8 @@ def _context() -> str:
 
     if os.environ.get("DOCKER_HOST"):
         return ""
-    name = os.environ.get("DOCKER_CONTEXT") or get_current_context_name() or ""
-    return "" if name == "default" else name
+    name = os.environ.get("DOCKER_CONTEXT") or get_current_context_name()
+    return name if isinstance(name, str) and name != "default" else ""
 
 
 def _host() -> str:
@@ -107,8 +108,11 @@ def _host() -> str:
     without_certificate = False
     if name:
         from docker.context import ContextAPI
+        from docker.utils.config import find_config_file
 
         try:
+            if not find_config_file():  # It would look for contexts in the current folder.
+                raise FileNotFoundError
             context = ContextAPI.get_context(name)
             host, tls = context.Host, context.TLSConfig
             checks = context.endpoints["docker"]["SkipTLSVerify"] or Path(context.tls_path, "docker").is_dir()

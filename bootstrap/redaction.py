@@ -86,7 +86,7 @@ _NAMED = re.compile(
 _VALUE_FIRST = re.compile(
     rf"(?i)value(?:{_Q})?\s*[:=]\s*"
     rf"(?:(?P<quote>{_Q})(?P<quoted>(?:(?!(?P=quote))(?:\\.|[^\\\n])){{1,500}})(?P=quote)"
-    rf"|(?P<bare>[^\s\"'{{}}][^\n{{}}]{{0,500}}?))(?:,\s*|\s+)"
+    rf"|(?P<bare>[^\s\"'{{}}][^\n{{}}]{{0,500}}?))(?:,\s{{0,50}}|\s{{1,50}})"
     rf"(?:{_Q})?(?:name|key)(?:{_Q})?\s*[:=]\s*(?:{_Q})?(?P<name>[\w.-]{{1,100}})"
 )
 # Only what has three marks goes on in the next line.
@@ -264,7 +264,7 @@ class Redactor:
 
     def _without_named(self, text: str) -> str:
         """Returns a text without the values of secret names; what follows another name is looked at anew."""
-        pieces, kept, at = [], 0, 0
+        pieces, kept, at, seen = [], 0, 0, 0
         while found := _NAMED.search(text, at):
             at = found.end()
             is_secret = self._is_secret(found["name"])
@@ -273,8 +273,9 @@ class Redactor:
                 pieces += [text[kept:begin], self._told(_BY_NAME)]
                 kept = at
                 # Of `{"key": NAME, "value": ...}` the value is still to come.
-                pair = _NAMED.match(text, begin)
-                at = begin if pair and pair["pair"] and pair.end("name") <= kept else at
+                pair = _NAMED.match(text, begin) if begin >= seen else None
+                if pair and pair["pair"] and pair.end("name") <= kept:
+                    at, seen = begin, kept
         return "".join([*pieces, text[kept:]])
 
     def _value_first(self, text: str, name: re.Match[str]) -> tuple[int, int] | None:

@@ -9,6 +9,7 @@ from typing import Any
 from bootstrap.diagnosis.evidence import Evidence, program_of
 from bootstrap.diagnosis.ray_errors import last_raised
 from bootstrap.ray.outcome import explain_exit
+from bootstrap.redaction import Redactor
 
 # These fields of a runtime_env choose the Python that a worker starts with.
 _FIELDS = ("py_executable", "conda", "pip", "uv", "image_uri", "container")
@@ -29,6 +30,8 @@ _NO_PROGRAM = re.compile(r"sh: (?:(?:line )?\d+: )?.+: (?:No such file or direct
 _NO_RIGHT = re.compile(r"sh: (?:(?:line )?\d+: )?.+: (?:Permission denied|cannot execute.*)$")
 # So many of its last lines are told, and so much of a field.
 _MOST_LINES, _LONGEST = 3, 120
+# So many of the last lines are looked at, and so much of each: the job printed them.
+_MOST_READ, _LONGEST_LINE = 200, 500
 
 
 def explained(
@@ -53,10 +56,10 @@ def explained(
     if not says_so:
         return None
     raised = None if named else last_raised("\n".join(words))
-    last = [f"{raised.name}: {raised.message}"] if raised else (named or words)[-_MOST_LINES:]
+    last = [f"{raised.name}: {raised.message}"[:_LONGEST_LINE]] if raised else (named or words)[-_MOST_LINES:]
     code = 127 if any(map(_NO_PROGRAM.search, last)) else 126 if any(map(_NO_RIGHT.search, last)) else 0
     code = code or (1 if raised else 0)
-    shown = str(value)[:_LONGEST] if field in ("py_executable", "conda", "image_uri") else ""
+    shown = Redactor([]).text(value)[:_LONGEST] if isinstance(value, str) and field != "pip" else ""
     whose = f"its {f'{field} {shown}'.strip()}" if field else "its worker process"
     ending = f"with {explain_exit(code)}" if code else "with an exit code that Ray does not keep"
     lines = " | ".join(dict.fromkeys(last))
@@ -71,7 +74,7 @@ def _own(lines: Sequence[str], program: str, evidence: Evidence) -> list[str]:
     others = evidence.py_executables - {program}
     return [
         line.partition(" [repeated ")[0].rstrip()
-        for line in lines
+        for line in (line[:_LONGEST_LINE] for line in lines[-_MOST_READ:])
         if not _NO_END.match(line) and not any(_names(line, other) for other in others)
     ]
 

@@ -26,19 +26,16 @@ from bootstrap.loopback import require_own_listener
 from bootstrap.ray import outcome
 from bootstrap.ray.debug import Debug
 from bootstrap.ray.metadata import DEBUG, LOCAL_ROOTS, PY_MODULES, USER, USER_VARIABLE, WORKING_DIR
-from bootstrap.ray.runtime_env import image_of, require_alone
+from bootstrap.ray.runtime_env import URI, image_of, require_alone
 from bootstrap.ray.runtime_env import read as read_environment
 from bootstrap.ray.time_limits import RAISED
 
 if TYPE_CHECKING:  # bootstrap.submission runs where the packages that it needs are not.
     from bootstrap.shell import Shell
 
-# The nodes fetch these. Ray itself refuses the ones that it does not know:
-# https://docs.ray.io/en/latest/ray-core/handling-dependencies.html
-_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 _PYTHON = re.compile(
-    r"""(?:^|[\s;&|("'`])(?:[^\s"']*/)?python[\d.]*["']?(?P<options>(?:\s+-[A-Za-z]+)*)(?=\s|$)"""
+    r"""(?:^|[\s;&|("'`])(?:[^\s"']*/)?python[\d.]*["']?(?P<options>(?:\s+-[XW]\s+\S+|\s+-[A-Za-z]+)*)(?=\s|$)"""
 )
 # uv replaces the hook with one of its own; a PYTHONPATH without its old value hides ours.
 _HIDES_HOOK = re.compile(r"\buv\b|(?<!\$)(?<!\$\{)\bPYTHONPATH\b(?!=\S*\$\{?PYTHONPATH\b)")
@@ -145,7 +142,7 @@ class Submission:
         return (
             bool(pythons)
             # With -E or -I a Python does not look for packages on PYTHONPATH.
-            and not set("EI") & set("".join(pythons))
+            and not any(re.search(r"\s-[A-VYZa-z]*[EI]", options) for options in pythons)
             and not _HIDES_HOOK.search(self.entrypoint)
             and "RAY_RUNTIME_ENV_HOOK" not in (self.runtime_env.get("env_vars") or {})
         )
@@ -154,7 +151,7 @@ class Submission:
     def unmapped(self) -> list[str]:
         """Returns the archives and addresses: which files on this machine they hold is unknown."""
         sent = [*([self.working_dir] if self.working_dir else []), *self.py_modules]
-        return [path for path in sent if _URI.match(path) or Path(path).is_file()]
+        return [path for path in sent if URI.match(path) or Path(path).is_file()]
 
     def notes(self) -> list[str]:
         """Returns a line for each part of the job that `debug` does not reach."""
@@ -162,8 +159,7 @@ class Submission:
         if self.debug and not self.debugs_driver:
             lines.append("Its tasks and actors are debugged, its driver is not: docs/hook.md says why")
         if self.debug and self.unmapped:
-            # The rest of an address may hold a login.
-            names = ", ".join(path.partition("?")[0].rpartition("/")[2] for path in self.unmapped)
+            names = ", ".join(map(_shown, self.unmapped))
             lines.append(f"Breakpoints in {names} need an editor's pathMappings: docs/editors.md#archives")
         return lines
 
@@ -184,12 +180,14 @@ def prepare(
     Raises MissingWorkingDir, MissingEntrypoint, NotAPackage, InvalidYaml.
     """
     extra = read_environment(runtime_env, working_dir=working_dir, py_modules=list(py_modules))
-    require_alone(extra, debug=debug is not None)
     fetched = {name: _addresses((of_rayjob or {}).get(name)) for name in ("working_dir", "py_modules")}
-    default = "" if image_of(extra) else "."
+    addresses = {name: found for name, found in fetched.items() if found}
+    others = {name: value for name, value in (of_rayjob or {}).items() if name not in fetched}
+    require_alone({**others, **addresses, **extra}, debug=debug is not None)
+    default = "" if image_of({**others, **extra}) else "."
     folder = extra.pop("working_dir", "") or next(iter(fetched["working_dir"]), default)
     modules = extra.pop("py_modules", []) or fetched["py_modules"]
-    written = [_absolute(path) for path in (folder, *modules) if path and not _URI.match(path)]
+    written = [_absolute(path) for path in (folder, *modules) if path and not URI.match(path)]
     folder = folder and _found(folder, MissingWorkingDir)
     if not entrypoint or not entrypoint.strip():
         raise MissingEntrypoint("no program was named", hint='add --entrypoint "python your_program.py"')
@@ -247,14 +245,21 @@ def _absolute(path: Any) -> Path:
     return Path(os.path.abspath(Path(str(path)).expanduser()))  # noqa: PTH100 (it would resolve them)
 
 
+def _shown(path: str) -> str:
+    """Returns the name of an archive; the rest of an address may hold a login."""
+    if not URI.match(path):
+        return Path(path).name
+    return re.split("[?#]", path)[0].rpartition("/")[2].rpartition("@")[2] or "an address"
+
+
 def _addresses(value: Any) -> list[str]:
     values = value if isinstance(value, list) else [value]
-    return [str(address) for address in values if _URI.match(str(address))]
+    return [str(address) for address in values if URI.match(str(address))]
 
 
 def _found(path: str, error: type[RaysideError]) -> str:
     """Returns the resolved path of a folder or file, or the address as it is. Raises `error`."""
-    if _URI.match(path):
+    if URI.match(path):
         return path
     found = Path(path).expanduser().resolve()
     if not found.exists():

@@ -6,12 +6,17 @@ They are those of ray/_private/runtime_env/validation.py and ray/runtime_env/run
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from bootstrap import yaml_file
 from bootstrap.errors import InvalidYaml
+
+# The nodes fetch these. Ray itself refuses the ones that it does not know:
+# https://docs.ray.io/en/latest/ray-core/handling-dependencies.html
+URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 _Fits = Callable[[Any], bool]
 # Ray takes one of these at most, and these two beside few others only.
@@ -144,8 +149,10 @@ def _check(name: str, value: Any, where: str) -> None:
 def _check_path(name: str, path: Any, where: str) -> None:
     """Checks the files that Ray reads on this machine, relative to the current folder."""
     is_code = name in ("working_dir", "py_modules")
-    if not isinstance(path, str) or (is_code and "://" in path):
+    if not isinstance(path, str) or (is_code and URI.match(path)):
         return
+    if name == "py_modules" and not path:
+        raise InvalidYaml(f"{name} in {where} has an empty path", hint="leave it out")
     try:
         named = Path(path).expanduser() if is_code else Path(path)
         named.resolve()

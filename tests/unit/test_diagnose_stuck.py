@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import pytest
@@ -158,6 +159,21 @@ def test_a_worker_that_ends_before_it_is_up_is_told_with_its_program_and_its_las
     assert f.hint.startswith("correct py_executable in the runtime_env")
     assert g.why.startswith(f"its py_executable {SHELL} ends with an exit code that Ray does not keep")
     assert g.why.endswith("of Ray's: no such extra: dev")
+
+
+def test_a_programs_environment_is_shown_without_its_secrets() -> None:
+    row = starting("f", py_executable="env AWS_SECRET_ACCESS_KEY=abcd1234secret python")
+    (found,) = stuck(row, log=PRINTED + DEAD).values()
+    assert "abcd1234secret" not in found.why
+    login = {"dependencies": [{"pip": ["--extra-index-url https://u:tok3nsecret@h/simple"]}]}
+    (found,) = stuck(starting("f", conda=login), log=DEAD).values()
+    assert "tok3nsecret" not in found.why
+
+
+def test_what_a_job_prints_for_its_workers_costs_little() -> None:
+    began = time.process_time()
+    stuck(starting("f", py_executable="python3"), log=("sh: " * 15_000) + "\n" + DEAD)
+    assert time.process_time() - began < 2
 
 
 def test_a_workers_python_without_ray_is_told_by_what_it_raised() -> None:

@@ -172,6 +172,25 @@ def test_a_context_that_only_docker_can_use_is_named_and_never_replaced_by_local
     assert choice.choose(replace(settings, target="local"), Shell()).instance.target == "local"
 
 
+def test_no_context_is_looked_for_in_the_current_folder(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    context(home, "tcp://127.0.0.1:9")
+    (home / ".docker" / "contexts").rename(home / "contexts")
+    (home / ".docker" / "config.json").unlink()
+    monkeypatch.setenv("DOCKER_CONTEXT", "scout")
+    monkeypatch.chdir(home)
+    with pytest.raises(EngineNotSupported, match="can't be read"):
+        docker_engine.is_of_this_machine()
+
+
+def test_a_current_context_that_is_no_name_is_none_and_a_login_is_not_shown(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (home / ".docker" / "config.json").write_text('{"currentContext": ["scout"]}')
+    assert docker_engine.named() == ""
+    monkeypatch.setenv("DOCKER_HOST", "tcp://me:secret@host:2376")
+    assert docker_engine.named() == " at DOCKER_HOST=tcp://host:2376"
+
+
 def test_an_engine_of_a_context_that_does_not_run_is_no_reason_against_local(home: Path) -> None:
     context(home, "tcp://127.0.0.1:9")
     chosen = choice.choose(Settings(state_folder=home / "state"), Shell())

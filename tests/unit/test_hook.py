@@ -83,6 +83,8 @@ def submission(
         ("unset PYTHONPATH; python train.py", False),
         ("python -I train.py", False),
         ("python -uE train.py", False),
+        ("python -X dev -E train.py", False),
+        ("python -W error::EncodingWarning train.py", True),
         ("PYTHONPATH=src python train.py", False),
         ("uv run python train.py", False),
         ("bash run.sh", False),

@@ -7,6 +7,7 @@ import shlex
 import subprocess
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -78,6 +79,29 @@ def test_all_that_ray_takes_is_passed_on_and_what_has_unknown_files_is_named(
         )
     assert prepare(program, py_modules=["model"], debug=Debug()).notes() == []
     assert prepare(program, working_dir="code.zip").notes() == []
+    for address in ("https://me:secret@host?x.zip", "https://host/x.zip#tok=se/cret", "https://me:secret@"):
+        (note,) = prepare(program, working_dir=address, debug=Debug()).notes()
+        assert "cret" not in note
+
+
+def test_an_image_of_the_job_or_of_its_rayjob_stands_alone(program: Path) -> None:
+    own = {"image_uri": "image", "env_vars": {"A": "b"}}
+    job = jobs.prepare(working_dir=None, py_modules=[], entrypoint="python a.py", of_rayjob=own)
+    assert job.working_dir is None
+    for more in ({"debug": Debug()}, {"working_dir": str(program)}):
+        given: dict[str, Any] = {"working_dir": None, "py_modules": [], "entrypoint": "python a.py", **more}
+        with pytest.raises(InvalidYaml, match="image_uri goes with"):
+            jobs.prepare(of_rayjob=own, **given)
+    file = program / "env.yaml"
+    file.write_text("image_uri: image\n")
+    with pytest.raises(InvalidYaml, match="working_dir"):
+        jobs.prepare(
+            working_dir=None,
+            py_modules=[],
+            entrypoint="python a.py",
+            runtime_env=file,
+            of_rayjob={"working_dir": "https://host/code.zip"},
+        )
 
 
 def test_a_rayjobs_own_addresses_count_where_nothing_else_is_named(program: Path) -> None:

@@ -174,6 +174,9 @@ def test_what_ray_refuses_is_refused_by_its_name(field: str, fields: dict[Any, A
     ("text", "part"),
     [
         ("new: 2024-02-03", "new in .* JSON lacks"),
+        ("working_dir: ~nosuchuser/x://y", "working_dir in .* is no path"),
+        ('working_dir: "a\\0://b"', "working_dir in .* is no path"),
+        ('py_modules: [""]', "py_modules in .* empty path"),
         ("new: .nan", "new in"),
         ("new: &a [*a]", "new in"),
         ("conda: &a {b: *a}", "conda in"),
@@ -190,7 +193,7 @@ def test_what_ray_refuses_is_refused_by_its_name(field: str, fields: dict[Any, A
         (f"py_modules: [{'a' * 5_000}]", "py_modules in .* is no path"),
         ("5", "not a mapping"),
     ],
-    ids=range(16),
+    ids=range(19),
 )
 def test_what_no_json_or_path_can_be_is_no_traceback(text: str, part: str, folder: Path) -> None:
     with pytest.raises(InvalidYaml, match=part):

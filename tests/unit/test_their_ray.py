@@ -139,6 +139,11 @@ def test_the_token_that_ray_made_is_used_where_none_is_named(
         preflight.look(asking)
     (tmp_path / ".ray").mkdir()
     (tmp_path / ".ray" / "auth_token").write_text("right\n")
+    if kept:
+        # Whoever refuses the token that was given for them gets no other one of the user's.
+        with pytest.raises(CredentialsRefused, match="refuses the token"):
+            preflight.look(asking)
+        file.unlink()
     assert preflight.look(asking).token == "right"
     wrong = tmp_path / "wrong"
     wrong.write_text("wrong")

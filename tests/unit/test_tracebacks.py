@@ -245,6 +245,9 @@ def test_a_panel_of_the_programs_own_is_no_traceback() -> None:
     assert of_log(panel + BOXED + panel).where == "/w/main.py:9, in run"
 
 
+BOX = "╭─ Traceback (most recent call last) ─╮\n│ "
+
+
 @pytest.mark.parametrize(
     "piece",
     [
@@ -255,11 +258,13 @@ def test_a_panel_of_the_programs_own_is_no_traceback() -> None:
         "─" * 40,
         "a.",
         "x:1 in y\n│ ",
+        "1",
     ],
 )
 def test_a_made_up_log_takes_a_time_that_grows_with_its_length_alone(piece: str) -> None:
     def seconds(length: int) -> float:
-        log = f"╭─ Traceback (most recent call last) ─╮\n│ {piece * (length // len(piece))}"
+        head = "Traceback (most recent call last):\n(a pid=" if piece == "1" else BOX
+        log = head + piece * (length // len(piece))
         began = time.process_time()
         findings(seen([job()], logs={"train-1": log}))
         return time.process_time() - began
