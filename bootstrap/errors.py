@@ -6,7 +6,7 @@ Exit codes, by what has to change before the same command can work:
 code  meaning
 ====  =======================================================================
 0     done
-1     a defect in Rayside (a traceback is shown), or a test or check failed
+1     a defect in Rayside (a traceback is shown), or a check failed, or a test also at its second look
 2     the command or a setting is wrong: change what was typed
 3     this machine lacks something: a port, memory, disk, network, a program
 4     the target is not in the state the command needs

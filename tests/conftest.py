@@ -25,7 +25,6 @@ SKIPS = {
 }
 # The name under which a test records a line for the end of the run, with pytest's `record_property`.
 FIGURE = "figure"
-LANE = "lane"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -139,14 +138,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         others = [item for item in items if shards[files[item]] != which]
         items[:] = [item for item in items if shards[files[item]] == which]
         config.hook.pytest_deselected(items=others)
+    places = {}
     for item in items:
         if files[item].parts[1] == "unit":
             item.add_marker("gate")
         fixtures = item.fixturenames if isinstance(item, pytest.Function) else ()
         lane = lanes.lane(files[item], fixtures)
         item.add_marker(pytest.mark.xdist_group(lane))
-        item.user_properties.append((LANE, lane))
-    items.sort(key=lambda item: lanes.place(files[item], item.name))
+        places[item] = lanes.place(files[item], item.name, lane)
+    items.sort(key=lambda item: places[item])
 
 
 @pytest.hookimpl(trylast=True)
