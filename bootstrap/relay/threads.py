@@ -89,7 +89,7 @@ class Threads:
 
     def follow_task(self, worker: Worker) -> None:
         """Gives a worker a row while it runs a task, or always where an editor asked for all threads."""
-        if _is_idle(worker) and not self._others.shows_all:
+        if worker.is_idle and not self._others.shows_all:
             for thread in [*worker.rows]:
                 worker.rows.remove(thread)
                 self._tell("exited", worker, thread)
@@ -364,11 +364,6 @@ class Threads:
 
     def _continued(self, worker: Worker, thread: int) -> Message:
         return {"threadId": self._row(worker, thread), "allThreadsContinued": False}
-
-
-def _is_idle(worker: Worker) -> bool:
-    """Returns whether it runs nothing, as far as is known: no task, and no program of the user's."""
-    return not (worker.stops or worker.debuggee.task or worker.debuggee.driver or worker.debuggee.parent)
 
 
 def _is_reported(worker: Worker) -> bool:

@@ -25,6 +25,8 @@ from bootstrap.relay.masking import UNSET, Masking, Masks
 from bootstrap.relay.paths import Layout
 from bootstrap.relay.sent import REACHED
 
+# Seconds that tables of Ray may lag behind what is; about 1 s was measured.
+_LAG = 5.0
 _FOLDERS = (
     "(lambda os, sys: {p: [] if 'working_dir_files' in p else os.listdir(p)"
     " for p in dict.fromkeys([*sys.path, os.getcwd()])"
@@ -304,6 +306,14 @@ class Worker:
         submission_id = debuggee.submission_id or self.debuggee.submission_id
         user = debuggee.user or self.debuggee.user
         self.debuggee = replace(debuggee, task=task, job_id=job_id, submission_id=submission_id, user=user)
+
+    @property
+    def is_idle(self) -> bool:
+        """Returns whether it runs nothing, as far as is known: no task, and no program of the user's."""
+        # A step resumes it, and what discovery says may be of before its task.
+        is_known = time.monotonic() - self._resumed_at > _LAG
+        debuggee = self.debuggee
+        return is_known and not (self.stops or debuggee.task or debuggee.driver or debuggee.parent)
 
     # --- where it is stopped -------------------------------------------------------------
 
