@@ -59,7 +59,8 @@ def explained(
     last = [f"{raised.name}: {raised.message}"[:_LONGEST_LINE]] if raised else (named or words)[-_MOST_LINES:]
     code = 127 if any(map(_NO_PROGRAM.search, last)) else 126 if any(map(_NO_RIGHT.search, last)) else 0
     code = code or (1 if raised else 0)
-    shown = Redactor([]).text(value)[:_LONGEST] if isinstance(value, str) and field != "pip" else ""
+    is_shown = field in ("py_executable", "conda", "image_uri") and isinstance(value, str)
+    shown = Redactor([]).text(str(value))[:_LONGEST] if is_shown else ""
     whose = f"its {f'{field} {shown}'.strip()}" if field else "its worker process"
     ending = f"with {explain_exit(code)}" if code else "with an exit code that Ray does not keep"
     lines = " | ".join(dict.fromkeys(last))

@@ -29,6 +29,7 @@ from bootstrap.settings import (
     RAY_VERSION,
     ROOT,
     Settings,
+    environment_name,
 )
 from bootstrap.shell import Shell
 from bootstrap.sources import digests
@@ -163,8 +164,9 @@ def _prepare(console: Console, target: str) -> None:
     An index that fails once is asked again. If all tries fail, the tests that need it say so.
     """
     console.event(f"== ./invokew prepare, for {target} from packages")
-    names = {"RAYSIDE_TARGET": target, "RAYSIDE_SOURCE": "packages"}
-    command = ["env", *(f"{name}={value}" for name, value in names.items()), str(ROOT / "invokew"), "prepare"]
+    settings = {"target": target, "source": "packages"}
+    variables = [f"{environment_name(name)}={value}" for name, value in settings.items()]
+    command = ["env", *variables, str(ROOT / "invokew"), "prepare"]
     for _ in range(3):
         if foreground(command) in (0, _INTERRUPTED):
             return
