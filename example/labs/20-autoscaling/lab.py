@@ -84,7 +84,7 @@ def _job(exercise: Exercise, rayjob: dict[str, Any]) -> Iterator[tuple[Dashboard
     name = jobs.new_submission_id(submission.entrypoint)
     exercise.report(f"submitting the RayJob {_NAME}")
     try:
-        yield (*kubernetes.submit_rayjob(rayjob, submission, name, exercise.report), name)
+        yield (*kubernetes.submit_rayjob(rayjob, submission, name, exercise.report, lambda: None), name)
     finally:
         exercise.report(f"removing the RayJob {_NAME}")
         kubernetes.kube.delete(f"{RAY}/namespaces/{kubernetes.kube.namespace}/rayjobs/{_NAME}")
