@@ -276,6 +276,57 @@ def test_a_stop_is_stepped_from_and_what_is_evaluated_there_does_not_stop(
     play(version, how, tmp_path, FUNCTIONS, story)
 
 
+TRACED = """
+
+import rayside_hook.workarounds
+
+def recorded(n):
+    lines = set()
+    def record(frame, event, arg):
+        lines.add(frame.f_lineno - frame.f_code.co_firstlineno)
+        return record if frame.f_code.co_name == "work" else None
+    sys.settrace(record)
+    try:
+        work(n)
+    finally:
+        sys.settrace(None)
+    return sorted(lines)
+
+def work(n):
+    total = 0
+    for i in range(n):
+        total += i  # work
+    if total > 100:
+        total = -1
+    return total
+"""
+
+
+@each_python_once
+def test_another_trace_function_misses_no_line_at_a_stop_and_a_step_tells_what_it_misses(
+    version: str, how: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    async def story(process: Process) -> None:
+        await process.set("work")
+        told = []
+        for command in ("continue", "next", "next", "continue"):
+            process.begin_call("recorded", 1)
+            stop = await process.stop("work")
+            await process.running.go_on(stop, command)
+            if command == "next":
+                await process.running.go_on(await process.running.stopped())
+            lines = await process.result()
+            assert {0, 1, 2, 3} <= set(lines)
+            assert command == "next" or {4, 6} <= set(lines)
+            told.append(capfd.readouterr().err)
+        assert "PYDEV DEBUGGER WARNING" not in "".join(told)
+        is_replaced = how == "settrace"
+        counted = [text.count("rayside: __main__ traces this thread too") for text in told]
+        assert counted == [0, is_replaced, 0, 0]
+
+    play(version, how, tmp_path, TRACED, story)
+
+
 @pytest.mark.gate
 @each_python_once
 def test_conditions_see_variables_cells_and_globals_and_what_raises_is_false(

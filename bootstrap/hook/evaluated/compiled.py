@@ -283,9 +283,12 @@ def _settle_after_requests() -> None:
             _settle_safely()
 
     def request_resume_thread(self: Any, thread_id: str) -> None:
+        # A stop at `breakpoint()`, and a step, have it traced. Where nothing is, to settle would only take
+        # away the trace functions of others, such as coverage's.
+        is_tracing = _module(_STOPPING).is_tracing_stopped_threads()
         resume(self, thread_id)
-        # A stop at `breakpoint()`, and a step, have it traced.
-        _settle_safely()
+        if is_tracing:
+            _settle_safely()
 
     processor.on_setbreakpoints_request = on_setbreakpoints_request
     api.request_resume_thread = request_resume_thread

@@ -24,6 +24,8 @@ _CALL = re.compile(r"__rayside__\((\d+)\)\Z")  # what the relay gives as a condi
 
 # The most bytes from the first instruction of what is compiled in to its last call (inserted.py).
 _LONGEST_CALL = 200
+_untraced: set[threading.Thread] = set()  # those that are in `_stop`, and that pydevd does not trace
+_told_replaced: list[bool] = []  # not empty once `_tell_replaced` has told it
 _here = threading.local()  # of this thread: `stops` in `_stop`, `noticed` after a stop of pydevd's own
 
 Lines = dict[int, str]  # a condition as pydevd has it, or nothing, by line
@@ -156,14 +158,41 @@ def _stop(file: str, line: int, frame: FrameType, holds: str) -> None:
         sys.modules[_TRACING].wake()
     info.hit_breakpoint_ids = [bp.breakpoint_id]
     _here.stops = True
+    if not _is_pydevds_function(sys.gettrace()):
+        _untraced.add(thread)
     try:
         with _Untraced(info):  # as where it notices a line itself
             pydevd.set_suspend(thread, _BREAKPOINT, suspend_other_threads=bp.suspend_policy == "ALL")
             pydevd.do_wait_suspend(thread, frame, "line", None)
     finally:
         _here.stops = False
+        _untraced.discard(thread)
     if info.pydev_step_cmd != _NOT_STEPPING:
+        _tell_replaced()
         pydevd.enable_tracing()
+
+
+def is_tracing_stopped_threads() -> bool:
+    """Returns whether pydevd traces a thread that is stopped, as after a step or `breakpoint()`."""
+    stopped = {
+        thread
+        for thread in threading.enumerate()
+        if getattr(getattr(thread, "additional_info", None), "pydev_state", _RUNNING) == _SUSPENDED
+    }
+    return not stopped or not stopped <= _untraced
+
+
+def _tell_replaced() -> None:
+    """Tells once, in the job's output, whose trace function a step replaces."""
+    trace: Any = sys.gettrace()
+    if monitors() or trace is None or _is_pydevds_function(trace) or _told_replaced:
+        return
+    _told_replaced.append(True)
+    sys.stderr.write(
+        f"rayside: {_module_of(trace)} traces this thread too, and misses what it runs from this step on, "
+        "for Python has one trace function for each thread; it misses none where a stop is continued.\n"
+    )
+    sys.stderr.flush()
 
 
 class _Untraced:
@@ -224,10 +253,15 @@ def _is_traced(frame: FrameType) -> bool:
             return False
         return bool(monitoring.get_local_events(tool, frame.f_code) & monitoring.events.LINE)
     trace: Any = sys.gettrace()
-    if trace is None or frame.f_trace is None:
-        return False
-    module = str(getattr(trace, "__module__", None) or type(trace).__module__)
-    return module.startswith(("pydevd", "_pydevd"))
+    return trace is not None and frame.f_trace is not None and _is_pydevds_function(trace)
+
+
+def _is_pydevds_function(trace: object) -> bool:
+    return _module_of(trace).startswith(("pydevd", "_pydevd"))
+
+
+def _module_of(trace: object) -> str:
+    return str(getattr(trace, "__module__", None) or type(trace).__module__)
 
 
 def _is_filtered(pydevd: Any, frame: FrameType) -> bool:

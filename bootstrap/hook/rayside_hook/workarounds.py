@@ -26,6 +26,9 @@ def apply() -> None:
     set_trace_functions_safely()
     if "pydevd" in sys.modules:
         know_files_by_folder(sys.modules["pydevd"].PyDB)
+        # It would print ten lines where coverage or a profiler sets a trace function. No breakpoint needs
+        # pydevd's, and a step that takes the other's place says so (stopping.py).
+        sys.modules["pydevd_tracing"].TracingFunctionHolder._warn = False
 
 
 def know_files_by_folder(debugger: Any) -> None:
