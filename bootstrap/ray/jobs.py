@@ -9,7 +9,7 @@ import re
 import secrets
 import shlex
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,6 +37,8 @@ if TYPE_CHECKING:  # bootstrap.submission runs where the packages that it needs 
 _PYTHON = re.compile(
     r"""(?:^|[\s;&|("'`])(?:[^\s"']*/)?python[\d.]*["']?(?P<options>(?:\s+-[XW]\s+\S+|\s+-[A-Za-z]+)*)(?=\s|$)"""
 )
+# A job's metadata names so many symlinks; an environment of packages may have thousands.
+_MOST_LINKS = 100
 # uv replaces the hook with one of its own; a PYTHONPATH without its old value hides ours.
 _HIDES_HOOK = re.compile(r"\buv\b|(?<!\$)(?<!\$\{)\bPYTHONPATH\b(?!=\S*\$\{?PYTHONPATH\b)")
 
@@ -52,7 +54,8 @@ class Submission:
     metadata: dict[str, str] = field(default_factory=dict)
     # What Ray reserves for the entrypoint: `entrypoint_num_cpus` and its kin, as of `JobSubmissionClient`.
     reserved: dict[str, Any] = field(default_factory=dict)
-    # It maps a resolved path of working_dir or py_modules to the same as it was written.
+    # It maps a resolved path to the same by way of a symlink: working_dir or one of py_modules as it was
+    # written, and what symlinks in them lead to.
     local_roots: dict[str, str] = field(default_factory=dict)
     debug: Debug | None = None
     # The name of who submits it, where several people may debug on that Ray.
@@ -189,16 +192,36 @@ def prepare(
     modules = extra.pop("py_modules", []) or fetched["py_modules"]
     written = [_absolute(path) for path in (folder, *modules) if path and not URI.match(path)]
     folder = folder and _found(folder, MissingWorkingDir)
+    found = tuple(_found(module, NotAPackage) for module in modules)
     if not entrypoint or not entrypoint.strip():
         raise MissingEntrypoint("no program was named", hint='add --entrypoint "python your_program.py"')
     return Submission(
         entrypoint,
         folder or None,
-        tuple(_found(module, NotAPackage) for module in modules),
+        found,
         extra,
-        local_roots={str(path.resolve()): str(path) for path in written if path.resolve() != path},
+        local_roots={
+            **_linked(path for path in (folder, *found) if path and not URI.match(path)),
+            **{str(path.resolve()): str(path) for path in written if path.resolve() != path},
+        },
         debug=debug,
     )
+
+
+def _linked(folders: Iterable[str]) -> dict[str, str]:
+    """Returns the folders and Python files that symlinks in these folders lead to, each with its symlink.
+
+    Ray packs what a symlink leads to, and an editor may have opened it by its real path.
+    """
+    linked: dict[str, str] = {}
+    for folder in folders:
+        for parent, names, files in os.walk(folder):
+            for path in (Path(parent, name) for name in (*names, *files)):
+                if path.is_symlink() and (path.is_dir() or path.suffix == ".py"):
+                    linked.setdefault(str(path.resolve()), str(path))
+                if len(linked) == _MOST_LINKS:
+                    return linked
+    return linked
 
 
 def submit(shell: Shell, ray: Path, url: str, env: dict[str, str], job: Submission, name: str) -> None:

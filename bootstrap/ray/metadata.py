@@ -11,7 +11,8 @@ from bootstrap.users import is_name
 # The folders that were packed, without symlinks; the second is a JSON list. Ray's own record says only what
 # is in a package, not where it came from.
 WORKING_DIR, PY_MODULES = "rayside.working_dir", "rayside.py_modules"
-# It has the folders that were written with a symlink: {"resolved": "as written"}, both absolute.
+# It has the folders that were written with a symlink, and where symlinks in them lead to, all absolute:
+# {"resolved": "by way of the symlink"}.
 LOCAL_ROOTS = "rayside.local_roots"
 # It has the options of `submit --debug`: {"attach_timeout", "post_mortem", "driver"}.
 DEBUG = "rayside.debug"

@@ -24,7 +24,10 @@ _SENT = re.compile(r"gcs://(_ray_pkg_[0-9a-f]+)\.(?:zip|tar\.gz|tar\.xz)")
 
 @dataclass(frozen=True)
 class PathMap:
-    """Maps the name of an unpacked package, as in `_ray_pkg_9e9d6e2076c1b321`, to local folders."""
+    """Maps the name of an unpacked package, as in `_ray_pkg_9e9d6e2076c1b321`, to local folders.
+
+    What a symlink in one of them leads to has the symlink in its key: `_ray_pkg_9e9d6e2076c1b321/shared`.
+    """
 
     roots: Mapping[str, Sequence[Path]] = field(default_factory=dict)
 
@@ -70,4 +73,8 @@ def _packed(job: Job) -> list[tuple[str, Path]]:
         if (other := Path(written.get(str(folder), folder))) != folder:
             names += [other] if not is_module or other.name == folder.name else []
         packages += [(package[1], name.parent if is_module else name) for name in names]
+        for target, link in written.items():
+            if folder in Path(link).parents and ".." not in Path(link).parts:
+                within = Path(link).relative_to(folder.parent if is_module else folder)
+                packages.append((f"{package[1]}/{within}", Path(target)))
     return packages

@@ -38,4 +38,5 @@ class Discovery(Protocol):
         """Returns the folders that a package was packed from, by its name, as in `_ray_pkg_9e9d6e2076c1b321`.
 
         They are of the submitter's machine, absolute, and as of the last `debuggees`; the first is shown.
+        What a symlink in a package leads to has the symlink in its key: `_ray_pkg_9e9d6e2076c1b321/shared`.
         """

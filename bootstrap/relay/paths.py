@@ -70,7 +70,8 @@ class Paths:
             working_dir, the name of one of py_modules, or an absolute path. They win, but for files of a
             package that is known to have been packed from a folder above or below: an editor may have been
             started in another folder than the one that was submitted.
-        roots: the folders that a package was packed from, by its name; the first is shown.
+        roots: the folders that a package was packed from, by its name; the first is shown. What a symlink
+            in a package leads to has the symlink in its key, as in `_ray_pkg_9e9d6e2076c1b321/shared`.
         shared: whether the editor sees the debuggees' files under their own paths, and the relay sees
             the editor's. Then only what is there is mapped.
     """
@@ -131,6 +132,11 @@ class Paths:
                 rest = _below(path, root)
                 if rest is not None and layout.has(folder, rest):
                     return _join(folder, rest)
+        for key, targets in roots.items():
+            package, _, link = key.partition("/")
+            rest = next((rest for target in targets if (rest := _below(path, target)) is not None), None)
+            if link and rest is not None and package in layout.packages:
+                return _join(f"{layout.packages[package]}/{link}", rest)
         for local, remote in self._mappings:
             rest = _below(path, local)
             mapped = layout.working_dir if remote == "." else layout.modules.get(remote)

@@ -79,6 +79,33 @@ def test_what_was_sent_through_a_symlink_is_shown_as_it_was_written() -> None:
     }
 
 
+def test_what_symlinks_in_a_package_lead_to_is_found_in_the_package(tmp_path: Path) -> None:
+    code, outside = tmp_path / "code", tmp_path / "outside"
+    for folder in (code / "pkg", outside):
+        folder.mkdir(parents=True)
+    (outside / "single.py").write_text("")
+    (outside / "data.bin").write_text("")
+    (code / "shared").symlink_to("../outside")
+    (code / "single.py").symlink_to("../outside/single.py")
+    (code / "data.bin").symlink_to("../outside/data.bin")
+    (code / "pkg" / "shared").symlink_to(outside)
+    sent = jobs.prepare(working_dir=str(code), py_modules=[], entrypoint="python x.py")
+    linked = {str(outside): str(code / "shared"), str(outside / "single.py"): str(code / "single.py")}
+    assert sent.local_roots == linked
+
+    def roots(written: dict[str, str]) -> dict[str, list[str]]:
+        metadata = {**sent.all_metadata(), PY_MODULES: json.dumps([str(code / "pkg")])}
+        metadata[LOCAL_ROOTS] = json.dumps(written)
+        environment = {"working_dir": "gcs://_ray_pkg_aa.zip", "py_modules": ["gcs://_ray_pkg_bb.zip"]}
+        job = Job("j", None, "RUNNING", "python x.py", "", None, 0.0, None, metadata, environment)
+        return PathMap.of([job]).local_roots()
+
+    packages = {"_ray_pkg_aa": [str(code)], "_ray_pkg_bb": [str(code)]}
+    inner = {"/x": str(code / "pkg" / "shared")}
+    assert roots(inner) == {**packages, "_ray_pkg_aa/pkg/shared": ["/x"], "_ray_pkg_bb/pkg/shared": ["/x"]}
+    assert roots({"/x": f"{code}/../../etc", "/y": "/elsewhere/link"}) == packages
+
+
 def test_the_names_of_what_is_kept_with_a_job_are_those_that_submit_writes_and_the_extension_reads() -> None:
     job = jobs.Submission("python x.py", "/code", ("/lib",), local_roots={"/code": "/link"})
     assert list(job.all_metadata()) == [WORKING_DIR, PY_MODULES, LOCAL_ROOTS]

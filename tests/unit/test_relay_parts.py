@@ -92,6 +92,20 @@ def test_where_a_debuggee_has_an_editors_file(local: str, remote: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("named", "link"), [("/lib/outside/x.py", "shared/x.py"), ("/lib/single.py", "single.py")]
+)
+def test_a_file_that_a_symlink_in_a_package_leads_to_is_found_by_its_real_path(named: str, link: str) -> None:
+    package = WORKING_DIR.rpartition("/")[2]
+    links = {f"{package}/shared": ["/lib/outside"], f"{package}/single.py": ["/lib/single.py"]}
+    paths = Paths(roots=lambda: {**ROOTS, **links})
+    remote = f"{WORKING_DIR}/{link}"
+    assert paths.local(remote) == f"/home/me/project/{link}"
+    assert paths.remote(named, LAYOUT) == remote
+    assert paths.local(remote) == named
+    assert paths.remote("/lib/outsider.py", LAYOUT) == "/lib/outsider.py"
+
+
+@pytest.mark.parametrize(
     ("remote", "local"),
     [
         (f"{WORKING_DIR}/job.py", "/home/me/project/job.py"),
