@@ -32,6 +32,19 @@ def begin(folder):
         getattr(importlib.import_module("queue"), "Queue")().get_nowait()
     except Exception as error:
         return type(error).__name__
+
+def fail(name):  # As Ray's post-mortem does with a task that failed (ray/util/debugpy.py).
+    import pydevd
+    try:
+        importlib.import_module(f"pipeline.{name}").load(None)
+    except TypeError:
+        debugger, thread = pydevd.get_global_debugger(), threading.current_thread()
+        info = debugger.set_additional_thread_info(thread)
+        info.is_tracing += 1
+        try:
+            debugger.stop_on_unhandled_exception(debugger, thread, info, sys.exc_info())
+        finally:
+            info.is_tracing -= 1
 """
 
 
@@ -73,5 +86,25 @@ def test_breakpoints_stop_and_steps_go_into_them(version: str, how: str, tmp_pat
             await process.set()
             await process.running.go_on(stop)
             assert await process.result() == 10
+
+    play(version, how, tmp_path, MAIN, story)
+
+
+@each_python_once
+def test_the_post_mortem_shows_their_frames(version: str, how: str, tmp_path: Path) -> None:
+    package = pipeline(tmp_path)
+
+    async def story(process: Process) -> None:
+        client = process.running.client
+        await client.request("setExceptionBreakpoints", {"filters": ["uncaught"]})
+        await process.call("begin", str(package.parent))
+        for name in NAMES:
+            process.begin_call("fail", name)
+            stop = await process.running.stopped()
+            trace = await client.request("stackTrace", {"threadId": stop["threadId"]})
+            shown = [(frame["source"]["path"], frame["line"]) for frame in trace["stackFrames"]]
+            assert (str(package / f"{name}.py"), 2) in shown
+            await process.running.go_on(stop)
+            await process.result()
 
     play(version, how, tmp_path, MAIN, story)
