@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from bootstrap.errors import (
     WrongArchitecture,
 )
 from bootstrap.kube import trouble
-from bootstrap.kube.api import Kube
+from bootstrap.kube.api import RAY, Kube
 from bootstrap.kube.forwarder import forwarded
 from bootstrap.kube.rayjob.document import for_standing_cluster, own_head_selector, problem
 from bootstrap.kube.rayjob.submission import KubectlRay
@@ -35,6 +36,7 @@ from tests.e2e.conftest import make_namespace, target
 from tests.failures.pods import FOREIGN
 from tests.instances import instance
 from tests.integration.conftest import Rayside
+from tests.patience import PATIENCE
 
 ABSENT = "rayside/absent:none"
 INDEX = "https://pypi.test/simple/"
@@ -224,6 +226,35 @@ def test_a_rayjob_that_no_operator_takes_up(kubectl: KubectlRay, tmp_path: Path,
     with pytest.raises(NotReady, match="gave RayJob ignored no cluster within 20 s"):
         submit(kubectl, document, tmp_path)
     assert gone(kubectl.kube, "ignored")
+
+
+def test_a_suspended_rayjob_is_waited_for_and_its_queue_named(kubectl: KubectlRay, tmp_path: Path) -> None:
+    """Its image is absent, so nothing runs once it is admitted, as Kueue would admit it."""
+    kube = kubectl.kube
+    document = own_cluster("queued", ABSENT)
+    document["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": "mornings"}
+    document["spec"]["suspend"] = True
+    job = jobs.prepare(
+        working_dir=str(ROOT / "example" / "working_dir"), py_modules=[], entrypoint="python sample_code.py"
+    )
+    reported: list[str] = []
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(
+            kubectl.submit,
+            document,
+            job,
+            "queued-1",
+            url="http://127.0.0.1:9",
+            token_file=tmp_path / "token",
+            report=reported.append,
+        )
+        assert until(lambda: any("mornings" in text for text in reported), bool, PATIENCE), reported
+        assert not waiting.done()
+        rayjob = f"{RAY}/namespaces/{kube.namespace}/rayjobs/queued"
+        kube.patch(rayjob, [{"op": "replace", "path": "/spec/suspend", "value": False}])
+        with pytest.raises(ImageMissing, match=ABSENT):
+            waiting.result(PATIENCE)
+    assert gone(kube, "queued")
 
 
 def test_a_rayjob_that_kuberay_refuses(kubectl: KubectlRay, tmp_path: Path, image: str) -> None:
