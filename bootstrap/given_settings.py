@@ -321,16 +321,6 @@ def _validate_way(settings: Settings) -> None:
             f"image_registry is {settings.image_registry!r}, which is no registry",
             hint="give it as HOST, HOST:PORT or HOST/PATH, without http://",
         )
-    if settings.serving_nodeport and not 1024 <= settings.serving_nodeport <= 65535:
-        raise InvalidSetting(
-            f"serving_nodeport is {settings.serving_nodeport}",
-            hint="choose a port of the range that the nodes there have for Services: 30000 to 32767 mostly",
-        )
-    if settings.serving_image and not options.is_image(settings.serving_image):
-        raise InvalidSetting(
-            f"serving_image is {settings.serving_image!r}, which is no image",
-            hint="name one that the nodes have, as in registry.k8s.io/pause:3.10",
-        )
     if settings.ray_cluster and not options.is_kubernetes_name(settings.ray_cluster):
         raise InvalidSetting(
             f"ray_cluster is {settings.ray_cluster!r}, which can't be a name in Kubernetes",

@@ -12,9 +12,6 @@ from pathlib import Path
 import psutil
 
 GIB = 2**30
-# By architectures as images call them: what the head of an ELF file has for its machine, e_machine
-# (https://refspecs.linuxfoundation.org/elf/gabi4+/ch4.eheader.html).
-ELF_MACHINES = {"amd64": 62, "arm64": 183}
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,6 @@ from bootstrap.errors import InvalidArgument
 _ADDRESS = re.compile(r"https?://([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?")
 # It is a host, with a port or not, and a path or not: neither a scheme nor a user.
 _REGISTRY = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:[0-9]{1,5})?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*")
-_IMAGE = re.compile(
-    r"[A-Za-z0-9][A-Za-z0-9._-]*(:[0-9]{1,5})?(/[a-z0-9][a-z0-9._-]*)*(:[A-Za-z0-9_][A-Za-z0-9._-]{0,127})?"
-    r"(@sha256:[0-9a-f]{64})?"
-)
 # It may have a user and a password, in which anything but these characters is written as in %40.
 _LOGIN = r"[A-Za-z0-9._~!$&'()*+,;=%-]+"
 _NETWORK_PLACE = rf"({_LOGIN}(:{_LOGIN})?@)?([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:(?P<port>[0-9]{{1,5}}))?"
@@ -105,11 +101,6 @@ def is_ssh_host(text: str) -> bool:
 def is_registry(text: str) -> bool:
     """Returns whether images can be in it, as in HOST:PORT/PATH."""
     return bool(_REGISTRY.fullmatch(text))
-
-
-def is_image(text: str) -> bool:
-    """Returns whether it is the name of an image, as in HOST/PATH:TAG or PATH@sha256:..."""
-    return bool(_IMAGE.fullmatch(text))
 
 
 def registry_mirrors(text: str) -> dict[str, str]:

@@ -113,10 +113,6 @@ class Settings:
     workspace_pod: bool = False
     # The nodes there pull the images that are built here from the registry, HOST/PATH.
     image_registry: str = ""
-    # Without any registry they pull what is in a bundle from a pod of ours, at this port of each node (0: one
-    # of 30000 to 30085, by the cluster's name); that pod runs this image (default: one that nodes have).
-    serving_nodeport: int = 0
-    serving_image: str = ""
     # In pods that Rayside makes, pip and uv have packages from this index, which may have a login in it. The
     # file has the authorities that they trust besides the public ones; else that of `registry_ca` does.
     package_index: str = ""

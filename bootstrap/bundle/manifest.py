@@ -20,7 +20,7 @@ from bootstrap.errors import BadBundle
 FORMAT = "rayside-bundle/1"
 # What a cluster's target asks for by these names.
 IMAGES = ("ray", "workspace", "operator", "node")
-PROGRAMS = ("kind", "kubectl", "kubectl-ray", "kuberay", "serving", "door")
+PROGRAMS = ("kind", "kubectl", "kubectl-ray", "kuberay", "door")
 # Our images out of a bundle are called so in an engine.
 BUNDLED = "rayside/bundled-"
 _HEX = re.compile(r"[0-9a-f]{64}")

@@ -8,7 +8,7 @@ import hashlib
 import json
 import secrets
 import ssl
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -18,7 +18,6 @@ from urllib.parse import urlsplit
 from bootstrap import cache, yaml_file
 from bootstrap.delivery import ingress
 from bootstrap.delivery.ingress import Ingress
-from bootstrap.delivery.loader import config_maps, parts
 from bootstrap.errors import NotOurs, NotReady
 from bootstrap.instance import Instance
 from bootstrap.kube import trouble
@@ -36,6 +35,8 @@ from bootstrap.steps.removal import remove_ours, removed
 MANIFEST = ROOT / "k8s" / "front-door.yaml"
 PORT, TEACHER_PORT = 8443, 8445
 _LIST, _CLAIMS = "places.json", "claims.json"
+# A ConfigMap holds 1 MiB in all, with its names.
+_LARGEST_PART = 1_000_000
 # The door may write while a claim is taken back.
 _TRIES = 10
 _RIGHTS = "rbac.authorization.k8s.io"
@@ -156,7 +157,7 @@ class FrontDoor:
         if not self._ingresses():
             # Before the Deployment says what all is made of, which is not looked at again then.
             remove_ours(self.kube, self._ingress_there(), report)
-        for document in (*self._beside(), *self._programs(), self._deployment()):
+        for document in (*self._beside(), *self._programs, self._deployment()):
             present = self.kube.get(path_of(document))
             if present is not None:
                 self._require_ours(present)
@@ -270,19 +271,25 @@ class FrontDoor:
             container["ports"].append({"name": ingress.PORT_NAME, "containerPort": ingress.PORT})
         boot, _, tls = pod["volumes"]
         boot["projected"]["sources"] = [
-            {"configMap": {"name": f"{self.label}-{name}"}} for name in self._parts
+            {"configMap": {"name": each["metadata"]["name"]}} for each in self._programs
         ]
         tls["secret"]["secretName"] = f"{self.label}-tls"
         return document
 
-    def _programs(self) -> Iterator[dict[str, Any]]:
-        """Returns the ConfigMaps with the program's parts."""
-        return config_maps(self._metadata(), self._parts)
-
     @cached_property
-    def _parts(self) -> dict[str, bytes]:
-        """Returns the program's parts, by names that sort as they follow."""
-        return {f"part-{number:02}": part for number, part in enumerate(parts(self.program.read_bytes()))}
+    def _programs(self) -> list[dict[str, Any]]:
+        """Returns the ConfigMaps with the program's parts, which have names that sort as they follow."""
+        program, size = self.program.read_bytes(), _LARGEST_PART
+        parts = {f"part-{at // size:02}": program[at : at + size] for at in range(0, len(program), size)}
+        return [
+            {
+                "apiVersion": "v1",
+                "kind": "ConfigMap",
+                "metadata": {**self._metadata(), "name": f"{self.label}-{name}"},
+                "binaryData": {name: base64.b64encode(part).decode()},
+            }
+            for name, part in parts.items()
+        ]
 
     def _beside(self) -> tuple[dict[str, Any], ...]:
         """Returns what the pod needs, in the order in which it is made."""

@@ -140,24 +140,13 @@ def operators(kube: Kube) -> list[Operator]:
 
 def logins_of_ours(kube: Kube) -> set[str]:
     """Returns the names of the Secrets by which operators of ours in the namespace pull their images."""
-    return {
-        str(each.get("name")) for pod in _pods_of_ours(kube) for each in pod.get("imagePullSecrets") or []
-    }
-
-
-def images_of_ours(kube: Kube) -> set[str]:
-    """Returns the images of the operators of ours in the namespace."""
-    return {str(each.get("image")) for pod in _pods_of_ours(kube) for each in pod.get("containers") or []}
-
-
-def _pods_of_ours(kube: Kube) -> list[dict[str, Any]]:
-    """Returns what the pods of the operators of ours in the namespace are made by."""
     try:
         deployments = kube.items(f"/apis/apps/v1/namespaces/{kube.namespace}/deployments", _DEPLOYMENTS)
     except Forbidden:
         # Who may not look has made none.
-        return []
-    return [each["spec"]["template"]["spec"] for each in deployments if made_here(each)]
+        return set()
+    pods = [each["spec"]["template"]["spec"] for each in deployments if made_here(each)]
+    return {str(each.get("name")) for pod in pods for each in pod.get("imagePullSecrets") or []}
 
 
 def confined(document: Mapping[str, Any], namespace: str) -> dict[str, Any]:

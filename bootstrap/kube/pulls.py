@@ -10,7 +10,6 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bootstrap.bundle.manifest import BUNDLED
 from bootstrap.errors import Forbidden
 from bootstrap.kube.api import CORE, Kube
 from bootstrap.kube.cause import Cause, Table, first
@@ -170,25 +169,11 @@ _CAUSES: Table = (
 )
 
 
-# A pod of ours serves a bundle's images there, at a port of each node: docs/adr/0044.
-_SERVED = re.compile(rf"127\.0\.0\.1:[0-9]+/{BUNDLED}.+")
-_OF_SERVED = {
-    "unreachable": Cause(
-        "unreachable",
-        "127.0.0.1 of the node does not lead to the pod that serves it",
-        "./invokew status says whether that pod runs; kube-proxy's modes ipvs and nftables lead nowhere from "
-        "127.0.0.1: put the images into a registry, ./invokew mirror REGISTRY",
-    ),
-    "name": Cause("name", "the pod that serves it does not have it yet", "./invokew up brings it there"),
-}
-
-
 def cause(words: str, image: str = "") -> Cause | None:
     """Returns what a runtime's words mean of an image; None where they mean nothing that is known."""
     # Names and addresses, which are quoted mostly, may have any words in them.
     text = re.sub(r'"[^"]*"', '""', words.replace(image, "IMAGE") if image else words)
-    known = first(_CAUSES, text, None)
-    return _OF_SERVED.get(known.name, known) if known and _SERVED.fullmatch(image) else known
+    return first(_CAUSES, text, None)
 
 
 def told(texts: Sequence[str], image: str) -> tuple[str, Cause] | None:

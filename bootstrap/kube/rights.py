@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from bootstrap.errors import Forbidden
 from bootstrap.kube.api import CORE, Kube
 from bootstrap.kube.contents import Kind, kinds
-from bootstrap.settings import KUBERAY_VERSION, environment_name
+from bootstrap.settings import KUBERAY_VERSION
 
 _OBJECT = ("get", "create", "patch", "delete")
 
@@ -47,15 +47,6 @@ WORKSPACE_POD = (
     Rule("", "secrets", _OBJECT),
     Rule("ray.io", "rayclusters", ("get",)),
 )
-# Besides either, where a pod of ours serves a bundle's images, as no registry does.
-SERVING = (
-    Rule("", "pods", ("create", "patch")),
-    Rule("", "configmaps", (*_OBJECT, "list")),
-    Rule("", "services", _OBJECT),
-    Rule("networking.k8s.io", "networkpolicies", _OBJECT),
-)
-# To serve images takes this besides, in the whole cluster, where nobody names an image that the nodes have.
-NODES = (Rule("", "nodes", ("list",)),)
 # In the whole cluster, for a workshop: its places have namespaces that are not there yet. In each is what
 # STACK is for, with bounds, and a workspace in which verbs run. docs/workshop.md has these as a ClusterRole.
 PLACES = (
@@ -117,18 +108,6 @@ def require_stack(kube: Kube) -> None:
 def require_workspace_pod(kube: Kube) -> None:
     """Raises Forbidden where a right is lacking to make, and to reach, a workspace's pod in the namespace."""
     _require(kube, WORKSPACE_POD)
-
-
-def require_serving(kube: Kube, *, image: str) -> None:
-    """Raises Forbidden where a right is lacking to serve images in the namespace; `image` is as it is set."""
-    _require(kube, SERVING)
-    if not image and _lacking(kube, NODES, everywhere=True):
-        raise Forbidden(
-            "you may not see which images the nodes of this Kubernetes have: list nodes",
-            hint="name one that they have, whatever is in it, as in "
-            f"{environment_name('serving_image')}=registry.k8s.io/pause:3.10; or ask for a ClusterRole with "
-            f"the rules {_listed(NODES)}",
-        )
 
 
 def require_workshop(kube: Kube) -> None:

@@ -106,19 +106,6 @@ def send(registry: Registry, bundle: Bundle, report: Report) -> Sent:
     return sent
 
 
-def send_images(registry: Registry, bundle: Bundle, images: Sequence[Image], report: Report) -> Sent:
-    """Gives a registry what it lacks of these images, which are to be had by their digests alone.
-
-    Raises RegistryRefused, RegistryUnreachable, BadBundle.
-    """
-    base = registry.address.repository
-    sent = _given(registry, bundle, _places(images, base), report)
-    for image in images:
-        repository = base(image.reference.rpartition(":")[0])
-        registry.name(repository, f"sha256:{image.manifest.digest}", b"".join(bundle.read(image.manifest)))
-    return sent
-
-
 def _given(
     registry: Registry,
     bundle: Bundle,

@@ -28,8 +28,7 @@ from bootstrap.lock import alone
 from bootstrap.private_file import write_private
 from bootstrap.registry.address import parse as parse_address
 from bootstrap.registry.mirror import mirror_of
-from bootstrap.registry.mirrored import fetch, listed, send_images
-from bootstrap.registry.registry import Registry
+from bootstrap.registry.mirrored import fetch, listed
 from bootstrap.settings import ROOT, Settings
 from bootstrap.shell import Shell
 from bootstrap.sources.source import Archives, Source, supply
@@ -41,7 +40,6 @@ _PROGRAMS = {
     "kind": "kind",
     "kubectl": "kubectl",
     "kubectl-ray": "KubeRay's kubectl plugin",
-    "serving": "server of images in a cluster",
     "door": "front door of a workshop",
 }
 _TITLES = {**_PROGRAMS, "kuberay": "KubeRay's manifests"}
@@ -97,7 +95,7 @@ def bundled(
         "mirror" if origin.mirror else "bundle",
         supplies,
         (*fetched, checked, *records, wheels, *folders, *images),
-        archives=Archives(ids, checked.command, checked.send, checked.size),
+        archives=Archives(ids, checked.command),
         wheels=wheels.folder,
         registry=_for_nodes(origin.mirror),
     )
@@ -287,17 +285,6 @@ class CheckedBundle:
         names = {image.reference: image.name for image in self.manifest.images}
         chosen = [names[reference] for reference in references]
         return [sys.executable, "-m", "bootstrap.bundle.export", self.file, self.manifest.digest, *chosen]
-
-    def send(self, registry: Registry, references: Sequence[str], report: Report) -> None:
-        """Gives images to a registry. Raises BadBundle, and what a registry does."""
-        send_images(registry, self.opened(), self._images(references), report)
-
-    def size(self, references: Sequence[str]) -> int:
-        layers = {layer.blob for image in self._images(references) for layer in image.layers}
-        return sum(blob.size for blob in layers)
-
-    def _images(self, references: Sequence[str]) -> list[Image]:
-        return [image for image in self.manifest.images if image.reference in references]
 
     @property
     def _stamp(self) -> Path:

@@ -196,23 +196,14 @@ def _is_unanswered(error: CommandFailed) -> bool:
     return _MISMATCH not in error.message and bool(_UNANSWERED.search(error.message))
 
 
-def image_server(shell: Shell, go: Go, cache_folder: Path, architecture: str = "") -> GoPrograms:
-    """Returns the server of a bundle's images in a cluster that has no registry; it is ours."""
-    return _ours(shell, go, cache_folder, architecture, "serving", "server of images in a cluster")
-
-
 def front_door(shell: Shell, go: Go, cache_folder: Path, architecture: str = "") -> GoPrograms:
     """Returns the program by which a workshop's attendees come to their places; it is ours."""
-    return _ours(shell, go, cache_folder, architecture, "door", "front door of a workshop")
-
-
-def _ours(shell: Shell, go: Go, cache_folder: Path, architecture: str, name: str, title: str) -> GoPrograms:
     return GoPrograms(
         *(shell, go, cache_folder),
-        name=name,
-        title=title,
-        module=name,
+        name="door",
+        title="front door of a workshop",
+        module="door",
         version="1",
-        builds=((name, "."),),
+        builds=(("door", "."),),
         architecture=architecture,
     )

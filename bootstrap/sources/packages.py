@@ -19,7 +19,7 @@ from bootstrap.settings import (
 from bootstrap.shell import Shell
 from bootstrap.sources.base_image import BaseImage
 from bootstrap.sources.extensions import Extensions
-from bootstrap.sources.go import Go, GoPrograms, front_door, image_server
+from bootstrap.sources.go import Go, GoPrograms, front_door
 from bootstrap.sources.image_build import ImageBuild
 from bootstrap.sources.ray_image import ray_image_files
 from bootstrap.sources.source import Source, supply
@@ -87,7 +87,6 @@ def packages(settings: Settings, extensions: Extensions, shell: Shell, architect
         version="1",
         builds=(("pause", "."),),
     )
-    serving = image_server(shell, go, settings.cache_folder, architecture)
     door = front_door(shell, go, settings.cache_folder, architecture)
 
     base = BaseImage(shell, settings.cache_folder, settings.debian_mirror, architecture)
@@ -149,11 +148,11 @@ def packages(settings: Settings, extensions: Extensions, shell: Shell, architect
         supply(go, "wheel", go.requirement, platform=tools),
         *(
             supply(each, "program", each.folder / each.name, platform=here)
-            for each in (kind, kubernetes, kuberay, serving, door)
+            for each in (kind, kubernetes, kuberay, door)
         ),
         supply(kuberay, "manifest", kuberay.folder / "config" / "default", name="kuberay"),
         *(supply(each, "image", each.reference, name=name, platform=linux) for name, each in images.items()),
     )
     # Those that need Go are long, and other images are built beside them.
-    programs = (go, kind, kubernetes, kuberay, coredns, pause, serving, door)
+    programs = (go, kind, kubernetes, kuberay, coredns, pause, door)
     return Source("packages", supplies, (extensions, *programs, *images.values()))

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from bootstrap.registry.registry import Registry
 from bootstrap.sources.artifact import Artifact, ArtifactKind
-from bootstrap.step import Appliable, Report
+from bootstrap.step import Appliable
 
 # It is an artifact, and the name of the step that makes it be there.
 Supply = tuple[Artifact, str]
@@ -49,14 +48,10 @@ class Archives:
     Attributes:
         ids: what the CRI calls the image of each reference: the digest of its configuration.
         command: returns the command that writes images of these references as `docker load` reads them.
-        send: gives images of these references to a registry, by their digests.
-        size: returns the bytes of their layers, as a registry keeps them.
     """
 
     ids: Mapping[str, str]
     command: Callable[[Sequence[str]], list[str | Path]]
-    send: Callable[[Registry, Sequence[str], Report], None]
-    size: Callable[[Sequence[str]], int]
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from bootstrap.download import sha256
 from bootstrap.settings import DEBUGPY_VERSION, KUBERAY_VERSION, RAY_VERSION, ROOT
 from bootstrap.shell import Shell
 from bootstrap.sources.extensions import Extensions
-from bootstrap.sources.go import Go, GoPrograms, front_door, image_server
+from bootstrap.sources.go import Go, GoPrograms, front_door
 from bootstrap.sources.image_build import ImageBuild
 from bootstrap.sources.pulled_image import PulledImage
 from bootstrap.sources.ray_image import ray_image_files
@@ -55,7 +55,7 @@ def upstream(releases: Releases, extensions: Extensions, shell: Shell) -> Source
         builds=(),
         along=("github.com/ray-project/kuberay/ray-operator", "config"),
     )
-    ours = [program(shell, go, cache_folder, releases.images) for program in (image_server, front_door)]
+    door = front_door(shell, go, cache_folder, releases.images)
     base = releases.ray
     ray = RayImage(
         base,
@@ -84,7 +84,7 @@ def upstream(releases: Releases, extensions: Extensions, shell: Shell) -> Source
         *extensions.supplies,
         *(supply(each, "program", each.file, digest=each.recorded, platform=here) for each in programs),
         supply(go, "wheel", go.requirement, platform=here),
-        *(supply(each, "program", each.folder / each.name, platform=here) for each in ours),
+        supply(door, "program", door.folder / door.name, platform=here),
         supply(manifests, "manifest", manifests.folder / "config" / "default", name="kuberay"),
         supply(ray, "image", base.reference, name="ray-base", digest=base.recorded, platform=linux),
         supply(ray, "image", ray.build.reference, name="ray", platform=linux),
@@ -95,4 +95,4 @@ def upstream(releases: Releases, extensions: Extensions, shell: Shell) -> Source
         ),
     )
     images = (ray, workspace, releases.operator, releases.node)
-    return Source("upstream", supplies, (extensions, *programs, go, manifests, *ours, *images))
+    return Source("upstream", supplies, (extensions, *programs, go, manifests, door, *images))

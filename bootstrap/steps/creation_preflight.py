@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from bootstrap.errors import Forbidden, NotOurs, RaysideError
@@ -16,14 +15,12 @@ from bootstrap.step import Status, ready
 class CreationPreflight:
     """The API answers, gives the rights that it takes, and has nothing of others where ours would be.
 
-    `refusal` says why the images can't get to the nodes; None where they can. `require_rights` raises
-    Forbidden where the way that they go takes a right that is lacking.
+    `refusal` says why the images can't get to the nodes; None where they can.
     """
 
     instance: Instance
     kube: Kube
     refusal: RaysideError | None
-    require_rights: Callable[[], None] = lambda: None
     needs: tuple[str, ...] = ()
     name: str = "preflight"
     title: str = "Kubernetes of others, seen from here"
@@ -34,7 +31,6 @@ class CreationPreflight:
             raise self.refusal
         # First, for without these the other looks fail, each for a right of its own.
         rights.require_stack(self.kube)
-        self.require_rights()
         namespace = self._namespace()
         self._require_free_names()
         return ready(f"{self.kube.url}; {namespace}; {self._operator()}")

@@ -6,12 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bootstrap.errors import MissingProgram
-from bootstrap.machine import ELF_MACHINES
 from bootstrap.step import Report, Status, missing, ready
 
 # The kernel lists here which program runs which foreign ones
 # (https://docs.kernel.org/admin-guide/binfmt-misc.html).
 _KERNELS_LIST = Path("/proc/sys/fs/binfmt_misc")
+# By architectures as images call them: what the head of an ELF file has for its machine, e_machine
+# (https://refspecs.linuxfoundation.org/elf/gabi4+/ch4.eheader.html).
+_ELF_MACHINES = {"amd64": 62, "arm64": 183}
 # Where `e_machine` is in an ELF file's head, of whose bytes the list has the hexadecimal digits.
 _E_MACHINE = slice(36, 40)
 
@@ -30,7 +32,7 @@ class Emulation:
         return f"emulation of {self.architecture}"
 
     def check(self) -> Status:
-        meant = ELF_MACHINES[self.architecture].to_bytes(2, "little").hex()
+        meant = _ELF_MACHINES[self.architecture].to_bytes(2, "little").hex()
         for file in sorted(self.registered.glob("*")):
             fields = dict(line.partition(" ")[::2] for line in _lines(file))
             machine = fields.get("magic", "")[_E_MACHINE]

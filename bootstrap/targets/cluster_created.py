@@ -45,9 +45,9 @@ class ClusterCreated(OnKubernetes):
             Namespace(self.instance, self.kube),
             NetworkPolicies(self.instance, self.kube),
             self._login,
-            *self.delivery.steps,
+            self.delivery.step,
             self.cluster_file,
-            *self.stack(self._manifest, cluster_goes=False, ground=self.delivery.steps[0].name),
+            *self.stack(self._manifest, cluster_goes=False, ground=PullSecret.name),
         ]
 
     def cacheable(self, *, engine: bool) -> list[Step]:
@@ -73,8 +73,7 @@ class ClusterCreated(OnKubernetes):
     def delivery(self) -> Delivery:
         """Returns the way of the images to the nodes there."""
         return delivery(
-            *(self.settings, self.instance, self.shell, self.origin, self.kube),
-            base=self.instance.name,
+            *(self.settings, self.shell, self.origin, self.kube),
             ground=PullSecret.name,
             # A node that has a login of its own needs none of ours.
             pull_secret=self.registry_secret if self.settings.login_in_pods else "",
@@ -88,8 +87,7 @@ class ClusterCreated(OnKubernetes):
 
     @cached_property
     def preflight(self) -> CreationPreflight:
-        way = self.delivery
-        return CreationPreflight(self.instance, self.kube, way.refusal, way.require_rights)
+        return CreationPreflight(self.instance, self.kube, self.delivery.refusal)
 
     @property
     def _made_available(self) -> list[Step]:

@@ -38,7 +38,7 @@ class ClusterWithWorkspace(ClusterByContext):
         return [
             *self._engine,
             *self._made_available,
-            *self.delivery.steps,
+            self.delivery.step,
             self._login,
             self.password,
             self.secret,
@@ -62,7 +62,6 @@ class ClusterWithWorkspace(ClusterByContext):
         if self.delivery.refusal:
             raise self.delivery.refusal
         rights.require_workspace_pod(self.kube)
-        self.delivery.require_rights()
 
     def selector(self, port_name: str) -> str:
         if port_name == "dashboard":
@@ -103,8 +102,7 @@ class ClusterWithWorkspace(ClusterByContext):
     def delivery(self) -> Delivery:
         """Returns the way of the workspace's image to the nodes there."""
         return delivery(
-            *(self.settings, self.instance, self.shell, self.origin, self.kube),
-            base=self.instance.workspace_pod,
+            *(self.settings, self.shell, self.origin, self.kube),
             names=("workspace",),
             ground="preflight",
             pull_secret=self._registry_secret if self.settings.login_in_pods else "",

@@ -15,9 +15,7 @@ import pytest
 import yaml
 
 from bootstrap import docker_engine
-from bootstrap.delivery.image_server import ImageServer, NoImageServer
 from bootstrap.delivery.loaded import NodeImages
-from bootstrap.delivery.served import ServedImages
 from bootstrap.delivery.theirs import Delivery, delivery
 from bootstrap.errors import EngineNotRunning, ImagesOutOfReach, InvalidSetting
 from bootstrap.given_settings import parse
@@ -33,7 +31,6 @@ from bootstrap.targets import choice
 from bootstrap.targets.cluster_created import ClusterCreated
 from bootstrap.targets.target import with_example
 from tests.bundles import recorded
-from tests.instances import instance
 from tests.targets import kind_target
 
 ADDRESS = "https://127.0.0.1:40123"
@@ -109,8 +106,6 @@ def container(name: str, cluster: str, role: str, *ports: int) -> SimpleNamespac
         ({"image_registry": "https://registry.test"}, "which is no registry"),
         ({"image_registry": "user@registry.test"}, "which is no registry"),
         ({"image_registry": "-registry"}, "which is no registry"),
-        ({"serving_nodeport": 80}, "serving_nodeport is 80"),
-        ({"serving_image": "a b"}, "which is no image"),
     ],
 )
 def test_what_does_not_go_together_is_refused(given: dict[str, Any], message: str) -> None:
@@ -209,7 +204,7 @@ def way(prod: Path, address: str = ADDRESS, registry: str = "", source: str = "u
     origin = kind_target(Settings(target="kind", source=source)).origin
     prod.write_text(prod.read_text().replace(ADDRESS, address))
     chosen = Settings(image_registry=registry)
-    return delivery(chosen, instance("rayside"), Shell(), origin, Kube(prod, "prod"), base="rayside")
+    return delivery(chosen, Shell(), origin, Kube(prod, "prod"))
 
 
 def test_every_node_of_a_kind_cluster_of_this_engine_is_loaded(
@@ -223,7 +218,7 @@ def test_every_node_of_a_kind_cluster_of_this_engine_is_loaded(
         container("theirs-control-plane", "theirs", "control-plane", 40001),
     )
     chosen_way = way(prod)
-    _, step = chosen_way.steps
+    step = chosen_way.step
     assert isinstance(step, NodeImages)
     assert (step.cluster, step.nodes) == ("theirs", ("theirs-control-plane", "theirs-worker"))
     # Names that others' manifests may use stay as they are.
@@ -256,8 +251,7 @@ def test_without_a_way_what_is_missing_is_said(prod: Path) -> None:
     assert images.ray in refusal.message
     assert images.workspace in refusal.message
     assert images.operator not in refusal.message
-    assert "./invokew mirror HOST/PATH" in refusal.hint
-    assert "./invokew bundle FILE" in refusal.hint
+    assert "./invokew mirror REGISTRY" in refusal.hint
 
 
 @pytest.mark.usefixtures("without_engine")
@@ -315,7 +309,7 @@ def test_nodes_of_this_engine_get_the_images_of_a_bundle_past_it(
     # So they do where the mirror is on this machine, which nodes can't reach.
     recorded(prod.parent / "state" / "rayside", mirror="127.0.0.1:5000")
     target = chosen(prod, source="mirror", mirror="127.0.0.1:5000")
-    _, step = target.delivery.steps
+    step = target.delivery.step
     assert isinstance(step, NodeImages)
     assert step.archives is not None
     assert "bundle" in step.needs
@@ -364,38 +358,22 @@ def test_a_mirror_has_nothing_for_a_ray_on_this_machine(prod: Path) -> None:
     assert choice.choose(parse({**given, "target": "local"}, {}), Shell()).instance.target == "local"
 
 
-def test_without_a_registry_that_nodes_reach_a_pod_there_serves_the_images(
+def test_without_a_registry_that_nodes_reach_a_bundle_has_no_way_there(
     prod: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with_engine(monkeypatch)
     monkeypatch.setattr(docker_engine, "answers", lambda: True)
+    # A mirror on this machine's loopback is out of the nodes' reach.
     recorded(prod.parent / "state" / "rayside", mirror="127.0.0.1:5000")
     target = chosen(prod, source="mirror", mirror="127.0.0.1:5000")
-    way = target.delivery
-    assert way.refusal is None
-    server, images = way.steps
-    assert isinstance(server, ImageServer)
-    assert isinstance(images, ServedImages)
-    assert 30000 <= server.port <= 30085
-    digest = target.origin.resolve("ray").digest
-    assert target.images.ray == f"127.0.0.1:{server.port}/rayside/bundled-ray@{digest}"
-    assert (target.images.pull_policy, target.images.pull_secret) == ("IfNotPresent", "")
-    steps = {step.name: step for step in target.steps()}
-    assert steps.keys() >= {"serving", "image-server", "images"}
-    assert set(server.needs) == {"pull-secret", "serving"}
-    TopologicalSorter({step.name: step.needs for step in target.steps()}).prepare()
-    assert {need for step in steps.values() for need in step.needs} <= steps.keys() | {"kuberay-manifests"}
-    # Its objects go before the namespace does, and after the operator that has its image from there.
-    assert "image-server" in dependants(target.steps(), "namespace")
-    assert "custom-resources" in dependants(target.steps(), "image-server")
-    named = chosen(prod, source="mirror", mirror="127.0.0.1:5000", serving_nodeport=31000)
-    assert named.images.ray.startswith("127.0.0.1:31000/")
+    # It is the first that is looked at, so nothing is made before.
+    with pytest.raises(ImagesOutOfReach, match=r"out of a bundle, as no registry .*bundled-ray:") as told:
+        target.preflight.check()
+    assert set(target.preflight.needs) == set()
+    assert "./invokew mirror REGISTRY" in told.value.hint
+    assert "--source mirror --mirror REGISTRY" in told.value.hint
     # Without an engine nobody knows whether these nodes are some of its containers.
     monkeypatch.setattr(docker_engine, "answers", lambda: False)
     refusal = chosen(prod, source="mirror", mirror="127.0.0.1:5000").delivery.refusal
     assert refusal is not None
-    assert refusal.hint.startswith("start the Docker engine")
-    # What served the images before goes, however they get there by now.
-    other = chosen(prod, image_registry="r.test/x")
-    assert isinstance(other.delivery.steps[0], NoImageServer)
-    assert "custom-resources" in dependants(other.steps(), "image-server")
+    assert refusal.hint == "start the Docker engine"

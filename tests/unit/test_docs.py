@@ -74,6 +74,21 @@ def test_every_link_leads_somewhere(document: str) -> None:
     assert broken == []
 
 
+def test_the_index_of_decisions_has_each_in_order_and_says_which_are_superseded() -> None:
+    rows = []
+    for file in sorted((ROOT / "docs" / "adr").glob("[0-9]*.md")):
+        # It is the line below the title, if any.
+        title, _, below, *_ = file.read_text().splitlines()
+        number, _, name = title.removeprefix("# ").partition(". ")
+        assert file.name.startswith(f"{int(number):04}-")
+        superseded = re.match(r"\*Superseded by (\[\d+\]\([^)]+\))", below)
+        state = f"superseded by {superseded[1]}" if superseded else "in force"
+        rows.append(f"| {number} | [{name}]({file.name}) | {state} |")
+        assert "uperseded by" not in file.read_text().partition(below)[2], file.name
+    index = (ROOT / "docs" / "adr" / "README.md").read_text()
+    assert [line for line in index.splitlines() if re.match(r"\| \d", line)] == rows
+
+
 def test_every_page_is_linked_from_the_readme() -> None:
     linked = {target.partition("#")[0] for target in links("README.md")}
     assert {document for document in docs_commands.DOCUMENTS if document != "README.md"} <= linked

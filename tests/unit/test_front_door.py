@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -72,6 +73,22 @@ def test_without_a_host_there_is_no_ingress_and_no_plain_port(tmp_path: Path) ->
     assert kube.objects[INGRESS] is None
     expected = {"pod": [8443, 8445, 8081], "service": {"door": 8443}, "policy": [8443, 8445], "host": None}
     assert ports(kube) == expected
+
+
+def test_the_program_is_in_parts_each_of_which_fits_into_a_config_map(tmp_path: Path) -> None:
+    kube = cluster()
+    made = door(kube, tmp_path)
+    program = os.urandom(2_000_001)
+    made.program.write_bytes(program)
+    made.apply(lambda _: None)
+    deployment = kube.objects[DEPLOYMENT]
+    assert deployment is not None
+    sources = deployment["spec"]["template"]["spec"]["volumes"][0]["projected"]["sources"]
+    maps = [kube.objects[f"{MAPS}/{each['configMap']['name']}"] or {} for each in sources]
+    parts = {name: base64.b64decode(part) for each in maps for name, part in each["binaryData"].items()}
+    # The container's shell joins them in the order of their names.
+    assert [len(parts[name]) for name in sorted(parts)] == [1_000_000, 1_000_000, 1]
+    assert b"".join(parts[name] for name in sorted(parts)) == program
 
 
 def test_a_host_leads_to_the_plain_port_of_the_doors_service(tmp_path: Path) -> None:

@@ -84,7 +84,7 @@ def test_the_containers_of_every_manifest_are_looked_at() -> None:
     whole = ["ray-head", "workspace", "relay", "ray-worker"]
     beside_theirs = ["workspace", "relay"]
     on_nodes = ["ray", "workspace"]
-    assert sorted(of_ray) == sorted([*labs, *whole * 4, *beside_theirs, *on_nodes, "images", "door"])
+    assert sorted(of_ray) == sorted([*labs, *whole * 4, *beside_theirs, *on_nodes, "door"])
     assert of_labs <= set(container_names)
 
 
@@ -135,14 +135,9 @@ def is_of_the_labs_registry(container: Any) -> bool:
     return str(container.id).startswith(AIR_GAP) and str(container.id).endswith(": batch")
 
 
-def is_of_the_image_server(container: Any) -> bool:
-    """Returns whether it is the one that runs an image of the nodes, which `up` puts in."""
-    return str(container.id).startswith("k8s/image-server.yaml")
-
-
 @pytest.mark.parametrize(
     ("pod", "container"),
-    [each for each in CONTAINERS if not is_of_the_labs_registry(each) and not is_of_the_image_server(each)],
+    [each for each in CONTAINERS if not is_of_the_labs_registry(each)],
 )
 def test_an_image_that_nobody_has_in_a_registry_is_pulled_from_none(
     pod: dict[str, Any], container: dict[str, Any]

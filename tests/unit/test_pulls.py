@@ -91,21 +91,6 @@ def test_each_cause_is_known_by_its_words_and_the_images_name_is_none(name: str,
     assert error.hint == found.hint
 
 
-def test_a_node_that_does_not_lead_its_loopback_to_pods_is_told_what_to_do() -> None:
-    image = "127.0.0.1:30050/rayside/bundled-ray@sha256:00"
-    refused = f'Head "http://{image}": dial tcp 127.0.0.1:30050: connect: connection refused'
-    told = pulls.cause(refused, image)
-    assert told
-    assert "./invokew mirror REGISTRY" in told.hint
-    empty = pulls.cause(f"{image}: not found", image)
-    assert empty
-    assert empty.hint == "./invokew up brings it there"
-    for another in (IMAGE, "127.0.0.1:5000/mine:1"):
-        elsewhere = pulls.cause(refused, another)
-        assert elsewhere
-        assert "mirror REGISTRY" not in elsewhere.hint
-
-
 def test_what_is_not_known_is_told_as_it_is() -> None:
     assert pulls.cause("the moon is in the way", IMAGE) is None
     error = explained(pod(container(waits("ImagePullBackOff", "the moon"), image=IMAGE)))

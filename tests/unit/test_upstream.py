@@ -107,7 +107,7 @@ def test_a_link_is_not_a_program(tmp_path: Path) -> None:
 def test_it_is_a_source() -> None:
     public = source()
     assert {step.name for step in public.steps} == {
-        *("extensions", "kind", "kubectl", "kubectl-ray", "go", "kuberay-manifests", "serving", "door"),
+        *("extensions", "kind", "kubectl", "kubectl-ray", "go", "kuberay-manifests", "door"),
         *("ray-image", "workspace-image", "operator-image", "node-image"),
     }
     assert public.resolve("kuberay").path.parts[-1] == "default"

@@ -1,3 +1,0 @@
-module rayside.dev/programs/serving
-
-go 1.25
