@@ -15,7 +15,6 @@ DOCUMENTS = [
 SHELLS = ("sh", "zsh", "fish")
 
 _CI = ".ci/run runs it before the tests, or they are it"
-_MINUTES = "a benchmark or another suite: minutes, and no result to check"
 # Each command that is shown and that tests/e2e/test_readme.py does not run: why.
 NOT_RUN = {
     "./invokew check": _CI,

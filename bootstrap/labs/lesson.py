@@ -54,10 +54,6 @@ class Lesson:
     def title(self) -> str:
         return self._text.partition("\n")[0].removeprefix("# ").strip()
 
-    @cached_property
-    def goal(self) -> str:
-        return " ".join(self.section("Goal").split())
-
     def section(self, name: str) -> str:
         """Returns the text below one of the headings `SECTIONS`, in Markdown. Raises ValueError."""
         for part in re.split(r"^## ", self._text, flags=re.MULTILINE)[1:]:

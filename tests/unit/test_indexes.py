@@ -53,9 +53,6 @@ def test_what_npm_is_configured_for() -> None:
     assert npm_registry("audit = false\n; npm version = 11.19.1\n") == {}
 
 
-MAIN = "Packages|main|Debian|{}|http://mirror.test/debian/"
-
-
 @pytest.mark.parametrize(
     ("targets", "mirror"),
     [

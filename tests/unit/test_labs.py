@@ -103,7 +103,7 @@ def test_of_an_unknown_one_the_nearest_is_named(lesson: Lesson) -> None:
 
 
 def test_its_steps_are_those_of_its_readme(lesson: Lesson) -> None:
-    assert (lesson.title, lesson.goal) == ("One", "A goal.")
+    assert (lesson.title, lesson.section("Goal")) == ("One", "A goal.")
     assert [(step.title, step.command) for step in lesson.steps] == [("First", "echo 1"), ("Second", "")]
     with pytest.raises(ValueError, match="has no section 'Why'"):
         lesson.section("Why")

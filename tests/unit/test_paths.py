@@ -12,8 +12,6 @@ from bootstrap.ray.paths import RESOURCES, PathMap, unpacked
 from bootstrap.ray.records import Job
 from bootstrap.settings import ROOT
 
-SESSION = "/tmp/ray/session_2026-11-21_11-12-05_658463_2912/runtime_resources"
-
 
 @pytest.fixture
 def paths(tmp_path: Path) -> PathMap:

@@ -207,6 +207,21 @@ def test_objects_of_others_by_that_name_are_refused_and_stay(tmp_path: Path) -> 
     assert kube.deleted == []
 
 
+@pytest.mark.parametrize(
+    ("leaving", "grace"), [({}, "1"), ({"deletionTimestamp": "2020-01-01T00:00:00Z"}, "0")]
+)
+def test_a_pod_whose_node_is_dead_is_removed_without_the_nodes_word(
+    tmp_path: Path, leaving: dict[str, str], grace: str
+) -> None:
+    kube = api()
+    step = pod(tmp_path / "rayside", kube)
+    document = applied(step.manifest())
+    document["metadata"] |= leaving
+    kube.objects[THE_POD] = document
+    assert step.undo(lambda text: None) is None
+    assert kube.graces == {THE_POD: grace}
+
+
 def test_down_says_what_it_can_not_remove(tmp_path: Path) -> None:
     kube = api()
     del kube.objects[THE_POD]
