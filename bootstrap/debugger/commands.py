@@ -35,7 +35,6 @@ WORDS = (
     ),
     Word("groups", (), "", "list the groups that have names, with their members"),
     Word("pause", (), "@GROUP", "stop all tasks of a group where they are"),
-    Word("prints", (), "[all|off|only EXPR]", "show what tasks print, such as `prints only ray.rank == 0`"),
     Word("break", ("b",), "[[FILE:]LINE[ HITS][ if COND]]", "stop every task at that line; alone, list them"),
     Word("clear", ("cl",), "[[FILE:]LINE]", "remove that breakpoint; alone, all of them"),
     Word("tasks", ("t",), "", "list the tasks that are stopped"),

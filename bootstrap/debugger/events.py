@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bootstrap.dap.additions import CALLED_BY, title_of
-from bootstrap.plain import line, printed
+from bootstrap.plain import line
 
 # The most characters of a task's name, which is part of one line.
 _LONGEST_NAME = 200
@@ -77,28 +77,13 @@ class Notice:
 
 
 @dataclass(frozen=True)
-class Printed:
-    """Says what a task has printed: each line after the task's title, and the place that printed them."""
-
-    text: str
-
-
-@dataclass(frozen=True)
 class Lost:
     """Says that no event will follow: the relay or Ray is gone, another editor took over, or a defect."""
 
     error: Exception
 
 
-SessionEvent = Stop | Ended | JobEnded | Notice | Printed | Lost
-
-
-def printed_of(body: Mapping[str, Any]) -> Printed:
-    """Returns what the body of the relay's `output` event says of what a task has printed."""
-    source: Mapping[str, Any] = body.get("source") or {}
-    name = line(str(source.get("name") or source.get("path") or "").rpartition("/")[2], _LONGEST_NAME)
-    place = f"  ({name}:{int(body.get('line') or 0)})" if name else ""
-    return Printed(f"{printed(str(body.get('output', '')).rstrip())}{place}")
+SessionEvent = Stop | Ended | JobEnded | Notice | Lost
 
 
 def stop_of(body: Mapping[str, Any]) -> Stop:

@@ -23,10 +23,8 @@ from bootstrap.debugger.events import (
     JobState,
     Lost,
     Notice,
-    Printed,
     SessionEvent,
     Stop,
-    printed_of,
     stop_of,
 )
 from bootstrap.debugger.losses import busy, error_of, relay_gone
@@ -38,8 +36,6 @@ SOON, SELDOM, SLOWING = 0.25, 2.0, 1.5
 POLL_TIMEOUT = 20.0
 FAILURES_BEFORE_GONE = 3
 LEAVE_TIMEOUT = 5.0
-# So many prints wait for a user who types; the rest are counted.
-MOST_PRINTED = 1_000
 
 
 class JobWatch(Protocol):
@@ -101,10 +97,6 @@ class Session:
         self._options = options
         self._watch = watch
         self._client: Client | None = None
-        self._prints = False  # whether what tasks print is shown
-        self._only = ""  # the expression that chooses those tasks
-        self._printed = 0  # how many prints wait in `events`
-        self._left_out = 0  # how many lines did not get there
         # The ids of the job that is watched, and of the job of every stop until now.
         self._jobs: set[str] = set()
         self._resumed: dict[int, Stop] = {}  # the last stop of each thread that was resumed
@@ -143,8 +135,6 @@ class Session:
             arguments["everyone"] = True
         if not options.children:
             arguments["children"] = False
-        if self._prints:
-            arguments |= {"redirectOutput": True, **({"printsOnly": self._only} if self._only else {})}
         filters = ["uncaught", *(["userUnhandled"] if options.exceptions else [])]
         try:
             # The relay has cured every debuggee of Nagle's algorithm.
@@ -191,7 +181,7 @@ class Session:
     async def next_event(self, timeout: float) -> SessionEvent | None:
         """Returns what happens next; None where nothing does within `timeout` seconds."""
         try:
-            return self._taken(await asyncio.wait_for(self.events.get(), timeout))
+            return await asyncio.wait_for(self.events.get(), timeout)
         except asyncio.TimeoutError:
             return None
 
@@ -199,27 +189,12 @@ class Session:
         """Returns what has happened and was not looked at yet."""
         events = []
         while not self.events.empty():
-            events.append(self._taken(self.events.get_nowait()))
+            events.append(self.events.get_nowait())
         return events
-
-    def _taken(self, event: SessionEvent) -> SessionEvent:
-        """Notes that an event is shown to the user; after the last print it tells how many were not kept."""
-        if isinstance(event, Printed):
-            self._printed -= 1
-            if self._left_out and not self._printed:
-                self._tell([f"{self._left_out:,} more lines were left out here: ./invokew logs has them all"])
-                self._left_out = 0
-        return event
 
     async def job(self) -> JobState | None:
         """Returns the job's state now, with a deadline."""
         return await asyncio.wait_for(asyncio.to_thread(self._watch.job), POLL_TIMEOUT)
-
-    async def show_prints(self, shows: str) -> str:
-        """Shows what tasks print, as `shows` says; returns what is shown now, for people."""
-        answer = await self.client.request("prints", {"show": shows})
-        self._prints, self._only = answer.get("prints") is True, str(answer.get("only", ""))
-        return str(answer.get("text", ""))
 
     async def close(self, *, keep_stopped: bool = False) -> None:
         """Detaches; what is stopped resumes, or stays so for the next debugger (`keep_stopped`)."""
@@ -261,13 +236,8 @@ class Session:
             self._thread_exited(body.get("threadId", 0), reason)
         elif name == "breakpoint":
             self._tell(self.breakpoints.changed(body.get("breakpoint") or {}))
-        # An `output` with `data` is what a task printed, for who has asked for that.
         elif name == "output" and "data" in body:
-            if self._printed < MOST_PRINTED:
-                self._printed += 1
-                self.events.put_nowait(printed_of(body))
-            else:
-                self._left_out += str(body.get("output", "")).count("\n")
+            return  # an editor that is watched has asked for what tasks print
         elif name == "output" and body.get("category", "console") in {"important", "console", "stderr"}:
             self.waiting = self.waiting or reason == WAITING
             self._tell([str(body.get("output", "")).strip()])

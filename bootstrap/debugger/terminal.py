@@ -16,7 +16,7 @@ from pathlib import Path
 from bootstrap.console import Console
 from bootstrap.dap.additions import ALWAYS, WATCH
 from bootstrap.debugger import commands, groups, listing
-from bootstrap.debugger.events import Ended, Notice, Printed, SessionEvent, Stop, stop_after
+from bootstrap.debugger.events import Ended, Notice, SessionEvent, Stop, stop_after
 from bootstrap.debugger.groups import Groups
 from bootstrap.debugger.keyboard import line_editing, typed
 from bootstrap.debugger.places import Places
@@ -152,7 +152,6 @@ class Terminal:
             "p": lambda: view.evaluate(rest, statement=False),
             "!": lambda: view.evaluate(rest, statement=True),
             "compare": lambda: view.compare(rest),
-            "prints": lambda: self._say(self._call(self._session.show_prints(rest))),
             "break": lambda: self._places.add(rest),
             "clear": lambda: self._places.clear(rest),
             "group": lambda: self._groups.name(rest),
@@ -245,7 +244,7 @@ class Terminal:
         job = self._session.ended
         if job is None or self._session.stops:
             return False
-        for event in self._call(self._session.pending_events()):  # what it has printed last
+        for event in self._call(self._session.pending_events()):  # what was said before it ended
             self._news(event)
         self._say(f"job {job.submission_id} ended: {job.status}")
         output = f"logs --job {job.submission_id} shows its output"
@@ -319,8 +318,6 @@ class Terminal:
             self._say(f"{event.stop.title} has ended while it was stopped")
         elif isinstance(event, Notice):
             self._say(event.text)
-        elif isinstance(event, Printed):
-            self._console.result(event.text)
         return event is not None
 
     def _failed(self, error: DebuggerGone | RequestFailed | InvalidArgument) -> None:

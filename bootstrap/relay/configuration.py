@@ -51,10 +51,10 @@ class Configuration:
         self._telling: asyncio.TimerHandle | None = None
         self._differing: set[str] = set()  # the files of which the editor was told that they differ
 
-    def begin(self, paths: Paths, *, prints: bool = False, only: str = "") -> None:
-        """Begins with another editor, which has set nothing; `prints` and `only` are as in `Desired`."""
+    def begin(self, paths: Paths, *, prints: bool = False) -> None:
+        """Begins with another editor, which has set nothing; `prints` is as in `Desired`."""
         self._desired.let_go()
-        self._desired, self.paths = Desired(prints=prints, only=only), paths
+        self._desired, self.paths = Desired(prints=prints), paths
         self._revision += 1
         self._differing.clear()
 
@@ -113,16 +113,6 @@ class Configuration:
         """Returns whether the editor is told what debuggees print."""
         return self._desired.prints
 
-    @property
-    def only(self) -> str:
-        """Returns the expression that chooses tasks whose lines the editor is told; empty for all."""
-        return self._desired.only
-
-    async def set_prints(self, prints: bool, only: str) -> None:
-        """Tells the editor from now on what debuggees print, or not; `only` is as `Desired` has it."""
-        self._desired.prints, self._desired.only = prints, only
-        await self._fan_out(lambda worker: worker.installed.set_prints(self._desired))
-
     async def lines(self, path: str) -> Lines | None:
         """Returns the lines of the editor's file, as debuggees have it; None where none of them has it."""
         return await lines_of(path, self._workers.attached, self.paths, self._work)
@@ -164,8 +154,6 @@ class Configuration:
                 self._revisions[worker] = self._revision
                 await self._find(worker, [*self._desired.files])
                 by_path = self._by_path(worker)
-                # First, for a logpoint may tell its first message at once.
-                await worker.installed.set_only(self._desired)
                 for path in {*by_path, *worker.installed.paths}:
                     await worker.installed.set_breakpoints(path, by_path.get(path, []))
                 for path in list(self._desired.files):

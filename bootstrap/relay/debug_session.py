@@ -15,7 +15,6 @@ from bootstrap.dap.framing import Message
 from bootstrap.hook.evaluated.prints import EVENT as PRINTED
 from bootstrap.hook.evaluated.reached import EVENT
 from bootstrap.hook.evaluated.remote_calls import EVENT as REMOTE_CALL
-from bootstrap.hook.evaluated.telling import EVENT as HIDDEN
 from bootstrap.hook.evaluated.telling import Bucket
 from bootstrap.hook.rayside_hook.children import EVENT as CHILD
 from bootstrap.plain import some_of
@@ -32,7 +31,6 @@ from bootstrap.relay.masking import Masking
 from bootstrap.relay.paths import Paths
 from bootstrap.relay.remote_calls import RemoteCalls
 from bootstrap.relay.reports import Reports
-from bootstrap.relay.shown_prints import Hidden, ShownPrints, attached_with
 from bootstrap.relay.threads import Threads
 from bootstrap.relay.work import Work
 from bootstrap.relay.worker import Claims, Worker, Workers
@@ -84,11 +82,7 @@ class DebugSession:
             work=work,
             log=log,
         )
-        self._hidden = hidden = Hidden()
-        self._reports = Reports(
-            workers, self._configuration, editor=current, work=work, flood=self._flood, hidden=hidden
-        )
-        prints = ShownPrints(workers, self._configuration, hidden=hidden, flood=self._flood)
+        self._reports = Reports(workers, self._configuration, editor=current, work=work, flood=self._flood)
         self._lifecycle = Lifecycle(
             workers,
             self,
@@ -107,7 +101,6 @@ class DebugSession:
             threads=self._threads,
             calls=calls,
             configuration=self._configuration,
-            prints=prints,
             editor=current,
             masking=masking,
             work=work,
@@ -157,7 +150,7 @@ class DebugSession:
     def attach(self, editor: Editor, arguments: Message) -> None:
         """Makes it this editor's session; the one before is told that it is taken over. Raises Refused."""
         paths = self.paths_for(arguments)
-        options, (prints, only) = options_of(arguments), attached_with(arguments)
+        options = options_of(arguments)
         earlier, self._current.editor = self._current.editor, editor
         if earlier is not None:
             if earlier.is_again(arguments):
@@ -178,9 +171,7 @@ class DebugSession:
             focus if isinstance(focus, str) else "", shows_all=arguments.get("allThreads") is True
         )
         self._calls.begin()
-        self._hidden.begin()
-        self._flood.begin()
-        self._configuration.begin(paths, prints=prints, only=only)
+        self._configuration.begin(paths, prints=arguments.get("redirectOutput") is True)
         editor.attached(arguments)
 
     def paths_for(self, arguments: Message) -> Paths:
@@ -334,8 +325,6 @@ class DebugSession:
             self._reports.take(worker, body)
         elif name == REMOTE_CALL:
             self._calls.take(worker, body)
-        elif name == HIDDEN:
-            self._reports.hidden(worker, body)
         elif name == PRINTED:
             printed = self._reports.printed(worker, body)
             if printed is not None:

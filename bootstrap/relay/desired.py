@@ -24,8 +24,6 @@ class Desired:
         functions: the function breakpoints.
         exceptions: the exception filters.
         prints: whether the editor is told what debuggees print.
-        only: a Python expression: where it is true the editor is told prints, and logpoints' messages; where
-            it is empty, all of them.
     """
 
     files: dict[str, list[LineBreakpoint]] = field(default_factory=dict)
@@ -35,7 +33,6 @@ class Desired:
         default_factory=lambda: ExceptionFilters.of({"filters": ["uncaught"]})
     )
     prints: bool = False
-    only: str = ""
     _ids: Iterator[int] = field(default_factory=lambda: itertools.count(1))
     _by_id: dict[int, LineBreakpoint | FunctionBreakpoint] = field(default_factory=dict)
     # An ordered set of the breakpoints of which another result decides now.

@@ -9,7 +9,7 @@ from typing import Any
 from bootstrap.dap.channel import reason
 from bootstrap.dap.comparison import drawn
 from bootstrap.dap.framing import Message
-from bootstrap.relay import ray_attributes, shown_prints, translation
+from bootstrap.relay import ray_attributes, translation
 from bootstrap.relay.arguments import arguments_of
 from bootstrap.relay.cluster_row import ClusterRow
 from bootstrap.relay.configuration import Configuration
@@ -24,7 +24,6 @@ from bootstrap.relay.masking import Masking
 from bootstrap.relay.member_states import WhyEnded
 from bootstrap.relay.remote_calls import RemoteCalls
 from bootstrap.relay.rules import NotDap
-from bootstrap.relay.shown_prints import ShownPrints
 from bootstrap.relay.threads import CLUSTER, Threads
 from bootstrap.relay.work import Work
 from bootstrap.relay.worker import Worker, Workers
@@ -66,7 +65,6 @@ class EditorRequests:
         threads: Threads,
         calls: RemoteCalls,
         configuration: Configuration,
-        prints: ShownPrints,
         editor: CurrentEditor,
         masking: Masking,
         work: Work,
@@ -77,7 +75,7 @@ class EditorRequests:
         self._attached_beside = attached_beside
         self._workers, self._ids, self._threads = workers, ids, threads
         self._configuration, self._current, self._masking = configuration, editor, masking
-        self._prints, self._calls = prints, calls
+        self._calls = calls
         self._cluster_row = ClusterRow(workers, threads, work, read_stacks)
         self._groups = GroupRequests(
             Groups(workers, threads, paths=lambda: configuration.paths, why_ended=why_ended, work=work)
@@ -91,7 +89,6 @@ class EditorRequests:
             "evaluate": self._evaluate,
             "focusTask": self._focus_task,
             "pause": self._pause,
-            "prints": self._show_prints,
             "setBreakpoints": self._set_breakpoints,
             "setExceptionBreakpoints": self._set_exception_breakpoints,
             "setFunctionBreakpoints": self._set_function_breakpoints,
@@ -208,18 +205,9 @@ class EditorRequests:
 
     # --- all stopped tasks together ------------------------------------------------------
 
-    async def _show_prints(self, editor: Editor, request: Message, arguments: Message) -> None:
-        editor.respond(request, await self._prints.show(arguments.get("show", "")))
-
     async def _evaluate(self, editor: Editor, request: Message, arguments: Message) -> None:
         if (answer_of_group := await self._groups.typed(arguments)) is not None:
             editor.respond(request, {"result": answer_of_group, "variablesReference": 0})
-            return
-        frame = arguments.get("frameId")
-        shows = shown_prints.typed(arguments, on_row=not frame or self._threads.is_of_cluster(frame))
-        if shows is not None:
-            answer = await self._prints.show(shows)
-            editor.respond(request, {"result": answer["text"], "variablesReference": 0})
             return
         if not self._cluster_row.is_meant(arguments):
             await self._forward(editor, request, arguments)

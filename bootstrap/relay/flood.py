@@ -39,9 +39,6 @@ class Flood(Generic[Debuggee]):
             out, by debuggee.
         clock: returns seconds (default: `time.monotonic`).
         later: calls something after so many seconds (default: the running event loop's `call_later`).
-
-    Attributes:
-        total: the number of lines left out since `begin`.
     """
 
     def __init__(
@@ -57,11 +54,6 @@ class Flood(Generic[Debuggee]):
         self._each: WeakKeyDictionary[Debuggee, Bucket] = WeakKeyDictionary()
         self._left_out: Counter[Debuggee] = Counter()
         self._began_at = self._last_at = 0.0
-        self.total = 0
-
-    def begin(self) -> None:
-        """Counts from nothing on: for another editor."""
-        self.total = 0
 
     def passes(self, debuggee: Debuggee, text: str) -> bool:
         """Returns whether this output of the debuggee is sent on; where it is not, its lines are counted."""
@@ -83,7 +75,6 @@ class Flood(Generic[Debuggee]):
             self._began_at = self._last_at
             self._look_later(ENDED)
         self._left_out[debuggee] += lines
-        self.total += lines
 
     def _look_later(self, seconds: float) -> None:
         (self._later or asyncio.get_running_loop().call_later)(seconds, self._look)

@@ -61,7 +61,6 @@ class Installed:
         self._stale: set[int] = set()
         self._filters: list[Breakpoint] = []  # the conditions of exception filters
         self._prints = False
-        self._only = ""  # the expression that chooses tasks whose lines are told
         self._tasks: dict[int, tuple[str, str]] = {}  # those at whose first line it is to stop
 
     @property
@@ -245,28 +244,14 @@ class Installed:
         """Takes back what would hold the debuggee up without us. Raises DebuggerGone."""
         with contextlib.suppress(RequestFailed):
             await self._tell_prints(False, DETACHING)
-        with contextlib.suppress(RequestFailed):
-            await self._choose("", DETACHING)
         if self._tasks:
             with contextlib.suppress(RequestFailed):
                 await self._connection.run(TASK_STARTS.call("expect", {}), DETACHING)
         await self.tracing.give_back()
 
     async def set_prints(self, desired: Desired) -> None:
-        """Turns reports of what it prints on or off, of those tasks. Raises RequestFailed, DebuggerGone."""
-        await self.set_only(desired)
+        """Turns reports of what it prints on or off. Raises RequestFailed, DebuggerGone."""
         await self._tell_prints(desired.prints, self._patience)
-
-    async def set_only(self, desired: Desired) -> None:
-        """Chooses the tasks whose prints and messages are told. Raises RequestFailed, DebuggerGone."""
-        await self._choose(desired.only, self._patience)
-
-    async def _choose(self, only: str, timeout: float) -> None:
-        if self._only == only:
-            return
-        await self._connection.send_once(REACHED, SCOPE, TELLING)
-        await self._connection.run(TELLING.call("choose", only), timeout)
-        self._only = only
 
     async def _tell_prints(self, prints: bool, timeout: float) -> None:
         if self._prints is prints:

@@ -15,7 +15,6 @@ from bootstrap.hook.evaluated.prints import EVENT as PRINTED
 from bootstrap.hook.evaluated.reached import EVENT as REACHED
 from bootstrap.hook.evaluated.remote_calls import EVENT as REMOTE_CALL
 from bootstrap.hook.evaluated.remote_calls import MOST_FRAMES
-from bootstrap.hook.evaluated.telling import EVENT as HIDDEN
 from bootstrap.hook.rayside_hook.children import EVENT as CHILD
 from bootstrap.hook.rayside_hook.handshake import AUTHORIZE, CHALLENGE, DEBUG, LONGEST_USER
 from bootstrap.relay.rules import (
@@ -112,7 +111,7 @@ EVENTS: dict[str, Record] = {
         "key",
         "what",
         key=_NUMBER,
-        what=choice("hit gone loaded message hidden error slow leftOut file"),
+        what=choice("hit gone loaded message error slow leftOut file"),
         number=_NUMBER,
         text=_SENTENCE,
         task=_NAME,
@@ -127,9 +126,6 @@ EVENTS: dict[str, Record] = {
         task=_NAME,
         leftOut=_NUMBER,
     ),
-    # Our event (of evaluated/telling.py) has how many lines of tasks that were not chosen were not sent, and
-    # what the choosing expression raised.
-    HIDDEN: record("number", number=_NUMBER, text=_SENTENCE, task=_NAME),
     # Our hook's event (children.py) tells of a process that this one has started.
     CHILD: _CHILD,
     # Our event (of evaluated/remote_calls.py and task_starts.py) says which task a step goes into.

@@ -14,7 +14,6 @@ from bootstrap.relay.editor import CurrentEditor
 from bootstrap.relay.flood import Flood
 from bootstrap.relay.hit_condition import Gather
 from bootstrap.relay.results import Result
-from bootstrap.relay.shown_prints import Hidden
 from bootstrap.relay.stop_points import Breakpoint, FunctionBreakpoint, LineBreakpoint
 from bootstrap.relay.work import Work
 from bootstrap.relay.worker import Worker, Workers
@@ -38,10 +37,9 @@ class Reports:
         editor: CurrentEditor,
         work: Work,
         flood: Flood[Worker],
-        hidden: Hidden,
     ) -> None:
         self._workers, self._configuration = workers, configuration
-        self._editor, self._work, self._flood, self._hidden = editor, work, flood, hidden
+        self._editor, self._work, self._flood = editor, work, flood
         self._counting: Counter[Worker] = Counter()
         self._gathering: Counter[Worker] = Counter()
 
@@ -73,9 +71,6 @@ class Reports:
             self._configuration.tell_changes()
         elif kind == "message":
             self._tell_message(worker, breakpoint_, body)
-        elif kind == "hidden":
-            if breakpoint_.hit_condition is None or _counted(breakpoint_)[0]:
-                self._hidden.add(worker, 1)
         elif kind == "slow":
             self._say(
                 worker,
@@ -141,16 +136,6 @@ class Reports:
             f"{len(came)} of {gather.number} tasks have come to {breakpoint_.place} within"
             f" {gather.seconds} s: they stop now{where}.",
         )
-
-    def hidden(self, worker: Worker, body: Message) -> None:
-        """Counts lines of tasks that were not chosen; `body` is that of EVENT of evaluated/telling.py."""
-        self._hidden.add(worker, body.get("number", 0))
-        if (text := body.get("text")) and not self._hidden.raised and self._configuration.only:
-            self._hidden.raised = True
-            self._editor.say(
-                f"prints only {self._configuration.only}: this raised {worker.masks.text(text)} in"
-                f" {body.get('task', '') or worker.debuggee.title}; where it raises, lines are shown."
-            )
 
     def printed(self, worker: Worker, body: Message) -> Message | None:
         """Returns DAP's `output` for what was printed, with the debuggee's path; None where nothing is told.

@@ -301,15 +301,14 @@ def follow_a_call_and_a_fork(workspace: Workspace, workbench: Workbench, name: s
     assert "litres 2.0" in workspace.dashboard.output(name)
 
 
-def move_a_group_and_choose_prints(workspace: Workspace, workbench: Workbench, name: str) -> None:
-    """Steps all tasks of a job of SQUARES, submitted with `WAIT`, as one; one of them is heard printing."""
+def move_a_group(workspace: Workspace, workbench: Workbench, name: str) -> None:
+    """Steps all tasks of a job of SQUARES, submitted with `WAIT`, as one; their prints are heard."""
     lines = [text.strip() for text in SQUARES.splitlines()]
     squared = lines.index("square = number * number") + 1
     _debug(workbench, name, "squares.py", squared)
     for room in ROOMS:
         expect(workbench.thread(room, "Paused")).to_have_count(1)
     workbench.expect_stopped("squares.py", squared)
-    assert "ray.task == 'attic'" in workbench.evaluate("prints only ray.task == 'attic'")
     # Over the print, and to the head of the loop.
     for line in (squared + 1, squared - 1):
         workbench.clear_console()
@@ -317,7 +316,7 @@ def move_a_group_and_choose_prints(workspace: Workspace, workbench: Workbench, n
         assert re.search(rf"3 stopped at squares  \S.*squares\.py:{line}\b", answer), answer
         workbench.expect_stopped("squares.py", line)
     expect(workbench.console.filter(has_text=re.compile("attic · .*: attic square 0"))).to_have_count(1)
-    expect(workbench.console.filter(has_text="kitchen square")).to_have_count(0)
+    expect(workbench.console.filter(has_text="kitchen square 0")).to_have_count(1)
     workbench.clear_console()
     answer = workbench.evaluate("@task:kitchen next")
     assert re.search(rf"1 stopped at squares  \S.*squares\.py:{squared}\b", answer), answer
@@ -325,13 +324,8 @@ def move_a_group_and_choose_prints(workspace: Workspace, workbench: Workbench, n
     workbench.clear_console()
     answer = workbench.evaluate("@all continue")
     assert re.search(r"\d members", answer), answer
-    job = workspace.ended(name)
-    assert job.status == "SUCCEEDED"
-    # What was not shown here was printed all the same.
-    printed = workspace.printed_by_workers(job)
-    assert printed.count("kitchen square") == 3, printed
+    assert workspace.ended(name).status == "SUCCEEDED"
     expect(workbench.console.filter(has_text="attic square 4")).to_have_count(1)
-    expect(workbench.console.filter(has_text="kitchen square")).to_have_count(0)
     expect(workbench.notifications).to_have_count(0)
 
 

@@ -19,7 +19,7 @@ from tests.browser.stories import (
     WAIT,
     debug_the_example,
     follow_a_call_and_a_fork,
-    move_a_group_and_choose_prints,
+    move_a_group,
     see_what_all_do,
     stop_three_by_the_gutter,
     written,
@@ -57,7 +57,7 @@ def test_tasks_are_stepped_as_one_and_one_of_them_is_heard(
     folder = written(tmp_path / "my code", "squares.py", SQUARES)
     name = local.submit(folder, "squares.py", *WAIT)
     with opened(local.address(folder)) as workbench:
-        move_a_group_and_choose_prints(local, workbench, name)
+        move_a_group(local, workbench, name)
 
 
 def test_what_all_processes_of_a_job_do_is_shown_as_a_tree(

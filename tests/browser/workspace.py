@@ -60,15 +60,6 @@ class Workspace:
         assert job.ended, job
         return job
 
-    def printed_by_workers(self, job: Job) -> str:
-        """Returns what the job's tasks have printed, where Ray runs on this machine.
-
-        Their workers' logs have all of it. The job's output need not: Ray brings it there by and by, and at
-        its end a driver waits half a second for what is on its way (`shutdown` in Ray's _private/worker.py).
-        """
-        logs = self.rayside.folder / "ray" / "session_latest" / "logs"
-        return "".join(file.read_text() for file in sorted(logs.glob(f"worker-*-{job.job_id}-*.out")))
-
     def stop_all(self) -> None:
         """Ends every job: otherwise paused tasks of another job would stop in the same session."""
         stop_jobs(self.dashboard)

@@ -154,19 +154,6 @@ def test_ctrl_c_ends_the_wait_for_a_group_and_who_comes_later_is_shown(screen: O
     terminal.until("PRINTED [['result 1']]")
 
 
-def test_what_the_task_prints_is_shown_with_its_task_and_place(screen: Open) -> None:
-    terminal = screen(TASK)
-    terminal.until(PROMPT)
-    terminal.type("prints only ray.task = 'task-1'\r")
-    assert "no Python expression" in terminal.until(PROMPT)
-    terminal.type("prints only ray.task == 'task-1'\r")
-    assert "What tasks where ray.task == 'task-1' print is shown." in terminal.until(PROMPT)
-    terminal.type("c\r")
-    shown = terminal.until("job raysubmit_1 ended: SUCCEEDED")
-    assert re.search(r"task-1 · \d+@127\.0\.0\.1: result 6  \(task0\.py:\d+\)\r", shown)
-    terminal.until("PRINTED [['result 6']]")
-
-
 def test_ctrl_c_at_an_empty_prompt_leaves_the_task_stopped_wherever_it_stands(screen: Open) -> None:
     terminal = screen(TASK)
     terminal.until(PROMPT)

@@ -1,15 +1,9 @@
-"""Tests what a debuggee tells of prints: whose lines, which of a long print, and each thread's share."""
+"""Tests what a debuggee tells of prints: which of a long print, and each thread's share."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
-from types import SimpleNamespace
-from typing import Any
-
 import pytest
 
-from bootstrap.hook.evaluated import reached, scope, telling
 from bootstrap.hook.evaluated.telling import AT_ONCE, LONGEST_PRINT, RATE, Print, Shares, cut
 
 
@@ -49,7 +43,7 @@ def test_who_takes_little_gets_it_beside_any_number_who_take_all() -> None:
 
 
 def printed(*pieces: str, most_lines: int = 500) -> tuple[str, int]:
-    print_ = Print("stdout", "work", None, True)
+    print_ = Print("stdout", "work", None)
     for piece in pieces:
         print_.add(piece)
     print_.is_ended = pieces[-1].endswith("\n")
@@ -83,44 +77,3 @@ def test_a_print_is_kept_whole_or_what_is_left_out_is_counted(
 def test_a_message_that_is_cut_says_how_much_is_missing() -> None:
     assert cut("abc", 3) == "abc"
     assert cut("abcdefgh", 3) == "abc... (5 more characters)"
-
-
-Sent = list[dict[str, Any]]
-
-
-@pytest.fixture
-def sent(monkeypatch: pytest.MonkeyPatch) -> Iterator[Sent]:
-    """Returns the bodies of what is sent, by a debuggee that has no Ray."""
-    bodies: Sent = []
-
-    def send(event: str, body: dict[str, Any]) -> None:
-        assert event == telling.EVENT
-        bodies.append(body)
-
-    connected = SimpleNamespace(send=send, described=reached.described, task=lambda: "train")
-    monkeypatch.setitem(sys.modules, "_rayside_reached", connected)
-    monkeypatch.setitem(sys.modules, scope.MODULE, scope)
-    yield bodies
-    telling.choose("")
-    assert telling.is_chosen()
-
-
-def test_lines_of_a_task_that_is_not_chosen_are_counted_and_told(sent: Sent) -> None:
-    telling.choose("ray.pid == 0")
-    assert not telling.is_chosen()
-    assert telling.hide(3)
-    assert not telling.hide(4)  # whoever was first tells it
-    telling.tell_hidden()
-    assert sent == [{"number": 7, "text": "", "task": ""}]
-    assert not telling.has_to_tell()
-    telling.choose("ray.pid > 0 and ray.rank is None")
-    assert telling.is_chosen()
-
-
-def test_where_the_expression_raises_lines_are_told_and_that_once(sent: Sent) -> None:
-    telling.choose("nobody == 3")
-    assert telling.is_chosen()
-    telling.tell_hidden()
-    assert telling.is_chosen()
-    telling.tell_hidden()
-    assert sent == [{"number": 0, "text": "NameError: name 'nobody' is not defined", "task": "train"}]

@@ -545,95 +545,20 @@ def test_a_refused_breakpoint_is_not_kept(tmp_path: Path) -> None:
     assert "no breakpoints" in console.lines
 
 
-def printed(text: str, **more: Any) -> dict[str, Any]:
-    """Returns the event by which the relay tells what a task has printed."""
-    data = {"ray": {"task": "my_task", "workerId": "w1"}}
-    return {"event": "output", "body": {"category": "stdout", "output": text, "data": data, **more}}
-
-
-def test_what_tasks_print_is_shown_where_the_user_asks_for_it(tmp_path: Path) -> None:
-    place = {"source": {"name": "w.py", "path": PATH}, "line": 3}
-    outputs = [
-        printed("my_task · 101@127.0.0.9: one\nmy_task · 101@127.0.0.9: \x1b[2Jtwo\n", **place),
-        printed("my_task · 101@127.0.0.9: three\n"),
-    ]
-    asked = {"prints": True, "only": "", "text": "What all tasks print is shown."}
-    relay = ScriptedRelay(
-        {
-            1: at(5),
-            0: [
-                SOURCE,
-                Turn("prints", {"show": "all"}, asked, events=outputs),
-                Turn("prints", {"show": ""}, {**asked, "text": "as before"}),
-                Turn("prints", {"show": "only x"}, "`prints` takes"),
-            ],
-        }
-    )
-    _, console = talk(tmp_path, ScriptedJob(), relay, "prints all", "prints", "prints only x", "q")
-    shown = console.lines
-    assert "What all tasks print is shown." in shown
-    lines = "my_task · 101@127.0.0.9: one\nmy_task · 101@127.0.0.9: two  (w.py:3)"
-    assert shown.count(lines) == 1
-    assert shown.index(lines) < shown.index("my_task · 101@127.0.0.9: three")
-    assert any("`prints` takes" in line for line in shown)
-
-
-def test_more_prints_than_a_user_reads_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session, "MOST_PRINTED", 3)
-    relay = ScriptedRelay(
-        {
-            1: at(5),
-            0: [
-                SOURCE,
-                Turn(
-                    "prints",
-                    {"show": "all"},
-                    {"prints": True, "only": "", "text": "all"},
-                    events=[printed(f"t: {number}\nt: more\n") for number in range(10)],
-                ),
-                Turn("prints", {"show": ""}, {"prints": True, "only": "", "text": "as before"}),
-            ],
-        }
-    )
-    _, console = talk(tmp_path, ScriptedJob(), relay, "prints all", "prints", "q")
-    kept = [line for line in console.lines if line.startswith("t: ")]
-    (left_out,) = [line for line in console.lines if "more lines were left out here" in line]
-    assert left_out == f"{2 * (10 - len(kept))} more lines were left out here: ./invokew logs has them all"
-    assert 3 <= len(kept) < 10
-
-
-def test_what_a_job_has_printed_last_is_shown_before_its_end(tmp_path: Path) -> None:
+def test_what_the_relay_says_last_is_shown_before_the_jobs_end_and_no_print_is(tmp_path: Path) -> None:
     job = ScriptedJob()
-    outputs = [printed(f"t: {number}\n") for number in range(800)]
+    said: list[dict[str, Any]] = [
+        {"event": "output", "body": {"category": "console", "output": f"t: {number}\n"}}
+        for number in range(800)
+    ]
+    # Where this debugger watches another's session, it is told what that has asked for.
+    printed = {"category": "stderr", "output": "t: printed\n", "data": {"ray": {"task": "my_task"}}}
+    outputs = [*said, {"event": "output", "body": printed}]
     relay = ScriptedRelay({1: [*at(5), Turn("continue", events=outputs, then=job.end)], 0: [SOURCE]})
     _, console = talk(tmp_path, job, relay, "c")
     shown = [line for line in console.lines if line.startswith("t: ")]
-    assert len(shown) == len(outputs)
+    assert len(shown) == len(said)
     assert console.lines.index(shown[-1]) < console.lines.index("job raysubmit_1 ended: SUCCEEDED")
-
-
-def test_what_was_chosen_of_prints_holds_when_the_connection_is_there_again(tmp_path: Path) -> None:
-    chosen = {"prints": True, "only": "ray.rank == 0", "text": "chosen"}
-    again = session_ended("way-back", restart={"ray": "again"})
-    relay = ScriptedRelay(
-        {
-            1: [*at(5), *at(5)],
-            0: [
-                SOURCE,
-                Turn("prints", {"show": "only ray.rank == 0"}, chosen),
-                Turn("prints", {"show": ""}, chosen, events=[way_lost(), again]),
-                SOURCE,
-            ],
-        }
-    )
-
-    def attached_again() -> bool:
-        return [request["command"] for request in relay.requests].count("configurationDone") == 2
-
-    console = Waiting(attached_again, "prints only ray.rank == 0", "prints", " tasks", "q")
-    talk(tmp_path, ScriptedJob(), relay, console=console)
-    arguments = relay.last("attach")
-    assert (arguments["redirectOutput"], arguments["printsOnly"]) == (True, "ray.rank == 0")
 
 
 def test_up_and_down_select_the_frame_that_is_evaluated_in(tmp_path: Path) -> None:

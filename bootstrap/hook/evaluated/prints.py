@@ -150,7 +150,7 @@ class _Prints:
             self.give_back()
             return None
         task = None if self.floods else self._task()
-        return self._telling.Print(category, task, self.task_id(), self._telling.is_chosen())
+        return self._telling.Print(category, task, self.task_id())
 
     def _task(self) -> str:
         return str(self._reached.task(self._context)) if self._context is not None else ""
@@ -164,9 +164,7 @@ class _Prints:
             return
         lines, left_out = printed.shown(self._telling.MOST_LINES)
         number = lines.count("\n") + 1
-        if not printed.is_chosen:
-            left_out, is_first = 0, self._telling.hide(number + left_out)
-        elif len(self._lines) < MOST_UNSENT and self._telling.rate.passes(thread, number):
+        if len(self._lines) < MOST_UNSENT and self._telling.rate.passes(thread, number):
             self.floods, is_first = False, True
             task, place = printed.task, printed.place
             if frame is not None:
@@ -242,7 +240,7 @@ class _Prints:
 
     def _is_unfinished(self) -> bool:
         """Returns whether there is something to be told later."""
-        return bool(self._left_out or self._telling.has_to_tell() or any(tee.begun for tee in self._tees))
+        return bool(self._left_out or any(tee.begun for tee in self._tees))
 
     def flush(self, *, at_once: bool = False) -> None:
         """Sends what waits; with `at_once` also what is told once in a while."""
@@ -268,9 +266,6 @@ class _Prints:
                 while self._left_out:
                     total += self._left_out.popleft()
             self._reached.send(EVENT, {"category": "stdout", "leftOut": total})
-        if self._telling.has_to_tell():
-            self._reported_at = now
-            self._telling.tell_hidden()
 
     def _is_heard(self) -> bool:
         """Returns whether the relay that asked for lines is connected; if not, gives the streams back."""

@@ -1,9 +1,9 @@
 """Decides which lines of prints and of logpoints a debuggee tells, and tells what logpoints say.
 
-A rate bounds them, of which each thread and each logpoint has its share; an expression may choose the tasks
-whose lines are told. Lines that are not told are counted, and their number is.
+A rate bounds them, of which each thread and each logpoint has its share. Lines that are not told are counted,
+and their number is.
 
-It needs the debuggee to have reached.py and, for an expression, scope.py.
+It needs the debuggee to have reached.py.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from collections.abc import Callable, Hashable, MutableMapping
 from types import CodeType, FrameType
 from typing import Any
 
-EVENT = "raysideHidden"
 # The most characters of a logpoint's message, and the most characters and lines of one print, that are sent.
 LONGEST, LONGEST_PRINT, MOST_LINES = 3_900, 16_000, 500
 # The most messages that pydevd may have to send before more are left out: it keeps all of them in memory,
@@ -103,12 +102,12 @@ class Print:
     """Keeps what a thread has written since its last end of a line."""
 
     __slots__ = (
-        *("at", "beyond", "category", "code", "ends", "is_chosen", "is_ended"),
+        *("at", "beyond", "category", "code", "ends", "is_ended"),
         *("line", "place", "task", "task_id", "text"),
     )
 
-    def __init__(self, category: str, task: str | None, task_id: Any, is_chosen: bool) -> None:
-        self.category, self.task, self.task_id, self.is_chosen = category, task, task_id, is_chosen
+    def __init__(self, category: str, task: str | None, task_id: Any) -> None:
+        self.category, self.task, self.task_id = category, task, task_id
         self.text = ""
         # While more is printed than is told, this and the task may be None, for they may not be needed.
         self.place: tuple[str, int] | None = None
@@ -145,66 +144,12 @@ class Print:
 
 rate = Shares(RATE, AT_ONCE)
 _left_out: list[int] = []  # the breakpoint of each message that was not sent
-_hidden: list[int] = []  # numbers of lines of tasks that were not chosen
-_chosen: list[CodeType] = []  # whether a thread's lines are told, where that is asked; one at most
-_errors: list[tuple[str, str]] = []  # what that raised and in which task, until it is told: once
-_has_raised = False
-
-
-def choose(expression: str) -> None:
-    """Has lines told only where the expression is true in the thread that prints; all where it is empty."""
-    global _has_raised
-    _has_raised = False
-    _errors.clear()
-    code = [sys.modules["_rayside_scope"].compiled(expression, "<prints>", "eval")] if expression else []
-    _chosen[:] = code
-
-
-def is_chosen() -> bool:
-    """Returns whether this thread's lines are told; where the expression raises, they are."""
-    global _has_raised
-    if not _chosen:
-        return True
-    try:
-        return all(eval(code, {}) for code in list(_chosen))
-    except Exception as error:
-        if not _has_raised:
-            _has_raised = True
-            _errors.append((_reached().described(error)[:LONGEST], _reached().task()))
-        return True
-
-
-def hide(lines: int) -> bool:
-    """Counts lines of a task that is not chosen; returns whether somebody has to call `tell_hidden` soon."""
-    _hidden.append(lines)
-    return len(_hidden) == 1
-
-
-def has_to_tell() -> bool:
-    """Returns whether `tell_hidden` has something to tell."""
-    return bool(_hidden or _errors)
-
-
-def tell_hidden() -> None:
-    """Tells how many lines were hidden, and what the expression raised."""
-    if not has_to_tell():
-        return
-    number = len(_hidden)
-    total = sum(_hidden[:number])
-    del _hidden[:number]
-    text, task = _errors.pop() if _errors else ("", "")
-    _reached().send(EVENT, {"number": total, "text": text, "task": task})
 
 
 def log(key: int, point: Any, frame: FrameType) -> None:
     """Tells what the message of a logpoint, whose number is `key`, is in that frame."""
     reached = _reached()
-    chosen = is_chosen()
     # Where the relay counts hits, it has to hear of each.
-    if not chosen and not point.counted:
-        if hide(1):
-            _soon(tell_hidden)
-        return
     if not (point.counted or rate.passes(-key, 1)) or reached.unsent() > MOST_UNSENT:
         _left_out.append(key)
         if len(_left_out) == 1:
@@ -216,13 +161,10 @@ def log(key: int, point: Any, frame: FrameType) -> None:
                 point.message
             )
             point.shown = reached.compiled(expression, "<logpoint>")
-        text = str(eval(point.shown, frame.f_globals, frame.f_locals)) if chosen else ""
+        text = str(eval(point.shown, frame.f_globals, frame.f_locals))
     except Exception as error:
         text = reached.described(error)
-    what = "message" if chosen else "hidden"
-    reached.send(reached.EVENT, {"key": key, "what": what, "text": cut(text), "task": reached.task()})
-    if _errors:
-        tell_hidden()
+    reached.send(reached.EVENT, {"key": key, "what": "message", "text": cut(text), "task": reached.task()})
 
 
 def cut(text: str, most: int = LONGEST) -> str:
@@ -254,4 +196,4 @@ def _reached() -> Any:
 
 # As reached.py, it is made anew for each connection.
 if "_rayside_reached" in sys.modules:
-    _reached().leaving[:0] = [tell_left_out, tell_hidden]
+    _reached().leaving[:0] = [tell_left_out]
