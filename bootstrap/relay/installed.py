@@ -20,7 +20,6 @@ from bootstrap.relay.sent import (
     PRINTS,
     REACHED,
     SCOPE,
-    SLOW_CONDITIONS,
     TASK_STARTS,
     TELLING,
 )
@@ -277,8 +276,6 @@ class Installed:
         # A condition, or a message, that names `ray` is compiled with it.
         if any("ray" in text for condition, message, *_ in points.values() for text in (condition, message)):
             modules.append(SCOPE)
-        if any(condition for condition, *_ in points.values()):
-            modules.append(SLOW_CONDITIONS)
         await self._connection.send_once(*modules)
         stale, self._stale = self._stale, set()
         await self._connection.run(REACHED.call("set_points", points, sorted(stale)), self._patience)

@@ -111,7 +111,7 @@ EVENTS: dict[str, Record] = {
         "key",
         "what",
         key=_NUMBER,
-        what=choice("hit gone loaded message error slow leftOut file"),
+        what=choice("hit gone loaded message error leftOut file"),
         number=_NUMBER,
         text=_SENTENCE,
         task=_NAME,

@@ -71,12 +71,6 @@ class Reports:
             self._configuration.tell_changes()
         elif kind == "message":
             self._tell_message(worker, breakpoint_, body)
-        elif kind == "slow":
-            self._say(
-                worker,
-                f"The condition of {breakpoint_.place} has run for {body.get('number', 0)} s and more in"
-                f" {worker.debuggee.title}, which waits for it.",
-            )
         elif kind == "error" and not breakpoint_.raised:
             breakpoint_.raised = True
             where = body.get("task", "") or worker.debuggee.title

@@ -12,9 +12,6 @@ from typing import Any
 import pytest
 
 from bootstrap.errors import RequestFailed
-from bootstrap.hook.evaluated import slow_conditions
-from bootstrap.relay import installed
-from bootstrap.relay.sent import Sent
 from tests.integration.relay_debuggees import Session, Wire, relay_over
 from tests.patience import PATIENCE
 
@@ -152,32 +149,6 @@ def test_a_condition_that_raises_is_told_once_and_counts_as_false(tmp_path: Path
             assert [await process.end() for process in processes] == [["done"]] * 2
             await editor.nothing("output", 0, category="console")
             await editor.nothing("stopped", 0)
-
-    run(story())
-
-
-@pytest.mark.parametrize(
-    ("condition", "times"), [("__import__('time').sleep(3) and x", 1), ("sum(range(20000)) < 0", 10**4)]
-)
-def test_a_condition_that_goes_on_and_on_is_told_and_no_other(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, condition: str, times: int
-) -> None:
-    soon = tmp_path / "slow_conditions.py"
-    soon.write_text(Path(slow_conditions.__file__).read_text().replace("EVERY = 5.0", "EVERY = 1.0"))
-    monkeypatch.setattr(installed, "SLOW_CONDITIONS", Sent("_rayside_slow_conditions", soon))
-
-    async def story() -> None:
-        async with relay_over(tmp_path) as setting:
-            (process,) = await setting.cluster.start(LOOP.replace("range(10)", f"range({times})"))
-            editor = await setting.attach({"job.py": [{"line": 3, "condition": condition}]})
-            if times == 1:
-                output = await editor.event("output", category="console")
-                sentence = (
-                    f"The condition of {setting.cluster.here / 'job.py'}:3 has run for 1 s and more in "
-                )
-                assert output["output"].startswith(sentence)
-            assert await process.end() == ["done"]
-            await editor.nothing("output", 0, category="console")
 
     run(story())
 

@@ -16,12 +16,9 @@ from typing import Any
 _LOOK_AT_FRAMES = frozenset(["locals", "vars", "dir", "eval", "exec", "globals", "sys", "inspect", "super"])
 # What the relay's conditions mean by it is found out with the frame (scope.py).
 _SCOPED = frozenset(["ray"])
-# What may run for long has a number, by which slow_conditions.py knows it.
-_MAY_TAKE_LONG = (ast.Call, ast.comprehension)
 _TEMPLATE = """\
-def make(__rayside_raised, __rayside_number, __rayside_key):
+def make(__rayside_raised):
     def condition({names}):
-        {evaluation}
         try:
             return True if {value} else False
         except Exception as __rayside_error:
@@ -59,8 +56,6 @@ def function_of(
     names: tuple[str, ...],
     namespace: dict[str, Any],
     raised: Callable[[Exception], bool],
-    number: Callable[[], int],
-    key: int,
 ) -> Callable[..., bool]:
     """Returns a function of the variables `names` that returns whether the condition holds.
 
@@ -68,19 +63,15 @@ def function_of(
         condition: a Python expression that compiles.
         namespace: the globals in which it is evaluated.
         raised: is called with what the condition raises, and says whether it holds then.
-        number: gives each evaluation that may take long its number.
-        key: the breakpoint's number.
     """
     value = ast.parse(condition.strip(), mode="eval").body
-    is_quick = not any(isinstance(node, _MAY_TAKE_LONG) for node in ast.walk(value))
-    evaluation = "pass" if is_quick else "__rayside_evaluation = __rayside_number(), __rayside_key"
-    text = _TEMPLATE.format(names=", ".join(names), evaluation=evaluation, value="None")
+    text = _TEMPLATE.format(names=", ".join(names), value="None")
     tree = ast.parse(text, "<condition>")
     test = next(node for node in ast.walk(tree) if isinstance(node, ast.IfExp))
     test.test = value
     made: dict[str, Any] = {}
     exec(compile(ast.fix_missing_locations(tree), "<condition>", "exec"), made)
-    function = made["make"](raised, number, key)
+    function = made["make"](raised)
     # It is a new function, for one's globals can't be replaced.
     condition_function: Callable[..., bool] = types.FunctionType(
         function.__code__, namespace, "condition", None, function.__closure__

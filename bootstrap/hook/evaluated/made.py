@@ -12,8 +12,9 @@ import weakref
 from types import CodeType, FrameType
 from typing import Any
 
+# The names that sent.py gives.
 _INSERTED, _CONDITIONS, _FLOW = "_rayside_inserted", "_rayside_conditions", "_rayside_flow"
-_STOPPING, _REACHED = "_rayside_stopping", "_rayside_reached"  # the names that sent.py gives
+_STOPPING = "_rayside_stopping"
 _MOST_NAMES = 10_000  # of files whose names are kept
 
 _Lines = dict[int, str]  # as in stopping.py
@@ -86,12 +87,11 @@ class Codes:
 
         def call(line: int, inner: CodeType) -> Any:
             place = stopping.Place(file, line, lines[line])
-            condition, key = stopping.condition_of(lines[line]), stopping.key_of(lines[line])
+            condition = stopping.condition_of(lines[line])
             names = conditions.names_of(condition, inner) if condition else None
             if names is None:
                 return inserted.Call(place.reach)
-            number = _module(_REACHED)._numbers.__next__
-            function = conditions.function_of(condition, names, namespace, place.raised, number, key)
+            function = conditions.function_of(condition, names, namespace, place.raised)
             return inserted.Call(place.stop, function, names, place.reach)
 
         def remember(new: CodeType, code: CodeType) -> None:

@@ -124,7 +124,6 @@ def decides(key: int, frame: FrameType, holds: bool = False) -> bool:
     if point.condition and not holds:
         try:
             code = point.code or compiled(point.condition)
-            evaluation = next(_numbers)  # noqa: F841 (slow_conditions.py looks for it)
             if not eval(code, frame.f_globals, frame.f_locals):
                 return False
         except Exception as error:
