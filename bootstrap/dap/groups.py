@@ -24,12 +24,10 @@ MEMBERS = "members"
 # Seconds for all to have stopped again, if no number is typed, and the most.
 WITHIN, MOST_WITHIN = 10, 999
 
-_NAME = r"[A-Za-z_][A-Za-z0-9_]{0,39}"
 _SECONDS = r"(?:\s+within\s+(?P<within>[1-9][0-9]{0,2})\s*s?)?"
-_WORDS = "|".join([*ACTIONS, "clear"])
+_WORDS = "|".join(ACTIONS)
 _COMMAND = re.compile(rf"@\s*(?P<group>\S.*?)(?:\s+(?P<word>{_WORDS}))?{_SECONDS}")
 _TARGET = re.compile(rf"@\s*(?P<group>\S.*?){_SECONDS}")
-_NAMING = re.compile(rf"@(?P<name>{_NAME})\s*=\s*(?P<selector>[^\s=].*)")
 # The most kinds of members that are drawn, and the most members that are named of one.
 _MOST_KINDS, _MOST_NAMED = 20, 3
 
@@ -39,26 +37,19 @@ class Command:
     """Is what was typed about a group.
 
     Attributes:
-        group: a name, or a selector; empty for all groups that have names.
-        word: one of ACTIONS or `clear`; empty to show who belongs.
+        group: a selector.
+        word: one of ACTIONS; empty to show who belongs.
         within: seconds.
-        selector: what `group` is to be the name of, where it is to be one.
     """
 
     group: str
     word: str = ""
     within: int = WITHIN
-    selector: str = ""
 
 
 def command(text: str) -> Command | None:
-    """Reads `@`, `@GROUP`, `@GROUP WORD [within S]` or `@NAME = SELECTOR`; None where it is none of these."""
-    text = text.strip()
-    if text == "@":
-        return Command("")
-    if naming := _NAMING.fullmatch(text):
-        return Command(naming["name"], selector=naming["selector"])
-    match = _COMMAND.fullmatch(text)
+    """Reads `@GROUP` or `@GROUP WORD [within S]`; None where it is neither."""
+    match = _COMMAND.fullmatch(text.strip())
     return match and Command(match["group"], match["word"] or "", int(match["within"] or WITHIN))
 
 
@@ -66,10 +57,6 @@ def target(text: str) -> Command | None:
     """Reads `@GROUP [within S]`, which follows a word; None where it isn't that."""
     match = _TARGET.fullmatch(text.strip())
     return match and Command(match["group"], within=int(match["within"] or WITHIN))
-
-
-def is_name(text: str) -> bool:
-    return re.fullmatch(_NAME, text) is not None and text not in {*_WORDS.split("|"), "ray"}
 
 
 def drawn(answer: Mapping[str, Any]) -> Iterator[str]:
@@ -86,14 +73,6 @@ def drawn(answer: Mapping[str, Any]) -> Iterator[str]:
         yield f"     {_named(alike)}"
     if rest := kinds[_MOST_KINDS:]:
         yield f"{sum(len(alike) for _, alike in rest):,} more, elsewhere"
-
-
-def drawn_list(answer: Mapping[str, Any]) -> Iterator[str]:
-    """Draws the relay's answer to `groups`."""
-    if not answer["groups"]:
-        yield f"no group has a name; these need none: {answer['forms']}"
-    for group in answer["groups"]:
-        yield from drawn(group)
 
 
 _ORDER = (LATE, ENDED, FAILED, LEFT, UNKNOWN, STOPPED, RUNNING)

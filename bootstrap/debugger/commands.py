@@ -30,10 +30,7 @@ WORDS = (
     Word("p", ("print", "pp"), "EXPR", "evaluate an expression in this frame"),
     Word("!", ("exec",), "STATEMENT", "run a statement in this frame, such as `! x = 1`"),
     Word("compare", (), "EXPR", "evaluate an expression in all stopped tasks, what is odd first"),
-    Word(
-        "group", (), "NAME SELECTOR", "name a group of tasks, as in `group slow ray.rank > 3`; alone, show it"
-    ),
-    Word("groups", (), "", "list the groups that have names, with their members"),
+    Word("group", (), "@GROUP", "show who belongs to a group of tasks, as in `group @ranks`"),
     Word("pause", (), "@GROUP", "stop all tasks of a group where they are"),
     Word("break", ("b",), "[[FILE:]LINE[ HITS][ if COND]]", "stop every task at that line; alone, list them"),
     Word("clear", ("cl",), "[[FILE:]LINE]", "remove that breakpoint; alone, all of them"),
@@ -70,7 +67,7 @@ _HITS = (
 _PLACE = re.compile(rf"(?:(?P<file>.+):)?(?P<line>[0-9]{{1,9}}){_HITS}(?:\s*,?\s+if\s+(?P<cond>\S.*))?")
 GROUPS = (
     "next, step, finish and continue take `@GROUP` as well, as in `next @ranks within 60`: all tasks of it,"
-    " side by side; `clear @NAME` forgets a name."
+    " side by side. A GROUP is `all`, `ranks`, `actor:CLASS`, `task:NAME`, or `ray.rank > 3`."
 )
 HITS = "first, gather N [within S] or hit COUNT"
 

@@ -154,8 +154,7 @@ class Terminal:
             "compare": lambda: view.compare(rest),
             "break": lambda: self._places.add(rest),
             "clear": lambda: self._places.clear(rest),
-            "group": lambda: self._groups.name(rest),
-            "groups": self._groups.list,
+            "group": lambda: self._groups.show(rest),
             "pause": lambda: self._move(name, rest),
             "tasks": self._tasks,
             "task": lambda: self._task(rest),
@@ -189,7 +188,7 @@ class Terminal:
         """Does something with all tasks of a group; then shows the task that was shown, or another."""
         self._tell_news(self._groups.move(word, rest))
         current, stops = self._view.stop, self._session.stops
-        if word != "clear" and stops and (current is None or not self._is_stopped(current)):
+        if stops and (current is None or not self._is_stopped(current)):
             self._view.arrive(next(iter(stops.values())))
         elif word == "continue" and not stops:
             self._say(_WAITING)

@@ -9,12 +9,13 @@ from bootstrap.dap.groups import ACTIONS, MEMBERS, MOST_WITHIN, WITHIN
 from bootstrap.relay.editor import Editor, Refused
 from bootstrap.relay.groups import Groups
 from bootstrap.relay.rules import Exact, NotDap, Number, Record, Rule, choice
+from bootstrap.relay.selector import FORMS
 
 _TEXT = Exact(LONGEST, trusted=True)
 _REQUEST_ACTIONS = choice(" ".join({*ACTIONS.values(), MEMBERS}))
 _USAGE = (
     "`@GROUP` shows who belongs, `@GROUP next`, `step`, `finish`, `continue` or `pause` moves them,"
-    " `@NAME = GROUP` names one, `@` lists those with names"
+    f" a GROUP is {FORMS}, or an expression"
 )
 
 
@@ -23,7 +24,7 @@ class GroupRequests:
 
     def __init__(self, all_groups: Groups) -> None:
         self._groups = all_groups
-        self.handlers = {"group": self._group, "groups": self._list, "nameGroup": self._name}
+        self.handlers = {"group": self._group}
 
     async def typed(self, arguments: Message) -> str | None:
         """Returns the answer to what was typed in a debug console; None where it is not about groups.
@@ -36,12 +37,6 @@ class GroupRequests:
         command = groups.command(text)
         if command is None:
             raise Refused(_USAGE)
-        if not command.group:
-            return "\n".join(groups.drawn_list(await self._groups.listed()))
-        if command.selector or command.word == "clear":
-            self._groups.name(command.group, command.selector)
-            if command.word == "clear":
-                return f"@{command.group} is no name any more"
         action = ACTIONS.get(command.word, MEMBERS)
         answer = await self._groups.act(command.group, action, command.within)
         return "\n".join(groups.drawn(answer))
@@ -55,15 +50,10 @@ class GroupRequests:
             within=Number(1, MOST_WITHIN),
         )
         answer = await self._groups.act(known["group"], known["action"], known.get("within", WITHIN))
-        await _respond(editor, request, answer)
-
-    async def _list(self, editor: Editor, request: Message, arguments: Message) -> None:
-        await _respond(editor, request, await self._groups.listed())
-
-    async def _name(self, editor: Editor, request: Message, arguments: Message) -> None:
-        known = _taken(request, "name", "selector", name=_TEXT, selector=_TEXT)
-        self._groups.name(known["name"], known["selector"])
-        editor.respond(request)
+        # As with the rows of all threads: of a thousand members it is long.
+        async with editor.turn:
+            editor.respond(request, answer)
+            await editor.taken()
 
 
 def _taken(request: Message, *needs: str, **fields: Rule) -> Message:
@@ -72,10 +62,3 @@ def _taken(request: Message, *needs: str, **fields: Rule) -> Message:
         return Record(fields, frozenset(needs), strict=True).take(request.get("arguments") or {}, "")
     except NotDap as error:
         raise Refused(f"{request['command']}: {error}") from None
-
-
-async def _respond(editor: Editor, request: Message, body: Message) -> None:
-    # As with the rows of all threads: of a thousand members it is long.
-    async with editor.turn:
-        editor.respond(request, body)
-        await editor.taken()

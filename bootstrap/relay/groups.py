@@ -1,28 +1,27 @@
-"""Keeps the names of groups, and does with all members of one what an editor does with one task.
+"""Does with all members of a group of tasks what an editor does with one task.
 
 See docs/adr/0036-groups-are-expressions-that-the-relay-decides.md.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 
 from bootstrap.dap.framing import Message
-from bootstrap.dap.groups import ENDED, LATE, LEFT, MEMBERS, RUNNING, STOPPED, UNKNOWN, is_name
+from bootstrap.dap.groups import ENDED, LATE, LEFT, MEMBERS, RUNNING, STOPPED, UNKNOWN
 from bootstrap.relay.answers import SILENT
 from bootstrap.relay.editor import Refused
 from bootstrap.relay.group_steps import GroupSteps, Outcome
 from bootstrap.relay.member_states import MemberStates, WhyEnded
 from bootstrap.relay.members import Member, Members
 from bootstrap.relay.paths import Paths
-from bootstrap.relay.selector import FORMS, Selector, is_short_form
+from bootstrap.relay.selector import Selector
 from bootstrap.relay.threads import Threads
 from bootstrap.relay.work import Work
 from bootstrap.relay.worker import Workers
 
-# The most groups that have a name, and of which the members are remembered.
+# The most groups of which the members are remembered.
 MOST = 30
 _NO_MORE = "its task has ended, or is another"
 
@@ -47,38 +46,14 @@ class Groups:
         self._members = Members(workers, work)
         self._steps = GroupSteps(self._members, threads, work)
         self._states = MemberStates(why_ended, work)
-        self._named: dict[str, str] = {}
         # Who belonged when a group was last dealt with, by its expression and by worker_id.
         self._before: OrderedDict[str, dict[str, Member]] = OrderedDict()
-
-    def name(self, name: str, selector: str) -> None:
-        """Gives a group a name, or an empty selector takes the name from it. Raises Refused."""
-        if not selector:
-            if self._named.pop(name, None) is None:
-                raise Refused(f"no group is called {name!r}")
-            return
-        if not is_name(name) or is_short_form(name):
-            raise Refused(
-                f"{name[:100]!r} can't be the name of a group: it has up to 40 letters, digits and _, and is"
-                " no command, nor `ray`, `all` or `ranks`"
-            )
-        if len(self._named) >= MOST and name not in self._named:
-            raise Refused(f"{MOST} groups have names, which is the most: `clear @NAME` takes one away")
-        Selector.of(selector)
-        self._named[name] = selector
-
-    async def listed(self) -> Message:
-        """Returns `{"groups": [what `act` returns for each name], "forms": those that need no name}`."""
-        selectors = [(name, Selector.of(selector)) for name, selector in self._named.items()]
-        await self._members.learn(selector for _, selector in selectors)
-        listed = [self._act(name, selector, MEMBERS, 0) for name, selector in selectors]
-        return {"groups": await asyncio.gather(*listed), "forms": FORMS}
 
     async def act(self, group: str, action: str, within: int) -> Message:
         """Does something with all members.
 
         Args:
-            group: a name, or a selector.
+            group: a selector.
             action: DAP's `next`, `stepIn`, `stepOut`, `continue` or `pause`, or MEMBERS, which only looks.
             within: seconds until those that have not stopped count as late.
 
@@ -90,11 +65,9 @@ class Groups:
         Raises Refused where it is no group, or has no members.
         """
         group = group.strip()
-        selector = Selector.of(self._named.get(group, group))
+        selector = Selector.of(group)
         await self._members.learn([selector])
-        return await self._act(group, selector, action, 0 if action == MEMBERS else within)
-
-    async def _act(self, group: str, selector: Selector, action: str, within: int) -> Message:
+        within = 0 if action == MEMBERS else within
         members, unknown = self._members.of(selector)
         gone = self._gone(selector, members)
         if not members and not unknown and not gone and action != MEMBERS:

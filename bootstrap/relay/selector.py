@@ -76,10 +76,6 @@ class Selector:
             return False
 
 
-def is_short_form(text: str) -> bool:
-    return text in _ALONE or _WITH_VALUE.fullmatch(text) is not None
-
-
 def _expanded(text: str) -> str:
     """Returns the expression that a short form stands for; any other text as it is."""
     if text in _ALONE:
@@ -112,7 +108,7 @@ def _checked(node: ast.AST) -> str:
         case ast.Name(id="ray") | ast.Constant(value=str() | int() | float() | None):
             return ""
         case ast.Name(id=name):
-            raise Refused(f"no group is called {name!r}, and an expression has no name but `ray`: {_HINT}")
+            raise Refused(f"{name!r} is no group, and an expression has no name but `ray`: {_HINT}")
     if not isinstance(node, _HARMLESS):
         raise Refused(f"`{ast.unparse(node)[:100]}` is nothing that a group can be told by: {_HINT}")
     return ""

@@ -117,18 +117,18 @@ print("result", work(WAIT))
 def test_a_group_of_tasks_is_stepped_and_who_is_late_is_named(screen: Open) -> None:
     terminal = screen(GROUP.replace("WAIT", "0"), GROUP.replace("WAIT", "4"))
     take(terminal, 1)
-    terminal.type("group both ray.pid > 0\r")
-    assert "@both  (ray.pid > 0): 2 members" in terminal.until(PROMPT)
-    terminal.type("next @both\r")
+    terminal.type("group @ray.pid > 0\r")
+    assert "@ray.pid > 0: 2 members" in terminal.until(PROMPT)
+    terminal.type("next @ray.pid > 0\r")
     assert terminal.until(PROMPT).count("1 stopped at work") == 2  # each has a file of its own
-    terminal.type("next @both within 1\r")
+    terminal.type("next @ray.pid > 0 within 1\r")
     shown = terminal.until(PROMPT)
     assert "1 late after 1 s, in work" in shown
     assert "task-2 · " in shown.partition("1 late")[2].partition("1 stopped at work")[0]
     assert "-> 6" in shown
     # The first returns, and runs on to its end; the second comes to the line that it is late for.
     terminal.type("pause @nobody\r")
-    assert "no group is called 'nobody'" in terminal.until(PROMPT)
+    assert "'nobody' is no group" in terminal.until(PROMPT)
     terminal.type("continue @task:task-1\r")
     shown = terminal.until(PROMPT)
     assert "task-2 · " in shown and "-> 6" in shown

@@ -335,32 +335,25 @@ def test_one_that_does_not_answer_is_a_member_by_what_it_said_before(monkeypatch
     play(story, 2)
 
 
-def test_a_group_is_named_moved_and_forgotten_in_the_debug_console() -> None:
+def test_a_group_is_shown_and_moved_in_the_debug_console() -> None:
     async def story(setting: Setting) -> None:
         editor = await all_stopped(setting)
-        assert (await type_in(editor, "@")).startswith(
-            "no group has a name; these need none: all, ranks, actor:"
-        )
-        shown = await type_in(editor, "@odd = ray.rank % 2 == 1")
-        assert shown.splitlines()[:2] == [
-            "@odd  (ray.rank % 2 == 1): 2 members",
-            f"2 stopped at work  {FILE}:2",
-        ]
+        with pytest.raises(RequestFailed, match="a GROUP is all, ranks, actor:"):
+            await type_in(editor, "@")
+        shown = await type_in(editor, "@ray.rank % 2 == 1")
+        assert shown.splitlines()[:2] == ["@ray.rank % 2 == 1: 2 members", f"2 stopped at work  {FILE}:2"]
         # It is the same on the row of a task: no line of Python begins so.
         stop = await setting.stopped(editor, 1)
         frame = (await editor.frames(stop))[0]["id"]
-        stepping = asyncio.ensure_future(type_in(editor, "@odd next within 60", frameId=frame))
+        stepping = asyncio.ensure_future(type_in(editor, "@ray.rank % 2 == 1 next within 60", frameId=frame))
         await until(lambda: all(debuggee.received("next") for debuggee in setting.debuggees[1::2]))
         for number in (2, 4):
             has_stepped(setting, number)
         assert (await stepping).splitlines()[1] == f"2 stopped at work  {FILE}:2"
         assert not any(debuggee.received("next") for debuggee in setting.debuggees[::2])
-        assert (await type_in(editor, "@odd continue")).splitlines()[1] == "2 running"
+        assert (await type_in(editor, "@ray.rank % 2 == 1 continue")).splitlines()[1] == "2 running"
         for debuggee in setting.debuggees[1::2]:
             assert debuggee.received("continue") == [{"threadId": 1, "singleThread": True}]
-        assert await type_in(editor, "@odd clear") == "@odd is no name any more"
-        with pytest.raises(RequestFailed, match="no group is called 'odd'"):
-            await type_in(editor, "@odd next")
 
     play(story, 4)
 
@@ -383,11 +376,6 @@ def test_a_group_is_named_moved_and_forgotten_in_the_debug_console() -> None:
         ("group", {"group": "ray.rank ==", "action": "next"}, "it is no Python expression"),
         ("group", {"group": "__import__('os')", "action": "next"}, "nothing that a group can be told by"),
         ("group", {"group": "ray.rank == 7", "action": "next"}, "nobody belongs to @ray.rank == 7 now"),
-        ("nameGroup", {"name": "all", "selector": "ranks"}, "can't be the name of a group"),
-        ("nameGroup", {"name": "a b", "selector": "ranks"}, "can't be the name of a group"),
-        ("nameGroup", {"name": "next", "selector": "ranks"}, "can't be the name of a group"),
-        ("nameGroup", {"name": "mine", "selector": "other"}, "no group is called 'other'"),
-        ("nameGroup", {"name": "mine", "selector": ""}, "no group is called 'mine'"),
         ("evaluate", {"expression": "@all within 5 next", "context": "repl"}, "it is no Python expression"),
     ],
 )
@@ -402,25 +390,11 @@ def test_a_wrong_request_is_refused_and_moves_nobody(request_: str, arguments: M
     play(story)
 
 
-def test_no_more_groups_have_names_than_may() -> None:
-    async def story(setting: Setting) -> None:
-        editor = await all_stopped(setting)
-        for number in range(30):
-            await editor.request("nameGroup", name=f"g{number}", selector="all")
-        with pytest.raises(RequestFailed, match="30 groups have names"):
-            await editor.request("nameGroup", name="one_more", selector="all")
-        await editor.request("nameGroup", name="g3", selector="ranks")
-        listed = (await editor.request("groups"))["groups"]
-        assert [(each["group"], len(each["members"])) for each in listed] == [(f"g{n}", 1) for n in range(30)]
-
-    play(story)
-
-
 def test_who_watches_moves_no_group() -> None:
     async def story(setting: Setting) -> None:
         await all_stopped(setting)
         watcher = await setting.attach(takeOver="watch")
-        for work in (act(watcher, "all", "next"), watcher.request("groups"), type_in(watcher, "@all next")):
+        for work in (act(watcher, "all", "next"), type_in(watcher, "@all next")):
             with pytest.raises(RequestFailed, match="this editor only watches"):
                 await work
         assert not setting.debuggees[0].received("next")

@@ -795,29 +795,13 @@ def test_where_all_of_a_group_go_on_the_next_stop_is_awaited(tmp_path: Path) -> 
     assert "my_task · 102@127.0.0.9 stopped (breakpoint)" in console.shown
 
 
-def test_a_group_is_named_shown_listed_and_forgotten(tmp_path: Path) -> None:
-    slow = {"group": "slow", "selector": "ray.rank > 3", "action": "members", "seconds": 1, "members": []}
-    shows = Turn("group", {"group": "slow", "action": "members"}, slow)
-    turns = [
-        Turn("nameGroup", {"name": "slow", "selector": "ray.rank > 3"}),
-        *(shows, shows, shows, Turn("groups", {}, {"groups": [slow], "forms": "all"})),
-        Turn("nameGroup", {"name": "slow", "selector": ""}),
-        Turn("nameGroup", {"name": "x", "selector": "y"}, "no group is called 'y'"),
-    ]
-    relay = ScriptedRelay({0: [SOURCE, *turns], 1: at(4)})
-    typed = (
-        "group slow ray.rank > 3",
-        "group slow",
-        "group @slow",
-        "groups",
-        "clear @slow",
-        "group x y",
-        "q",
-    )
-    _, console = talk(tmp_path, ScriptedJob(), relay, *typed)
-    assert console.lines.count("@slow  (ray.rank > 3): 0 members") == 4
-    assert "@slow is no name any more" in console.shown
-    assert "no group is called 'y'" in console.shown
+def test_who_belongs_to_a_group_is_shown(tmp_path: Path) -> None:
+    empty = {"group": "ray.rank > 3", "selector": "ray.rank > 3", "action": "members", "members": []}
+    shows = Turn("group", {"group": "ray.rank > 3", "action": "members"}, {**empty, "seconds": 0})
+    relay = ScriptedRelay({0: [SOURCE, shows, Turn("group", answer="'x' is no group")], 1: at(4)})
+    _, console = talk(tmp_path, ScriptedJob(), relay, "group @ray.rank > 3", "group @x", "q")
+    assert console.lines.count("@ray.rank > 3: 0 members") == 1
+    assert "'x' is no group" in console.shown
 
 
 @pytest.mark.parametrize("typed", ["group", "pause", "pause 3", "next @"])
