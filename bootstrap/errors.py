@@ -257,10 +257,6 @@ class StrangerListens(NotRunning):
     id = "stranger-listens"
 
 
-class EarlierLayout(RaysideError):
-    id, exit_code = "earlier-layout", TARGET
-
-
 class Drifted(RaysideError):
     id, exit_code = "drifted", TARGET
 

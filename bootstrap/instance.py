@@ -7,7 +7,6 @@ import dataclasses
 import hashlib
 import json
 import os
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,10 +27,6 @@ WORKSHOP = "rayside.dev/workshop"
 _USUAL_DASHBOARD = "http://127.0.0.1:8265"
 # A cluster's record, by which it is known again, lies in its folder.
 _RECORD = "instance.json"
-# An earlier version kept these in the state folder itself, or in kind's beside it.
-_EARLIER_FILES = ("cluster.json", "token", "kubeconfig", "up.json", "ray.json", "relay.json", "forwards.json")
-# kind's names of contexts, as in the kubeconfig that an earlier version kept.
-_CONTEXT = re.compile(r"^current-context: kind-(\S+)$", re.MULTILINE)
 # A Unix socket's path may be 107 bytes long (104 on macOS), and Ray's longest below its temporary
 # folder is /session_<date>_<time>_<microseconds>_<pid>/sockets/plasma_store.
 _LONGEST_SOCKET = len("/ray/session_2026-01-01_00-00-00_000000_4194304/sockets/plasma_store.1")
@@ -254,41 +249,6 @@ def in_workspace(state_folder: Path) -> bool:
     Raises UnsafeFolder.
     """
     return any(instance.target == POD for instance in all_recorded(state_folder))
-
-
-def of_earlier_layout(settings: Settings) -> list[Instance]:
-    """Returns the clusters whose files lie where earlier versions had them; they can only be removed.
-
-    The files of a local cluster were in the state folder itself, and those of kind beside it. A folder that
-    may be another user's is none of ours, whatever is in it.
-    """
-    folder = settings.state_folder
-    places = {"local": folder, "kind": folder.with_name(f"{folder.name}-kind")}
-    return [
-        dataclasses.replace(
-            configured(dataclasses.replace(settings, name=_earlier_name(place)), target),
-            location=place,
-            source="packages",
-        )
-        for target, place in places.items()
-        if _is_earlier(place)
-    ]
-
-
-def _is_earlier(folder: Path) -> bool:
-    # A folder of the user's own may have a file of one of these names.
-    try:
-        return sum((require_own(folder) / file).is_file() for file in _EARLIER_FILES) > 1
-    except UnsafeFolder:
-        return False
-
-
-def _earlier_name(folder: Path) -> str:
-    """Returns the name of kind's cluster, which its kubeconfig has."""
-    with contextlib.suppress(OSError, ValueError):
-        if context := _CONTEXT.search((folder / "kubeconfig").read_text()):
-            return context[1]
-    return DEFAULT_NAME
 
 
 def _fits(folder: Path) -> bool:

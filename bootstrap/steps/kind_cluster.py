@@ -134,13 +134,10 @@ class KindCluster:
         # An engine that does not answer may have the cluster: this fails then, and the cluster's files stay.
         self.check_ours()
         with docker_engine.connected(60) as client:
-            nodes = self._containers(client)
-            for container in nodes:
+            for container in self._containers(client):
                 report(f"removing {container.name}")
                 container.remove(v=True, force=True)
-            # Earlier versions named the network after the cluster; without a node of ours, that is another's.
-            names = [self._network, *([self.instance.name] if nodes else [])]
-            for network in client.networks.list(names=[f"^{name}$" for name in names]):
+            for network in client.networks.list(names=[f"^{self._network}$"]):
                 network.reload()
                 if not network.attrs["Containers"]:
                     network.remove()

@@ -48,13 +48,11 @@ class StateFolder:
 
     def undo(self, report: Report) -> None:
         record = self.instance.record
-        clusters = {other.location for other in all_recorded(self.instance.location)}
         # The record goes last: what is left of a removal that was interrupted is known by it.
         for folder in reversed(self._folders):
             if require_own(folder).exists():
                 report(f"removing {folder}")
-                # An earlier version's folder is the one that other clusters have theirs in.
-                for path in sorted(set(folder.iterdir()) - clusters, key=lambda path: path == record):
+                for path in sorted(folder.iterdir(), key=lambda path: path == record):
                     shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
                 with contextlib.suppress(OSError):
                     folder.rmdir()

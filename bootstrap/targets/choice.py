@@ -8,7 +8,6 @@ from pathlib import Path
 
 from bootstrap import docker_engine, instance, machine
 from bootstrap.errors import (
-    EarlierLayout,
     EngineNotPermitted,
     EngineNotRunning,
     EngineNotSupported,
@@ -63,11 +62,10 @@ def choose(settings: Settings, shell: Shell, *, asks: bool = False, prepares: bo
 
     A cluster that was made and not removed keeps its target. For a new one `auto` is kind where a Docker
     engine answers, else local. `asks` says whether a gallery may be asked for what a workspace is made with,
-    and `prepares` whether that is for a cluster to come. Raises OtherTarget, EarlierLayout, UnsafeFolder,
+    and `prepares` whether that is for a cluster to come. Raises OtherTarget, UnsafeFolder,
     EngineNotSupported.
     """
     require_own(settings.state_folder)
-    _refuse_earlier_layout(settings)
     recorded = instance.read(settings.state_folder / settings.name)
     if recorded is None:
         return _new(settings, shell, asks=asks, prepares=prepares)
@@ -119,7 +117,7 @@ def for_machine(settings: Settings, shell: Shell, *, asks: bool = False, prepare
     """
     try:
         return choose(settings, shell, asks=asks, prepares=prepares)
-    except (OtherTarget, EarlierLayout):
+    except OtherTarget:
         return _new(settings, shell, asks=asks, prepares=prepares)
 
 
@@ -187,9 +185,6 @@ def removable(settings: Settings, shell: Shell) -> list[Target]:
     settings = replace(settings, bundle="", mirror="")
     if settings.source in BUNDLED:
         settings = replace(settings, source="auto")
-    earlier = instance.of_earlier_layout(settings) if settings.name == DEFAULT_NAME else []
-    if earlier:
-        return [_target(settings, shell, identity, "an earlier version made it") for identity in earlier]
     try:
         recorded = instance.read(settings.state_folder / settings.name)
     except InvalidSetting:
@@ -394,14 +389,3 @@ def _ports(settings: Settings, known: Instance) -> Ports:
 def _free(first: int, taken: Collection[int]) -> Iterator[int]:
     """Yields the ports from `first` on that are nobody's now."""
     return (port for port in range(first, 65536) if port not in taken and not machine.port_holder(port))
-
-
-def _refuse_earlier_layout(settings: Settings) -> None:
-    if earlier := instance.of_earlier_layout(settings):
-        places = " and ".join(str(identity.location) for identity in earlier)
-        raise EarlierLayout(
-            f"an earlier version of Rayside keeps its cluster's files in {places}; each cluster has a folder "
-            "of its own now",
-            # It is of that name, whichever is asked for.
-            hint=f"./invokew down --name {DEFAULT_NAME} removes it; then ./invokew up makes one anew",
-        )

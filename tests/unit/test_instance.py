@@ -17,7 +17,7 @@ import pytest
 
 from bootstrap import instance
 from bootstrap.console import Console
-from bootstrap.errors import EarlierLayout, InvalidSetting, NotRunning, OtherTarget, PortTaken, UnknownTarget
+from bootstrap.errors import InvalidSetting, NotRunning, OtherTarget, PortTaken, UnknownTarget
 from bootstrap.given_settings import parse
 from bootstrap.instance import configured
 from bootstrap.lock import alone
@@ -333,56 +333,3 @@ def test_down_looks_for_the_cluster_when_no_other_command_changes_it(tmp_path: P
         running.result()
     assert out == ""
     assert (settings.state_folder / "demo" / "instance.json").exists()
-
-
-# --- an earlier version's files ----------------------------------------------------------
-
-
-@pytest.mark.parametrize("suffix", ["", "-kind"])
-def test_an_earlier_layout_is_said_kept_and_removed_by_down_alone(suffix: str, tmp_path: Path) -> None:
-    state = tmp_path / "state"
-    earlier = tmp_path / f"state{suffix}"
-    make_own(earlier)
-    (earlier / "token").write_text("theirs")
-    (earlier / "ray").mkdir()
-    settings = Settings(state_folder=state, target="local")
-    # A single file of such a name may be anybody's.
-    choice.choose(settings, Shell())
-    (earlier / "kubeconfig").write_text("current-context: kind-foo\n")
-    with pytest.raises(EarlierLayout, match=f"{earlier}") as refused:
-        choice.choose(settings, Shell())
-    assert refused.value.hint.startswith("./invokew down --name rayside removes it")
-    with pytest.raises(EarlierLayout):
-        choice.choose(replace(settings, name="demo"), Shell())
-    assert choice.for_machine(settings, Shell()).instance.target == "local"
-    assert [target.instance.name for target in choice.removable(replace(settings, name="demo"), Shell())] == [
-        "demo"
-    ]
-    assert (earlier / "token").read_text() == "theirs"
-    (target,) = choice.removable(settings, Shell())
-    assert (target.instance.name, target.instance.target) == ("foo", "kind" if suffix else "local")
-    assert target.instance.folder == earlier
-    StateFolder(target.instance).undo(lambda _: None)
-    assert not earlier.exists()
-    assert choice.choose(settings, Shell()).instance.folder == state / "rayside"
-
-
-def test_files_as_of_an_earlier_layout_that_may_be_anothers_are_none_of_ours(tmp_path: Path) -> None:
-    earlier = tmp_path / "state-kind"
-    make_own(earlier)
-    for name in ("token", "kubeconfig"):
-        (earlier / name).touch()
-    earlier.chmod(0o755)
-    settings = Settings(state_folder=tmp_path / "state", target="local")
-    assert choice.choose(settings, Shell()).instance.folder == tmp_path / "state" / "rayside"
-    assert instance.of_earlier_layout(settings) == []
-
-
-def test_the_removal_of_an_earlier_layout_leaves_clusters_of_this_one(tmp_path: Path) -> None:
-    state = tmp_path / "state"
-    current = recorded(state, "demo")
-    (state / "token").write_text("theirs")
-    (state / "ray.json").write_text("{}")
-    (target,) = choice.removable(Settings(state_folder=state, target="local"), Shell())
-    StateFolder(target.instance).undo(lambda _: None)
-    assert list(state.iterdir()) == [current.location]

@@ -94,9 +94,7 @@ def test_down_removes_its_network_and_never_the_users_of_the_clusters_name(
 
     monkeypatch.setattr(docker_engine, "connected", connected)
     STEP.undo(print)
-    # Earlier versions named it after the cluster, so that goes with a node of ours, and only then.
-    gone = {network.name for network in networks if network.removed}
-    assert gone == ({"kind-rayside", "rayside"} if ours else {"kind-rayside"})
+    assert {network.name for network in networks if network.removed} == {"kind-rayside"}
 
 
 @pytest.mark.parametrize(
