@@ -732,8 +732,7 @@ def check(context: Context) -> None:
 @task(
     klass=Verb,
     help={
-        "name": "which benchmark: local, attach, children, cluster, conditions, kind, memory, relay, "
-        "tracing or workshop (default: local)"
+        "name": "which benchmark: local, attach, cluster, conditions, kind, relay or tracing (default: local)"
     },
 )
 def bench(context: Context, name: str = "local") -> None:
