@@ -28,7 +28,6 @@ from bootstrap.sources.packages import packages
 from bootstrap.step import Condition, Step, until
 from tests.at_once import AT_ONCE
 from tests.conftest import FIGURE
-from tests.integration import wrong_passwords
 from tests.integration.vsix import vsix, without_asking
 from tests.patience import PATIENCE
 
@@ -217,23 +216,6 @@ def kill(container: Container) -> set[str]:
 # --- who gets in -------------------------------------------------------------------------
 
 
-def test_healthz_needs_no_password(served: Container) -> None:
-    assert healthy(served).json()["status"] in ("alive", "expired")
-
-
-def test_everything_else_leads_to_the_login(served: Container) -> None:
-    answer = requests.get(f"{address(served)}/", allow_redirects=False, timeout=PATIENCE)
-    assert answer.status_code == 302
-    assert "login" in answer.headers["Location"]
-
-
-def test_a_wrong_password_stays_outside(served: Container) -> None:
-    session, answer = login(served, "wrong")
-    assert "password" in answer.text
-    assert not session.cookies
-    assert "login" in session.get(f"{address(served)}/", timeout=PATIENCE).url
-
-
 def test_the_password_opens_the_workbench(served: Container) -> None:
     session, answer = login(served, PASSWORD)
     assert answer.status_code == 302
@@ -244,12 +226,6 @@ def test_the_password_opens_the_workbench(served: Container) -> None:
     # What the page loads first is there, so nothing of it was pruned.
     script = next(source for source in re.findall(r'src="([^"]+)"', page.text) if "workbench.js" in source)
     assert session.get(requests.compat.urljoin(page.url, script), timeout=PATIENCE).status_code == 200
-
-
-def test_after_some_wrong_passwords_even_the_right_one_has_to_wait(start: Start) -> None:
-    container = start()
-    healthy(container)
-    wrong_passwords.are_throttled(lambda password: login(container, password)[1].text, PASSWORD)
 
 
 def test_a_hashed_password_does_too(start: Start, served: Container) -> None:

@@ -11,9 +11,9 @@ import pytest
 
 from bootstrap.debugger import scripted, stops
 from bootstrap.debugger.commands import Place
-from bootstrap.debugger.events import Ended, Lost, Notice, Stop
+from bootstrap.debugger.events import Lost, Notice, Stop
 from bootstrap.debugger.session import Session
-from bootstrap.errors import AttachFailed, DebuggerGone, NotRunning, RequestFailed
+from bootstrap.errors import RequestFailed
 from tests.integration.real_debuggee import TASK, RealJob, attachment, relay_over
 from tests.patience import PATIENCE
 
@@ -119,28 +119,6 @@ def test_several_tasks_are_recorded_and_the_job_succeeds(start: Start) -> None:
     assert [debuggee.lines for debuggee in job.processes] == [["result 6"], ["result 6"], ["1", "2"]]
 
 
-def test_a_process_killed_while_stopped_is_told_and_the_other_goes_on(start: Start) -> None:
-    job = start(TASK, TASK)
-
-    async def story() -> None:
-        async with relay_over(job) as port:
-            session = await attached(job, port)
-            both = {stop.worker_id: stop for stop in [await stop_of(session) for _ in range(2)]}
-            job.processes[0].process.kill()
-            while not isinstance(happening := await session.events.get(), Ended):
-                pass
-            assert (happening.stop, happening.was_stopped) == (both["w1"], True)
-            assert list(session.stops.values()) == [both["w2"]]
-            with pytest.raises(RequestFailed):
-                await stops.frames(session.client, both["w1"])
-            await session.resume("continue", both["w2"])
-            await asyncio.to_thread(job.all_ended)
-            await session.close()
-
-    play(story())
-    assert [debuggee.process.returncode for debuggee in job.processes] == [-9, 0]
-
-
 def test_a_breakpoint_of_a_condition_stops_where_it_holds_and_a_moved_one_says_so(start: Start) -> None:
     job = start("breakpoint()\nfor i in range(5):\n    j = i\n\n# nothing\nprint('end')\n")
     file = str(job.processes[0].script)
@@ -192,84 +170,3 @@ def test_what_is_left_stopped_is_found_again_with_nothing_run_in_between(start: 
 
     play(story())
     assert [debuggee.lines for debuggee in job.processes] == [["result 6"], ["result 6"]]
-
-
-def test_leaving_with_an_evaluation_in_flight_does_not_spoil_the_debuggee(start: Start) -> None:
-    job = start(TWICE)
-
-    async def story() -> None:
-        async with relay_over(job) as port:
-            session = await attached(job, port)
-            frame = (await stops.frames(session.client, await stop_of(session)))[0]
-            slow = asyncio.ensure_future(
-                stops.evaluate(session.client, frame, "__import__('threading').Event().wait(0.3)")
-            )
-            await asyncio.sleep(0)  # the request is sent
-            await session.close()
-            assert await slow == "False"
-            second_session = await attached(job, port)
-            await stop_of(second_session)
-            await second_session.close()
-            await asyncio.to_thread(job.all_ended)
-
-    play(story())
-    assert job.processes[0].lines == ["1", "2"]
-
-
-def test_a_second_debugger_takes_over_and_the_first_is_told(start: Start) -> None:
-    job = start(TASK)
-
-    async def story() -> None:
-        async with relay_over(job) as port:
-            first = await attached(job, port)
-            await stop_of(first)
-            second = await attached(job, port)
-            while not isinstance(happening := await first.events.get(), Lost):
-                pass
-            assert isinstance(happening.error, DebuggerGone)
-            await first.close()
-            assert await stops.frames(second.client, await stop_of(second))
-            await second.close()
-            await asyncio.to_thread(job.all_ended)
-
-    play(story())
-    assert job.processes[0].lines == ["result 6"]
-
-
-def test_a_wrong_token_is_refused_before_any_task_is_touched(start: Start) -> None:
-    job = start(TASK)
-    job.all_paused()
-
-    async def story() -> None:
-        async with relay_over(job) as port:
-            with pytest.raises(AttachFailed, match="token"):
-                await attached(job, port, token="another")
-            assert job.processes[0].paused
-
-    play(story())
-
-
-def test_a_relay_that_goes_is_an_error_and_what_was_stopped_goes_on(start: Start) -> None:
-    job = start(TASK)
-
-    async def story() -> None:
-        async with relay_over(job) as port:
-            session = await attached(job, port)
-            await stop_of(session)
-        while not isinstance(happening := await session.events.get(), Lost):
-            pass
-        assert session.stops == {}
-        assert isinstance(happening.error, NotRunning)
-        await session.close()
-        await asyncio.to_thread(job.all_ended)
-
-    play(story())
-    assert job.processes[0].lines == ["result 6"]
-
-
-def test_nobody_there_is_an_error_at_once(start: Start) -> None:
-    async def story() -> None:
-        with pytest.raises(NotRunning, match=r"no debugger answers at 127\.0\.0\.1:1"):
-            await attached(start(), 1)
-
-    play(story())

@@ -371,24 +371,6 @@ def test_the_newest_editor_wins_and_has_what_is_stopped(tmp_path: Path) -> None:
     run(story())
 
 
-def test_an_editor_that_closes_with_a_request_in_flight_spoils_no_debuggee(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with relay_over(tmp_path) as setting:
-            endless = WORK.replace("range(3)", "__import__('itertools').count()")
-            (process,) = await setting.cluster.start(endless + "    __import__('time').sleep(0.001)\n")
-            for _ in range(3):
-                editor = await setting.attach({"job.py": [3]})
-                stop = await editor.event("stopped")
-                # It is in flight when the editor goes.
-                await editor.begin(stop, "__import__('time').sleep(0.3)")
-                editor.client.close()
-                before = len(process.lines)
-                while len(process.lines) <= before + 10:
-                    await asyncio.sleep(0.02)
-
-    run(story())
-
-
 def test_two_paths_of_one_file_keep_each_others_breakpoints(tmp_path: Path) -> None:
     async def story() -> None:
         async with relay_over(tmp_path, shared_files=True) as setting:
@@ -749,23 +731,6 @@ def test_without_an_editor_nobody_is_asked_and_nothing_is_attached(tmp_path: Pat
     run(story())
 
 
-@pytest.mark.parametrize("token", [None, "", "another", 7, "a token "])
-def test_without_the_token_nothing_is_done(tmp_path: Path, token: object) -> None:
-    async def story() -> None:
-        async with relay_over(tmp_path) as setting:
-            await setting.cluster.start(WORK)
-            client = await Client.connect("127.0.0.1", setting.port)
-            await client.request("initialize", {"adapterID": "python"})
-            response = await client.answer("attach", {} if token is None else {"token": token})
-            assert response["success"] is False
-            assert "token" in response["message"]
-            await asyncio.wait_for(client.closed.wait(), AT_ONCE)
-            assert setting.cluster.looks == 0
-            client.close()
-
-    run(story())
-
-
 def test_the_process_goes_on_when_its_editor_is_killed(tmp_path: Path) -> None:
     async def story() -> None:
         async with relay_over(tmp_path) as setting:
@@ -773,34 +738,10 @@ def test_the_process_goes_on_when_its_editor_is_killed(tmp_path: Path) -> None:
             editor = await setting.attach({"job.py": [3]})
             await stops_of(editor, 3)
             began = time.monotonic()
-            editor.client.close()
+            editor.abort()
             while any(not process.lines for process in processes):
                 await asyncio.sleep(0.01)
             assert time.monotonic() - began < AT_ONCE
             assert [await process.end() for process in processes] == [["1", "3", "5"]] * 3
-
-    run(story())
-
-
-def test_what_is_stopped_stays_so_where_that_is_asked(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with relay_over(tmp_path) as setting:
-            processes = await setting.cluster.start(WORK, count=2)
-            editor = await setting.attach({"job.py": [3]})
-            await stops_of(editor, 2)
-            await editor.request("disconnect", suspendDebuggee=True)
-            client = await Client.connect("127.0.0.1", setting.port)
-            listed = await client.request("pausedTasks", {"token": "a token"})
-            assert {task["task"] for task in listed["tasks"]} == {"task-1", "task-2"}
-            client.close()
-            editor = await setting.attach()
-            stops = await stops_of(editor, 2)
-            assert [process.lines for process in processes] == [[], []]
-            for stop in stops:
-                # In the first round still: they have not gone on, and come back.
-                assert await editor.evaluate(stop, "y") == "0"
-                await editor.request("continue", threadId=stop["threadId"])
-            assert [await process.end() for process in processes] == [["1", "3", "5"]] * 2
-            await editor.client.disconnect()
 
     run(story())

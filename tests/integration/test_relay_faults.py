@@ -155,6 +155,7 @@ def test_a_message_that_is_no_request_gets_an_answer_and_the_next_one_too(tmp_pa
     play(story())
 
 
+@pytest.mark.gate
 def test_nothing_reaches_a_debuggee_before_the_token(tmp_path: Path) -> None:
     async def story() -> None:
         async with relay_over(tmp_path) as setting:
@@ -304,43 +305,7 @@ async def until(condition: Any) -> AsyncIterator[None]:
 # --- editors -----------------------------------------------------------------------------
 
 
-def test_a_second_editor_takes_over_with_what_is_stopped_and_the_first_is_told(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with relay_over(tmp_path) as setting:
-            processes = await setting.cluster.start(ONCE, count=2)
-            first = await setting.attach({"job.py": [LINE[ONCE]]})
-            await stopped_in(first, 2)
-            second = await setting.attach({"job.py": [LINE[ONCE]]})
-            output = await first.event("output", category="console")
-            assert "another editor" in output["output"].lower()
-            await first.event("terminated")
-            await asyncio.wait_for(first.client.closed.wait(), PATIENCE)
-            stops = await stopped_in(second, 2)
-            assert {stop["ray"]["workerId"] for stop in stops} == {"w1", "w2"}
-            assert [process.lines for process in processes] == [[], []]
-            for stop in stops:
-                await is_well(second, stop)
-                await second.request("continue", threadId=stop["threadId"])
-            assert [await process.end() for process in processes] == [["21"], ["21"]]
-
-    play(story())
-
-
-def test_tasks_go_on_within_two_seconds_when_the_editor_is_killed(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with relay_over(tmp_path) as setting:
-            processes = await setting.cluster.start(ONCE, count=3)
-            session = await setting.attach({"job.py": [LINE[ONCE]]})
-            await stopped_in(session, 3)
-            assert not any(process.lines for process in processes)
-            session.abort()
-            took = await asyncio.gather(*(process.until_printed() for process in processes))
-            assert max(took) <= LET_GO
-            assert [await process.end() for process in processes] == [["21"]] * 3
-
-    play(story())
-
-
+@pytest.mark.gate
 @pytest.mark.parametrize("seconds", [0.3, 3.0])
 def test_an_editor_that_leaves_in_the_middle_of_an_evaluation_spoils_nothing(
     tmp_path: Path, seconds: float
@@ -361,6 +326,7 @@ def test_an_editor_that_leaves_in_the_middle_of_an_evaluation_spoils_nothing(
     play(story())
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("how", ["keepPaused and killed", "keepPaused and closed", "suspendDebuggee"])
 def test_what_is_to_stay_paused_waits_for_the_next_editor(tmp_path: Path, how: str) -> None:
     async def story() -> None:
