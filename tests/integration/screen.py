@@ -37,17 +37,6 @@ class Screen:
         os.close(inner)
         self._unread = ""
 
-    def which(self, *texts: str) -> str:
-        """Returns the one of these texts that is shown first; everything before it counts as read."""
-        end = time.monotonic() + PATIENCE
-        while not (shown := [text for text in texts if text in self._unread]):
-            assert time.monotonic() < end, f"none of {texts} in {self._unread!r}"
-            ready, _, _ = select.select([self._fd], [], [], PATIENCE)
-            self._unread += os.read(self._fd, 65536).decode(errors="replace") if ready else ""
-        first = min(shown, key=self._unread.index)
-        self.until(first)
-        return first
-
     def shows(self, text: str, *, seconds: float) -> bool:
         """Returns whether the text is shown within that time; `until` still finds it."""
         end = time.monotonic() + seconds

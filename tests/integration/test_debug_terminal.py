@@ -84,24 +84,6 @@ def test_a_task_is_debugged_to_its_end(screen: Open) -> None:
     terminal.until("PRINTED [['result 6']]")
 
 
-def test_a_breakpoint_gathers_and_one_that_can_not_be_read_is_refused(screen: Open) -> None:
-    terminal = screen(TASK)
-    terminal.until(PROMPT)
-    terminal.type("b 5 if total =\r")
-    shown = terminal.until(PROMPT)
-    assert "the condition 'total =' is no Python expression: invalid syntax" in shown
-    sets(terminal, "b 5 gather 2 within 1 if total == 6")
-    terminal.type("b\r")
-    assert "task0.py:5 gather 2 within 1 if total == 6\r" in terminal.until(PROMPT)
-    terminal.type("c\r")
-    terminal.until("1 of 2 tasks have come to ")
-    assert "-> 5" in terminal.until(PROMPT)
-    terminal.type("p ray.tas\t\r")
-    assert "'task-1'" in terminal.until(PROMPT)
-    terminal.type("c\r")
-    terminal.until("PRINTED [['result 6']]")
-
-
 # Each goes on from its `breakpoint()`; the second waits between two lines of its own.
 GROUP = """\
 import time
@@ -112,28 +94,6 @@ def work(wait):
     return 1
 print("result", work(WAIT))
 """
-
-
-def test_a_group_of_tasks_is_stepped_and_who_is_late_is_named(screen: Open) -> None:
-    terminal = screen(GROUP.replace("WAIT", "0"), GROUP.replace("WAIT", "4"))
-    take(terminal, 1)
-    terminal.type("group @ray.pid > 0\r")
-    assert "@ray.pid > 0: 2 members" in terminal.until(PROMPT)
-    terminal.type("next @ray.pid > 0\r")
-    assert terminal.until(PROMPT).count("1 stopped at work") == 2  # each has a file of its own
-    terminal.type("next @ray.pid > 0 within 1\r")
-    shown = terminal.until(PROMPT)
-    assert "1 late after 1 s, in work" in shown
-    assert "task-2 · " in shown.partition("1 late")[2].partition("1 stopped at work")[0]
-    assert "-> 6" in shown
-    # The first returns, and runs on to its end; the second comes to the line that it is late for.
-    terminal.type("pause @nobody\r")
-    assert "'nobody' is no group" in terminal.until(PROMPT)
-    terminal.type("continue @task:task-1\r")
-    shown = terminal.until(PROMPT)
-    assert "task-2 · " in shown and "-> 6" in shown
-    terminal.type("c @all\r")
-    terminal.until("PRINTED [['result 1'], ['result 1']]")
 
 
 def test_ctrl_c_ends_the_wait_for_a_group_and_who_comes_later_is_shown(screen: Open) -> None:
@@ -172,29 +132,6 @@ def test_ctrl_c_at_an_empty_prompt_leaves_the_task_stopped_wherever_it_stands(sc
     terminal.until("PRINTED [['result 6']]")
 
 
-def take(terminal: Screen, number: int) -> str:
-    """Waits until both tasks are stopped, chooses one, and returns what was shown of it."""
-    if terminal.which("which one?", PROMPT) == PROMPT:  # one came much later than the other
-        end = time.monotonic() + PATIENCE
-        terminal.type("tasks\r")
-        while (shown := terminal.until(PROMPT)).count("stopped (") < 2:
-            assert time.monotonic() < end, shown
-            time.sleep(0.1)
-            terminal.type("tasks\r")
-        terminal.type("task ")
-    terminal.type(f"{number}\r")
-    return terminal.until(PROMPT)
-
-
-def test_quit_lets_every_task_go_on(screen: Open) -> None:
-    terminal = screen(TASK, TASK)
-    assert "task-2 · " in take(terminal, 2)
-    terminal.type("\x04")
-    shown = terminal.until("LEFT 0")
-    assert shown.count("goes on") == 2
-    terminal.until("PRINTED [['result 6'], ['result 6']]")
-
-
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM])
 def test_a_window_that_is_closed_lets_every_task_go_on(screen: Open, number: int) -> None:
     terminal = screen(TASK)
@@ -202,25 +139,6 @@ def test_a_window_that_is_closed_lets_every_task_go_on(screen: Open, number: int
     terminal.process.send_signal(number)
     terminal.until(f"LEFT {128 + number}")
     terminal.until("PRINTED [['result 6']]")
-
-
-def test_a_step_of_one_leaves_the_other_where_it_is(screen: Open) -> None:
-    terminal = screen(TASK, TASK)
-    if "-> 3" not in take(terminal, 1):  # it stands at the call, or behind it: debugpy's choice
-        terminal.type("p 0\r")
-    else:
-        terminal.type("n\r")
-    terminal.until(PROMPT)
-    terminal.type("n\r")
-    assert "-> 5" in terminal.until(PROMPT)
-    terminal.type("tasks\r")
-    shown = terminal.until(PROMPT)
-    assert shown.count("stopped (step)") == 1
-    assert shown.count("stopped (breakpoint)") == 1
-    terminal.type("c\r")
-    assert "stopped (breakpoint)" in terminal.until(PROMPT)
-    terminal.type("c\r")
-    terminal.until("PRINTED [['result 6'], ['result 6']]")
 
 
 def test_ctrl_c_drops_a_line_that_was_begun(screen: Open) -> None:

@@ -180,27 +180,6 @@ def test_people_are_told_in_two_lines(beside: Beside, code: Path) -> None:
     assert done.stdout.splitlines()[1].startswith("Its tasks and actors are debugged, its driver is not")
 
 
-def test_what_can_not_work_is_refused_before_anything_is_sent(beside: Beside, code: Path) -> None:
-    before = len(beside.dashboard.jobs())
-    arguments = ["--working-dir", "programs", "--entrypoint", "python good.py"]
-    error = beside.json(*arguments, cwd=code, code=2)["error"]
-    assert error["id"] == "missing-working-dir"
-    assert error["hint"] == f"a path is relative to {code}"
-    assert len(beside.dashboard.jobs()) == before
-
-
-def test_a_runtime_env_that_ray_refuses_is_told_in_its_words(beside: Beside, code: Path) -> None:
-    (code / "env.yaml").write_text("working_dir: https://example.test/a.txt\n")
-    arguments = ["--entrypoint", "python good.py", "--runtime-env", "env.yaml"]
-    error = beside.json(*arguments, cwd=code, code=5)["error"]
-    assert error["id"] == "submission-failed"
-    assert "a.txt" in error["message"]
-    (code / "env.yaml").write_text("conda: 7\n")
-    error = beside.json("--working-dir", "program", *arguments, cwd=code, code=2)["error"]
-    assert error["id"] == "invalid-yaml"
-    assert "conda in env.yaml" in error["message"]
-
-
 @pytest.mark.parametrize(
     ("changed", "message_part"), [("token", "refuses our token"), ("dashboard", "no Ray dashboard")]
 )
