@@ -25,8 +25,8 @@ from bootstrap.sources.source import Source
 from bootstrap.step import Report, Status, missing, ready
 
 _REQUIREMENTS = ROOT / "requirements"
-# All that pip installs where a bundle is used. The verbs' own packages are among them: there is no .venv yet.
-LOCK_FILES = tuple(_REQUIREMENTS / f"{name}.txt" for name in ("rayside", "ray", "lab-plots"))
+# All that is installed where a bundle is used. The verbs' own packages are among them: there is no .venv yet.
+LOCK_FILES = tuple(_REQUIREMENTS / f"{name}.txt" for name in ("rayside", "uv", "ray", "lab-plots"))
 PROFILERS = _REQUIREMENTS / "lab-profilers.txt"
 _AGAIN = "run the command again"
 

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from bootstrap import pip
 from bootstrap.errors import CommandFailed, MissingProgram
 from bootstrap.shell import Shell
-from bootstrap.venv import PIP_SETTINGS, for_pip
 
 # A build gets these options of pip.
 _PIP = "PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_TRUSTED_HOST"
@@ -26,7 +26,10 @@ def package_indexes(shell: Shell, environment: Mapping[str, str] = os.environ) -
 
     They come from the tools' own configuration files too, as `pip config` and `npm config` read them.
     """
-    pips = for_pip(environment, _output(shell, [sys.executable, *PIP_SETTINGS]))
+    try:
+        pips = pip.for_pip(shell, sys.executable, environment)
+    except CommandFailed:
+        pips = pip.configured(environment, "")
     variables = {name: " ".join(pips[name].split()) for name in _PIP if name in pips}
     if registry := environment.get(_NPM) or environment.get(_NPM.lower()):
         variables[_NPM] = registry

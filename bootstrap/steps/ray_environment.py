@@ -68,7 +68,7 @@ class RayEnvironment:
                 return
             cache.end_builds(self.folder)
             report("making a virtual environment")
-            # A pip that is killed leaves what it unpacked in the temporary folder: here that goes with
+            # What is killed leaves what it unpacked in the temporary folder: here that goes with
             # the next --clear.
             temporary = self.folder / "tmp"
             env = {**cache.environment(self.folder), "TMPDIR": str(temporary)}
@@ -76,7 +76,12 @@ class RayEnvironment:
             temporary.mkdir()
             report("installing, about 500 MB" if self.wheels else "downloading and installing, about 500 MB")
             python = self.programs / "python"
-            pip.install(self.shell, python, self.lock_file, wheels=self.wheels, env=env, report=report)
+            # What is fetched stays until all is there: after a failure the next `up` goes on from it.
+            kept = self.folder.with_name(f"{self.folder.name}.uv")
+            pip.install(
+                *(self.shell, python, self.lock_file), wheels=self.wheels, kept=kept, env=env, report=report
+            )
+            shutil.rmtree(kept, ignore_errors=True)
             shutil.rmtree(temporary)
             packages = next(self.folder.glob("lib/python3*/site-packages"))
             shutil.copyfile(START_FILE, packages / START_FILE.name)

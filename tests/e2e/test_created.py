@@ -117,7 +117,7 @@ def gateway(name: str) -> str:
 @pytest.fixture
 def company(up: Rayside, tmp_path: Path) -> Iterator[Served]:
     """Provides an index that pods reach, with a package of the test's own and with uv, which Ray installs."""
-    version = re.search(r"^uv==(\S+)", (ROOT / "requirements" / "dev.txt").read_text(), re.MULTILINE)
+    version = re.search(r"^uv==(\S+)", (ROOT / "requirements" / "uv.txt").read_text(), re.MULTILINE)
     assert version
     wheels = tmp_path / "wheels"
     download = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:"]

@@ -1,11 +1,14 @@
-"""Tests what pip and uv do with the files that pods get, at a company's index and by its proxy.
+"""Tests pip and uv at a company's index and by its proxy: with the files that pods get, and on this machine.
 
-What these print where it fails is what Ray quotes, so it is told in words here, too.
+What these print where it fails is what Ray quotes, so it is told in words here, too. On this machine both are
+told by pip's own configuration.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,8 +17,11 @@ from pathlib import Path
 import pytest
 from pip._internal.models.index import PyPI
 
+from bootstrap import pip
 from bootstrap.diagnosis.runtime_env import explained
+from bootstrap.errors import BadChecksum, NoNetwork
 from bootstrap.settings import Settings
+from bootstrap.shell import Shell
 from bootstrap.steps.package_index import FOLDER, PackageIndex, trusted
 from tests.instances import instance
 from tests.integration.connect_proxy import ConnectProxy, connect_proxy
@@ -186,3 +192,94 @@ def test_what_is_wrong_with_a_proxy_is_told(
     assert why.startswith("the proxy to the package index"), done.stdout
     assert told in why, done.stdout
     assert "package_proxy" in hint
+
+
+# --- on this machine, by pip's configuration -----------------------------------------------
+
+
+class Here:
+    """Has an index's package in a lock file, a pip.conf, and a uv that notes what it is called with."""
+
+    def __init__(self, folder: Path, index: Served, tool: str) -> None:
+        self.folder, self.index, self.tool = folder, index, tool
+        self.lock_file, self.called = folder / "locked.txt", folder / "called.txt"
+        (file,) = index.authority.parent.parent.glob("thing-*.whl")
+        self.lock(hashlib.sha256(file.read_bytes()).hexdigest())
+        self.configuration = {"index-url": index.url(), "cert": str(index.authority), "retries": "1"}
+        if tool == "uv":
+            real = Path(sys.executable).with_name("uv")
+            script = folder / "uv"
+            note = f'printf "%s\\n" "$@" > {shlex.quote(str(self.called))}'
+            script.write_text(f'#!/bin/sh\n{note}\nexec {shlex.quote(str(real))} "$@"\n')
+            script.chmod(0o755)
+
+    def lock(self, digest: str, package: str = "thing") -> None:
+        self.lock_file.write_text(f"{package}==1.5 --hash=sha256:{digest}\n")
+
+    def install(self) -> str:
+        """Installs it; returns the module's text."""
+        config = self.folder / "pip.conf"
+        config.write_text(
+            "[global]\n" + "".join(f"{key} = {self.configuration[key]}\n" for key in self.configuration)
+        )
+        unwanted = ("PIP_", "UV_", "SSL_", "REQUESTS_", "CURL_")
+        env = {key: value for key, value in os.environ.items() if not key.startswith(unwanted)}
+        env |= {
+            "PIP_CONFIG_FILE": str(config),
+            "PIP_NO_CACHE_DIR": "1",
+            "UV_DEFAULT_INDEX": "http://127.0.0.1:1/",
+        }
+        place = self.folder / "installed"
+        options: list[str | Path] = ["--target", place]
+        tools = self.folder / "python"
+        pip.install(Shell(), sys.executable, self.lock_file, options, tools=tools, env=env)
+        return (place / "thing.py").read_text()
+
+
+@pytest.fixture(params=TOOLS)
+def here(request: pytest.FixtureRequest, index: Served, tmp_path: Path) -> Here:
+    index.asked.clear()
+    return Here(tmp_path, index, request.param)
+
+
+def test_here_a_package_comes_by_pips_index_authority_and_proxy(here: Here, proxy: ConnectProxy) -> None:
+    proxy.targets.clear()
+    here.configuration["proxy"] = proxy.url()
+    assert here.install() == "VERSION = '1.5'\n"
+    assert set(proxy.targets) == {here.index.host}
+    assert here.called.exists() == (here.tool == "uv")
+    # Other users of this machine see what a process is called with.
+    for name in ("uv", "pip"):
+        secret = {"uv": PASSWORD.partition("/")[0], "pip": LOGIN.partition(":")[2]}[name]
+        assert not here.called.exists() or secret not in here.called.read_text()
+
+
+@pytest.mark.parametrize("wrong", ["authority", "password", "port", "package", "proxy"])
+def test_here_it_is_told_that_the_index_can_not_be_reached(here: Here, wrong: str) -> None:
+    if wrong == "authority":
+        del here.configuration["cert"]
+    elif wrong == "package":
+        here.lock("0" * 64, "no-such-thing")
+    else:
+        change = {
+            "password": {"index-url": here.index.url("not this one")},
+            "port": {"index-url": here.index.url().replace(here.index.host, "127.0.0.1:1")},
+            "proxy": {"proxy": "http://joe:secretly@127.0.0.1:1"},
+        }
+        here.configuration |= change[wrong]
+    with pytest.raises(NoNetwork) as raised:
+        here.install()
+    assert isinstance(raised.value, pip.NotAtIndex) == (wrong in ("package", "password"))
+    assert "locked.txt" in raised.value.message
+    assert "pip config" in raised.value.hint
+    for secret in (PASSWORD.partition("/")[0], "not%20this%20one", "not this one", "secretly"):
+        assert secret not in raised.value.message
+
+
+def test_here_a_package_with_another_hash_is_refused(here: Here) -> None:
+    # As many hashes as a package has that is built for each Python and platform.
+    here.lock(" --hash=sha256:".join(f"{number:064}" for number in range(60)))
+    with pytest.raises(BadChecksum, match="thing") as raised:
+        here.install()
+    assert len(raised.value.message.splitlines()) < 30
+    assert not (here.folder / "installed" / "thing.py").exists()

@@ -1,4 +1,4 @@
-"""Tests the cached environment, built by real pip from a small lock file: once, alone, and never half."""
+"""Tests the cached environment, built by real uv from a small lock file: once, alone, and never half."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.errors import CommandFailed, NoNetwork
+from bootstrap.errors import BadChecksum, NoNetwork
 from bootstrap.settings import ROOT
 from bootstrap.shell import Shell
 from bootstrap.step import Condition
@@ -97,7 +97,7 @@ def test_a_download_with_another_hash_is_refused(environment: RayEnvironment) ->
         for line in text.splitlines()
     )
     environment.lock_file.write_text(broken)
-    with pytest.raises(CommandFailed, match="DO NOT MATCH THE HASHES"):
+    with pytest.raises(BadChecksum, match=SMALL):
         environment.apply(silent)
     assert environment.check().condition is Condition.MISSING
 

@@ -17,6 +17,7 @@ LINUX = ("x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu")
 EVERYWHERE = (*LINUX, "aarch64-apple-darwin", "x86_64-apple-darwin")
 PLATFORMS = {
     "requirements/rayside.txt": EVERYWHERE,
+    "requirements/uv.txt": EVERYWHERE,
     "requirements/dev.txt": EVERYWHERE,
     "requirements/ray.txt": EVERYWHERE[:-1],
     "requirements/go.txt": EVERYWHERE,

@@ -1,43 +1,10 @@
-"""Tests where builds get packages from, read from what pip, npm and apt print of their configuration."""
+"""Tests where builds get packages from, read from what npm and apt print of their configuration."""
 
 from __future__ import annotations
-
-import os
 
 import pytest
 
 from bootstrap.sources.indexes import apt_mirror, npm_registry
-from bootstrap.venv import for_pip
-
-
-def test_pip_is_told_what_leads_to_packages_the_environment_winning_and_nothing_else() -> None:
-    listed = (
-        "For variant 'user', will try loading '/home/a=b/pip.conf'\n"
-        ":env:.index-url='https://environment.test/simple'\n"
-        "global.cert='/etc/ssl/x.crt'\n"
-        "global.extra-index-url='https://one.test/simple\\nhttps://two.test/simple'\n"
-        "global.index-url='https://global.test/simple'\n"
-        "global.require-virtualenv='true'\n"
-        "global.trusted-host='global.test'\n"
-        "install.trusted-host='install.test'\n"
-        "install.user='yes'\n"
-    )
-    environment = {"PIP_INDEX_URL": "https://environment.test/simple", "PIP_TARGET": "/tmp", "PATH": "/bin"}
-    assert for_pip(environment, listed) == {
-        "PATH": "/bin",
-        "PIP_CERT": "/etc/ssl/x.crt",
-        "PIP_CONFIG_FILE": os.devnull,
-        "PIP_EXTRA_INDEX_URL": "https://one.test/simple https://two.test/simple",
-        "PIP_INDEX_URL": "https://environment.test/simple",
-        "PIP_TRUSTED_HOST": "install.test",
-    }
-    # Its files are still to be read.
-    assert for_pip({"PIP_CONFIG_FILE": "/a", "PIP_USER": "1"}) == {"PIP_CONFIG_FILE": "/a"}
-
-
-@pytest.mark.parametrize(("links", "is_off"), [({}, False), ({"PIP_FIND_LINKS": "/wheels"}, True)])
-def test_no_index_counts_where_something_stands_in_its_place(links: dict[str, str], is_off: bool) -> None:
-    assert ("PIP_NO_INDEX" in for_pip({"PIP_NO_INDEX": "1", **links}, "global.quiet='1'")) == is_off
 
 
 def test_what_npm_is_configured_for() -> None:
