@@ -235,6 +235,8 @@ def for_uv(pips: Mapping[str, str], kept: Path | None = None) -> dict[str, str]:
         env["UV_KEYRING_PROVIDER"] = "subprocess"
     # What it has in its cache it links: who changes a file of an environment would change it for later ones.
     env |= {"UV_CACHE_DIR": str(kept)} if kept else {"UV_NO_CACHE": "1"}
+    # As pip does, or a Python that writes no bytecode would compile Ray in each of its processes.
+    env["UV_COMPILE_BYTECODE"] = "1"
     # By the hashes any index will do, as for pip; and pip trusts what the system does.
     return {**env, "UV_INDEX_STRATEGY": "unsafe-best-match", "UV_SYSTEM_CERTS": "1", "UV_NO_CONFIG": "1"}
 

@@ -123,6 +123,7 @@ def test_uv_is_told_what_pip_is_told_and_nothing_else(tmp_path: Path) -> None:
         "PATH": "/bin",
         "SSL_CERT_FILE": f"{tmp_path}/x.crt",
         "SSL_CLIENT_CERT": "/me.pem",
+        "UV_COMPILE_BYTECODE": "1",
         "UV_DEFAULT_INDEX": login,
         "UV_FIND_LINKS": "/wheels,https://wheels.test/",
         "UV_HTTP_RETRIES": "7",
