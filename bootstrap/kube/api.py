@@ -4,30 +4,28 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from email.utils import parsedate_to_datetime
-from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-from urllib.parse import urlencode
+from typing import Any
 
-from bootstrap.errors import ClusterUnreachable, FieldConflict, NamespaceTerminating, NotReady, NotRunning
-from bootstrap.kube.kubeconfig import Access, access
-from bootstrap.kube.refusal import forbidden, redirected, refusal, refused, words
-
-if TYPE_CHECKING:
-    from urllib3 import BaseHTTPResponse, PoolManager
+from bootstrap.errors import (
+    ClusterUnreachable,
+    CredentialsRefused,
+    FieldConflict,
+    NamespaceTerminating,
+    NotReady,
+    NotRunning,
+)
+from bootstrap.kube.kubeconfig import server
+from bootstrap.kube.refusal import forbidden, refusal, without_user, words
 
 CORE = "/api/v1"
 RAY = "/apis/ray.io/v1"
 # All that is applied is applied in this name. It takes its own fields over again, and nobody else's
 # (https://kubernetes.io/docs/reference/using-api/server-side-apply/#conflicts).
 FIELD_MANAGER = "rayside"
-# A connection, and an answer, may take so many seconds.
-_CONNECT, _ANSWER = 3.0, 15.0
-# So many connections are kept open while nobody asks by them: as many places are removed at once.
-_KEPT_OPEN = 32
 
 
 @dataclass(frozen=True)
@@ -88,7 +86,7 @@ class Kube:
                 f"{container} has no log: {words(answer.data)}", hint="./invokew status says why"
             )
         self._require_success(answer, "GET", path)
-        return answer.data.decode(errors="replace")
+        return str(answer.data, errors="replace")
 
     def apply(self, document: Mapping[str, Any]) -> None:
         """Makes the object, or makes its fields so, and takes no field from anybody else.
@@ -96,14 +94,14 @@ class Kube:
         Raises FieldConflict where another manager has set one of them otherwise.
         """
         path = path_of(document)
-        body, query = json.dumps(document), {"fieldManager": FIELD_MANAGER}
+        query = {"fieldManager": FIELD_MANAGER}
         try:
-            made = self._call("PATCH", path, query, body)
+            made = self._call("PATCH", path, query, document)
         except FieldConflict as conflict:
             # For Kubernetes, what was patched in our name was set by another manager than what was applied.
             if conflict.managers != {FIELD_MANAGER}:
                 raise
-            made = self._call("PATCH", path, {**query, "force": "true"}, body)
+            made = self._call("PATCH", path, {**query, "force": "true"}, document)
         if made is None:
             require_namespace(self)
             raise ClusterUnreachable(
@@ -115,8 +113,8 @@ class Kube:
 
         Returns whether it was: somebody else may have changed it meanwhile.
         """
-        body = json.dumps({"metadata": {"resourceVersion": version}, "data": dict(data)})
-        answer = self._send("PATCH", path, {}, body, kind="application/merge-patch+json")
+        body = {"metadata": {"resourceVersion": version}, "data": dict(data)}
+        answer = self._send("PATCH", path, {}, body, "application/merge-patch+json")
         if answer.status == 409:
             return False
         self._require_success(answer, "PATCH", path)
@@ -127,8 +125,8 @@ class Kube:
 
         Raises NotReady where a `test` among the operations fails: somebody else has changed it meanwhile.
         """
-        query, body = {"fieldManager": FIELD_MANAGER}, json.dumps(list(operations))
-        answer = self._send("PATCH", path, query, body, kind="application/json-patch+json")
+        query = {"fieldManager": FIELD_MANAGER}
+        answer = self._send("PATCH", path, query, list(operations), "application/json-patch+json")
         if answer.status == 422:
             # So is a change that an admission controller refuses.
             why = words(answer.data)
@@ -166,12 +164,12 @@ class Kube:
             },
         }
         path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
-        answer = self._call("POST", path, {}, json.dumps(review)) or {}
+        answer = self._call("POST", path, {}, review) or {}
         return bool(answer["status"]["allowed"])
 
     def is_ready(self) -> bool:
         """Returns whether the API has come up whole: before, it may know nobody's rights yet."""
-        return self._send("GET", "/readyz", {}).status == 200
+        return bool(self._send("GET", "/readyz", {}).status == 200)
 
     def now(self) -> datetime:
         """Returns the time by the API's clock, to the second; by this machine's where it does not say."""
@@ -187,103 +185,36 @@ class Kube:
     @property
     def url(self) -> str:
         """Returns the API server's address."""
-        return self._connection[0].url
+        return without_user(server(self.kubeconfig, self.context))
 
     def within(self, namespace: str) -> Kube:
-        """Returns the same API, in another namespace, by the same connections."""
-        other = Kube(self.kubeconfig, self.context, namespace)
-        vars(other)["_connection"] = self._connection
-        return other
-
-    def renew(self) -> None:
-        """Reads the kubeconfig again from now on, and lets go of the idle connections."""
-        earlier: tuple[Access, PoolManager] | None = vars(self).pop("_connection", None)
-        if earlier:
-            earlier[1].clear()
-
-    @cached_property
-    def _connection(self) -> tuple[Access, PoolManager]:
-        from requests.utils import get_auth_from_url
-        from urllib3 import PoolManager, ProxyManager, make_headers
-
-        way = access(self.kubeconfig, self.context)
-        options: dict[str, Any] = {"ssl_context": way.tls, "server_hostname": way.server_name}
-        options = {key: value for key, value in options.items() if value}
-        # Steps ask side by side: what can't be kept open shakes hands each time.
-        options["maxsize"] = _KEPT_OPEN
-        if not way.proxy:
-            return way, PoolManager(**options)
-        user, password = get_auth_from_url(way.proxy)
-        headers = make_headers(proxy_basic_auth=f"{user}:{password}") if user else None
-        return way, ProxyManager(way.proxy, proxy_headers=headers, **options)
+        """Returns the same API, in another namespace."""
+        return replace(self, namespace=namespace)
 
     def _call(
-        self, method: str, path: str, query: Mapping[str, str], body: str | None = None
+        self, method: str, path: str, query: Mapping[str, str], body: Mapping[str, Any] | None = None
     ) -> dict[str, Any] | None:
-        answer = self._send(method, path, query, body)
+        kind = "application/apply-patch+yaml" if method == "PATCH" else ""
+        answer = self._send(method, path, query, body, kind)
         if answer.status == 404:
             return None
         self._require_success(answer, method, path)
         return dict(json.loads(answer.data))
 
     def _send(
-        self, method: str, path: str, query: Mapping[str, str], body: str | None = None, kind: str = ""
-    ) -> BaseHTTPResponse:
+        self, method: str, path: str, query: Mapping[str, str], body: object = None, kind: str = ""
+    ) -> Any:
         """Returns the answer, whatever it is; asks once more where the credentials may be old."""
-        from urllib3 import Retry, Timeout
-        from urllib3.exceptions import HTTPError, ProtocolError, SSLError
+        # It imports a large package, which no other verb than those of Kubernetes has to wait for.
+        from bootstrap.kube.client import client
 
-        # The API refuses requests for a custom resource for a moment, while it sets that up. It turns away
-        # with 429 and 503 what it has not begun with; with 500, a write may have been done.
-        retries = Retry(
-            connect=0,
-            read=0,
-            other=0,
-            status=5,
-            status_forcelist=(429, 503) if method in ("PATCH", "DELETE") else (429, 500, 503),
-            allowed_methods=None,
-            backoff_factor=0.2,
-            raise_on_status=False,
-            respect_retry_after_header=False,
-        )
-        usual = "application/apply-patch+yaml" if method == "PATCH" else "application/json"
-        content = {"Content-Type": kind or usual} if body else {}
-        for _ in range(2):
-            way, pool = self._connection
-            if way.outdated():
-                self.renew()
-                way, pool = self._connection
-            try:
-                answer = pool.request(
-                    method,
-                    f"{way.url}{path}{'?' if query else ''}{urlencode(query)}",
-                    body=body,
-                    headers={"Accept": "application/json", **content, **way.headers},
-                    timeout=Timeout(connect=_CONNECT, read=_ANSWER),
-                    retries=retries,
-                    redirect=False,
-                )
-            except (HTTPError, OSError) as error:
-                reason = getattr(error, "reason", None)
-                # A server that looks at it before it answers ends the connection.
-                if isinstance(reason or error, (SSLError, ProtocolError)) and (
-                    ended := way.certificate_ended()
-                ):
-                    raise refused(self.kubeconfig, self.context, ended) from None
-                why = f": {reason}" if isinstance(reason, SSLError) else ""
-                raise ClusterUnreachable(
-                    f"the Kubernetes API at {way.url} does not answer{why}",
-                    hint="./invokew up mends the cluster",
-                ) from None
-            if location := answer.get_redirect_location():
-                raise redirected(way.url, method, path, location)
-            if answer.status != 401:
-                return answer
-            way.refuse()
-            self.renew()
-        raise refused(self.kubeconfig, self.context, way.certificate_ended())
+        known = client(self.kubeconfig, self.context)
+        try:
+            return known.send(method, path, query, body, kind)
+        except CredentialsRefused:
+            return client(self.kubeconfig, self.context).send(method, path, query, body, kind)
 
-    def _require_success(self, answer: BaseHTTPResponse, method: str, path: str) -> None:
+    def _require_success(self, answer: Any, method: str, path: str) -> None:
         """Raises what `refusal` makes of an error."""
         if 200 <= answer.status < 300:
             return

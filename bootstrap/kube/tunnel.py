@@ -24,12 +24,13 @@ from bootstrap.errors import (
     RaysideError,
 )
 from bootstrap.kube.api import CORE, Kube
-from bootstrap.kube.kubeconfig import Access, access
-from bootstrap.kube.refusal import forbidden, refused
+from bootstrap.kube.refusal import forbidden
 
 # Only at need: it is a quarter of what commands take to import, and few of them open a tunnel.
 if TYPE_CHECKING:
     import aiohttp
+
+    from bootstrap.kube.client import Client
 
 # TLS connections need so many seconds to say goodbye once they are closed
 # (https://docs.aiohttp.org/en/stable/client_advanced.html#graceful-shutdown).
@@ -212,7 +213,7 @@ class Session:
     """A client of one API, for paths such as `api/v1/nodes`; `tunnels` counts the streams that it carries."""
 
     http: aiohttp.ClientSession
-    access: Access
+    access: Client
     kube: Kube
     tunnels: int = 0
     refused: bool = False
@@ -224,8 +225,7 @@ class Session:
     def refuse(self) -> CredentialsRefused:
         """Notes that the API does not take its credentials, and returns the error."""
         self.refused = True
-        self.access.refuse()
-        return refused(self.kube.kubeconfig, self.kube.context, self.access.certificate_ended())
+        return self.access.refuse()
 
     async def close(self) -> None:
         await self.http.close()
@@ -238,13 +238,18 @@ async def open_session(kube: Kube) -> Session:
     """
     import aiohttp
 
+    from bootstrap.kube.client import client
+
     # It runs in a thread: a plugin may take seconds.
-    way = await asyncio.to_thread(access, kube.kubeconfig, kube.context)
+    way = await asyncio.to_thread(client, kube.kubeconfig, kube.context)
+    configuration = way.api.configuration
+    token = configuration.api_key.get("BearerToken")
+    tls = way.api.rest_client.pool_manager.connection_pool_kw.get("ssl_context")
     http = aiohttp.ClientSession(
         f"{way.url}/",
-        headers=way.headers,
-        connector=aiohttp.TCPConnector(ssl=way.tls or True, limit=0),
-        proxy=way.proxy,
+        headers={"Authorization": token} if token else {},
+        connector=aiohttp.TCPConnector(ssl=tls or True, limit=0),
+        proxy=configuration.proxy,
         timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_TIMEOUT),
     )
     return Session(http, way, kube)
@@ -260,7 +265,7 @@ async def running_pod(session: Session, namespace: str, selector: str) -> str:
     with _explained(session, forbidden("list", "pods", "", namespace)):
         answer = await session.http.get(
             _pods(namespace),
-            server_hostname=session.access.server_name,
+            server_hostname=session.access.api.configuration.tls_server_name,
             params={"labelSelector": selector, "fieldSelector": "status.phase=Running"},
             timeout=aiohttp.ClientTimeout(total=_ANSWER_TIMEOUT, sock_connect=_CONNECT_TIMEOUT),
             raise_for_status=True,
@@ -286,7 +291,7 @@ async def open_port(session: Session, namespace: str, pod: str, port: int) -> Tu
         # It has no heartbeat: while a pod or a client takes nothing, pings are not answered either.
         dial = session.http.ws_connect(
             f"{_pods(namespace)}/{pod}/portforward",
-            server_hostname=session.access.server_name,
+            server_hostname=session.access.api.configuration.tls_server_name,
             params={"ports": str(port)},
             protocols=(_PROTOCOL,),
             timeout=aiohttp.ClientWSTimeout(ws_close=_CLOSE_TIMEOUT),

@@ -57,7 +57,6 @@ class Kubeconfig:
             [self.cluster.kind, "get", "kubeconfig", "--name", name], env=self.cluster.environment()
         )
         write_private(self.kube.kubeconfig, kubeconfig.out.rstrip("\n") + "\n")
-        self.kube.renew()
 
     def undo(self, report: Report) -> None:
         self.kube.kubeconfig.unlink(missing_ok=True)

@@ -100,7 +100,7 @@ def test_pods_are_asked_for_by_label(api: Api, tmp_path: Path) -> None:
     assert api.requests == ["/api/v1/namespaces/ns/pods?labelSelector=a%3Db%2Cc%3Dd"]
 
 
-@pytest.mark.parametrize("api", [[429, 503, 200]], indirect=True)
+@pytest.mark.parametrize("api", [[429, 503, 500, 200]], indirect=True)
 def test_what_is_refused_for_a_moment_is_asked_again(api: Api, tmp_path: Path) -> None:
     """The API refuses the list of a custom resource while it is being set up."""
     assert kube(tmp_path, api.server_port).pods("") == PODS["items"]

@@ -35,10 +35,11 @@ class Objects(Kube):
         return "https://api.test:6443"
 
     def _call(
-        self, method: str, path: str, query: Mapping[str, str], body: str | None = None
+        self, method: str, path: str, query: Mapping[str, str], body: Mapping[str, Any] | None = None
     ) -> dict[str, Any] | None:
         if path == _REVIEWS:
-            asked = json.loads(body or "")["spec"]["resourceAttributes"]
+            assert body
+            asked = body["spec"]["resourceAttributes"]
             resource = "/".join(filter(None, (asked["resource"], asked["subresource"])))
             right = f"{asked['verb']} {resource} in {asked['namespace'] or 'all'}"
             return {"status": {"allowed": right not in self.lacking}}
@@ -47,7 +48,7 @@ class Objects(Kube):
         if path == _OPERATORS and "list deployments in all" in self.lacking:
             raise refusal(self.url, method, path, 403, b"")
         if method == "PATCH":
-            self.objects[path] = applied(json.loads(body or ""))
+            self.objects[path] = applied(json.loads(json.dumps(body)))
         if method == "DELETE":
             self.deleted.append(path)
             if "gracePeriodSeconds" in query:

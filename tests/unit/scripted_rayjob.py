@@ -39,7 +39,7 @@ class Scripted(Kube):
     deleted: list[str] = field(default_factory=list)
 
     def _call(
-        self, method: str, path: str, query: Mapping[str, str], body: str | None = None
+        self, method: str, path: str, query: Mapping[str, str], body: Mapping[str, Any] | None = None
     ) -> dict[str, Any] | None:
         if method == "DELETE":
             self.deleted.append(path)

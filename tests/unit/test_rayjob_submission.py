@@ -184,12 +184,12 @@ class Makes(Scripted):
     """Keeps the RayJob that is applied; KubeRay has its cluster ready, or waits while it is suspended."""
 
     def _call(
-        self, method: str, path: str, query: Mapping[str, str], body: str | None = None
+        self, method: str, path: str, query: Mapping[str, str], body: Mapping[str, Any] | None = None
     ) -> dict[str, Any] | None:
         if method == "PATCH":
             if isinstance(self.script["made"], BaseException):
                 raise self.script["made"]
-            self.script[path] = self.script["made"] = json.loads(body or "")
+            self.script[path] = self.script["made"] = json.loads(json.dumps(body))
             return dict(self.script["made"])
         answer = super()._call(method, path, query)
         if path == JOB and answer and self.script["admitted"]:
@@ -340,7 +340,7 @@ class Appearing(Scripted):
     """Has the RayJob once it was asked for twice: before kubectl-ray ran, and after it failed."""
 
     def _call(
-        self, method: str, path: str, query: Mapping[str, str], body: str | None = None
+        self, method: str, path: str, query: Mapping[str, str], body: Mapping[str, Any] | None = None
     ) -> dict[str, Any] | None:
         answer = super()._call(method, path, query)
         if method == "GET" and path == JOB and not self.deleted:

@@ -395,7 +395,7 @@ class Recorded(Kube):
     answers: dict[tuple[str, str], list[Any]] = field(default_factory=dict)
 
     def _call(
-        self, method: str, path: str, query: Mapping[str, str], body: str | None = None
+        self, method: str, path: str, query: Mapping[str, str], body: Mapping[str, Any] | None = None
     ) -> dict[str, Any] | None:
         assert method == "GET"
         return {"items": self.answers[path.rsplit("/", 1)[1], ",".join(query.values())]}

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import signal
+import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -27,12 +29,13 @@ from bootstrap.instance import configured
 from bootstrap.options import seconds
 from bootstrap.own_folder import make_own
 from bootstrap.ray.records import Job
-from bootstrap.settings import Settings
+from bootstrap.settings import ROOT, Settings
 from bootstrap.step import Status, missing, ready
 from bootstrap.targets import choice
 from bootstrap.verbs import jobs as jobs_verb
 from bootstrap.verbs.paused import Paused
 from tasks import Verb
+from tests.patience import PATIENCE
 
 
 @pytest.fixture(autouse=True)
@@ -445,3 +448,23 @@ def test_the_name_of_a_benchmark_is_no_clusters(capsys: pytest.CaptureFixture[st
     assert capsys.readouterr().err.splitlines()[-1] == " hint: ./invokew down frees some"
     assert exit_code(tasks.bench, name="demo") == 2
     assert "there is no benchmark 'demo'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", ["--list", "list --json", "status --json", "down"])
+def test_a_verb_on_local_does_not_wait_for_the_package_of_kubernetes(words: str, tmp_path: Path) -> None:
+    """Importing it takes half a second."""
+    tmp_path.chmod(0o700)
+    settings = {"INVOKE_RAYSIDE_TARGET": "local", "INVOKE_RAYSIDE_STATE_FOLDER": str(tmp_path)}
+    python = [sys.executable, "-I", "-X", "importtime", "bootstrap/entry.py", "--search-root", str(ROOT)]
+    ran = subprocess.run(
+        [*python, *words.split()],
+        cwd=ROOT,
+        env={**os.environ, **settings},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=True,
+    )
+    imported = {line.rpartition("|")[2].strip().partition(".")[0] for line in ran.stderr.splitlines()}
+    assert "bootstrap" in imported
+    assert "kubernetes" not in imported

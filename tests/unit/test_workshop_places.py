@@ -14,7 +14,7 @@ import pytest
 
 from bootstrap.delivery import front_door
 from bootstrap.errors import InvalidArgument, PodFailed
-from bootstrap.kube import api
+from bootstrap.kube import client
 from bootstrap.kube.quantity import millicores, octets, quantity, shown
 from bootstrap.kube.sizes import NOTHING, Fit, Size, fit, of_cluster, of_nodes, of_pod, placed
 from bootstrap.settings import ROOT, Settings
@@ -123,7 +123,7 @@ def test_places_go_side_by_side_and_the_images_with_them(tmp_path: Path) -> None
 
 
 def test_as_many_connections_are_kept_open_as_places_go_at_once() -> None:
-    assert api._KEPT_OPEN >= REMOVED_AT_ONCE
+    assert client._KEPT_OPEN >= REMOVED_AT_ONCE
 
 
 def test_all_places_know_what_a_namespace_may_hold_by_one_look(tmp_path: Path) -> None:

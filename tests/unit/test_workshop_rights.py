@@ -60,7 +60,7 @@ class Noting(Objects):
 
     used: set[tuple[str, str, str]] = field(default_factory=set)
 
-    def _call(self, method: str, path: str, query: Any, body: str | None = None) -> dict[str, Any] | None:
+    def _call(self, method: str, path: str, query: Any, body: Any = None) -> dict[str, Any] | None:
         seen = re.fullmatch(r"/apis?(?:/([a-z.0-9]+))?/v1/namespaces/team/(\w+)(/[^/]+)?", path)
         assert seen, path
         group, resource, name = seen.groups()
@@ -77,7 +77,7 @@ class Counting(Objects):
 
     asked: list[str] = field(default_factory=list)
 
-    def _call(self, method: str, path: str, query: Any, body: str | None = None) -> dict[str, Any] | None:
+    def _call(self, method: str, path: str, query: Any, body: Any = None) -> dict[str, Any] | None:
         self.asked.append(body or path)
         return super()._call(method, path, query, body)
 

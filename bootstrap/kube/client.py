@@ -1,0 +1,271 @@
+"""Clients of Kubernetes' API, by the package `kubernetes`: one for each context that this process reaches.
+
+This module is imported where an API is asked and nowhere else: the package takes half a second.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import ssl
+import tempfile
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+from urllib.parse import SplitResult, unquote, urlsplit
+
+from kubernetes.client import ApiClient, Configuration
+from kubernetes.client.exceptions import ApiException
+from kubernetes.config import ConfigException
+from kubernetes.config.kube_config import KubeConfigLoader
+from urllib3 import Retry
+from urllib3.exceptions import HTTPError, ProtocolError, SSLError
+
+from bootstrap.errors import ClusterUnreachable, CredentialsRefused, InvalidYaml, RaysideError
+from bootstrap.kube import kubeconfig
+from bootstrap.kube.refusal import redirected, refused, without_user
+from bootstrap.loopback import proxy_for
+from bootstrap.plain import fits_header, line
+
+# A connection, and an answer, may take so many seconds.
+_PATIENCE = (3.0, 15.0)
+# So many connections are kept open while nobody asks by them: as many places are removed at once.
+_KEPT_OPEN = 32
+# So many characters of an error of the package, or of TLS, are shown.
+_LONGEST_REASON = 500
+# The package gets these keys of a user: its `auth-provider` renews tokens without keeping them.
+_CREDENTIALS = (
+    *("client-certificate", "client-certificate-data", "client-key", "client-key-data"),
+    *("token", "tokenFile", "username", "password"),
+)
+# By these a user acts with another's rights, mostly fewer.
+_IMPERSONATION = ("as", "as-uid", "as-groups", "as-user-extra")
+# What is wrong in a kubeconfig raises one of these, here or in the package.
+_UNREADABLE = (ConfigException, InvalidYaml, KeyError, TypeError, ValueError, AttributeError, OSError)
+
+_clients: dict[tuple[Path, str], Client] = {}
+_connecting = threading.Lock()
+
+
+class _Retries(Retry):
+    """Retries of what the API turns away, as it does for a moment while it sets up a custom resource.
+
+    With 429 and 503 it has not begun with it; with 500, a write may have been done.
+    """
+
+    def is_retry(self, method: str, status_code: int, has_retry_after: bool = False) -> bool:
+        return status_code in (429, 503) or (status_code == 500 and method in ("GET", "POST"))
+
+
+# An answer that leads elsewhere is not followed.
+_RETRIES = _Retries(
+    connect=0,
+    read=0,
+    redirect=0,
+    other=0,
+    status=5,
+    raise_on_redirect=False,
+    raise_on_status=False,
+    backoff_factor=0.2,
+    respect_retry_after_header=False,
+)
+
+
+@dataclass(eq=False)
+class Client:
+    """A client with the credentials of a context, as they were when its kubeconfig had this `stamp`.
+
+    `certificate_end` is when its own certificate ends, where it has one.
+    """
+
+    api: ApiClient
+    certificate_end: datetime | None
+    file: Path
+    context: str
+    stamp: tuple[int, ...]
+    is_refused: bool = False
+
+    @property
+    def url(self) -> str:
+        return without_user(self.api.configuration.host)
+
+    def outdated(self) -> bool:
+        """Returns whether the API has refused its credentials, or the kubeconfig has changed."""
+        return self.is_refused or _stamp(self.file) != self.stamp
+
+    def refuse(self) -> CredentialsRefused:
+        """Notes that the API does not take the credentials: the next client is made of what there is then."""
+        self.is_refused = True
+        return refused(self.file, self.context, self.certificate_end if self._has_ended() else None)
+
+    def _has_ended(self) -> bool:
+        return self.certificate_end is not None and self.certificate_end <= datetime.now(timezone.utc)
+
+    def send(self, method: str, path: str, query: Mapping[str, str], body: Any = None, kind: str = "") -> Any:
+        """Returns the answer, with its `status`, `headers` and `data`, also where it is an error, but 401.
+
+        Raises ClusterUnreachable, CredentialsRefused.
+        """
+        headers = {"Accept": "application/json"}
+        if body is not None:
+            headers["Content-Type"] = kind or "application/json"
+        request = self.api.param_serialize(
+            method, path, None, dict(query), headers, body, auth_settings=["BearerToken"]
+        )
+        try:
+            answer = self.api.call_api(*request, _request_timeout=_PATIENCE)
+            answer.read()
+        except (HTTPError, ApiException, OSError) as error:
+            reason = getattr(error, "reason", None) or error
+            # A server that looks at our certificate before it answers ends the connection.
+            if isinstance(reason, (SSLError, ProtocolError)) and self._has_ended():
+                raise self.refuse() from None
+            why = f": {line(str(reason), _LONGEST_REASON)}" if isinstance(reason, SSLError) else ""
+            raise ClusterUnreachable(
+                f"the Kubernetes API at {self.url} does not answer{why}",
+                hint="./invokew up mends the cluster",
+            ) from None
+        if answer.status == 401:
+            raise self.refuse()
+        if 300 <= answer.status < 400:
+            raise redirected(self.url, method, path, answer.headers.get("Location", ""))
+        return answer
+
+
+def client(file: Path, context: str) -> Client:
+    """Returns this process's client of a context; a plugin is asked once for all its callers.
+
+    Raises ClusterUnreachable where the kubeconfig leads nowhere, CredentialsRefused.
+    """
+    with _connecting:
+        known = _clients.get((file, context))
+        if known is None or known.outdated():
+            known = _clients[file, context] = _connected(file, context)
+        return known
+
+
+def _connected(file: Path, context: str) -> Client:
+    if not file.exists():
+        raise ClusterUnreachable("there is no cluster yet", hint="./invokew up makes one")
+    stamp = _stamp(file)
+    try:
+        return Client(*_api(file, context), file, context, stamp)
+    except _UNREADABLE as error:
+        reason = line(error.message if isinstance(error, RaysideError) else str(error), _LONGEST_REASON)
+        raise ClusterUnreachable(
+            f"{file} does not lead to a cluster: {reason}", hint="./invokew up makes it anew"
+        ) from None
+
+
+def _api(file: Path, context: str) -> tuple[ApiClient, datetime | None]:
+    """Returns the package's client, and when its certificate ends."""
+    cluster, user = _entries(file, context)
+    configuration = Configuration(connection_pool_maxsize=_KEPT_OPEN, retries=_RETRIES)
+    tls, certificate_end = None, None
+    # The package gets no file: an error of its reader would quote a whole entry, with its token.
+    document = {
+        "contexts": [{"name": context, "context": {"cluster": "its", "user": "its"}}],
+        "clusters": [{"name": "its", "cluster": cluster}],
+        "users": [{"name": "its", "user": user}],
+    }
+    # OpenSSL takes certificates and keys from files only; these are the owner's alone and are gone at once.
+    with tempfile.TemporaryDirectory(prefix="rayside-") as folder:
+        loader = KubeConfigLoader(document, context, config_base_path=str(file.parent), temp_file_path=folder)
+        loader.load_and_set(configuration)
+        if configuration.host.startswith("https:"):
+            certificate_end = _end(configuration.cert_file)
+            tls = _tls(configuration)
+    # It would set all of these again before each request.
+    configuration.refresh_api_key_hook = None
+    if token := configuration.api_key.get("BearerToken", "").strip():
+        if not fits_header(token.partition(" ")[2]):
+            raise CredentialsRefused(
+                f"the token for {context} in {file} has a line break or another character that no token has",
+                hint="log in to the cluster again, or correct the token",
+            )
+        configuration.api_key["BearerToken"] = token
+    _set_proxy(configuration, cluster.get("proxy-url") or proxy_for(configuration.host))
+    api = ApiClient(configuration)
+    if tls:
+        api.rest_client.pool_manager.connection_pool_kw["ssl_context"] = tls
+    return api, certificate_end
+
+
+def _entries(file: Path, context: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Returns the context's cluster and its user, with what a plugin gave."""
+    by_kind = kubeconfig.entries(file, context)
+    if by_kind is None:
+        raise ValueError(f"it has no context {context}, or not its cluster and user")
+    cluster, user = (
+        {key: value for key, value in by_kind[kind].items() if value is not None}
+        for kind in ("cluster", "user")
+    )
+    if acting := [key for key in _IMPERSONATION if user.get(key)]:
+        raise ClusterUnreachable(
+            f"the user of {context} in {file} acts as another ({', '.join(acting)}), which Rayside can't",
+            hint="name a context whose user has these rights itself",
+        )
+    # As kubectl does, nothing secret is read, or asked for, that would be sent for everybody to see.
+    if _address("server", cluster["server"]).scheme != "https":
+        return cluster, {}
+    own = {key: user[key] for key in _CREDENTIALS if key in user}
+    if "exec" in user:
+        own.update(kubeconfig.credentials(user["exec"], cluster, file))
+    elif "tokenFile" in own:
+        own.pop("token", None)  # The package prefers it, though the file has the newer one.
+    return cluster, own
+
+
+def _set_proxy(configuration: Configuration, proxy: str | None) -> None:
+    """Sets the proxy, whatever the environment says: the package would use that for this machine, too."""
+    configuration.proxy, configuration.no_proxy = proxy, None
+    if proxy and (address := _address("proxy", proxy)).username:
+        pair = f"{unquote(address.username)}:{unquote(address.password or '')}".encode()
+        login = f"Basic {base64.b64encode(pair).decode()}"
+        configuration.proxy_headers = {"proxy-authorization": login}
+
+
+def _address(what: str, url: str) -> SplitResult:
+    """Splits a URL. Raises ValueError, which has no credentials in it."""
+    with contextlib.suppress(ValueError):
+        parts = urlsplit(url)
+        # Where the port is no number, asking for it raises.
+        if parts.scheme in ("http", "https") and parts.hostname and parts.port != 0:
+            return parts
+    raise ValueError(f"its {what} {without_user(url)} is not an HTTP {what}")
+
+
+def _tls(configuration: Configuration) -> ssl.SSLContext:
+    """Takes the certificates out of a configuration, whose files are about to go."""
+    tls = ssl.create_default_context(cafile=configuration.ssl_ca_cert)
+    # Python 3.13 has it on; CAs of clusters often lack what it asks for, and kubectl takes them.
+    tls.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    if not configuration.verify_ssl:
+        tls.check_hostname = False
+        tls.verify_mode = ssl.CERT_NONE
+    if configuration.cert_file:
+        tls.load_cert_chain(configuration.cert_file, configuration.key_file)
+    configuration.ssl_ca_cert = configuration.cert_file = configuration.key_file = None
+    return tls
+
+
+def _end(certificate: str | None) -> datetime | None:
+    """Returns when the first certificate of a file ends. Raises OSError unless it is one."""
+    if not certificate:
+        return None
+    # Python has no public function that reads a certificate.
+    from _ssl import _test_decode_cert  # type: ignore[attr-defined]
+
+    end = ssl.cert_time_to_seconds(_test_decode_cert(certificate)["notAfter"])
+    return datetime.fromtimestamp(end, timezone.utc)
+
+
+def _stamp(file: Path) -> tuple[int, ...]:
+    try:
+        state = file.stat()
+    except OSError:
+        return ()
+    return state.st_ino, state.st_mtime_ns, state.st_size
