@@ -86,19 +86,20 @@ class Client:
     file: Path
     context: str
     stamp: tuple[int, ...]
-    is_refused: bool = False
+    # Credentials were refused, or TLS failed: the next client is made of what the files have then.
+    is_spent: bool = False
 
     @property
     def url(self) -> str:
         return without_user(self.api.configuration.host)
 
     def outdated(self) -> bool:
-        """Returns whether the API has refused its credentials, or the kubeconfig has changed."""
-        return self.is_refused or _stamp(self.file) != self.stamp
+        """Returns whether it is of no more use, or the kubeconfig has changed."""
+        return self.is_spent or _stamp(self.file) != self.stamp
 
     def refuse(self) -> CredentialsRefused:
-        """Notes that the API does not take the credentials: the next client is made of what there is then."""
-        self.is_refused = True
+        """Notes that the API does not take the credentials, and returns the error."""
+        self.is_spent = True
         return refused(self.file, self.context, self.certificate_end if self._has_ended() else None)
 
     def _has_ended(self) -> bool:
@@ -123,7 +124,9 @@ class Client:
             # A server that looks at our certificate before it answers ends the connection.
             if isinstance(reason, (SSLError, ProtocolError)) and self._has_ended():
                 raise self.refuse() from None
-            why = f": {line(str(reason), _LONGEST_REASON)}" if isinstance(reason, SSLError) else ""
+            tls_failed = isinstance(reason, SSLError)
+            self.is_spent |= tls_failed
+            why = f": {line(str(reason), _LONGEST_REASON)}" if tls_failed else ""
             raise ClusterUnreachable(
                 f"the Kubernetes API at {self.url} does not answer{why}",
                 hint="./invokew up mends the cluster",

@@ -19,6 +19,7 @@ from aiohttp import WSMsgType
 
 from bootstrap.errors import ClusterUnreachable, Forbidden, NotRunning, PodFailed
 from bootstrap.kube import tunnel
+from bootstrap.kube.client import client
 from bootstrap.kube.tunnel import GOODBYE, Session, open_port, open_session, running_pod
 from bootstrap.settings import ROOT
 from tests.integration.scripted_api import SELECTOR, Pod, ScriptedApi, scripted_api
@@ -297,6 +298,7 @@ def test_a_client_certificate_and_the_clusters_own_authority_are_used(tls: Scrip
 
     run(tls, work)
     (tls.folder / "ca.crt").write_bytes((tls.folder / "other.crt").read_bytes())
+    client(tls.kube.kubeconfig, "scripted").refuse()  # The next one is made of these files.
 
     async def distrusts(session: Session) -> None:
         with pytest.raises(ClusterUnreachable, match=r"does not answer.*certificate"):
