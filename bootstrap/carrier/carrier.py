@@ -126,8 +126,10 @@ class Carrier:
                 self._sending.cancel()
             for task in (down, beating):
                 task.cancel()
-            await asyncio.gather(down, beating, return_exceptions=True)
-            await way.close()
+            try:
+                await asyncio.gather(down, beating, return_exceptions=True)
+            finally:  # The forward may end just now.
+                await way.close()
 
     async def _leave(self, way: Way, down: asyncio.Task[str], seconds: float) -> None:
         """Tells the relay that the editor does not come back, and waits until it has closed the way."""

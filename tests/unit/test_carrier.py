@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -282,5 +283,41 @@ def test_an_editor_that_has_left_is_not_kept_by_a_way_that_takes_no_farewell(
         async with carried(way, Patience(every=3_600.0)) as (reader, _):
             await heard(reader, lambda message: message.get("command") == "attach")
         assert way.closed
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("turns", range(8))
+def test_a_forward_that_ends_in_the_moment_its_editor_leaves_closes_the_way(turns: int) -> None:
+    async def ends(task: asyncio.Task[None]) -> None:
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        task.cancel()
+
+    async def story() -> None:
+        endings: list[asyncio.Task[None]] = []
+
+        async def left(way: ScriptedWay) -> None:
+            way.incoming.put_nowait(b"")
+            endings.append(asyncio.create_task(ends(running)))
+
+        async def open_way() -> Way:
+            return way
+
+        way, ours, editors = ScriptedWay(beat=nothing, left=left), *socket.socketpair()
+        reader, writer = await asyncio.open_connection(sock=ours)
+        patience = Patience(every=3_600.0)
+        carrier_ = Carrier(reader, writer, open_way, log=lambda _: None, patience=patience, pace=Pace())
+        running = asyncio.create_task(carrier_.run())
+        editors.send(encode(request(1, "attach")))
+        while not carrier_._exchange.attached:
+            await asyncio.sleep(0)
+        editors.shutdown(socket.SHUT_WR)
+        await asyncio.wait({running}, timeout=60)
+        await asyncio.gather(running, *endings, return_exceptions=True)
+        assert way.closed
+        writer.close()
+        await writer.wait_closed()
+        editors.close()
 
     asyncio.run(story())
