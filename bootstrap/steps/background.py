@@ -94,7 +94,9 @@ class Background:
     def end(self, report: Report) -> None:
         if running := self.leftovers():
             report(f"ending process {', '.join(str(process.pid) for process in running)}")
-            processes.end(self.leftovers, patience=self.patience)
+            # It ends what it has started, in its own order; then what is left of that ends.
+            processes.end(lambda: [each for each in self.leftovers() if each.pid == self.pid], self.patience)
+            processes.end(self.leftovers, self.patience)
         self.record.forget()
 
     def last_words(self) -> str:
