@@ -14,12 +14,14 @@ from pathlib import Path
 import psutil
 import requests
 
+from bootstrap.carrier import supervisor
 from bootstrap.carrier.carrier import Speaks
+from bootstrap.carrier.programs import Kubectl
+from bootstrap.carrier.supervisor import Forward, document
 from bootstrap.dap.exchange import ask
 from bootstrap.errors import ClusterUnreachable, DebuggerGone, NotRunning, StrangerListens
 from bootstrap.kube.api import Kube
-from bootstrap.kube.forwarder import Forward, document
-from bootstrap.kube.tunnel import require_forwarding
+from bootstrap.kube.forwarding import require_forwarding, to_pod
 from bootstrap.own_folder import make_own
 from bootstrap.private_file import write_private
 from bootstrap.shell import Shell
@@ -28,13 +30,13 @@ from bootstrap.steps import marks
 from bootstrap.steps.background import Background
 from bootstrap.steps.machine import require_port
 
-# The pod may take so many seconds to answer; it takes some milliseconds.
-_ANSWER = 2.0
+# The pod may take so many seconds to answer: some milliseconds, or a second where kubectl is started for it.
+_ANSWER = 5.0
 
 
 @dataclass(frozen=True)
 class Forwards:
-    """`ports` of 127.0.0.1 lead to the pod with the labels `selector`, whichever pod that is.
+    """`ports` of 127.0.0.1 lead to the pod with the labels `selector`, whichever pod that is, by `kubectl`.
 
     The setting `x_port` has the local port of the forward `x`.
     """
@@ -44,6 +46,7 @@ class Forwards:
     folder: Path
     ports: tuple[Forward, ...]
     selector: str
+    kubectl: Path
     name: str = "forwards"
     title: str = "port forwards"
     needs: tuple[str, ...] = ("ray-cluster",)
@@ -55,18 +58,22 @@ class Forwards:
 
     @property
     def process(self) -> Background:
-        """Returns the forwarder's process in the background."""
+        """Returns the supervisor's process in the background."""
         return Background(self.shell, self.folder, "forwards", marks.FORWARDS, patience=2)
 
     @property
     def config_file(self) -> Path:
-        """Returns the file that the forwarder reads: bootstrap/kube/forwarder.py."""
+        """Returns the file that the supervisor reads: bootstrap/carrier/supervisor.py."""
         return self.folder / "forwards.json"
 
     @property
     def config_text(self) -> str:
         """Returns what that file has to say."""
-        return document(self.kube, self.selector, self.ports)
+        return document(self.program, self.ports)
+
+    @property
+    def program(self) -> Kubectl:
+        return to_pod(self.kube, self.kubectl, self.selector)
 
     def check(self) -> Status:
         if absent := self.process.absent():
@@ -86,6 +93,7 @@ class Forwards:
             require_forwarding(self.kube)
 
     def apply(self, report: Report) -> None:
+        self.program.require()
         self.process.end(report)
         for port in self.ports:
             require_port(f"{port.name}_port", port.local)
@@ -111,10 +119,10 @@ class Forwards:
         os.kill(pid, signal.SIGHUP)
 
     def command(self) -> list[str]:
-        return [sys.executable, "-m", "bootstrap.kube.forwarder", str(self.config_file)]
+        return [sys.executable, "-m", supervisor.__name__, str(self.config_file)]
 
     def leftovers(self) -> list[psutil.Process]:
-        """Returns every forwarder of this folder that runs, whether it is recorded or not."""
+        """Returns every process of these forwards that runs, whether it is recorded or not."""
         return self.process.leftovers()
 
     def _written(self) -> str:

@@ -7,7 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from bootstrap.carrier import supervisor
 from bootstrap.carrier.carrier import Speaks
+from bootstrap.carrier.programs import Program
+from bootstrap.carrier.supervisor import Forward, document
 from bootstrap.instance import Instance
 from bootstrap.private_file import write_private
 from bootstrap.shell import Shell
@@ -23,8 +26,7 @@ class HeadForward:
 
     Attributes:
         remote: returns the head's port; it is asked when that is known. Raises NotRunning before.
-        module: the program that forwards; it gets a file as its argument.
-        document: returns the text of that file, for a port of the head.
+        program: leads there.
         way: how it leads there, for people.
         mark: each forward of a cluster has another, so that none is taken for the other.
         require_rights: raises where waiting would be in vain.
@@ -36,8 +38,7 @@ class HeadForward:
     local: int
     speaks: Speaks
     remote: Callable[[], int]
-    module: str
-    document: Callable[[int], str]
+    program: Program
     way: str
     mark: str
     needs: tuple[str, ...]
@@ -76,11 +77,10 @@ class HeadForward:
 
     def answers(self) -> bool:
         """Returns whether it runs as these settings have it, and something answers behind it."""
-        config = self.document(self.remote())
-        return not self.process.absent({"config": config}) and not UNANSWERED[self.speaks](self.local)
+        return not self.process.absent({"config": self._config()}) and not UNANSWERED[self.speaks](self.local)
 
     def check(self) -> Status:
-        if absent := self.process.absent({"config": self.document(self.remote())}):
+        if absent := self.process.absent({"config": self._config()}):
             return missing(absent)
         if reason := UNANSWERED[self.speaks](self.local):
             self.require_rights()
@@ -88,15 +88,21 @@ class HeadForward:
         return ready(f"port {self.local}, process {self.process.pid}")
 
     def apply(self, report: Report) -> None:
+        self.program.require()
         self.process.end(report)
         require_port(f"{self.port_name}_port", self.local)
-        config = self.document(self.remote())
+        config = self._config()
         write_private(self.config_file, config)
         report("connecting")
-        command = [sys.executable, "-m", self.module, str(self.config_file)]
+        command = [sys.executable, "-m", supervisor.__name__, str(self.config_file)]
         self.process.start(command, spec={"config": config})
 
     def undo(self, report: Report) -> None:
         self.process.end(report)
         for file in (self.config_file, self.process.log, self.process.earlier_log):
             file.unlink(missing_ok=True)
+
+    def _config(self) -> str:
+        """Returns the text of the file that the supervisor reads."""
+        forward = Forward(self.port_name, self.local, self.remote(), self.speaks, own_clients=True)
+        return document(self.program, [forward])

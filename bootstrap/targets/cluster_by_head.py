@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from bootstrap import machine
 from bootstrap.carrier.carrier import Speaks
-from bootstrap.kube import forwarder as pod_forwarder
+from bootstrap.carrier.programs import Kubectl, Program, Ssh
+from bootstrap.carrier.supervisor import forwarded
 from bootstrap.kube import heads
 from bootstrap.kube.api import Kube, head_selector
-from bootstrap.kube.forwarder import Forward
-from bootstrap.kube.tunnel import require_forwarding
+from bootstrap.kube.forwarding import require_forwarding, to_pod
 from bootstrap.ray import authentication
-from bootstrap.ssh import forwarder as ssh_forwarder
 from bootstrap.step import Step
 from bootstrap.steps import marks
 from bootstrap.steps.head_forward import HeadForward
@@ -36,14 +36,29 @@ class ClusterByHead(Cluster):
     opens: tuple[str, ...] = ("dashboard", "relay", "workspace")
 
     @abstractmethod
+    def program(self, port_name: str) -> Program:
+        """Returns the program that leads to where the forward of that name leads."""
+
+    @property
+    @abstractmethod
+    def by(self) -> str:
+        """Returns by what the forwards lead there, for people."""
+
+    def require_forwarding(self) -> None:
+        """Raises where forwards take a right that is lacking."""
+
     def forward(
         self, name: str, port: int, remote: Callable[[], int], speaks: Speaks, mark: str, needs: str
     ) -> HeadForward:
         """Returns the step that leads `port` of this machine, the forward `name`, to the head's `remote`."""
-
-    @abstractmethod
-    def passing(self) -> AbstractContextManager[int]:
-        """Yields a port of this machine that leads, meanwhile, to the dashboard. Raises where it can't."""
+        return HeadForward(
+            *(self.shell, self.instance, name, port, speaks, remote, self.program(name)),
+            way=self.by,
+            mark=mark,
+            needs=(needs,),
+            name=name,
+            require_rights=self.require_forwarding,
+        )
 
     @property
     def way(self) -> list[Step]:
@@ -64,12 +79,12 @@ class ClusterByHead(Cluster):
     def passage(self) -> Iterator[str]:
         """Yields an address of the dashboard: the forward that is there, else one for the meantime.
 
-        Raises as `passing`.
+        Raises as `forwarded`.
         """
         if self.dashboard.answers():
             yield self.instance.dashboard
             return
-        with self.passing() as port:
+        with forwarded(self.program("dashboard"), self.dashboard_port, at_once=True) as port:
             yield f"http://127.0.0.1:{port}"
 
     @property
@@ -106,22 +121,12 @@ class ClusterByHead(Cluster):
 class ClusterBySsh(ClusterByHead):
     """A Ray whose head is a host that the user's OpenSSH leads to."""
 
-    def forward(
-        self, name: str, port: int, remote: Callable[[], int], speaks: Speaks, mark: str, needs: str
-    ) -> HeadForward:
-        host = self.instance.ssh
-        return HeadForward(
-            *(self.shell, self.instance, name, port, speaks, remote),
-            module=ssh_forwarder.__name__,
-            document=lambda remote: ssh_forwarder.document(host, port, remote, speaks),
-            way=f"ssh {host}",
-            mark=mark,
-            needs=(needs,),
-            name=name,
-        )
+    def program(self, port_name: str) -> Ssh:
+        return Ssh(self.instance.ssh)
 
-    def passing(self) -> AbstractContextManager[int]:
-        return ssh_forwarder.forwarded(self.instance.ssh, self.dashboard_port)
+    @property
+    def by(self) -> str:
+        return f"ssh {self.instance.ssh}"
 
 
 @dataclass(frozen=True)
@@ -154,27 +159,21 @@ class ClusterByContext(ClusterByHead):
         """Raises where this takes rights that lack, or anything else that can be known at once."""
         require_forwarding(self.kube)
 
+    def require_forwarding(self) -> None:
+        require_forwarding(self.kube)
+
     def selector(self, port_name: str) -> str:
         """Returns the labels of the pod that the forward of that name leads to."""
         return head_selector(self.instance.their_cluster)
 
-    def forward(
-        self, name: str, port: int, remote: Callable[[], int], speaks: Speaks, mark: str, needs: str
-    ) -> HeadForward:
-        return HeadForward(
-            *(self.shell, self.instance, name, port, speaks, remote),
-            module=pod_forwarder.__name__,
-            document=lambda remote: pod_forwarder.document(
-                self.kube, self.selector(name), [Forward(name, port, remote, speaks, own_clients=True)]
-            ),
-            way=f"the context {self.instance.context}",
-            mark=mark,
-            needs=(needs,),
-            name=name,
-            require_rights=lambda: require_forwarding(self.kube),
-        )
+    @property
+    def kubectl(self) -> Path:
+        """Returns the user's own kubectl: whoever has a context has one."""
+        return Path(machine.installed("kubectl") or "kubectl")
 
-    def passing(self) -> AbstractContextManager[int]:
-        return pod_forwarder.forwarded(
-            self.kube, head_selector(self.instance.their_cluster), self.dashboard_port
-        )
+    def program(self, port_name: str) -> Kubectl:
+        return to_pod(self.kube, self.kubectl, self.selector(port_name))
+
+    @property
+    def by(self) -> str:
+        return f"the context {self.instance.context}"

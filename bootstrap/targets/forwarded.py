@@ -6,15 +6,17 @@ import contextlib
 import json
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from bootstrap.carrier.supervisor import forwarded
 from bootstrap.errors import CommandFailed, NotARayJob, NotRunning, RaysideError, SubmissionFailed
 from bootstrap.instance import Instance
 from bootstrap.kube.api import Kube, head_selector
-from bootstrap.kube.forwarder import forwarded
+from bootstrap.kube.forwarding import to_pod
 from bootstrap.kube.rayjob.document import (
     CLUSTER_LABEL,
     for_standing_cluster,
@@ -32,7 +34,7 @@ from bootstrap.steps.kubeconfig import UserContext
 from bootstrap.steps.package_index import rayjob_with_it
 from bootstrap.steps.ray_cluster import DASHBOARD_PORT, KubeRayToken, WorkspacePassword, secret
 
-# The forwarder takes so many seconds at most to lead to another pod, and that pod's dashboard to answer.
+# The forwards take so many seconds at most to lead to another pod, and that pod's dashboard to answer.
 _RETARGETED = 30.0
 
 
@@ -114,7 +116,7 @@ class ForwardedAccess:
             token = self.instance.folder / "rayjob-token"
             rayjob = with_workspace_secret(rayjob, self.instance.workspace_secret)
             rayjob = rayjob_with_it(rayjob, self.kube, self.instance)
-            with forwarded(self.kube, own_head_selector(name), DASHBOARD_PORT) as port:
+            with self.forwarded(own_head_selector(name), DASHBOARD_PORT) as port:
                 submit(rayjob, url=f"http://127.0.0.1:{port}", token_file=token)
             token.replace(self.instance.token_file)
             # The cluster may have gone already, with the end of its job.
@@ -122,6 +124,10 @@ class ForwardedAccess:
                 self._retarget(own_head_selector(name))
         created = self.kube.ray("rayjobs", name) or {}
         return self.dashboard(), created.get("status", {}).get("rayClusterName", "")
+
+    def forwarded(self, selector: str, port: int) -> AbstractContextManager[int]:
+        """Yields a free port of this machine that leads, meanwhile, to that of the pod with these labels."""
+        return forwarded(to_pod(self.kube, self.context.kubectl, selector), port)
 
     def lead_to(self, ray_cluster: str) -> None:
         token = secret(self.kube, ray_cluster, "auth_token")

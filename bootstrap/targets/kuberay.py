@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+from bootstrap.carrier.supervisor import Forward
 from bootstrap.instance import Instance
 from bootstrap.kube.api import Kube, head_selector
-from bootstrap.kube.forwarder import Forward
 from bootstrap.relay.masking import Masking
 from bootstrap.shell import Shell
 from bootstrap.sources.source import Images
@@ -64,15 +66,15 @@ def stack(
         packages,
         RayCluster(instance, kube, images, workers, patience, packages, masking, cluster_goes),
         KubeRayToken(instance, kube),
-        forwards(instance, kube, shell),
+        forwards(instance, kube, shell, manifest.kubectl),
     ]
 
 
-def forwards(instance: Instance, kube: Kube, shell: Shell) -> Forwards:
+def forwards(instance: Instance, kube: Kube, shell: Shell, kubectl: Path) -> Forwards:
     """Returns the step that leads the instance's ports into the head's pod."""
     ports = (
         Forward("dashboard", instance.ports.dashboard, DASHBOARD_PORT),
         Forward("workspace", instance.ports.workspace, WORKSPACE_PORT),
         Forward("relay", instance.ports.relay, RELAY_PORT, speaks="dap"),
     )
-    return Forwards(shell, kube, instance.folder, ports, head_selector(instance.ray_cluster))
+    return Forwards(shell, kube, instance.folder, ports, head_selector(instance.ray_cluster), kubectl)

@@ -109,7 +109,7 @@ class OnKubernetes(ChosenTarget, ABC):
 
     @cached_property
     def forwards(self) -> Forwards:
-        return kuberay.forwards(self.instance, self.kube, self.shell)
+        return kuberay.forwards(self.instance, self.kube, self.shell, self.kubectl)
 
     @property
     def ports(self) -> dict[str, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -84,6 +85,9 @@ class Kubernetes(Protocol):
         `before` is called when nothing speaks against making what the RayJob needs.
         If it makes its own cluster, the addresses of the target lead there from then on.
         """
+
+    def forwarded(self, selector: str, port: int) -> AbstractContextManager[int]:
+        """Yields a free port of this machine that leads, meanwhile, to that of the pod with these labels."""
 
     def lead_to(self, ray_cluster: str) -> None:
         """Has the addresses of the target lead to a RayCluster of its namespace that asks for a token.

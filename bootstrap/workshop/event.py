@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Any
 
 from bootstrap import options
+from bootstrap.carrier.supervisor import Forward
 from bootstrap.delivery import front_door
 from bootstrap.delivery.front_door import PORT, TEACHER_PORT, Claim, Entry, FrontDoor, Listed, new_key
 from bootstrap.delivery.images_on_nodes import ImagesOnNodes
@@ -24,7 +25,6 @@ from bootstrap.errors import (
 from bootstrap.instance import WORKSHOP, Instance, all_recorded
 from bootstrap.kube import operator, rights, trouble
 from bootstrap.kube.api import CORE
-from bootstrap.kube.forwarder import Forward
 from bootstrap.kube.sizes import NOTHING, Size, fit, of_nodes, placed
 from bootstrap.plain import counted
 from bootstrap.settings import ROOT, Settings
@@ -194,6 +194,7 @@ class Workshop:
                 self.base.instance.folder / "door",
                 ways,
                 door.selector,
+                self.base.kubectl,
             ),
             name="door-forward",
             title="ways to the front door",

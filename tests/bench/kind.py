@@ -169,7 +169,7 @@ def bakings(target: Kind, plain: NodeImage) -> float:
     return whole_image
 
 
-def memory(cluster: str, forwarder: int) -> float:
+def memory(cluster: str, forwards: list[psutil.Process]) -> float:
     """Returns the GiB of the node, without the page cache that the kernel gives back, and of the forwards."""
     client = docker.from_env()
     try:
@@ -177,7 +177,7 @@ def memory(cluster: str, forwarder: int) -> float:
     finally:
         client.close()
     cache = usage["stats"].get("total_inactive_file", usage["stats"].get("inactive_file", 0))
-    return float(usage["usage"] - cache + psutil.Process(forwarder).memory_info().rss) / 2**30
+    return float(usage["usage"] - cache + sum(each.memory_info().rss for each in forwards)) / 2**30
 
 
 def warm(env: dict[str, str]) -> str:
@@ -223,7 +223,7 @@ def main() -> None:
                 wall, path = map(float, re.findall(r"([\d.]+) s", printed.splitlines()[total_at(printed)]))
                 overheads.append(wall / path)
                 if number == 0:
-                    used = memory(settings.name, target.forwards.leftovers()[0].pid)
+                    used = memory(settings.name, target.forwards.leftovers())
                     print(f"memory of the whole stack: {used:.2f} GiB")
                     print(warm(env), flush=True)
             finally:

@@ -9,28 +9,32 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
+from bootstrap.carrier.supervisor import Forward, Port
 from bootstrap.dap.exchange import ask
 from bootstrap.event_loop import background_loop
-from bootstrap.kube.forwarder import Forward, Forwarder
 from bootstrap.step import until
 from tests.browser.conftest import Open
 from tests.browser.stories import EXAMPLE, TASK, paused_example, stop_in
 from tests.browser.test_faults import machine_settings
 from tests.browser.workspace import Workspace
-from tests.integration.scripted_api import SELECTOR, ScriptedApi, scripted_api
+from tests.integration.scripted_kubectl import ScriptedKubectl, scripted_kubectl
 from tests.patience import PATIENCE
 
 
 @pytest.fixture
-def api(local: Workspace, tmp_path: Path) -> Iterator[ScriptedApi]:
-    """Provides a Kubernetes API whose port-forward is the workspace's only way to the relay."""
-    with scripted_api(tmp_path) as scripted, background_loop() as call:
+def kubectl(local: Workspace, tmp_path: Path) -> Iterator[ScriptedKubectl]:
+    """Provides a kubectl whose forward is the workspace's only way to the relay."""
+    with scripted_kubectl(tmp_path / "kubectl") as scripted, background_loop() as call:
         scripted.pods["head-1"].ports[5678] = local.rayside.settings.relay_port
-        forwarder = Forwarder(scripted.kube, SELECTOR, [Forward("relay", 0, 5678, speaks="dap")])
-        (port,) = call(forwarder.start())
-        with machine_settings(local, relay=f"127.0.0.1:{port}"):
+        scripted.tell()
+
+        async def made() -> Port:
+            return Port(Forward("relay", 0, 5678, speaks="dap"), scripted.to())
+
+        port = call(made())
+        with machine_settings(local, relay=f"127.0.0.1:{call(port.start())}"):
             yield scripted
-        call(forwarder.stop())
+        call(port.stop())
 
 
 def debugger(workspace: Workspace) -> Any:
@@ -40,18 +44,18 @@ def debugger(workspace: Workspace) -> Any:
 
 
 def test_a_connection_that_is_lost_costs_a_moment_and_no_stop(
-    local: Workspace, opened: Open, api: ScriptedApi
+    local: Workspace, opened: Open, kubectl: ScriptedKubectl
 ) -> None:
     name, task = paused_example(local)
     with opened(local.address(EXAMPLE.parent)) as workbench:
         line = stop_in(workbench, task)
-        api.down()
+        kubectl.down()
         expect(
             workbench.notifications.filter(has_text="The connection to the cluster is lost")
         ).to_be_visible()
         # The relay knows by now; what is shown as stopped is still of the earlier session.
         assert until(lambda: debugger(local), lambda who: who is None, PATIENCE) is None
-        api.up()
+        kubectl.up()
         expect(workbench.console.filter(has_text="the debugger attaches again")).to_be_visible()
         assert until(lambda: debugger(local), bool, PATIENCE)
         workbench.expect_stopped(EXAMPLE.name, line)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import socket
 import subprocess
@@ -112,6 +113,11 @@ def target(rayside: Rayside) -> Kind:
     return kind_target(rayside.settings)
 
 
+def with_kubectl(rayside: Rayside) -> dict[str, str]:
+    """Returns the PATH of somebody who has kubectl, as whoever has a context does."""
+    return {"PATH": f"{target(rayside).kubectl.parent}{os.pathsep}{os.environ['PATH']}"}
+
+
 def terminal(**more: str) -> list[str]:
     """Returns the beginning of a command that has the environment of a terminal in a workspace's pod."""
     variables = {
@@ -188,5 +194,5 @@ def traces(rayside: Rayside) -> list[str]:
 
 
 def forwarder(rayside: Rayside) -> psutil.Process:
-    """Returns the process that forwards the ports."""
-    return target(rayside).forwards.leftovers()[0]
+    """Returns the process that keeps the ports, and starts kubectl behind them."""
+    return psutil.Process(target(rayside).forwards.process.pid)

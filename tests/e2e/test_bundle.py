@@ -22,7 +22,7 @@ from bootstrap.step import until
 from bootstrap.steps.registry_in_nodes import NodeRegistries, Trusted
 from tests.airgap import ADDRESS, Airgap, airgap
 from tests.conftest import FIGURE
-from tests.e2e.conftest import gateway_of, node_of
+from tests.e2e.conftest import gateway_of, node_of, with_kubectl
 from tests.e2e.conftest import kube as kube_of
 from tests.e2e.test_workshop import ports_of_the_door, room_for_places
 from tests.integration.conftest import Rayside, apart
@@ -130,6 +130,7 @@ def test_in_a_kubernetes_of_others_nodes_pull_from_the_mirror(
             "DOCKER_CONFIG": str(logged_in(registry.name, tmp_path / "docker")),
             "KUBECONFIG": str(theirs.kubeconfig),
             "INVOKE_RAYSIDE_REGISTRY_CA": str(registry.authority),
+            **with_kubectl(up),
         }
         # Whoever looks after the nodes has them trust the company's registry.
         NodeRegistries(up.settings.name, [Trusted(parse(name), registry.authority)]).apply(lambda _: None)

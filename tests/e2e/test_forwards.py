@@ -1,8 +1,7 @@
-"""Tests, on the real cluster, port-forwards and a tunnel into the head pod; changes nothing in the pod."""
+"""Tests forwards to the head pod of the real cluster, by the real kubectl; changes nothing in the pod."""
 
 from __future__ import annotations
 
-import asyncio
 import socket
 import time
 from collections.abc import Iterator
@@ -12,10 +11,11 @@ from pathlib import Path
 import pytest
 import requests
 
-from bootstrap.errors import NotRunning, PodFailed
+from bootstrap.carrier.programs import Kubectl
+from bootstrap.carrier.supervisor import Forward, forwarded
+from bootstrap.errors import NotRunning
 from bootstrap.kube.api import Kube, head_selector
-from bootstrap.kube.forwarder import Forward, forwarded
-from bootstrap.kube.tunnel import GOODBYE, open_port, open_session, running_pod
+from bootstrap.kube.forwarding import to_pod
 from bootstrap.shell import Shell
 from bootstrap.step import Condition
 from bootstrap.steps.forwards import Forwards
@@ -35,10 +35,15 @@ def kube(up: Rayside) -> Kube:
 
 
 @pytest.fixture
-def forwards(kube: Kube, tmp_path: Path) -> Iterator[Forwards]:
+def head(kube: Kube, up: Rayside) -> Kubectl:
+    return to_pod(kube, target(up).kubectl, HEAD)
+
+
+@pytest.fixture
+def forwards(kube: Kube, up: Rayside, tmp_path: Path) -> Iterator[Forwards]:
     dashboard, workspace = free_ports()
     ports = (Forward("dashboard", dashboard, 8265), Forward("workspace", workspace, 8443))
-    step = Forwards(Shell(), kube, tmp_path, ports, HEAD)
+    step = Forwards(Shell(), kube, tmp_path, ports, HEAD, target(up).kubectl)
     yield step
     step.undo(lambda _: None)
     assert step.leftovers() == []
@@ -62,14 +67,14 @@ def test_the_step_leads_to_the_dashboard_and_the_workspace(forwards: Forwards) -
         assert set(pool.map(lambda _: status(workspace, "/healthz"), range(50))) == {200}
 
 
-def test_a_forward_for_a_while(kube: Kube) -> None:
-    with forwarded(kube, HEAD, 8265) as port:
+def test_a_forward_for_a_while(head: Kubectl) -> None:
+    with forwarded(head, 8265, at_once=True) as port:
         assert status(port, "/api/version") == 401
 
 
-def test_the_end_of_what_a_pod_says_is_a_good_end(kube: Kube) -> None:
+def test_the_end_of_what_a_pod_says_is_a_good_end(head: Kubectl) -> None:
     with (
-        forwarded(kube, HEAD, 8265) as port,
+        forwarded(head, 8265, at_once=True) as port,
         socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as connection,
     ):
         connection.sendall(b"GET /api/version HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
@@ -79,22 +84,12 @@ def test_the_end_of_what_a_pod_says_is_a_good_end(kube: Kube) -> None:
     assert b" 401 " in answer.split(b"\r\n")[0]
 
 
-def test_a_port_that_nothing_listens_on_is_told(kube: Kube) -> None:
-    async def work() -> None:
-        session = await open_session(kube)
-        try:
-            pod = await running_pod(session, kube.namespace, HEAD)
-            stream = await open_port(session, kube.namespace, pod, 1)
-            try:
-                with pytest.raises(PodFailed, match=f"port 1 of pod {pod} can't be reached: .*refused"):
-                    await stream.read()
-            finally:
-                await stream.close()
-        finally:
-            await session.close()
-            await asyncio.sleep(GOODBYE)
-
-    asyncio.run(asyncio.wait_for(work(), PATIENCE))
+def test_a_port_that_nothing_listens_on_is_no_answer_and_others_stay(head: Kubectl) -> None:
+    with forwarded(head, 8265, at_once=True) as works, forwarded(head, 1, at_once=True) as port:
+        for _ in range(2):
+            with pytest.raises(requests.ConnectionError):
+                status(port, "/")
+            assert status(works, "/api/version") == 401
 
 
 def test_the_addresses_lead_to_no_cluster_that_is_not_there(up: Rayside) -> None:

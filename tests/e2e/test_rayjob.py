@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from bootstrap.carrier.supervisor import forwarded
 from bootstrap.errors import (
     ImageMissing,
     NamespaceTerminating,
@@ -23,7 +24,7 @@ from bootstrap.errors import (
 )
 from bootstrap.kube import trouble
 from bootstrap.kube.api import RAY, Kube
-from bootstrap.kube.forwarder import forwarded
+from bootstrap.kube.forwarding import to_pod
 from bootstrap.kube.rayjob.document import for_standing_cluster, own_head_selector, problem
 from bootstrap.kube.rayjob.submission import KubectlRay
 from bootstrap.ray import jobs
@@ -296,9 +297,9 @@ def test_a_namespace_that_is_being_deleted(cluster: Kube, kubectl: KubectlRay, t
 
 
 @pytest.fixture
-def forward(kube: Kube) -> Iterator[str]:
+def forward(kube: Kube, up: Rayside) -> Iterator[str]:
     """Provides the address of a forward to the dashboard of the cluster that the RayJob `whole` makes."""
-    with forwarded(kube, own_head_selector("whole"), 8265) as port:
+    with forwarded(to_pod(kube, target(up).kubectl, own_head_selector("whole")), 8265) as port:
         yield f"http://127.0.0.1:{port}"
 
 

@@ -19,7 +19,7 @@ from bootstrap.ray.state import Dashboard
 from bootstrap.settings import RAY_VERSION
 from bootstrap.step import until
 from tests.e2e.conftest import kube as kube_of
-from tests.e2e.conftest import make_namespace, target, terminal
+from tests.e2e.conftest import make_namespace, target, terminal, with_kubectl
 from tests.e2e.test_kind_stack import allow, kubectl
 from tests.e2e.test_kind_stack import user as client
 from tests.integration.conftest import Rayside, apart
@@ -112,7 +112,7 @@ def test_one_who_may_only_forward_debugs_two_pods_and_leaves_nothing(
     few = client(
         up, tmp_path, kubectl(up, "create", "token", "few", "-n", theirs.namespace), theirs.namespace
     )
-    user.environment_too["KUBECONFIG"] = str(few.kubeconfig)
+    user.environment_too.update(with_kubectl(up), KUBECONFIG=str(few.kubeconfig))
     bring = ["up", "--context", "few", "--namespace", theirs.namespace]
     done = user.run(*bring)
     assert (done.returncode, 'resources: ["pods"], verbs: ["list"]' in done.stderr) == (4, True), done.stderr
@@ -166,7 +166,7 @@ def test_the_workspace_is_a_pod_beside_their_cluster_that_only_forwards_reach(
     allow(up, theirs.namespace, *RIGHTS)
     token = kubectl(up, "create", "token", "few", "-n", theirs.namespace)
     few = client(up, tmp_path, token, theirs.namespace)
-    user.environment_too["KUBECONFIG"] = str(few.kubeconfig)
+    user.environment_too.update(with_kubectl(up), KUBECONFIG=str(few.kubeconfig))
     bring = ["up", "--context", "few", "--namespace", theirs.namespace, "--workspace"]
     done = user.run(*bring)
     assert (done.returncode, "create, patch, delete pods" in done.stderr) == (4, True), done.stderr

@@ -1,4 +1,4 @@
-"""Tests the process that forwards ports, and its step, when something around it really fails."""
+"""Tests the ports that kubectl leads to pods, and their step, when something around them really fails."""
 
 from __future__ import annotations
 
@@ -14,23 +14,27 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import psutil
 import pytest
 
 from bootstrap import processes
+from bootstrap.carrier import run, supervisor
+from bootstrap.carrier.programs import Kubectl
+from bootstrap.carrier.supervisor import Forward, Port, document, forwarded
 from bootstrap.dap.framing import Decoder, encode
-from bootstrap.errors import Forbidden, NotRunning, PortTaken
-from bootstrap.kube import forwarder
-from bootstrap.kube.forwarder import Forward, document, forwarded
+from bootstrap.errors import ClusterUnreachable, Forbidden, MissingProgram, NotRunning, PortTaken
+from bootstrap.event_loop import background_loop
+from bootstrap.kube.api import Kube
+from bootstrap.kube.refusal import forbidden
 from bootstrap.settings import ROOT
 from bootstrap.shell import Shell
 from bootstrap.step import Condition, Step, until, up
 from bootstrap.steps.forwards import Forwards
 from tests.integration.conftest import free_ports
-from tests.integration.scripted_api import SELECTOR, Pod, ScriptedApi, scripted_api
+from tests.integration.scripted_kubectl import SELECTOR, Pod, ScriptedKubectl, scripted_kubectl
 from tests.patience import PATIENCE
 
 # The process is meant to outlive the object that started it.
@@ -50,23 +54,35 @@ class Quiet:
     def finished(self, name: str, title: str, outcome: str, detail: str) -> None: ...
 
 
+@dataclass(frozen=True)
+class Rights(Kube):
+    """Is an API that is asked for nothing but rights."""
+
+    lacking: set[str] = field(default_factory=set)
+
+    def require(self, verb: str, resource: str) -> None:
+        if f"{verb} {resource}" in self.lacking:
+            raise forbidden(verb, resource, "", self.namespace)
+
+
 def nothing(text: str) -> None: ...
 
 
 @pytest.fixture
-def api(tmp_path: Path) -> Iterator[ScriptedApi]:
-    with scripted_api(tmp_path) as scripted:
+def kubectl(tmp_path: Path) -> Iterator[ScriptedKubectl]:
+    with scripted_kubectl(tmp_path / "kubectl") as scripted:
         serve(scripted, "head-1")
         yield scripted
 
 
 @pytest.fixture
-def step(api: ScriptedApi, tmp_path: Path) -> Iterator[Forwards]:
+def step(kubectl: ScriptedKubectl, tmp_path: Path) -> Iterator[Forwards]:
     folder = tmp_path / "state"
     folder.mkdir(mode=0o700)
     dashboard, workspace = free_ports()
     ports = (Forward("dashboard", dashboard, 8265), Forward("workspace", workspace, 8443))
-    forwards = Forwards(Shell(), api.kube, folder, ports, SELECTOR)
+    kube = Rights(kubectl.kubeconfig, "scripted", "ns")
+    forwards = Forwards(Shell(), kube, folder, ports, SELECTOR, kubectl.program)
     yield forwards
     forwards.undo(nothing)
     assert forwards.leftovers() == []
@@ -82,8 +98,8 @@ def make(step: Step) -> None:
     up([replace(step, needs=())], Quiet())  # type: ignore[type-var]
 
 
-def serve(api: ScriptedApi, pod: str) -> None:
-    """Serves real HTTP behind 8265 and 8443, and a port that answers only when the client has finished."""
+def serve(kubectl: ScriptedKubectl, pod: str) -> None:
+    """Serves real HTTP behind 8265 and 8443 of a pod; it answers with the pod's name."""
 
     async def http(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
@@ -91,7 +107,14 @@ def serve(api: ScriptedApi, pod: str) -> None:
         await writer.drain()
 
     for port in (8265, 8443):
-        api.serve(pod, port, http)
+        kubectl.serve(pod, port, http)
+
+
+def replaced(kubectl: ScriptedKubectl, pod: str, by: str) -> None:
+    kubectl.pods[by] = Pod(created="2026-01-01T00:00:01Z")
+    serve(kubectl, by)
+    del kubectl.pods[pod]
+    kubectl.tell()
 
 
 def get(port: int, timeout: float = 20) -> str:
@@ -105,9 +128,15 @@ def get(port: int, timeout: float = 20) -> str:
         return answer.decode().split("\r\n")[-1]
 
 
+def get_soon(port: int) -> str:
+    """Returns the answer of the first request that gets one."""
+    return until(lambda: get(port), bool, PATIENCE)
+
+
 def pid(step: Forwards) -> int:
-    (process,) = step.leftovers()
-    return process.pid
+    """Returns the supervisor's pid."""
+    (number,) = (process.pid for process in step.leftovers() if process.pid == step.process.pid)
+    return number
 
 
 def ends_within(number: int, within: float) -> bool:
@@ -133,13 +162,16 @@ def test_up_starts_it_and_down_leaves_nothing(step: Forwards) -> None:
     make(step)
     assert pid(step) == first
     assert sum(file.stat().st_size for file in step.folder.glob("*.log")) < 1000
-    for connection in psutil.Process(first).net_connections(kind="tcp"):
-        assert connection.laddr.ip == "127.0.0.1"
+    both = step.leftovers()
+    assert len(both) == 3  # it, and a kubectl for each port
+    for process in both:
+        for connection in process.net_connections(kind="tcp"):
+            assert connection.laddr.ip == "127.0.0.1"
     reported: list[str] = []
     step.undo(reported.append)
-    assert reported == [f"ending process {first}"]
+    assert [text.split()[:2] for text in reported] == [["ending", "process"]]
     assert list(step.folder.iterdir()) == []
-    assert not processes.alive(first, processes.created(first))
+    assert not [process for process in both if process.is_running()]
     step.undo(reported.append)
     assert len(reported) == 1
 
@@ -152,8 +184,10 @@ def test_it_works_from_any_folder(step: Forwards, tmp_path: Path, monkeypatch: p
 
 def test_a_killed_one_is_started_again(running: Forwards) -> None:
     first = pid(running)
+    programs = psutil.Process(first).children()
     os.kill(first, signal.SIGKILL)
     assert ends_within(first, 5)
+    assert sys.platform != "linux" or psutil.wait_procs(programs, PATIENCE)[1] == []
     status = running.check()
     assert status.condition is Condition.MISSING
     assert f"process {first} has ended" in status.detail
@@ -185,7 +219,7 @@ def test_another_process_that_has_its_number_is_not_taken_for_it_and_not_ended(s
 
 def test_other_ports_than_wanted_are_replaced(running: Forwards) -> None:
     first = pid(running)
-    changed = replace(running, ports=(replace(running.ports[0], pod=8443), running.ports[1]))
+    changed = replace(running, ports=(replace(running.ports[0], remote=8443), running.ports[1]))
     status = changed.check()
     assert status.condition is Condition.MISSING
     assert "something else than wanted" in status.detail
@@ -193,33 +227,43 @@ def test_other_ports_than_wanted_are_replaced(running: Forwards) -> None:
     assert pid(changed) != first
 
 
-def test_a_port_that_leads_nowhere_is_not_ready(api: ScriptedApi, running: Forwards) -> None:
-    del api.pods["head-1"].ports[8443]
+def test_a_port_that_leads_nowhere_is_not_ready(kubectl: ScriptedKubectl, running: Forwards) -> None:
+    del kubectl.pods["head-1"].ports[8443]
+    kubectl.tell()
     status = running.check()
     assert status.condition is Condition.PENDING
-    assert f"port {running.ports[1].local} (workspace)" in status.detail
-    api.pods.clear()
-    status = running.check()
+    assert f"port {running.ports[1].local} (workspace) is not open yet" in status.detail
+    # The other one has a program of its own, and stays.
+    assert get(running.ports[0].local) == "head-1"
+    kubectl.pods.clear()
+    kubectl.tell()
+    status = until(running.check, lambda status: "answers within 5 s" in status.detail, PATIENCE)
     assert status.condition is Condition.PENDING
-    assert "nothing that answers within 2 s" in status.detail
 
 
 @pytest.mark.parametrize(
-    ("right", "minor"),
-    [("list pods", "34"), ("get pods/portforward", "34"), ("create pods/portforward", "35+")],
+    "right", ["list pods", "get pods", "get pods/portforward", "create pods/portforward"]
 )
 def test_a_right_that_is_lacking_is_said_and_not_waited_for(
-    api: ScriptedApi, step: Forwards, right: str, minor: str
+    kubectl: ScriptedKubectl, step: Forwards, right: str
 ) -> None:
-    api.lacking, api.minor = {right}, minor
-    api.pods.clear()
+    kubectl.pods.clear()
+    kubectl.tell()
+    lacking = replace(step, kube=Rights(kubectl.kubeconfig, "scripted", "ns", {right}))
     began = time.monotonic()
     with pytest.raises(Forbidden, match=f"{right} in namespace ns"):
-        make(step)
+        make(lacking)
     assert time.monotonic() - began < 10
 
 
-def test_a_debug_adapter_is_asked_in_its_own_language(api: ScriptedApi, step: Forwards) -> None:
+def test_a_kubectl_that_is_not_there_is_said_with_how_to_get_it(step: Forwards, tmp_path: Path) -> None:
+    with pytest.raises(MissingProgram, match="absent is not on this machine") as caught:
+        make(replace(step, kubectl=tmp_path / "absent"))
+    assert "./invokew up brings it" in caught.value.hint
+    assert step.leftovers() == []
+
+
+def test_a_debug_adapter_is_asked_in_its_own_language(kubectl: ScriptedKubectl, step: Forwards) -> None:
     commands: list[str] = []
 
     async def adapter(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -228,7 +272,7 @@ def test_a_debug_adapter_is_asked_in_its_own_language(api: ScriptedApi, step: Fo
         writer.write(encode({"type": "response", "request_seq": request["seq"], "success": True}))
         await writer.drain()
 
-    api.serve("head-1", 5678, adapter)
+    kubectl.serve("head-1", 5678, adapter)
     relay = Forward("relay", free_ports()[0], 5678, speaks="dap")
     forwards = replace(step, ports=(relay,))
     make(forwards)
@@ -237,11 +281,13 @@ def test_a_debug_adapter_is_asked_in_its_own_language(api: ScriptedApi, step: Fo
     assert f"relay at tcp://127.0.0.1:{relay.local}" in status.detail
     assert set(commands) == {"initialize"}
     # One that speaks HTTP is no relay.
-    api.pods["head-1"].ports[5678] = api.pods["head-1"].ports[8265]
+    kubectl.pods["head-1"].ports[5678] = kubectl.pods["head-1"].ports[8265]
+    kubectl.tell()
     status = forwards.check()
     assert status.condition is Condition.PENDING
     assert f"port {relay.local} (relay) gets no answer of a debugger" in status.detail
-    del api.pods["head-1"].ports[5678]
+    del kubectl.pods["head-1"].ports[5678]
+    kubectl.tell()
     assert forwards.check().condition is Condition.PENDING
 
 
@@ -277,96 +323,110 @@ def test_a_port_that_is_taken_at_the_last_moment_ends_the_process(step: Forwards
 # --- the process -------------------------------------------------------------------------
 
 
-def test_fifty_at_once(api: ScriptedApi, running: Forwards) -> None:
-    before = api.lists()
+def test_fifty_at_once_take_one_program_for_each_port(kubectl: ScriptedKubectl, running: Forwards) -> None:
     with ThreadPoolExecutor(50) as pool:
         ports = [port.local for port in running.ports] * 25
         assert list(pool.map(get, ports)) == ["head-1"] * 50
-    assert api.lists() == before
+    assert len(kubectl.pids) == 2
 
 
-def test_nothing_is_asked_while_nobody_connects(api: ScriptedApi, running: Forwards) -> None:
-    for port in running.ports:
-        get(port.local)
-    requests_before, process = len(api.requests), psutil.Process(pid(running))
+def test_nothing_is_asked_while_nobody_connects(kubectl: ScriptedKubectl, running: Forwards) -> None:
+    kubectl.refusal = "no more for now"
+    kubectl.tell()
+    searches, process = len(kubectl.lines("searches")), psutil.Process(pid(running))
+    for program in process.children():
+        program.kill()
+    psutil.wait_procs(process.children(), PATIENCE)
     used = process.cpu_times()
     time.sleep(2)
-    assert len(api.requests) == requests_before
+    assert len(kubectl.lines("searches")) == searches
     now = process.cpu_times()
     assert (now.user + now.system) - (used.user + used.system) < 0.05
-    get(running.ports[0].local)
-    assert len(api.requests) == requests_before + 1  # the tunnel alone: the pod is known
 
 
-def test_a_pod_that_is_replaced_is_found_by_its_labels(api: ScriptedApi, running: Forwards) -> None:
+def test_a_program_that_was_killed_is_started_again_and_the_port_stays_ours(
+    kubectl: ScriptedKubectl, running: Forwards
+) -> None:
+    port, first = running.ports[0].local, kubectl.pids
+    for number in first:
+        os.kill(number, signal.SIGKILL)
+    with pytest.raises(OSError, match="in use"), socket.create_server(("127.0.0.1", port)):
+        pass
+    assert get_soon(port) == "head-1"
+    assert len(kubectl.pids) == len(first) + 1
+
+
+def test_a_pod_that_is_replaced_is_found_by_its_labels(kubectl: ScriptedKubectl, running: Forwards) -> None:
     assert get(running.ports[0].local) == "head-1"
-    api.pods["head-2"] = Pod()
-    serve(api, "head-2")
-    del api.pods["head-1"]
-    assert [get(port.local) for port in running.ports] == ["head-2", "head-2"]
+    replaced(kubectl, "head-1", by="head-2")
+    # kubectl learns by a connection that fails that its pod has gone.
+    assert [get_soon(port.local) for port in running.ports] == ["head-2", "head-2"]
+    assert running.check().condition is Condition.READY
 
 
-def test_who_comes_while_there_is_no_pod_waits_for_it(api: ScriptedApi, running: Forwards) -> None:
-    old = api.pods.pop("head-1")
+def test_of_several_pods_the_newest_that_stays_is_taken(kubectl: ScriptedKubectl, running: Forwards) -> None:
+    later = "2026-01-02T00:00:00Z"
+    kubectl.pods["head-3"] = Pod(created=later, deleted=later)
+    kubectl.pods["head-4"] = Pod(created=later, phase="Pending")
+    kubectl.pods["head-5"] = Pod(created=later, labels=OTHER)
+    replaced(kubectl, "head-1", by="head-2")
+    assert get_soon(running.ports[0].local) == "head-2"
+
+
+def test_who_comes_while_there_is_no_pod_waits_for_it(kubectl: ScriptedKubectl, running: Forwards) -> None:
+    old, port = kubectl.pods.pop("head-1"), running.ports[0].local
+    kubectl.tell()
+    assert get(port) == ""
+    before = len(kubectl.lines("searches"))
     answers: list[str] = []
-    clients = [
-        threading.Thread(target=lambda: answers.append(get(running.ports[0].local))) for _ in range(20)
-    ]
-    before = api.lists()
+    clients = [threading.Thread(target=lambda: answers.append(get(port))) for _ in range(20)]
     for client in clients:
         client.start()
-    time.sleep(1.5)
+    until(lambda: len(kubectl.lines("searches")) - before, lambda count: count >= 2, PATIENCE)
     assert answers == []
-    # Twenty wait, and one asks: after 0.1 s, 0.2, 0.4, 0.8 and then every second.
-    assert 2 <= api.lists() - before <= 8
-    api.pods["head-3"] = old
+    # Twenty wait, and one program asks for them.
+    assert len(kubectl.lines("searches")) - before < 8
+    kubectl.pods["head-3"] = old
+    kubectl.tell()
     for client in clients:
-        client.join(10)
+        client.join(PATIENCE)
     assert answers == ["head-1"] * 20
 
 
-def test_who_waits_too_long_is_sent_away_and_the_port_stays_open(api: ScriptedApi, running: Forwards) -> None:
-    old = api.pods.pop("head-1")
-    began = time.monotonic()
-    assert get(running.ports[0].local) == ""
-    assert forwarder.PATIENCE - 0.5 < time.monotonic() - began < forwarder.PATIENCE + 15
-    api.pods["head-1"] = old
-    assert get(running.ports[0].local) == "head-1"
+def test_an_api_that_refuses_for_a_while_is_used_again(kubectl: ScriptedKubectl, running: Forwards) -> None:
+    kubectl.down()
+    kubectl.refusal = "Unable to connect: \x1b[31mbearer abcdefgh12345678\x1b[0m" + "x" * 5000
+    kubectl.tell()
+    assert running.check().condition is Condition.PENDING
 
+    def told() -> int:
+        for port in running.ports:
+            socket.create_connection(("127.0.0.1", port.local), timeout=PATIENCE).close()
+        return running.log.read_text().count("Unable to connect:")
 
-def test_an_api_that_goes_away_and_comes_back_is_used_again(api: ScriptedApi, running: Forwards) -> None:
-    api.down()
-    later = threading.Timer(1.5, api.up)
-    later.start()
-    assert get(running.ports[0].local) == "head-1"
-    later.join()
+    assert until(told, lambda count: count == len(running.ports), PATIENCE) == len(running.ports)
+    # What it printed is in the log: once for each port, in short lines, without controls and secrets.
+    until(lambda: kubectl.lines("attempts"), lambda lines: len(lines) > 6, PATIENCE)
+    assert told() == len(running.ports)
+    said = running.log.read_text()
+    assert "\x1b" not in said
+    assert "abcdefgh12345678" not in said
+    assert max(map(len, said.splitlines())) < 400
+    kubectl.up()
     assert until(lambda: running.check().condition, lambda now: now is Condition.READY, 60) is Condition.READY
 
 
-def test_a_cluster_that_was_made_anew_is_found_through_its_kubeconfig(
-    api: ScriptedApi, running: Forwards, tmp_path: Path
+def test_a_client_that_closes_its_half_still_gets_the_answer(
+    kubectl: ScriptedKubectl, running: Forwards
 ) -> None:
-    assert get(running.ports[0].local) == "head-1"
-    folder = tmp_path / "other"
-    folder.mkdir()
-    with scripted_api(folder) as other:
-        other.pods["head-9"] = other.pods.pop("head-1")
-        serve(other, "head-9")
-        api.kube.kubeconfig.write_text(other.kube.kubeconfig.read_text())
-        api.down()
-        assert get(running.ports[0].local) == "head-9"
-        api.up()
-
-
-def test_a_client_that_closes_its_half_still_gets_the_answer(api: ScriptedApi, running: Forwards) -> None:
     async def slow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readexactly(8)
+        assert await reader.read() == b"question"
         for _ in range(3):
-            await asyncio.sleep(0.5)
+            await asyncio.sleep(0.2)
             writer.write(b"a" * 1000)
         await writer.drain()
 
-    api.serve("head-1", 8443, slow)
+    kubectl.serve("head-1", 8443, slow)
     with socket.create_connection(("127.0.0.1", running.ports[1].local), timeout=PATIENCE) as connection:
         connection.sendall(b"question")
         connection.shutdown(socket.SHUT_WR)
@@ -376,41 +436,40 @@ def test_a_client_that_closes_its_half_still_gets_the_answer(api: ScriptedApi, r
     assert len(answer) == 3000
 
 
-def test_a_client_that_has_gone_is_let_go_in_the_pod_too(api: ScriptedApi, running: Forwards) -> None:
+def test_a_client_that_has_gone_is_let_go_in_the_pod_and_no_other_with_it(
+    kubectl: ScriptedKubectl, running: Forwards
+) -> None:
     ended = threading.Event()
 
-    async def patient(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def endless(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"hello")
         await reader.read()
         ended.set()
+        with contextlib.suppress(ConnectionError):
+            for _ in range(20):
+                writer.write(bytes(65536))
+                await writer.drain()
 
-    api.serve("head-1", 8443, patient)
-    with socket.create_connection(("127.0.0.1", running.ports[1].local), timeout=PATIENCE) as connection:
-        assert connection.recv(5) == b"hello"
-    assert ended.wait(forwarder.LINGER + 5)
-
-
-def test_an_answer_that_breaks_off_is_not_taken_for_a_whole_one(api: ScriptedApi, running: Forwards) -> None:
-    async def half(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(b"half")
-        await reader.read()
-
-    api.serve("head-1", 8443, half)
-    with socket.create_connection(("127.0.0.1", running.ports[1].local), timeout=PATIENCE) as connection:
-        assert connection.recv(4) == b"half"
-        api.down()
-        with pytest.raises(ConnectionResetError):
-            connection.recv(1)
-    api.up()
+    kubectl.serve("head-1", 8443, endless)
+    address, programs = ("127.0.0.1", running.ports[1].local), len(kubectl.pids)
+    with socket.create_connection(address, timeout=PATIENCE) as stays:
+        assert stays.recv(5) == b"hello"
+        with socket.create_connection(address, timeout=PATIENCE) as connection:
+            assert connection.recv(5) == b"hello"
+        assert ended.wait(PATIENCE)
+        stays.settimeout(0.5)
+        with pytest.raises(TimeoutError):
+            stays.recv(1)
+    assert len(kubectl.pids) == programs
 
 
-def test_twenty_megabytes_each_way(api: ScriptedApi, running: Forwards) -> None:
+def test_twenty_megabytes_each_way(kubectl: ScriptedKubectl, running: Forwards) -> None:
     async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while data := await reader.read(65536):
             writer.write(data)
             await writer.drain()
 
-    api.serve("head-1", 8443, echo)
+    kubectl.serve("head-1", 8443, echo)
     data = os.urandom(20 * 2**20)
     with socket.create_connection(("127.0.0.1", running.ports[1].local), timeout=PATIENCE) as connection:
         sender = threading.Thread(target=connection.sendall, args=(data,))
@@ -423,36 +482,39 @@ def test_twenty_megabytes_each_way(api: ScriptedApi, running: Forwards) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_it_ends_soon_with_connections_open(
-    api: ScriptedApi, running: Forwards, number: signal.Signals
+def test_it_ends_soon_with_connections_open_and_takes_its_programs_along(
+    kubectl: ScriptedKubectl, running: Forwards, number: signal.Signals
 ) -> None:
     async def endless(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while True:
             writer.write(bytes(65536))
             await writer.drain()
 
-    api.serve("head-1", 8443, endless)
+    kubectl.serve("head-1", 8443, endless)
     with contextlib.ExitStack() as stack:
         for _ in range(10):
             address = ("127.0.0.1", running.ports[1].local)
             connection = stack.enter_context(socket.create_connection(address, timeout=PATIENCE))
             connection.recv(1)
         process = psutil.Process(pid(running))
+        programs = process.children()
         process.send_signal(number)
         # Of itself, however long the connections would last.
         assert ends_within(process.pid, 5.0)
+        assert len(programs) == 2
+        assert not [program for program in programs if program.is_running()]
     assert "Traceback" not in running.log.read_text()
 
 
-def test_it_is_pointed_at_another_pod_while_it_runs(api: ScriptedApi, running: Forwards) -> None:
-    api.pods["job-head"] = Pod(labels=OTHER)
-    serve(api, "job-head")
+def test_it_is_pointed_at_another_pod_while_it_runs(kubectl: ScriptedKubectl, running: Forwards) -> None:
+    kubectl.pods["job-head"] = Pod(labels=OTHER)
+    serve(kubectl, "job-head")
 
     async def patient(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"hello")
         await reader.read()
 
-    api.serve("head-1", 8443, patient)
+    kubectl.serve("head-1", 8443, patient)
     first = pid(running)
     with socket.create_connection(("127.0.0.1", running.ports[1].local), timeout=PATIENCE) as connection:
         assert connection.recv(5) == b"hello"
@@ -466,11 +528,11 @@ def test_it_is_pointed_at_another_pod_while_it_runs(api: ScriptedApi, running: F
 
 
 def test_who_comes_right_after_it_was_pointed_elsewhere_gets_the_new_pod(
-    api: ScriptedApi, running: Forwards
+    kubectl: ScriptedKubectl, running: Forwards
 ) -> None:
-    api.pods["job-head"] = Pod(labels=OTHER)
-    serve(api, "job-head")
-    for selector, name in [(OTHER, "job-head"), (SELECTOR, "head-1")] * 10:
+    kubectl.pods["job-head"] = Pod(labels=OTHER)
+    serve(kubectl, "job-head")
+    for selector, name in [(OTHER, "job-head"), (SELECTOR, "head-1")] * 3:
         replace(running, selector=selector).retarget()
         assert get(running.ports[0].local) == name
 
@@ -478,33 +540,16 @@ def test_who_comes_right_after_it_was_pointed_elsewhere_gets_the_new_pod(
 def test_a_broken_config_is_said_and_the_old_one_kept(running: Forwards) -> None:
     running.config_file.write_text("{")
     os.kill(pid(running), signal.SIGHUP)
-    deadline = time.monotonic() + 10
-    while "is kept as it was" not in running.log.read_text():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    assert until(running.log.read_text, lambda text: "is kept as it was" in text, PATIENCE)
     assert get(running.ports[0].local) == "head-1"
 
 
-# --- in this process ---------------------------------------------------------------------
-
-
-def test_a_forward_for_a_while_needs_no_process_and_leaves_no_thread(api: ScriptedApi) -> None:
-    api.pods["job-head"] = Pod(labels=OTHER)
-    serve(api, "job-head")
-    before = set(threading.enumerate())
-    with forwarded(api.kube, OTHER, 8265) as port:
-        assert [get(port), get(port)] == ["job-head", "job-head"]
-    assert set(threading.enumerate()) == before
-    with pytest.raises(ConnectionRefusedError):
-        get(port)
-
-
-def test_the_document_is_what_the_process_reads(api: ScriptedApi, tmp_path: Path) -> None:
+def test_the_document_is_all_that_the_process_reads(kubectl: ScriptedKubectl, tmp_path: Path) -> None:
     """The process gets nothing but the file: no environment of ours, another folder, an ephemeral port."""
     file = tmp_path / "config.json"
     port = free_ports()[0]
-    file.write_text(document(api.kube, SELECTOR, [Forward("dashboard", port, 8265)]))
-    words = [sys.executable, "-m", "bootstrap.kube.forwarder", str(file)]
+    file.write_text(document(kubectl.to(), [Forward("dashboard", port, 8265)]))
+    words = [sys.executable, "-m", "bootstrap.carrier.supervisor", str(file)]
     with subprocess.Popen(words, cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         assert f"forwarding {port} to 8265 (dashboard)" in process.stderr.readline()
@@ -530,3 +575,108 @@ def test_a_port_that_is_this_users_alone_lets_in_nobody_else(step: Forwards) -> 
         )
         assert ("401 Unauthorized" in stranger.stdout) is is_let_in, stranger
         assert get(port.local) == "head-1"
+
+
+# --- in this process ---------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def port_to(program: Kubectl, remote: int = 8265) -> Iterator[int]:
+    with background_loop() as call:
+
+        async def made() -> Port:
+            return Port(Forward("dashboard", 0, remote), program)
+
+        port = call(made())
+        yield call(port.start())
+        call(port.stop())
+
+
+def test_who_waits_too_long_is_sent_away_and_the_port_stays_open(
+    kubectl: ScriptedKubectl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervisor, "PATIENCE", 0.5)
+    old = kubectl.pods.pop("head-1")
+    kubectl.tell()
+    with port_to(kubectl.to()) as port:
+        assert get(port) == ""
+        kubectl.pods["head-1"] = old
+        kubectl.tell()
+        monkeypatch.setattr(supervisor, "PATIENCE", PATIENCE)
+        assert get(port) == "head-1"
+
+
+def test_one_that_nobody_uses_ends_so_that_a_pod_which_was_replaced_is_found_at_once(
+    kubectl: ScriptedKubectl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "IDLE", 0.1)
+    with port_to(kubectl.to()) as port:
+        assert get(port) == "head-1"
+        (number,) = kubectl.pids
+        assert until(lambda: psutil.pid_exists(number), lambda exists: not exists, PATIENCE) is False
+        replaced(kubectl, "head-1", by="head-2")
+        assert get(port) == "head-2"
+
+
+def test_one_that_leads_nowhere_any_more_is_started_again_once_somebody_has_waited_in_vain(
+    kubectl: ScriptedKubectl,
+) -> None:
+    with port_to(kubectl.to()) as port:
+        kubectl.mute = True
+        kubectl.tell()
+        with socket.create_connection(("127.0.0.1", port), timeout=2) as client:
+            client.sendall(b"GET / HTTP/1.1\r\n\r\n")
+            with pytest.raises(TimeoutError):
+                client.recv(1)
+        kubectl.mute = False
+        kubectl.tell()
+        assert until(lambda: get(port), bool, PATIENCE) == "head-1"
+        assert len(kubectl.pids) == 2
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="makes what only root, as Docker is, can make")
+def test_another_users_program_at_kubectls_port_is_sent_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervisor, "PATIENCE", 2.0)
+    listens = (
+        "import socket; s = socket.create_server(('127.0.0.1', 0)); print(s.getsockname()[1], flush=True)"
+    )
+    code = f"{listens}\nwhile True: print(s.accept()[0].recv(99), flush=True)"
+    words = ["/usr/bin/python3", "-c", code]
+    with subprocess.Popen(words, user=65534, stdout=subprocess.PIPE, text=True) as stranger:
+        assert stranger.stdout
+        number = int(stranger.stdout.readline())
+        program = tmp_path / "kubectl"
+        program.write_text(
+            f"#!/bin/sh\ncase \"$*\" in *port-forward*) echo 'Forwarding from 127.0.0.1:{number} -> 8265';"
+            " exec sleep 60;; *) echo '2026 head-1 ';; esac\n"
+        )
+        program.chmod(0o755)
+        with port_to(Kubectl(str(program), "x", "x", "x", SELECTOR)) as port:
+            assert get(port) == ""
+        stranger.terminate()
+        assert set(stranger.stdout.read().splitlines()) <= {"b''"}
+
+
+def test_a_forward_for_a_while_needs_no_process_and_leaves_nothing(kubectl: ScriptedKubectl) -> None:
+    kubectl.pods["job-head"] = Pod(labels=OTHER)
+    serve(kubectl, "job-head")
+    before = set(threading.enumerate())
+    with forwarded(kubectl.to(OTHER), 8265) as port:
+        assert [get(port), get(port)] == ["job-head", "job-head"]
+    assert {thread for thread in threading.enumerate() if "waitpid" not in thread.name} == before
+    assert not psutil.Process().children()
+    with pytest.raises(ConnectionRefusedError):
+        get(port)
+
+
+def test_a_forward_that_leads_nowhere_is_said_where_it_has_to_lead_at_once(kubectl: ScriptedKubectl) -> None:
+    with pytest.raises(NotRunning, match="no pod a=b runs"), forwarded(kubectl.to("a=b"), 1, at_once=True):
+        pass
+    kubectl.refusal = "error: You must be logged in to the server (Unauthorized)"
+    kubectl.tell()
+    expected = pytest.raises(ClusterUnreachable, match="You must be logged in")
+    with expected as caught, forwarded(kubectl.to(), 1, at_once=True):
+        pass
+    assert "kubeconfig --context scripted --namespace ns get pods -l" in caught.value.hint

@@ -1,6 +1,6 @@
 """Tests what becomes of an editor, and of what it has stopped, when the way to a real relay breaks.
 
-The ways are real ones: OpenSSH to a real sshd, and a forward by a scripted Kubernetes API.
+The ways are real ones: OpenSSH to a real sshd, and a program that forwards as kubectl does.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ import psutil
 import pytest
 
 from bootstrap.carrier.patience import Patience
+from bootstrap.carrier.programs import Ssh
+from bootstrap.carrier.supervisor import Forward, Port
 from bootstrap.dap.additions import BEAT
 from bootstrap.dap.client import Client
 from bootstrap.debugger.commands import Place
@@ -27,12 +29,9 @@ from bootstrap.debugger.session import AttachOptions
 from bootstrap.debugger.session import Session as OurSession
 from bootstrap.errors import AttachFailed, RequestFailed
 from bootstrap.event_loop import background_loop
-from bootstrap.kube.forwarder import Forward
-from bootstrap.kube.forwarder import Forwarder as PodForwarder
 from bootstrap.relay.server import Relay, digest_of
-from bootstrap.ssh.forwarder import Forwarder
 from tests.integration.relay_debuggees import TOKEN, Session, Setting, Wire, relay_over
-from tests.integration.scripted_api import SELECTOR, Pod, ScriptedApi, scripted_api
+from tests.integration.scripted_kubectl import Pod, ScriptedKubectl, scripted_kubectl
 from tests.integration.sshd import HOST, Sshd, sshd
 from tests.integration.test_relay_faults import AGAIN, LINE, ONCE, is_well, resume, stopped_in
 
@@ -54,8 +53,8 @@ def path(server: Sshd, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def api(tmp_path: Path) -> Iterator[ScriptedApi]:
-    with scripted_api(tmp_path) as scripted:
+def kubectl(tmp_path: Path) -> Iterator[ScriptedKubectl]:
+    with scripted_kubectl(tmp_path / "kubectl") as scripted:
         yield scripted
 
 
@@ -75,32 +74,35 @@ async def by_ssh(folder: Path, patience: Patience = USUAL) -> AsyncIterator[Sett
 
 
 @asynccontextmanager
-async def by_pod(folder: Path, api: ScriptedApi, patience: Patience = USUAL) -> AsyncIterator[Setting]:
+async def by_pod(
+    folder: Path, kubectl: ScriptedKubectl, patience: Patience = USUAL
+) -> AsyncIterator[Setting]:
     """Provides a relay that its editors reach through a forward to a pod."""
-    async with relay_for(folder, patience) as setting, pod_to(setting, api, patience):
+    async with relay_for(folder, patience) as setting, pod_to(setting, kubectl, patience):
         yield setting
 
 
 @asynccontextmanager
 async def ssh_to(setting: Setting, patience: Patience) -> AsyncIterator[None]:
-    forwarder = Forwarder(HOST, setting.port, "dap", patience)
-    setting.port = await forwarder.start(0)
-    await forwarder.let_in()
+    port = Port(Forward("relay", 0, setting.port, "dap", own_clients=True), Ssh(HOST), patience)
+    setting.port = await port.start()
+    await port.leads()
     try:
         yield
     finally:
-        await forwarder.stop()
+        await port.stop()
 
 
 @asynccontextmanager
-async def pod_to(setting: Setting, api: ScriptedApi, patience: Patience) -> AsyncIterator[None]:
-    api.pods["head-1"].ports[5678] = setting.port
-    forwarder = PodForwarder(api.kube, SELECTOR, [Forward("relay", 0, 5678, speaks="dap")], patience)
-    (setting.port,) = await forwarder.start()
+async def pod_to(setting: Setting, kubectl: ScriptedKubectl, patience: Patience) -> AsyncIterator[None]:
+    kubectl.pods["head-1"].ports[5678] = setting.port
+    kubectl.tell()
+    port = Port(Forward("relay", 0, 5678, speaks="dap"), kubectl.to(), patience)
+    setting.port = await port.start()
     try:
         yield
     finally:
-        await forwarder.stop()
+        await port.stop()
 
 
 def ssh() -> psutil.Process:
@@ -168,17 +170,17 @@ def test_ssh_ends_and_the_editor_has_its_stopped_task_back(tmp_path: Path, path:
     play(story())
 
 
-def test_the_api_goes_and_comes_and_the_editor_has_its_stopped_task_back(
-    tmp_path: Path, api: ScriptedApi
+def test_kubectl_ends_and_the_api_comes_back_and_the_editor_has_its_stopped_task_back(
+    tmp_path: Path, kubectl: ScriptedKubectl
 ) -> None:
     async def story() -> None:
-        async with by_pod(tmp_path, api) as setting:
+        async with by_pod(tmp_path, kubectl) as setting:
             process, session = await stopped_once(setting)
-            await asyncio.to_thread(api.down)
+            await asyncio.to_thread(kubectl.down)
             await session.event("output", ray={"reason": "waiting"})
             with pytest.raises(RequestFailed, match="the connection to the cluster is lost"):
                 await session.request("threads")
-            await asyncio.to_thread(api.up)
+            await asyncio.to_thread(kubectl.up)
             await back(session, "way-back")
             assert process.lines == []
             session = await again(setting, session)
@@ -227,21 +229,23 @@ class NoJob:
         return None
 
 
-def test_our_own_debugger_attaches_again_with_its_breakpoints(tmp_path: Path, api: ScriptedApi) -> None:
+def test_our_own_debugger_attaches_again_with_its_breakpoints(
+    tmp_path: Path, kubectl: ScriptedKubectl
+) -> None:
     async def story() -> None:
-        async with by_pod(tmp_path, api) as setting:
+        async with by_pod(tmp_path, kubectl) as setting:
             (process,) = await setting.cluster.start(AGAIN)
             places = [Place(str(setting.cluster.here / "job.py"), LINE[AGAIN], None)]
             connect = partial(Client.connect, "127.0.0.1", setting.port)
             session = OurSession(AttachOptions(connect, TOKEN, breakpoints=places, take_over="ask"), NoJob())
             await session.start()
             await asyncio.wait_for(next_stop(session), LONG)
-            await asyncio.to_thread(api.down)
+            await asyncio.to_thread(kubectl.down)
             while not session.waiting:
                 await asyncio.sleep(0.01)
             with pytest.raises(RequestFailed, match="the connection to the cluster is lost"):
                 await session.client.request("threads")
-            await asyncio.to_thread(api.up)
+            await asyncio.to_thread(kubectl.up)
             # It stands where it stood, and stops there again when it comes by again.
             for lines in (0, 1):
                 stop = await asyncio.wait_for(next_stop(session), LONG)
@@ -258,18 +262,22 @@ async def next_stop(session: OurSession) -> Stop:
     return event
 
 
-def test_the_head_is_replaced_and_the_editor_gets_the_new_relay(tmp_path: Path, api: ScriptedApi) -> None:
+def test_the_head_is_replaced_and_the_editor_gets_the_new_relay(
+    tmp_path: Path, kubectl: ScriptedKubectl
+) -> None:
     async def story() -> None:
-        async with by_pod(tmp_path, api) as setting:
+        async with by_pod(tmp_path, kubectl) as setting:
             process, session = await stopped_once(setting)
-            api.pods["head-1"].leaving = True
+            kubectl.pods["head-1"].deleted = "2026-01-01T00:00:00Z"
+            kubectl.tell()
             await setting.relay.close()
             output = await session.event("output", ray={"reason": "waiting"})
             assert "lost: the debug relay has ended" in output["output"]
             await process.until_printed()
             next_relay = Relay(setting.cluster, digest=digest_of(TOKEN), log=setting.log.append)
             server = await next_relay.serve("127.0.0.1", 0)
-            api.pods["head-2"] = Pod(ports={5678: server.sockets[0].getsockname()[1]})
+            kubectl.pods["head-2"] = Pod(ports={5678: server.sockets[0].getsockname()[1]})
+            kubectl.tell()
             await back(session, "way-back")
             (another,) = await setting.cluster.start(AGAIN, name="again.py")
             session.client.close()
@@ -301,10 +309,10 @@ def test_a_relay_that_does_not_come_back_ends_the_session_with_that_reason(
 
 @pytest.mark.parametrize("kind", ["ssh", "pod"])
 def test_an_editor_comes_back_less_and_less_often_to_a_relay_that_drops_it(
-    tmp_path: Path, path: None, api: ScriptedApi, kind: str
+    tmp_path: Path, path: None, kubectl: ScriptedKubectl, kind: str
 ) -> None:
     async def story() -> None:
-        async with by_ssh(tmp_path) if kind == "ssh" else by_pod(tmp_path, api) as setting:
+        async with by_ssh(tmp_path) if kind == "ssh" else by_pod(tmp_path, kubectl) as setting:
             session = await setting.attach()
             for seconds in (1, 2):
                 began = time.monotonic()
@@ -321,11 +329,11 @@ def test_an_editor_comes_back_less_and_less_often_to_a_relay_that_drops_it(
 
 @pytest.mark.parametrize("kind", ["ssh", "pod"])
 def test_when_a_forward_ends_its_editor_is_told_and_the_task_goes_on(
-    tmp_path: Path, path: None, api: ScriptedApi, kind: str
+    tmp_path: Path, path: None, kubectl: ScriptedKubectl, kind: str
 ) -> None:
     async def story() -> None:
         async with relay_for(tmp_path, USUAL) as setting:
-            async with ssh_to(setting, USUAL) if kind == "ssh" else pod_to(setting, api, USUAL):
+            async with ssh_to(setting, USUAL) if kind == "ssh" else pod_to(setting, kubectl, USUAL):
                 process, session = await stopped_once(setting)
             assert await session.event("terminated") == {"ray": {"reason": "forward-ended"}}
             # For an editor that may come back it would wait twice as long as this does.
@@ -349,18 +357,18 @@ def test_an_editor_that_is_killed_leaves_nothing_paused_behind_a_forward(tmp_pat
     play(story())
 
 
-def test_whoever_comes_while_the_way_is_lost_keeps_the_task(tmp_path: Path, api: ScriptedApi) -> None:
+def test_whoever_comes_while_the_way_is_lost_keeps_the_task(tmp_path: Path, kubectl: ScriptedKubectl) -> None:
     async def story() -> None:
-        async with by_pod(tmp_path, api) as setting:
-            forwarded, direct = setting.port, api.pods["head-1"].ports[5678]
+        async with by_pod(tmp_path, kubectl) as setting:
+            forwarded, direct = setting.port, kubectl.pods["head-1"].ports[5678]
             process, session = await stopped_once(setting)
-            await asyncio.to_thread(api.down)
+            await asyncio.to_thread(kubectl.down)
             await lost(setting, session)
             setting.port = direct
             # Nobody has to ask for leave to take over from one that has lost its way.
             colleague = await setting.attach({"job.py": [LINE[ONCE]]}, takeOver="ask")
             (stop,) = await stopped_in(colleague, 1)
-            await asyncio.to_thread(api.up)
+            await asyncio.to_thread(kubectl.up)
             await back(session, "way-back")
             setting.port = forwarded
             with pytest.raises(AttachFailed, match="Rayside has debugged this since"):
@@ -370,15 +378,17 @@ def test_whoever_comes_while_the_way_is_lost_keeps_the_task(tmp_path: Path, api:
     play(story())
 
 
-def test_who_watches_is_back_before_the_debugger_and_watches_still(tmp_path: Path, api: ScriptedApi) -> None:
+def test_who_watches_is_back_before_the_debugger_and_watches_still(
+    tmp_path: Path, kubectl: ScriptedKubectl
+) -> None:
     async def story() -> None:
-        async with by_pod(tmp_path, api) as setting:
+        async with by_pod(tmp_path, kubectl) as setting:
             process, session = await stopped_once(setting)
             watcher = await setting.attach(takeOver="watch")
             await stopped_in(watcher, 1)
-            await asyncio.to_thread(api.down)
+            await asyncio.to_thread(kubectl.down)
             await lost(setting, session)
-            await asyncio.to_thread(api.up)
+            await asyncio.to_thread(kubectl.up)
             for editor in (session, watcher):
                 await back(editor, "way-back")
             watcher = await again(setting, watcher, takeOver="watch")
@@ -456,9 +466,9 @@ def test_a_machine_that_wakes_is_told_by_the_relay_and_attaches_again(tmp_path: 
             with background_loop() as call:
                 # Only the relay notices here that beats are missed.
                 patience = Patience(every=QUICK.every, most_missed=1_000)
-                forwarder = Forwarder(HOST, setting.port, "dap", patience)
-                setting.port = await asyncio.to_thread(call, forwarder.start(0))
-                await asyncio.to_thread(call, forwarder.let_in())
+                port = Port(Forward("relay", 0, setting.port, "dap"), Ssh(HOST), patience)
+                setting.port = await asyncio.to_thread(call, port.start())
+                await asyncio.to_thread(call, port.leads())
                 process, session = await stopped_once(setting)
                 connection = ssh()
                 connection.suspend()
@@ -471,6 +481,6 @@ def test_a_machine_that_wakes_is_told_by_the_relay_and_attaches_again(tmp_path: 
                 await back(session, "unheard")
                 session = await again(setting, session)
                 session.client.close()
-                await asyncio.to_thread(call, forwarder.stop())
+                await asyncio.to_thread(call, port.stop())
 
     play(story())

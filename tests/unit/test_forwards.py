@@ -1,19 +1,18 @@
-"""Tests what a forwarder is told, and the frames of a tunnel, split anywhere."""
+"""Tests what the supervisor of forwards is told, and what it asks of kubectl."""
 
 from __future__ import annotations
 
-import asyncio
 import json
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
-from aiohttp import WSMsgType
 
-from bootstrap.errors import PodFailed
+from bootstrap.carrier.programs import Program, Ssh
+from bootstrap.carrier.supervisor import Forward, document, parse
+from bootstrap.errors import MissingProgram, NotRunning
 from bootstrap.kube.api import Kube
-from bootstrap.kube.forwarder import Forward, document, parse
-from bootstrap.kube.tunnel import Tunnel
+from bootstrap.kube.forwarding import to_pod
 from bootstrap.shell import Shell
 from bootstrap.step import Condition
 from bootstrap.steps import marks
@@ -27,75 +26,59 @@ FORWARDS = (
 )
 
 
-class Message:
-    def __init__(self, kind: WSMsgType, data: bytes = b"") -> None:
-        self.type, self.data = kind, data
+POD, HOST = to_pod(KUBE, Path("/programs/kubectl"), "a=b"), Ssh("head")
+WHERE = ["/programs/kubectl", "--kubeconfig", "/x/kubeconfig", "--context", "kind-x", "--namespace", "ns"]
 
 
-CLOSE = Message(WSMsgType.CLOSE)
-BROKEN = Message(WSMsgType.CLOSED)
+def test_kubectl_is_asked_for_the_pods_and_leads_to_the_newest_that_stays() -> None:
+    words = POD.search()
+    assert words[: len(WHERE)] == WHERE
+    assert words[words.index("get") :][:4] == ["get", "pods", "-l", "a=b"]
+    days = [f"2026-01-0{day}T00:00:00Z" for day in range(1, 5)]
+    pods = [f"{days[0]} one ", f"{days[2]} gone {days[3]}", f"{days[1]} two "]
+    assert POD.found("\n".join(pods)) == "pod/two"
+    assert POD.command("pod/two", 8265, Path("/x")) == [
+        *WHERE,
+        *("port-forward", "--address", "127.0.0.1", "pod/two", ":8265"),
+    ]
 
 
-class ScriptedSocket:
-    """Is a WebSocket that sends these messages, and takes none."""
-
-    def __init__(self, *messages: bytes | Message) -> None:
-        self._messages = [
-            message if isinstance(message, Message) else Message(WSMsgType.BINARY, message)
-            for message in messages
-        ]
-
-    async def receive(self) -> Message:
-        assert self._messages, "nothing more is scripted"
-        return self._messages.pop(0)
+@pytest.mark.parametrize("output", ["", "\n", "2026-01-01T00:00:00Z one 2026-01-01T00:00:00Z\n", "what?\n"])
+def test_without_a_pod_that_stays_there_is_nothing_to_lead_to(output: str) -> None:
+    with pytest.raises(NotRunning, match="no pod a=b runs"):
+        POD.found(output)
 
 
-def read(*messages: bytes | Message) -> bytes:
-    """Returns all that a tunnel reads of these, to its end; every message has to be taken."""
-    scripted: Any = ScriptedSocket(*messages)
-
-    async def whole() -> bytes:
-        tunnel = Tunnel(scripted, "port 1 of pod p")
-        await tunnel.opened()
-        received = b""
-        while data := await tunnel.read():
-            received += data
-        assert scripted._messages == []
-        return received
-
-    return asyncio.run(whole())
+@pytest.mark.parametrize(
+    ("said", "port"),
+    [
+        ("Forwarding from 127.0.0.1:40123 -> 8265", 40123),
+        ("Forwarding from [::1]:40123 -> 8265", None),
+        ("Handling connection for 40123", None),
+        ("Forwarding from 127.0.0.1:401234567 -> 8265", None),
+        ("", None),
+    ],
+)
+def test_kubectl_says_where_it_listens(said: str, port: int | None) -> None:
+    assert POD.listens(said, Path("/x")) == port
 
 
-PORT = b"\x49\x20"  # 8265, little endian
+@pytest.mark.parametrize("program", ["/programs/kubectl", "no-such-kubectl"])
+def test_a_kubectl_that_is_not_there_is_said_with_how_to_get_it(program: str) -> None:
+    with pytest.raises(MissingProgram, match=f"{program} is not on this machine") as caught:
+        replace(POD, program=program).require()
+    assert "https://kubernetes.io/docs/tasks/tools/#kubectl" in caught.value.hint
 
 
-def test_the_port_in_front_of_each_channel_is_not_data() -> None:
-    assert read(b"\0" + PORT, b"\1" + PORT, b"\0ab", b"\0", b"\0cd", CLOSE) == b"abcd"
-    assert read(b"\0" + PORT + b"ab", b"\1" + PORT, CLOSE) == b"ab"
-    assert read(b"\0" + PORT[:1], b"", b"\0" + PORT[1:] + b"a", b"\1" + PORT, CLOSE) == b"a"
+def test_why_kubectl_failed_is_said_with_what_to_try() -> None:
+    error = POD.failed(["first", "error: unknown flag: --address"])
+    assert error.message == "kubectl does not lead to a pod a=b: error: unknown flag: --address"
+    assert error.hint == f"try it by hand: {' '.join(WHERE)} get pods -l a=b"
 
 
-def test_what_the_error_channel_says_is_the_error() -> None:
-    with pytest.raises(PodFailed, match=r"^port 1 of pod p can't be reached: dial: refused$"):
-        read(b"\0" + PORT, b"\1" + PORT, b"\1dial:\n", b"\1 refused", CLOSE)
-    with pytest.raises(PodFailed, match="it ended at once"):
-        read(CLOSE)
-
-
-def test_a_connection_that_breaks_is_no_end() -> None:
-    with pytest.raises(PodFailed, match="the connection to the Kubernetes API broke"):
-        read(b"\0" + PORT, b"\0half", BROKEN)
-
-
-def test_what_a_pod_says_of_a_failure_is_kept_within_bounds() -> None:
-    with pytest.raises(PodFailed) as caught:
-        read(b"\0" + PORT, b"\1" + PORT, *[b"\1" + b"x" * 60_000] * 10, b"\1the end", CLOSE)
-    assert caught.value.message.endswith("xthe end")
-    assert len(caught.value.message) < 5000
-
-
-def test_the_document_is_read_back_as_it_was() -> None:
-    assert parse(document(KUBE, "a=b", FORWARDS)) == (KUBE, "a=b", list(FORWARDS))
+@pytest.mark.parametrize("program", [POD, HOST])
+def test_the_document_is_read_back_as_it_was(program: Program) -> None:
+    assert parse(document(program, FORWARDS)) == (program, list(FORWARDS))
 
 
 def test_a_forward_says_where_it_is_in_what_it_speaks() -> None:
@@ -103,20 +86,14 @@ def test_a_forward_says_where_it_is_in_what_it_speaks() -> None:
     assert [forward.url for forward in FORWARDS] == urls
 
 
-def test_what_was_started_before_ports_had_a_language_is_read_as_http() -> None:
-    saved = json.loads(document(KUBE, "a=b", FORWARDS[:1]))
-    del saved["forwards"][0]["speaks"]
-    assert parse(json.dumps(saved))[2] == list(FORWARDS[:1])
-
-
-@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"kubeconfig": "/x"}'])
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"program": {"kubeconfig": "/x"}, "forwards": []}'])
 def test_no_other_document_is_taken(text: str) -> None:
     with pytest.raises((ValueError, KeyError, TypeError)):
         parse(text)
 
 
 def test_the_step_is_missing_without_a_record_and_with_one_of_a_process_that_ended(tmp_path: Path) -> None:
-    step = Forwards(Shell(), KUBE, tmp_path, FORWARDS, "a=b")
+    step = Forwards(Shell(), KUBE, tmp_path, FORWARDS, "a=b", Path("kubectl"))
     assert step.check().condition is Condition.MISSING
     step.process.record.file.write_text("{")
     assert step.check().detail == "not running"
@@ -126,5 +103,5 @@ def test_the_step_is_missing_without_a_record_and_with_one_of_a_process_that_end
 
 
 def test_the_process_is_marked_and_takes_no_module_of_the_users_folder(tmp_path: Path) -> None:
-    environment = Forwards(Shell(), KUBE, tmp_path, FORWARDS, "a=b").process.environment()
+    environment = Forwards(Shell(), KUBE, tmp_path, FORWARDS, "a=b", Path("kubectl")).process.environment()
     assert environment[marks.FORWARDS] == str(tmp_path)

@@ -6,18 +6,34 @@ from pathlib import Path
 
 import pytest
 
+from bootstrap.carrier.programs import Ssh, environment
 from bootstrap.errors import InvalidSetting
 from bootstrap.given_settings import parse
 from bootstrap.instance import configured
-from bootstrap.ssh.client import command, environment
 
 
 def test_a_socket_of_ours_leads_to_the_hosts_own_port() -> None:
-    words = command("head", Path("/tmp/x/s"), 8265)
+    words = Ssh("head").command("head", 8265, Path("/tmp/x/s"))
     assert words[words.index("-L") + 1] == "/tmp/x/s:127.0.0.1:8265"
     assert words[-2:] == ["--", "head"]
     # Nobody is there to be asked.
     assert "BatchMode=yes" in words
+
+
+def test_ssh_says_that_it_leads_there_once_its_socket_is_there(tmp_path: Path) -> None:
+    socket, ssh = tmp_path / "s", Ssh("head")
+    assert "LocalCommand=echo forwarding" in ssh.command("head", 8265, socket)
+    assert ssh.listens("forwarding", socket) is None
+    socket.touch()
+    assert ssh.listens("forwarding", socket) == socket
+    assert ssh.listens("Last login: yesterday", socket) is None
+
+
+def test_why_ssh_failed_is_its_last_word_that_is_of_this_forward() -> None:
+    said = ["ann@head: Permission denied (publickey).", "bind [127.0.0.1]:22: Address already in use"]
+    error = Ssh("head").failed(said)
+    assert error.message == "ssh does not lead to head: ann@head: Permission denied (publickey)."
+    assert error.hint.endswith("ssh -o BatchMode=yes head true")
 
 
 def test_ssh_gets_the_users_environment_and_nothing_of_ours() -> None:

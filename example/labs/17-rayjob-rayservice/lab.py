@@ -13,10 +13,10 @@ import requests
 from bootstrap import step, yaml_file
 from bootstrap.dap.additions import ALWAYS
 from bootstrap.debugger.scripted import run_sync
-from bootstrap.kube.api import CORE, RAY, Kube
-from bootstrap.kube.forwarder import forwarded
+from bootstrap.kube.api import CORE, RAY, Kube, head_selector
 from bootstrap.labs.exercise import PATIENCE, Exercise
 from bootstrap.targets.debugging import ClusterJob, attach_options
+from bootstrap.targets.target import Kubernetes
 
 TARGETS = ("kind",)
 
@@ -43,7 +43,7 @@ def verify(exercise: Exercise) -> None:
         )
     kubernetes = exercise.target.kubernetes
     assert kubernetes
-    with _serving(exercise, kubernetes.kube) as service:
+    with _serving(exercise, kubernetes) as service:
         kubernetes.lead_to(service.cluster)
         try:
             seen = _stopped(exercise, service)
@@ -68,8 +68,9 @@ class _Service(NamedTuple):
 
 
 @contextmanager
-def _serving(exercise: Exercise, kube: Kube) -> Iterator[_Service]:
+def _serving(exercise: Exercise, kubernetes: Kubernetes) -> Iterator[_Service]:
     """Makes the service as it is at the beginning, and removes it."""
+    kube = kubernetes.kube
     service = _document(kube, _HERE)
     files = {name: (_HERE / name).read_text() for name in ("toll.py", "ask.py")}
     code = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": service["metadata"], "data": files}
@@ -80,7 +81,7 @@ def _serving(exercise: Exercise, kube: Kube) -> Iterator[_Service]:
         status = step.until(lambda: _status(kube), lambda status: _cluster(status) != "", _COMES_UP)
         cluster = _cluster(status)
         assert cluster, f"the RayService does not run: {status}"
-        with forwarded(kube, f"ray.io/cluster={cluster},ray.io/node-type=head", _SERVE_PORT) as port:
+        with kubernetes.forwarded(head_selector(cluster), _SERVE_PORT) as port:
             yield _Service(kube, cluster, port)
     finally:
         exercise.report(f"removing the RayService {_NAME}")

@@ -14,10 +14,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from bootstrap.errors import SshFailed
+from bootstrap.carrier.programs import Ssh
+from bootstrap.carrier.supervisor import Forward, document, forwarded
+from bootstrap.errors import MissingProgram, SshFailed
 from bootstrap.processes import alive
 from bootstrap.settings import ROOT
-from bootstrap.ssh.forwarder import document, forwarded
 from bootstrap.step import until
 from tests.integration.conftest import free_ports
 from tests.integration.sshd import HOST, Sshd, sshd
@@ -73,8 +74,8 @@ def process(echo: int, tmp_path: Path) -> Iterator[tuple[psutil.Process, int]]:
     """Provides the process that forwards, and its port."""
     (local,) = free_ports(1)
     file = tmp_path / "forward.json"
-    file.write_text(document(HOST, local, echo))
-    command = [sys.executable, "-m", "bootstrap.ssh.forwarder", str(file)]
+    file.write_text(document(Ssh(HOST), [Forward("dashboard", local, echo, own_clients=True)]))
+    command = [sys.executable, "-m", "bootstrap.carrier.supervisor", str(file)]
     with (tmp_path / "log").open("wb") as log, subprocess.Popen(command, cwd=ROOT, stderr=log) as started:
         assert until(lambda: answer(local) == b"hello", bool, 60), (tmp_path / "log").read_text()
         yield psutil.Process(started.pid), local
@@ -83,7 +84,7 @@ def process(echo: int, tmp_path: Path) -> Iterator[tuple[psutil.Process, int]]:
 
 
 def test_a_port_leads_to_the_host_meanwhile_and_nothing_is_left(echo: int) -> None:
-    with forwarded(HOST, echo) as port:
+    with forwarded(Ssh(HOST), echo, at_once=True) as port:
         assert answer(port) == b"hello"
         (ssh,) = (child for child in psutil.Process().children() if child.name() == "ssh")
     assert not ssh.is_running()
@@ -91,28 +92,35 @@ def test_a_port_leads_to_the_host_meanwhile_and_nothing_is_left(echo: int) -> No
 
 
 def test_a_host_that_is_none_is_said_in_sshs_words() -> None:
-    with pytest.raises(SshFailed, match="no-such-host") as raised, forwarded("no-such-host.invalid", 1):
+    nowhere = forwarded(Ssh("no-such-host.invalid"), 1, at_once=True)
+    with pytest.raises(SshFailed, match="no-such-host") as raised, nowhere:
         pass
     assert "ssh -o BatchMode=yes no-such-host.invalid true" in raised.value.hint
+
+
+def test_a_machine_without_ssh_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(MissingProgram, match="ssh is not on this machine"), forwarded(Ssh(HOST), 1):
+        pass
 
 
 def test_when_ssh_ends_the_port_stays_ours_and_leads_there_again(
     process: tuple[psutil.Process, int],
 ) -> None:
-    forwarder, port = process
-    (ssh,) = forwarder.children()
+    supervisor, port = process
+    (ssh,) = supervisor.children()
     ssh.kill()
     with pytest.raises(OSError, match="in use"), socket.create_server(("127.0.0.1", port)):
         pass
     assert until(lambda: answer(port) == b"hello", bool, 60)
-    assert forwarder.children() != [ssh]
+    assert supervisor.children() != [ssh]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel ends it there alone")
-def test_ssh_does_not_outlive_a_forwarder_that_is_killed(process: tuple[psutil.Process, int]) -> None:
-    forwarder, _ = process
-    (ssh,) = forwarder.children()
-    forwarder.send_signal(signal.SIGKILL)
+def test_ssh_does_not_outlive_a_supervisor_that_is_killed(process: tuple[psutil.Process, int]) -> None:
+    supervisor, _ = process
+    (ssh,) = supervisor.children()
+    supervisor.send_signal(signal.SIGKILL)
     began = ssh.create_time()
     assert until(lambda: not alive(ssh.pid, began), bool, PATIENCE)
 

@@ -1,1 +1,0 @@
-"""Reaches machines by OpenSSH, with the user's own configuration."""
