@@ -524,11 +524,8 @@ def prepare(
     help={
         "file": "the file to make, or with --inspect to look at",
         "sign": "the file of a secret key of minisign, which signs it",
-        "bundle-key": f"with --inspect or --join: {_KEY}",
+        "bundle-key": f"with --inspect: {_KEY}",
         "inspect": "check that it is whole, and show what is in it",
-        "sbom": "with --inspect: list the packages in it, as JSON in SPDX 2.3",
-        "since": "an earlier bundle: only the difference to it is made",
-        "join": "with --since: a difference, of which a whole bundle is made with the earlier one",
         "platform": "what it is for, linux/amd64 or linux/arm64 (default: this machine's)",
         "python": "the Pythons there, as in 3.11,3.12 (default: this one's version)",
         "source": _SOURCE,
@@ -539,9 +536,6 @@ def bundle(
     context: Context,
     file: str,
     inspect: bool = False,
-    sbom: bool = False,
-    since: str | None = None,
-    join: str | None = None,
     sign: str | None = None,
     bundle_key: str | None = None,
     platform: str | None = None,
@@ -554,15 +548,12 @@ def bundle(
 
     path = Path(file).expanduser().absolute()
     settings, console = _given(context, json, source=source)
-    earlier = Path(since).expanduser().absolute() if since else None
     signer = Path(sign).expanduser().absolute() if sign else None
     key = bundle_key or settings.bundle_key
-    if inspect or sbom:
-        bundle.inspect(console, path, key, packages=sbom)
-    elif join:
-        bundle.join(console, path, earlier, Path(join).expanduser().absolute(), key)
+    if inspect:
+        bundle.inspect(console, path, key)
     else:
-        asked = bundle.Asked(platform or "", python or "", earlier, signer)
+        asked = bundle.Asked(platform or "", python or "", signer)
         bundle.make(settings, console, path, asked, bundle_key or "")
 
 

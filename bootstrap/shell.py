@@ -48,12 +48,13 @@ class Shell:
         check: bool = True,
         feed: Sequence[str | Path] = (),
         typed: str = "",
+        limit: float | None = None,
     ) -> Outcome:
         """Runs `args` to its end; each line it writes to either stream goes to `on_line` at once.
 
         `feed` is a program whose output is the input of this one, `typed` a short text that is (default: no
-        input).
-        Raises CommandFailed (exit code not 0, and `check`), MissingProgram, Interrupted.
+        input). `limit` is a timeout in seconds, which does not hold for what has a `feed`.
+        Raises CommandFailed (timeout; exit code not 0, and `check`), MissingProgram, Interrupted.
         """
         if feed:
             with self._start(feed, env=env, cwd=cwd) as source:
@@ -86,8 +87,8 @@ class Shell:
             os.write(writer, typed.encode())
             os.close(writer)
             with os.fdopen(reader, "rb") as stdin:
-                return self._run(args, env, cwd, on_line, check=check, stdin=stdin)
-        return self._run(args, env, cwd, on_line, check=check)
+                return self._run(args, env, cwd, on_line, check=check, stdin=stdin, limit=limit)
+        return self._run(args, env, cwd, on_line, check=check, limit=limit)
 
     def _run(
         self,
@@ -98,8 +99,10 @@ class Shell:
         *,
         check: bool,
         stdin: int | IO[bytes] | None = subprocess.DEVNULL,
+        limit: float | None = None,
     ) -> Outcome:
         lines: dict[str, list[str]] = {"out": [], "err": []}
+        is_late = threading.Event()
 
         def drain(stream: IO[bytes] | None, name: str) -> None:
             assert stream is not None
@@ -108,10 +111,17 @@ class Shell:
                 lines[name].append(line)
                 on_line(line)
 
+        def end() -> None:
+            is_late.set()
+            _end_groups([process])
+
         with self._start(args, env=env, cwd=cwd, stdin=stdin) as process:
             if stdin is not None and not isinstance(stdin, int):
                 stdin.close()  # The process has it; the producer has to notice when it ends.
+            timer = threading.Timer(limit or 0.0, end)
             try:
+                if limit:
+                    timer.start()
                 errors = threading.Thread(target=drain, args=(process.stderr, "err"), daemon=True)
                 errors.start()
                 drain(process.stdout, "out")
@@ -121,10 +131,15 @@ class Shell:
                 _end_groups([process])
                 raise
             finally:
+                timer.cancel()
                 with self._lock:
                     self._running.discard(process)
         if self._interrupted:
             raise Interrupted(f"{args[0]} was interrupted", hint="run the command again to go on")
+        if is_late.is_set():
+            raise CommandFailed(
+                f"{printable(args)}\ndid not end within {limit:g} s", hint="run it by itself to see more"
+            )
         outcome = Outcome(code, "\n".join(lines["out"]), "\n".join(lines["err"]))
         if check and code != 0:
             raise _failed(args, code, f"{outcome.out}\n{outcome.err}")

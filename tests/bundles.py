@@ -19,7 +19,7 @@ from bootstrap.bundle.packed import packed, size_of
 from bootstrap.bundle.version import this_version
 from bootstrap.own_folder import make_own
 from bootstrap.private_file import write_private
-from bootstrap.sources.bundled import RECORD, Origin
+from bootstrap.sources.bundle_origin import RECORD, Origin
 
 
 def layer(name: str, content: bytes) -> bytes:

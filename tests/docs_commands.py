@@ -70,13 +70,6 @@ NOT_RUN = {
     ),
     **dict.fromkeys(
         (
-            "./invokew bundle new.bundle --since old.bundle --join new.difference",
-            "./invokew up --bundle new.bundle",
-        ),
-        "tests/unit/test_bundle_difference.py does it with small bundles",
-    ),
-    **dict.fromkeys(
-        (
             "tar -xf rayside.bundle manifest.json manifest.json.minisig",
             "minisign -V -m manifest.json -p minisign.pub",
             'python3 -c \'import json; print(json.load(open("manifest.json"))["checkout"]["digest"])\'',

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import json
+import os
 import shutil
 import socket
 import subprocess
@@ -16,7 +17,12 @@ from typing import Any
 
 import pytest
 
-from bootstrap.step import until
+from bootstrap.errors import MissingProgram
+from bootstrap.registry.address import Address
+from bootstrap.settings import Settings
+from bootstrap.shell import Shell
+from bootstrap.sources.registry_client import RegistryClient
+from bootstrap.step import Condition, until
 from tests.integration.self_signed import self_signed
 
 USER, PASSWORD = "ada", "only a test"
@@ -79,6 +85,21 @@ def served(
                 yield Served(name, storage, authority)
             finally:
                 process.terminate()
+
+
+@contextlib.contextmanager
+def with_oras() -> Iterator[None]:
+    """Has the registry client on PATH, which it fetches or builds where this machine has none."""
+    client = RegistryClient(Settings(), Shell())
+    try:
+        if client.check().condition is Condition.MISSING:
+            client.apply(lambda _: None)
+        program = client.of(Address("registry.test"), None).program
+    except MissingProgram as error:
+        pytest.skip(error.message)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
+        yield
 
 
 @contextlib.contextmanager

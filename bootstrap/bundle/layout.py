@@ -1,41 +1,84 @@
-"""Writes what makes a bundle an OCI image layout, so that tools for images read those in it.
+"""OCI image layout of a bundle, by which tools for images and registries read it.
 
-https://github.com/opencontainers/image-spec/blob/v1.1.0/image-layout.md
+All of it is one image index: the images, and an artifact whose configuration is the bundle's manifest and
+whose layers are the contents that are in no image. Under the index's digest a registry has the same.
+
+https://github.com/opencontainers/image-spec/blob/v1.1.0/image-layout.md, and manifest.md there, "Guidelines
+for Artifact Usage".
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
 from typing import Any
 
 from bootstrap.bundle.blobs import Blob
-from bootstrap.bundle.manifest import Image
+from bootstrap.bundle.manifest import Image, Manifest
 
 LAYOUT = b'{"imageLayoutVersion":"1.0.0"}'
+KIND = "application/vnd.rayside.bundle.v1"
+CONFIG, SIGNATURE = f"{KIND}.manifest+json", "dev.rayside.bundle.signature"
+_CONTENT = f"{KIND}.content"
+_INDEX = "application/vnd.oci.image.index.v1+json"
 _MANIFEST = "application/vnd.oci.image.manifest.v1+json"
-_CONFIG = "application/vnd.oci.image.config.v1+json"
+_OF_IMAGE = "application/vnd.oci.image.config.v1+json"
 _LAYER = "application/vnd.oci.image.layer.v1.tar+zstd"
 
 
 def manifest(image: Image) -> bytes:
     """Returns an image's manifest, as registries have it: the same bytes for the same image."""
     layers = [_descriptor(_LAYER, layer.blob) for layer in image.layers]
-    return _text(_MANIFEST, config=_descriptor(_CONFIG, image.config), layers=layers)
+    return _text(_MANIFEST, config=_descriptor(_OF_IMAGE, image.config), layers=layers)
 
 
-def index(images: Sequence[Image], platform: str) -> bytes:
-    """Returns the list of all images, each by its reference."""
-    system, _, architecture = platform.partition("/")
-    listed = []
-    for image in images:
-        text = manifest(image)
-        blob = Blob(hashlib.sha256(text).hexdigest(), len(text))
-        annotations = {"org.opencontainers.image.ref.name": image.reference}
-        where = {"architecture": architecture, "os": system}
-        listed.append({**_descriptor(_MANIFEST, blob), "platform": where, "annotations": annotations})
-    return _text("application/vnd.oci.image.index.v1+json", manifests=listed)
+def artifact(bundle: Manifest, signature: bytes | None) -> bytes:
+    """Returns the manifest of all that is in no image; a signature is in its annotations."""
+    folders = (each.blob for each in bundle.folders)
+    beside = sorted({bundle.checkout, *bundle.wheels.values(), *folders})
+    signed = {} if signature is None else {"annotations": {SIGNATURE: signature.decode("latin-1")}}
+    return _text(
+        _MANIFEST,
+        artifactType=KIND,
+        config=_descriptor(CONFIG, blob_of(bundle.text())),
+        layers=[_descriptor(_CONTENT, blob) for blob in beside],
+        **signed,
+    )
+
+
+def everything(bundle: Manifest, signature: bytes | None) -> bytes:
+    """Returns the image index of the artifact and all images."""
+    return _text(_INDEX, manifests=[_listed(bundle, signature), *_images(bundle)])
+
+
+def index(bundle: Manifest, signature: bytes | None) -> bytes:
+    """Returns the layout's `index.json`: each image by its reference, and the index of everything."""
+    images = [
+        {**entry, "annotations": {"org.opencontainers.image.ref.name": image.reference}}
+        for entry, image in zip(_images(bundle), bundle.images, strict=True)
+    ]
+    whole = _descriptor(_INDEX, blob_of(everything(bundle, signature)))
+    return _text(_INDEX, manifests=[*images, whole])
+
+
+def texts(bundle: Manifest, signature: bytes | None) -> dict[Blob, bytes]:
+    """Returns the contents that a layout has besides those that the manifest of the bundle names."""
+    own = (bundle.text(), artifact(bundle, signature), everything(bundle, signature))
+    return {blob_of(text): text for text in own}
+
+
+def blob_of(text: bytes) -> Blob:
+    return Blob(hashlib.sha256(text).hexdigest(), len(text))
+
+
+def _listed(bundle: Manifest, signature: bytes | None) -> dict[str, Any]:
+    return {**_descriptor(_MANIFEST, blob_of(artifact(bundle, signature))), "artifactType": KIND}
+
+
+def _images(bundle: Manifest) -> list[dict[str, Any]]:
+    system, _, architecture = bundle.platform.partition("/")
+    where = {"architecture": architecture, "os": system}
+    return [{**_descriptor(_MANIFEST, image.manifest), "platform": where} for image in bundle.images]
 
 
 def _text(media_type: str, **content: Any) -> bytes:

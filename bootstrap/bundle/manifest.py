@@ -20,7 +20,7 @@ from bootstrap.errors import BadBundle
 FORMAT = "rayside-bundle/1"
 # What a cluster's target asks for by these names.
 IMAGES = ("ray", "workspace", "operator", "node")
-PROGRAMS = ("kind", "kubectl", "kubectl-ray", "kuberay", "door")
+PROGRAMS = ("kind", "kubectl", "kubectl-ray", "kuberay", "oras", "door")
 # Our images out of a bundle are called so in an engine.
 BUNDLED = "rayside/bundled-"
 _HEX = re.compile(r"[0-9a-f]{64}")
@@ -99,7 +99,6 @@ class Manifest:
         extensions: those of others in its workspace, as in `acme.snake 1.2.3`.
         wheels: by file name.
         checkout: this repository's files, as a tar archive that is not compressed.
-        since: the digest of an earlier bundle, which has what this file lacks; empty where it lacks nothing.
     """
 
     version: Version
@@ -110,17 +109,14 @@ class Manifest:
     images: tuple[Image, ...]
     wheels: Mapping[str, Blob]
     checkout: Blob
-    since: str = ""
 
-    def blobs(self, *, layers: bool = True) -> Iterator[Blob]:
-        """Yields all, some more than once: images share layers, which are left out where none are wanted."""
+    def blobs(self, *, images: bool = True) -> Iterator[Blob]:
+        """Yields all, some more than once: images share layers. Without `images` it leaves out theirs."""
         yield self.checkout
         yield from self.wheels.values()
         yield from (folder.blob for folder in self.folders)
-        for image in self.images:
-            yield from (image.config, image.manifest)
-            if layers:
-                yield from (layer.blob for layer in image.layers)
+        for image in self.images if images else ():
+            yield from (image.config, image.manifest, *(layer.blob for layer in image.layers))
 
     def image(self, name: str) -> Image:
         return next(image for image in self.images if image.name == name)
@@ -143,7 +139,6 @@ class Manifest:
             "images": [document_of(image) for image in self.images],
             "wheels": {name: vars(blob) for name, blob in sorted(self.wheels.items())},
             "checkout": vars(self.checkout),
-            **({"since": self.since} if self.since else {}),
         }
         return f"{json.dumps(document, indent=1)}\n".encode()
 
@@ -169,7 +164,6 @@ def parse(file: Path, text: bytes) -> Manifest:
             images=tuple(map(image_of, document["images"])),
             wheels={_wheel(name): _blob(blob) for name, blob in document["wheels"].items()},
             checkout=_blob(document["checkout"]),
-            since=_digest(document["since"]) if "since" in document else "",
         )
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise BadBundle(

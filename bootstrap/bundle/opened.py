@@ -11,7 +11,7 @@ import platform
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -66,47 +66,28 @@ class Bundle:
         assert text is not None  # `Archive.of` refuses a file without
         return cls(opened, parse(file, text))
 
-    @classmethod
-    def difference(cls, file: Path, earlier: Bundle) -> Bundle:
-        """Opens the difference to an earlier bundle.
+    @property
+    def signature(self) -> bytes | None:
+        """Returns its signature; None where it is not signed. Raises BadBundle."""
+        return self.archive.text(SIGNATURE)
 
-        Raises BadBundle where it is none, or to another one, or lacks what the earlier one has not either.
-        """
-        bundle = cls.of(file)
-        if bundle.manifest.since != earlier.manifest.digest:
-            raise BadBundle(
-                f"{file} is not the difference to {earlier.archive.file}",
-                hint="./invokew bundle FILE --inspect says which bundle a file is, and is the difference to",
-            )
-        had = set(earlier.manifest.blobs())
-        lacks = [blob for blob in bundle.manifest.blobs() if blob not in had and not bundle.archive.has(blob)]
-        if lacks:
-            raise BadBundle(
-                f"{file} is not whole: neither it nor {earlier.archive.file} is to have {lacks[0].name}",
-                hint="get the difference anew from where it was made",
-            )
-        return bundle
+    def blobs(self, *, images: bool = True) -> list[Blob]:
+        """Returns those that the file has to have, each once; `images` says whether with those."""
+        return sorted(set(self.manifest.blobs(images=images)))
 
-    def blobs(self, *, layers: bool = True) -> list[Blob]:
-        """Returns those that the file itself has to have, each once; `layers` are those of images.
-
-        Of a difference it returns those that are there: what it lacks, only `difference` can say.
-        """
-        blobs = set(self.manifest.blobs(layers=layers))
-        return sorted(filter(self.archive.has, blobs) if self.manifest.since else blobs)
-
-    def require_whole(self, report: Callable[[str], None] = lambda _: None, *, layers: bool = True) -> None:
+    def require_whole(self, report: Callable[[str], None] = lambda _: None, *, images: bool = True) -> None:
         """Reads what `blobs` lists. Raises BadBundle where a byte is lacking or is another one, OSError."""
         archive, manifest = self.archive, self.manifest
-        expected = {LAYOUT: layout.LAYOUT, INDEX: layout.index(manifest.images, manifest.platform)}
+        texts = layout.texts(manifest, self.signature)
+        expected = {LAYOUT: layout.LAYOUT, INDEX: layout.index(manifest, self.signature)}
         odd = [name for name, text in expected.items() if archive.text(name) != text]
-        known = {blob.name for blob in manifest.blobs()} | {MANIFEST, SIGNATURE, *expected}
+        known = {blob.name for blob in (*manifest.blobs(), *texts)} | {MANIFEST, SIGNATURE, *expected}
         if odd := odd or [name for name in archive.members if name not in known]:
             raise BadBundle(
                 f"{archive.file} was changed since it was made: {odd[0]} is not what the manifest says",
                 hint="get the file anew from where it was made",
             )
-        blobs = self.blobs(layers=layers)
+        blobs = [*self.blobs(images=images), *texts]
         whole, done, told = sum(blob.size for blob in blobs), 0, 0
 
         def count(size: int) -> None:
@@ -127,24 +108,20 @@ def write(
     file: Path,
     manifest: Manifest,
     read: Callable[[Blob], Iterator[bytes]],
-    earlier: Manifest | None = None,
     sign: Callable[[Manifest], bytes] | None = None,
     *,
-    layers: bool = True,
+    images: bool = True,
 ) -> None:
-    """Writes a bundle, or its difference to an earlier one; the file is there once it is whole.
+    """Writes a bundle; the file is there once it is whole.
 
-    `read` yields a content, and `sign` returns a manifest's signature. Without `layers` it lacks those of
-    images. Raises OSError, and what both raise.
+    `read` yields a content, and `sign` returns a manifest's signature. Without `images` it lacks
+    theirs. Raises OSError, and what both raise.
     """
-    blobs, whole = set(manifest.blobs(layers=layers)), manifest
-    if earlier:
-        manifest, blobs = replace(manifest, since=earlier.digest), blobs - set(earlier.blobs())
-    texts = {MANIFEST: manifest.text()}
-    if sign:
-        texts[SIGNATURE] = sign(whole)
-    texts[LAYOUT] = layout.LAYOUT
-    texts[INDEX] = layout.index(manifest.images, manifest.platform)
+    signed = sign(manifest) if sign else None
+    texts = {MANIFEST: manifest.text(), **({} if signed is None else {SIGNATURE: signed})}
+    texts |= {LAYOUT: layout.LAYOUT, INDEX: layout.index(manifest, signed)}
+    own = layout.texts(manifest, signed)
+    blobs = [*manifest.blobs(images=images), *own]
     remove_drafts(file)
     # Nobody else may have made a file of that name, or a link.
     descriptor, name = tempfile.mkstemp(prefix=f".{file.name}.", suffix=_DRAFT, dir=file.parent)
@@ -154,7 +131,7 @@ def write(
     try:
         with os.fdopen(descriptor, "wb") as target:
             fcntl.flock(target, fcntl.LOCK_EX)
-            archive.write(target, texts, list(blobs), read)
+            archive.write(target, texts, blobs, lambda blob: iter([own[blob]]) if blob in own else read(blob))
             target.flush()
             os.fchmod(target.fileno(), 0o644)
             # After a power failure the name would else be there, and the content not.
@@ -173,15 +150,6 @@ def remove_drafts(file: Path) -> None:
             draft.unlink()
 
 
-def require_complete(manifest: Manifest, file: Path) -> None:
-    """Raises BadBundle where a bundle is only the difference to another one."""
-    if manifest.since:
-        raise BadBundle(
-            f"{file} is only the difference to an earlier bundle, {manifest.since[:12]}",
-            hint=f"make a whole one of both: ./invokew bundle FILE --since EARLIER --join {file}",
-        )
-
-
 def made_by(command: str, platform: str) -> str:
     """Returns the hint that a command makes what there is not for a platform, or that nothing does."""
     if platform not in PLATFORMS:
@@ -194,7 +162,6 @@ def require_fit(manifest: Manifest, file: Path) -> None:
     # Not at the top: wheels are taken out of a bundle before there are any packages.
     from bootstrap.bundle.version import this_version
 
-    require_complete(manifest, file)
     if manifest.platform != this_platform():
         raise BadBundle(
             f"{file} is for {manifest.platform}, and this machine is {this_platform()}",
@@ -203,7 +170,8 @@ def require_fit(manifest: Manifest, file: Path) -> None:
     if manifest.version != this_version():
         raise BadBundle(
             f"{file} is for {manifest.version}; this checkout is {this_version()}",
-            hint=f"use the checkout that is in it: tar -xOf {file} {manifest.checkout.name} | tar -x",
+            # No command: what it takes out is run next, and who made the file may not be known.
+            hint="use the checkout that is in it; docs/sources.md, Signed bundles, has how to check it",
         )
     if this_python() not in manifest.pythons:
         raise BadBundle(

@@ -7,7 +7,6 @@ holes.
 from __future__ import annotations
 
 import io
-import re
 import tarfile
 from collections.abc import Iterable, Iterator
 from typing import IO, cast
@@ -17,12 +16,6 @@ from bootstrap.bundle.blobs import PIECE
 BLOCK = tarfile.BLOCKSIZE
 # What an archive ends with.
 END = tarfile.NUL * (2 * BLOCK)
-# A header that only has the name of the next member is at most so long, in bytes.
-_LONGEST_NAME = 64 * 1024
-# The length of a record in it. Python refuses to read a number of thousands of digits, by a ValueError.
-_LENGTH = re.compile(rb"[0-9]{1,10}")
-_NAMES = (tarfile.GNUTYPE_LONGNAME, tarfile.XHDTYPE)
-_ASIDE = (tarfile.GNUTYPE_LONGLINK, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE)
 
 
 class BrokenTar(Exception):
@@ -51,44 +44,13 @@ def header(data: bytes) -> tarfile.TarInfo | None:
     return entry
 
 
-def members(
-    archive: IO[bytes], *, names_may_be_long: bool = False
-) -> Iterator[tuple[tarfile.TarInfo, IO[bytes]]]:
-    """Yields each member with its content, which has to be read before the next one. Raises BrokenTar.
-
-    `names_may_be_long`: as in layers of images, where GNU's and POSIX's headers for that are read.
-    """
-    name = ""
-    while True:
-        entry = header(_exactly(archive, BLOCK))
-        if entry is None:
-            return
+def members(archive: IO[bytes]) -> Iterator[tuple[tarfile.TarInfo, IO[bytes]]]:
+    """Yields each member with its content, which has to be read before the next one. Raises BrokenTar."""
+    while (entry := header(_exactly(archive, BLOCK))) is not None:
         content = _Content(archive, entry.size)
-        if names_may_be_long and entry.type in (*_NAMES, *_ASIDE):
-            if entry.type in _NAMES:
-                name = _name_in(entry, content.read(_LONGEST_NAME + 1))
-        else:
-            entry.name, name = name or entry.name, ""
-            yield entry, cast(IO[bytes], content)
+        yield entry, cast(IO[bytes], content)
         content.skip()
         _exactly(archive, -entry.size % BLOCK)
-
-
-def _name_in(entry: tarfile.TarInfo, text: bytes) -> str:
-    if len(text) > _LONGEST_NAME:
-        raise BrokenTar(f"a name has more than {_LONGEST_NAME} bytes")
-    if entry.type == tarfile.GNUTYPE_LONGNAME:
-        return text.rstrip(tarfile.NUL).decode("utf-8", "surrogateescape")
-    # Records are `LENGTH KEY=VALUE\n` (pax, "Extended Header").
-    while text:
-        length, _, rest = text.partition(b" ")
-        if not _LENGTH.fullmatch(length) or not 0 < int(length) <= len(text):
-            raise BrokenTar("a POSIX header is not as it should be")
-        key, _, value = rest[: int(length) - len(length) - 2].partition(b"=")
-        if key == b"path":
-            return value.decode("utf-8", "surrogateescape")
-        text = text[int(length) :]
-    return ""
 
 
 def _exactly(archive: IO[bytes], size: int) -> bytes:

@@ -1,25 +1,12 @@
-"""Leads to the registry that the settings name as mirror."""
+"""Certificate authorities of the registry that the settings name as mirror, and of others."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 from bootstrap import authorities
-from bootstrap.registry.address import Address, parse
-from bootstrap.registry.exchange import Exchange
-from bootstrap.registry.login import login_for
-from bootstrap.registry.registry import Registry
+from bootstrap.registry.address import Address
 from bootstrap.settings import Settings
-
-
-def mirror_of(settings: Settings, report: Callable[[str], None] = lambda _: None) -> Registry:
-    """Returns the registry `mirror`, as the user of the Docker configuration.
-
-    Raises InvalidSetting, RegistryRefused.
-    """
-    address = parse(settings.mirror)
-    return Registry(Exchange(address, authority(settings, address)), login_for(address.host), report)
 
 
 def authority(settings: Settings, address: Address) -> Path | None:

@@ -85,7 +85,6 @@ class BundleFile:
     Attributes:
         images: their references in the engine, by their names in the bundle.
         needs: the steps that make all of it be there.
-        earlier: of a bundle to which only the difference is written; None where all is.
         sign: returns a manifest's signature; None where it gets none.
     """
 
@@ -97,7 +96,6 @@ class BundleFile:
     cache_folder: Path
     shell: Shell
     needs: tuple[str, ...]
-    earlier: Manifest | None = None
     sign: Callable[[Manifest], bytes] | None = None
     name: str = "bundle"
     manifest: Manifest | None = field(default=None, init=False)
@@ -119,7 +117,7 @@ class BundleFile:
                 blobs = Blobs(self.cache_folder / f"bundle-blobs{other}")
                 manifest = self._gathered(blobs, report)
                 report("writing")
-                write(self.file, manifest, blobs.read, self.earlier, self.sign)
+                write(self.file, manifest, blobs.read, self.sign)
                 # The next bundle is much like this one; what it does not need either goes.
                 blobs.keep(manifest.blobs())
             except OSError as error:
@@ -198,16 +196,6 @@ def require_free(file: Path) -> None:
             raise InvalidArgument(
                 f"{file} is there, and is no bundle: it would be lost", hint="choose another name"
             ) from None
-
-
-def require_other(file: Path, *made_of: Path) -> None:
-    """Raises InvalidArgument where the file to make is one of those that it is made of, by whichever name."""
-    for other in made_of:
-        # Where one is not there, what opens it says so.
-        if file.exists() and other.exists() and file.samefile(other):
-            raise InvalidArgument(
-                f"{file} is {other} itself, which would be lost", hint="choose another name for what is made"
-            )
 
 
 def unwritable(file: Path, error: OSError) -> RaysideError:

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import hashlib
-import json
+import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -16,30 +15,28 @@ from functools import cached_property
 from pathlib import Path
 
 from bootstrap import cache, docker_engine
-from bootstrap.bundle.blobs import Blobs
 from bootstrap.bundle.images import unpacked
-from bootstrap.bundle.manifest import Folder, Image, Manifest, parse
-from bootstrap.bundle.opened import Bundle, path_of, require_fit, this_platform
+from bootstrap.bundle.manifest import Folder, Image, Manifest
+from bootstrap.bundle.opened import Bundle, require_fit
 from bootstrap.bundle.packed import unpack
-from bootstrap.bundle.signature import public_key, require_signature, require_signed
-from bootstrap.bundle.version import this_version
-from bootstrap.errors import BadBundle, CommandFailed, ImageMissing, InvalidSetting, LowDisk, NotMirrored
+from bootstrap.bundle.signature import public_key
+from bootstrap.errors import BadBundle, CommandFailed, ImageMissing, LowDisk, NotMirrored
 from bootstrap.lock import alone
 from bootstrap.private_file import write_private
-from bootstrap.registry.address import parse as parse_address
-from bootstrap.registry.mirror import mirror_of
 from bootstrap.registry.mirrored import fetch, listed
 from bootstrap.settings import ROOT, Settings
 from bootstrap.shell import Shell
+from bootstrap.sources.bundle_origin import Origin, for_nodes, named
+from bootstrap.sources.registry_client import RegistryClient
 from bootstrap.sources.source import Archives, Source, supply
-from bootstrap.step import Report, Status, missing, ready
+from bootstrap.step import Condition, Report, Status, missing, ready
 
-# A cluster's folder keeps there which bundle it was made of.
-RECORD = "bundle.json"
 _PROGRAMS = {
     "kind": "kind",
     "kubectl": "kubectl",
     "kubectl-ray": "KubeRay's kubectl plugin",
+    "oras": "the registry client",
+    "serving": "server of images in a cluster",
     "door": "front door of a workshop",
 }
 _TITLES = {**_PROGRAMS, "kuberay": "KubeRay's manifests"}
@@ -50,16 +47,17 @@ def bundled(
 ) -> Source:
     """Returns the source of the bundle that the settings name, or else of the one that `record` has.
 
-    `is_for_later`: nothing is recorded, for there is no cluster. `nodes_pull`: the layers of images stay in a
-    mirror that nodes reach.
+    `is_for_later`: nothing is recorded, for there is no cluster. `nodes_pull`: images stay in a mirror that
+    nodes reach.
 
     Raises BadBundle where it is no bundle, InvalidSetting where there is none, and what a registry raises.
     """
-    origin = _named(settings, record, nodes_pull=nodes_pull)
+    key = public_key(settings.bundle_key) if settings.bundle_key else ""
+    client = RegistryClient(settings, shell)
+    origin = named(settings, record, key, client, nodes_pull=nodes_pull)
     manifest = origin.manifest
-    key = public_key(settings.bundle_key) if settings.bundle_key else b""
     folder = settings.cache_folder / f"bundle-{manifest.digest[:24]}"
-    fetched = [FetchedBundle(settings, origin, key)] if origin.mirror else []
+    fetched = [FetchedBundle(client, origin)] if origin.mirror else []
     needs = ("disk", *(step.name for step in fetched))
     checked = CheckedBundle(origin, record, folder, key, needs=needs)
     folders = [BundledFolder(checked, each, folder) for each in manifest.folders]
@@ -97,90 +95,16 @@ def bundled(
         (*fetched, checked, *records, wheels, *folders, *images),
         archives=Archives(ids, checked.command),
         wheels=wheels.folder,
-        registry=_for_nodes(origin.mirror),
+        registry=for_nodes(origin.mirror),
     )
-
-
-@dataclass(frozen=True)
-class Origin:
-    """Which bundle it is, and where: in `file`, and of source `mirror` in the registry `mirror` before.
-
-    The file lacks the layers of images where it has no `layers`.
-    """
-
-    file: Path
-    manifest: Manifest
-    mirror: str = ""
-    layers: bool = True
-
-    @classmethod
-    def mirrored(cls, settings: Settings, *, layers: bool) -> Origin:
-        """Asks the mirror for the bundle of this code and machine. Raises what a registry does."""
-        bundle = listed(mirror_of(settings), this_version(), this_platform())
-        # It is signed or not, and by whom, apart from its contents.
-        signed = hashlib.sha256(bundle.signature or b"").hexdigest()[:8]
-        lacks = "" if layers else "-without-layers"
-        name = f"mirrored-{bundle.manifest.digest[:24]}-{signed}{lacks}"
-        return cls(settings.cache_folder / name, bundle.manifest, settings.mirror, layers)
-
-    @property
-    def text(self) -> str:
-        """Returns what a cluster's folder keeps of it."""
-        document: dict[str, str | bool] = {"file": str(self.file), "manifest": self.manifest.text().decode()}
-        if self.mirror:
-            document["mirror"] = self.mirror
-        if not self.layers:
-            document["layers"] = False
-        return json.dumps(document)
-
-
-def _for_nodes(mirror: str) -> str:
-    """Returns the registry where nodes reach it: on this machine's loopback address nobody else does."""
-    return "" if not mirror or parse_address(mirror).is_loopback else mirror
-
-
-def _named(settings: Settings, record: Path, *, nodes_pull: bool) -> Origin:
-    """Returns the bundle that the settings name, where it fits; else the one that the record has."""
-    if settings.bundle:
-        file = path_of(settings.bundle)
-        origin = Origin(file, Bundle.of(file).manifest)
-    elif settings.mirror and settings.source == "mirror":
-        recorded = _recorded(record) if record.exists() else None
-        # The registry is asked once for each code: a command that only looks is not kept waiting for it.
-        if recorded and recorded.mirror == settings.mirror and recorded.manifest.version == this_version():
-            return recorded
-        origin = Origin.mirrored(settings, layers=not (nodes_pull and _for_nodes(settings.mirror)))
-    elif record.exists():
-        return _recorded(record)
-    else:
-        named = "mirror REGISTRY" if settings.source == "mirror" else "bundle FILE"
-        raise InvalidSetting(
-            f"source is {settings.source}, and none is named",
-            hint=f"./invokew up --{named}; ./invokew {named} fills it",
-        )
-    # Before anything else, a folder for the cluster's files too.
-    require_fit(origin.manifest, origin.file)
-    return origin
-
-
-def _recorded(record: Path) -> Origin:
-    try:
-        document = json.loads(record.read_text())
-        manifest = parse(record, document["manifest"].encode())
-        mirror, layers = str(document.get("mirror", "")), bool(document.get("layers", True))
-        return Origin(Path(document["file"]), manifest, mirror, layers)
-    except (ValueError, KeyError, TypeError, AttributeError):
-        raise InvalidSetting(f"{record} can't be read", hint="./invokew up --bundle FILE") from None
 
 
 @dataclass(frozen=True)
 class FetchedBundle:
     """The bundle's file is here, from a registry."""
 
-    settings: Settings
+    client: RegistryClient
     origin: Origin
-    # As that of CheckedBundle.
-    key: bytes = b""
     name: str = "mirror"
     needs: tuple[str, ...] = ("disk",)
 
@@ -194,25 +118,26 @@ class FetchedBundle:
     def apply(self, report: Report) -> None:
         """Fetches what of it is not here yet.
 
-        Raises BadBundle where it is not signed as it has to be, NotMirrored, LowDisk, what a registry does.
+        Raises NotMirrored, LowDisk, and what a registry does.
         """
         file, manifest = self.origin.file, self.origin.manifest
         guard = file.with_name(f"{file.name}.lock")
         with alone(guard, lambda: report("another command fetches it: waiting")), _space(file):
-            kept = Blobs(file.with_name(f"{file.name}-blobs"))
+            kept = file.with_name(f"{file.name}-layout")
             if self._is_here():
-                kept.keep(())
+                shutil.rmtree(kept, ignore_errors=True)
                 return
-            registry = mirror_of(replace(self.settings, mirror=self.origin.mirror), report)
+            if self.client.check().condition is Condition.MISSING:
+                self.client.apply(report)
+            settings = replace(self.client.settings, mirror=self.origin.mirror)
+            registry = replace(self.client, settings=settings).mirror
             bundle = listed(registry, manifest.version, manifest.platform)
-            if bundle.manifest != manifest:
+            if (bundle.manifest, bundle.signature) != (manifest, self.origin.signature):
                 raise NotMirrored(
                     f"the registry {self.origin.mirror} has another bundle by now",
                     hint=f"./invokew up --mirror {self.origin.mirror} takes that one",
                 )
-            if self.key:
-                require_signature(self.origin.mirror, bundle.signature, manifest.text(), self.key)
-            fetch(registry, bundle, file, kept, report, layers=self.origin.layers)
+            fetch(registry, bundle, file, kept, report, images=self.origin.images)
 
     def _is_here(self) -> bool:
         """Returns whether that bundle is there: what a power failure left may be none."""
@@ -231,7 +156,7 @@ class CheckedBundle:
     # What is taken out of it goes there, too.
     cache_folder: Path
     # Who has this key of minisign has to have signed it; anybody may have made it where it is empty.
-    key: bytes = b""
+    key: str = ""
     name: str = "bundle"
     title: str = "bundle"
     needs: tuple[str, ...] = ("disk",)
@@ -245,10 +170,12 @@ class CheckedBundle:
         return self.origin.manifest
 
     def check(self) -> Status:
-        """Reads what it is for, and who signed it. Raises BadBundle where that is not as it has to be."""
+        """Reads who signed it, and what it is for. Raises BadBundle where that is not as it has to be.
+
+        The record has its signature, too: a key that was set later counts where the file has gone.
+        """
+        self.origin.require_signed(self.key)
         require_fit(self.manifest, self.file)
-        if self.key and self.file.exists():
-            require_signed(self.opened().archive, self.manifest.text(), self.key)
         # A cluster that is made of it does not need the file any more.
         is_known = _has(self._stamp, self._seen) or _has(self.record, self.text)
         return ready(f"{self.file}, {self.manifest.version}") if is_known else missing("not checked yet")
@@ -256,7 +183,7 @@ class CheckedBundle:
     def apply(self, report: Report) -> None:
         """Reads all of it, once for the same file: what is taken out is checked again. Raises BadBundle."""
         try:
-            self.opened().require_whole(report, layers=self.origin.layers)
+            self.opened().require_whole(report, images=self.origin.images)
         except BadBundle:
             # What a registry gave is fetched anew, as after the power failed.
             if self.origin.mirror:

@@ -21,7 +21,7 @@ def chosen(
     `architecture`: of a Linux that programs and images are for; default: this machine, and its engine.
     """
     if name == "upstream":
-        here = Releases(settings)
+        here = Releases(settings, shell)
         other = replace(here, system="linux", architecture=architecture, images=architecture)
         return upstream(other if architecture else here, extensions, shell)
     return packages(settings, extensions, shell, architecture)

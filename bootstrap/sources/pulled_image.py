@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from bootstrap import cache, docker_engine
-from bootstrap.errors import DownloadFailed, ImageMissing, RaysideError
+from bootstrap.errors import DownloadFailed, ImageMissing, MissingProgram, RaysideError
 from bootstrap.plain import line
-from bootstrap.registry import index
 from bootstrap.registry.address import Address
-from bootstrap.registry.exchange import Exchange
-from bootstrap.registry.login import login_for
 from bootstrap.registry.mirror import engines_authority
-from bootstrap.registry.registry import Registry
 from bootstrap.settings import environment_name
 from bootstrap.sources.digests import Digests
 from bootstrap.sources.references import located, registry, without_tag
+from bootstrap.sources.registry_client import RegistryClient
 from bootstrap.step import Report, Status, missing, ready
 
 if TYPE_CHECKING:
@@ -25,6 +23,7 @@ if TYPE_CHECKING:
 
 # Images for another architecture than the engine's have this repository, and its name.
 FOREIGN = "rayside/pulled-"
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 # In a pull the engine may be silent so many seconds: it tells nothing of the layers that it unpacks.
 _UNPACKING = 600
 
@@ -34,7 +33,8 @@ class PulledImage:
     """A public image in the engine; `setting` is what names it.
 
     `record` is the name of its digest; empty where the reference itself is a digest. `architecture` is
-    another than the engine's, for which it has a name of its own here; empty for the engine's.
+    another than the engine's, for which it has a name of its own here, and which `client` asks for; empty for
+    the engine's.
     """
 
     name: str
@@ -44,7 +44,11 @@ class PulledImage:
     digests: Digests
     record: str = ""
     architecture: str = ""
-    needs: tuple[str, ...] = ("engine", "disk")
+    client: RegistryClient | None = None
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        return ("engine", "disk", *([self.client.name] if self.client else []))
 
     @property
     def reference(self) -> str:
@@ -96,7 +100,7 @@ class PulledImage:
         """
         pinned = self.public.partition("@")[2]
         digest = self.recorded or pinned or self.published()
-        reference = f"{without_tag(self.public)}@{self._own_digest(digest, report)}"
+        reference = f"{without_tag(self.public)}@{self._own_digest(digest)}"
         with docker_engine.connected(_UNPACKING) as client:
             was_there = docker_engine.image(client, reference) is not None
             try:
@@ -111,27 +115,23 @@ class PulledImage:
                 if not was_there and docker_engine.image(client, reference) is not None:
                     client.api.remove_image(reference, noprune=True)
 
-    def _own_digest(self, digest: str, report: Report) -> str:
+    def _own_digest(self, digest: str) -> str:
         """Returns the digest of this architecture's manifest, of that of an index for several."""
-        if not index.DIGEST.fullmatch(digest):
+        if not _DIGEST.fullmatch(digest):
             raise self.explained(f"it is held to {line(digest, 100)!r}, which is no SHA-256")
-        host, login, repository = located(self.public)
-        address = Address(host)
+        assert self.client
+        host, repository = located(self.public)
+        address, platform = Address(host), f"linux/{self.architecture}"
         try:
-            exchange = Exchange(address, engines_authority(address))
-            text = Registry(exchange, login_for(login), report).manifest(repository, digest, index.KINDS)
-            images = index.entries(text) if text is not None else []
+            registry = self.client.of(address, engines_authority(address))
+            if own := registry.digest_for(repository, digest, platform):
+                return own
+        except MissingProgram:
+            raise
         except RaysideError as error:
             raise self.explained(error.message) from None
-        if text is None:
-            raise self.explained(f"manifest unknown: {digest}")
-        if images is None:  # It is one image: whether for this architecture is seen once it is here.
-            return digest
-        platform = f"linux/{self.architecture}"
-        if image := index.fitting(images, platform):
-            return image.digest
         raise ImageMissing(
-            f"{self.public} has no image for {platform}, but for {index.shown(images)}",
+            f"{self.public} has no image for {platform}",
             hint=self._other,
         )
 
@@ -188,11 +188,14 @@ class PulledImage:
         recorded = f" as the image that is recorded, {self.recorded}" if self.recorded else ""
         message = f"{self.public} can't be pulled{recorded}: {error}"
         login = f"docker login {registry(self.public)}".rstrip()
-        if "toomanyrequests" in words or "rate limit" in words or "http 429" in words:
+        if "toomanyrequests" in words or "rate limit" in words or "code 429" in words:
             return DownloadFailed(message, hint=f"{login}, which raises the limit")
         # Docker Hub's words for a name that it doesn't have are that it "may require 'docker login'".
         if "does not exist" in words or "not found" in words or "manifest unknown" in words:
             return ImageMissing(message, hint=self._other)
-        if any(each in words for each in ("unauthorized", "denied", "no basic auth", "http 401", "http 403")):
+        if any(
+            each in words
+            for each in ("unauthorized", "denied", "no basic auth", "credential not found", "code 403")
+        ):
             return ImageMissing(message, hint=login)
         return DownloadFailed(message, hint="./invokew up --source packages needs no registry")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 _HUB = "registry-1.docker.io"
-# The name of Docker Hub in references, and in the Docker configuration.
+# The name of Docker Hub in references.
 _HUB_NAME = "docker.io"
 
 
@@ -25,17 +25,17 @@ def registry_url(image: str) -> str:
     return f"{'http' if plain else 'https'}://{host}/v2/" if host else f"https://{_HUB}/v2/"
 
 
-def located(image: str) -> tuple[str, str, str]:
-    """Returns where an image is asked for: the registry's host, its name for logins, and the repository.
+def located(image: str) -> tuple[str, str]:
+    """Returns where an image is asked for: the registry's host, and the repository.
 
     The repository is as the registry has it: library/debian for debian.
     """
     name = without_tag(image)
     host = registry(name)
     if host and host != _HUB_NAME:
-        return host, host, name.removeprefix(f"{host}/")
+        return host, name.removeprefix(f"{host}/")
     name = name.removeprefix(f"{_HUB_NAME}/")
-    return _HUB, _HUB_NAME, name if "/" in name else f"library/{name}"
+    return _HUB, name if "/" in name else f"library/{name}"
 
 
 def without_tag(image: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -16,10 +16,12 @@ from bootstrap.settings import (
     RAY_VERSION,
     Settings,
 )
+from bootstrap.shell import Shell
 from bootstrap.sources.digests import RECORDED, Digests
 from bootstrap.sources.program import Program
 from bootstrap.sources.pulled_image import PulledImage
 from bootstrap.sources.references import tagged
+from bootstrap.sources.registry_client import RegistryClient, released
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,7 @@ class Releases:
     """The steps that fetch each of them, for one kind of machine."""
 
     settings: Settings
+    shell: Shell = field(default_factory=Shell)
     # It has the digests that the repository records.
     recorded: Path = RECORDED
     # The programs have to run on this, as release pages call it.
@@ -59,6 +62,15 @@ class Releases:
         return self._program(
             "kubectl-ray", KUBERAY_VERSION, "kuberay_releases", url, *sums, member="kubectl-ray"
         )
+
+    @cached_property
+    def oras(self) -> Program:
+        return released(self.settings, self._digests, self.system, self.architecture)
+
+    @cached_property
+    def client(self) -> RegistryClient:
+        """Returns the step that gets the registry client of this machine."""
+        return RegistryClient(self.settings, self.shell)
 
     @cached_property
     def ray(self) -> PulledImage:
@@ -99,7 +111,8 @@ class Releases:
         reference = tagged(image, tag)
         record = f"{name} {tag}" if reference != image else reference
         record = "" if "@" in image else record
-        return PulledImage(name, title, reference, setting, self._digests, record, self.images)
+        pulled = PulledImage(name, title, reference, setting, self._digests, record)
+        return replace(pulled, architecture=self.images, client=self.client) if self.images else pulled
 
     @cached_property
     def _digests(self) -> Digests:

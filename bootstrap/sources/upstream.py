@@ -27,7 +27,10 @@ class RayImage:
     build: ImageBuild
     name: str = "ray-image"
     title: str = f"image with Ray {RAY_VERSION} and debugpy {DEBUGPY_VERSION}"
-    needs: tuple[str, ...] = ("engine", "disk")
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        return self.base.needs
 
     def check(self) -> Status:
         return self.build.check()
@@ -78,7 +81,8 @@ def upstream(releases: Releases, extensions: Extensions, shell: Shell) -> Source
         hashed=hashed,
         architecture=releases.images,
     )
-    programs = (releases.kind, releases.kubectl, releases.kubectl_ray)
+    programs = (releases.kind, releases.kubectl, releases.kubectl_ray, releases.oras)
+    clients = (releases.client,) if releases.images else ()
     here, linux = f"{releases.system}/{releases.architecture}", f"linux/{releases.architecture}"
     supplies = (
         *extensions.supplies,
@@ -95,4 +99,4 @@ def upstream(releases: Releases, extensions: Extensions, shell: Shell) -> Source
         ),
     )
     images = (ray, workspace, releases.operator, releases.node)
-    return Source("upstream", supplies, (extensions, *programs, go, manifests, door, *images))
+    return Source("upstream", supplies, (extensions, *programs, *clients, go, manifests, door, *images))

@@ -22,7 +22,8 @@ from bootstrap.kube.kubeconfig import file_with
 from bootstrap.own_folder import require_own
 from bootstrap.settings import BUNDLED, DEFAULT_NAME, POD, TARGETS, THEIRS, Settings
 from bootstrap.shell import Shell
-from bootstrap.sources.bundled import RECORD
+from bootstrap.sources import bundle_origin
+from bootstrap.sources.bundle_origin import RECORD
 from bootstrap.sources.reachable import unreachable
 from bootstrap.step import Report, Step, dependants
 from bootstrap.steps import kind_cluster, workspace_pod
@@ -207,6 +208,15 @@ def wait_for_engine(settings: Settings, report: Report) -> None:
     asked = settings.target if recorded is None else recorded.target
     if settings.engine_wait and asked in ("auto", "kind") and not _way(settings):
         docker_engine.wait(settings.engine_wait, report)
+
+
+def asks_mirror(settings: Settings) -> bool:
+    """Returns whether the choice of the target asks a registry for a bundle."""
+    if not settings.mirror or settings.bundle or settings.source not in ("auto", "mirror"):
+        return False
+    if settings.target == "local" or settings.address or settings.ssh:
+        return False
+    return bundle_origin.asks_mirror(settings, settings.state_folder / settings.name / RECORD)
 
 
 def preparation(settings: Settings, shell: Shell) -> tuple[Target, list[Step], list[Step]]:

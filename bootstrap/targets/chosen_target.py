@@ -9,7 +9,8 @@ from pathlib import Path
 from bootstrap.instance import Instance
 from bootstrap.settings import BUNDLED, Settings
 from bootstrap.shell import Shell
-from bootstrap.sources.bundled import RECORD, bundled
+from bootstrap.sources.bundle_origin import RECORD
+from bootstrap.sources.bundled import bundled
 from bootstrap.sources.chosen import chosen
 from bootstrap.sources.extensions import Extensions, variant
 from bootstrap.sources.source import Source

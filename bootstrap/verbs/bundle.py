@@ -7,24 +7,21 @@ import re
 import shlex
 import sys
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from bootstrap import docker_engine, step
-from bootstrap.bundle.archive import SIGNATURE
-from bootstrap.bundle.blobs import Blob
 from bootstrap.bundle.manifest import IMAGES, PROGRAMS, Manifest
-from bootstrap.bundle.opened import PLATFORMS, Bundle, require_complete, this_platform, this_python, write
-from bootstrap.bundle.sbom import sbom
-from bootstrap.bundle.signature import public_key, require_signed, require_signer, signature
+from bootstrap.bundle.opened import PLATFORMS, Bundle, this_platform, this_python
+from bootstrap.bundle.signature import public_key, require_signature, require_signer, signature
 from bootstrap.console import Console
 from bootstrap.delivery.baked import baked
 from bootstrap.errors import InvalidArgument
 from bootstrap.settings import NEWEST_PYTHON, OLDEST_PYTHON, Settings
 from bootstrap.shell import Shell
-from bootstrap.sources.bundle_file import BundleFile, Wheels, require_free, require_other, unwritable
+from bootstrap.sources.bundle_file import BundleFile, Wheels, require_free
 from bootstrap.steps.emulation import Emulation, absent
 from bootstrap.steps.engine import Engine
 from bootstrap.steps.machine import Python
@@ -40,13 +37,11 @@ class Asked:
     Attributes:
         platform: one of `PLATFORMS`; default: this machine's.
         python: versions, with commas between; default: this Python's.
-        since: the bundle to which only the difference is made; default: all is.
         signer: the file of a secret key; default: it is not signed.
     """
 
     platform: str = ""
     python: str = ""
-    since: Path | None = None
     signer: Path | None = None
 
 
@@ -64,10 +59,6 @@ def make(settings: Settings, console: Console, file: Path, asked: Asked, key: st
     manifest = written(settings, console, file, asked)
     size, quoted = file.stat().st_size / 10**6, shlex.quote(file.name)
     console.result(f"{file} is made: {size:,.0f} MB, {time.monotonic() - began:.0f} s")
-    if asked.since:
-        console.result(f"It is the difference to {asked.since}. Where that is:")
-        console.result(f"    ./invokew bundle WHOLE --since {asked.since.name} --join {file.name}")
-        return
     console.result("Where there is no network, take this checkout out of it, and use it:")
     checkout = manifest.checkout
     console.result(f"    tar -xOf {quoted} {checkout.name} > rayside.tar")
@@ -77,22 +68,11 @@ def make(settings: Settings, console: Console, file: Path, asked: Asked, key: st
 
 def written(settings: Settings, console: Console, file: Path, asked: Asked) -> Manifest:
     """Writes a bundle of what the target kind needs. Raises InvalidArgument, BadBundle."""
-    platform, since = asked.platform, asked.since
+    platform = asked.platform
     require_linux()
     architecture = architecture_of(platform) if platform else ""
     require_free(file)
-    if since:
-        require_other(file, since)
     pythons = pythons_of(asked.python)
-    earlier = Bundle.of(since).manifest if since else None
-    if earlier and earlier.since:
-        raise InvalidArgument(f"{since} is itself only a difference", hint="name a whole bundle")
-    meant = platform or this_platform()
-    if earlier and earlier.platform != meant:
-        raise InvalidArgument(
-            f"{since} is for {earlier.platform}, and nobody could join a difference for {meant} to it",
-            hint=f"name such a bundle, or --platform {earlier.platform}",
-        )
     shell = Shell()
     sign = _signing(shell, asked.signer)
     choice.wait_for_engine(settings, console.event)
@@ -123,7 +103,7 @@ def written(settings: Settings, console: Console, file: Path, asked: Asked) -> M
     wheels = Wheels(shell, folder, pythons, architecture)
     needs = (*(each.name for each in steps), wheels.name)
     extensions = tuple(map(str, target.extensions.variant.extensions))
-    made = BundleFile(file, source, images, extensions, wheels, folder, shell, needs, earlier, sign)
+    made = BundleFile(file, source, images, extensions, wheels, folder, shell, needs, sign)
     with console.progress():
         step.up([*steps, wheels, made], console, interrupt=shell.interrupt)
     assert made.manifest is not None
@@ -178,50 +158,19 @@ def architecture_of(platform: str) -> str:
     return platform.removeprefix("linux/")
 
 
-def join(console: Console, file: Path, earlier: Path | None, difference: Path, key: str = "") -> None:
-    """Makes a whole bundle of an earlier one and the difference to it.
-
-    `key` is the setting `bundle_key`: its owner has to have signed the difference, where there is one.
-    Raises InvalidArgument, BadBundle, LowDisk.
-    """
-    if earlier is None:
-        raise InvalidArgument("--join needs the earlier bundle", hint="add --since EARLIER")
-    require_free(file)
-    require_other(file, earlier, difference)
-    whole = Bundle.of(earlier)
-    lacking = Bundle.difference(difference, whole)
-    require_signed_by(lacking, key)
-    joined = _Joined(file, whole, lacking)
-    with console.progress():
-        step.up([joined], console)
-    console.result(f"{file} is made. Next: ./invokew up --bundle {file}")
-
-
-def inspect(console: Console, file: Path, key: str = "", *, packages: bool = False) -> None:
-    """Shows what is in a bundle, and reads all of it; `packages` lists them, in SPDX.
-
-    `key` is the setting `bundle_key`. Raises BadBundle.
-    """
+def inspect(console: Console, file: Path, key: str = "") -> None:
+    """Shows what is in a bundle, and reads all of it; `key` is the setting `bundle_key`. Raises BadBundle."""
     bundle = Bundle.of(file)
     require_signed_by(bundle, key)
-    if packages:  # Of a difference most layers are elsewhere.
-        require_complete(bundle.manifest, file)
-    whole = _Whole(bundle, lists_packages=packages)
+    whole = _Whole(bundle)
     with console.progress():
         step.up([whole], console)
-    if packages:
-        console.document(whole.packages)
-        return
     if console.as_json:
         console.document(_document(file, bundle.manifest))
         return
     manifest = bundle.manifest
-    if manifest.since:
-        console.result(f"what {file} has is right: {manifest.version}")
-        console.result("whether it has all that the earlier bundle lacks, --since EARLIER --join tells")
-    else:
-        console.result(f"{file} is whole: {manifest.version}")
-    console.result(f"bundle {manifest.digest[:12]}{_lacks(manifest)}")
+    console.result(f"{file} is whole: {manifest.version}")
+    console.result(f"bundle {manifest.digest[:12]}")
     console.result(f"for {manifest.platform}, Python {', '.join(manifest.pythons)}")
     console.result(f"extensions of others: {', '.join(manifest.extensions) or 'none'}")
     console.result()
@@ -232,9 +181,9 @@ def inspect(console: Console, file: Path, key: str = "", *, packages: bool = Fal
 
 
 def require_signed_by(bundle: Bundle, key: str) -> None:
-    """Checks who has signed a bundle, where a key is given; a difference has the signature of the whole."""
+    """Checks who has signed a bundle, where a key is given."""
     if key:
-        require_signed(bundle.archive, replace(bundle.manifest, since="").text(), public_key(key))
+        require_signature(str(bundle.archive.file), bundle.signature, bundle.manifest.text(), public_key(key))
 
 
 def _signing(shell: Shell, signer: Path | None) -> Sign | None:
@@ -257,49 +206,19 @@ def _signing(shell: Shell, signer: Path | None) -> Sign | None:
     return sign
 
 
-class _Joined:
-    """A whole bundle is made of an earlier one and a difference."""
-
-    name, title, needs = "bundle", "whole bundle", ()
-
-    def __init__(self, file: Path, earlier: Bundle, difference: Bundle) -> None:
-        self._file, self._earlier, self._difference, self._is_made = file, earlier, difference, False
-
-    def check(self) -> step.Status:
-        return step.ready(str(self._file)) if self._is_made else step.missing("not made yet")
-
-    def apply(self, report: step.Report) -> None:
-        report("writing")
-
-        def read(blob: Blob) -> Iterator[bytes]:
-            has_it = self._difference if self._difference.archive.has(blob) else self._earlier
-            return has_it.read(blob)
-
-        try:
-            signed = self._difference.archive.text(SIGNATURE)
-            sign = (lambda _: signed) if signed else None
-            write(self._file, replace(self._difference.manifest, since=""), read, sign=sign)
-        except OSError as error:
-            raise unwritable(self._file, error) from None
-        self._is_made = True
-
-
 class _Whole:
     """A bundle is whole."""
 
     name, title, needs = "bundle", "contents of the bundle", ()
 
-    def __init__(self, bundle: Bundle, *, lists_packages: bool) -> None:
-        self._bundle, self._lists_packages, self._is_whole = bundle, lists_packages, False
-        self.packages: dict[str, Any] = {}
+    def __init__(self, bundle: Bundle) -> None:
+        self._bundle, self._is_whole = bundle, False
 
     def check(self) -> step.Status:
         return step.ready("whole") if self._is_whole else step.missing("not read yet")
 
     def apply(self, report: step.Report) -> None:
         self._bundle.require_whole(report)
-        if self._lists_packages:
-            self.packages = sbom(self._bundle, report)
         self._is_whole = True
 
 
@@ -315,10 +234,6 @@ def _contents(manifest: Manifest) -> list[tuple[str, str, int, str]]:
     return [*rows, ("checkout", "files of this repository", manifest.checkout.size, manifest.checkout.digest)]
 
 
-def _lacks(manifest: Manifest) -> str:
-    return f", the difference to {manifest.since[:12]} alone" if manifest.since else ""
-
-
 def _document(file: Path, manifest: Manifest) -> dict[str, Any]:
     contents = [
         {"name": name, "kind": kind, "bytes": size, "sha256": digest}
@@ -327,7 +242,6 @@ def _document(file: Path, manifest: Manifest) -> dict[str, Any]:
     return {
         "file": str(file),
         "digest": manifest.digest,
-        "since": manifest.since or None,
         "version": vars(manifest.version),
         "platform": manifest.platform,
         "pythons": list(manifest.pythons),

@@ -24,6 +24,7 @@ from bootstrap.ray.records import Job, jobs_for
 from bootstrap.settings import DEFAULT_NAME, Settings
 from bootstrap.shell import Shell
 from bootstrap.sources.purge import remove_images
+from bootstrap.sources.registry_client import RegistryClient
 from bootstrap.step import Condition, Status, Step
 from bootstrap.steps import example_job
 from bootstrap.targets import choice
@@ -43,6 +44,7 @@ def up(settings: Settings, console: Console, *, example: bool, use_context: bool
     """
     shell = Shell()
     choice.wait_for_engine(settings, console.event)
+    _get_client(settings, shell, console)
     # What is chosen, ports too, is chosen while nobody else changes the cluster.
     with _alone(settings, console):
         target = choice.choose(settings, shell, asks=True)
@@ -76,6 +78,14 @@ def up(settings: Settings, console: Console, *, example: bool, use_context: bool
     console.result(f"            editors attach here, with the token in {instance.token_file}")
     console.result()
     console.result(_next(target, example))
+
+
+def _get_client(settings: Settings, shell: Shell, console: Console) -> None:
+    """Gets the registry client, where a mirror is asked which bundle it has, before the target is chosen."""
+    client = RegistryClient(settings, shell)
+    if choice.asks_mirror(settings) and client.check().condition is Condition.MISSING:
+        with console.progress():
+            step.up([client], console, interrupt=shell.interrupt)
 
 
 def status(settings: Settings, console: Console, *, everyone: bool = False) -> None:
@@ -208,6 +218,7 @@ def prepare(settings: Settings, console: Console) -> None:
     """Fetches all that can be cached; starts nothing. Without a Docker engine, what needs none."""
     shell = Shell()
     choice.wait_for_engine(settings, console.event)
+    _get_client(settings, shell, console)
     target, steps, left_out = choice.preparation(settings, shell)
     if left_out:
         console.event("No Docker engine answers: what needs none is prepared")

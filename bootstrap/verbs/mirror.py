@@ -9,18 +9,19 @@ from pathlib import Path
 from typing import Any
 
 from bootstrap import step
-from bootstrap.bundle.archive import SIGNATURE
 from bootstrap.bundle.manifest import Manifest
-from bootstrap.bundle.opened import Bundle, require_complete, this_platform
+from bootstrap.bundle.opened import Bundle, this_platform
 from bootstrap.bundle.version import this_version
 from bootstrap.console import Console
 from bootstrap.errors import InvalidArgument
 from bootstrap.lock import alone
 from bootstrap.registry import helm_values
-from bootstrap.registry.mirror import mirror_of
+from bootstrap.registry.login import login_for
 from bootstrap.registry.mirrored import Sent, names, require, require_none_lost, send
-from bootstrap.registry.registry import Registry
+from bootstrap.registry.oras import Oras
 from bootstrap.settings import KUBERAY_VERSION, Settings
+from bootstrap.shell import Shell
+from bootstrap.sources.registry_client import RegistryClient
 from bootstrap.verbs import bundle
 
 
@@ -59,10 +60,15 @@ def fill(
             "--helm-values goes with one platform: an image's name is for one",
             hint="name one with --platform",
         )
-    registry = mirror_of(replace(settings, mirror=name))
     if values:
         helm_values.require_free(values)
+    opened = Bundle.of(file) if file else None
+    if opened:
+        bundle.require_signed_by(opened, settings.bundle_key)
+    shell = Shell()
+    registry = _client(replace(settings, mirror=name), shell, console, opened)
     # A bundle takes minutes: whether it can go there is asked before.
+    console.event(f"asking {registry.address} whether it takes a bundle")
     require(registry)
     for platform in platforms if file is None else []:
         pythons = bundle.pythons_of(asked.python)
@@ -70,50 +76,57 @@ def fill(
     documents = []
     for platform in platforms:
         of_platform = replace(asked, platform=platform)
-        opened, sent = _sent(settings, console, registry, file, of_platform)
+        manifest, sent = _sent(settings, console, registry, opened, of_platform)
         written = []
         if values:
-            has_login = registry.login is not None
-            written = helm_values.write(values, opened.manifest, registry.address, has_login=has_login)
+            has_login = login_for(registry.address.host) is not None
+            written = helm_values.write(values, manifest, registry.address, has_login=has_login)
         if console.as_json:
             if len(platforms) > 1:  # The one document is for all; a later one may fail.
                 console.event(f"{registry.address} has the bundle for {platform}")
-            documents.append(_document(registry, opened.manifest, sent, written))
+            documents.append(_document(registry, manifest, sent, written))
         else:
-            _show(console, registry, opened.manifest, sent, written)
+            _show(console, registry, manifest, sent, written)
     if console.as_json:
         console.document(documents[0] if len(documents) == 1 else {"bundles": documents})
     else:
         console.result(f"Next, of this same checkout: ./invokew up --mirror {registry.address}")
 
 
+def _client(settings: Settings, shell: Shell, console: Console, opened: Bundle | None) -> Oras:
+    """Returns the client of the registry that the settings name, and shows what getting its program takes."""
+    client = RegistryClient(settings, shell, opened)
+    if client.check().condition is step.Condition.MISSING:
+        with console.progress():
+            step.up([client], console, interrupt=shell.interrupt)
+    return client.mirror
+
+
 def _sent(
-    settings: Settings, console: Console, registry: Registry, file: Path | None, asked: bundle.Asked
-) -> tuple[Bundle, Sent]:
-    """Sends one bundle, and makes it before where there is no file of it."""
+    settings: Settings, console: Console, registry: Oras, opened: Bundle | None, asked: bundle.Asked
+) -> tuple[Manifest, Sent]:
+    """Sends one bundle, and makes it before where none is opened."""
     draft = settings.cache_folder / "bundle-to-mirror"
     with alone(
         draft.with_name(f"{draft.name}.lock"), lambda: console.event("another mirror is filled: waiting")
     ):
-        if file is None:
-            # What it is made of comes from the network, not from the mirror itself.
-            source = "auto" if settings.source == "mirror" else settings.source
-            bundle.written(replace(settings, source=source, mirror=""), console, draft, asked)
         try:
-            opened = Bundle.of(file or draft)
-            require_complete(opened.manifest, opened.archive.file)
-            bundle.require_signed_by(opened, settings.bundle_key)
-            if file:
-                has = opened.manifest
-                is_signed = opened.archive.text(SIGNATURE) is not None
+            if opened is None:
+                # What it is made of comes from the network, not from the mirror itself.
+                source = "auto" if settings.source == "mirror" else settings.source
+                bundle.written(replace(settings, source=source, mirror=""), console, draft, asked)
+                whole = Bundle.of(draft)
+            else:
+                whole, has = opened, opened.manifest
+                is_signed = opened.signature is not None
                 require_none_lost(registry, has.version, has.platform, has.pythons, is_signed=is_signed)
-            sending = _Sending(opened, registry)
+            sending = _Sending(whole, registry)
             with console.progress():
-                step.up([sending], console)
+                step.up([sending], console, interrupt=registry.shell.interrupt)
         finally:
             draft.unlink(missing_ok=True)
     assert sending.sent is not None
-    return opened, sending.sent
+    return whole.manifest, sending.sent
 
 
 class _Sending:
@@ -121,7 +134,7 @@ class _Sending:
 
     name, title, needs = "mirror", "registry", ()
 
-    def __init__(self, opened: Bundle, registry: Registry) -> None:
+    def __init__(self, opened: Bundle, registry: Oras) -> None:
         self._bundle, self._registry = opened, registry
         self.sent: Sent | None = None
 
@@ -129,10 +142,10 @@ class _Sending:
         return step.ready(str(self._registry.address)) if self.sent else step.missing("not filled yet")
 
     def apply(self, report: step.Report) -> None:
-        self.sent = send(replace(self._registry, report=report), self._bundle, report)
+        self.sent = send(self._registry, self._bundle, report)
 
 
-def _document(registry: Registry, manifest: Manifest, sent: Sent, values: Sequence[Path]) -> dict[str, Any]:
+def _document(registry: Oras, manifest: Manifest, sent: Sent, values: Sequence[Path]) -> dict[str, Any]:
     listed = names(manifest, registry.address)
     return {
         "registry": str(registry.address),
@@ -145,9 +158,7 @@ def _document(registry: Registry, manifest: Manifest, sent: Sent, values: Sequen
     }
 
 
-def _show(
-    console: Console, registry: Registry, manifest: Manifest, sent: Sent, values: Sequence[Path]
-) -> None:
+def _show(console: Console, registry: Oras, manifest: Manifest, sent: Sent, values: Sequence[Path]) -> None:
     address = registry.address
     console.result(
         f"{address} has the bundle {manifest.digest[:12]} for {manifest.platform}: "

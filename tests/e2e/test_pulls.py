@@ -6,6 +6,7 @@ import hashlib
 import json
 import platform
 import secrets
+import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -18,14 +19,17 @@ import pytest
 import requests
 from docker.models.containers import Container
 
-from bootstrap.bundle.blobs import Blob
+from bootstrap.bundle.blobs import Blob, Blobs
+from bootstrap.bundle.layout import LAYOUT
 from bootstrap.errors import ImageMissing, WrongArchitecture
 from bootstrap.kube import pulls, trouble
 from bootstrap.kube.api import CORE, Kube
 from bootstrap.registry.address import Address
-from bootstrap.registry.exchange import Exchange
 from bootstrap.registry.login import Login, login_for
-from bootstrap.registry.registry import Registry
+from bootstrap.registry.oras import Oras
+from bootstrap.settings import Settings
+from bootstrap.shell import Shell
+from bootstrap.sources.registry_client import RegistryClient
 from bootstrap.step import Condition, until
 from bootstrap.steps.registry_in_nodes import NodeRegistries, StandIn, Trusted
 from tests.bundles import layer
@@ -35,7 +39,7 @@ from tests.integration.conftest import Rayside
 from tests.integration.connect_proxy import ConnectProxy, connect_proxy
 from tests.integration.self_signed import of_tomorrow
 from tests.patience import PATIENCE
-from tests.registries import PASSWORD, USER, Served, logged_in, private, served
+from tests.registries import PASSWORD, USER, Served, logged_in, private, served, with_oras
 
 INDEX = "application/vnd.oci.image.index.v1+json"
 
@@ -72,6 +76,7 @@ def kube(up: Rayside) -> Iterator[Kube]:
 def registries(up: Rayside, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registries]:
     folder = tmp_path_factory.mktemp("registries")
     with ExitStack() as stack:
+        stack.enter_context(with_oras())
         gateway = gateway_of(up)
         tomorrow = of_tomorrow(gateway, folder)
         served_there = Registries(
@@ -91,8 +96,9 @@ def registries(up: Rayside, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 def foreign(registry: Served) -> None:
     """Puts an image there that is for another processor alone."""
     login = Login(USER, PASSWORD)
-    there = Registry(Exchange(Address(registry.name), registry.authority), login)
-    there.require("app")
+    with pytest.MonkeyPatch.context() as patched, tempfile.TemporaryDirectory() as folder:
+        patched.setenv("DOCKER_CONFIG", str(logged_in(registry.name, Path(folder))))
+        client(registry).require("app")
     manifest = json.dumps({"schemaVersion": 2, "mediaType": INDEX, "manifests": []}).encode()
     answer = requests.put(
         f"https://{registry.name}/v2/app/manifests/foreign",
@@ -102,6 +108,11 @@ def foreign(registry: Served) -> None:
         timeout=PATIENCE,
     )
     assert answer.status_code == 201, answer.text
+
+
+def client(registry: Served, path: str = "") -> Oras:
+    """Returns the client of a registry, as the user of the Docker configuration."""
+    return RegistryClient(Settings(), Shell()).of(Address(registry.name, path), registry.authority)
 
 
 def secret(name: str, registry: Served, kind: str = "kubernetes.io/dockerconfigjson") -> dict[str, Any]:
@@ -175,7 +186,7 @@ def test_an_image_of_a_public_registry_comes_from_the_companys(
 ) -> None:
     known = registries.known
     monkeypatch.setenv("DOCKER_CONFIG", str(logged_in(known.name, tmp_path / "docker")))
-    content = small_image(Registry(Exchange(Address(known.name), known.authority), Login(USER, PASSWORD)))
+    content = small_image(client(known, "hub"), tmp_path / "layout")
     # Nobody answers by that name, which no resolver knows either.
     stand_in = StandIn(
         "public.invalid", Address(known.name, "hub"), known.authority, partial(login_for, known.name)
@@ -196,28 +207,31 @@ def test_an_image_of_a_public_registry_comes_from_the_companys(
     assert known_in_node(up, content)
 
 
-def small_image(registry: Registry) -> str:
-    """Puts an image with one file there, as hub/team/app:1; returns the digest of its configuration."""
-    contents = [layer("a file", b"some text")]
+def small_image(registry: Oras, layout: Path) -> str:
+    """Puts an image with one file there, as team/app:1; returns the digest of its configuration."""
+    blobs = Blobs(layout / "blobs" / "sha256")
+    content = layer("a file", b"some text")
     architecture = "arm64" if platform.machine() == "aarch64" else "amd64"
-    rootfs = {"type": "layers", "diff_ids": [f"sha256:{hashlib.sha256(contents[0]).hexdigest()}"]}
-    contents.append(json.dumps({"architecture": architecture, "os": "linux", "rootfs": rootfs}).encode())
-    blobs = [Blob(hashlib.sha256(each).hexdigest(), len(each)) for each in contents]
-    for blob, content in zip(blobs, contents, strict=True):
-        registry.send("hub/team/app", blob, partial(iter, [content]))
+    rootfs = {"type": "layers", "diff_ids": [f"sha256:{hashlib.sha256(content).hexdigest()}"]}
+    config = json.dumps({"architecture": architecture, "os": "linux", "rootfs": rootfs}).encode()
     kind = "application/vnd.oci.image"
-    described = [
-        {"mediaType": f"{kind}.{part}", "digest": f"sha256:{blob.digest}", "size": blob.size}
-        for part, blob in zip(("layer.v1.tar", "config.v1+json"), blobs, strict=True)
-    ]
+
+    def described(part: str, blob: Blob) -> dict[str, Any]:
+        return {"mediaType": f"{kind}.{part}", "digest": f"sha256:{blob.digest}", "size": blob.size}
+
+    configuration = described("config.v1+json", blobs.add([config]))
     manifest = {
         "schemaVersion": 2,
         "mediaType": f"{kind}.manifest.v1+json",
-        "config": described[1],
-        "layers": described[:1],
+        "config": configuration,
+        "layers": [described("layer.v1.tar", blobs.add([content]))],
     }
-    registry.name("hub/team/app", "1", json.dumps(manifest).encode())
-    return f"sha256:{blobs[1].digest}"
+    whole = described("manifest.v1+json", blobs.add([json.dumps(manifest).encode()]))
+    (layout / "oci-layout").write_bytes(LAYOUT)
+    (layout / "index.json").write_text(json.dumps({"schemaVersion": 2, "manifests": [whole]}))
+    registry.send(layout, whole["digest"], "team/app", silent)
+    registry.tag("team/app", whole["digest"], "1")
+    return str(configuration["digest"])
 
 
 def known_in_node(up: Rayside, image: str) -> bool:

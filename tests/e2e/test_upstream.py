@@ -45,7 +45,7 @@ from bootstrap.sources.upstream import upstream
 from bootstrap.step import Appliable, Condition, until
 from tests.integration.vsix import without_asking
 from tests.patience import PATIENCE
-from tests.registries import served
+from tests.registries import served, with_oras
 
 PYTHON = Path(sys.executable).resolve()
 
@@ -202,6 +202,12 @@ def base(engine: docker.DockerClient, architecture: str) -> Iterator[str]:
 # --- public images -----------------------------------------------------------------------
 
 
+@pytest.fixture(scope="module", autouse=True)
+def oras() -> Iterator[None]:
+    with with_oras():
+        yield
+
+
 def source(tmp_path: Path, **images: str) -> Releases:
     return Releases(Settings(cache_folder=tmp_path / "cache", **images))  # type: ignore[arg-type]
 
@@ -337,8 +343,8 @@ def test_an_image_that_is_not_for_the_other_machine_is_refused(
         published(f"{name}/node:{architecture}", architecture)
     publish_index(registry, "indexed/node", tag, (architecture,))
     for name, told in (
-        ("alone", f"is for {architecture}, not for {other}"),
-        ("indexed", f"no image for linux/{other}, but for linux/{architecture}"),
+        ("alone", f"no image for linux/{other}"),
+        ("indexed", f"no image for linux/{other}"),
     ):
         here = source(tmp_path, node_image=f"{registry}/{name}/node")
         there = for_another_machine(here, other)
@@ -351,7 +357,7 @@ def test_an_image_that_is_not_for_the_other_machine_is_refused(
 @pytest.mark.parametrize(
     ("digest", "told", "hint"),
     [
-        (f"sha256:{'0' * 64}", "HTTP 401", "docker login"),
+        (f"sha256:{'0' * 64}", "credential not found", "docker login"),
         (f"sha512:{'0' * 128}", "which is no SHA-256", "--source packages"),
         ("sha256:../../../v2/", "which is no SHA-256", "--source packages"),
     ],

@@ -14,19 +14,21 @@ from invoke.context import Context
 from invoke.exceptions import Exit
 
 import tasks
-from bootstrap.bundle.archive import MANIFEST, SIGNATURE, Archive
+from bootstrap.bundle.archive import MANIFEST, SIGNATURE
 from bootstrap.bundle.manifest import Manifest
 from bootstrap.bundle.opened import Bundle, write
-from bootstrap.bundle.signature import public_key, require_signed, signature
+from bootstrap.bundle.signature import public_key, require_signature, signature
 from bootstrap.console import Console
 from bootstrap.errors import BadBundle, CommandFailed, InvalidArgument, InvalidSetting, MissingProgram
 from bootstrap.settings import Settings
 from bootstrap.shell import Shell
+from bootstrap.sources.bundle_origin import RECORD
 from bootstrap.sources.bundled import bundled
-from bootstrap.step import check
+from bootstrap.step import check, up
 from bootstrap.targets import choice
-from bootstrap.verbs.bundle import Asked, _signing, inspect, join, make
+from bootstrap.verbs.bundle import Asked, _signing, make
 from tests.bundles import small
+from tests.unit.test_step import Diary
 
 pytestmark = pytest.mark.skipif(not shutil.which("minisign"), reason="minisign is not on this machine")
 COMMENT = "Rayside bundle"
@@ -55,8 +57,7 @@ def signed(folder: Path, keys: Path, name: str = "ours") -> Path:
 
 def require(file: Path, key: Path) -> None:
     bundle = Bundle.of(file)
-    whole = replace(bundle.manifest, since="").text()
-    require_signed(bundle.archive, whole, public_key(str(key)))
+    require_signature(str(file), bundle.signature, bundle.manifest.text(), public_key(str(key)))
 
 
 def test_what_minisign_signs_is_signed_here_and_what_is_signed_here_minisign_takes(
@@ -64,9 +65,8 @@ def test_what_minisign_signs_is_signed_here_and_what_is_signed_here_minisign_tak
 ) -> None:
     file = signed(tmp_path, keys)
     require(file, keys / "ours.pub")
-    archive = Archive.of(file)
     for member in (MANIFEST, SIGNATURE):
-        (tmp_path / member).write_bytes(archive.text(member) or b"")
+        (tmp_path / member).write_bytes(Bundle.of(file).archive.text(member) or b"")
     command = ["minisign", "-Vm", str(tmp_path / MANIFEST), "-p", str(keys / "ours.pub")]
     assert COMMENT in subprocess.check_output(command, text=True)
 
@@ -93,22 +93,37 @@ def test_another_key_and_none_are_refused(tmp_path: Path, keys: Path) -> None:
     ids=["manifest", "comment", "format"],
 )
 def test_what_was_changed_since_is_refused(tmp_path: Path, keys: Path, old: bytes, new: bytes) -> None:
-    file = signed(tmp_path, keys)
-    archive = Archive.of(file)
-    text, signature_ = archive.text(MANIFEST) or b"", archive.text(SIGNATURE) or b""
-    changed = tmp_path / "changed"
-    bundle = Bundle.of(file)
-    write(changed, bundle.manifest, bundle.read, sign=lambda _: signature_.replace(old, new))
-    with pytest.raises(BadBundle, match="signature is not"):
-        require_signed(Archive.of(changed), text.replace(old, new), public_key(str(keys / "ours.pub")))
+    bundle = Bundle.of(signed(tmp_path, keys))
+    text, signature_ = bundle.manifest.text(), bundle.signature or b""
+    with pytest.raises(BadBundle, match="minisign says: "):
+        require_signature(
+            *("a bundle", signature_.replace(old, new), text.replace(old, new)),
+            public_key(str(keys / "ours.pub")),
+        )
 
 
 @pytest.mark.parametrize("text", [b"", b"\xff\n\n\n", b"a\nb\nc\nd\n", b"a\n" * 100], ids=range(4))
 def test_what_is_no_signature_is_refused(tmp_path: Path, keys: Path, text: bytes) -> None:
     bundle = Bundle.of(small(tmp_path))
     write(tmp_path / "odd", bundle.manifest, bundle.read, sign=lambda _: text)
-    with pytest.raises(BadBundle, match="not in minisign's format"):
+    with pytest.raises(BadBundle, match="minisign says: ") as refused:
         require(tmp_path / "odd", keys / "ours.pub")
+    assert refused.value.message.isprintable()
+
+
+def test_a_signature_without_end_is_not_handed_on(keys: Path) -> None:
+    with pytest.raises(BadBundle, match="its signature has 20000 bytes"):
+        require_signature("a bundle", b"x" * 20_000, b"{}", public_key(str(keys / "ours.pub")))
+
+
+def test_without_minisign_it_is_said_how_to_get_it(
+    tmp_path: Path, keys: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = signed(tmp_path, keys)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(MissingProgram, match="minisign") as missing:
+        require(file, keys / "ours.pub")
+    assert "apt-get install minisign" in missing.value.hint
 
 
 @pytest.mark.parametrize("key", ["", "RWQ", "no key", "/nowhere/minisign.pub", "A" * 56])
@@ -171,35 +186,68 @@ def test_the_password_of_a_key_is_asked_for_once_and_tried_at_once(
 
 def test_up_takes_nothing_that_the_key_has_not_signed(tmp_path: Path, keys: Path) -> None:
     settings = Settings(source="bundle", bundle=str(signed(tmp_path, keys)), cache_folder=tmp_path / "cache")
-    for key, error in (("ours", None), ("theirs", "another key")):
-        source = bundled(replace(settings, bundle_key=str(keys / f"{key}.pub")), tmp_path / "record", Shell())
-        status = check(source.steps[:1])["bundle"]
+    source = bundled(
+        replace(settings, bundle_key=str(keys / "ours.pub")), tmp_path / "record", Shell(), is_for_later=True
+    )
+    assert check(source.steps[:1])["bundle"].error is None
+    with pytest.raises(BadBundle, match="another key"):
+        bundled(replace(settings, bundle_key=str(keys / "theirs.pub")), tmp_path / "record", Shell())
+
+
+def test_who_signed_it_is_asked_before_what_it_is_for(tmp_path: Path, keys: Path) -> None:
+    """A bundle of another version leads to the code in it: that of somebody unknown is not named."""
+    bundle = Bundle.of(small(tmp_path))
+    other = replace(bundle.manifest, version=replace(bundle.manifest.version, ray="1.0"))
+    for sign, message in ((None, "it is not signed"), (signer(keys, "ours"), "is for Ray 1.0")):
+        write(tmp_path / "other", other, bundle.read, sign=sign)
+        settings = Settings(
+            source="bundle",
+            bundle=str(tmp_path / "other"),
+            bundle_key=str(keys / "ours.pub"),
+            cache_folder=tmp_path,
+        )
+        with pytest.raises(BadBundle, match=message) as refused:
+            bundled(settings, tmp_path / "record", Shell())
+        # What is taken out is run next: it is checked before, as the docs say, which one line can't.
+        assert "tar" not in refused.value.hint
+
+
+@pytest.mark.parametrize("is_there", [True, False], ids=["there", "gone"])
+def test_a_key_that_is_set_later_counts_for_a_cluster_that_is_there(
+    tmp_path: Path, keys: Path, is_there: bool
+) -> None:
+    record = tmp_path / RECORD
+    for file, error in ((tmp_path / "small bundle", "it is not signed"), (tmp_path / "signed", None)):
+        signed(tmp_path, keys)
+        settings = Settings(source="bundle", bundle=str(file), cache_folder=tmp_path / "cache")
+        bundle_steps = ("bundle", "bundle-record")
+        up([step for step in bundled(settings, record, Shell()).steps if step.name in bundle_steps], Diary())
+        if not is_there:
+            file.unlink()
+        later = replace(settings, bundle="", bundle_key=str(keys / "ours.pub"))
+        status = check([bundled(later, record, Shell()).steps[0]])["bundle"]
         assert (error is None) == (status.error is None)
         assert error is None or error in status.detail
 
 
-def test_nothing_is_joined_that_the_key_has_not_signed(
+def test_nothing_is_inspected_that_the_key_has_not_signed(
     tmp_path: Path, keys: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    whole = Bundle.of(signed(tmp_path / "new", keys))
-    (tmp_path / "a-1-py3-none-any.whl").write_bytes(b"wheel")
-    old = small(tmp_path, [tmp_path / "a-1-py3-none-any.whl"])
-    file, joined = tmp_path / "difference", tmp_path / "joined"
+    theirs, ours = signed(tmp_path / "theirs", keys, "theirs"), signed(tmp_path / "ours", keys)
 
-    def verb(*, key: str, setting: str = "") -> None:
+    def verb(file: Path, *, key: str, setting: str = "") -> None:
         context = Context(Config({"rayside": {"bundle_key": setting} if setting else {}}))
-        tasks.bundle(context, file=str(joined), since=str(old), join=str(file), bundle_key=key or None)
+        tasks.bundle(context, file=str(file), inspect=True, bundle_key=key or None)
 
-    for sign, error in ((None, "it is not signed"), (signer(keys, "theirs"), "another key has signed it")):
-        write(file, whole.manifest, whole.read, Bundle.of(old).manifest, sign)
+    unsigned = tmp_path / "ours" / "small bundle"
+    for file, error in ((unsigned, "it is not signed"), (theirs, "another key has signed it")):
         for key, setting in (("ours", ""), ("", "ours")):
             given, kept = (str(keys / f"{name}.pub") if name else "" for name in (key, setting))
             with pytest.raises(Exit):
-                verb(key=given, setting=kept)
+                verb(file, key=given, setting=kept)
             assert error in capsys.readouterr().err
-            assert not joined.exists()
-    verb(key=str(keys / "theirs.pub"))
-    assert joined.exists()
+    verb(ours, key=str(keys / "ours.pub"))
+    assert "is whole" in capsys.readouterr().out
 
 
 def test_a_public_key_is_refused_where_a_bundle_is_made(
@@ -210,18 +258,3 @@ def test_a_public_key_is_refused_where_a_bundle_is_made(
     with pytest.raises(Exit):
         tasks.bundle(Context(), file=str(tmp_path / "a bundle"), bundle_key=key)
     assert "--bundle-key is for a bundle that is there" in capsys.readouterr().err
-
-
-def test_a_bundle_that_is_joined_of_a_signed_difference_is_signed(tmp_path: Path, keys: Path) -> None:
-    earlier = tmp_path / "earlier"
-    earlier.mkdir()
-    (earlier / "a-1-py3-none-any.whl").write_bytes(b"wheel")
-    whole, old = Bundle.of(signed(tmp_path / "new", keys)), small(earlier, [earlier / "a-1-py3-none-any.whl"])
-    difference = tmp_path / "difference"
-    write(difference, whole.manifest, whole.read, Bundle.of(old).manifest, signer(keys, "ours"))
-    require(difference, keys / "ours.pub")
-    join(Console(), tmp_path / "joined", old, difference)
-    assert (tmp_path / "joined").read_bytes() == (tmp_path / "new" / "signed").read_bytes()
-    inspect(Console(), tmp_path / "joined", str(keys / "ours.pub"))
-    with pytest.raises(BadBundle):
-        inspect(Console(), tmp_path / "joined", str(keys / "theirs.pub"))

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
-import io
 import json
 import os
-import socket
 import ssl
 import stat
 import threading
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -21,8 +16,8 @@ from typing import Protocol
 import pytest
 import yaml
 
+from bootstrap.bundle import layout
 from bootstrap.bundle.archive import Archive
-from bootstrap.bundle.blobs import Blob, Blobs
 from bootstrap.bundle.manifest import IMAGES
 from bootstrap.bundle.opened import Bundle, this_platform, this_python, write
 from bootstrap.bundle.version import this_version
@@ -32,40 +27,50 @@ from bootstrap.errors import (
     InvalidArgument,
     InvalidSetting,
     LowDisk,
+    MissingProgram,
     NotMirrored,
     RaysideError,
     RegistryRefused,
     RegistryUnreachable,
 )
 from bootstrap.registry import mirrored
-from bootstrap.registry import registry as registries
+from bootstrap.registry import oras as client_program
 from bootstrap.registry.address import Address
-from bootstrap.registry.exchange import Pace
-from bootstrap.registry.login import Login
-from bootstrap.registry.mirror import mirror_of
 from bootstrap.registry.mirrored import fetch, listed, send
-from bootstrap.registry.registry import Registry
+from bootstrap.registry.oras import Oras
 from bootstrap.settings import Settings
 from bootstrap.shell import Shell
+from bootstrap.sources import bundle_origin
 from bootstrap.sources import bundled as sources_bundled
-from bootstrap.sources.bundled import RECORD, FetchedBundle, bundled
-from bootstrap.step import Condition, check, until, up
+from bootstrap.sources.bundle_origin import RECORD
+from bootstrap.sources.bundled import FetchedBundle, bundled
+from bootstrap.sources.registry_client import RegistryClient
+from bootstrap.step import Condition, check, up
 from bootstrap.verbs import bundle as bundles
 from bootstrap.verbs import mirror
 from tests.bundles import small
 from tests.integration.connect_proxy import connect_proxy
 from tests.integration.self_signed import of_tomorrow, self_signed
-from tests.patience import PATIENCE
-from tests.registries import PASSWORD, USER, Served, logged_in, private, served
+from tests.registries import PASSWORD, USER, Served, logged_in, private, served, with_oras
 from tests.unit.test_step import Diary
 
-pytestmark = pytest.mark.gate
+pytestmark = [pytest.mark.gate, pytest.mark.usefixtures("oras")]
 
 ANOTHER_PYTHON = "3.10" if this_python() != "3.10" else "3.11"
 
 
 def silent(_: str) -> None:
     pass
+
+
+@pytest.fixture(scope="module")
+def oras() -> Iterator[None]:
+    with with_oras():
+        yield
+
+
+def mirror_of(settings: Settings) -> Oras:
+    return RegistryClient(settings, Shell()).mirror
 
 
 @pytest.fixture(scope="module")
@@ -175,17 +180,30 @@ def test_nodes_have_its_images_by_their_names(
     for image, entry in zip(bundle.manifest.images, images, strict=True):
         name, _, tag = image.reference.rpartition(":")
         repository = registry.address.repository(name)
-        text = registry.manifest(repository, tag)
-        assert text == registry.manifest(repository, entry["digest"])  # type: ignore[index]
-        parts = json.loads(text or b"")
-        for part in (parts["config"], *parts["layers"]):
-            assert registry.has(
-                repository, replace(image.config, digest=part["digest"][7:], size=part["size"])
-            )
+        text = registry.manifest(name, tag)
+        assert text
+        assert text == registry.manifest(name, entry["digest"])  # type: ignore[index]
+        for part in (image.config, *(layer.blob for layer in image.layers)):
+            kept = f"docker/registry/v2/repositories/{repository}/_layers/sha256/{part.digest}/link"
+            assert (shared.storage / kept).exists()
 
 
 @pytest.mark.usefixtures("login")
-def test_layers_that_nodes_pull_themselves_stay_in_the_registry(
+def test_one_image_of_an_index_is_found_by_its_platform(
+    shared: Served, bundle: Bundle, tmp_path: Path
+) -> None:
+    registry = mirror_of(settings(shared, tmp_path))
+    send(registry, bundle, silent)
+    whole = f"sha256:{layout.blob_of(layout.everything(bundle.manifest, None)).digest}"
+    ray = f"sha256:{bundle.manifest.image('ray').manifest.digest}"
+    assert registry.digest_for(mirrored.REPOSITORY, whole, this_platform()) == ray
+    assert registry.digest_for(mirrored.REPOSITORY, whole, "linux/riscv64") is None
+    assert registry.digest_for(mirrored.REPOSITORY, ray, "linux/amd64") == ray
+    assert registry.digest_for(mirrored.REPOSITORY, ray, "linux/riscv64") is None
+
+
+@pytest.mark.usefixtures("login")
+def test_images_that_nodes_pull_themselves_stay_in_the_registry(
     shared: Served,
     bundle: Bundle,
     tmp_path: Path,
@@ -197,8 +215,9 @@ def test_layers_that_nodes_pull_themselves_stay_in_the_registry(
     # On the loopback address, no node reaches it, and all comes here.
     near = bundled(mine, record, Shell(), nodes_pull=True)
     assert near.registry == ""
-    assert next(step for step in near.steps if isinstance(step, FetchedBundle)).origin.layers
-    monkeypatch.setattr(sources_bundled, "_for_nodes", lambda mirror: mirror)
+    assert next(step for step in near.steps if isinstance(step, FetchedBundle)).origin.images
+    for module in (bundle_origin, sources_bundled):
+        monkeypatch.setattr(module, "for_nodes", lambda mirror: mirror)
     source = bundled(mine, record, Shell(), nodes_pull=True)
     assert source.registry == mine.mirror
     up(source.steps_for("wheels", "kubectl"), Diary())
@@ -206,15 +225,15 @@ def test_layers_that_nodes_pull_themselves_stay_in_the_registry(
     assert here.resolve("ray") == source.resolve("ray")
     assert check(here.steps_for("wheels"))["bundle"].condition is Condition.READY
     file = next(step for step in here.steps if isinstance(step, FetchedBundle)).origin.file
-    layers = {layer.blob for image in bundle.manifest.images for layer in image.layers}
-    assert {blob for blob in bundle.blobs() if not Archive.of(file).has(blob)} == layers
+    images = {*bundle.blobs()} - {*bundle.blobs(images=False)}
+    assert {blob for blob in bundle.blobs() if not Archive.of(file).has(blob)} == images
     # What is there is checked as ever.
     up([step for step in here.steps if step.name == "bundle"], Diary())
     content = file.read_bytes()
-    place = Archive.of(file).members[bundle.blobs(layers=False)[0].name].offset
+    place = Archive.of(file).members[bundle.blobs(images=False)[0].name].offset
     file.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
     with pytest.raises(BadBundle, match="was changed"):
-        Bundle.of(file).require_whole(layers=False)
+        Bundle.of(file).require_whole(images=False)
 
 
 @pytest.mark.usefixtures("login")
@@ -304,7 +323,7 @@ def test_the_password_is_of_a_helper_of_docker_too(
     assert send(mirror_of(settings(shared, tmp_path)), bundle, silent).given
     helper.write_text("#!/bin/sh\necho broken >&2\nexit 1\n")
     with pytest.raises(RegistryRefused, match="no login for"):
-        mirror_of(settings(shared, tmp_path))
+        mirror_of(settings(shared, tmp_path)).require("rayside/bundle")
 
 
 # --- what is refused ---------------------------------------------------------------------
@@ -321,10 +340,12 @@ def test_one_who_is_not_logged_in_is_told_how_to(
 ) -> None:
     monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
     error = refusal(shared, bundle, tmp_path)
-    assert "HTTP 401" in error.message
-    assert error.hint.startswith("it was asked without a login: docker login localhost:")
+    assert "credential not found" in error.message
+    assert error.hint.startswith("docker login localhost:")
     monkeypatch.setenv("DOCKER_CONFIG", str(logged_in(shared.name, tmp_path / "docker", "wrong")))
-    assert refusal(shared, bundle, tmp_path).hint.startswith("it was asked as ada: docker login")
+    error = refusal(shared, bundle, tmp_path)
+    assert "status code 401" in error.message
+    assert error.hint.startswith("docker login localhost:")
 
 
 @pytest.mark.usefixtures("login")
@@ -334,7 +355,7 @@ def test_a_certificate_of_an_authority_that_nobody_named_is_not_trusted(
     """It is as behind a proxy that breaks TLS, whose authority this machine does not know."""
     other, _ = self_signed("localhost", tmp_path)
     mine = replace(settings(shared, tmp_path), registry_ca=str(other))
-    with pytest.raises(RegistryUnreachable, match="certificate of the registry") as caught:
+    with pytest.raises(RegistryUnreachable, match="certificate signed by unknown authority") as caught:
         mirror_of(mine).require("rayside/bundle")
     assert "INVOKE_RAYSIDE_REGISTRY_CA=FILE" in caught.value.hint
 
@@ -362,37 +383,29 @@ def test_a_docker_configuration_that_cant_be_read_is_said_without_what_is_in_it(
 ) -> None:
     (tmp_path / "config.json").write_text(config.replace("HOST", shared.name))
     monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
-    with pytest.raises(RegistryRefused, match="the Docker configuration has no") as caught:
-        mirror_of(settings(shared, tmp_path))
+    with pytest.raises(RegistryRefused) as caught:
+        mirror_of(settings(shared, tmp_path)).require("rayside/bundle")
+    assert f"docker login {shared.name}" in caught.value.hint
     assert "secret" not in caught.value.message
 
 
 def test_one_that_is_read_only_says_so(bundle: Bundle, tmp_path: Path) -> None:
     with served(tmp_path / "read only", maintenance={"readonly": {"enabled": True}}) as registry:
         error = refusal(registry, bundle, tmp_path)
-    assert "HTTP 405" in error.message
+    assert "status code 405" in error.message
     assert error.hint.startswith("it is read-only")
 
 
-def test_none_that_is_there_and_none_that_is_filled(
-    bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_none_that_is_there_and_none_that_is_filled(bundle: Bundle, tmp_path: Path) -> None:
     with served(tmp_path / "empty") as registry:
         mine = settings(registry, tmp_path)
         with pytest.raises(NotMirrored, match="has no bundle for linux") as caught:
             bundled(mine, tmp_path / RECORD, Shell())
         assert f"./invokew mirror {mine.mirror}" in caught.value.hint
-        known = mirror_of(mine)
-        assert known.manifest("rayside/bundle", "x") is None
+        assert mirror_of(mine).manifest("rayside/bundle", "x") is None
     error = refusal(registry, bundle, tmp_path)
     assert isinstance(error, RegistryUnreachable)
     assert "refused" in error.message
-    # One that has answered may come back.
-    monkeypatch.setattr(registries, "_PAUSE", 0.01)
-    told: list[str] = []
-    with pytest.raises(RegistryUnreachable):
-        replace(known, report=told.append).manifest("rayside/bundle", "x")
-    assert len(told) == 5
 
 
 def test_what_was_changed_in_the_registry_is_refused(bundle: Bundle, tmp_path: Path) -> None:
@@ -403,18 +416,10 @@ def test_what_was_changed_in_the_registry_is_refused(bundle: Bundle, tmp_path: P
         (data,) = registry.storage.glob(f"docker/registry/v2/blobs/sha256/*/{layer.digest}/data")
         data.write_bytes(bytes(layer.size))
         whole = listed(mirror_of(mine), this_version(), this_platform())
-        with pytest.raises(RegistryRefused, match="another content"):
-            fetch(mirror_of(mine), whole, tmp_path / "file", Blobs(tmp_path / "blobs"), silent)
+        with pytest.raises(RegistryRefused, match="mismatch") as caught:
+            fetch(mirror_of(mine), whole, tmp_path / "file", tmp_path / "kept", silent)
+        assert caught.value.hint.startswith("ask who looks after it; ./invokew mirror")
         assert not (tmp_path / "file").exists()
-
-
-def test_a_difference_is_not_mirrored(bundle: Bundle, tmp_path: Path) -> None:
-    with served(tmp_path / "registry") as registry:
-        file = tmp_path / "part"
-        write(file, bundle.manifest, bundle.read, earlier=bundle.manifest)
-        mine = settings(registry, tmp_path)
-        with pytest.raises(BadBundle, match="only the difference"):
-            mirror.fill(mine, Console(), mine.mirror, file, bundles.Asked())
 
 
 def test_what_is_made_here_is_not_signed_and_where_a_key_is_asked_for_nothing_is_made(
@@ -484,63 +489,110 @@ def test_a_bundle_that_can_not_be_read_there_is_replaced(bundle: Bundle, tmp_pat
         mine = settings(registry, tmp_path)
         known = mirror_of(mine)
         send(known, bundle, silent)
-        own = known.address.repository(mirrored.REPOSITORY)
-        ray = bundle.manifest.image("ray")
-        repository, _, tag = ray.reference.rpartition(":")
-        text = known.manifest(known.address.repository(repository), tag)
-        for blob in (ray.config, *(layer.blob for layer in ray.layers)):
-            known.send(own, blob, lambda blob=blob: bundle.read(blob))  # type: ignore[misc]
-        known.name(own, mirrored.tag_of(this_version(), this_platform()), text or b"")
+        ray = f"sha256:{bundle.manifest.image('ray').manifest.digest}"
+        known.tag(mirrored.REPOSITORY, ray, mirrored.tag_of(this_version(), this_platform()))
         with pytest.raises(NotMirrored, match="no bundle of Rayside's"):
             listed(known, this_version(), this_platform())
         mirror.fill(mine, Console(), mine.mirror, bundle.archive.file, bundles.Asked())
         assert listed(known, this_version(), this_platform()).manifest == bundle.manifest
 
 
-def test_a_disk_that_fills_up_is_said_and_what_is_there_stays(
-    bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_was_fetched_before_an_interruption_is_not_fetched_again(bundle: Bundle, tmp_path: Path) -> None:
     with served(tmp_path / "registry") as registry:
         mine = settings(registry, tmp_path)
         send(mirror_of(mine), bundle, silent)
-        source = bundled(mine, tmp_path / RECORD, Shell())
-        (fetched,) = (step for step in source.steps if isinstance(step, FetchedBundle))
-        add = Blobs.add
+        whole = listed(mirror_of(mine), this_version(), this_platform())
+        (node,) = (image for image in bundle.manifest.images if image.name == "node")
+        lost = node.layers[-1].blob
+        (data,) = registry.storage.glob(f"docker/registry/v2/blobs/sha256/*/{lost.digest}/data")
+        content = data.read_bytes()
+        data.write_bytes(b"")
+        with pytest.raises(RegistryRefused):
+            fetch(mirror_of(mine), whole, tmp_path / "file", tmp_path / "kept", silent)
+        kept = {path.name: path.stat().st_ino for path in (tmp_path / "kept/blobs/sha256").iterdir()}
+        assert kept
+        data.write_bytes(content)
+        moved: list[str] = []
+        mirror_of(mine).fetch(
+            mirrored.REPOSITORY, f"sha256:{node.manifest.digest}", tmp_path / "kept", moved.append
+        )
+        assert lost.digest[:12] in moved
+        assert not {digest[:12] for digest in kept} & {*moved}
+        fetch(mirror_of(mine), whole, tmp_path / "file", tmp_path / "kept", silent)
+        assert (tmp_path / "file").read_bytes() == bundle.archive.file.read_bytes()
+        assert not (tmp_path / "kept").exists()
 
-        def full(blobs: Blobs, content: Iterator[bytes]) -> object:
-            if len(list(blobs.folder.glob("*"))) >= 3:
-                raise OSError(28, "No space left on device")
-            return add(blobs, content)
 
-        with monkeypatch.context() as patch:
-            patch.setattr(Blobs, "add", full)
-            with pytest.raises(LowDisk, match="the disk filled up"):
-                fetched.apply(silent)
-        assert not fetched.origin.file.exists()
-        fetched.apply(silent)
-        assert fetched.origin.file.read_bytes() == bundle.archive.file.read_bytes()
+def test_a_disk_that_fills_up_is_said(bundle: Bundle, tmp_path: Path) -> None:
+    """oras says it in these words, which are the system's."""
+    program = tmp_path / "oras"
+    program.write_text(
+        "#!/bin/sh\necho 'Error: write layout/ingest/x: no space left on device' >&2\nexit 1\n"
+    )
+    program.chmod(0o755)
+    registry = Oras(Shell(), program, Address("127.0.0.1:9"))
+    with pytest.raises(LowDisk, match="the disk filled up"):
+        registry.fetch("rayside/bundle", "sha256:" + "0" * 64, tmp_path / "kept", silent)
+
+
+@pytest.mark.usefixtures("login")
+def test_a_login_is_in_no_process_list_and_the_authority_in_no_other_file(
+    shared: Served, tmp_path: Path
+) -> None:
+    """What oras gets is written down by a program in its place."""
+    program, seen = tmp_path / "oras", tmp_path / "seen"
+    program.write_text(f'#!/bin/sh\necho "$@" "$SSL_CERT_FILE" >> {seen}\n')
+    program.chmod(0o755)
+    registry = replace(mirror_of(settings(shared, tmp_path)), program=program)
+    registry.require("rayside/bundle")
+    registry.send(tmp_path, "sha256:" + "0" * 64, "rayside/bundle", silent)
+    words = seen.read_text()
+    assert PASSWORD not in words
+    assert USER not in words.split()
+    assert not Path(words.split()[-1]).exists()
+
+
+def test_without_the_program_it_is_said_how_to_get_it(
+    tmp_path: Path, bundle: Bundle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    old = tmp_path / "oras"
+    old.write_text("#!/bin/sh\necho 'Version:    1.2.3'\n")
+    old.chmod(0o755)
+    nowhere = Settings(source="mirror", cache_folder=tmp_path / "cache", mirror="registry.test")
+    client = RegistryClient(replace(nowhere, source="upstream", oras_releases="http://127.0.0.1:9"), Shell())
+    assert client.check().condition is Condition.MISSING
+    with pytest.raises(MissingProgram, match="neither on PATH nor fetched yet") as caught:
+        bundled(nowhere, tmp_path / RECORD, Shell())
+    assert "./invokew prepare" in caught.value.hint
+    with pytest.raises(MissingProgram, match=r"need oras 1\.3 or newer") as caught:
+        client.apply(silent)
+    assert "oras.land/docs/installation" in caught.value.hint
+    # A bundle has it: that of a test is a shell script.
+    taken = RegistryClient(nowhere, Shell(), bundle)
+    taken.apply(silent)
+    assert taken.check().condition is Condition.READY
+    assert taken.mirror.program.read_text().startswith("#!/bin/sh")
 
 
 # --- a registry that plays up ------------------------------------------------------------
 
 
 Answer = Callable[[BaseHTTPRequestHandler], None]
-TOO_SLOW = r"it sends too slowly, [0-9]+ bytes in 0 s"
 
 
 class Scripted(Protocol):
     """Serves a registry that answers as a test says; `files` are of its certificate and key, with TLS."""
 
-    def __call__(self, answer: Answer, files: tuple[Path, Path] | None = None) -> Registry: ...
+    def __call__(self, answer: Answer, files: tuple[Path, Path] | None = None) -> Oras: ...
 
 
 @pytest.fixture
 def scripted(monkeypatch: pytest.MonkeyPatch) -> Iterator[Scripted]:
     servers: list[ThreadingHTTPServer] = []
-    monkeypatch.setattr(registries, "_PAUSE", 0.01)
     monkeypatch.setenv("DOCKER_CONFIG", "/nowhere")
 
-    def serve(answer: Answer, files: tuple[Path, Path] | None = None) -> Registry:
+    def serve(answer: Answer, files: tuple[Path, Path] | None = None) -> Oras:
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
 
@@ -592,29 +644,65 @@ def errors(message: str, code: str = "DENIED") -> bytes:
     ("status", "words", "hint"),
     [
         (507, "", "it is full"),
-        (500, "filesystem: write: no space left on device", "it is full"),
-        (403, "project quota of 1 GiB is used up", "it is full"),
-        (403, "adding 1 GiB of storage would exceed the upper limit", "it is full"),
-        (403, "no", "it was asked without a login"),
-        (429, "Quota exceeded for requests per minute", "it has too much to do"),
-        (405, "unsupported", "it is read-only"),
-        (429, "slow down", "it has too much to do"),
-        (404, "the repository does not exist", "make the repository team/rayside/bundle, or its project,"),
-        (400, "quota is used up", "it is full"),
-        (400, "invalid repository name", "make the repository team/rayside/bundle, or its project,"),
-        (418, "tea \x1b[31m\nin red", "run the command again"),
+        (403, "DENIED: project quota of 1 GiB is used up", "it is full"),
+        (403, "DENIED: adding 1 GiB of storage would exceed the upper limit", "it is full"),
+        (403, "DENIED: no", "docker login 127.0.0.1:"),
+        (403, "", "docker login 127.0.0.1:"),
+        (405, "UNSUPPORTED: the operation is unsupported", "it is read-only"),
+        (405, "", "it is read-only"),
+        (404, "NAME_UNKNOWN: not known", "make the repository team/rayside/bundle, or its project,"),
+        (404, "", "make the repository team/rayside/bundle, or its project,"),
+        (400, "DENIED: quota is used up", "it is full"),
+        (400, "NAME_INVALID: invalid name", "make the repository team/rayside/bundle, or its project,"),
+        (418, "TEA: tea \x1b[31m\nin red", "run the command again"),
+        (418, "TEA: " + "\x1b[31m" * 1000, "run the command again"),
     ],
 )
 def test_each_refusal_is_in_its_words_with_the_one_thing_to_do(
     scripted: Scripted, status: int, words: str, hint: str
 ) -> None:
-    registry = scripted(lambda handler: says(handler, status, errors(words) if words else b""))
+    def answer(handler: BaseHTTPRequestHandler) -> None:
+        if handler.command == "HEAD":
+            says(handler, 404)
+        else:
+            code, _, text = words.partition(": ")
+            says(handler, status, errors(text, code) if words else b"")
+
     with pytest.raises(RegistryRefused) as caught:
-        registry.require("team/rayside/bundle")
-    assert f"HTTP {status}" in caught.value.message
+        scripted(answer).require("team/rayside/bundle")
     assert caught.value.hint.startswith(hint)
-    assert "\x1b" not in caught.value.message
-    assert "\n" not in caught.value.message
+    assert caught.value.message.isprintable()
+    assert len(caught.value.message) < 600
+
+
+def test_one_that_is_busy_is_asked_again(scripted: Scripted) -> None:
+    asked: list[str] = []
+
+    def answer(handler: BaseHTTPRequestHandler) -> None:
+        asked.append(handler.command)
+        if len(asked) < 3:
+            says(handler, 429, Retry_After="1")
+        elif handler.command == "HEAD":
+            says(handler, 404)
+        elif handler.command == "POST":
+            says(handler, 202, Location="/v2/x/blobs/uploads/1")
+        else:
+            says(handler, 201, Location="/v2/x/blobs/1")
+
+    scripted(answer).require("x")
+    assert asked == ["HEAD", "HEAD", "HEAD", "POST", "PUT"]
+
+
+def test_one_that_never_answers_is_given_up(scripted: Scripted, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_program, "_PATIENCE", 1.0)
+    silence = threading.Event()
+
+    def answer(_: BaseHTTPRequestHandler) -> None:
+        silence.wait(30)
+
+    with pytest.raises(RegistryUnreachable, match="did not answer within 1 s"):
+        scripted(answer).manifest("x", "latest")
+    silence.set()
 
 
 def test_a_repository_that_lacks_is_said_before_anything_is_made(
@@ -628,280 +716,45 @@ def test_a_repository_that_lacks_is_said_before_anything_is_made(
     def answer(handler: BaseHTTPRequestHandler) -> None:
         repository = handler.path.partition("/blobs/")[0].removeprefix("/v2/")
         asked.add(repository)
-        if repository == lacking:
+        if repository == lacking or handler.command == "HEAD":
             says(handler, 404, errors("it does not exist", "NAME_UNKNOWN"))
-        else:
+        elif handler.command == "POST":
             says(handler, 202, Location=f"/v2/{repository}/blobs/uploads/1")
+        else:
+            says(handler, 201, Location=f"/v2/{repository}/blobs/1")
 
     host = scripted(answer).address.host
     names = ["bundle", *(f"bundled-{image}" for image in IMAGES)]
     for lacking in (f"team/rayside/{name}" for name in names):
-        with pytest.raises(RegistryRefused, match=f"to take anything for {lacking}: HTTP 404") as caught:
+        with pytest.raises(RegistryRefused, match=f"to take anything for {lacking}: name unknown") as caught:
             mirror.fill(Settings(cache_folder=tmp_path), Console(), f"{host}/team", None, bundles.Asked())
         assert caught.value.hint.startswith(f"make the repository {lacking}, or its project,")
     assert asked == {f"team/rayside/{name}" for name in names}
     assert made == []
 
 
-def test_a_content_that_a_registry_lacks_is_no_repository_that_it_lacks(scripted: Scripted) -> None:
-    registry = scripted(lambda handler: says(handler, 404, errors("unknown", "BLOB_UNKNOWN")))
-    with pytest.raises(RegistryRefused, match="HTTP 404") as caught:
-        list(registry.read("x", Blob("0" * 64, 5)))
-    assert caught.value.hint.startswith("run the command again")
-
-
-def test_one_that_is_busy_is_asked_again_when_it_says(scripted: Scripted) -> None:
-    asked: list[str] = []
-
-    def answer(handler: BaseHTTPRequestHandler) -> None:
-        asked.append(handler.command)
-        if len(asked) < 3:
-            says(handler, 429, Retry_After="1")
-        else:
-            says(handler, 202, Location="/v2/x/blobs/uploads/1")
-
-    told: list[str] = []
-    replace(scripted(answer), report=told.append).require("x")
-    assert asked == ["POST", "POST", "POST", "DELETE"]
-    assert told == ["HTTP 429: again in 1 s"] * 2
-
-
-def test_nobody_waits_longer_for_one_that_is_busy_than_a_minute(
-    scripted: Scripted,
-) -> None:
-    registry = scripted(lambda handler: says(handler, 429, Retry_After="86400"))
-    told: list[str] = []
-
-    def report(text: str) -> None:
-        told.append(text)
-        registry.end()
-
-    with pytest.raises(RegistryRefused):
-        replace(registry, report=report).require("x")
-    assert told == ["HTTP 429: again in 60 s"]
-
-
-def test_a_line_that_breaks_goes_on_from_there(
-    scripted: Scripted,
-) -> None:
-    content, ranges = os.urandom(300_000), list[str]()
-    blob = Blob(hashlib.sha256(content).hexdigest(), len(content))
-
-    def answer(handler: BaseHTTPRequestHandler) -> None:
-        ranges.append(handler.headers.get("Range", ""))
-        begin = int(ranges[-1][6:-1] or 0)
-        handler.send_response(206 if begin else 200)
-        handler.send_header("Content-Length", str(blob.size - begin))
-        handler.end_headers()
-        handler.wfile.write(content[begin : begin + 150_000])
-        handler.close_connection = True
-
-    assert b"".join(scripted(answer).read("x", blob)) == content
-    assert ranges == ["", "bytes=150000-"]
-
-
-def trickle(file: io.BufferedIOBase, text: bytes, size: int, pause: float) -> None:
-    """Sends a text in parts of that size, with so many seconds between them, until nobody reads any more."""
-    with contextlib.suppress(OSError):
-        for begin in range(0, len(text), size):
-            file.write(text[begin : begin + size])
-            file.flush()
-            time.sleep(pause)
-
-
-@pytest.mark.parametrize("part", ["head", "text"])
-def test_one_that_sends_a_byte_now_and_then_is_not_waited_for(scripted: Scripted, part: str) -> None:
-    """Each byte comes within the connection's own patience."""
-    asked: list[str] = []
-
-    def answer(handler: BaseHTTPRequestHandler) -> None:
-        asked.append(handler.path)
-        handler.close_connection = True
-        if part == "head":
-            trickle(handler.wfile, b"HTTP/1.1 200 OK\r\nX: " + bytes(500), 1, 0.02)
-        else:
-            handler.send_response(200)
-            handler.send_header("Content-Length", str(10**6))
-            handler.end_headers()
-            trickle(handler.wfile, bytes(500), 1, 0.02)
-
-    registry = at_pace(scripted(answer), 0.2)
-    began = time.monotonic()
-    with pytest.raises(RegistryUnreachable, match=TOO_SLOW) as caught:
-        registry.manifest("x", "latest")
-    assert caught.value.hint.startswith("where the line is better, run the command again")
-    assert len(asked) == 1
-    asked.clear()
-    with pytest.raises(RegistryUnreachable, match=TOO_SLOW):
-        list(registry.read("x", Blob("0" * 64, 10**6)))
-    assert len(asked) == 6
-    assert time.monotonic() - began < 20
-
-
-@pytest.mark.parametrize("who", ["registry", "proxy"])
-def test_nor_is_one_with_tls_nor_a_proxy(who: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DOCKER_CONFIG", "/nowhere")
-    authority, key = self_signed("localhost", tmp_path)
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        host = f"localhost:{listener.getsockname()[1]}"
-
-        def answer() -> None:
-            connection, _ = listener.accept()
-            if who == "registry":
-                connection = server_context((authority, key)).wrap_socket(connection, server_side=True)
-            with contextlib.suppress(OSError), connection, connection.makefile("rwb") as file:
-                trickle(file, b"HTTP/1.1 200 OK\r\nX: " + bytes(500), 1, 0.02)
-
-        thread = threading.Thread(target=answer)
-        thread.start()
-        if who == "proxy":
-            monkeypatch.setenv("HTTPS_PROXY", f"http://{host}")
-        mine = Settings(mirror="registry.test" if who == "proxy" else host, registry_ca=str(authority))
-        with pytest.raises(RegistryUnreachable, match=TOO_SLOW):
-            at_pace(mirror_of(mine), 0.2).manifest("x", "latest")
-        thread.join()
-
-
-def at_pace(registry: Registry, seconds: float) -> Registry:
-    """Returns the same registry, each of whose answers has to come within so many seconds of waiting."""
-    return replace(registry, exchange=replace(registry.exchange, pace=Pace(seconds=seconds)))
-
-
-def test_one_that_gives_a_few_bytes_each_time_is_not_asked_for_ever(
-    scripted: Scripted,
-) -> None:
-    asked: list[str] = []
-
-    def answer(handler: BaseHTTPRequestHandler) -> None:
-        asked.append(handler.headers.get("Range", ""))
-        handler.close_connection = True
-        handler.send_response(206 if asked[-1] else 200)
-        handler.end_headers()
-        trickle(handler.wfile, b"some", 4, 0)
-
-    with pytest.raises(RegistryUnreachable, match="the content breaks off"):
-        list(scripted(answer).read("x", Blob("0" * 64, 1000)))
-    assert asked == ["", *(f"bytes={begin}-" for begin in range(4, 24, 4))]
-
-
-def test_a_slow_line_and_a_slow_reader_are_waited_for(scripted: Scripted) -> None:
-    content = os.urandom(250_000)
-
-    def answer(handler: BaseHTTPRequestHandler) -> None:
-        time.sleep(1.1)  # It has to think.
-        handler.send_response(200)
-        handler.send_header("Content-Length", str(len(content)))
-        handler.end_headers()
-        trickle(handler.wfile, content, 20_000, 0.05)
-
-    pieces = b""
-    for piece in at_pace(scripted(answer), 1).read("x", Blob(hashlib.sha256(content).hexdigest(), 250_000)):
-        if not pieces:
-            time.sleep(1.1)
-        pieces += piece
-    assert pieces == content
-
-
-def test_an_answer_that_never_ends_is_read_to_its_bound(scripted: Scripted, bundle: Bundle) -> None:
-    blob = min(bundle.blobs())
-    broken: list[str] = []
-
-    def answer(handler: BaseHTTPRequestHandler) -> None:
-        handler.send_response(200)
-        handler.send_header("Connection", "close")
-        handler.end_headers()
-        for _ in range(64):
-            try:
-                handler.wfile.write(bytes(1024 * 1024))
-            except OSError:
-                broken.append(handler.path)
-                return
-
-    registry = scripted(answer)
-    with pytest.raises(RegistryRefused, match="another content"):
-        list(registry.read("x", blob))
-    text = registry.manifest("x", "latest")
-    assert text is not None
-    assert len(text) == 4 * 1024 * 1024
-    # Neither could send all of it.
-    assert until(lambda: len(broken), lambda number: number == 2, PATIENCE) == 2
-
-
 def test_a_password_goes_to_the_registry_and_to_nobody_it_points_to(
-    scripted: Scripted, bundle: Bundle
+    scripted: Scripted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[str] = []
 
     def elsewhere(handler: BaseHTTPRequestHandler) -> None:
         seen.append(handler.headers.get("Authorization", "none"))
-        says(handler, 201)
+        says(handler, 200, b"{}")
 
-    other = scripted(elsewhere)
-
-    def answer(handler: BaseHTTPRequestHandler) -> None:
-        if not handler.headers.get("Authorization"):
-            says(handler, 401, WWW_Authenticate='Basic realm="x"')
-        elif handler.command == "POST":
-            says(handler, 202, Location=f"http://{other.address.host}/upload")
-        else:
-            says(handler, 404)
-
-    registry = replace(scripted(answer), login=Login(USER, PASSWORD))
-    blob = min(bundle.blobs())
-    registry.send("x", blob, lambda: bundle.read(blob))
-    assert seen == ["none"]
-
-
-@pytest.mark.parametrize("realm", ["http://tokens.test/token", "http://[", "ftp://127.0.0.1/x", ""])
-def test_tokens_are_asked_for_over_tls_alone(scripted: Scripted, realm: str) -> None:
-    challenge = f'Bearer realm="{realm}",service="x"'
-    registry = scripted(lambda handler: says(handler, 401, WWW_Authenticate=challenge))
-    registry = replace(registry, login=Login(USER, PASSWORD))
-    with pytest.raises(RegistryRefused, match=r"no address of HTTPS|HTTP 401"):
-        registry.require("x")
-
-
-def test_who_is_asked_for_a_content_elsewhere_gets_no_login_by_any_challenge(
-    scripted: Scripted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Nor that of ~/.netrc, which Requests would send."""
-    (tmp_path / ".netrc").write_text("default login me password mine\n")
-    (tmp_path / ".netrc").chmod(0o600)
-    monkeypatch.setenv("NETRC", str(tmp_path / ".netrc"))
-    seen: list[str] = []
-
-    def evil(handler: BaseHTTPRequestHandler) -> None:
-        seen.append(handler.headers.get("Authorization", "none"))
-        says(handler, 401, WWW_Authenticate=f'Bearer realm="http://{handler.headers["Host"]}/token"')
-
-    other = scripted(evil).address.host
+    other = scripted(elsewhere).address.host.replace("127.0.0.1", "localhost")
 
     def answer(handler: BaseHTTPRequestHandler) -> None:
         if not handler.headers.get("Authorization"):
             says(handler, 401, WWW_Authenticate='Basic realm="x"')
         else:
-            says(handler, 307, b"x" * 1000, Location=f"http://{other}/elsewhere")
+            says(handler, 307, Location=f"http://{other}/elsewhere")
 
-    registry = replace(scripted(answer), login=Login(USER, PASSWORD))
+    registry = scripted(answer)
+    monkeypatch.setenv("DOCKER_CONFIG", str(logged_in(registry.address.host, tmp_path / "docker")))
     with pytest.raises(RegistryRefused):
-        list(registry.read("x", Blob("0" * 64, 5)))
+        registry.manifest("x", "latest")
     assert set(seen) == {"none"}
-    assert PASSWORD not in repr(registry)
-    assert registry.login is not None
-    assert registry.login.basic not in repr(registry)
-
-
-def test_nobody_is_followed_without_end_nor_to_where_there_is_no_tls(
-    scripted: Scripted,
-) -> None:
-    for place in ("/v2/again", "http://elsewhere.test/x", "http://[", "file:///etc/passwd"):
-        registry = scripted(lambda handler, place=place: says(handler, 302, Location=place))  # type: ignore[misc]
-        with pytest.raises(RegistryRefused, match="leads to"):
-            registry.has("x", Blob("0" * 64, 5))
-        uploads = scripted(lambda handler, place=place: says(handler, 202, Location=place))  # type: ignore[misc]
-        if place != "/v2/again":
-            with pytest.raises(RegistryRefused, match="leads to"):
-                uploads.send("x", Blob("0" * 64, 5), lambda: iter([b"12345"]))
 
 
 def test_no_proxy_is_asked_for_what_is_on_this_machine(
@@ -924,8 +777,8 @@ def test_no_proxy_is_asked_for_what_is_on_this_machine(
 @pytest.mark.parametrize(
     ("refusal", "login", "told", "hint"),
     [
-        ("403 Blocked", "", "HTTP 403 Blocked", "have the proxy's keeper let it through"),
-        ("", "me:secret", "HTTP 407 Proxy Authentication Required", "the proxy wants a login, or another"),
+        ("403 Blocked", "", "Blocked", "have the proxy's keeper let it through"),
+        ("", "me:secret", "Proxy Authentication Required", "the proxy wants a login, or another"),
     ],
 )
 def test_a_proxy_that_refuses_is_told_at_once(
@@ -939,142 +792,7 @@ def test_a_proxy_that_refuses_is_told_at_once(
             mirror_of(Settings(mirror="registry.test")).manifest("x", "latest")
     assert caught.value.message == f"the registry registry.test is not reached, for the proxy refuses: {told}"
     assert caught.value.hint.startswith(hint)
-    assert proxy.targets == ["registry.test:443"]
-
-
-def test_a_token_of_strange_signs_and_one_that_never_comes_are_refused(
-    scripted: Scripted,
-) -> None:
-    for body in (b'{"token": "a\\nb"}', '{"token": "\u20ac"}'.encode(), b"[" * 60_000, b"{}", b"\xff"):
-        where = scripted(lambda handler, body=body: says(handler, 200, body)).address.host  # type: ignore[misc]
-        challenge = f'Bearer realm="http://{where}/token"'
-        registry = scripted(
-            lambda handler, challenge=challenge: says(handler, 401, WWW_Authenticate=challenge)  # type: ignore[misc]
-        )
-        with pytest.raises(RegistryRefused, match="which gives none"):
-            registry.require("x")
-    gone = scripted(
-        lambda handler: says(handler, 401, WWW_Authenticate='Bearer realm="http://127.0.0.1:9/x"')
-    )
-    with pytest.raises(RegistryUnreachable):
-        gone.require("x")
-
-
-def test_answers_that_break_off_or_are_none_are_no_defects(scripted: Scripted) -> None:
-    def cut(handler: BaseHTTPRequestHandler) -> None:
-        handler.send_response(200)
-        handler.send_header("Content-Length", "1000")
-        handler.end_headers()
-        handler.wfile.write(b"x")
-        handler.close_connection = True
-
-    def chunks(handler: BaseHTTPRequestHandler) -> None:
-        handler.send_response(200)
-        handler.send_header("Transfer-Encoding", "chunked")
-        handler.end_headers()
-        handler.wfile.write(b"no number\r\n")
-        handler.close_connection = True
-
-    def nothing(handler: BaseHTTPRequestHandler) -> None:
-        handler.close_connection = True
-
-    for answer in (cut, chunks, nothing):
-        with pytest.raises(RegistryUnreachable):
-            scripted(answer).manifest("x", "latest")
-    for name in ("a..b", f"{'a' * 70}.test"):
-        with pytest.raises(RegistryUnreachable):
-            mirror_of(Settings(mirror=name)).manifest("x", "latest")
-
-
-def test_one_that_sends_all_whatever_it_is_asked_for_is_read_on(
-    scripted: Scripted,
-) -> None:
-    content = os.urandom(200_000)
-    asked: list[str] = []
-
-    def answer(handler: BaseHTTPRequestHandler) -> None:
-        asked.append(handler.headers.get("Range", ""))
-        handler.send_response(200)
-        handler.send_header("Content-Length", str(len(content)))
-        handler.end_headers()
-        handler.wfile.write(content[: 100_000 if len(asked) == 1 else None])
-        handler.close_connection = True
-
-    blob = Blob(hashlib.sha256(content).hexdigest(), len(content))
-    assert b"".join(scripted(answer).read("x", blob)) == content
-    assert asked == ["", "bytes=100000-"]
-
-
-def test_connections_are_used_again(scripted: Scripted) -> None:
-    clients = set()
-
-    def answer(handler: BaseHTTPRequestHandler) -> None:
-        clients.add(handler.client_address)
-        says(handler, 404)
-
-    registry = scripted(answer)
-    for _ in range(20):
-        registry.has("x", Blob("0" * 64, 5))
-    assert len(clients) == 1
-
-
-def test_a_failure_is_told_whatever_it_is(scripted: Scripted) -> None:
-    """An IndexError is what a list that is empty says, too."""
-
-    def fails(_: int) -> None:
-        raise IndexError("a defect")
-
-    with pytest.raises(IndexError, match="a defect"):
-        mirrored._side_by_side(scripted(lambda handler: says(handler, 404)), fails, [1, 2, 3])
-
-
-def test_the_first_failure_ends_the_others(scripted: Scripted) -> None:
-    failed, broken = threading.Event(), threading.Event()
-
-    def answer(handler: BaseHTTPRequestHandler) -> None:
-        if handler.path.endswith("1" * 64):
-            says(handler, 403)
-            failed.set()
-            return
-        handler.send_response(200)
-        handler.send_header("Content-Length", str(10**9))
-        handler.end_headers()
-        failed.wait(30)
-        try:
-            for _ in range(10_000):
-                handler.wfile.write(bytes(100_000))
-        except OSError:
-            broken.set()
-
-    registry = scripted(answer)
-
-    def read(blob: Blob) -> None:
-        for _ in registry.read("x", blob):
-            pass
-
-    blobs = [Blob("2" * 64, 10**9), Blob("1" * 64, 10**9)]
-    with pytest.raises(RegistryRefused, match="HTTP 403"):
-        mirrored._side_by_side(registry, read, blobs)
-    assert broken.wait(10)
-
-
-def test_a_token_is_asked_for_what_is_done_and_sent(scripted: Scripted) -> None:
-    asked: list[str] = []
-
-    def tokens(handler: BaseHTTPRequestHandler) -> None:
-        asked.append(f"{handler.path} {handler.headers.get('Authorization', '')}".strip())
-        says(handler, 200, b'{"token": "t0ken"}')
-
-    where = scripted(tokens).address.host
-
-    def answer(handler: BaseHTTPRequestHandler) -> None:
-        if handler.headers.get("Authorization") == "Bearer t0ken":
-            says(handler, 202, Location="/v2/x/blobs/uploads/1")
-        else:
-            says(handler, 401, WWW_Authenticate=f'Bearer realm="http://{where}/token",service="r"')
-
-    scripted(answer).require("x")
-    assert asked == ["/token?service=r&scope=repository%3Ax%3Apull%2Cpush"]
+    assert set(proxy.targets) == {"registry.test:443"}
 
 
 def test_the_authority_of_a_registry_is_that_of_all_to_whom_it_leads(
@@ -1082,26 +800,31 @@ def test_the_authority_of_a_registry_is_that_of_all_to_whom_it_leads(
 ) -> None:
     """A company has its tokens and its storage on hosts of their own, under the same authority."""
     files = self_signed("localhost", tmp_path)
-    tokens = scripted(lambda handler: says(handler, 200, b'{"token": "t0ken"}'), files).address.host
-    storage = scripted(lambda handler: says(handler, 200, b"12345"), files).address.host
+    asked: list[str] = []
+
+    def tokens(handler: BaseHTTPRequestHandler) -> None:
+        asked.append(handler.path)
+        says(handler, 200, b'{"token": "t0ken"}')
+
+    where = scripted(tokens, files).address.host
 
     def answer(handler: BaseHTTPRequestHandler) -> None:
         if handler.headers.get("Authorization") == "Bearer t0ken":
-            says(handler, 307, Location=f"https://{storage}/a-content")
+            says(handler, 404)
         else:
-            says(handler, 401, WWW_Authenticate=f'Bearer realm="https://{tokens}/token"')
+            says(handler, 401, WWW_Authenticate=f'Bearer realm="https://{where}/token",service="r"')
 
-    blob = Blob(hashlib.sha256(b"12345").hexdigest(), 5)
-    assert b"".join(scripted(answer, files).read("x", blob)) == b"12345"
+    assert scripted(answer, files).manifest("x", "latest") is None
+    assert asked == ["/token?scope=repository%3Ax%3Apull&service=r"]
 
 
 @pytest.mark.parametrize(
     ("fault", "host", "told", "hint"),
     [
-        ("tomorrow", "127.0.0.1", "not yet valid", "set this machine's clock"),
+        ("tomorrow", "127.0.0.1", "not yet valid", "if this machine's clock is right, ask"),
         ("expired", "localhost", "has expired", "if this machine's clock is right, ask"),
-        ("other", "localhost", "Hostname mismatch", "name the registry as its certificate does"),
-        ("local", "127.0.0.1", "IP address mismatch", "name the registry as its certificate does"),
+        ("other", "localhost", "valid for other.test", "name the registry as its certificate does"),
+        ("local", "127.0.0.1", "IP SANs", "name the registry as its certificate does"),
     ],
 )
 def test_what_is_wrong_with_a_certificate_is_said_with_the_one_thing_to_do(
@@ -1114,9 +837,7 @@ def test_what_is_wrong_with_a_certificate_is_said_with_the_one_thing_to_do(
         files = self_signed(name, tmp_path, days=-1 if fault == "expired" else 2)
     name = scripted(lambda handler: says(handler, 404), files).address.host.replace("localhost", host)
     registry = mirror_of(Settings(mirror=name, registry_ca=str(files[0])))
-    with pytest.raises(
-        RegistryUnreachable, match=f"certificate of the registry .* not trusted.*{told}"
-    ) as caught:
+    with pytest.raises(RegistryUnreachable, match=f"can't be reached: .*x509: .*{told}") as caught:
         registry.require("x")
     assert caught.value.hint.startswith(hint)
 
@@ -1126,47 +847,22 @@ def test_one_that_speaks_no_tls_says_so(
 ) -> None:
     host = scripted(lambda handler: says(handler, 404)).address.host
     authority, _ = self_signed("localhost", tmp_path)
-    with pytest.raises(RegistryUnreachable, match=f"the registry {host} speaks no TLS") as caught:
+    with pytest.raises(RegistryUnreachable, match="speaks no TLS") as caught:
         mirror_of(Settings(mirror=host, registry_ca=str(authority))).require("x")
     assert caught.value.hint.startswith("leave out the setting registry_ca")
     # As of a registry on another machine, which is never asked without TLS.
     monkeypatch.setattr(Address, "is_loopback", False)
-    with pytest.raises(RegistryUnreachable, match=f"the registry {host} speaks no TLS") as caught:
+    with pytest.raises(RegistryUnreachable, match="speaks no TLS") as caught:
         mirror_of(Settings(mirror=host)).require("x")
     assert caught.value.hint.startswith("correct its port, or have TLS set up there")
 
 
-def test_a_line_that_breaks_in_a_handshake_is_tried_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("DOCKER_CONFIG", "/nowhere")
-    monkeypatch.setattr(registries, "_PAUSE", 0.01)
-    files = self_signed("localhost", tmp_path)
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-
-        def answer() -> None:
-            first, _ = listener.accept()
-            with first:
-                first.recv(64 * 1024)  # What is left unread would reset the connection.
-            connection, _ = listener.accept()
-            with server_context(files).wrap_socket(connection, server_side=True) as second:
-                second.recv(64 * 1024)
-                second.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n12345")
-
-        thread = threading.Thread(target=answer, daemon=True)
-        thread.start()
-        told: list[str] = []
-        host = f"localhost:{listener.getsockname()[1]}"
-        registry = mirror_of(Settings(mirror=host, registry_ca=str(files[0])), told.append)
-        blob = Blob(hashlib.sha256(b"12345").hexdigest(), 5)
-        assert b"".join(registry.read("x", blob)) == b"12345"
-        thread.join()
-    assert len(told) == 1
-    assert "EOF" in told[0]
-
-
-def test_what_is_no_bundle_is_refused(scripted: Scripted) -> None:
-    for text in (b"[]", b"{}", b'{"config": {}, "layers": []}', b"\xff", b"[" * 100_000):
-        registry = scripted(lambda handler, text=text: says(handler, 200, text))  # type: ignore[misc]
-        with pytest.raises(NotMirrored, match="no bundle of Rayside's"):
-            listed(registry, this_version(), this_platform())
+@pytest.mark.parametrize(
+    "text",
+    [b"[]", b"{}", b'{"manifests": []}', b'{"manifests": [{"artifactType": 1}]}', b"\xff", b"[" * 100_000],
+)
+def test_what_is_no_bundle_is_refused(scripted: Scripted, text: bytes) -> None:
+    kind = "application/vnd.oci.image.index.v1+json"
+    registry = scripted(lambda handler: says(handler, 200, text, Content_Type=kind))
+    with pytest.raises(NotMirrored, match="no bundle of Rayside's"):
+        listed(registry, this_version(), this_platform())

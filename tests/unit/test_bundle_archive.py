@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import tarfile
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,7 +12,10 @@ import pytest
 
 from bootstrap.bundle.archive import INDEX, LAYOUT, MANIFEST, SIGNATURE, Archive, write
 from bootstrap.bundle.blobs import PIECE, Blob, Blobs
+from bootstrap.bundle.tar import BLOCK, END
+from bootstrap.console import Console
 from bootstrap.errors import BadBundle
+from bootstrap.verbs.bundle import inspect
 
 TEXTS = {MANIFEST: b"{}", SIGNATURE: b"signed", LAYOUT: b"layout", INDEX: b"index"}
 
@@ -142,3 +146,21 @@ def test_a_text_that_is_too_long_is_not_held(tmp_path: Path) -> None:
         write(target, {MANIFEST: b"x" * (16 * 1024 * 1024 + 1)}, [], lambda _: iter(()))
     with pytest.raises(BadBundle, match="bytes"):
         Archive.of(file).text(MANIFEST)
+
+
+@pytest.mark.parametrize("kind", [tarfile.XHDTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_SPARSE])
+@pytest.mark.parametrize("claims", [10, 2**33], ids=["small", "large"])
+def test_a_strangers_file_is_inspected_within_bounds(tmp_path: Path, kind: bytes, claims: int) -> None:
+    """No header has the reader follow it, and none costs more memory than the file has bytes."""
+    entry = tarfile.TarInfo("manifest.json")
+    entry.type, entry.size = kind, claims
+    record = b"1" * 5000 + b" path=name\n"
+    file = tmp_path / "hostile"
+    file.write_bytes(entry.tobuf(tarfile.GNU_FORMAT) + record.ljust(BLOCK * 10, b"\0") + END)
+    tracemalloc.start()
+    try:
+        with pytest.raises(BadBundle):
+            inspect(Console(), file)
+        assert tracemalloc.get_traced_memory()[1] < 10**6
+    finally:
+        tracemalloc.stop()

@@ -13,7 +13,7 @@ import pytest
 
 from bootstrap.bundle import opened
 from bootstrap.bundle.blobs import Blob
-from bootstrap.bundle.layout import index, manifest
+from bootstrap.bundle.layout import artifact, blob_of, everything, index, manifest
 from bootstrap.bundle.manifest import IMAGES, PROGRAMS, Folder, Image, Layer, Manifest, parse
 from bootstrap.bundle.opened import require_fit, this_platform, this_python
 from bootstrap.bundle.version import this_version
@@ -146,9 +146,23 @@ def test_a_file_that_is_not_there_is_said(tmp_path: Path) -> None:
 
 
 def test_tools_for_images_find_each_image() -> None:
-    listed = json.loads(index(BUNDLE.images, "linux/amd64"))["manifests"]
-    names = [each["annotations"]["org.opencontainers.image.ref.name"] for each in listed]
+    *images, whole = json.loads(index(BUNDLE, None))["manifests"]
+    names = [each["annotations"]["org.opencontainers.image.ref.name"] for each in images]
     assert names == [image.reference for image in BUNDLE.images]
     document = json.loads(manifest(BUNDLE.images[0]))
     assert document["config"]["digest"] == f"sha256:{BUNDLE.images[0].config.digest}"
     assert [layer["size"] for layer in document["layers"]] == [9, 30]
+    text = everything(BUNDLE, None)
+    assert whole["digest"] == f"sha256:{blob_of(text).digest}"
+    assert [each["digest"] for each in json.loads(text)["manifests"][1:]] == [
+        each["digest"] for each in images
+    ]
+
+
+def test_what_is_in_no_image_is_an_artifact_that_has_the_signature() -> None:
+    document = json.loads(artifact(BUNDLE, b"signed\n"))
+    assert document["config"]["digest"] == f"sha256:{BUNDLE.digest}"
+    assert document["annotations"] == {"dev.rayside.bundle.signature": "signed\n"}
+    beside = {blob.digest for blob in BUNDLE.blobs(images=False)}
+    assert {each["digest"].removeprefix("sha256:") for each in document["layers"]} == beside
+    assert "annotations" not in json.loads(artifact(BUNDLE, None))

@@ -6,14 +6,13 @@ import io
 import tarfile
 import tracemalloc
 from collections.abc import Callable, Iterator
-from itertools import chain
 from pathlib import Path
 
 import pytest
 
 from bootstrap.bundle.images import compressed, unpacked
 from bootstrap.bundle.packed import below, packed, size_of, unpack
-from bootstrap.bundle.tar import END, BrokenTar, members, stream
+from bootstrap.bundle.tar import END
 from bootstrap.errors import BadBundle
 
 
@@ -124,29 +123,3 @@ def test_headers_that_change_the_next_one_or_have_holes_are_refused(tmp_path: Pa
     header.type, header.size = kind, 10
     with pytest.raises(BadBundle, match="it has 'a' in it"):
         unpack(iter([header.tobuf(tarfile.GNU_FORMAT), b"x" * 512, END]), tmp_path / "new")
-
-
-@pytest.mark.parametrize(
-    "format", [tarfile.GNU_FORMAT, tarfile.PAX_FORMAT, tarfile.USTAR_FORMAT], ids=["gnu", "pax", "ustar"]
-)
-def test_names_of_a_layer_are_read_however_long_they_are(format: int) -> None:
-    names = ["short", "deep/" * 30 + "file", "f\xfcr/" * 15 + "datei"]
-    content = io.BytesIO()
-    with tarfile.open(fileobj=content, mode="w", format=format) as tar:
-        for name in names:
-            info = tarfile.TarInfo(name)
-            info.size = 3
-            tar.addfile(info, io.BytesIO(b"abc"))
-    read = [
-        (info.name, data.read())
-        for info, data in members(stream(iter([content.getvalue()])), names_may_be_long=True)
-    ]
-    assert read == [(name, b"abc") for name in names]
-
-
-def test_a_name_without_end_is_not_held() -> None:
-    header = tarfile.TarInfo("x")
-    header.type, header.size = tarfile.GNUTYPE_LONGNAME, 10**9
-    content = chain([header.tobuf(tarfile.GNU_FORMAT)], (b"x" * 10**6 for _ in range(1000)))
-    with pytest.raises(BrokenTar, match="more than 65536 bytes"):
-        list(members(stream(content), names_may_be_long=True))

@@ -22,11 +22,14 @@ from bootstrap.pip import for_python
 from bootstrap.private_file import write_private
 from bootstrap.settings import ROOT, Settings
 from bootstrap.shell import Shell
-from bootstrap.sources.bundled import RECORD, CheckedBundle, FetchedBundle, Origin, bundled
+from bootstrap.sources.bundle_origin import RECORD, Origin
+from bootstrap.sources.bundled import CheckedBundle, FetchedBundle, bundled
+from bootstrap.sources.registry_client import RegistryClient
 from bootstrap.sources.source import Source
 from bootstrap.step import Condition, check, up
+from bootstrap.targets import choice
 from bootstrap.targets.choice import removable
-from tests.bundles import small
+from tests.bundles import recorded, small
 from tests.targets import kind_target
 from tests.unit.test_step import Diary
 
@@ -118,7 +121,7 @@ def test_what_a_mirror_gave_is_fetched_anew_where_it_was_spoilt(
         "changed": content[:wheel] + b"x" + content[wheel + 1 :],
     }
     origin = Origin(file, manifest, "registry.test")
-    fetched = FetchedBundle(Settings(), origin)
+    fetched = FetchedBundle(RegistryClient(Settings(), Shell()), origin)
     assert fetched.check().condition is Condition.READY
     file.write_bytes(changes[spoilt])
     if spoilt != "changed":  # That is seen by all that is read, later.
@@ -273,3 +276,26 @@ def test_what_is_typed_and_what_is_read() -> None:
         Shell().reading(["sh", "-c", "echo why it failed >&2; exit 2"]) as output,
     ):
         output.read()
+
+
+def test_what_takes_too_long_is_ended() -> None:
+    with pytest.raises(CommandFailed, match=r"did not end within 0\.2 s"):
+        Shell().run(["sleep", "60"], limit=0.2, check=False)
+    assert Shell().run(["echo", "in time"], limit=60).out == "in time"
+
+
+def test_a_mirror_is_asked_once_for_a_cluster_and_not_for_what_has_no_images(tmp_path: Path) -> None:
+    settings = Settings(mirror="registry.test", state_folder=tmp_path)
+    assert choice.asks_mirror(settings)
+    for other in (
+        {"mirror": ""},
+        {"source": "packages"},
+        {"bundle": "a bundle"},
+        {"target": "local"},
+        {"address": "http://head:8265"},
+    ):
+        assert not choice.asks_mirror(replace(settings, **other))  # type: ignore[arg-type]
+    folder = tmp_path / settings.name
+    recorded(folder, "registry.test")
+    assert not choice.asks_mirror(settings)
+    assert choice.asks_mirror(replace(settings, mirror="elsewhere.test"))

@@ -21,7 +21,6 @@ from bootstrap.step import Condition
 from bootstrap.steps.emulation import Emulation
 from bootstrap.verbs import bundle, mirror
 from bootstrap.verbs.bundle import Asked, architecture_of
-from tests.bundles import small
 from tests.integration.vsix import without_asking
 
 # As Debian's qemu-user-static has it in the kernel's list.
@@ -162,12 +161,6 @@ def test_without_an_emulator_nothing_is_made(tmp_path: Path, monkeypatch: pytest
     assert "no programs for arm64" in refusal(tmp_path / "b", other, tmp_path)
     assert bundle._emulation("upstream", "arm64") == []
     assert bundle._emulation("packages", "amd64") == []
-
-
-@pytest.mark.usefixtures("machine")
-def test_a_difference_to_a_bundle_for_another_machine_is_of_no_use(tmp_path: Path) -> None:
-    earlier = small(tmp_path, platform="linux/arm64")
-    assert "is for linux/arm64" in refusal(tmp_path / "b", Asked(since=earlier), tmp_path)
 
 
 def test_only_what_can_be_made_is_named_in_a_hint() -> None:

@@ -27,6 +27,7 @@ from bootstrap.settings import (
     KUBERAY_VERSION,
     KUBERNETES_VERSION,
     OLDEST_GO,
+    ORAS_VERSION,
     PAUSE_TAG,
     RAY_VERSION,
     ROOT,
@@ -334,13 +335,16 @@ def test_the_go_modules_are_the_pinned_ones() -> None:
         "kuberay": f"github.com/ray-project/kuberay/ray-operator v{KUBERAY_VERSION}",
         "kubernetes": f"k8s.io/kubernetes v{KUBERNETES_VERSION}",
         "coredns": f"github.com/coredns/coredns v{COREDNS_VERSION}",
+        "oras": f"oras.land/oras v{ORAS_VERSION}",
     }
     for module, line in required.items():
         assert line in (ROOT / "image" / "programs" / module / "go.mod").read_text(), module
     oldest = ".".join(map(str, OLDEST_GO))
     for file in (ROOT / "image" / "programs").glob("*/go.mod"):
-        needed = re.search(r"^go (\d+)\.(\d+)", file.read_text(), re.MULTILINE)
-        assert needed and tuple(map(int, needed.groups())) <= OLDEST_GO, f"{file} wants more than {oldest}"
+        needed = re.search(r"^go (\d+)\.(\d+)(?:\.(\d+))?", file.read_text(), re.MULTILINE)
+        assert needed and tuple(int(each or 0) for each in needed.groups()) <= OLDEST_GO, (
+            f"{file} wants more than {oldest}"
+        )
 
 
 def test_the_node_has_the_pinned_pause() -> None:

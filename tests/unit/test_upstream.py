@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import tarfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -107,10 +108,28 @@ def test_a_link_is_not_a_program(tmp_path: Path) -> None:
 def test_it_is_a_source() -> None:
     public = source()
     assert {step.name for step in public.steps} == {
-        *("extensions", "kind", "kubectl", "kubectl-ray", "go", "kuberay-manifests", "door"),
+        *(
+            "extensions",
+            "kind",
+            "kubectl",
+            "kubectl-ray",
+            "oras",
+            "go",
+            "kuberay-manifests",
+            "door",
+        ),
         *("ray-image", "workspace-image", "operator-image", "node-image"),
     }
     assert public.resolve("kuberay").path.parts[-1] == "default"
+
+
+def test_for_another_machine_the_registry_is_asked_which_image_of_an_index_it_is() -> None:
+    other = replace(releases(), images="arm64")
+    of_other = upstream(other, without_asking(other.settings), Shell())
+    steps = {step.name: step for step in of_other.steps}
+    for name in ("ray-image", "operator-image", "node-image"):
+        assert "registry-client" in steps[name].needs
+    assert "registry-client" not in {step.name for step in source().steps}
 
 
 @pytest.mark.parametrize(
@@ -199,7 +218,7 @@ def test_everything_that_is_released_is_recorded_for_every_machine() -> None:
         [
             *(
                 f"{program}-{system}-{architecture}"
-                for program in ("kind-0.33.0", "kubectl-1.34.4", "kubectl-ray-1.6.2")
+                for program in ("kind-0.33.0", "kubectl-1.34.4", "kubectl-ray-1.6.2", "oras-1.3.4")
                 for system in ("linux", "darwin")
                 for architecture in ("amd64", "arm64")
             ),
@@ -229,20 +248,20 @@ def test_the_registry_is_read_from_the_image_s_name_as_docker_does(image: str, r
 
 
 @pytest.mark.parametrize(
-    ("image", "host", "login", "repository"),
+    ("image", "host", "repository"),
     [
-        ("debian", "registry-1.docker.io", "docker.io", "library/debian"),
-        ("debian:12", "registry-1.docker.io", "docker.io", "library/debian"),
-        ("rayproject/ray:2.60.0", "registry-1.docker.io", "docker.io", "rayproject/ray"),
-        ("docker.io/rayproject/ray", "registry-1.docker.io", "docker.io", "rayproject/ray"),
-        ("docker.io/debian@sha256:0", "registry-1.docker.io", "docker.io", "library/debian"),
-        ("quay.io/a/b/c:v1@sha256:0", "quay.io", "quay.io", "a/b/c"),
-        ("127.0.0.1:5000/x:v1", "127.0.0.1:5000", "127.0.0.1:5000", "x"),
-        ("localhost/x", "localhost", "localhost", "x"),
+        ("debian", "registry-1.docker.io", "library/debian"),
+        ("debian:12", "registry-1.docker.io", "library/debian"),
+        ("rayproject/ray:2.60.0", "registry-1.docker.io", "rayproject/ray"),
+        ("docker.io/rayproject/ray", "registry-1.docker.io", "rayproject/ray"),
+        ("docker.io/debian@sha256:0", "registry-1.docker.io", "library/debian"),
+        ("quay.io/a/b/c:v1@sha256:0", "quay.io", "a/b/c"),
+        ("127.0.0.1:5000/x:v1", "127.0.0.1:5000", "x"),
+        ("localhost/x", "localhost", "x"),
     ],
 )
-def test_an_image_is_asked_for_where_docker_asks(image: str, host: str, login: str, repository: str) -> None:
-    assert located(image) == (host, login, repository)
+def test_an_image_is_asked_for_where_docker_asks(image: str, host: str, repository: str) -> None:
+    assert located(image) == (host, repository)
 
 
 def test_a_name_is_what_stands_before_tag_and_digest() -> None:

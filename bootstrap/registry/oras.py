@@ -1,0 +1,304 @@
+"""OCI registry client: runs the program oras for one registry, and explains its errors.
+
+oras speaks with the registry, its server of tokens and its storage, and has logins from the Docker
+configuration and its helpers. What it prints may be a registry's words, which are bounded, and cleaned before
+they are shown.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.request import getproxies
+
+from bootstrap.errors import CommandFailed, LowDisk, RaysideError, RegistryRefused, RegistryUnreachable
+from bootstrap.plain import line
+from bootstrap.registry.address import Address
+from bootstrap.shell import Outcome, Shell
+
+# Seconds for a request that moves next to nothing; oras itself repeats one that a busy registry refuses.
+_PATIENCE = 120.0
+# oras reads no larger manifest.
+_LONGEST_MANIFEST = 4 * 1024 * 1024
+_ABSENT = re.compile(r": not found$", re.MULTILINE)
+_STATUS = re.compile(r"response status code (\d{3})")
+_FULL = re.compile(r"no space left|quota|upper limit|insufficient storage|disk full", re.IGNORECASE)
+_LOGIN = re.compile(r"credential not found|unauthorized|denied|missing username or password", re.IGNORECASE)
+# So oras writes the codes of the distribution specification ("Error Codes").
+_BUSY = re.compile(r"toomanyrequests", re.IGNORECASE)
+_READ_ONLY = re.compile(r"\bunsupported: ")
+_NO_NAME = re.compile(r": not found$|\bname (?:unknown|invalid): ", re.MULTILINE)
+_CONFIGURATION = re.compile(r"failed to (?:unmarshal|resolve credential|decode)|invalid config format")
+_CHANGED = re.compile(r"mismatch")
+_NO_TLS = re.compile(r"server gave HTTP response to HTTPS client|first record does not look like a TLS")
+# Words of Go's network, HTTP and TLS packages.
+_UNREACHED = re.compile(
+    r"dial tcp|lookup |connection re(?:fused|set)|EOF|timeout|deadline exceeded|proxyconnect|malformed HTTP|"
+    r"x509: |tls: |no such host|broken pipe|no route to host|network is unreachable"
+)
+# Of a proxy that refuses Go has the reason of its status line alone.
+_REQUEST = re.compile(r'\b(?:Get|Head|Post|Put|Patch) "https://[^"]*": (.+)')
+_DIGEST = re.compile(r"^(?:Copied|Uploaded)\s+([0-9a-f]{12}) ")
+
+
+@dataclass(frozen=True)
+class Oras:
+    """A registry, as the program at that path reaches it.
+
+    Attributes:
+        authority: the file of certificates that are trusted for it, and for whom it leads to, besides those
+            of this machine.
+    """
+
+    shell: Shell
+    program: Path
+    address: Address
+    authority: Path | None = None
+
+    def require(self, repository: str) -> None:
+        """Uploads a few bytes to a repository: only that tells whether the registry takes contents for it.
+
+        Raises RegistryUnreachable, RegistryRefused.
+        """
+        with tempfile.TemporaryDirectory() as folder:
+            # The same content would be there already, and nothing asked.
+            Path(folder, "question").write_bytes(
+                b"Rayside asks whether it may upload: " + os.urandom(8).hex().encode()
+            )
+            outcome = self._run(
+                ["blob", "push", *self._options()], self.named(repository), "question", cwd=folder
+            )
+        self._require(outcome, f"to take anything for {self.address.repository(repository)}", repository)
+
+    def manifest(self, repository: str, reference: str) -> bytes | None:
+        """Returns the manifest of a tag, or of a digest as in sha256:...; None where there is none.
+
+        Raises RegistryUnreachable, RegistryRefused.
+        """
+        return self._fetched("fetch", repository, reference, _LONGEST_MANIFEST)
+
+    def configuration(self, repository: str, digest: str, most: int) -> bytes | None:
+        """Returns the configuration that the manifest of that digest names, as `manifest` does."""
+        return self._fetched("fetch-config", repository, digest, most)
+
+    def digest_for(self, repository: str, digest: str, platform: str) -> str | None:
+        """Returns the digest of a platform's manifest, as in linux/arm64, of an index that has several.
+
+        It is that digest itself where it is of one image; None where there is none. Raises as `manifest`.
+        """
+        words = ["manifest", "fetch", "--descriptor", "--platform", platform, *self._options()]
+        outcome = self._run(words, self.named(repository, digest))
+        if outcome.code and ": not found" in outcome.err:
+            return None
+        self._require(outcome, f"to give {repository}@{digest}")
+        found = re.search(r'"digest":"(sha256:[0-9a-f]{64})"', outcome.out)
+        return found[1] if found else None
+
+    def send(self, layout: Path, digest: str, repository: str, moved: Callable[[str], None]) -> None:
+        """Copies what a layout, a folder or a tar file, has under a digest, with all that it names.
+
+        `moved` is told the first twelve digits of each digest that was sent. Raises as `require`.
+        """
+        with self._link(layout) as folder:
+            words = ["cp", "--no-tty", "--from-oci-layout", *self._options("to-")]
+            places = (f"layout@{digest}", self.named(repository))
+            outcome = self._run(words, *places, cwd=folder, moved=moved, is_long=True)
+            if "blob unknown" in outcome.err:  # somebody else sends it at the same time
+                outcome = self._run(words, *places, cwd=folder, moved=moved, is_long=True)
+        self._require(outcome, f"to take {self.address.repository(repository)}", repository)
+
+    def mount(self, repository: str, digest: str, other: str, tag: str) -> None:
+        """Names in another repository what one has under a digest; the registry need not get it again."""
+        words = ["cp", "--no-tty", *self._options("from-"), *self._options("to-")]
+        outcome = self._run(words, self.named(repository, digest), self.named(other, tag), is_long=True)
+        self._require(outcome, f"to take {self.address.repository(other)}:{tag}", other)
+
+    def tag(self, repository: str, digest: str, tag: str) -> None:
+        outcome = self._run(["tag", *self._options()], self.named(repository, digest), tag)
+        self._require(outcome, f"to take {self.address.repository(repository)}:{tag}", repository)
+
+    def fetch(self, repository: str, digest: str, layout: Path, moved: Callable[[str], None]) -> None:
+        """Copies what a registry has under a digest, with all that it names, into the folder of a layout.
+
+        What is there already is not fetched again. Raises LowDisk, and as `require`.
+        """
+        layout.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with self._link(layout) as folder:
+            words = ["cp", "--no-tty", "--to-oci-layout", *self._options("from-")]
+            outcome = self._run(
+                *(words, self.named(repository, digest), "layout"), cwd=folder, moved=moved, is_long=True
+            )
+        if outcome.code and "no space left on device" in outcome.err:
+            raise LowDisk(
+                f"the disk filled up while {self.address} sent {self.address.repository(repository)}",
+                hint="free some, then run it again: it goes on from there",
+            )
+        self._require(outcome, f"to give {self.address.repository(repository)}@{digest}")
+
+    def named(self, repository: str, reference: str = "") -> str:
+        """Returns the registry's name of a repository of ours, with a tag or a digest."""
+        mark = "@" if reference.startswith("sha256:") else ":" if reference else ""
+        return f"{self.address.host}/{self.address.repository(repository)}{mark}{reference}"
+
+    # --- the program ---------------------------------------------------------------------
+
+    def _fetched(self, command: str, repository: str, reference: str, most: int) -> bytes | None:
+        with tempfile.TemporaryDirectory() as folder:
+            words = ["manifest", command, "--output", "fetched", *self._options()]
+            outcome = self._run(words, self.named(repository, reference), cwd=folder)
+            if outcome.code and _ABSENT.search(outcome.err):
+                return None
+            self._require(outcome, f"to give {self.address.repository(repository)}:{reference}")
+            with Path(folder, "fetched").open("rb") as file:
+                return file.read(most)
+
+    @contextmanager
+    def _link(self, layout: Path) -> Iterator[str]:
+        """Yields a folder where a layout is named `layout`: in its own path `:` or `@` means something."""
+        with tempfile.TemporaryDirectory() as folder:
+            Path(folder, "layout").symlink_to(layout.absolute())
+            yield folder
+
+    def _options(self, side: str = "") -> list[str]:
+        # By itself oras asks localhost without TLS, and 127.0.0.1 with it.
+        plain = self.address.is_loopback and not self.authority
+        options = [f"--{side}plain-http={'true' if plain else 'false'}"]
+        if self.authority and sys.platform == "darwin":  # SSL_CERT_FILE says nothing to Go there
+            options += [f"--{side}ca-file", str(self.authority)]
+        return options
+
+    def _run(
+        self,
+        words: list[str],
+        *places: str,
+        cwd: str | None = None,
+        moved: Callable[[str], None] = lambda _: None,
+        is_long: bool = False,
+    ) -> Outcome:
+        def note(text: str) -> None:
+            if found := _DIGEST.match(text):
+                moved(found[1])
+
+        with tempfile.TemporaryDirectory() as folder:
+            env = {**os.environ, **self._trusting(Path(folder))}
+            try:
+                return self.shell.run(
+                    [self.program, *words, *places],
+                    env=env,
+                    cwd=Path(cwd) if cwd else None,
+                    on_line=note,
+                    check=False,
+                    limit=None if is_long else _PATIENCE,
+                )
+            except CommandFailed:
+                raise RegistryUnreachable(
+                    f"the registry {self.address} did not answer within {_PATIENCE:g} s",
+                    hint="run the command again; else ask who looks after the registry",
+                ) from None
+
+    def _trusting(self, folder: Path) -> dict[str, str]:
+        """Returns the variable that has Go trust the registry's authority, too, and that of Requests.
+
+        oras has an option for that, which trusts nobody else: a registry's storage is often a public cloud's.
+        """
+        known = os.environ.get("SSL_CERT_FILE") or os.environ.get("REQUESTS_CA_BUNDLE") or ""
+        texts = [
+            file.read_text(errors="replace")
+            for file in (self.authority, Path(known))
+            if file and file.is_file()
+        ]
+        if not texts:
+            return {}
+        trusted = folder / "authorities.pem"
+        trusted.write_text("\n".join(texts))
+        return {"SSL_CERT_FILE": str(trusted)}
+
+    # --- what went wrong -----------------------------------------------------------------
+
+    def _require(self, outcome: Outcome, what: str, repository: str = "") -> None:
+        if outcome.code:
+            raise self.explained(outcome.err, what, repository)
+
+    def explained(self, error: str, what: str, repository: str = "") -> RaysideError:
+        """Returns the error that the program's words mean, with the one thing to do.
+
+        `what` was asked of the registry; `repository` is the one that takes nothing, where that was asked.
+        """
+        words = line(
+            re.sub(
+                r"\s+", " ", error.replace("Error response from registry: ", "").replace("Error: ", "")
+            ).strip(),
+            400,
+        )
+        status = int(found[1]) if (found := _STATUS.search(error)) else 0
+        if _CONFIGURATION.search(error):
+            return RegistryRefused(
+                f"the Docker configuration has no login for {self.address.host} that can be read: {words}",
+                hint="correct it (~/.docker/config.json, or DOCKER_CONFIG), then docker login "
+                f"{self.address.host}",
+            )
+        if (
+            not status
+            and (refused := _REQUEST.search(error))
+            and not _UNREACHED.search(refused[1])
+            and getproxies().get("https")
+        ):
+            return self._refused_by_a_proxy(line(refused[1], 200))
+        if not status and _NO_TLS.search(error):
+            return RegistryUnreachable(
+                f"the registry {self.address} speaks no TLS", hint=self._hint_without_tls
+            )
+        if not status and _UNREACHED.search(error):
+            return RegistryUnreachable(
+                f"the registry {self.address} can't be reached: {words}", hint=self._hint_unreached(error)
+            )
+        return RegistryRefused(
+            f"the registry {self.address} refuses {what}: {words}",
+            hint=self._hint_refused(error, status, repository),
+        )
+
+    def _refused_by_a_proxy(self, says: str) -> RegistryUnreachable:
+        hint = "have the proxy's keeper let it through, or name it in NO_PROXY where this machine needs none"
+        if "Proxy Authentication" in says:
+            hint = "the proxy wants a login, or another one: HTTPS_PROXY=http://NAME:PASSWORD@HOST:PORT"
+        return RegistryUnreachable(
+            f"the registry {self.address} is not reached, for the proxy refuses: {says}", hint=hint
+        )
+
+    @property
+    def _hint_without_tls(self) -> str:
+        if self.address.is_loopback:
+            return f"leave out the setting registry_ca, or {self.address.certificates}: here it needs no TLS"
+        return "correct its port, or have TLS set up there: only one on this machine may go without"
+
+    def _hint_unreached(self, error: str) -> str:
+        if "has expired or is not yet valid" in error:
+            return "if this machine's clock is right, ask who looks after the registry for a new certificate"
+        if "certificate is valid for" in error or "doesn't contain any IP SANs" in error:
+            return "name the registry as its certificate does, or ask who looks after it"
+        if "x509: " in error:
+            return "name the file of its certificate authority, in PEM: INVOKE_RAYSIDE_REGISTRY_CA=FILE"
+        return "correct its name; or set HTTPS_PROXY where this machine needs one, and NO_PROXY where not"
+
+    def _hint_refused(self, error: str, status: int, repository: str) -> str:
+        if status == 429 or _BUSY.search(error):
+            return "it has too much to do: run the command again later, which goes on from there"
+        if status == 507 or _FULL.search(error):
+            return "it is full: have room made there, then run the command again, which goes on from there"
+        if status in (401, 403) or (not status and _LOGIN.search(error)):
+            return f"docker login {self.address.host}, as one who may do that"
+        if status == 405 or _READ_ONLY.search(error):
+            return "it is read-only: name one that takes images, or ask who looks after it"
+        if repository and (status in (400, 404) or _NO_NAME.search(error)):
+            # Many registries make none by themselves.
+            named = self.address.repository(repository)
+            return f"make the repository {named}, or its project, there first, or name another HOST/PATH"
+        if _CHANGED.search(error):
+            return f"ask who looks after it; ./invokew mirror {self.address} gives it what it lacks"
+        return "run the command again, which goes on from there; ask who looks after the registry"

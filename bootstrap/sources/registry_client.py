@@ -1,0 +1,164 @@
+"""oras, by which this machine speaks with registries: the installed one, else a release or a build of it."""
+
+from __future__ import annotations
+
+import platform
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from bootstrap import cache, docker_engine
+from bootstrap.bundle.images import unpacked
+from bootstrap.bundle.opened import Bundle, this_platform
+from bootstrap.bundle.packed import unpack
+from bootstrap.download import Download
+from bootstrap.errors import CommandFailed, Interrupted, MissingProgram, RaysideError
+from bootstrap.registry.address import Address, parse
+from bootstrap.registry.mirror import authority
+from bootstrap.registry.oras import Oras
+from bootstrap.settings import OLDEST_ORAS, ORAS_VERSION, Settings
+from bootstrap.shell import Shell
+from bootstrap.sources.digests import RECORDED, Digests
+from bootstrap.sources.go import Go, GoPrograms
+from bootstrap.sources.program import Program
+from bootstrap.sources.reachable import unreachable
+from bootstrap.step import Condition, Report, Status, missing, ready
+
+_TITLE = f"oras {ORAS_VERSION}, the registry client"
+_VERSION = re.compile(r"^Version:\s+v?(\d+)\.(\d+)", re.MULTILINE)
+
+
+def released(settings: Settings, digests: Digests, system: str, architecture: str) -> Program:
+    """Returns the step that fetches oras as it is released, for that kind of machine."""
+    release = f"{settings.oras_releases.rstrip('/')}/v{ORAS_VERSION}/oras_{ORAS_VERSION}"
+    return Program(
+        name="oras",
+        title=_TITLE,
+        released=Download(f"{release}_{system}_{architecture}.tar.gz", "oras_releases"),
+        checksums=(Download(f"{release}_checksums.txt", "oras_releases"),),
+        folder=settings.cache_folder / f"oras-{ORAS_VERSION}-{system}-{architecture}",
+        digests=digests,
+        member="oras",
+    )
+
+
+def built(shell: Shell, go: Go, cache_folder: Path, architecture: str = "") -> GoPrograms:
+    """Returns the step that builds oras of its Go module."""
+    return GoPrograms(
+        *(shell, go, cache_folder),
+        name="oras",
+        title=_TITLE,
+        module="oras",
+        version=ORAS_VERSION,
+        builds=(("oras", "oras.land/oras/cmd/oras"),),
+        architecture=architecture,
+    )
+
+
+@dataclass(frozen=True)
+class RegistryClient:
+    """oras is on this machine; it comes out of `bundle`, too, where that is trusted."""
+
+    settings: Settings
+    shell: Shell
+    bundle: Bundle | None = None
+    name: str = "registry-client"
+    title: str = _TITLE
+    needs: tuple[str, ...] = ()
+
+    def of(self, address: Address, authority: Path | None) -> Oras:
+        """Returns the client of a registry. Raises MissingProgram where the program is not here."""
+        program = self._program()
+        if program is None:
+            raise MissingProgram(
+                "oras, the registry client, is neither on PATH nor fetched yet",
+                hint="./invokew prepare gets it; or install it: https://oras.land/docs/installation",
+            )
+        return Oras(self.shell, program, address, authority)
+
+    @property
+    def mirror(self) -> Oras:
+        """Returns the client of the mirror that the settings name. Raises InvalidSetting, MissingProgram."""
+        address = parse(self.settings.mirror)
+        return self.of(address, authority(self.settings, address))
+
+    def check(self) -> Status:
+        program = self._program()
+        return ready(str(program)) if program else missing("neither on PATH nor fetched yet")
+
+    def apply(self, report: Report) -> None:
+        """Takes it out of the bundle, else fetches or builds it. Raises MissingProgram, Interrupted."""
+        failure = "nothing was tried"
+        for way in self._ways():
+            try:
+                way(report)
+                return
+            except Interrupted:
+                raise
+            except RaysideError as error:
+                failure = error.message
+        oldest = ".".join(map(str, OLDEST_ORAS))
+        raise MissingProgram(
+            f"registries need oras {oldest} or newer: it is not on PATH, and could not be fetched or built\n"
+            f"{failure}",
+            hint="install it: https://oras.land/docs/installation",
+        )
+
+    def _ways(self) -> Iterator[Callable[[Report], None]]:
+        if self.bundle and self.bundle.manifest.platform == this_platform():
+            yield self._unpack
+        source = self.settings.source
+        if source == "upstream" or (source != "packages" and not unreachable(self.settings)):
+            yield self._release.apply
+        if source != "upstream":
+            yield self._make
+
+    def _unpack(self, report: Report) -> None:
+        assert self.bundle and self._unpacked
+        folder = self.bundle.manifest.folder("oras")
+        with cache.making(self._unpacked, report) as draft:
+            if draft:
+                unpack(unpacked(self.bundle.read(folder.blob), folder.size), draft)
+
+    def _make(self, report: Report) -> None:
+        if self._build.go.check().condition is Condition.MISSING:
+            self._build.go.apply(report)
+        self._build.apply(report)
+
+    def _program(self) -> Path | None:
+        files = [self._release.file, self._build.folder / "oras"]
+        if self.bundle and self._unpacked:
+            files.append(self._unpacked / self.bundle.manifest.folder("oras").path)
+        return self._installed or next((file for file in files if file.exists()), None)
+
+    @property
+    def _unpacked(self) -> Path | None:
+        """Returns the folder of the bundle's own; source `bundle` has it there as well."""
+        if self.bundle is None:
+            return None
+        return self.settings.cache_folder / f"bundle-{self.bundle.manifest.digest[:24]}" / "oras"
+
+    @cached_property
+    def _installed(self) -> Path | None:
+        program = shutil.which("oras")
+        if program is None:
+            return None
+        try:
+            found = _VERSION.search(self.shell.run([program, "version"], limit=10).out)
+        except (CommandFailed, MissingProgram):
+            return None
+        return Path(program) if found and tuple(map(int, found.groups())) >= OLDEST_ORAS else None
+
+    @cached_property
+    def _release(self) -> Program:
+        system, architecture = platform.system().lower(), docker_engine.normal(platform.machine())
+        digests = Digests(self.settings.cache_folder, RECORDED)
+        return released(self.settings, digests, system, architecture)
+
+    @cached_property
+    def _build(self) -> GoPrograms:
+        folder = self.settings.cache_folder
+        return built(self.shell, Go(self.shell, folder), folder)
