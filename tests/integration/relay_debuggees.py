@@ -31,7 +31,7 @@ from bootstrap.relay.server import Relay, digest_of
 from tests.integration.pythons import HOOK
 from tests.patience import PATIENCE
 
-TOKEN = "a token"
+TOKEN = "a-token"
 PACKAGE = "_ray_pkg_0123456789abcdef"
 
 _START = """
