@@ -116,7 +116,7 @@ def test_one_who_may_only_forward_debugs_two_pods_and_leaves_nothing(
     bring = ["up", "--context", "few", "--namespace", theirs.namespace]
     done = user.run(*bring)
     assert (done.returncode, 'resources: ["pods"], verbs: ["list"]' in done.stderr) == (4, True), done.stderr
-    allow(up, theirs.namespace, RIGHTS[0])
+    allow(up, theirs.namespace, *RIGHTS[:2])
     assert until(lambda: "pods/portforward" in user.run(*bring).stderr, bool, 60)
     assert not folder.exists()
     allow(up, theirs.namespace, *RIGHTS)
