@@ -136,7 +136,7 @@ class NodeImages:
         the manifest, where the engine keeps images in containerd (https://docs.docker.com/engine/storage/containerd/).
         """
         manifest = listed.digests.get(full_name(reference), "")
-        return manifest == identity or configuration_of(self.shell, node, listed, manifest) == identity
+        return manifest == identity or _configuration_of(self.shell, node, listed, manifest) == identity
 
     def _ids_in_engine(self) -> dict[str, str]:
         ids = {}
@@ -156,7 +156,7 @@ def _ctr(node: str) -> list[str]:
     return ["docker", "exec", "--interactive", node, "ctr", "--namespace", "k8s.io"]
 
 
-def configuration_of(shell: Shell, node: str, listed: Listed, manifest: str) -> str:
+def _configuration_of(shell: Shell, node: str, listed: Listed, manifest: str) -> str:
     """Returns the digest of the configuration that a manifest of the node's images names; empty where none.
 
     The node is asked only where what is `listed` does not say it: an image that came by two manifests, loaded

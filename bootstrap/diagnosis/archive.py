@@ -40,7 +40,6 @@ _DOCUMENTS = {
     "paused tasks": ("ray/paused-tasks.json", "the tasks that stand still for a debugger"),
     "pods": ("kubernetes/pods.json", "Ray's pods"),
     "events": ("kubernetes/events.json", "what happened in the namespace"),
-    "stale images": ("kubernetes/stale-images.json", "containers whose image the Docker engine has anew"),
     "RayJobs": ("kubernetes/rayjobs.json", "the RayJobs of the namespace"),
     "RayClusters": ("kubernetes/rayclusters.json", "the RayClusters of the namespace"),
 }

@@ -110,19 +110,6 @@ class Kill:
 
 
 @dataclass(frozen=True)
-class StaleImage:
-    """A container that runs another image than the engine has by its name; as `stale_images` has it."""
-
-    pod: str
-    container: str
-    image: str
-    cluster: str
-    runs: str
-    node: str
-    engine: str
-
-
-@dataclass(frozen=True)
 class Evidence:
     """All that was read of a cluster at the moment `now`, in seconds since 1970.
 
@@ -136,7 +123,6 @@ class Evidence:
         head_log: the end of what Ray's head printed.
         raylet_errors: the ends of the nodes' raylet.err, with what workers printed before they were up.
         pods, events, rayjobs: of Kubernetes, in its own JSON; empty where there is none.
-        stale: containers whose image is not the one that this machine's engine has by that name.
         kills: what this machine's kernel killed for want of memory, oldest first.
         knows_attempts: whether it is known which tasks finished when they were tried again.
         unread: what could not be read, with the reason; explainers that fail add themselves.
@@ -158,7 +144,6 @@ class Evidence:
     pods: Sequence[Row] = ()
     events: Sequence[Row] = ()
     rayjobs: Sequence[Row] = ()
-    stale: Sequence[StaleImage] = ()
     kills: Sequence[Kill] = ()
     knows_attempts: bool = True
     unread: list[str] = field(default_factory=list)

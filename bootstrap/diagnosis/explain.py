@@ -16,8 +16,6 @@ EXPLAINERS: tuple[Callable[[Evidence], Iterable[Finding]], ...] = (
     pods.troubled_pods,
     pods.evicted_pods,
     pods.restarted_containers,
-    pods.stale_images,
-    pods.different_images,
     pods.failed_rayjobs,
     ended_jobs.failed_jobs,
     ended_jobs.stopped_jobs,

@@ -12,7 +12,7 @@ from typing import Any
 from bootstrap.dap.paused import PausedTask
 from bootstrap.diagnosis import cleaned
 from bootstrap.diagnosis import rows as rows_of
-from bootstrap.diagnosis.evidence import Evidence, Kill, StaleImage
+from bootstrap.diagnosis.evidence import Evidence, Kill
 from bootstrap.diagnosis.kernel import kills
 from bootstrap.diagnosis.kubernetes import asks_of_kubernetes
 from bootstrap.errors import RaysideError
@@ -187,7 +187,6 @@ def _understood(answers: _Answers, jobs: Sequence[Job], logs: Mapping[str, str])
         "pods": answers.rows("pods", rows_of.read_named),
         "events": answers.rows("events", rows_of.read_events),
         "rayjobs": answers.rows("RayJobs", rows_of.read_named),
-        "stale": answers.rows("stale images", lambda rows: [StaleImage(**row) for row in rows]),
         "kills": answers.rows("processes that the kernel killed", lambda rows: [Kill(**row) for row in rows]),
     }
     # Last, for what could not be understood is told with what could not be read.

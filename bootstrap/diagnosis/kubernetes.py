@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 from bootstrap.diagnosis import cleaned
-from bootstrap.diagnosis.stale import stale_images
 from bootstrap.errors import RaysideError
 from bootstrap.kube.api import CORE, RAY, Kube
 from bootstrap.kube.trouble import add_last_words
@@ -22,7 +21,6 @@ def asks_of_kubernetes(kube: Kube, pod: str) -> dict[str, Callable[[], Any]]:
         "events": lambda: kube.items(f"{CORE}/namespaces/{kube.namespace}/events"),
         "RayJobs": lambda: kube.items(f"{RAY}/namespaces/{kube.namespace}/rayjobs"),
         "RayClusters": lambda: kube.items(f"{RAY}/namespaces/{kube.namespace}/rayclusters"),
-        "stale images": lambda: stale_images(_of_ray(kube, pod), kube.url),
         "logs of pods": lambda: _logs(kube, pod),
     }
 

@@ -1,17 +1,10 @@
-"""Tests, on the real node, pitfalls besides pulls: a low disk, an old image of a name, a taken port."""
+"""Tests, on the real node, pitfalls besides pulls: a low disk, an evicted pod, a taken port."""
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import io
-import json
-import operator
 import socket
-import tarfile
 from collections.abc import Callable, Iterator
-from functools import partial
-from pathlib import Path
 from typing import Any
 
 import docker
@@ -31,8 +24,6 @@ from tests.integration.conftest import Rayside
 from tests.patience import PATIENCE
 
 KUBELET = "/var/lib/kubelet/config.yaml"
-# Below this name no registry is asked, as the node has it.
-APP = "rayside-test-app:1"
 # `diagnose` looks at Ray's pods alone: they have a label of its own.
 RAYS = "ray.io/pitfalls"
 
@@ -78,7 +69,6 @@ def found(up: Rayside, wanted: Callable[[dict[str, str]], bool]) -> dict[str, st
 
     def told() -> list[dict[str, str]]:
         document = up.json("diagnose", timeout=60)
-        assert not any("stale images" in each for each in document["unread"])
         return [each for each in document["findings"] if wanted(each)]
 
     findings = until(told, bool, PATIENCE)
@@ -176,106 +166,6 @@ def test_an_evicted_pod_that_is_gone_is_told(up: Rayside, kube: Kube) -> None:
     for told in (there, gone):
         assert "exceeds the total limit of containers 5Mi" in told["why"]
         assert told["hint"].startswith("raise resources.limits.ephemeral-storage")
-
-
-# --- an old image of the same tag --------------------------------------------------------
-
-
-CTR = ("ctr", "--namespace", "k8s.io")
-
-
-@pytest.fixture
-def app(up: Rayside, client: docker.DockerClient, node: Container) -> Iterator[Callable[[str, str], None]]:
-    """Provides a function that has the tag name one image of ours in the engine, and one in the node."""
-
-    def tag(in_engine: str, in_node: str) -> None:
-        repository, _, version = APP.partition(":")
-        client.images.get(in_engine).tag(repository, version)
-        run(node, *CTR, "images", "tag", "--force", full_name(in_node), full_name(APP))
-
-    yield tag
-    client.images.remove(APP, noprune=True)
-    run(node, *CTR, "images", "remove", full_name(APP))
-
-
-@pytest.fixture(params=["once", "twice"])
-def manifests(
-    request: pytest.FixtureRequest, up: Rayside, node: Container, client: docker.DockerClient, tmp_path: Path
-) -> Iterator[None]:
-    """Has our images in the node by one manifest, or by two, as where they were loaded and pulled too."""
-    images = target(up).origin.images
-    names: list[str] = []
-    try:
-        for image in (images.ray, images.workspace) if request.param == "twice" else ():
-            loaded = manifest_of(node, full_name(image))
-            # The kubelet names an image so that was pulled.
-            names += [f"r.test/{image.partition(':')[0]}@{loaded}", f"r.test/{image}"]
-            run(node, *CTR, "images", "tag", full_name(image), names[-2])
-            archive = tmp_path / "another manifest.tar"
-            another_manifest(archive, names[-1], run(node, *CTR, "content", "get", loaded))
-            containerd = ["docker", "exec", "--interactive", str(node.name), *CTR]
-            Shell().run([*containerd, "images", "import", "-"], feed=["cat", archive])
-            another = manifest_of(node, names[-1])
-            assert another != loaded
-            # The configuration leads to the one that came last.
-            configuration = str(client.images.get(image).id)
-            listed = until(partial(manifest_of, node, configuration), partial(operator.eq, another), PATIENCE)
-            assert listed == another
-        yield
-    finally:
-        if names:
-            run(node, *CTR, "images", "remove", *names)
-
-
-def manifest_of(node: Container, name: str) -> str:
-    return listed_in(Shell(), str(node.name)).digests[name]
-
-
-def another_manifest(archive: Path, name: str, manifest: str) -> None:
-    """Makes an archive of an image of that name, by a manifest that differs in nothing but its digest."""
-    document = json.loads(manifest)
-    text = json.dumps({**document, "annotations": {"another": "manifest"}}).encode()
-    digest = hashlib.sha256(text).hexdigest()
-    entry = {
-        "mediaType": document["mediaType"],
-        "digest": f"sha256:{digest}",
-        "size": len(text),
-        "annotations": {"io.containerd.image.name": name},
-    }
-    files = {
-        "oci-layout": b'{"imageLayoutVersion": "1.0.0"}',
-        f"blobs/sha256/{digest}": text,
-        "index.json": json.dumps({"schemaVersion": 2, "manifests": [entry]}).encode(),
-    }
-    with tarfile.open(archive, "w") as tar:
-        for path, content in files.items():
-            member = tarfile.TarInfo(path)
-            member.size = len(content)
-            tar.addfile(member, io.BytesIO(content))
-
-
-@pytest.mark.usefixtures("manifests")
-def test_an_old_image_of_the_same_tag_is_told_with_both_ids(
-    up: Rayside, kube: Kube, client: docker.DockerClient, app: Callable[[str, str], None]
-) -> None:
-    images = target(up).origin.images
-    ray, workspace = (str(client.images.get(each).id) for each in (images.ray, images.workspace))
-    app(images.workspace, images.ray)
-    with running(kube, pod("old", APP, imagePullPolicy="Never")):
-        told = found(up, lambda each: each["id"] == "image-stale")
-        assert told["what"] == f"container main of pod old runs another {APP} than the Docker engine has"
-        assert f"it runs {ray[:19]}, the engine has {workspace[:19]}; the node has another one" in told["why"]
-        assert f"kind load docker-image {APP} --name {up.settings.name} brings it there" in told["hint"]
-        # Loaded, the pod has still been started with the old one, and another one is not.
-        app(images.workspace, images.workspace)
-        told = found(up, lambda each: each["id"] == "image-stale" and "has the same" in each["why"])
-        assert told["hint"] == "delete the pod, to start anew"
-        with running(kube, pod("new", APP, imagePullPolicy="Never")):
-            told = found(up, lambda each: each["id"] == "image-differs")
-            for status in (each["status"]["containerStatuses"][0] for each in kube.pods(RAYS)):
-                # It is by a manifest's digest where the node has pulled the image at some time.
-                assert f"runs {status['imageID'].rpartition('@')[2][:19]}" in told["why"]
-            assert told["hint"].startswith(f"crictl rmi {APP} on the node")
 
 
 # --- a port of this machine --------------------------------------------------------------

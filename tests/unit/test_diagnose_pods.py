@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
-from bootstrap.diagnosis.evidence import StaleImage
 from bootstrap.diagnosis.explain import findings
 from bootstrap.diagnosis.finding import Weight
 from tests.unit.diagnosed import job, only, seen
@@ -125,7 +122,7 @@ def test_a_rayjob_that_kuberay_refuses() -> None:
     assert (found.id, found.why) == ("rayjob-failed", "ValidationFailed: no such mode")
 
 
-# --- evicted pods, and images that are not what their name says --------------------------
+# --- evicted pods -----------------------------------------------------------------------
 
 
 def test_a_pod_that_was_evicted_and_replaced_is_told_by_its_event() -> None:
@@ -146,48 +143,3 @@ def test_a_pod_that_was_evicted_and_replaced_is_told_by_its_event() -> None:
     # While it is there, its own status says the same.
     there = pod(phase="Failed", reason="Evicted", message=message)
     assert only(findings(seen(pods=[there], events=[event("Evicted", message)]))).id == "pod-failed"
-
-
-def stale(image: str, node: str) -> StaleImage:
-    ids = {"runs": "sha256:" + "a" * 64, "node": node, "engine": "sha256:" + "c" * 64}
-    return StaleImage(NAME, "ray-head", image, "rayside", **ids)
-
-
-@pytest.mark.parametrize(
-    ("image", "node", "remedy"),
-    [
-        ("team/app:1", "sha256:" + "a" * 64, "kind load docker-image team/app:1 --name rayside brings it"),
-        ("rayside/ray:current", "sha256:" + "a" * 64, "./invokew up brings it there; then delete the pod"),
-        ("team/app:1", "sha256:" + "c" * 64, "delete the pod, to start anew"),
-    ],
-)
-def test_a_stale_image_is_told_with_both_ids(image: str, node: str, remedy: str) -> None:
-    told = only(findings(seen(stale=[stale(image, node)])))
-    assert (told.id, told.pod) == ("image-stale", NAME)
-    assert f"runs another {image} than the Docker engine has" in told.what
-    assert "it runs sha256:aaaaaaaaaaaa, the engine has sha256:cccccccccccc; the node has" in told.why
-    assert remedy in told.hint
-    # Which of the two is newer, nobody knows.
-    assert "older" not in f"{told.why} {told.hint}"
-
-
-def test_one_name_for_two_images_is_told_with_the_pods_that_run_them() -> None:
-    def running(name: str, identity: str) -> dict[str, Any]:
-        alive = container({"running": {}}, ready=True, imageID=identity)
-        made: dict[str, Any] = pod(alive, conditions=(READY,), phase="Running")
-        return {**made, "metadata": {"name": name, "uid": name}, "spec": {**made["spec"], "nodeName": name}}
-
-    old, new = (f"registry.test/ray@sha256:{digit * 64}" for digit in "ab")
-    told = only(findings(seen(pods=[running("one", old), running("two", new), running("three", new)])))
-    assert (told.id, told.what) == (
-        "image-differs",
-        "pods run different images by the one name rayside/ray:current",
-    )
-    assert told.why == (
-        "pod one on node one runs sha256:aaaaaaaaaaaa; pod two on node two runs sha256:bbbbbbbbbbbb"
-    )
-    assert told.hint.startswith("crictl rmi rayside/ray:current on the node with the wrong one")
-    # One that was loaded has another kind of id than one that was pulled, and may be the same.
-    loaded = running("one", "sha256:" + "c" * 64)
-    assert only(findings(seen(pods=[loaded, running("two", new)]))).id == "nothing-wrong"
-    assert only(findings(seen(pods=[running("one", new), running("two", new)]))).id == "nothing-wrong"

@@ -490,7 +490,6 @@ def test_an_explainer_that_fails_ends_no_other_and_is_told() -> None:
     assert [each.partition(":")[0] for each in evidence.unread] == [
         "troubled_pods can't explain what it sees",
         "restarted_containers can't explain what it sees",
-        "different_images can't explain what it sees",
     ]
 
 

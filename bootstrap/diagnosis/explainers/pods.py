@@ -11,7 +11,6 @@ from bootstrap.diagnosis.evidence import Evidence, Row
 from bootstrap.diagnosis.finding import Finding, Weight, sentence
 from bootstrap.diagnosis.kills import in_pod, words
 from bootstrap.kube.cause import first
-from bootstrap.kube.pulls import is_ours
 from bootstrap.kube.room import EVICTED, EVICTED_ELSE
 from bootstrap.kube.trouble import explain, waiting
 from bootstrap.ray.outcome import explain_exit
@@ -19,8 +18,6 @@ from bootstrap.ray.outcome import explain_exit
 _EVICTED = "Evicted"
 # The events of a pod that is gone: so many, the last ones.
 _MOST_EVENTS = 4
-# Of an image's id, so much tells it from another one: the algorithm, and 12 digits, as Docker shows them.
-_ID = len("sha256:") + 12
 
 
 def troubled_pods(evidence: Evidence) -> Iterator[Finding]:
@@ -77,54 +74,6 @@ def evicted_pods(evidence: Evidence) -> Iterator[Finding]:
         is_evicted = event.get("reason") == _EVICTED and of.get("kind") == "Pod"
         if is_evicted and of.get("uid") not in there and _has_a_clusters_name(of.get("name"), evidence):
             yield _evicted(event)
-
-
-def stale_images(evidence: Evidence) -> Iterator[Finding]:
-    """Yields a finding for each container whose image is not the one of that name in the engine."""
-    for stale in evidence.stale:
-        loads = f"kind load docker-image {shlex.quote(stale.image)} --name {stale.cluster}"
-        loads = "./invokew up" if is_ours(stale.image) else loads
-        differs = stale.node != stale.engine
-        has = "has another one" if differs else "has the same, but the pod was there before it"
-        yield Finding(
-            "image-stale",
-            sentence(
-                f"container {stale.container} of pod {stale.pod} "
-                f"runs another {stale.image} than the Docker engine has"
-            ),
-            sentence(f"pod {stale.pod}"),
-            f"it runs {stale.runs[:_ID]}, the engine has {stale.engine[:_ID]}; the node {has}",
-            f"{f'where the engine has the newer one, {loads} brings it there; then ' if differs else ''}"
-            "delete the pod, to start anew",
-            Weight.PART_FAILED,
-            pod=stale.pod,
-        )
-
-
-def different_images(evidence: Evidence) -> Iterator[Finding]:
-    """Yields a finding for each name by which pods run different images, as where a node has an old one."""
-    known: dict[tuple[str, bool], dict[str, str]] = {}
-    for pod in evidence.pods:
-        names = {spec["name"]: spec.get("image") for spec in pod.get("spec", {}).get("containers", [])}
-        for container in pod.get("status", {}).get("containerStatuses", []):
-            image, identity = names.get(container["name"]), container.get("imageID")
-            if image and identity and "running" in container.get("state", {}):
-                where = f"pod {pod['metadata']['name']} on node {pod['spec'].get('nodeName')}"
-                # The kubelet calls an image that was put into the node by another digest than a pulled one.
-                name, _, digest = identity.rpartition("@")
-                known.setdefault((image, bool(name)), {}).setdefault(digest, where)
-    for (image, _), pods in known.items():
-        if len(pods) > 1:
-            told = "; ".join(f"{where} runs {identity[:_ID]}" for identity, where in pods.items())
-            yield Finding(
-                "image-differs",
-                sentence(f"pods run different images by the one name {image}"),
-                "",
-                sentence(told),
-                f"crictl rmi {shlex.quote(image)} on the node with the wrong one, and delete the pod there; "
-                "or give each version its own tag",
-                Weight.PART_FAILED,
-            )
 
 
 def gone_pod(evidence: Evidence, name: str) -> Iterator[Finding]:
