@@ -47,7 +47,6 @@ class Task:
     node_id: str
     since: float
     runtime_env: str = ""
-    pid: int = 0
     alike: bool = True  # whether all attempts of it failed with the same type of error
 
     @property
@@ -98,18 +97,6 @@ class PlacementGroup:
 
 
 @dataclass(frozen=True)
-class Kill:
-    """A process that the kernel of this machine killed for want of memory; as `kernel.kills` has it."""
-
-    pid: int
-    program: str
-    megabytes: int
-    limit: bool
-    group: str
-    at: float
-
-
-@dataclass(frozen=True)
 class Evidence:
     """All that was read of a cluster at the moment `now`, in seconds since 1970.
 
@@ -123,7 +110,6 @@ class Evidence:
         head_log: the end of what Ray's head printed.
         raylet_errors: the ends of the nodes' raylet.err, with what workers printed before they were up.
         pods, events, rayjobs: of Kubernetes, in its own JSON; empty where there is none.
-        kills: what this machine's kernel killed for want of memory, oldest first.
         knows_attempts: whether it is known which tasks finished when they were tried again.
         unread: what could not be read, with the reason; explainers that fail add themselves.
     """
@@ -144,7 +130,6 @@ class Evidence:
     pods: Sequence[Row] = ()
     events: Sequence[Row] = ()
     rayjobs: Sequence[Row] = ()
-    kills: Sequence[Kill] = ()
     knows_attempts: bool = True
     unread: list[str] = field(default_factory=list)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bootstrap.diagnosis.evidence import Actor, Kill, Task
+from bootstrap.diagnosis.evidence import Actor, Task
 from bootstrap.diagnosis.ray_errors import Raised, raised_in_task
 
 # Ray's table of tasks calls a failure so (ErrorType of common.proto), its exceptions (ray/exceptions.py) so.
@@ -47,7 +47,6 @@ class Failure:
         alike: whether it failed in the same way each time that it was tried.
         unfinished: the names of the job's tasks that had not finished when it ended.
         task: what Ray's table has of it, where it is a task's.
-        kill: how the kernel killed its process for want of memory, where it did.
     """
 
     name: str
@@ -61,7 +60,6 @@ class Failure:
     alike: bool = True
     unfinished: Sequence[str] = ()
     task: Task | None = None
-    kill: Kill | None = None
 
 
 def of_driver(

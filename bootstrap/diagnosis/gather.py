@@ -12,8 +12,7 @@ from typing import Any
 from bootstrap.dap.paused import PausedTask
 from bootstrap.diagnosis import cleaned
 from bootstrap.diagnosis import rows as rows_of
-from bootstrap.diagnosis.evidence import Evidence, Kill
-from bootstrap.diagnosis.kernel import kills
+from bootstrap.diagnosis.evidence import Evidence
 from bootstrap.diagnosis.kubernetes import asks_of_kubernetes
 from bootstrap.errors import RaysideError
 from bootstrap.plain import line
@@ -144,8 +143,6 @@ def gather(
         "paused tasks": lambda: [asdict(task) for task in paused()],
         "head's log": lambda: cleaned.log(access.log()),
         "raylets' errors": lambda: cleaned.log(access.dashboard().raylet_errors()),
-        # Ray runs on this machine, in a container of it or not.
-        "processes that the kernel killed": kills,
     }
     if target.kubernetes:
         asks |= asks_of_kubernetes(target.kubernetes.kube, pod)
@@ -187,7 +184,6 @@ def _understood(answers: _Answers, jobs: Sequence[Job], logs: Mapping[str, str])
         "pods": answers.rows("pods", rows_of.read_named),
         "events": answers.rows("events", rows_of.read_events),
         "rayjobs": answers.rows("RayJobs", rows_of.read_named),
-        "kills": answers.rows("processes that the kernel killed", lambda rows: [Kill(**row) for row in rows]),
     }
     # Last, for what could not be understood is told with what could not be read.
     return Evidence(

@@ -105,7 +105,6 @@ def _task(row: Row) -> Task:
         node_id=_text(row.get("node_id")),
         since=_seconds(since),
         runtime_env="" if environment == "{}" else environment,
-        pid=int(row.get("worker_pid") or 0),
     )
 
 

@@ -71,7 +71,6 @@ class Job:
     message: str
     exit_code: int | None
     started: float
-    driver_pid: int | None
     metadata: dict[str, str]
     runtime_env: dict[str, Any]
     node_id: str = ""  # It is the node on which its driver was started.
@@ -93,7 +92,6 @@ def jobs_for(user: str, jobs: Sequence[Job]) -> list[Job]:
 
 def read_job(row: Mapping[str, Any]) -> Job:
     """Returns the job of a row of `Dashboard.job_rows`."""
-    driver = row.get("driver_info") or {}
     return Job(
         submission_id=row.get("submission_id") or "",
         job_id=row.get("job_id"),
@@ -102,7 +100,6 @@ def read_job(row: Mapping[str, Any]) -> Job:
         message=row.get("message") or "",
         exit_code=row.get("driver_exit_code"),
         started=(row.get("start_time") or 0) / 1000,
-        driver_pid=int(driver["pid"]) if driver.get("pid") else None,
         metadata=row.get("metadata") or {},
         runtime_env=row.get("runtime_env") or {},
         node_id=row.get("driver_node_id") or "",

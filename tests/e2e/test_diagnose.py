@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
-from bootstrap.diagnosis.kernel import kills
 from bootstrap.kube.api import CORE, RAY, Kube, path_of
 from bootstrap.step import until
 from tests.e2e.conftest import target
@@ -65,16 +63,6 @@ def test_a_pod_that_is_gone_is_told_by_its_events(up: Rayside, kube: Kube) -> No
 def test_of_one_pod_only_its_own_is_told(up: Rayside, kube: Kube) -> None:
     (found,) = up.json("diagnose", "--pod", "fails-last", timeout=60)["findings"]
     assert "no such shard" in found["why"]
-
-
-def test_the_kernels_own_words_are_told_where_it_may_be_asked(up: Rayside, kube: Kube) -> None:
-    """The kernel of this machine is also the kind node's; only root may read its log, mostly."""
-    (found,) = up.json("diagnose", "--pod", "fails-greedy", timeout=60)["findings"]
-    uids: list[Any] = [
-        pod["metadata"]["uid"] for pod in kube.pods(LABEL) if pod["metadata"]["name"] == "fails-greedy"
-    ]
-    own = [kill for kill in kills() if uids[0].replace("-", "_") in kill["group"].replace("-", "_")]
-    assert ("the kernel killed tail" in found["why"]) is bool(own)
 
 
 def test_a_pod_that_never_was_is_an_error_with_those_that_are(up: Rayside, kube: Kube) -> None:

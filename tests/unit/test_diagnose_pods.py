@@ -44,6 +44,11 @@ def test_a_container_that_was_killed_for_memory_and_runs_again() -> None:
         "container ray-head was restarted 2 times, and runs again",
     )
     assert "OOMKilled, exit code 137" in found.why
+    # With cgroup v1 the kubelet was seen to call it so.
+    again["lastState"] = ended(137, "Error")
+    unsure = only(findings(seen(pods=[pod(again, conditions=(READY,))])))
+    assert "most often because memory ran out" in unsure.why
+    assert unsure.hint == found.hint == "raise resources.limits.memory, or have its tasks load less"
 
 
 def test_a_pod_that_is_gone_is_told_by_its_events() -> None:

@@ -17,7 +17,7 @@ def task(name: str, job_id: str = "02000000") -> WaitingTask:
 
 
 def run(submission_id: str, job_id: str, status: str = "RUNNING") -> Job:
-    return Job(submission_id, job_id, status, "python job.py", "", None, 0.0, None, {}, {})
+    return Job(submission_id, job_id, status, "python job.py", "", None, 0.0, {}, {})
 
 
 class Looks(Dashboard):

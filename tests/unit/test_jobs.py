@@ -210,7 +210,7 @@ def test_exit_codes_are_explained(code: int, explanation: str) -> None:
 
 
 def test_a_failed_job_shows_its_last_words() -> None:
-    job = Job("t-1", "01000000", "FAILED", "python t.py", "Traceback\nValueError: no", 1, 0.0, 7, {}, {})
+    job = Job("t-1", "01000000", "FAILED", "python t.py", "Traceback\nValueError: no", 1, 0.0, {}, {})
     error = outcome.failure(job)
     assert "raised an exception" in error.message
     assert error.message.endswith("ValueError: no")
@@ -222,7 +222,7 @@ def test_a_failed_job_shows_its_last_words() -> None:
 
 def test_the_last_words_of_a_failed_job_have_no_colours() -> None:
     message = "Traceback\n\x1b[36mray::bad()\x1b[39m (pid=7)\nValueError: no"
-    job = Job("t-1", "01000000", "FAILED", "python t.py", message, 1, 0.0, 7, {}, {})
+    job = Job("t-1", "01000000", "FAILED", "python t.py", message, 1, 0.0, {}, {})
     assert outcome.failure(job).message.splitlines()[-2:] == ["ray::bad() (pid=7)", "ValueError: no"]
 
 

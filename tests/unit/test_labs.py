@@ -279,7 +279,7 @@ class Jobs(Dashboard):
 def submitted(name: str, working_dir: object, status: str = "RUNNING", user: str = "") -> Job:
     metadata = {WORKING_DIR: str(working_dir)} if working_dir else {}
     metadata |= {USER: user} if user else {}
-    return Job(name, None, status, "python main.py", "", None, 0.0, None, metadata, {})
+    return Job(name, None, status, "python main.py", "", None, 0.0, metadata, {})
 
 
 def test_what_labs_have_left_running_is_known_by_the_folder_that_was_submitted(tmp_path: Path) -> None:

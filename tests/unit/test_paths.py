@@ -26,15 +26,15 @@ def paths(tmp_path: Path) -> PathMap:
         "working_dir": "gcs://_ray_pkg_aa.zip",
         "py_modules": ["gcs://_ray_pkg_bb.zip", "gcs://_ray_pkg_cc.zip"],
     }
-    job = Job("j", None, "RUNNING", "python x.py", "", None, 0.0, None, metadata, runtime_env)
-    foreign = Job("k", None, "RUNNING", "python x.py", "", None, 0.0, None, {}, {})
+    job = Job("j", None, "RUNNING", "python x.py", "", None, 0.0, metadata, runtime_env)
+    foreign = Job("k", None, "RUNNING", "python x.py", "", None, 0.0, {}, {})
     return PathMap.of([job, foreign])
 
 
 def test_a_package_that_was_sent_from_no_folder_has_none() -> None:
     metadata = {PY_MODULES: json.dumps(["gcs://_ray_pkg_bb.zip"])}
     runtime_env = {"working_dir": "gcs://_ray_pkg_aa.tar.gz", "py_modules": ["gcs://_ray_pkg_bb.zip"]}
-    job = Job("j", None, "RUNNING", "python x.py", "", None, 0.0, None, metadata, runtime_env)
+    job = Job("j", None, "RUNNING", "python x.py", "", None, 0.0, metadata, runtime_env)
     assert PathMap.of([job]).local_roots() == {}
     assert unpacked(job) == f"{RESOURCES}/working_dir_files/_ray_pkg_aa"
 
@@ -47,7 +47,7 @@ def test_every_package_has_its_folders(paths: PathMap, tmp_path: Path) -> None:
 def test_the_same_package_from_two_folders_is_shown_where_it_was_sent_from_last(tmp_path: Path) -> None:
     def job(folder: str) -> Job:
         metadata, runtime_env = {WORKING_DIR: folder}, {"working_dir": "gcs://_ray_pkg_aa.zip"}
-        return Job("j", None, "RUNNING", "python x.py", "", None, 0.0, None, metadata, runtime_env)
+        return Job("j", None, "RUNNING", "python x.py", "", None, 0.0, metadata, runtime_env)
 
     first, second = tmp_path / "one", tmp_path / "other"
     jobs = [job(str(folder)) for folder in (first, second, first)]
@@ -68,7 +68,7 @@ def test_what_was_sent_through_a_symlink_is_shown_as_it_was_written() -> None:
         "working_dir": "gcs://_ray_pkg_aa.zip",
         "py_modules": [f"gcs://_ray_pkg_{name}.zip" for name in ("bb", "cc", "dd", "ee")],
     }
-    job = Job("j", None, "RUNNING", "python x.py", "", None, 0.0, None, metadata, runtime_env)
+    job = Job("j", None, "RUNNING", "python x.py", "", None, 0.0, metadata, runtime_env)
     assert PathMap.of([job]).local_roots() == {
         "_ray_pkg_aa": ["/home/x/code", "/disk/code"],
         "_ray_pkg_bb": ["/home/x", "/disk/lib"],
@@ -95,7 +95,7 @@ def test_what_symlinks_in_a_package_lead_to_is_found_in_the_package(tmp_path: Pa
         metadata = {**sent.all_metadata(), PY_MODULES: json.dumps([str(code / "pkg")])}
         metadata[LOCAL_ROOTS] = json.dumps(written)
         environment = {"working_dir": "gcs://_ray_pkg_aa.zip", "py_modules": ["gcs://_ray_pkg_bb.zip"]}
-        job = Job("j", None, "RUNNING", "python x.py", "", None, 0.0, None, metadata, environment)
+        job = Job("j", None, "RUNNING", "python x.py", "", None, 0.0, metadata, environment)
         return PathMap.of([job]).local_roots()
 
     packages = {"_ray_pkg_aa": [str(code)], "_ray_pkg_bb": [str(code)]}

@@ -125,7 +125,6 @@ class ScriptedDashboard:
             message="",
             exit_code=None,
             started=0.0,
-            driver_pid=None,
             metadata={},
             runtime_env={},
         )

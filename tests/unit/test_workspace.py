@@ -27,7 +27,7 @@ UNPACKED = "/tmp/ray/session_latest/runtime_resources"
 def job(*, working_dir: str = "", uri: str = "") -> Job:
     metadata = {"rayside.working_dir": working_dir} if working_dir else {}
     runtime_env = {"working_dir": uri} if uri else {}
-    return Job("one", None, "RUNNING", "python x.py", "", None, 0.0, None, metadata, runtime_env)
+    return Job("one", None, "RUNNING", "python x.py", "", None, 0.0, metadata, runtime_env)
 
 
 def local(tmp_path: Path, **settings: object) -> Local:

@@ -6,17 +6,9 @@ import re
 
 from bootstrap.diagnosis.causes.cause import Cause
 from bootstrap.diagnosis.failure import Failure
-from bootstrap.diagnosis.kills import words
 
 
 def out_of_memory(failure: Failure) -> Cause | None:
-    if failure.kill and failure.name in ("WorkerCrashedError", "ActorDiedError"):
-        return Cause(
-            "task-out-of-memory",
-            f"{failure.subject} was killed by the kernel for its memory",
-            words(failure.kill),
-            "have it load less at a time, or raise the limit; Ray's own monitor was too slow for it",
-        )
     killed = re.search(
         r"low on memory\. Memory on the node .{0,300}? was ([\d.]{1,20} ?GB) used / ([\d.]{1,20} ?GB) limit",
         failure.text,

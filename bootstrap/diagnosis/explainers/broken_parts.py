@@ -8,7 +8,6 @@ from bootstrap.diagnosis.causes.known import cause
 from bootstrap.diagnosis.evidence import Actor, Evidence, Task
 from bootstrap.diagnosis.failure import Failure, of_task
 from bootstrap.diagnosis.finding import Finding, Weight, sentence
-from bootstrap.diagnosis.kills import killed
 
 # Who made an actor lets it go, or ends, or kills it: that is no failure of the actor.
 _MEANT = frozenset({"OUT_OF_SCOPE", "REF_DELETED", "OWNER_DIED", "RAY_KILL"})
@@ -28,10 +27,10 @@ def failed_tasks(evidence: Evidence) -> Iterator[Finding]:
         if _explained_by_job(evidence, job_id):
             continue
         for task in evidence.failed_tasks(job_id):
-            failure = killed(of_task(task), evidence)
+            failure = of_task(task)
             alike.setdefault((job_id, task.name, cause(failure).id, failure.name), []).append(task)
     for (job_id, *_), tasks in alike.items():
-        failure = killed(of_task(tasks[0]), evidence)
+        failure = of_task(tasks[0])
         its_cause = cause(failure)
         more = f"; {len(tasks)} tasks of this name failed so" if len(tasks) > 1 else ""
         name = evidence.job_name(job_id)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 import shlex
-import signal
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from bootstrap.diagnosis import kills, runtime_env, start_failures
+from bootstrap.diagnosis import runtime_env, start_failures
 from bootstrap.diagnosis.causes.cause import Cause
 from bootstrap.diagnosis.causes.known import cause
 from bootstrap.diagnosis.evidence import Evidence
@@ -101,7 +100,7 @@ def _failure(ended: _Ended) -> Failure | None:
     tasks = evidence.failed_tasks(job_id) if job_id else []
     actors = [actor for actor in evidence.actors if actor.job_id == job_id]
     unfinished = [task.name for task in evidence.unfinished_tasks(job_id)] if job_id else []
-    return kills.killed(of_driver(raised, ended.log, tasks, actors, unfinished), evidence)
+    return of_driver(raised, ended.log, tasks, actors, unfinished)
 
 
 # --- endings that no exception tells of --------------------------------------------------
@@ -206,13 +205,6 @@ def ended_by_signal(ended: _Ended) -> Cause | None:
     if code is None or (code not in _SIGNALS and code >= 0):
         return None
     number = -code if code < 0 else code - 128
-    if number == signal.SIGKILL and (kill := kills.of_driver(ended.job, ended.evidence)):
-        return Cause(
-            "job-out-of-memory",
-            "the kernel killed its program for its memory",
-            kills.words(kill),
-            "have the driver load less at a time",
-        )
     identity, what = {
         2: ("job-interrupted", "its program was interrupted"),
         9: ("job-killed", "its program was killed"),

@@ -9,13 +9,14 @@ from typing import Any
 
 from bootstrap.diagnosis.evidence import Evidence, Row
 from bootstrap.diagnosis.finding import Finding, Weight, sentence
-from bootstrap.diagnosis.kills import in_pod, words
 from bootstrap.kube.cause import first
 from bootstrap.kube.room import EVICTED, EVICTED_ELSE
 from bootstrap.kube.trouble import explain, waiting
 from bootstrap.ray.outcome import explain_exit
 
 _EVICTED = "Evicted"
+# With cgroup v1 the kubelet may call this end `Error`: it is not told of a kill for memory.
+_KILLED = 137
 # The events of a pod that is gone: so many, the last ones.
 _MOST_EVENTS = 4
 
@@ -36,7 +37,7 @@ def troubled_pods(evidence: Evidence) -> Iterator[Finding]:
             error.id,
             sentence(what),
             sentence(f"pod {name}, {f'node {on}' if on else 'on no node yet'}"),
-            sentence("; ".join(filter(None, [why or waiting(pod), _killed(pod, evidence)]))),
+            sentence(why or waiting(pod)),
             sentence(error.hint),
             Weight.WAITING if makes_room else Weight.POD,
             pod=name,
@@ -57,9 +58,9 @@ def restarted_containers(evidence: Evidence) -> Iterator[Finding]:
                 "container-restarted",
                 sentence(f"container {container['name']} was restarted {times}, and runs again"),
                 sentence(f"pod {name}"),
-                sentence("; ".join(filter(None, [_ending(ended, killed=killed), _killed(pod, evidence)]))),
+                sentence(_ending(ended, killed=killed)),
                 "raise resources.limits.memory, or have its tasks load less"
-                if killed
+                if ended["exitCode"] == _KILLED
                 else f"./invokew diagnose --pod {shlex.quote(name)} --archive pod.tar.gz keeps its logs",
                 Weight.PART_FAILED,
                 pod=name,
@@ -153,12 +154,6 @@ def _ending(ended: Row, *, killed: bool) -> str:
         return f"it was killed, for it needed more than its limit of memory (OOMKilled, exit code {code})"
     last = next(iter((ended.get("message") or "").strip().splitlines()[-1:]), "")
     return f"{explain_exit(ended['exitCode'])}{f': {last}' if last else ''}"
-
-
-def _killed(pod: Row, evidence: Evidence) -> str:
-    """Returns what the kernel killed last in that pod; empty where it killed nothing, or nobody may know."""
-    kills = list(in_pod(pod, evidence))
-    return words(kills[-1]) if kills else ""
 
 
 def _events(evidence: Evidence, name: str, uid: str | None) -> Sequence[Row]:
