@@ -1,7 +1,7 @@
 """Is a job's program: `python -m bootstrap.in_ray.opening` opens a debugger in processes of other jobs.
 
 An actor runs a function of ours between two of its own calls. Into drivers and tasks Ray sends no code of
-other jobs: Python's own way leads there from 3.14 on; before, py-spy, which Ray brings, reads their stacks.
+other jobs: py-spy, which Ray brings, reads their stacks.
 The file `FILE` in the job's folder says which they are; one line that begins with `ANSWER` has an `Outcome`
 for each, as JSON.
 """
@@ -13,19 +13,18 @@ import logging
 import shutil
 import subprocess
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from bootstrap.hook.rayside_hook import attach
-from bootstrap.in_ray import remote_exec
 from bootstrap.in_ray.actor_by_id import ActorTable
 
 ANSWER, FILE = "RAYSIDE_OPENING ", "opening.json"
 OPENED, BUSY, NOT_POSSIBLE = "opened", "busy", "not possible"
 # Seconds for an actor to come to our call, and for py-spy.
 _CALL, _SPY = 10.0, 30.0
-# Into so many processes their own way is tried: each takes a process beside it for a moment.
+# Of so many processes the stacks are read: each takes a process beside it for a moment.
 _MOST_BESIDE = 32
 # Characters of a stack that are told, and of all the answer.
 _LONGEST_STACK, _LONGEST = 20_000, 1_000_000
@@ -79,26 +78,6 @@ def _open(actor: Any, user: str) -> str:
     return "" if attach.open_port(user) else "its environment has no debugpy"
 
 
-def _beside(pid: int, user: str) -> tuple[str, str, str]:
-    """Tries what can be done beside a process of this node; returns its result, why, and its stack."""
-    result, why = NOT_POSSIBLE, ""
-    if remote_exec.is_possible():
-        try:
-            # Our job's folder is where this runs.
-            why = remote_exec.open_port(pid, Path("bootstrap/hook").absolute(), _CALL, user)
-            result = NOT_POSSIBLE if why else OPENED
-        except TimeoutError:
-            result, why = BUSY, "it runs no Python code now: attach again when it does"
-        except (OSError, RuntimeError) as error:
-            why = f"{type(error).__name__}: {error}"
-    if result == OPENED:
-        return OPENED, "", ""
-    try:
-        return result, why, _stack(pid)
-    except RuntimeError as error:
-        return result, f"{why}; no stack: {error}".removeprefix("; "), ""
-
-
 def _stack(pid: int) -> str:
     """Returns what py-spy says of a process of this node. Raises RuntimeError with its reason."""
     program = shutil.which("py-spy") or str(Path(sys.executable).with_name("py-spy"))
@@ -132,12 +111,12 @@ def opened(processes: list[Process]) -> list[Outcome]:
     if called := [call for call in calls.values() if not isinstance(call, Exception)]:
         ray.wait(called, num_returns=len(called), timeout=_CALL)
     done = [_of_actor(process, calls.get(process.worker_id)) for process in processes]
-    beside = ray.remote(_beside)
+    spy = ray.remote(_stack)
     closed = [pair[0] for pair in zip(processes, done, strict=True) if pair[1].result != OPENED]
     tried = {
-        process.worker_id: beside.options(
+        process.worker_id: spy.options(
             num_cpus=0, scheduling_strategy=NodeAffinitySchedulingStrategy(process.node_id, soft=False)
-        ).remote(process.pid, process.user)
+        ).remote(process.pid)
         for process in closed[:_MOST_BESIDE]
     }
     if tried:
@@ -163,8 +142,7 @@ def _of_actor(process: Process, call: Any) -> Outcome:
     import ray
 
     if call is None:
-        why = "before Python 3.14 another job can send code only to an actor"
-        return Outcome(process.worker_id, NOT_POSSIBLE, why)
+        return Outcome(process.worker_id, NOT_POSSIBLE, "another job can send code only to an actor")
     try:
         if isinstance(call, Exception):
             raise call
@@ -178,24 +156,16 @@ def _of_actor(process: Process, call: Any) -> Outcome:
 
 
 def _after(outcome: Outcome, tried: Any, most: int) -> Outcome:
-    """Returns the outcome after what was tried beside its process, with `most` characters of its stack."""
+    """Returns the outcome with `most` characters of the stack of its process, or with why there is none."""
     import ray
 
     if tried is None:
         return outcome
     try:
-        result, why, stack = ray.get(tried, timeout=0)
+        return replace(outcome, stack=ray.get(tried, timeout=0)[:most])
     except Exception as error:
         cause = getattr(error, "cause", None) or error
-        return Outcome(outcome.worker_id, outcome.result, f"{outcome.why}; no stack: {cause}"[:400])
-    if result == OPENED:
-        return Outcome(outcome.worker_id, OPENED)
-    # What the actor itself was asked says more than the look from beside it.
-    if outcome.result == NOT_POSSIBLE and result == BUSY:
-        return Outcome(outcome.worker_id, BUSY, why[:400], stack[:most])
-    return Outcome(
-        outcome.worker_id, outcome.result, f"{outcome.why}; {why}"[:400].removesuffix("; "), stack[:most]
-    )
+        return replace(outcome, why=f"{outcome.why}; no stack: {cause}"[:400])
 
 
 def main() -> None:
