@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from typing import Generic, TypeVar
 from weakref import WeakKeyDictionary
 
-from bootstrap.hook.evaluated.telling import AT_ONCE, RATE, Bucket, Shares
+from bootstrap.hook.evaluated.telling import AT_ONCE, RATE, Bucket
 
 # The most lines a second in the long run, and at once: of one debuggee, and of all together. VS Code's
 # debug console keeps the last 10,000 lines, and stays smooth at some hundreds a second.
@@ -49,8 +49,7 @@ class Flood(Generic[Debuggee]):
         later: Callable[[float, Callable[[], None]], object] | None = None,
     ) -> None:
         self._tell, self._clock, self._later = tell, clock, later
-        # Those who print little have their share, whoever floods.
-        self._all = Shares(ALL, ALL_AT_ONCE, clock, WeakKeyDictionary())
+        self._all = Bucket(ALL, ALL_AT_ONCE, clock)
         self._each: WeakKeyDictionary[Debuggee, Bucket] = WeakKeyDictionary()
         self._left_out: Counter[Debuggee] = Counter()
         self._began_at = self._last_at = 0.0
@@ -60,7 +59,7 @@ class Flood(Generic[Debuggee]):
         bucket = self._each.setdefault(debuggee, Bucket(EACH, EACH_AT_ONCE, self._clock))
         lines = text.count("\n")
         amount = max(lines, len(text) / WIDTH, 1)
-        if bucket.left >= amount and self._all.passes(debuggee, amount):
+        if bucket.left >= amount and self._all.passes(amount):
             bucket.take(amount)
             return True
         self.leave_out(debuggee, lines)

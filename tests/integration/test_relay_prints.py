@@ -329,34 +329,3 @@ def test_of_a_long_print_is_told_how_much_is_missing_and_where_it_is(tmp_path: P
             assert (await process.end())[-1] == "done"
 
     run(story())
-
-
-THREADS = """\
-import threading, time
-def noisy():
-    while not ended.is_set():
-        print("noise")
-ended = threading.Event()
-threads = [threading.Thread(target=noisy) for _ in range(3)]
-for thread in threads: thread.start()
-time.sleep(1)
-for i in range(5):
-    print("modest", i)
-    time.sleep(0.1)
-ended.set()
-for thread in threads: thread.join()
-print("done", flush=True)
-"""
-
-
-def test_a_thread_that_prints_little_is_heard_beside_noisy_ones(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with relay_over(tmp_path) as setting:
-            (process,) = await setting.cluster.start(THREADS)
-            editor = await setting.attach(redirectOutput=True)
-            for i in range(5):
-                output = await editor.event("output", category="stdout", line=10)
-                assert output["output"].endswith(f": modest {i}\n")
-            await process.process.wait()
-
-    run(story())

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 import pytest
 
 from bootstrap.relay.flood import (
-    ALL,
     ALL_AT_ONCE,
     EACH,
     EACH_AT_ONCE,
@@ -119,20 +118,6 @@ def test_all_together_are_bounded_too_and_told_in_one() -> None:
     clock.move(ENDED)
     assert len(reports) == 1
     assert sum(reports[0].values()) == 100_000 - shown
-
-
-def test_who_prints_little_is_shown_while_a_crowd_floods() -> None:
-    output, clock, _ = flood()
-    crowd = [Debuggee() for _ in range(50)]
-    shown = 0
-    for tick in range(200):  # 20 s, in which the crowd prints 20 times as much as is shown
-        clock.move(0.1)
-        for each in crowd:
-            shown += passed(output, each, 40)
-        if tick % 10 == 9 and tick > 10:  # at first each takes what is there
-            assert passed(output, TWO, 5) == 5
-    assert shown <= ALL_AT_ONCE + 20 * ALL
-    assert shown >= 0.8 * 20 * ALL  # and nearly all of the rate is used
 
 
 def test_few_long_lines_count_as_many() -> None:

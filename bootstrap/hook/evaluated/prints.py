@@ -80,7 +80,7 @@ class _Tee:
         # Where it is not the next piece of one print, another task may run.
         may_differ = begun is not None and not (is_there and now - begun.at < AT_ONCE)
         if may_differ and begun and (text.startswith(_MARKS) or prints.task_id() != begun.task_id):
-            prints.take(begun, thread)
+            prints.take(begun)
             begun, is_there = None, False
         if begun is None and (begun := prints.begun(self._category, frame)) is None:
             return
@@ -93,7 +93,7 @@ class _Tee:
             begun.text += text
         if text[-1] == "\n":
             begun.is_ended = True
-            prints.take(begun, thread, frame)
+            prints.take(begun, frame)
             return
         begun.is_ended, begun.at = False, now
         self.begun[thread] = begun
@@ -155,8 +155,8 @@ class _Prints:
     def _task(self) -> str:
         return str(self._reached.task(self._context)) if self._context is not None else ""
 
-    def take(self, printed: Any, thread: int, frame: FrameType | None = None) -> None:
-        """Takes what that thread has printed, to be told by the thread that sends.
+    def take(self, printed: Any, frame: FrameType | None = None) -> None:
+        """Takes what a thread has printed, to be told by the thread that sends.
 
         `frame` is where this thread has printed; None where another thread, or another task, has.
         """
@@ -164,7 +164,7 @@ class _Prints:
             return
         lines, left_out = printed.shown(self._telling.MOST_LINES)
         number = lines.count("\n") + 1
-        if len(self._lines) < MOST_UNSENT and self._telling.rate.passes(thread, number):
+        if len(self._lines) < MOST_UNSENT and self._telling.rate.passes(number):
             self.floods, is_first = False, True
             task, place = printed.task, printed.place
             if frame is not None:
@@ -249,7 +249,7 @@ class _Prints:
                 is_left = at_once or time.monotonic() - begun.at >= TELLING
                 # Its thread may have gone on meanwhile: who takes it out of there tells it.
                 if is_left and (taken := tee.begun.pop(thread, None)) is not None:
-                    self.take(taken, thread)
+                    self.take(taken)
         while self._lines and self._is_heard():
             with suppress(IndexError):  # another thread does it, too
                 line = self._lines.popleft()

@@ -1,18 +1,16 @@
 """Decides which lines of prints and of logpoints a debuggee tells, and tells what logpoints say.
 
-A rate bounds them, of which each thread and each logpoint has its share. Lines that are not told are counted,
-and their number is.
+A rate bounds them. Lines that are not told are counted, and their number is told.
 
 It needs the debuggee to have reached.py.
 """
 
 from __future__ import annotations
 
-import math
 import sys
 import threading
 import time
-from collections.abc import Callable, Hashable, MutableMapping
+from collections.abc import Callable
 from types import CodeType, FrameType
 from typing import Any
 
@@ -21,11 +19,8 @@ LONGEST, LONGEST_PRINT, MOST_LINES = 3_900, 16_000, 500
 # The most messages that pydevd may have to send before more are left out: it keeps all of them in memory,
 # and a loop is faster than any connection.
 MOST_UNSENT = 500
-# Lines a second that are sent for long, and at once: half of them of one thread alone (`Shares`). The relay
-# lets as many pass of one debuggee (flood.py).
+# Lines a second that are sent for long, and at once. The relay lets as many pass of one debuggee (flood.py).
 RATE, AT_ONCE = 200.0, 2_000.0
-# The most who are known to have taken of a rate.
-MOST_TAKERS = 10_000
 # Seconds from a line that is not told until the number of such lines is.
 TELLING = 1.0
 
@@ -53,48 +48,6 @@ class Bucket:
         if self.left < amount:
             return False
         self.take(amount)
-        return True
-
-
-class Shares:
-    """Divides what a `Bucket` lets pass, so that nobody who floods takes what the others need.
-
-    Each may have taken lately at most as much as is left: whoever has taken little finds something, and one
-    alone gets half at once, and all in the long run. (These are the dynamic thresholds by which switches
-    divide their buffers. Source: Choudhury and Hahne, Dynamic queue length thresholds for shared-memory
-    packet switches, IEEE/ACM Transactions on Networking 6, 1998.)
-
-    Args:
-        taken: keeps what each has taken, and when (default: a dict).
-    """
-
-    def __init__(
-        self,
-        rate: float,
-        at_once: float,
-        clock: Callable[[], float] = time.monotonic,
-        taken: MutableMapping[Any, tuple[float, float]] | None = None,
-    ) -> None:
-        self._bucket, self._clock = Bucket(rate, at_once, clock), clock
-        # The time constant in which what was taken is forgotten: longer, and one alone would not get the
-        # whole rate; shorter, and a crowd would leave less for who takes little.
-        self._seconds = 0.75 * at_once / rate
-        self._taken: MutableMapping[Any, tuple[float, float]] = {} if taken is None else taken
-
-    def passes(self, taker: Hashable, amount: float) -> bool:
-        """Takes the amount where the taker may; returns whether it does."""
-        left = self._bucket.left
-        if amount > left:
-            return False
-        now = self._clock()
-        taken, at = self._taken.get(taker, (0.0, now))
-        taken *= math.exp((at - now) / self._seconds)
-        if taken + amount > left - amount:
-            return False
-        if len(self._taken) >= MOST_TAKERS and taker not in self._taken:
-            self._taken.clear()
-        self._bucket.take(amount)
-        self._taken[taker] = taken + amount, now
         return True
 
 
@@ -142,7 +95,7 @@ class Print:
         return text, max(0, lines - text.count("\n") - 1)
 
 
-rate = Shares(RATE, AT_ONCE)
+rate = Bucket(RATE, AT_ONCE)
 _left_out: list[int] = []  # the breakpoint of each message that was not sent
 
 
@@ -150,7 +103,7 @@ def log(key: int, point: Any, frame: FrameType) -> None:
     """Tells what the message of a logpoint, whose number is `key`, is in that frame."""
     reached = _reached()
     # Where the relay counts hits, it has to hear of each.
-    if not (point.counted or rate.passes(-key, 1)) or reached.unsent() > MOST_UNSENT:
+    if not (point.counted or rate.passes(1)) or reached.unsent() > MOST_UNSENT:
         _left_out.append(key)
         if len(_left_out) == 1:
             _soon(tell_left_out)
