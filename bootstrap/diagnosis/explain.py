@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import partial
 
 from bootstrap.diagnosis.evidence import RUNNING, Evidence
 from bootstrap.diagnosis.explainers import broken_parts, cluster, ended_jobs, paused, pods, waiting
@@ -39,18 +38,14 @@ def findings(evidence: Evidence, *, job: str = "", pod: str = "") -> list[Findin
         pod: the name of the one pod that is meant.
     """
     collected: list[Finding] = []
-    explainers: list[Callable[[Evidence], Iterable[Finding]]] = list(EXPLAINERS)
-    if pod:
-        explainers.append(partial(pods.gone_pod, name=pod))
-    for explain in explainers:
+    for explain in EXPLAINERS:
         try:
             for finding in explain(evidence):
                 collected.append(finding)
         # It reads what strangers wrote: what is wrong with one of them may not end the others.
         except Exception as error:
-            name = getattr(explain, "__name__", "gone_pod")
             evidence.unread.append(
-                sentence(f"{name} can't explain what it sees: {type(error).__name__}: {error}")
+                sentence(f"{explain.__name__} can't explain what it sees: {type(error).__name__}: {error}")
             )
     if job:
         collected = [each for each in collected if each.job == job or each.weight is Weight.CLUSTER]

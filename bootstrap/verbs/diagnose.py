@@ -59,9 +59,10 @@ def diagnose(
     with console.progress(), console.work("gather", "looking at the cluster"):
         gathered = gather(target, lambda: paused(target, everyone=True).tasks, job=job or "", pod=pod or "")
     submission_id = _known_job(gathered.evidence, job) if job else ""
-    if pod:
-        _require_pod(gathered.evidence, pod, target)
     results = findings(gathered.evidence, job=submission_id, pod=pod or "")
+    # An eviction is told of a pod that is gone.
+    if pod and not any(each.id == "pod-evicted" for each in results):
+        _require_pod(gathered.evidence, pod, target)
     document: dict[str, Any] = {
         "findings": [_for_cluster(finding, console) for finding in results],
         "unread": list(gathered.evidence.unread),
@@ -113,15 +114,13 @@ def _known_job(evidence: Evidence, job: str) -> str:
 
 
 def _require_pod(evidence: Evidence, pod: str, target: Target) -> None:
-    """Raises PodNotFound where there is no such pod, and no event of it."""
-    is_there = any(each["metadata"]["name"] == pod for each in evidence.pods)
-    has_event = any((event.get("involvedObject") or {}).get("name") == pod for event in evidence.events)
-    if is_there or has_event:
+    """Raises PodNotFound where there is no such pod."""
+    if any(each["metadata"]["name"] == pod for each in evidence.pods):
         return
     assert target.kubernetes is not None
     names = sorted(each["metadata"]["name"] for each in target.kubernetes.kube.pods(""))
     raise PodNotFound(
-        f"there is no pod {line(pod)!r} in the namespace {target.instance.namespace}, and no event of one",
+        f"there is no pod {line(pod)!r} in the namespace {target.instance.namespace}",
         hint=f"there are {line(', '.join(names))}" if names else "./invokew status says what is there",
     )
 

@@ -11,7 +11,7 @@ from bootstrap.kube.api import CORE, RAY, Kube, path_of
 from bootstrap.step import until
 from tests.e2e.conftest import target
 from tests.failures.failure import missed
-from tests.failures.pods import FAILURES, GONE, LABEL, documents
+from tests.failures.pods import FAILURES, LABEL, documents
 from tests.integration.conftest import Rayside
 from tests.patience import PATIENCE
 
@@ -31,19 +31,12 @@ def kube(up: Rayside) -> Iterator[Kube]:
     )
     for document in documents(image, up.settings.name, target(up).cluster.node):
         kube.apply({**document, "metadata": {**document["metadata"], "namespace": kube.namespace}})
-    gone = f"{CORE}/namespaces/{kube.namespace}/pods/{GONE.name}"
-    assert until(lambda: phase(kube, gone) == "Running", bool, PATIENCE)
-    kube.delete(gone)
     yield kube
     for pod in kube.pods(LABEL):
         kube.delete(path_of({**pod, "apiVersion": "v1", "kind": "Pod"}), gracePeriodSeconds="0")
     for name in ("fails-late", "fails-refused"):
         kube.delete(f"{RAY}/namespaces/{kube.namespace}/rayjobs/{name}")
     assert until(lambda: kube.pods(LABEL), lambda left: not left, PATIENCE) == []
-
-
-def phase(kube: Kube, path: str) -> str:
-    return str(((kube.get(path) or {}).get("status") or {}).get("phase"))
 
 
 def test_each_failure_of_kubernetes_is_told_with_its_cause(up: Rayside, kube: Kube) -> None:
@@ -53,11 +46,6 @@ def test_each_failure_of_kubernetes_is_told_with_its_cause(up: Rayside, kube: Ku
         untold = missed(FAILURES, told["findings"])
     assert not untold, untold
     assert told["unread"] == []
-
-
-def test_a_pod_that_is_gone_is_told_by_its_events(up: Rayside, kube: Kube) -> None:
-    (found,) = up.json("diagnose", "--pod", GONE.name, timeout=60)["findings"]
-    assert GONE.told(found), found
 
 
 def test_of_one_pod_only_its_own_is_told(up: Rayside, kube: Kube) -> None:

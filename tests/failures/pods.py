@@ -58,7 +58,6 @@ def documents(image: str, ray_cluster: str, node: str) -> list[dict[str, Any]]:
         unmounted,
         _pod("fails-last", image, "sh", "-c", _LAST),
         once,
-        _pod("fails-gone", image, "sleep", "600"),
         _pod("fails-full", image, "sh", "-c", _FILL.format("/tmp"), resources=full_limits),
         volume,
         has_port,
@@ -110,14 +109,6 @@ def _pod(name: str, image: str, *command: str, **container: Any) -> dict[str, An
     }
 
 
-GONE = Failure(
-    "fails-gone",
-    "a pod that was deleted, asked for with `--pod`",
-    "pod-gone",
-    "pod fails-gone is gone",
-    "last heard of",
-    "Started container main",
-)
 FAILURES = [
     Failure(
         "fails-greedy",

@@ -14,7 +14,7 @@ from tests.failures.failure import Failure
 
 PAGE = ROOT / "docs" / "diagnose.md"
 # Each table follows the heading of one of these.
-HEADINGS = {"## On one machine": jobs.FAILURES, "## On Kubernetes": [*pods.FAILURES, pods.GONE]}
+HEADINGS = {"## On one machine": jobs.FAILURES, "## On Kubernetes": pods.FAILURES}
 
 
 def table(failures: Sequence[Failure]) -> str:

@@ -93,12 +93,23 @@ def test_a_package_comes_from_the_index_by_its_login_and_its_authority(
     assert PASSWORD not in done.stdout
 
 
+CERTIFICATE = "has a certificate of an authority that is not known there, or of another host"
+
+
 @pytest.mark.parametrize("tool", TOOLS)
 @pytest.mark.parametrize(
     ("wrong", "why", "hint"),
     [
-        ("authority", "has a certificate of an authority that is not known there", "package_index_ca"),
-        ("name", "has a certificate that is of another host, or of another time", "package_index"),
+        (
+            "authority",
+            CERTIFICATE,
+            "package_index_ca",
+        ),
+        (
+            "name",
+            CERTIFICATE,
+            "package_index",
+        ),
         ("password", "wants a login, or refuses the one that it got", "USER:PASSWORD@"),
         ("login", "wants a login, or refuses the one that it got", "USER:PASSWORD@"),
         ("port", "can't be reached from there", "package_index"),
@@ -124,9 +135,7 @@ def test_what_is_wrong_with_an_index_is_told(
     done = installs(tool, files(tmp_path, url, authority))
     assert done.returncode != 0
     told, do = explained(done.stdout)
-    # pip does not name the port where nobody answers.
-    named = [host, host.partition(":")[0]] if tool == "pip" else [host]
-    assert told in [f"the package index {name} {why}" for name in named], done.stdout
+    assert told == f"the package index {why}", done.stdout
     assert hint in do
     assert "not it" not in done.stdout
 
@@ -164,19 +173,8 @@ def test_without_an_index_pypi_is_asked_by_the_proxy(tool: str, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("tool", TOOLS)
-@pytest.mark.parametrize(
-    ("wrong", "told"),
-    [
-        ("password", "wants a login, or refuses the one that it got"),
-        ("login", "wants a login, or refuses the one that it got"),
-        ("refusal", "does not lead there"),
-        ("port", "can't be reached from there"),
-        ("host", "can't be reached from there"),
-    ],
-)
-def test_what_is_wrong_with_a_proxy_is_told(
-    tool: str, wrong: str, told: str, index: Served, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("wrong", ["password", "login", "refusal", "port", "host"])
+def test_what_is_wrong_with_a_proxy_is_told(tool: str, wrong: str, index: Served, tmp_path: Path) -> None:
     with connect_proxy(login=LOGIN) as proxy:
         proxy.refusal = REFUSAL if wrong == "refusal" else ""
         by = {
@@ -189,8 +187,11 @@ def test_what_is_wrong_with_a_proxy_is_told(
         done = installs(tool, files(tmp_path, index.url(), index.authority, by))
     assert done.returncode != 0
     why, hint = explained(done.stdout)
-    assert why.startswith("the proxy to the package index"), done.stdout
-    assert told in why, done.stdout
+    # Newer ones of pip tell a proxy that is away like an index that is.
+    away = ["the package index can't be reached from there"] if wrong in ("port", "host") else []
+    assert why in [*away, "the proxy to the package index can't be reached, wants a login, or refuses"], (
+        done.stdout
+    )
     assert "package_proxy" in hint
 
 

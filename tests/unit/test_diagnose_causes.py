@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from bootstrap.diagnosis.causes.known import CAUSES
+from bootstrap.diagnosis.causes import CAUSES
 from bootstrap.diagnosis.explain import findings
 from bootstrap.diagnosis.explainers.ended_jobs import ENDINGS
 from tests.unit.diagnosed import NOW, actor, died, job, of_log, only, seen, task
@@ -223,8 +223,9 @@ def test_a_command_that_a_script_lacks_is_not_the_entrypoint() -> None:
     log = "train.sh: line 3: wgett: command not found\n"
     row = job(code=127, entrypoint="bash train.sh")
     found = only(findings(seen([row], logs={"train-1": log})))
-    assert found.what == "job train-1 failed: its script train.sh calls wgett, which was not found"
-    assert "--entrypoint" not in found.hint
+    assert found.what == "job train-1 failed: its program wgett was not found"
+    assert found.why == "the entrypoint is bash train.sh"
+    assert found.hint.endswith("or in the script that calls it")
 
 
 @pytest.mark.parametrize(
@@ -324,7 +325,7 @@ def test_an_index_that_is_no_good_is_told_in_place_of_the_package(words: str, to
     message = f"runtime_env setup failed: Failed to set up runtime environment.\n{words}"
     row = job(code=None, job_id=None, error_type="RUNTIME_ENV_SETUP_FAILURE", message=message)
     found = only(findings(seen([row])))
-    assert found.why == f"the package index pypi.test:8443 {told}"
+    assert found.why == f"the package index {told}"
     assert "in the setting package_index" in found.hint.replace("into", "in")
 
 
@@ -333,63 +334,23 @@ _FETCHING = "error: Failed to fetch: https://pypi.test:8443/simple/thing/\n  cau
 
 
 @pytest.mark.parametrize(
-    ("words", "why", "hint"),
+    "words",
     [
         # pip 26.3, then 23.2.
-        (
-            f"{_RETRYING} 'OSError('Tunnel connection failed: 407 Proxy Authentication Required')': /x/\n",
-            "the proxy to the package index wants a login",
-            "USER:PASSWORD@",
-        ),
-        (
-            f"{_RETRYING} 'ProxyError('Cannot connect to proxy.', OSError('Tunnel connection failed: 403 "
-            "Forbidden'))': /simple/thing/\n",
-            "the proxy to the package index does not lead there",
-            "package_proxy",
-        ),
-        (
-            "Looking in indexes: https://ada:****@pypi.test:8443/simple/\n"
-            f"{_RETRYING} 'NewConnectionError(\"HTTPSConnection(host='proxy.test', port=3128): Failed to "
-            "establish a new connection: [Errno 111] Connection refused\")': /simple/thing/\n",
-            "proxy.test, on the way to the package index, can't be reached from there",
-            "package_proxy",
-        ),
-        # uv 0.13.9, 0.9.24, and 0.9.22.
-        (
-            f"{_FETCHING}  cause: tunnel error: proxy authorization required\n",
-            "the proxy to the package index pypi.test:8443 wants a login",
-            "USER:PASSWORD@",
-        ),
-        (
-            f"{_FETCHING}  Caused by: tunnel error: unsuccessful\n",
-            "the proxy to the package index pypi.test:8443 does not lead there",
-            "package_proxy",
-        ),
-        (
-            "error: Failed to parse: `/etc/xdg/uv/uv.toml`\n  Caused by: TOML parse error at line 1\n"
-            "unknown field `http-proxy`, expected one of `required-version`, `native-tls`\n",
-            "uv is older there than 0.9.23",
-            "uv_version",
-        ),
+        f"{_RETRYING} 'OSError('Tunnel connection failed: 407 Proxy Authentication Required')': /x/\n",
+        f"{_RETRYING} 'ProxyError('Cannot connect to proxy.', OSError('Tunnel connection failed: 403 "
+        "Forbidden'))': /simple/thing/\n",
+        # uv 0.13.9, and 0.9.24.
+        f"{_FETCHING}  cause: tunnel error: proxy authorization required\n",
+        f"{_FETCHING}  Caused by: tunnel error: unsuccessful\n",
     ],
 )
-def test_a_proxy_that_is_no_good_is_told_in_place_of_the_index(words: str, why: str, hint: str) -> None:
+def test_a_proxy_that_is_no_good_is_told_in_place_of_the_index(words: str) -> None:
     message = f"runtime_env setup failed: Failed to set up runtime environment.\n{words}"
     row = job(code=None, job_id=None, error_type="RUNTIME_ENV_SETUP_FAILURE", message=message)
     found = only(findings(seen([row])))
-    assert found.why.startswith(why)
-    assert hint in found.hint
-
-
-@pytest.mark.parametrize(("where", "host"), [("host='pypi.test'", " pypi.test"), ("", "")])
-def test_of_several_indexes_the_one_that_failed_is_named_or_none(where: str, host: str) -> None:
-    message = (
-        "Looking in indexes: https://pypi.invalid/simple, https://pypi.test/simple\n"
-        "WARNING: Retrying (Retry(total=0, connect=None)) after connection broken by "
-        f"'NewConnectionError(HTTPSConnection({where}))': /simple/thing/\n"
-    )
-    row = job(code=None, job_id=None, error_type="RUNTIME_ENV_SETUP_FAILURE", message=message)
-    assert only(findings(seen([row]))).why == f"the package index{host} can't be reached from there"
+    assert found.why == "the proxy to the package index can't be reached, wants a login, or refuses"
+    assert "the setting package_proxy" in found.hint
 
 
 def test_a_runtime_env_of_a_task_that_could_not_be_made() -> None:
@@ -501,11 +462,11 @@ def test_an_actor_whose_init_raised() -> None:
         (
             "The actor is dead because it was killed by `ray.kill`.",
             "0",
-            "actor-killed",
-            "called ray.kill on it",
+            "actor-died",
+            "it was killed by `ray.kill`",
         ),
         (EOF, "0", "actor-died", "its process ended without a word"),
-        (EOF, "1", "actor-out-of-restarts", "it was started again once; its process ended without a word"),
+        (EOF, "1", "actor-died", "it was started again once; its process ended without a word"),
         ("The actor is dead because its node has died. Node Id: 92ce", "0", "node-died", "its node has died"),
         (
             "The actor is dead because its owner has died. Owner Id: 12",
@@ -528,7 +489,7 @@ def test_an_object_whose_owner_ended_and_one_that_is_lost() -> None:
     owner = of_log(
         f"{GET}ray.exceptions.OwnerDiedError: Failed to retrieve object 00ad.\n\nThe object's owner\n"
     )
-    assert owner.id == "owner-died"
+    assert (owner.id, owner.why) == ("object-lost", "The object's owner")
     lost = of_log(
         f"{GET}ray.exceptions.ObjectReconstructionFailedError: Failed to retrieve object 00ad.\n\n"
         "[OBJECT_UNRECONSTRUCTABLE_PUT] The object cannot be reconstructed because it was "
@@ -557,14 +518,7 @@ def test_a_get_that_timed_out_says_what_was_unfinished() -> None:
     )
 
 
-def test_too_many_calls_and_a_cancelled_task() -> None:
-    calls = of_log(
-        f"{GET}ray.exceptions.PendingCallsLimitExceeded: The task f could not be submitted "
-        f"to Actor(A, 6323) because "
-        "more than 2 tasks are queued on the actor. This limit can be adjusted with `max_pending_calls`.\n"
-    )
-    assert calls.id == "pending-calls-exceeded"
-    assert calls.why.endswith("because more than 2 tasks are queued on the actor.")
+def test_a_cancelled_task() -> None:
     cancelled = of_log(f"{GET}ray.exceptions.TaskCancelledError\n")
     assert (cancelled.id, cancelled.what[20:]) == ("task-cancelled", "a task was cancelled")
 
@@ -624,7 +578,7 @@ def test_an_entrypoint_is_told_by_how_it_ended(code: int, log: str, identity: st
 def test_every_explainer_of_failures_says_nothing_of_what_it_does_not_know() -> None:
     found = of_log('Traceback (most recent call last):\n  File "t.py", line 1, in f\n    x\nStrange: ?\n')
     assert found.id == "driver-raised"
-    assert len(CAUSES) == 16
+    assert len(CAUSES) == 13
     assert len(ENDINGS) == 5
 
 

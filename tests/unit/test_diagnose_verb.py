@@ -21,7 +21,7 @@ from bootstrap.targets import choice
 from bootstrap.verbs import diagnose as verb
 from tests.instances import instance
 from tests.unit.diagnosed import job, seen
-from tests.unit.test_trouble import NAME, event
+from tests.unit.test_trouble import NAME, event, pod
 
 
 @dataclass
@@ -144,7 +144,7 @@ def test_a_job_that_is_gone_is_told_with_the_newest_and_a_dead_ray_with_why(
         shown(seen(ray=RayDied("Ray died", hint="")), place, monkeypatch, job="c")
 
 
-def test_a_pod_that_is_gone_is_an_error_unless_its_events_are_left(
+def test_a_pod_that_is_gone_is_an_error_unless_it_was_evicted(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(InvalidArgument, match="--pod needs a Kubernetes cluster"):
@@ -155,8 +155,13 @@ def test_a_pod_that_is_gone_is_an_error_unless_its_events_are_left(
     with pytest.raises(PodNotFound, match=f"no pod '{NAME}' in the namespace default") as caught:
         shown(seen(), place, monkeypatch, pod=NAME)
     assert caught.value.hint == "there are head-1"
-    assert shown(seen(events=[event("Killing", "Stopping")]), place, monkeypatch, pod=NAME).startswith(
-        f"Pod {NAME} is gone"
+    with pytest.raises(PodNotFound):
+        shown(seen(events=[event("Killing", "Stopping")]), place, monkeypatch, pod=NAME)
+    other = pod(conditions=({"type": "Ready", "status": "True"},))
+    other["metadata"] = {"name": "rayside-head-1", "uid": "u2", "labels": {"ray.io/cluster": "rayside"}}
+    evicted = seen(pods=[other], events=[event("Evicted", "its disk was full")])
+    assert shown(evicted, place, monkeypatch, pod=NAME).startswith(
+        f"Pod {NAME} was evicted from its node, and is gone"
     )
 
 

@@ -6,7 +6,7 @@ from tests.failures import jobs, pods
 from tests.failures.failure import Failure, missed
 from tests.failures.table import PAGE, with_tables
 
-ALL = [*jobs.FAILURES, *pods.FAILURES, pods.GONE]
+ALL = [*jobs.FAILURES, *pods.FAILURES]
 
 
 def test_the_table_in_the_docs_is_that_of_the_tests() -> None:
@@ -20,7 +20,7 @@ def test_each_program_and_each_pod_has_a_row() -> None:
         "the",
     }
     made = {document["metadata"]["name"] for document in pods.documents("image", "cluster", "node")}
-    assert {failure.name for failure in [*pods.FAILURES, pods.GONE]} == made - {pods.HOLDER}
+    assert {failure.name for failure in pods.FAILURES} == made - {pods.HOLDER}
 
 
 def test_no_two_failures_are_told_alike() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from bootstrap.diagnosis.causes.known import cause
+from bootstrap.diagnosis.causes import cause
 from bootstrap.diagnosis.evidence import Actor, Evidence, Task
 from bootstrap.diagnosis.failure import Failure, of_task
 from bootstrap.diagnosis.finding import Finding, Weight, sentence

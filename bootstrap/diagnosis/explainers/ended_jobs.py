@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from bootstrap.diagnosis import runtime_env, start_failures
-from bootstrap.diagnosis.causes.cause import Cause
-from bootstrap.diagnosis.causes.known import cause
+from bootstrap.diagnosis.causes import Cause, cause
 from bootstrap.diagnosis.evidence import Evidence
 from bootstrap.diagnosis.failure import Failure, of_driver
 from bootstrap.diagnosis.finding import Finding, Weight, sentence
@@ -144,26 +143,19 @@ def not_started(ended: _Ended) -> Cause | None:
 def entrypoint_not_run(ended: _Ended) -> Cause | None:
     """Explains an entrypoint that the shell, or Python, could not run at all."""
     code, entrypoint = ended.job.exit_code, ended.job.entrypoint
+    why = f"the entrypoint is {entrypoint}"
     if code == _NOT_FOUND:
-        shell = re.search(r"^(\S*sh): (?:\d+: |line \d+: )?(.+?): (?:command )?not found$", ended.words, re.M)
-        if shell and shell[1].endswith(".sh"):
-            return Cause(
-                "entrypoint-not-found",
-                f"its script {shell[1]} calls {shell[2]}, which was not found",
-                f"the entrypoint is {entrypoint}",
-                "correct its name in the script, or use an image that has it",
-            )
+        shell = re.search(r"^\S*sh: (?:\d+: |line \d+: )?(.+?): (?:command )?not found$", ended.words, re.M)
         return Cause(
             "entrypoint-not-found",
-            f"its program {shell[2] if shell else entrypoint.split(' ')[0]} was not found",
-            f"the entrypoint is {entrypoint}",
-            'correct --entrypoint, as in ./invokew submit --entrypoint "python your_program.py"',
+            f"its program {shell[1] if shell else entrypoint.split(' ')[0]} was not found",
+            why,
+            'correct it in --entrypoint "python your_program.py", or in the script that calls it',
         )
     if code == _NOT_EXECUTABLE:
         hint = (
             'run it by its interpreter: ./invokew submit --entrypoint "python your_program.py"; or chmod +x'
         )
-        why = f"the entrypoint is {entrypoint}"
         return Cause("entrypoint-not-executable", "its program is not executable", why, hint)
     missing = re.search(r"^\S*python[\d.]*: can't open file '(.+?)'.*No such file", ended.words, re.M)
     if code == _USAGE and missing:

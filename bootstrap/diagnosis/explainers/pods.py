@@ -17,8 +17,6 @@ from bootstrap.ray.outcome import explain_exit
 _EVICTED = "Evicted"
 # With cgroup v1 the kubelet may call this end `Error`: it is not told of a kill for memory.
 _KILLED = 137
-# The events of a pod that is gone: so many, the last ones.
-_MOST_EVENTS = 4
 
 
 def troubled_pods(evidence: Evidence) -> Iterator[Finding]:
@@ -75,30 +73,6 @@ def evicted_pods(evidence: Evidence) -> Iterator[Finding]:
         is_evicted = event.get("reason") == _EVICTED and of.get("kind") == "Pod"
         if is_evicted and of.get("uid") not in there and _has_a_clusters_name(of.get("name"), evidence):
             yield _evicted(event)
-
-
-def gone_pod(evidence: Evidence, name: str) -> Iterator[Finding]:
-    """Yields what the events say of a pod that is not there, where there are any of it, and no eviction."""
-    events = _events(evidence, name, None)
-    # An earlier pod may have had the name, too: the one that was there last is meant.
-    last_uid = events[-1]["involvedObject"].get("uid") if events else None
-    events = [event for event in events if event["involvedObject"].get("uid") == last_uid]
-    if not events or any(pod["metadata"]["name"] == name for pod in evidence.pods):
-        return
-    if evicted := [event for event in events if event.get("reason") == _EVICTED]:
-        if not _has_a_clusters_name(name, evidence):
-            yield _evicted(evicted[-1])
-        return
-    last = [f"{event.get('reason', '')}: {event.get('message', '')}" for event in events[-_MOST_EVENTS:]]
-    yield Finding(
-        "pod-gone",
-        sentence(f"pod {name} is gone"),
-        sentence(f"last heard of {_time(events[-1])}"),
-        sentence(f"its events, oldest first: {'; '.join(last)}"),
-        "./invokew diagnose without --pod looks at what is there now",
-        Weight.POD,
-        pod=name,
-    )
 
 
 def failed_rayjobs(evidence: Evidence) -> Iterator[Finding]:

@@ -1,0 +1,288 @@
+"""Explains why a driver, a task or an actor failed: each cause with the one next thing to do."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from bootstrap.diagnosis import runtime_env
+from bootstrap.diagnosis.failure import Failure
+from bootstrap.ray.outcome import explain_exit
+
+_POST_MORTEM = "./invokew submit --debug --post-mortem, with the same options, stops where it raises"
+_SILENT = (
+    "its process ended without a word, as by os._exit, a crash in native code, or a kill by the system "
+    "for its memory"
+)
+
+
+@dataclass(frozen=True)
+class Cause:
+    """Why something failed: `what` is a clause with its subject, `hint` the one next thing to do."""
+
+    id: str
+    what: str
+    why: str
+    hint: str
+
+
+def cause(failure: Failure) -> Cause:
+    """Returns the cause of a failure; what no explainer knows is an exception of the user's code."""
+    return next((known for explain in CAUSES if (known := explain(failure))), None) or raised(failure)
+
+
+def raised(failure: Failure) -> Cause:
+    words = failure.message or "it has no words of its own"
+    if failure.subject == "the driver":
+        return Cause("driver-raised", f"the driver raised {failure.name}", words, _POST_MORTEM)
+    if failure.attempts > 1:
+        each = " each time that it was tried" if failure.alike else ""
+        what = f"{failure.subject} raised {failure.name}{each}"
+        before = "" if failure.alike else ", before in other ways"
+        why = f"{words}; it was tried {failure.attempts} times{before}, and has no retries left"
+        return Cause("task-retries-used-up", what, why, _POST_MORTEM)
+    return Cause("task-raised", f"{failure.subject} raised {failure.name}", words, _POST_MORTEM)
+
+
+# --- what the program lacks --------------------------------------------------------------
+
+
+def out_of_memory(failure: Failure) -> Cause | None:
+    if failure.name not in ("OutOfMemoryError", "MemoryError"):
+        return None
+    killed = re.search(
+        r"low on memory\. Memory on the node .{0,300}? was ([\d.]{1,20} ?GB) used / ([\d.]{1,20} ?GB) limit",
+        failure.text,
+    )
+    if failure.name == "MemoryError" or not killed:
+        what = f"{failure.subject} got no more memory"
+        return Cause("task-out-of-memory", what, failure.message, "have it load less at a time")
+    its = re.search(r"actual memory used=([\d.]+ ?GB)", failure.text)
+    own = f", {its[1]} of that by its own process" if its else ""
+    # Ray's tables lack a task of another Ray, as of one that the job itself has started.
+    chosen = re.search(r"Selected to kill: \(Task: .{0,300}?task name=([^,)]{1,200})", failure.text)
+    named = f"task {chosen[1]}" if chosen and failure.subject == "the driver" else failure.subject
+    return Cause(
+        "task-out-of-memory",
+        f"{named} was killed by Ray, for its node ran low on memory",
+        f"{killed[1]} of {killed[2]} were in use{own}",
+        "let fewer run at once, as with @ray.remote(num_cpus=2), or have each load less",
+    )
+
+
+def module_not_found(failure: Failure) -> Cause | None:
+    if failure.name not in ("ModuleNotFoundError", "ImportError"):
+        return None
+    match = re.search(r"No module named '([\w.]+)'", failure.message)
+    module = match[1] if match else ""
+    package, _, within = module.partition(".")
+    # Python names what is missing: of a package that is there, the module within it.
+    hint = (
+        f"{package} is there, without {within}: look whether its version, or what was sent of it, has that"
+        if within
+        else f"a package of yours: ./invokew submit --py-modules path/to/{module}; from PyPI: name it in the "
+        "runtime_env (--runtime-env)"
+        if module
+        else "look whether the module, and the one that it imports from, are of the versions that you expect"
+    )
+    return Cause(
+        "module-not-found", f"{failure.subject} can't import {module or 'a name'}", failure.message, hint
+    )
+
+
+def runtime_env_failed(failure: Failure) -> Cause | None:
+    if failure.name != "RuntimeEnvSetupError":
+        return None
+    return Cause(
+        "runtime-env-failed",
+        f"the runtime_env of {failure.subject} could not be made",
+        *runtime_env.explained(failure.text),
+    )
+
+
+def not_serializable(failure: Failure) -> Cause | None:
+    # A log may tell of others, which were handled.
+    match = re.match(
+        r"Could not serialize the (function|argument|actor class|return value)\s+(.{1,500}?)"
+        r"(?: for a task or actor (\S{1,300}?))?:?$",
+        failure.message,
+        re.MULTILINE,
+    )
+    is_pickling = failure.name == "PicklingError" or re.search(r"cannot pickle|Can't pickle", failure.message)
+    if not match and not is_pickling:
+        return None
+    variable = re.search(
+        r"FailTuple\((\w{1,100}) \[path=([^,\n]{0,300}), obj=(.{1,500}?), parent=", failure.text
+    )
+    kind = re.search(r"cannot pickle '?([\w.]+)'? object", failure.text)
+    of = f", of type {kind[1]}" if kind else ""
+    if match and match[1] == "argument":
+        what = f"an argument of {match[3] or 'a task'} can't be sent to a worker"
+        why = f"{match[2]}{of} can't be pickled"
+    elif match:
+        what = f"{match[1]} {match[2]} can't be sent to a worker"
+        name = variable[1] if variable and variable[1] != "unknown" else ""
+        why = (
+            f"it uses the variable {name}{of}, which can't be pickled" if name else f"what it uses{of} can't"
+        )
+    else:
+        what = f"{failure.subject} used an object that can't be pickled"
+        why = _first_line(failure)
+    hint = "make that object inside of the function or the actor's __init__"
+    return Cause("not-serializable", what, why, hint)
+
+
+# --- processes ---------------------------------------------------------------------------
+
+
+def worker_died(failure: Failure) -> Cause | None:
+    if failure.name != "WorkerCrashedError":
+        return None
+    # Ray's table has the end of the task's process.
+    error = failure.task.error if failure.task else ""
+    told = re.match(r"UnexpectedSystemExit: Worker exits with an exit code (.*)", error, re.DOTALL)
+    if told and not re.fullmatch(r"-?\d+\.\s*", told[1]):
+        return raised(replace(failure, name="SystemExit", message=told[1].strip().removesuffix(".")))
+    process = failure.subject.partition(" ")[2] or failure.subject
+    # Only lines of that task's own process tell of its signal.
+    own = rf"^\({re.escape(process)} pid=\d+[^)]*\) .*?\*\*\* (SIG[A-Z]+) received"
+    exit_code = re.search(r"exits with an exit code (\d+)", failure.text)
+    if received := re.search(own, failure.text, re.MULTILINE):
+        why = f"its process got {received[1]}"
+        why += ", as it crashed in native code" if received[1] in ("SIGSEGV", "SIGABRT", "SIGBUS") else ""
+    elif exit_code:
+        why = f"its process ended with {explain_exit(int(exit_code[1]))}"
+    else:
+        why = f"{_SILENT}; Ray does not know its exit code"
+    tried = f"; it was tried {failure.attempts} times" if failure.attempts > 1 else ""
+    return Cause(
+        "worker-died",
+        f"the worker process of {failure.subject} died",
+        why + tried,
+        "dmesg, as root, says whether the kernel killed it for its memory; else look at its native code",
+    )
+
+
+def node_died(failure: Failure) -> Cause | None:
+    node_lines = [line for line in failure.message.splitlines() if "its node has died" in line]
+    if failure.name not in ("NodeDiedError", "LocalRayletDiedError") and not node_lines:
+        return None
+    return Cause(
+        "node-died",
+        f"the node of {failure.subject} died",
+        node_lines[0] if node_lines else _first_line(failure),
+        "./invokew status shows which nodes are left; then submit the job again",
+    )
+
+
+def actor_init_raised(failure: Failure) -> Cause | None:
+    created = "creation task" in failure.message or "__init__" in failure.subject
+    if failure.name != "ActorDiedError" or not created or not failure.cause:
+        return None
+    actor = failure.subject.removeprefix("task ").removeprefix("actor ").partition(".")[0]
+    return Cause(
+        "actor-init-raised",
+        f"actor {actor} could not be made: its __init__ raised {failure.cause.partition(':')[0]}",
+        failure.cause.partition(": ")[2],
+        _POST_MORTEM,
+    )
+
+
+def actor_died(failure: Failure) -> Cause | None:
+    if failure.name not in ("ActorDiedError", "ActorUnavailableError"):
+        return None
+    reason = re.search(r"The actor is (?:dead because|temporarily unavailable:) (.+)", failure.text)
+    why = (reason[1] if reason else failure.message).partition(" Some common causes include")[0]
+    if "End of file" in why or "Socket closed" in why:
+        why = _SILENT
+    again = " again and has no restarts left" if failure.restarts else ""
+    times = "once" if failure.restarts == 1 else f"{failure.restarts} times"
+    before = f"it was started again {times}; " if failure.restarts else ""
+    hint = "mend what ended it; @ray.remote(max_restarts=3) starts it again, unless ray.kill ended it"
+    return Cause("actor-died", f"{failure.subject} died{again}", before + why, hint)
+
+
+# --- what was asked of Ray ---------------------------------------------------------------
+
+
+def object_store_full(failure: Failure) -> Cause | None:
+    if failure.name not in ("ObjectStoreFullError", "OutOfDiskError"):
+        return None
+    disk = failure.name == "OutOfDiskError"
+    return Cause(
+        "object-store-full",
+        f"{failure.subject} could not store an object: the object store is full",
+        "the disk that Ray spills objects to is full, too" if disk else _first_line(failure),
+        "free disk space; ./invokew doctor shows how much there is"
+        if disk
+        else "drop references to objects that are no longer needed, or have tasks return less",
+    )
+
+
+def object_lost(failure: Failure) -> Cause | None:
+    if failure.name not in (
+        *("ObjectLostError", "ObjectFetchTimedOutError", "ObjectFreedError", "OwnerDiedError"),
+        *("ReferenceCountingAssertionError", "ObjectReconstructionFailedError"),
+    ):
+        return None
+    words = [part for part in failure.message.split("\n") if part.strip()]
+    return Cause(
+        "object-lost",
+        f"{failure.subject} asked for an object that is lost",
+        words[-1] if words else "all copies of it are gone",
+        "keep the actor that made it alive, or have a task with max_retries make it, which Ray can run again",
+    )
+
+
+def get_timed_out(failure: Failure) -> Cause | None:
+    if failure.name != "GetTimeoutError":
+        return None
+    waited = f"; unfinished were then: {', '.join(failure.unfinished[:5])}" if failure.unfinished else ""
+    return Cause(
+        "get-timed-out",
+        f"{failure.subject} waited in ray.get for longer than its timeout",
+        f"some object was not ready{waited}",
+        "./invokew diagnose, while it waits, says on what; or give ray.get a longer timeout",
+    )
+
+
+def cancelled(failure: Failure) -> Cause | None:
+    if failure.name != "TaskCancelledError":
+        return None
+    task = "a task" if failure.subject == "the driver" else failure.subject
+    hint = "look for ray.cancel in the program, and don't ask for the result of what it cancelled"
+    return Cause("task-cancelled", f"{task} was cancelled", "somebody called ray.cancel on it", hint)
+
+
+def unschedulable(failure: Failure) -> Cause | None:
+    if failure.name not in (
+        *("TaskUnschedulableError", "ActorUnschedulableError"),
+        *("TaskPlacementGroupRemoved", "ActorPlacementGroupRemoved"),
+    ):
+        return None
+    hint = "take back its scheduling strategy, or its placement group's removal"
+    return Cause("task-unschedulable", f"{failure.subject} can run nowhere", _first_line(failure), hint)
+
+
+def _first_line(failure: Failure) -> str:
+    return failure.message.partition("\n")[0]
+
+
+# The first that knows wins: `actor_died` comes after those that know more of how an actor ended, and what
+# an actor could not pickle in its __init__ it raised there.
+CAUSES: tuple[Callable[[Failure], Cause | None], ...] = (
+    out_of_memory,
+    module_not_found,
+    runtime_env_failed,
+    worker_died,
+    actor_init_raised,
+    node_died,
+    actor_died,
+    object_store_full,
+    object_lost,
+    get_timed_out,
+    cancelled,
+    unschedulable,
+    not_serializable,
+)
