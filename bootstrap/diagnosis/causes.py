@@ -226,7 +226,8 @@ def object_lost(failure: Failure) -> Cause | None:
         *("ReferenceCountingAssertionError", "ObjectReconstructionFailedError"),
     ):
         return None
-    words = [part for part in failure.message.split("\n") if part.strip()]
+    # Ray names the object first, then says what became of it.
+    words = [part for part in failure.message.split("\n\n") if part.strip()][:2]
     return Cause(
         "object-lost",
         f"{failure.subject} asked for an object that is lost",

@@ -487,9 +487,11 @@ def test_why_an_actor_died(words: str, restarts: str, identity: str, why: str) -
 
 def test_an_object_whose_owner_ended_and_one_that_is_lost() -> None:
     owner = of_log(
-        f"{GET}ray.exceptions.OwnerDiedError: Failed to retrieve object 00ad.\n\nThe object's owner\n"
+        f"{GET}ray.exceptions.OwnerDiedError: Failed to retrieve object 00ad.\n\n"
+        "The object's owner has exited.\n\n"
+        "Owner worker ID: 4e93, owner node ID: d4f7, owner address: 127.0.0.2:34485.\n"
     )
-    assert (owner.id, owner.why) == ("object-lost", "The object's owner")
+    assert (owner.id, owner.why) == ("object-lost", "The object's owner has exited.")
     lost = of_log(
         f"{GET}ray.exceptions.ObjectReconstructionFailedError: Failed to retrieve object 00ad.\n\n"
         "[OBJECT_UNRECONSTRUCTABLE_PUT] The object cannot be reconstructed because it was "
