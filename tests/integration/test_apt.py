@@ -1,4 +1,4 @@
-"""Tests that apt-get waits while another program holds a lock of apt's or dpkg's, and says for whom.
+"""Tests that apt-get waits while another program holds a lock of apt's or dpkg's, and says for which.
 
 The apt is the machine's own, on folders of the test's, without any source of packages: it needs neither root
 nor network.
@@ -7,7 +7,6 @@ nor network.
 from __future__ import annotations
 
 import contextlib
-import os
 import queue
 import shutil
 import signal
@@ -105,11 +104,6 @@ def release(program: subprocess.Popen[str]) -> None:
     program.communicate("\n")
 
 
-def name_of(program: subprocess.Popen[str]) -> str:
-    """Returns the program's name, as the kernel has it."""
-    return Path(f"/proc/{program.pid}/comm").read_text().strip()
-
-
 class Installing:
     """Runs `install` of no package in a thread of its own; has what it reports, and its end."""
 
@@ -133,63 +127,22 @@ class Installing:
 
 
 @pytest.mark.parametrize("name", LOCKS)
-def test_it_says_whom_it_waits_for_and_goes_on_when_the_lock_is_free(system: Path, name: str) -> None:
-    lock = system / name
-    with lock_holder(lock) as program:
-        assert apt.holder(lock) == f"{name_of(program)} (process {program.pid})"
+def test_it_says_that_it_waits_and_goes_on_when_the_lock_is_free(system: Path, name: str) -> None:
+    with lock_holder(system / name) as program:
         installing = Installing()
-        assert (
-            installing.waits()
-            == f"waiting for {name_of(program)} (process {program.pid}), which holds {lock}"
-        )
+        words = installing.waits()
+        assert "lock" in words and str(system) in words
         assert not installing.ended.done()
         release(program)
         installing.ended.result(PATIENCE)
-    assert apt.holder(lock) == ""
 
 
-def test_a_lock_that_was_never_taken_holds_nobody_up(system: Path) -> None:
-    assert not (system / "lists" / "lock").exists()
-    assert apt.holder(system / "lists" / "lock") == ""
-    reported: list[str] = []
-    apt.install(Shell(), reported.append, patience=PATIENCE)
-    assert reported == ["apt-get update -qq", "apt-get install -y -qq --no-install-recommends"]
-
-
-def test_whom_it_waited_for_in_vain_is_named(system: Path) -> None:
-    with lock_holder(system / "lists" / "lock") as program:
+def test_what_it_waited_for_in_vain_is_told(system: Path) -> None:
+    with lock_holder(system / "lists" / "lock"):
         began = time.monotonic()
-        with pytest.raises(
-            AptBusy, match=rf"\(process {program.pid}\) has kept apt-get from running for 1 s"
-        ):
+        with pytest.raises(AptBusy, match=rf"for 1 s: Could not get lock {system}/lists/lock"):
             apt.install(Shell(), lambda _: None, patience=1.0)
         assert time.monotonic() - began < PATIENCE
-
-
-@pytest.mark.parametrize(("verb", "name"), [("update", "lists/lock"), ("install", "archives/lock")])
-def test_a_lock_that_is_taken_just_before_apt_get_is_waited_for_too(
-    system: Path, monkeypatch: pytest.MonkeyPatch, verb: str, name: str
-) -> None:
-    # The first time that it is run it lets the other program be quicker.
-    wrapper, before_apt_get, lock_taken = system / "bin" / "apt-get", system / "asked", system / "taken"
-    for pipe in (before_apt_get, lock_taken):
-        os.mkfifo(pipe)
-    wrapper.parent.mkdir()
-    wrapper.write_text(
-        "#!/bin/sh\n"
-        f'case "$* " in *" {verb} "*) if [ ! -e "{system}/once" ]; then touch "{system}/once"\n'
-        f'echo > "{before_apt_get}"; read -r _ < "{lock_taken}"; fi;; esac\n'
-        f'exec "{shutil.which("apt-get")}" "$@"\n'
-    )
-    wrapper.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{wrapper.parent}{os.pathsep}{os.environ['PATH']}")
-    installing = Installing()
-    before_apt_get.read_text()
-    with lock_holder(system / name) as program:
-        lock_taken.write_text("\n")
-        assert f"(process {program.pid})" in installing.waits()
-        release(program)
-        installing.ended.result(PATIENCE)
 
 
 def test_what_apt_get_can_not_do_is_not_tried_again(system: Path) -> None:
@@ -202,9 +155,7 @@ def test_ctrl_c_ends_the_wait(system: Path) -> None:
         command = [sys.executable, "-c", INSTALL]
         with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True) as waiting:
             assert waiting.stderr
-            line = waiting.stderr.readline()
-            assert line.startswith("packages of the test: waiting for")
-            assert f"(process {program.pid})" in line
+            assert waiting.stderr.readline() == "packages of the test: apt-get update -qq\n"
             waiting.send_signal(signal.SIGINT)
             _, output = waiting.communicate(timeout=PATIENCE)
         assert waiting.returncode == -signal.SIGINT
