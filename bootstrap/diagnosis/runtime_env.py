@@ -19,6 +19,11 @@ _FOR = "(targets kind, and cluster with --create)"
 # A proxy comes first: pip 23.2 has the words for an index, too, and pip 26.3 those for an index alone.
 _OF_THE_INDEX = (
     (
+        r"unknown field `http-proxy`",
+        "uv is older there than 0.9.23, the first that can be told of a proxy by a file",
+        'ask for a newer one in the runtime_env, by "uv_version": ">=0.9.23", and submit again',
+    ),
+    (
         r"Tunnel connection failed|tunnel error: |total=0,[^\n]{0,200}connection broken by 'Proxy\w*Error",
         "the proxy to the package index can't be reached, wants a login, or refuses",
         f"correct http://USER:PASSWORD@HOST:PORT in the setting package_proxy {_FOR}, and ./invokew up",

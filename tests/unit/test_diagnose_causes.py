@@ -353,6 +353,17 @@ def test_a_proxy_that_is_no_good_is_told_in_place_of_the_index(words: str) -> No
     assert "the setting package_proxy" in found.hint
 
 
+def test_a_uv_that_is_too_old_for_a_proxy_is_told() -> None:
+    message = (
+        "error: Failed to parse: `/etc/xdg/uv/uv.toml`\n  Caused by: TOML parse error at line 1\n"
+        "unknown field `http-proxy`, expected one of `required-version`, `native-tls`\n"
+    )
+    row = job(code=None, job_id=None, error_type="RUNTIME_ENV_SETUP_FAILURE", message=message)
+    found = only(findings(seen([row])))
+    assert found.why.startswith("uv is older there than 0.9.23")
+    assert "uv_version" in found.hint
+
+
 def test_a_runtime_env_of_a_task_that_could_not_be_made() -> None:
     error = (
         "Failed to set up runtime environment.\nOSError: Failed to download runtime_env file package x.zip"
