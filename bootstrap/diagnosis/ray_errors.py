@@ -18,7 +18,7 @@ _FRAME = re.compile(r'^ +File "(?P<file>[^"]+)", line (?P<line>\d+)(?:, in (?P<f
 _TASK = re.compile(r"ray::(?P<task>[^()\s]{1,300})\(\)")
 # Between a program's lines Ray prints those of other processes, and its own log.
 _OTHERS = re.compile(
-    r"^\([\w. -]{1,200}?(?: pid=\d{1,10}(?!\d)[^)]*| \+\d{1,9}[a-z_]{0,9}|, ip=[^)]*)?\) "
+    r"^\([\w. -]{1,200}?(?: pid=\d{1,10}(?!\d)[^)]*| \+\d{1,9}[a-z_]{0,9}(?:, ip=[^)]*)?|, ip=[^)]*)?\) "
     r"|^\[?\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[,.\t ]"
 )
 # Python goes on after what it says below such a line.

@@ -67,7 +67,9 @@ def test_what_others_print_after_an_exception_is_none_of_it() -> None:
     assert "no'" not in found.why
 
 
-@pytest.mark.parametrize("who", ["raylet", "raylet, ip=127.0.0.3", "other pid=7, ip=127.0.0.3"])
+@pytest.mark.parametrize(
+    "who", ["raylet", "raylet, ip=127.0.0.3", "other pid=7, ip=127.0.0.3", "autoscaler +16s, ip=127.0.0.3"]
+)
 def test_what_another_node_prints_after_an_exception_is_none_of_it(who: str) -> None:
     others = (
         f"({who}) [2026-11-23 16:27:21,848 E 21852 21863] file_system_monitor.cc:116: /tmp is over 95% full\n"
