@@ -124,24 +124,21 @@ def test_reasons_are_words_and_data_and_only_a_way_that_is_back_asks_to_attach_a
     assert end("It is lost.", WAY_LOST)[1]["body"] == {"ray": {"reason": "way-lost"}}
 
 
-def test_an_editor_counts_as_away_when_its_forward_has_missed_its_beats() -> None:
-    async def story() -> None:
-        presence = Presence(every=0.01, away=0.1)
-        away = asyncio.ensure_future(presence.until_away())
-        await asyncio.sleep(0.2)
-        # There is no forward that could say something.
-        assert not away.done()
-        assert (presence.by_forward, presence.is_silent) == (False, False)
-        presence.beat()
-        while not presence.is_silent:
-            await asyncio.sleep(0)
-        assert not away.done()
-        presence.beat()
-        assert not presence.is_silent
-        await asyncio.wait_for(away, 60)
-        assert presence.is_silent
-
-    asyncio.run(story())
+async def test_an_editor_counts_as_away_when_its_forward_has_missed_its_beats() -> None:
+    presence = Presence(every=0.01, away=0.1)
+    away = asyncio.ensure_future(presence.until_away())
+    await asyncio.sleep(0.2)
+    # There is no forward that could say something.
+    assert not away.done()
+    assert (presence.by_forward, presence.is_silent) == (False, False)
+    presence.beat()
+    while not presence.is_silent:
+        await asyncio.sleep(0)
+    assert not away.done()
+    presence.beat()
+    assert not presence.is_silent
+    await asyncio.wait_for(away, 60)
+    assert presence.is_silent
 
 
 def test_a_pause_of_the_whole_machine_is_one_beat_that_was_missed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -245,79 +242,67 @@ async def frozen(way: ScriptedWay) -> None:
 
 
 @pytest.mark.parametrize("turns", range(8))
-def test_a_way_that_ends_in_the_moment_of_a_beat_is_told_at_once(turns: int) -> None:
+async def test_a_way_that_ends_in_the_moment_of_a_beat_is_told_at_once(turns: int) -> None:
     async def beat(way: ScriptedWay) -> None:
         way.incoming.put_nowait(b"")
         # In one of these the beat is sent in the same turn of the loop in which the end is noticed.
         for _ in range(turns):
             await asyncio.sleep(0)
 
-    async def story() -> None:
-        way = ScriptedWay(beat=beat)
-        async with carried(way, Patience(every=3_600.0)) as (reader, _):
-            await heard(reader, tells_of_loss)
-            assert way.closed
-
-    asyncio.run(story())
+    way = ScriptedWay(beat=beat)
+    async with carried(way, Patience(every=3_600.0)) as (reader, _):
+        await heard(reader, tells_of_loss)
+        assert way.closed
 
 
-def test_an_editor_is_heard_though_its_way_has_not_taken_what_it_said_last() -> None:
-    async def story() -> None:
-        way = ScriptedWay(beat=nothing, evaluate=frozen)
-        async with carried(way, Patience(every=0.05)) as (reader, writer):
-            writer.write(encode(request(2, "evaluate")))
-            await heard(reader, tells_of_loss)
-            writer.write(encode(request(3, "threads")))
-            await heard(reader, lambda message: message.get("request_seq") == 3)
-
-    asyncio.run(story())
+async def test_an_editor_is_heard_though_its_way_has_not_taken_what_it_said_last() -> None:
+    way = ScriptedWay(beat=nothing, evaluate=frozen)
+    async with carried(way, Patience(every=0.05)) as (reader, writer):
+        writer.write(encode(request(2, "evaluate")))
+        await heard(reader, tells_of_loss)
+        writer.write(encode(request(3, "threads")))
+        await heard(reader, lambda message: message.get("request_seq") == 3)
 
 
-def test_an_editor_that_has_left_is_not_kept_by_a_way_that_takes_no_farewell(
+async def test_an_editor_that_has_left_is_not_kept_by_a_way_that_takes_no_farewell(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(carrier, "_GOODBYE", 0.1)
 
-    async def story() -> None:
-        way = ScriptedWay(beat=nothing, left=frozen)
-        async with carried(way, Patience(every=3_600.0)) as (reader, _):
-            await heard(reader, lambda message: message.get("command") == "attach")
-        assert way.closed
-
-    asyncio.run(story())
+    way = ScriptedWay(beat=nothing, left=frozen)
+    async with carried(way, Patience(every=3_600.0)) as (reader, _):
+        await heard(reader, lambda message: message.get("command") == "attach")
+    assert way.closed
 
 
 @pytest.mark.parametrize("turns", range(8))
-def test_a_forward_that_ends_in_the_moment_its_editor_leaves_closes_the_way(turns: int) -> None:
+async def test_a_forward_that_ends_in_the_moment_its_editor_leaves_closes_the_way(turns: int) -> None:
     async def ends(task: asyncio.Task[None]) -> None:
         for _ in range(turns):
             await asyncio.sleep(0)
         task.cancel()
 
-    async def story() -> None:
-        endings: list[asyncio.Task[None]] = []
+    endings: list[asyncio.Task[None]] = []
 
-        async def left(way: ScriptedWay) -> None:
-            way.incoming.put_nowait(b"")
-            endings.append(asyncio.create_task(ends(running)))
+    async def left(way: ScriptedWay) -> None:
+        way.incoming.put_nowait(b"")
+        endings.append(asyncio.create_task(ends(running)))
 
-        async def open_way() -> Way:
-            return way
+    async def open_way() -> Way:
+        return way
 
-        way, ours, editors = ScriptedWay(beat=nothing, left=left), *socket.socketpair()
-        reader, writer = await asyncio.open_connection(sock=ours)
-        patience = Patience(every=3_600.0)
-        carrier_ = Carrier(reader, writer, open_way, log=lambda _: None, patience=patience, pace=Pace())
-        running = asyncio.create_task(carrier_.run())
-        editors.send(encode(request(1, "attach")))
-        while not carrier_._exchange.attached:
-            await asyncio.sleep(0)
-        editors.shutdown(socket.SHUT_WR)
-        await asyncio.wait({running}, timeout=60)
-        await asyncio.gather(running, *endings, return_exceptions=True)
-        assert way.closed
-        writer.close()
-        await writer.wait_closed()
-        editors.close()
-
-    asyncio.run(story())
+    way, ours, editors = ScriptedWay(beat=nothing, left=left), *socket.socketpair()
+    reader, writer = await asyncio.open_connection(sock=ours)
+    patience = Patience(every=3_600.0)
+    carrier_ = Carrier(reader, writer, open_way, log=lambda _: None, patience=patience, pace=Pace())
+    running = asyncio.create_task(carrier_.run())
+    editors.send(encode(request(1, "attach")))
+    while not carrier_._exchange.attached:
+        await asyncio.sleep(0)
+    editors.shutdown(socket.SHUT_WR)
+    await asyncio.wait({running}, timeout=60)
+    await asyncio.gather(running, *endings, return_exceptions=True)
+    assert way.closed
+    writer.close()
+    await writer.wait_closed()
+    editors.close()

@@ -25,34 +25,31 @@ async def soon(work: Awaitable[T]) -> T:
     return await asyncio.wait_for(work, 5)
 
 
-def test_attach_sets_everything_before_the_debuggee_moves() -> None:
-    async def story() -> None:
-        debuggee = ScriptedDebuggee(
-            Turn("setBreakpoints", {"breakpoints": [{"line": 3}]}, {"breakpoints": [{"verified": True}]})
-        )
-        client = await debuggee.connect("h", 1)
-        answers = await soon(client.attach(breakpoints={"/a b.py": [{"line": 3}]}))
-        assert answers == {"/a b.py": {"breakpoints": [{"verified": True}]}}
-        assert commands(debuggee) == [
-            "initialize",
-            "attach",
-            "evaluate",
-            "setBreakpoints",
-            "setExceptionBreakpoints",
-            "configurationDone",
-        ]
-        arguments = debuggee.requests[1]["arguments"]
-        assert arguments["justMyCode"] is True
-        assert arguments["rules"] == [{"module": "ray.util.debugpy", "include": True}]
-        events = [await soon(client.events.get()) for _ in range(2)]
-        assert [event and event["event"] for event in events] == ["initialized", "stopped"]
-        await client.disconnect()
-        debuggee.check()
-
-    asyncio.run(story())
+async def test_attach_sets_everything_before_the_debuggee_moves() -> None:
+    debuggee = ScriptedDebuggee(
+        Turn("setBreakpoints", {"breakpoints": [{"line": 3}]}, {"breakpoints": [{"verified": True}]})
+    )
+    client = await debuggee.connect("h", 1)
+    answers = await soon(client.attach(breakpoints={"/a b.py": [{"line": 3}]}))
+    assert answers == {"/a b.py": {"breakpoints": [{"verified": True}]}}
+    assert commands(debuggee) == [
+        "initialize",
+        "attach",
+        "evaluate",
+        "setBreakpoints",
+        "setExceptionBreakpoints",
+        "configurationDone",
+    ]
+    arguments = debuggee.requests[1]["arguments"]
+    assert arguments["justMyCode"] is True
+    assert arguments["rules"] == [{"module": "ray.util.debugpy", "include": True}]
+    events = [await soon(client.events.get()) for _ in range(2)]
+    assert [event and event["event"] for event in events] == ["initialized", "stopped"]
+    await client.disconnect()
+    debuggee.check()
 
 
-def test_a_refused_attach_says_why_and_does_not_hang() -> None:
+async def test_a_refused_attach_says_why_and_does_not_hang() -> None:
     class Taken(ScriptedDebuggee):
         def say(self, message: dict[str, object]) -> None:
             if message.get("event") == "initialized":
@@ -60,151 +57,121 @@ def test_a_refused_attach_says_why_and_does_not_hang() -> None:
             else:
                 super().say(message)
 
-    async def story() -> None:
-        client = await Taken().connect("h", 1)
-        with pytest.raises(AttachFailed, match="already debugged"):
-            await soon(client.attach())
-        await client.disconnect()
-
-    asyncio.run(story())
+    client = await Taken().connect("h", 1)
+    with pytest.raises(AttachFailed, match="already debugged"):
+        await soon(client.attach())
+    await client.disconnect()
 
 
-def test_a_refusal_is_the_adapters_own_message() -> None:
-    async def story() -> None:
-        debuggee = ScriptedDebuggee(Turn("evaluate", answer="NameError: name 'y' is not defined"))
-        client = await debuggee.connect("h", 1)
-        with pytest.raises(RequestFailed) as refused:
-            await soon(client.request("evaluate", {"expression": "y"}))
-        assert refused.value.message == "NameError: name 'y' is not defined"
-        await client.disconnect()
-        debuggee.check()
-
-    asyncio.run(story())
+async def test_a_refusal_is_the_adapters_own_message() -> None:
+    debuggee = ScriptedDebuggee(Turn("evaluate", answer="NameError: name 'y' is not defined"))
+    client = await debuggee.connect("h", 1)
+    with pytest.raises(RequestFailed) as refused:
+        await soon(client.request("evaluate", {"expression": "y"}))
+    assert refused.value.message == "NameError: name 'y' is not defined"
+    await client.disconnect()
+    debuggee.check()
 
 
-def test_an_answer_that_never_comes_is_an_error_after_its_deadline() -> None:
-    async def story() -> None:
-        debuggee = ScriptedDebuggee(Turn("threads", answer=None))
-        client = await debuggee.connect("h", 1)
-        with pytest.raises(RequestFailed, match=r"did not answer `threads` within 0\.01 s"):
-            await soon(client.request("threads", timeout=0.01))
-        client.close()
-
-    asyncio.run(story())
+async def test_an_answer_that_never_comes_is_an_error_after_its_deadline() -> None:
+    debuggee = ScriptedDebuggee(Turn("threads", answer=None))
+    client = await debuggee.connect("h", 1)
+    with pytest.raises(RequestFailed, match=r"did not answer `threads` within 0\.01 s"):
+        await soon(client.request("threads", timeout=0.01))
+    client.close()
 
 
-def test_a_debuggee_that_goes_away_fails_what_is_in_flight_and_all_later_requests() -> None:
-    async def story() -> None:
-        debuggee = ScriptedDebuggee(Turn("threads", answer=None))
-        debuggee.script[0].then = debuggee.end
-        client = await debuggee.connect("h", 1)
-        with pytest.raises(DebuggerGone, match="has ended"):
-            await soon(client.request("threads"))
-        with pytest.raises(DebuggerGone):
-            await soon(client.request("threads"))
-        assert await soon(client.events.get()) is None
-        await soon(client.disconnect())
-        assert commands(debuggee) == ["threads"]
-
-    asyncio.run(story())
+async def test_a_debuggee_that_goes_away_fails_what_is_in_flight_and_all_later_requests() -> None:
+    debuggee = ScriptedDebuggee(Turn("threads", answer=None))
+    debuggee.script[0].then = debuggee.end
+    client = await debuggee.connect("h", 1)
+    with pytest.raises(DebuggerGone, match="has ended"):
+        await soon(client.request("threads"))
+    with pytest.raises(DebuggerGone):
+        await soon(client.request("threads"))
+    assert await soon(client.events.get()) is None
+    await soon(client.disconnect())
+    assert commands(debuggee) == ["threads"]
 
 
-def test_garbage_ends_the_connection_with_the_reason() -> None:
-    async def story() -> None:
-        debuggee = ScriptedDebuggee()
-        reader = asyncio.StreamReader()
-        client = Client(reader, debuggee, name="h:1")  # type: ignore[arg-type]
-        reader.feed_data(b"SSH-2.0-OpenSSH\r\n\r\n")
-        await soon(client.closed.wait())
-        with pytest.raises(DebuggerGone, match="not a header"):
-            await client.request("threads")
-
-    asyncio.run(story())
+async def test_garbage_ends_the_connection_with_the_reason() -> None:
+    debuggee = ScriptedDebuggee()
+    reader = asyncio.StreamReader()
+    client = Client(reader, debuggee, name="h:1")  # type: ignore[arg-type]
+    reader.feed_data(b"SSH-2.0-OpenSSH\r\n\r\n")
+    await soon(client.closed.wait())
+    with pytest.raises(DebuggerGone, match="not a header"):
+        await client.request("threads")
 
 
-def test_a_connection_lasts_also_where_nobody_holds_its_client() -> None:
-    async def story() -> None:
-        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            assert await reader.read() == b""
-            writer.close()
+async def test_a_connection_lasts_also_where_nobody_holds_its_client() -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        assert await reader.read() == b""
+        writer.close()
 
-        async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
-            port = server.sockets[0].getsockname()[1]
-            client = await Client.connect("127.0.0.1", port)
-            alive = weakref.ref(client)
-            del client
-            await asyncio.sleep(0.1)  # until it waits for what comes
-            gc.collect()
-            connected = alive()
-            assert connected is not None
-            connected.close()
-            del connected
-            await asyncio.sleep(0.1)
-            gc.collect()
-            assert alive() is None, "what has ended is kept for good"
-
-    asyncio.run(story())
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        client = await Client.connect("127.0.0.1", port)
+        alive = weakref.ref(client)
+        del client
+        await asyncio.sleep(0.1)  # until it waits for what comes
+        gc.collect()
+        connected = alive()
+        assert connected is not None
+        connected.close()
+        del connected
+        await asyncio.sleep(0.1)
+        gc.collect()
+        assert alive() is None, "what has ended is kept for good"
 
 
-def test_it_leaves_only_when_nothing_is_in_flight_any_more() -> None:
-    async def story() -> None:
-        debuggee = ScriptedDebuggee(Turn("evaluate", answer=None))
-        client = await debuggee.connect("h", 1)
-        evaluating = asyncio.ensure_future(client.request("evaluate", {"expression": "slow()"}))
+async def test_it_leaves_only_when_nothing_is_in_flight_any_more() -> None:
+    debuggee = ScriptedDebuggee(Turn("evaluate", answer=None))
+    client = await debuggee.connect("h", 1)
+    evaluating = asyncio.ensure_future(client.request("evaluate", {"expression": "slow()"}))
+    await asyncio.sleep(0)
+    leaving = asyncio.ensure_future(client.disconnect())
+    for _ in range(10):
         await asyncio.sleep(0)
-        leaving = asyncio.ensure_future(client.disconnect())
-        for _ in range(10):
-            await asyncio.sleep(0)
-        assert commands(debuggee) == ["evaluate"]
-        debuggee.respond(debuggee.requests[0], {"result": "1"})
-        await soon(leaving)
-        assert await soon(evaluating) == {"result": "1"}
-        assert commands(debuggee) == ["evaluate", "disconnect"]
-        debuggee.check()  # which also fails on `terminateDebuggee: true`
-
-    asyncio.run(story())
+    assert commands(debuggee) == ["evaluate"]
+    debuggee.respond(debuggee.requests[0], {"result": "1"})
+    await soon(leaving)
+    assert await soon(evaluating) == {"result": "1"}
+    assert commands(debuggee) == ["evaluate", "disconnect"]
+    debuggee.check()  # which also fails on `terminateDebuggee: true`
 
 
-def test_a_late_answer_is_still_waited_for_before_leaving() -> None:
-    async def story() -> None:
-        debuggee = ScriptedDebuggee(Turn("evaluate", answer=None))
-        client = await debuggee.connect("h", 1)
-        with pytest.raises(RequestFailed):
-            await client.request("evaluate", {"expression": "slow()"}, timeout=0)
-        leaving = asyncio.ensure_future(client.disconnect())
-        for _ in range(10):
-            await asyncio.sleep(0)
-        assert commands(debuggee) == ["evaluate"]
-        debuggee.respond(debuggee.requests[0], {})
-        await soon(leaving)
-        assert commands(debuggee) == ["evaluate", "disconnect"]
-
-    asyncio.run(story())
+async def test_a_late_answer_is_still_waited_for_before_leaving() -> None:
+    debuggee = ScriptedDebuggee(Turn("evaluate", answer=None))
+    client = await debuggee.connect("h", 1)
+    with pytest.raises(RequestFailed):
+        await client.request("evaluate", {"expression": "slow()"}, timeout=0)
+    leaving = asyncio.ensure_future(client.disconnect())
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert commands(debuggee) == ["evaluate"]
+    debuggee.respond(debuggee.requests[0], {})
+    await soon(leaving)
+    assert commands(debuggee) == ["evaluate", "disconnect"]
 
 
-def test_a_reverse_request_is_refused() -> None:
-    async def story() -> None:
-        debuggee = ScriptedDebuggee()
-        client = await debuggee.connect("h", 1)
-        debuggee.say({"type": "request", "seq": 7, "command": "runInTerminal"})
-        debuggee.say(stopped())
-        await soon(client.events.get())
-        [answer] = debuggee.requests
-        assert (answer["type"], answer["request_seq"], answer["success"]) == ("response", 7, False)
-        await client.disconnect()
-
-    asyncio.run(story())
+async def test_a_reverse_request_is_refused() -> None:
+    debuggee = ScriptedDebuggee()
+    client = await debuggee.connect("h", 1)
+    debuggee.say({"type": "request", "seq": 7, "command": "runInTerminal"})
+    debuggee.say(stopped())
+    await soon(client.events.get())
+    [answer] = debuggee.requests
+    assert (answer["type"], answer["request_seq"], answer["success"]) == ("response", 7, False)
+    await client.disconnect()
 
 
-def test_events_go_to_the_callback_in_order() -> None:
-    async def story() -> None:
-        debuggee = ScriptedDebuggee()
-        names: list[str] = []
-        client = await debuggee.connect("h", 1, on_event=lambda event: names.append(event["event"]))
-        for name in ("one", "two", "three"):
-            debuggee.say({"event": name})
-        debuggee.end()
-        await soon(client.closed.wait())
-        assert names == ["one", "two", "three"]
-
-    asyncio.run(story())
+async def test_events_go_to_the_callback_in_order() -> None:
+    debuggee = ScriptedDebuggee()
+    names: list[str] = []
+    client = await debuggee.connect("h", 1, on_event=lambda event: names.append(event["event"]))
+    for name in ("one", "two", "three"):
+        debuggee.say({"event": name})
+    debuggee.end()
+    await soon(client.closed.wait())
+    assert names == ["one", "two", "three"]

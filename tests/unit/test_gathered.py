@@ -28,31 +28,25 @@ async def ask(gathered: Gathered[int]) -> int:
     return await gathered.since(asyncio.get_running_loop().time())
 
 
-def test_an_answer_is_made_once_for_all_who_wait_for_it() -> None:
-    async def story() -> None:
-        rows = Rows()
-        gathered = Gathered(rows.make)
-        began = asyncio.get_running_loop().time()
-        answers = await asyncio.gather(*(gathered.since(began) for _ in range(1000)))
-        assert set(answers) == {0}
-        assert rows.made == 1
-
-    asyncio.run(story())
+async def test_an_answer_is_made_once_for_all_who_wait_for_it() -> None:
+    rows = Rows()
+    gathered = Gathered(rows.make)
+    began = asyncio.get_running_loop().time()
+    answers = await asyncio.gather(*(gathered.since(began) for _ in range(1000)))
+    assert set(answers) == {0}
+    assert rows.made == 1
 
 
-def test_an_answer_is_never_older_than_the_question() -> None:
-    async def story() -> None:
-        rows = Rows()
-        gathered = Gathered(rows.make)
-        for rows.now in range(50):
-            first, second = await asyncio.gather(ask(gathered), ask(gathered))
-            assert first == second == rows.now
-            await asyncio.sleep(0.001)  # the clock of the next question is another
-
-    asyncio.run(story())
+async def test_an_answer_is_never_older_than_the_question() -> None:
+    rows = Rows()
+    gathered = Gathered(rows.make)
+    for rows.now in range(50):
+        first, second = await asyncio.gather(ask(gathered), ask(gathered))
+        assert first == second == rows.now
+        await asyncio.sleep(0.001)  # the clock of the next question is another
 
 
-def test_making_answers_takes_a_bounded_share_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_making_answers_takes_a_bounded_share_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
     pauses: list[float] = []
     sleep = asyncio.sleep
 
@@ -60,15 +54,12 @@ def test_making_answers_takes_a_bounded_share_of_the_time(monkeypatch: pytest.Mo
         pauses.append(seconds)
         await sleep(0)
 
-    async def story() -> None:
-        rows = Rows(takes=0.05)
-        gathered = Gathered(rows.make)
-        for _ in range(3):
-            await ask(gathered)
-        assert rows.made == 3
-
     monkeypatch.setattr("bootstrap.relay.gathered.asyncio.sleep", noted)
-    asyncio.run(story())
+    rows = Rows(takes=0.05)
+    gathered = Gathered(rows.make)
+    for _ in range(3):
+        await ask(gathered)
+    assert rows.made == 3
     assert len(pauses) == 2
     assert all(pause > 0.02 * LEAST_SHARE for pause in pauses)
 
