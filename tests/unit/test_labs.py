@@ -43,6 +43,14 @@ def lesson(tmp_path: Path) -> Lesson:
     return Lesson(folder)
 
 
+@pytest.fixture
+def copy(lesson: Lesson, tmp_path: Path) -> Copy:
+    """A learner's copy of the lab, which was made."""
+    made = Copy(lesson, tmp_path / "labs")
+    made.make()
+    return made
+
+
 @pytest.mark.parametrize("lab", LABS, ids=lambda lab: lab.name)
 def test_a_lab_is_whole(lab: Lesson) -> None:
     assert re.fullmatch(r"\d\d-[a-z0-9-]+", lab.name)
@@ -133,16 +141,12 @@ def test_a_lab_that_cant_be_done_here_says_what_brings_all_that_it_needs(
     assert cannot_run(lesson, kind) == "it needs a cluster on local: ./invokew up --target local"
 
 
-def test_the_copy_has_the_files_and_neither_solution_nor_check(lesson: Lesson, tmp_path: Path) -> None:
-    copy = Copy(lesson, tmp_path / "labs")
-    copy.make()
+def test_the_copy_has_the_files_and_neither_solution_nor_check(copy: Copy) -> None:
     files = {str(file.relative_to(copy.folder)) for file in copy.folder.rglob("*") if file.is_file()}
     assert files == {"main.py", "package/__init__.py"}
 
 
-def test_made_again_it_keeps_what_was_edited_and_gets_what_is_gone(lesson: Lesson, tmp_path: Path) -> None:
-    copy = Copy(lesson, tmp_path / "labs")
-    copy.make()
+def test_made_again_it_keeps_what_was_edited_and_gets_what_is_gone(copy: Copy) -> None:
     (copy.folder / "main.py").write_text("mine\n")
     (copy.folder / "package" / "__init__.py").unlink()
     copy.make()
@@ -150,16 +154,16 @@ def test_made_again_it_keeps_what_was_edited_and_gets_what_is_gone(lesson: Lesso
     assert (copy.folder / "package" / "__init__.py").exists()
 
 
-def test_reset_keeps_what_was_edited_aside(lesson: Lesson, tmp_path: Path) -> None:
-    copy = Copy(lesson, tmp_path / "labs")
-    copy.make()
+def test_reset_keeps_what_was_edited_aside(copy: Copy) -> None:
     assert copy.reset() is None
     (copy.folder / "main.py").write_text("mine\n")
     (copy.folder / "notes" / "a").mkdir(parents=True)
     (copy.folder / "notes" / "a" / "b.txt").write_text("too\n")
+    (copy.folder / "notes" / "a" / "b.txt").chmod(0o755)
     copy.note(Progress(1, passed=True))
     kept = copy.reset()
     assert kept is not None
+    assert (kept / "notes" / "a" / "b.txt").stat().st_mode & 0o777 == 0o755
     assert {str(file.relative_to(kept)): file.read_text() for file in kept.rglob("*") if file.is_file()} == {
         "main.py": "mine\n",
         "notes/a/b.txt": "too\n",
@@ -168,18 +172,14 @@ def test_reset_keeps_what_was_edited_aside(lesson: Lesson, tmp_path: Path) -> No
     assert copy.progress() == Progress()
 
 
-def test_the_solution_keeps_what_was_edited_aside(lesson: Lesson, tmp_path: Path) -> None:
-    copy = Copy(lesson, tmp_path / "labs")
-    copy.make()
+def test_the_solution_keeps_what_was_edited_aside(copy: Copy) -> None:
     (copy.folder / "main.py").write_text("mine\n")
     copy.solve()
     assert (copy.folder / "main.py").read_text() == "right\n"
     assert [file.read_text() for file in copy.home.glob(".kept/*/main.py")] == ["mine\n"]
 
 
-def test_nothing_is_written_through_a_link_of_the_learners(lesson: Lesson, tmp_path: Path) -> None:
-    copy = Copy(lesson, tmp_path / "labs")
-    copy.make()
+def test_nothing_is_written_through_a_link_of_the_learners(copy: Copy, tmp_path: Path) -> None:
     (copy.folder / "main.py").unlink()
     (copy.folder / "main.py").symlink_to(tmp_path / "elsewhere.py")
     copy.make()
@@ -190,40 +190,27 @@ def test_nothing_is_written_through_a_link_of_the_learners(lesson: Lesson, tmp_p
     assert (copy.folder / "main.py").read_text() == "wrong\n"
 
 
-def test_a_program_that_is_kept_stays_one(lesson: Lesson, tmp_path: Path) -> None:
-    copy = Copy(lesson, tmp_path / "labs")
-    copy.make()
-    (copy.folder / "mine.sh").write_text("true\n")
-    (copy.folder / "mine.sh").chmod(0o755)
-    kept = copy.reset()
-    assert kept is not None
-    assert (kept / "mine.sh").stat().st_mode & 0o777 == 0o755
-
-
 @pytest.mark.parametrize("text", ["1e999", "-3", "99", '"x"', "[" * 5_000])
-def test_a_record_that_somebody_wrote_is_no_more_than_a_lab_can_have(
-    lesson: Lesson, tmp_path: Path, text: str
-) -> None:
-    copy = Copy(lesson, tmp_path / "labs")
-    copy.make()
+def test_a_record_that_somebody_wrote_is_no_more_than_a_lab_can_have(copy: Copy, text: str) -> None:
     (copy.folder / ".lab.json").write_text(f'{{"passed": false, "steps_done": {text}}}')
-    assert 0 <= copy.progress().steps_done <= len(lesson.steps)
+    assert 0 <= copy.progress().steps_done <= len(copy.lesson.steps)
 
 
 @pytest.mark.parametrize(
-    ("more", "expected"),
+    ("text", "expected"),
     [
-        ("", Progress(1)),
-        (', "checks_failed": 3', Progress(1, checks_failed=3)),
-        (', "checks_failed": -3', Progress(1)),
+        ('{"steps_done": 1, "passed": false}', Progress(1)),
+        ('{"steps_done": 1, "passed": false, "checks_failed": 3}', Progress(1, checks_failed=3)),
+        ('{"steps_done": 1, "passed": false, "checks_failed": -3}', Progress(1)),
+        *((damaged, Progress()) for damaged in ("", "{", "[]", '{"steps_done": "x", "passed": true}')),
     ],
 )
-def test_a_record_says_how_often_the_check_has_failed(
-    lesson: Lesson, tmp_path: Path, more: str, expected: Progress
+def test_a_record_says_how_often_the_check_has_failed_and_a_damaged_one_says_nothing(
+    copy: Copy, text: str, expected: Progress
 ) -> None:
-    copy = Copy(lesson, tmp_path / "labs")
-    copy.make()
-    (copy.folder / ".lab.json").write_text(f'{{"steps_done": 1, "passed": false{more}}}')
+    copy.note(Progress(1, passed=True))
+    assert copy.progress() == Progress(1, passed=True)
+    (copy.folder / ".lab.json").write_text(text)
     assert copy.progress() == expected
 
 
@@ -251,16 +238,6 @@ def test_a_link_in_the_place_of_a_copy_is_refused(lesson: Lesson, tmp_path: Path
         with pytest.raises(UnsafeFolder):
             writes()
     assert list((tmp_path / "elsewhere").iterdir()) == []
-
-
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"steps_done": "x", "passed": true}'])
-def test_a_damaged_record_of_progress_is_none(lesson: Lesson, tmp_path: Path, text: str) -> None:
-    copy = Copy(lesson, tmp_path / "labs")
-    copy.make()
-    copy.note(Progress(1, passed=True))
-    assert copy.progress() == Progress(1, passed=True)
-    (copy.folder / ".lab.json").write_text(text)
-    assert copy.progress() == Progress()
 
 
 class Jobs(Dashboard):
