@@ -280,8 +280,6 @@ def test_of_a_namespace_rays_pods_are_read_and_the_one_that_is_meant() -> None:
     assert asks["logs of pods"]() == {"head/ray": "ray has no log", "head/ray-before": "Killed"}
     meant = asks_of_kubernetes(Kube(), "others")  # type: ignore[arg-type]
     assert [pod["metadata"]["name"] for pod in meant["pods"]()] == ["others"]
-
-
-def test_a_container_that_ended_before_has_its_last_words() -> None:
-    (pod,) = asks_of_kubernetes(Kube(), "")["pods"]()  # type: ignore[arg-type]
+    # A container that ended before has its last words.
+    (pod,) = asks["pods"]()
     assert pod["status"]["containerStatuses"][0]["lastState"]["terminated"]["message"] == "Killed"
