@@ -91,16 +91,18 @@ def test_what_the_reader_finds_wrong_at_the_end_counts(tmp_path: Path, files: li
         unpack(content(), tmp_path / "new")
 
 
-@pytest.mark.parametrize("size", [0, 9, 11])
-def test_a_layer_of_another_size_is_refused(size: int) -> None:
-    content = b"".join(compressed(iter([b"0123456789"])))
-    with pytest.raises(BadBundle, match="does not have"):
+@pytest.mark.parametrize(
+    ("content", "size", "message"),
+    [
+        *((b"".join(compressed(iter([b"0123456789"]))), size, "does not have") for size in (0, 9, 11)),
+        (b"no Zstandard", 10, "can't be unpacked"),
+    ],
+)
+def test_a_layer_of_another_size_and_what_is_no_layer_are_refused(
+    content: bytes, size: int, message: str
+) -> None:
+    with pytest.raises(BadBundle, match=message):
         list(unpacked(iter([content]), size))
-
-
-def test_what_is_no_layer_is_refused() -> None:
-    with pytest.raises(BadBundle, match="can't be unpacked"):
-        list(unpacked(iter([b"no Zstandard"]), 10))
 
 
 def test_a_layer_that_is_a_bomb_takes_no_memory() -> None:
