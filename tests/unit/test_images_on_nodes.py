@@ -377,44 +377,43 @@ class Event:
         return []
 
 
-def run(event: Event, monkeypatch: pytest.MonkeyPatch, *, dry_run: bool = False) -> str:
-    monkeypatch.setattr(verb, "workshop_of", lambda settings: event)
+@pytest.fixture
+def event(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Event:
+    """Provides a workshop on one node, whose images its step of that name brings there."""
+    made = Event(api([node("a")]), tmp_path)
+    monkeypatch.setattr(verb, "workshop_of", lambda settings: made)
+    return made
+
+
+def run(event: Event, *, dry_run: bool = False) -> str:
     console = ScriptedConsole()
     verb.make(event.settings, console, numbered(2), dry_run=dry_run)
     return console.shown
 
 
-def test_nodes_have_the_images_before_the_first_place_starts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    event = Event(api([node("a")]), tmp_path)
-    run(event, monkeypatch)
+def test_nodes_have_the_images_before_the_first_place_starts(event: Event) -> None:
+    run(event)
     assert (event.order[0], sorted(event.order[1:3]), event.order[3]) == (
         *("images", ["place-001", "place-002"]),
         "door",
     )
 
 
-def test_nodes_that_have_the_images_anyway_are_asked_for_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    event = Event(api([node("a")]), tmp_path, policy="Never")
-    run(event, monkeypatch)
+def test_nodes_that_have_the_images_anyway_are_asked_for_nothing(event: Event) -> None:
+    event.policy = "Never"
+    run(event)
     assert "images" not in event.order
     assert event.kube.objects[SET] is None
 
 
-def test_a_dry_run_asks_no_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    event = Event(api([node("a")]), tmp_path)
-    run(event, monkeypatch, dry_run=True)
+def test_a_dry_run_asks_no_node(event: Event) -> None:
+    run(event, dry_run=True)
     assert (event.order, event.kube.objects[SET]) == ([], None)
 
 
-def test_who_may_make_no_daemon_set_has_the_workshop_and_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    event = Event(api([node("a")], lacking={"create daemonsets in team"}), tmp_path)
-    shown = run(event, monkeypatch)
+def test_who_may_make_no_daemon_set_has_the_workshop_and_is_told(event: Event) -> None:
+    event.kube.lacking.add("create daemonsets in team")
+    shown = run(event)
     assert event.order[-1] == "door"
     assert "images" not in event.order
     (told,) = [line for line in shown.splitlines() if "Nodes pull the images as places come" in line]
@@ -423,25 +422,22 @@ def test_who_may_make_no_daemon_set_has_the_workshop_and_is_told(
 
 @pytest.mark.parametrize("refusal", ["exceeded quota: few, requested: pods=1", 'violates PodSecurity "x"'])
 def test_pods_that_a_quota_or_a_policy_forbids_are_no_failure_either(
-    refusal: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    refusal: str, event: Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kube = api([node("a")])
-    kube.lists[EVENTS] = [refused(f'pods "images-a" is forbidden: {refusal}')]
-    event = Event(kube, tmp_path)
-    monkeypatch.setattr(Event, "images", on_nodes(kube))
-    assert refusal in run(event, monkeypatch)
+    event.kube.lists[EVENTS] = [refused(f'pods "images-a" is forbidden: {refusal}')]
+    monkeypatch.setattr(Event, "images", on_nodes(event.kube))
+    assert refusal in run(event)
     assert event.order[-1] == "door"
 
 
 def test_nodes_that_do_not_get_them_keep_places_from_starting(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    event: Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    event = Event(api([node("a")]), tmp_path)
     step = on_nodes(event.kube)
     vars(step)["patience"] = 0.0
     monkeypatch.setattr(Event, "images", step)
     with pytest.raises(NotReady, match="0 of 1 nodes have the images; a: there is no pod yet") as told:
-        run(event, monkeypatch)
+        run(event)
     assert "kubectl cordon NODE" in told.value.hint
     assert event.order == []
 
