@@ -33,12 +33,6 @@ def test_bytes_that_come_one_by_one_make_the_same_messages() -> None:
     assert [decoded for byte in stream for decoded in decoder.feed(bytes([byte]))] == MESSAGES
 
 
-def test_several_messages_in_one_chunk_come_in_order() -> None:
-    assert Decoder().feed(b"".join(encode({"seq": seq}) for seq in range(50))) == [
-        {"seq": seq} for seq in range(50)
-    ]
-
-
 def test_unknown_headers_and_any_case_are_accepted() -> None:
     frame = b"Content-Type: application/json; charset=utf-8\r\ncontent-length:  2 \r\nX: y:z\r\n\r\n{}"
     assert Decoder().feed(frame) == [{}]

@@ -275,19 +275,6 @@ def test_no_relay_and_a_refused_token_say_what_to_do() -> None:
         asyncio.run(run(AttachOptions(partial(Refusing({}).connect, "h", 1), "wrong")))
 
 
-def test_another_debugger_that_takes_over_ends_it() -> None:
-    terminated = {"event": "terminated", "body": {"ray": {"reason": "taken-over"}}}
-    with pytest.raises(DebuggerGone, match="another debugger has taken over"):
-        record(ScriptedJob(), ScriptedRelay({}, after_attach=[terminated]))
-
-
-def test_what_the_relay_says_before_it_ends_is_no_reason() -> None:
-    words = {"event": "output", "body": {"category": "console", "output": "Another editor has attached\n"}}
-    ending = {"event": "terminated", "body": {"ray": {"reason": "relay-ending"}}}
-    with pytest.raises(NotRunning, match="the debug relay has gone: it was ended"):
-        record(ScriptedJob(), ScriptedRelay({}, after_attach=[words, ending]))
-
-
 def losing(relay: ScriptedRelay, *messages: Message) -> Callable[[], None]:
     """Returns what has a forward say these about its way to the relay."""
 
@@ -367,29 +354,39 @@ def test_who_has_taken_the_tasks_meanwhile_keeps_them() -> None:
         record(ScriptedJob(), relay)
 
 
+WORDS = {"event": "output", "body": {"category": "console", "output": "Another editor has attached\n"}}
+
+
 @pytest.mark.parametrize(
-    ("reason", "error", "says"),
+    ("messages", "error", "says"),
     [
-        ("relay-gone", NotRunning, "the debug relay has gone: the cluster is there without it"),
+        ([session_ended("taken-over")], DebuggerGone, "another debugger has taken over"),
+        # What the relay says before it ends is no reason.
+        ([WORDS, session_ended("relay-ending")], NotRunning, "the debug relay has gone: it was ended"),
+        ([{"event": "terminated"}], NotRunning, "the debug relay has gone: it was ended"),
         (
-            "forward-ended",
+            [way_lost(), session_ended("relay-gone")],
+            NotRunning,
+            "the debug relay has gone: the cluster is there without it",
+        ),
+        (
+            [way_lost(), session_ended("forward-ended")],
             ConnectionLost,
             "the connection to the cluster is lost: the forward to it has ended",
         ),
     ],
 )
-def test_a_way_that_is_gone_for_good_is_an_error(reason: str, error: type[Exception], says: str) -> None:
+def test_a_session_that_is_ended_for_good_is_an_error(
+    messages: list[Message], error: type[Exception], says: str
+) -> None:
     with pytest.raises(error, match=says):
-        record(ScriptedJob(), ScriptedRelay({}, after_attach=[way_lost(), session_ended(reason)]))
+        record(ScriptedJob(), ScriptedRelay({}, after_attach=messages))
 
 
-def test_the_relays_end_is_an_error() -> None:
+def test_a_connection_that_the_relay_closes_is_an_error() -> None:
     relay = ScriptedRelay({1: [Turn("stackTrace", answer=None)]})
     relay.scripts[1][0].then = relay.end
     with pytest.raises(NotRunning, match="the debug relay has gone: it closed the connection"):
-        record(ScriptedJob(), relay)
-    relay = ScriptedRelay({}, after_attach=[{"event": "terminated"}])
-    with pytest.raises(NotRunning, match="the debug relay has gone: it was ended"):
         record(ScriptedJob(), relay)
 
 

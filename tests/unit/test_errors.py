@@ -17,11 +17,6 @@ def test_every_error_has_an_id_of_its_own() -> None:
     assert all(re.fullmatch("[a-z]+(-[a-z]+)*", identity) for identity in ids)
 
 
-def test_every_exit_code_is_documented() -> None:
-    documented = {int(code) for code in re.findall(r"^(\d+) ", errors.__doc__ or "", re.MULTILINE)}
-    assert {error.exit_code for error in catalogue()} <= documented
-
-
 def test_the_document_has_id_message_and_hint() -> None:
     error = errors.LowDisk("0.1 GiB is free", hint="free some")
     assert error.document() == {

@@ -7,7 +7,6 @@ import shlex
 import subprocess
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,19 +17,15 @@ from bootstrap.ray.metadata import LOCAL_ROOTS, PY_MODULES, WORKING_DIR
 from bootstrap.ray.records import Job
 
 
-def prepare(folder: Path, **changed: object) -> jobs.Submission:
-    arguments: dict[str, object] = {
-        "working_dir": str(folder),
-        "py_modules": [],
-        "entrypoint": "python train.py",
-        **changed,
-    }
-    return jobs.prepare(**arguments)  # type: ignore[arg-type]
+def prepare(folder: Path | None, **changed: object) -> jobs.Submission:
+    working_dir = str(folder) if folder else None
+    given = {"working_dir": working_dir, "py_modules": [], "entrypoint": "python train.py", **changed}
+    return jobs.prepare(**given)  # type: ignore[arg-type]
 
 
 def test_a_complete_job_is_made_absolute(program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(program)
-    job = jobs.prepare(working_dir=None, py_modules=["model"], entrypoint="python train.py")
+    job = prepare(None, py_modules=["model"])
     assert job.working_dir == str(program)
     assert job.py_modules == (str(program / "model"),)
 
@@ -86,27 +81,19 @@ def test_all_that_ray_takes_is_passed_on_and_what_has_unknown_files_is_named(
 
 def test_an_image_of_the_job_or_of_its_rayjob_stands_alone(program: Path) -> None:
     own = {"image_uri": "image", "env_vars": {"A": "b"}}
-    job = jobs.prepare(working_dir=None, py_modules=[], entrypoint="python a.py", of_rayjob=own)
-    assert job.working_dir is None
+    assert prepare(None, of_rayjob=own).working_dir is None
     for more in ({"debug": Debug()}, {"working_dir": str(program)}):
-        given: dict[str, Any] = {"working_dir": None, "py_modules": [], "entrypoint": "python a.py", **more}
         with pytest.raises(InvalidYaml, match="image_uri goes with"):
-            jobs.prepare(of_rayjob=own, **given)
+            prepare(None, of_rayjob=own, **more)
     file = program / "env.yaml"
     file.write_text("image_uri: image\n")
     with pytest.raises(InvalidYaml, match="working_dir"):
-        jobs.prepare(
-            working_dir=None,
-            py_modules=[],
-            entrypoint="python a.py",
-            runtime_env=file,
-            of_rayjob={"working_dir": "https://host/code.zip"},
-        )
+        prepare(None, runtime_env=file, of_rayjob={"working_dir": "https://host/code.zip"})
 
 
 def test_a_rayjobs_own_addresses_count_where_nothing_else_is_named(program: Path) -> None:
     own = {"working_dir": "https://host/code.zip", "py_modules": ["s3://b/one.zip", "/opt/two"], "pip": ["a"]}
-    job = jobs.prepare(working_dir=None, py_modules=[], entrypoint="python train.py", of_rayjob=own)
+    job = prepare(None, of_rayjob=own)
     assert (job.working_dir, job.py_modules) == ("https://host/code.zip", ("s3://b/one.zip",))
     assert prepare(program, of_rayjob=own).working_dir == str(program)
 
