@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -20,12 +18,8 @@ def test_down_of_one_leaves_the_container_in_which_another_makes_the_image(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     removed: list[str] = []
-
-    @contextmanager
-    def connected(patience: float = 0) -> Iterator[Any]:
-        yield SimpleNamespace(api=SimpleNamespace(remove_container=lambda name, **_: removed.append(name)))
-
-    monkeypatch.setattr(docker_engine, "connected", connected)
+    client = SimpleNamespace(api=SimpleNamespace(remove_container=lambda name, **_: removed.append(name)))
+    monkeypatch.setattr(docker_engine, "connected", lambda *_: nullcontext(client))
     image = NodeImage(Shell(), tmp_path, "plain:1", ("ray:1",), (), needs=())
     with alone(image._guard, lambda: None):
         image.undo(print)

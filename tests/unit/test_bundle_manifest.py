@@ -52,20 +52,17 @@ def test_all_that_it_names_is_among_its_blobs() -> None:
     assert {each.digest for each in BUNDLE.blobs()} == set(named)
 
 
+GONE = object()
+
+
 def set_to(value: object, *path: str | int) -> Callable[[dict[str, Any]], None]:
     def change(document: Any) -> None:
         for key in path[:-1]:
             document = document[key]
-        document[path[-1]] = value
-
-    return change
-
-
-def without(*path: str | int) -> Callable[[dict[str, Any]], None]:
-    def change(document: Any) -> None:
-        for key in path[:-1]:
-            document = document[key]
-        del document[path[-1]]
+        if value is GONE:
+            del document[path[-1]]
+        else:
+            document[path[-1]] = value
 
     return change
 
@@ -74,8 +71,8 @@ def without(*path: str | int) -> Callable[[dict[str, Any]], None]:
     "change",
     [
         set_to("rayside-bundle/2", "format"),
-        without("version"),
-        without("version", "ray"),
+        set_to(GONE, "version"),
+        set_to(GONE, "version", "ray"),
         set_to(["x"], "version", "ray"),
         set_to("../../etc", "platform"),
         set_to(7, "pythons"),
@@ -88,14 +85,14 @@ def without(*path: str | int) -> Callable[[dict[str, Any]], None]:
         set_to(-1, "folders", 1, "size"),
         set_to(True, "folders", 1, "size"),
         set_to(2**60, "folders", 1, "size"),
-        without("folders", 0),
+        set_to(GONE, "folders", 0),
         # Another's image would be replaced in the engine.
         set_to("python:3.11", "images", 0, "reference"),
         set_to("rayside/bundled-ray:000000000000", "images", 0, "reference"),
         set_to(None, "images", 0, "layers"),
         set_to("0" * 63, "images", 0, "layers", 0, "diff_id"),
         set_to({"digest": "../../x", "size": 1}, "images", 0, "config"),
-        without("images", 3),
+        set_to(GONE, "images", 3),
         set_to({"../ray.whl": {"digest": "0" * 64, "size": 1}}, "wheels"),
         set_to({"ray.tar.gz": {"digest": "0" * 64, "size": 1}}, "wheels"),
         set_to([], "wheels"),

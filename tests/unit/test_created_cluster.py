@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import nullcontext
 from dataclasses import replace
 from graphlib import TopologicalSorter
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 import yaml
@@ -19,6 +18,7 @@ from bootstrap.delivery.loaded import NodeImages
 from bootstrap.delivery.theirs import Delivery, delivery
 from bootstrap.errors import EngineNotRunning, ImagesOutOfReach, InvalidSetting
 from bootstrap.given_settings import parse
+from bootstrap.instance import Instance
 from bootstrap.kube.api import Kube
 from bootstrap.kube.kubeconfig import server
 from bootstrap.own_folder import make_own
@@ -62,14 +62,11 @@ def chosen(prod: Path, **more: Any) -> ClusterCreated:
     return target
 
 
-@contextmanager
-def no_engine(patience: float = 0) -> Iterator[Any]:
-    raise EngineNotRunning("none answers", hint="start it")
-    yield
-
-
 @pytest.fixture
 def without_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_engine(patience: float = 0) -> NoReturn:
+        raise EngineNotRunning("none answers", hint="start it")
+
     monkeypatch.setattr(docker_engine, "connected", no_engine)
 
 
@@ -80,11 +77,8 @@ def with_engine(monkeypatch: pytest.MonkeyPatch, *containers: SimpleNamespace) -
         key, _, value = filters["label"].partition("=")
         return [each for each in containers if each.labels.get(key) and value in ("", each.labels[key])]
 
-    @contextmanager
-    def connected(patience: float = 0) -> Iterator[Any]:
-        yield SimpleNamespace(containers=SimpleNamespace(list=listed))
-
-    monkeypatch.setattr(docker_engine, "connected", connected)
+    client = SimpleNamespace(containers=SimpleNamespace(list=listed))
+    monkeypatch.setattr(docker_engine, "connected", lambda *_: nullcontext(client))
 
 
 def container(name: str, cluster: str, role: str, *ports: int) -> SimpleNamespace:
@@ -92,6 +86,12 @@ def container(name: str, cluster: str, role: str, *ports: int) -> SimpleNamespac
     labels = {"io.x-k8s.kind.cluster": cluster, "io.x-k8s.kind.role": role}
     attributes = {"NetworkSettings": {"Ports": {"6443/tcp": published or None}}}
     return SimpleNamespace(name=name, labels=labels, attrs=attributes, status="running")
+
+
+def record(identity: Instance) -> None:
+    """Records a cluster, as `up` does."""
+    make_own(identity.folder)
+    identity.record.write_text(identity.document())
 
 
 # --- the choice --------------------------------------------------------------------------
@@ -129,8 +129,7 @@ def test_a_context_with_create_is_a_cluster_of_ours_in_its_namespace(prod: Path)
 @pytest.mark.usefixtures("without_engine")
 def test_a_cluster_that_was_created_is_known_again_without_create(prod: Path) -> None:
     identity = chosen(prod).instance
-    make_own(identity.folder)
-    identity.record.write_text(identity.document())
+    record(identity)
     again = choice.choose(Settings(state_folder=prod.parent / "state"), Shell())
     assert isinstance(again, ClusterCreated)
     assert again.instance == identity
@@ -141,8 +140,7 @@ def test_a_cluster_that_was_created_is_known_again_without_create(prod: Path) ->
 @pytest.mark.usefixtures("without_engine")
 def test_a_cluster_that_is_looked_after_is_not_made(prod: Path) -> None:
     identity = replace(chosen(prod).instance, their_cluster="theirs")
-    make_own(identity.folder)
-    identity.record.write_text(identity.document())
+    record(identity)
     with pytest.raises(InvalidSetting, match="looks after the RayCluster theirs in team of prod"):
         choice.choose(settings(prod), Shell())
 
@@ -332,8 +330,7 @@ def test_a_mirror_that_is_named_for_good_is_for_what_is_made_anew(prod: Path) ->
     assert new.instance.source == "mirror"
     # One that is there stays what it was made of, whatever is in invoke.yaml by now.
     before = chosen(prod).instance
-    make_own(before.folder)
-    before.record.write_text(before.document())
+    record(before)
     later = parse({"state_folder": prod.parent / "state", "mirror": MIRROR}, {})
     assert choice.choose(later, Shell()).instance.source == "packages"
     # What it was is taken back, too.

@@ -125,34 +125,27 @@ async def test_a_connection_lasts_also_where_nobody_holds_its_client() -> None:
         assert alive() is None, "what has ended is kept for good"
 
 
-async def test_it_leaves_only_when_nothing_is_in_flight_any_more() -> None:
+@pytest.mark.parametrize("is_late", [False, True])
+async def test_it_leaves_only_when_nothing_is_in_flight_any_more(is_late: bool) -> None:
     debuggee = ScriptedDebuggee(Turn("evaluate", answer=None))
     client = await debuggee.connect("h", 1)
-    evaluating = asyncio.ensure_future(client.request("evaluate", {"expression": "slow()"}))
-    await asyncio.sleep(0)
+    timeout = 0 if is_late else 5
+    evaluating = asyncio.ensure_future(client.request("evaluate", {"expression": "slow()"}, timeout=timeout))
+    await asyncio.wait({evaluating}, timeout=0.05)
+    assert evaluating.done() is is_late
     leaving = asyncio.ensure_future(client.disconnect())
     for _ in range(10):
         await asyncio.sleep(0)
     assert commands(debuggee) == ["evaluate"]
     debuggee.respond(debuggee.requests[0], {"result": "1"})
     await soon(leaving)
-    assert await soon(evaluating) == {"result": "1"}
+    if is_late:
+        with pytest.raises(RequestFailed):
+            await evaluating
+    else:
+        assert await soon(evaluating) == {"result": "1"}
     assert commands(debuggee) == ["evaluate", "disconnect"]
     debuggee.check()  # which also fails on `terminateDebuggee: true`
-
-
-async def test_a_late_answer_is_still_waited_for_before_leaving() -> None:
-    debuggee = ScriptedDebuggee(Turn("evaluate", answer=None))
-    client = await debuggee.connect("h", 1)
-    with pytest.raises(RequestFailed):
-        await client.request("evaluate", {"expression": "slow()"}, timeout=0)
-    leaving = asyncio.ensure_future(client.disconnect())
-    for _ in range(10):
-        await asyncio.sleep(0)
-    assert commands(debuggee) == ["evaluate"]
-    debuggee.respond(debuggee.requests[0], {})
-    await soon(leaving)
-    assert commands(debuggee) == ["evaluate", "disconnect"]
 
 
 async def test_a_reverse_request_is_refused() -> None:

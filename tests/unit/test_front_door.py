@@ -111,10 +111,7 @@ def test_a_host_leads_to_the_plain_port_of_the_doors_service(tmp_path: Path) -> 
         "tls": [{"hosts": [HOST]}],
         "rules": [{"host": HOST, "http": {"paths": [path]}}],
     }
-
-
-def test_the_class_and_the_certificate_are_those_that_were_named(tmp_path: Path) -> None:
-    kube = cluster()
+    # The class and the certificate are those that were named.
     door(kube, tmp_path, Ingress(HOST, "nginx", "our-tls")).apply(lambda _: None)
     spec = (kube.objects[INGRESS] or {})["spec"]
     assert (spec["ingressClassName"], spec["tls"]) == ("nginx", [{"hosts": [HOST], "secretName": "our-tls"}])
@@ -237,13 +234,10 @@ def test_a_class_that_nobody_serves_is_said(classes: list[dict[str, Any]], named
         Ingress(HOST, named).require(objects(lists={CLASSES: classes}))
 
 
-def test_a_class_that_is_there_is_taken() -> None:
+def test_a_class_that_is_there_or_may_not_be_seen_is_taken() -> None:
     there = objects(lists={CLASSES: classed("a", "b", default="b")})
     Ingress(HOST).require(there)
     Ingress(HOST, "a").require(there)
-
-
-def test_classes_that_one_may_not_see_are_not_asked_for_again() -> None:
     Ingress(HOST, "nginx").require(objects(unlistable={CLASSES}))
 
 

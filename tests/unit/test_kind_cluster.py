@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import re
 import socket
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -87,12 +86,9 @@ def test_down_removes_its_network_and_never_the_users_of_the_clusters_name(
     def listed(names: list[str]) -> list[Network]:
         return [network for network in networks if any(re.search(name, network.name) for name in names)]
 
-    @contextmanager
-    def connected(patience: float = 0) -> Iterator[Any]:
-        containers = SimpleNamespace(list=lambda **_: [node] if ours else [])
-        yield SimpleNamespace(containers=containers, networks=SimpleNamespace(list=listed))
-
-    monkeypatch.setattr(docker_engine, "connected", connected)
+    containers = SimpleNamespace(list=lambda **_: [node] if ours else [])
+    client = SimpleNamespace(containers=containers, networks=SimpleNamespace(list=listed))
+    monkeypatch.setattr(docker_engine, "connected", lambda *_: nullcontext(client))
     STEP.undo(print)
     assert {network.name for network in networks if network.removed} == {"kind-rayside"}
 
