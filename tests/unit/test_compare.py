@@ -295,18 +295,16 @@ def rows(*values: Any) -> list[tuple[str, str, int]]:
 
 
 def array(least: float, most: float, mean: float, **more: Any) -> Message:
-    return {
-        **{
-            "kind": "array",
-            "type": "numpy.ndarray",
-            "shown": "",
-            "size": 6,
-            "shape": [2, 3],
-            "dtype": "float32",
-        },
-        **{"nan": 0, "inf": 0, "min": least, "max": most, "mean": mean, "digest": f"{least}{most}{mean}"},
-        **more,
+    its = {
+        "kind": "array",
+        "type": "numpy.ndarray",
+        "shown": "",
+        "size": 6,
+        "shape": [2, 3],
+        "dtype": "float32",
     }
+    measured = {"nan": 0, "inf": 0, "min": least, "max": most, "mean": mean}
+    return {**its, **measured, "digest": f"{least}{most}{mean}", **more}
 
 
 def error(text: str) -> Message:
@@ -409,28 +407,17 @@ def test_values_are_drawn_with_their_tasks_and_marks_in_words() -> None:
 
 
 def test_each_kind_of_value_has_its_words() -> None:
+    numbers = {"dtype": "float64", "min": 0.5, "max": 2, "mean": 1.23456789, "nan": 2, "inf": 0}
+    columns = [{"name": "loss", **numbers}, {"name": "name", "dtype": "str"}]
     table = {
-        **{
-            "kind": "table",
-            "type": "pandas.DataFrame",
-            "shown": "",
-            "shape": [1_000, 3],
-            "digest": "",
-            "nan": 2,
-        },
-        "columns": [
-            {
-                "name": "loss",
-                "dtype": "float64",
-                "min": 0.5,
-                "max": 2,
-                "mean": 1.23456789,
-                "nan": 2,
-                "inf": 0,
-            },
-            {"name": "name", "dtype": "str"},
-        ],
+        "kind": "table",
+        "type": "pandas.DataFrame",
+        "shown": "",
+        "shape": [1_000, 3],
+        "digest": "",
+        "nan": 2,
     }
+    table["columns"] = columns
     for value, text in (
         ("abc", "'abc'  (str of 3)"),
         ([1.0, math.nan], "[1.0, nan]  (list of 2, 1 NaN)  <- NaN or infinity"),
@@ -458,16 +445,8 @@ def test_many_values_are_cut_and_nothing_reaches_the_terminal_raw() -> None:
         "30 tasks with 30 other values (debug --compare --json has them)",
         "3 tasks left out: too many",
     ]
-    failed = [
-        {
-            "task": "evil\x1b[2J",
-            "pid": 1,
-            "node": "n",
-            "thread": "t\u202e",
-            "why": "it\nwaits",
-            "waiting": True,
-        }
-    ] * 30
+    who = {"task": "evil\x1b[2J", "pid": 1, "node": "n", "thread": "t\u202e"}
+    failed = [{**who, "why": "it\nwaits", "waiting": True}] * 30
     rows = lines(error("E\x1b]0;x\x07\n"), expression="x\x1b[1m", failed=failed)
     assert not [row for row in rows if not row.isprintable()]
     assert rows[-2:] == [
