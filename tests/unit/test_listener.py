@@ -30,13 +30,6 @@ def is_ended(debugger: socket.socket) -> bool:
         return False
 
 
-def test_of_those_who_choose_the_oldest_is_ended(pairs: list[tuple[socket.socket, socket.socket]]) -> None:
-    listener = Listener(b"")
-    for own, _ in pairs:
-        listener._introduced(own)
-    assert [is_ended(debugger) for _, debugger in pairs] == [True] + [False] * _MOST_CHOOSING
-
-
 def test_who_took_the_process_is_not_ended_before_it_has_its_answer(
     pairs: list[tuple[socket.socket, socket.socket]],
 ) -> None:

