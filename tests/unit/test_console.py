@@ -57,9 +57,7 @@ def test_an_error_says_id_message_and_hint() -> None:
     console.error(LowDisk("0.1 GiB is free", hint="free some"))
     assert err.getvalue() == "error[low-disk]: 0.1 GiB is free\n hint: free some\n"
     assert out.getvalue() == ""
-
-
-def test_an_error_is_a_document_where_json_was_asked_for() -> None:
+    # Where JSON was asked for it is a document.
     console, out, err = streams(as_json=True)
     console.error(LowDisk("0.1 GiB is free", hint="free some"))
     assert json.loads(out.getvalue())["error"]["id"] == "low-disk"
@@ -107,10 +105,10 @@ def test_who_says_something_while_the_display_is_drawn_does_not_stand_in_its_way
         assert not says.is_alive()
 
 
-def test_columns_are_as_wide_as_their_widest_cell() -> None:
+def test_columns_are_as_wide_as_their_widest_cell_and_a_cell_is_one_line() -> None:
     console, out, _ = streams()
-    console.table(("step", "detail"), [("a-long-name", "x"), ("b", "")])
-    assert out.getvalue().splitlines() == ["step         detail", "a-long-name  x", "b"]
+    console.table(("step", "detail"), [("a-long-name", "x"), ("b\nerror: b", "")])
+    assert out.getvalue().splitlines() == ["step         detail", "a-long-name  x", "b\\nerror: b"]
 
 
 @pytest.mark.parametrize(
@@ -166,12 +164,6 @@ def test_nothing_that_is_shown_commands_the_terminal() -> None:
             for bad in ("\x1b]", "\x07", "\x9b", "\u202e"):
                 assert bad not in shown, (as_json, stream, bad)
             assert all(word in shown for word in ("event", "title", "value", "message"))
-
-
-def test_a_cell_of_a_table_is_one_line() -> None:
-    console, out, _ = streams()
-    console.table(("task", "job"), [("a\nerror: b", "c")])
-    assert out.getvalue().splitlines() == ["task         job", "a\\nerror: b  c"]
 
 
 def test_a_style_is_drawn_only_where_there_is_colour(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,20 +30,22 @@ def test_a_complete_job_is_made_absolute(program: Path, monkeypatch: pytest.Monk
     assert job.py_modules == (str(program / "model"),)
 
 
-def test_a_missing_working_dir_is_refused(program: Path) -> None:
-    with pytest.raises(MissingWorkingDir, match="nowhere"):
-        prepare(program, working_dir=str(program / "nowhere"))
-
-
-@pytest.mark.parametrize("entrypoint", [None, "", "  "])
-def test_an_entrypoint_that_says_nothing_is_refused(program: Path, entrypoint: str | None) -> None:
-    with pytest.raises(MissingEntrypoint):
-        prepare(program, entrypoint=entrypoint)
-
-
-def test_a_missing_module_is_refused(program: Path) -> None:
-    with pytest.raises(NotAPackage, match=r"there is no file or folder .*nothing"):
-        prepare(program, py_modules=[str(program / "nothing")])
+@pytest.mark.parametrize(
+    ("changed", "error", "message_part"),
+    [
+        ({"working_dir": "nowhere"}, MissingWorkingDir, "nowhere"),
+        *(
+            ({"entrypoint": entrypoint}, MissingEntrypoint, "no program was named")
+            for entrypoint in (None, "", "  ")
+        ),
+        ({"py_modules": ["nothing"]}, NotAPackage, r"there is no file or folder .*nothing"),
+    ],
+)
+def test_what_a_job_lacks_is_refused(
+    program: Path, changed: dict[str, object], error: type[Exception], message_part: str
+) -> None:
+    with pytest.raises(error, match=message_part):
+        prepare(program, **changed)
 
 
 def test_all_that_ray_takes_is_passed_on_and_what_has_unknown_files_is_named(
