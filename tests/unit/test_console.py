@@ -60,7 +60,8 @@ def test_an_error_says_id_message_and_hint() -> None:
     # Where JSON was asked for it is a document.
     console, out, err = streams(as_json=True)
     console.error(LowDisk("0.1 GiB is free", hint="free some"))
-    assert json.loads(out.getvalue())["error"]["id"] == "low-disk"
+    document = {"id": "low-disk", "message": "0.1 GiB is free", "hint": "free some"}
+    assert json.loads(out.getvalue()) == {"error": document}
     assert err.getvalue() == ""
 
 

@@ -16,6 +16,7 @@ from invoke.program import Program
 import tasks
 from bootstrap import errors, submission
 from bootstrap.debugger import commands
+from bootstrap.errors import RaysideError
 from bootstrap.settings import ROOT, Settings
 from bootstrap.step import Step
 from bootstrap.targets.target import with_example
@@ -23,7 +24,6 @@ from bootstrap.verbs.development import BENCHMARKS, suites
 from tests import docs_commands
 from tests.docs_commands import NOT_RUN, ON_KIND, SHELLS, page
 from tests.targets import kind_target, local_target
-from tests.unit.test_errors import catalogue
 
 PAGES = [
     *docs_commands.DOCUMENTS,
@@ -247,6 +247,17 @@ def test_the_table_of_verbs_names_every_verb_and_option() -> None:
 
 
 # --- errors ------------------------------------------------------------------------------
+
+
+def catalogue() -> list[type[RaysideError]]:
+    return [error for error in vars(errors).values() if isinstance(error, type) and hasattr(error, "id")]
+
+
+def test_every_error_has_an_id_of_its_own() -> None:
+    ids = [error.id for error in catalogue()]
+    assert len(ids) > 20
+    assert len(set(ids)) == len(ids)
+    assert all(re.fullmatch("[a-z]+(-[a-z]+)*", identity) for identity in ids)
 
 
 def test_troubleshooting_has_every_error_under_its_exit_code() -> None:
