@@ -34,6 +34,12 @@ class Objects(Kube):
     def url(self) -> str:
         return "https://api.test:6443"
 
+    def made(self, path: str) -> dict[str, Any]:
+        """Returns an object that has to be there."""
+        document = self.objects[path]
+        assert document is not None
+        return document
+
     def _call(
         self, method: str, path: str, query: Mapping[str, str], body: Mapping[str, Any] | None = None
     ) -> dict[str, Any] | None:

@@ -62,8 +62,10 @@ def chosen(prod: Path, **more: Any) -> ClusterCreated:
     return target
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def without_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Has no engine answer, unless a test plays one."""
+
     def no_engine(patience: float = 0) -> NoReturn:
         raise EngineNotRunning("none answers", hint="start it")
 
@@ -113,7 +115,6 @@ def test_what_does_not_go_together_is_refused(given: dict[str, Any], message: st
         parse(given, {})
 
 
-@pytest.mark.usefixtures("without_engine")
 def test_a_context_with_create_is_a_cluster_of_ours_in_its_namespace(prod: Path) -> None:
     target = chosen(prod)
     identity = target.instance
@@ -126,7 +127,6 @@ def test_a_context_with_create_is_a_cluster_of_ours_in_its_namespace(prod: Path)
     assert target.brings_example is True
 
 
-@pytest.mark.usefixtures("without_engine")
 def test_a_cluster_that_was_created_is_known_again_without_create(prod: Path) -> None:
     identity = chosen(prod).instance
     record(identity)
@@ -137,7 +137,6 @@ def test_a_cluster_that_was_created_is_known_again_without_create(prod: Path) ->
         choice.choose(replace(settings(prod), context="other", create=False), Shell())
 
 
-@pytest.mark.usefixtures("without_engine")
 def test_a_cluster_that_is_looked_after_is_not_made(prod: Path) -> None:
     identity = replace(chosen(prod).instance, their_cluster="theirs")
     record(identity)
@@ -168,7 +167,6 @@ def mirrored(prod: Path, **more: Any) -> ClusterCreated:
     return chosen(prod, source="mirror", **{"mirror": MIRROR, **more})
 
 
-@pytest.mark.usefixtures("without_engine")
 def test_its_steps_fit_together_and_nothing_is_made_before_it_was_looked_at(prod: Path) -> None:
     for steps in plans(prod).values():
         names = [step.name for step in steps]
@@ -186,7 +184,6 @@ def test_its_steps_fit_together_and_nothing_is_made_before_it_was_looked_at(prod
         assert {*in_it, "namespace", "forwards", "cluster-file"} <= before_the_record
 
 
-@pytest.mark.usefixtures("without_engine")
 def test_down_can_be_told_its_steps_where_nothing_answers(prod: Path) -> None:
     target = chosen(prod)
     assert isinstance(target.delivery.refusal, ImagesOutOfReach)
@@ -225,7 +222,6 @@ def test_every_node_of_a_kind_cluster_of_this_engine_is_loaded(
     assert way(prod, "https://10.0.0.1:6443").refusal is not None
 
 
-@pytest.mark.usefixtures("without_engine")
 def test_from_a_registry_nodes_pull_what_is_built_here_and_the_rest_from_where_it_is(
     prod: Path,
 ) -> None:
@@ -241,7 +237,6 @@ def test_from_a_registry_nodes_pull_what_is_built_here_and_the_rest_from_where_i
     assert packages.refusal is None
 
 
-@pytest.mark.usefixtures("without_engine")
 def test_without_a_way_what_is_missing_is_said(prod: Path) -> None:
     refusal = way(prod, "https://10.0.0.1:6443").refusal
     assert refusal is not None
@@ -252,7 +247,6 @@ def test_without_a_way_what_is_missing_is_said(prod: Path) -> None:
     assert "./invokew mirror REGISTRY" in refusal.hint
 
 
-@pytest.mark.usefixtures("without_engine")
 def test_from_a_mirror_pods_pull_with_this_machines_login(prod: Path) -> None:
     target = mirrored(prod)
     images = target.images
@@ -289,7 +283,6 @@ def test_from_a_mirror_pods_pull_with_this_machines_login(prod: Path) -> None:
     assert f'"digest": "{target.origin.resolve("operator").digest}"' in patched
 
 
-@pytest.mark.usefixtures("without_engine")
 def test_later_commands_know_the_mirror_without_the_setting(prod: Path) -> None:
     first = mirrored(prod)
     first.instance.record.write_text(first.instance.document())
@@ -323,7 +316,6 @@ def login_of(target: ClusterCreated) -> PullSecret:
     return step
 
 
-@pytest.mark.usefixtures("without_engine")
 def test_a_mirror_that_is_named_for_good_is_for_what_is_made_anew(prod: Path) -> None:
     recorded(prod.parent / "state" / "rayside", mirror=MIRROR)
     new = choice.choose(settings(prod, source="auto", mirror=MIRROR), Shell())
@@ -338,7 +330,6 @@ def test_a_mirror_that_is_named_for_good_is_for_what_is_made_anew(prod: Path) ->
     assert "pull-secret" in {step.name for step in gone.steps() if isinstance(step, Undoable)}
 
 
-@pytest.mark.usefixtures("without_engine")
 def test_a_mirror_has_nothing_for_a_ray_on_this_machine(prod: Path) -> None:
     folder = prod.parent / "state"
     recorded(folder / "rayside", mirror=MIRROR)

@@ -185,8 +185,7 @@ def test_a_namespace_that_we_made_is_restricted_and_goes() -> None:
     kube = objects(objects={TEAM: None, **EMPTY})
     assert step(kube).check().condition is Condition.MISSING
     step(kube).apply(lambda _: None)
-    made = kube.objects[TEAM]
-    assert made is not None
+    made = kube.made(TEAM)
     assert made["metadata"]["labels"] == {
         "app.kubernetes.io/managed-by": "rayside",
         "rayside.dev/instance": "mine",
@@ -286,17 +285,14 @@ def test_only_the_ray_clusters_own_pods_reach_its_workers_and_others_only_the_da
     own = {"from": [{"podSelector": {"matchLabels": {"ray.io/cluster": "mine"}}}]}
     dashboard = {"ports": [{"protocol": "TCP", "port": 8265}]}
     for path, kind, ingress in zip(paths, ("worker", "head"), ([own], [own, dashboard]), strict=True):
-        there = kube.objects[path]
-        assert there is not None
+        there = kube.made(path)
         labels = {"ray.io/cluster": "mine", "ray.io/node-type": kind}
         assert there["spec"] == {
             "podSelector": {"matchLabels": labels},
             "policyTypes": ["Ingress"],
             "ingress": ingress,
         }
-    worker = kube.objects[paths[0]]
-    assert worker is not None
-    worker["spec"]["ingress"] = [{}]
+    kube.made(paths[0])["spec"]["ingress"] = [{}]
     assert policies.check().condition is Condition.MISSING
     kube.objects[paths[1]] = {"metadata": {"name": "mine-head", "managedFields": []}}
     policies.undo(lambda _: None)

@@ -78,7 +78,9 @@ def record(
             scripted.run(attachment, watch, evaluate=evaluate, timeout=timeout, on_event=events.append), 20
         )
 
-    return asyncio.run(run()), events
+    document = asyncio.run(run())
+    relay.check()
+    return document, events
 
 
 def test_a_stop_is_recorded_and_let_go_on_until_the_job_has_ended() -> None:
@@ -108,7 +110,6 @@ def test_a_stop_is_recorded_and_let_go_on_until_the_job_has_ended() -> None:
         "job": {"submission_id": "raysubmit_1", "status": "SUCCEEDED"},
     }
     assert events == ["my_task stopped at /near/w/sample.py:7", "job raysubmit_1 ended: SUCCEEDED"]
-    relay.check()
     assert relay.requests[-1]["command"] == "disconnect"
     assert relay.last("disconnect") == {"terminateDebuggee": False, "suspendDebuggee": False}
 
@@ -161,7 +162,6 @@ def test_breakpoints_are_set_before_any_task_moves_and_what_is_off_is_told_once(
         "name": "a b.py",
         "checksums": [{"algorithm": "SHA256", "checksum": SHA256}],
     }
-    relay.check()
 
 
 def test_what_the_relay_has_to_say_is_told() -> None:
@@ -191,7 +191,6 @@ def test_rays_own_frames_are_not_the_users() -> None:
     [stop] = document["stopped"]
     assert (stop["function"], stop["file"], stop["line"]) == ("f", "/elsewhere/ray/util/mine.py", 3)
     assert stop["locals"] == {}
-    relay.check()
 
 
 def test_the_next_stop_of_the_same_worker_has_its_own_task() -> None:
@@ -203,7 +202,6 @@ def test_the_next_stop_of_the_same_worker_has_its_own_task() -> None:
     relay = ScriptedRelay({1: turns}, after_attach=[task_stopped(task="one")])
     document, _ = record(job, relay)
     assert [stop["task"] for stop in document["stopped"]] == ["one", "two"]
-    relay.check()
 
 
 def test_tasks_are_read_side_by_side() -> None:
@@ -226,7 +224,6 @@ def test_tasks_are_read_side_by_side() -> None:
         "one · 101@127.0.0.9: it stopped without a frame",
         "two · 102@127.0.0.9: it stopped without a frame",
     ]
-    relay.check()
 
 
 def test_it_leaves_when_nothing_stops_and_says_how_the_job_is() -> None:
@@ -250,7 +247,6 @@ def test_a_worker_that_dies_while_stopped_is_told_and_the_rest_goes_on() -> None
     document, events = record(job, relay)
     assert [stop["task"] for stop in document["stopped"]] == ["two"]
     assert "one · 101@127.0.0.9 ended while it was stopped" in events
-    relay.check()
 
 
 def test_no_relay_and_a_refused_token_say_what_to_do() -> None:
@@ -299,7 +295,6 @@ def test_a_way_that_is_back_is_taken_again_and_a_stop_is_recorded_once() -> None
     document, events = record(job, relay, take_over="ask")
     assert [stop["locals"] for stop in document["stopped"]] == [{"x": "2"}, {"x": "3"}]
     assert "The connection is lost." in events
-    relay.check()
     assert relay.connections == 2
     assert relay.last("attach")["__restart"] == {"ray": "again"}
     assert relay.last("attach")["takeOver"] == "ask"

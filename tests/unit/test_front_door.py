@@ -55,9 +55,7 @@ def door(kube: Objects, folder: Path, ingress: Ingress | None = None) -> FrontDo
 
 def ports(kube: Objects) -> dict[str, Any]:
     """Returns the ports at which something is to be reached: of the pod, the Service and the policy."""
-    found = {path: kube.objects[path] for path in (DEPLOYMENT, SERVICE, POLICY)}
-    assert all(found.values())
-    deployment, service, policy = (each["spec"] for each in found.values() if each)
+    deployment, service, policy = (kube.made(path)["spec"] for path in (DEPLOYMENT, SERVICE, POLICY))
     (container,) = deployment["template"]["spec"]["containers"]
     return {
         "pod": [each["containerPort"] for each in container["ports"]],
@@ -81,10 +79,9 @@ def test_the_program_is_in_parts_each_of_which_fits_into_a_config_map(tmp_path: 
     program = os.urandom(2_000_001)
     made.program.write_bytes(program)
     made.apply(lambda _: None)
-    deployment = kube.objects[DEPLOYMENT]
-    assert deployment is not None
+    deployment = kube.made(DEPLOYMENT)
     sources = deployment["spec"]["template"]["spec"]["volumes"][0]["projected"]["sources"]
-    maps = [kube.objects[f"{MAPS}/{each['configMap']['name']}"] or {} for each in sources]
+    maps = [kube.made(f"{MAPS}/{each['configMap']['name']}") for each in sources]
     parts = {name: base64.b64decode(part) for each in maps for name, part in each["binaryData"].items()}
     # The container's shell joins them in the order of their names.
     assert [len(parts[name]) for name in sorted(parts)] == [1_000_000, 1_000_000, 1]
@@ -100,8 +97,7 @@ def test_a_host_leads_to_the_plain_port_of_the_doors_service(tmp_path: Path) -> 
         "policy": [8443, 8445, 8080],
         "host": HOST,
     }
-    made = kube.objects[INGRESS]
-    assert made is not None
+    made = kube.made(INGRESS)
     assert (made["apiVersion"], made["kind"]) == ("networking.k8s.io/v1", "Ingress")
     labels = {"app.kubernetes.io/managed-by": "rayside", "rayside.dev/door": "rayside"}
     assert {**made["metadata"]["labels"], **labels} == made["metadata"]["labels"]
@@ -113,7 +109,7 @@ def test_a_host_leads_to_the_plain_port_of_the_doors_service(tmp_path: Path) -> 
     }
     # The class and the certificate are those that were named.
     door(kube, tmp_path, Ingress(HOST, "nginx", "our-tls")).apply(lambda _: None)
-    spec = (kube.objects[INGRESS] or {})["spec"]
+    spec = kube.made(INGRESS)["spec"]
     assert (spec["ingressClassName"], spec["tls"]) == ("nginx", [{"hosts": [HOST], "secretName": "our-tls"}])
 
 
@@ -122,14 +118,12 @@ def test_what_an_ingress_is_made_of_is_looked_at(tmp_path: Path) -> None:
     made = door(kube, tmp_path, Ingress(HOST, "nginx"))
     assert made.check().condition is Condition.MISSING
     made.apply(lambda _: None)
-    deployment = kube.objects[DEPLOYMENT]
-    assert deployment is not None
+    deployment = kube.made(DEPLOYMENT)
     for other in (None, Ingress("other.example.com", "nginx"), Ingress(HOST), Ingress(HOST, "nginx", "tls")):
         status = replace(made, ingress=other).check()
         assert (status.condition, status.detail) == (Condition.MISSING, "it is of an earlier version")
     # As the API gives a Secret, and a Deployment whose pod runs.
-    told = kube.objects["/api/v1/namespaces/team/secrets/rayside-door"]
-    assert told is not None
+    told = kube.made("/api/v1/namespaces/team/secrets/rayside-door")
     told["data"] = {"places.json": base64.b64encode(told["stringData"]["places.json"].encode()).decode()}
     deployment["metadata"]["generation"] = 1
     deployment["status"] = {"observedGeneration": 1, "availableReplicas": 1}

@@ -62,15 +62,9 @@ def node(name: str, is_ready: str = "True", **spec: Any) -> dict[str, Any]:
     return {"metadata": {"name": name}, "spec": spec, "status": status}
 
 
-def made(kube: Objects, path: str = SET) -> dict[str, Any]:
-    document = kube.objects[path]
-    assert document is not None
-    return document
-
-
 def pod(kube: Objects, name: str, *states: dict[str, Any], placed: bool = True) -> dict[str, Any]:
     """Returns the DaemonSet's pod for a node, whose containers are in these states, as the API has it."""
-    template = made(kube)["spec"]["template"]
+    template = kube.made(SET)["spec"]["template"]
     matches = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [name]}]}
     terms = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [matches]}}
     spec = {**template["spec"], "affinity": {"nodeAffinity": terms}, **({"nodeName": name} if placed else {})}
@@ -112,7 +106,7 @@ def asked(*nodes: dict[str, Any]) -> tuple[Objects, ImagesOnNodes]:
 def test_each_node_runs_both_images_as_places_pull_them() -> None:
     kube = api([node("a")])
     on_nodes(kube, Images(*("ray:1", "workspace:1", "operator:1"), "IfNotPresent", "login")).apply(silent)
-    document = made(kube)
+    document = kube.made(SET)
     pod_spec = document["spec"]["template"]["spec"]
     assert {each["image"]: each["imagePullPolicy"] for each in pod_spec["containers"]} == {
         "ray:1": "IfNotPresent",
@@ -134,7 +128,7 @@ def test_without_the_cluster_nothing_owns_it() -> None:
     kube = api([node("a")])
     kube.objects[CLUSTER] = None
     on_nodes(kube).apply(silent)
-    assert "ownerReferences" not in made(kube)["metadata"]
+    assert "ownerReferences" not in kube.made(SET)["metadata"]
 
 
 def test_another_image_is_asked_for_in_place_of_the_earlier_one() -> None:
@@ -269,7 +263,7 @@ def test_it_is_removed_and_nothing_of_others() -> None:
 def test_one_that_is_going_is_waited_for() -> None:
     kube, step = asked(node("a"))
     kube.lists[PODS] = [pod(kube, "a", RUNS, RUNS)]
-    made(kube)["metadata"]["deletionTimestamp"] = "2999-01-01T00:00:00Z"
+    kube.made(SET)["metadata"]["deletionTimestamp"] = "2999-01-01T00:00:00Z"
     assert step.check().condition is Condition.PENDING
 
 
