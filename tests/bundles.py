@@ -123,3 +123,15 @@ def recorded(cluster: Path, mirror: str) -> None:
     file = small(cluster)
     origin = Origin(file, Bundle.of(file).manifest, mirror)
     write_private(cluster / RECORD, origin.text)
+
+
+def entry(name: str, **more: object) -> Callable[[tarfile.TarFile], None]:
+    """Returns what adds an entry of that name to an archive, with these fields of its header."""
+
+    def add(tar: tarfile.TarFile) -> None:
+        made = tarfile.TarInfo(name)
+        for key, value in more.items():
+            setattr(made, key, value)
+        tar.addfile(made, io.BytesIO(b"x" * made.size))
+
+    return add

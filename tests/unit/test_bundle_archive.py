@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import tarfile
 import tracemalloc
 from collections.abc import Callable
@@ -16,6 +15,7 @@ from bootstrap.bundle.tar import BLOCK, END
 from bootstrap.console import Console
 from bootstrap.errors import BadBundle
 from bootstrap.verbs.bundle import inspect
+from tests.bundles import entry
 
 TEXTS = {MANIFEST: b"{}", SIGNATURE: b"signed", LAYOUT: b"layout", INDEX: b"index"}
 
@@ -91,26 +91,16 @@ def test_of_a_content_that_was_changed_the_end_is_not_given(
         archive.check(kept)
 
 
-def member(name: str, **more: object) -> Callable[[tarfile.TarFile], None]:
-    def add(tar: tarfile.TarFile) -> None:
-        entry = tarfile.TarInfo(name)
-        for key, value in more.items():
-            setattr(entry, key, value)
-        tar.addfile(entry, io.BytesIO(b"x" * entry.size))
-
-    return add
-
-
 @pytest.mark.parametrize(
     "members",
     [
-        [member("../../etc/passwd")],
-        [member("/etc/passwd")],
-        [member("blobs/sha256/short")],
-        [member(MANIFEST)],
-        [member(LAYOUT, type=tarfile.SYMTYPE, linkname="/etc/passwd")],
-        [member(INDEX, type=tarfile.DIRTYPE)],
-        [member("x" * 300)],
+        [entry("../../etc/passwd")],
+        [entry("/etc/passwd")],
+        [entry("blobs/sha256/short")],
+        [entry(MANIFEST)],
+        [entry(LAYOUT, type=tarfile.SYMTYPE, linkname="/etc/passwd")],
+        [entry(INDEX, type=tarfile.DIRTYPE)],
+        [entry("x" * 300)],
     ],
 )
 def test_what_does_not_belong_there_is_refused(
@@ -118,7 +108,7 @@ def test_what_does_not_belong_there_is_refused(
 ) -> None:
     file = tmp_path / "file"
     with tarfile.open(file, "w", format=tarfile.GNU_FORMAT) as tar:
-        for add in [member(MANIFEST), *members]:
+        for add in [entry(MANIFEST), *members]:
             add(tar)
     with pytest.raises(BadBundle):
         Archive.of(file)
@@ -127,7 +117,7 @@ def test_what_does_not_belong_there_is_refused(
 def test_it_begins_with_its_manifest(tmp_path: Path) -> None:
     file = tmp_path / "file"
     with tarfile.open(file, "w") as tar:
-        member(LAYOUT)(tar)
+        entry(LAYOUT)(tar)
     with pytest.raises(BadBundle, match="does not begin with"):
         Archive.of(file)
 
@@ -152,11 +142,11 @@ def test_a_text_that_is_too_long_is_not_held(tmp_path: Path) -> None:
 @pytest.mark.parametrize("claims", [10, 2**33], ids=["small", "large"])
 def test_a_strangers_file_is_inspected_within_bounds(tmp_path: Path, kind: bytes, claims: int) -> None:
     """No header has the reader follow it, and none costs more memory than the file has bytes."""
-    entry = tarfile.TarInfo("manifest.json")
-    entry.type, entry.size = kind, claims
+    header = tarfile.TarInfo("manifest.json")
+    header.type, header.size = kind, claims
     record = b"1" * 5000 + b" path=name\n"
     file = tmp_path / "hostile"
-    file.write_bytes(entry.tobuf(tarfile.GNU_FORMAT) + record.ljust(BLOCK * 10, b"\0") + END)
+    file.write_bytes(header.tobuf(tarfile.GNU_FORMAT) + record.ljust(BLOCK * 10, b"\0") + END)
     tracemalloc.start()
     try:
         with pytest.raises(BadBundle):

@@ -14,6 +14,7 @@ from bootstrap.bundle.images import compressed, unpacked
 from bootstrap.bundle.packed import below, packed, size_of, unpack
 from bootstrap.bundle.tar import END
 from bootstrap.errors import BadBundle
+from tests.bundles import entry
 
 
 @pytest.fixture
@@ -44,27 +45,16 @@ def test_what_was_packed_is_unpacked(tmp_path: Path, files: list[tuple[str, Path
         assert there.stat().st_mode & 0o777 == (0o644 if "text" in name else 0o755)
 
 
-def entry(name: str, type: bytes = tarfile.REGTYPE, link: str = "") -> Callable[[tarfile.TarFile], None]:
-    def add(tar: tarfile.TarFile) -> None:
-        member = tarfile.TarInfo(name)
-        member.type, member.linkname = type, link
-        if member.isreg():
-            member.size = 4
-        tar.addfile(member, io.BytesIO(b"evil"))
-
-    return add
-
-
 @pytest.mark.parametrize(
     "entries",
     [
         [entry("../outside")],
         [entry("a/../../outside")],
         [entry("/tmp/outside")],
-        [entry("link", tarfile.SYMTYPE, "/etc"), entry("link/passwd")],
-        [entry("link", tarfile.LNKTYPE, "/etc/passwd")],
-        [entry("pipe", tarfile.FIFOTYPE)],
-        [entry("disk", tarfile.BLKTYPE)],
+        [entry("link", type=tarfile.SYMTYPE, linkname="/etc"), entry("link/passwd")],
+        [entry("link", type=tarfile.LNKTYPE, linkname="/etc/passwd")],
+        [entry("pipe", type=tarfile.FIFOTYPE)],
+        [entry("disk", type=tarfile.BLKTYPE)],
         [entry("twice"), entry("twice")],
         [entry("file"), entry("file/below")],
     ],
