@@ -30,22 +30,27 @@ def kept(blobs: Blobs) -> list[Blob]:
     return [blobs.add([b"x" * PIECE, b"y"]), blobs.add([b"small"]), blobs.add([])]
 
 
-def made(file: Path, blobs: Blobs, kept: list[Blob]) -> Archive:
+@pytest.fixture
+def file(tmp_path: Path, blobs: Blobs, kept: list[Blob]) -> Path:
+    """A bundle's file with these blobs."""
+    return write_to(tmp_path / "file", blobs, kept)
+
+
+def write_to(file: Path, blobs: Blobs, kept: list[Blob]) -> Path:
     with file.open("wb") as target:
         write(target, TEXTS, kept, blobs.read)
-    return Archive.of(file)
+    return file
 
 
 def test_the_same_content_is_the_same_bytes_in_whatever_order_it_comes(
-    tmp_path: Path, blobs: Blobs, kept: list[Blob]
+    file: Path, tmp_path: Path, blobs: Blobs, kept: list[Blob]
 ) -> None:
-    made(tmp_path / "first", blobs, kept)
-    made(tmp_path / "second", blobs, [*reversed(kept), kept[0]])
-    assert (tmp_path / "first").read_bytes() == (tmp_path / "second").read_bytes()
+    other = write_to(tmp_path / "second", blobs, [*reversed(kept), kept[0]])
+    assert file.read_bytes() == other.read_bytes()
 
 
-def test_what_was_written_is_read(tmp_path: Path, blobs: Blobs, kept: list[Blob]) -> None:
-    archive = made(tmp_path / "file", blobs, kept)
+def test_what_was_written_is_read(file: Path, blobs: Blobs, kept: list[Blob]) -> None:
+    archive = Archive.of(file)
     assert {name: archive.text(name) for name in TEXTS} == TEXTS
     assert archive.text("other") is None
     for blob in kept:
@@ -56,30 +61,22 @@ def test_what_was_written_is_read(tmp_path: Path, blobs: Blobs, kept: list[Blob]
     assert sum(told) == sum(blob.size for blob in kept)
 
 
-def test_other_programs_read_it_too(tmp_path: Path, blobs: Blobs, kept: list[Blob]) -> None:
-    made(tmp_path / "file", blobs, kept)
-    with tarfile.open(tmp_path / "file") as tar:
+def test_other_programs_read_it_too(file: Path, kept: list[Blob]) -> None:
+    with tarfile.open(file) as tar:
         assert tar.getnames() == [*TEXTS, *(blob.name for blob in sorted(kept))]
         assert {(entry.mtime, entry.uid, entry.uname) for entry in tar} == {(0, 0, "")}
 
 
 @pytest.mark.parametrize("left", [0.0, 0.3, 0.6, 0.95])
-def test_a_file_that_is_cut_off_is_refused(
-    tmp_path: Path, blobs: Blobs, kept: list[Blob], left: float
-) -> None:
-    file = tmp_path / "file"
-    made(file, blobs, kept)
+def test_a_file_that_is_cut_off_is_refused(file: Path, kept: list[Blob], left: float) -> None:
     content = file.read_bytes()
     file.write_bytes(content[: int(left * (len(content) - 20 * 1024))])
     with pytest.raises(BadBundle):
         Archive.of(file).check(kept)
 
 
-def test_of_a_content_that_was_changed_the_end_is_not_given(
-    tmp_path: Path, blobs: Blobs, kept: list[Blob]
-) -> None:
-    file = tmp_path / "file"
-    archive = made(file, blobs, kept)
+def test_of_a_content_that_was_changed_the_end_is_not_given(file: Path, kept: list[Blob]) -> None:
+    archive = Archive.of(file)
     content = bytearray(file.read_bytes())
     content[archive.members[kept[0].name].offset + 5] ^= 1
     file.write_bytes(content)
