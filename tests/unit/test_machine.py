@@ -34,9 +34,7 @@ def test_of_a_stranger_the_program_is_named_which_has_to_end(monkeypatch: pytest
     error = refusal(monkeypatch, Holder(7, "python"), {"RAYSIDE_TARGET": "kind", "HOME": "/home/me"})
     assert error.message == "port 8265 is taken by python (pid 7)"
     assert error.hint == "end that program, or choose another port: INVOKE_RAYSIDE_DASHBOARD_PORT=8266"
-
-
-def test_of_another_user_nothing_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Of another user, nothing is looked at.
     error = refusal(monkeypatch, Holder(None, "another user's program"), FORWARDS)
     assert error.message == "port 8265 is taken by another user's program"
 
@@ -61,14 +59,6 @@ def test_of_rayside_itself_the_cluster_is_named_and_the_command_that_removes_it(
     assert "INVOKE_RAYSIDE_DASHBOARD_PORT=8266" in error.hint
 
 
-def up() -> bool:
-    return True
-
-
-def not_up() -> bool:
-    return False
-
-
 def room(setting: str, present: Callable[[], bool], folder: Path) -> list[Step]:
     """Returns the steps that a small machine can't satisfy, whose ports are all taken."""
     settings = Settings(cache_folder=folder, **{setting: 100_000.0})  # type: ignore[arg-type]
@@ -83,7 +73,7 @@ def test_a_machine_too_small_names_the_very_setting_that_asks_for_more(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(machine, "port_holder", lambda port: Holder(None, "another user's program"))
-    memory, ports, disk = room("kind_min_memory_gib", not_up, tmp_path)
+    memory, ports, disk = room("kind_min_memory_gib", lambda: False, tmp_path)
     with pytest.raises(LowMemory, match="100000 GiB is needed") as refused:
         memory.check()
     assert "INVOKE_RAYSIDE_KIND_MIN_MEMORY_GIB" in refused.value.hint
@@ -97,7 +87,7 @@ def test_a_cluster_that_is_up_has_its_memory_and_ports_and_disk(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(machine, "port_holder", lambda port: pytest.fail("nobody is to be asked"))
-    for step in room("min_memory_gib", up, tmp_path):
+    for step in room("min_memory_gib", lambda: True, tmp_path):
         assert step.check().detail.endswith("in use by the cluster")
 
 
@@ -105,7 +95,7 @@ def test_each_port_can_be_a_step_of_its_own(monkeypatch: pytest.MonkeyPatch) -> 
     holders = {8265: Holder(7, "python")}
     monkeypatch.setattr(machine, "port_holder", holders.get)
     monkeypatch.setattr(machine, "environment", lambda pid: {})
-    dashboard, relay = Ports({"dashboard_port": 8265, "relay_port": 5678}, not_up).each()
+    dashboard, relay = Ports({"dashboard_port": 8265, "relay_port": 5678}, lambda: False).each()
     assert (dashboard.name, relay.name) == ("dashboard-port", "relay-port")
     with pytest.raises(PortTaken):
         dashboard.check()

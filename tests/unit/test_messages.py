@@ -150,9 +150,6 @@ def test_whatever_stands_in_a_place_the_answer_is_bounded_typed_and_commands_not
 )
 def test_an_event_that_is_not_known_is_none(name: Any) -> None:
     assert messages.event({"event": name, "body": {"category": "x"}}) is None
-
-
-def test_telemetry_is_no_output() -> None:
     assert messages.event({"event": "output", "body": {"category": "telemetry", "output": "x"}}) is None
 
 

@@ -52,27 +52,16 @@ def test_a_folder_to_which_others_have_any_right_is_refused(folder: Path, mode: 
         require_own(folder)
 
 
-def test_a_link_in_its_place_is_refused_even_to_a_folder_of_ones_own(folder: Path, tmp_path: Path) -> None:
+def test_a_link_or_file_in_its_place_or_a_file_on_the_way_is_refused(folder: Path, tmp_path: Path) -> None:
     folder.rename(tmp_path / "real")
     folder.symlink_to(tmp_path / "real")
     with pytest.raises(UnsafeFolder):
         require_own(folder)
-
-
-def test_a_file_in_its_place_or_on_the_way_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch(mode=0o600)
     for path in (tmp_path / "file", tmp_path / "file" / "state"):
-        with pytest.raises(UnsafeFolder):
-            require_own(path)
-        with pytest.raises(UnsafeFolder):
-            make_own(path)
-
-
-@as_root
-def test_a_folder_of_somebody_else_is_refused_even_where_only_they_may_look_into_it(folder: Path) -> None:
-    os.chown(folder, STRANGER, STRANGER)
-    with pytest.raises(UnsafeFolder):
-        require_own(folder)
+        for look in (require_own, make_own):
+            with pytest.raises(UnsafeFolder):
+                look(path)
 
 
 @pytest.mark.parametrize("absent", [False, True], ids=["made already", "not there yet"])
@@ -87,10 +76,20 @@ def test_a_way_that_others_may_change_is_refused_unless_it_is_sticky(folder: Pat
 
 
 @as_root
-def test_a_way_through_a_folder_of_somebody_else_is_refused(folder: Path) -> None:
-    os.chown(folder.parent, STRANGER, STRANGER)
-    with pytest.raises(UnsafeFolder, match="on the way"):
-        require_own(folder)
+def test_a_folder_of_somebody_else_is_refused_there_and_on_the_way(folder: Path, tmp_path: Path) -> None:
+    for theirs, message in ((folder, "is not a folder that only you"), (folder.parent, "on the way")):
+        os.chown(theirs, STRANGER, STRANGER)
+        with pytest.raises(UnsafeFolder, match=message):
+            require_own(folder)
+        os.chown(theirs, 0, 0)
+    # So is a link of theirs.
+    tmp_path.chmod(0o1777)
+    link = tmp_path / "link"
+    link.symlink_to(folder.parent)
+    require_own(link / "state")
+    os.lchown(link, STRANGER, STRANGER)
+    with pytest.raises(UnsafeFolder):
+        require_own(link / "state")
 
 
 def test_a_way_that_a_group_may_change_is_refused_unless_the_group_is_the_users_own(
@@ -128,16 +127,6 @@ def test_links_on_the_way_are_followed_and_what_they_lead_through_is_looked_at(
     (tmp_path / "round").symlink_to("round")
     with pytest.raises(UnsafeFolder):
         require_own(tmp_path / "round" / "state")
-
-
-@as_root
-def test_a_link_of_somebody_else_on_the_way_is_refused(folder: Path, tmp_path: Path) -> None:
-    tmp_path.chmod(0o1777)
-    link = tmp_path / "link"
-    link.symlink_to(folder.parent)
-    os.lchown(link, STRANGER, STRANGER)
-    with pytest.raises(UnsafeFolder):
-        require_own(link / "state")
 
 
 # --- the one way to it -------------------------------------------------------------------

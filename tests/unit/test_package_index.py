@@ -50,98 +50,81 @@ def api(secret: dict[str, Any] | None = None) -> Objects:
 
 
 @pytest.mark.parametrize(
-    "index",
+    ("setting", "address"),
     [
-        "https://pypi.test",
-        "https://pypi.test:8443/simple/",
-        "https://10.0.0.7/artifactory/api/pypi/pypi-remote/simple",
-        "https://[fd00::7]:443/simple/",
-        "https://token@pypi.test/simple",
-        "https://a.b%40c:x@pypi.test/simple",
-        INDEX,
+        ("package_index", "https://pypi.test"),
+        ("package_index", "https://pypi.test:8443/simple/"),
+        ("package_index", "https://10.0.0.7/artifactory/api/pypi/pypi-remote/simple"),
+        ("package_index", "https://[fd00::7]:443/simple/"),
+        ("package_index", "https://token@pypi.test/simple"),
+        ("package_index", "https://a.b%40c:x@pypi.test/simple"),
+        ("package_index", INDEX),
+        ("package_proxy", "http://proxy.test"),
+        ("package_proxy", "http://10.0.0.7:3128/"),
+        ("package_proxy", "http://[fd00::7]:3128"),
+        ("package_proxy", PROXY),
     ],
 )
-def test_an_index_by_tls_is_taken_with_a_login_or_without(index: str) -> None:
-    assert parse({"package_index": index}, {}).package_index == index
+def test_an_index_by_tls_or_a_proxy_is_taken_with_a_login_or_without(setting: str, address: str) -> None:
+    assert getattr(parse({setting: address}, {}), setting) == address
+
+
+LOOPBACK = "each pod's own loopback address"
 
 
 @pytest.mark.parametrize(
-    ("index", "told"),
+    ("setting", "address", "told"),
     [
-        ("http://ada:s3cret@pypi.test/simple", "begins with http://"),
-        ("pypi.test/simple", "no address of a package index"),
-        ("ftp://ada:s3cret@pypi.test/simple", "no address of a package index"),
-        ("https://ada:s3cret@", "no address of a package index"),
-        ("https://ada:s3cret/word@pypi.test/simple", "no address of a package index"),
-        ("https://ada:s3cret@word@pypi.test/simple", "no address of a package index"),
-        ("https://ada:s3cret:word@pypi.test/simple", "no address of a package index"),
-        ("https://pypi.test/simple\nextra-index-url = https://else.test", "no address of a package index"),
-        ('https://pypi.test/simple"', "no address of a package index"),
-        ("https://pypi.test/simple?s3cret=1", "no address of a package index"),
-        ("https://pypi.test:70000/simple", "no address of a package index"),
-        ("https://ada:s3cret@127.0.0.1:3141/simple", "each pod's own loopback address"),
-        ("https://localhost/simple", "each pod's own loopback address"),
-        ("https://LOCALHOST/simple", "each pod's own loopback address"),
-        ("https://[::1]/simple", "each pod's own loopback address"),
-        ("https://[::ffff:127.0.0.1]/simple", "each pod's own loopback address"),
-        ("https://0.0.0.0/simple", "each pod's own loopback address"),
-        ("https://[1.2]/s3cret", "no address of a package index"),
+        ("package_index", "http://ada:s3cret@pypi.test/simple", "begins with http://"),
+        *(
+            ("package_index", address, "no address of a package index")
+            for address in (
+                *("pypi.test/simple", "ftp://ada:s3cret@pypi.test/simple", "https://ada:s3cret@"),
+                "https://ada:s3cret/word@pypi.test/simple",
+                "https://ada:s3cret@word@pypi.test/simple",
+                "https://ada:s3cret:word@pypi.test/simple",
+                "https://pypi.test/simple\nextra-index-url = https://else.test",
+                *('https://pypi.test/simple"', "https://pypi.test/simple?s3cret=1"),
+                *("https://pypi.test:70000/simple", "https://[1.2]/s3cret"),
+            )
+        ),
+        *(
+            ("package_index", f"https://{host}/simple", LOOPBACK)
+            for host in (
+                *("ada:s3cret@127.0.0.1:3141", "localhost", "LOCALHOST", "[::1]", "[::ffff:127.0.0.1]"),
+                "0.0.0.0",
+            )
+        ),
+        ("package_index", ["https://ada:s3cret@pypi.test"], "package_index is not a single value"),
+        *(
+            ("package_proxy", address, "no address of an HTTP proxy")
+            for address in (
+                *("proxy.test:3128", "socks5://eve:s3cret@proxy.test:1080", "http://eve:s3cret@"),
+                *("http://eve:s3cret/word@proxy.test:3128", "http://proxy.test:3128/s3cret"),
+                "http://proxy.test:3128\nindex-url = https://else.test",
+                *('http://eve:s3cret"@proxy.test:3128', "http://proxy.test:70000"),
+            )
+        ),
+        ("package_proxy", "http://eve:s3cret@127.0.0.1:3128", LOOPBACK),
+        ("package_proxy", ["http://eve:s3cret@proxy.test"], "package_proxy is not a single value"),
     ],
 )
-def test_what_no_pod_could_use_is_refused_without_showing_a_login(index: str, told: str) -> None:
+def test_what_no_pod_could_use_is_refused_without_showing_a_login(
+    setting: str, address: Any, told: str
+) -> None:
     with pytest.raises(InvalidSetting, match=told) as refused:
-        parse({"package_index": index}, {})
+        parse({setting: address}, {})
     assert "s3cret" not in f"{refused.value.message} {refused.value.hint}"
 
 
-def test_a_list_is_no_index_and_is_not_shown() -> None:
-    with pytest.raises(InvalidSetting, match="package_index is not a single value") as refused:
-        parse({"package_index": ["https://ada:s3cret@pypi.test"]}, {})
-    assert "s3cret" not in refused.value.message
-
-
-@pytest.mark.parametrize(
-    "proxy", ["http://proxy.test", "http://10.0.0.7:3128/", "http://[fd00::7]:3128", PROXY]
-)
-def test_a_proxy_is_taken_with_a_login_or_without(proxy: str) -> None:
-    assert parse({"package_proxy": proxy}, {}).package_proxy == proxy
-
-
-@pytest.mark.parametrize(
-    ("proxy", "told"),
-    [
-        ("proxy.test:3128", "no address of an HTTP proxy"),
-        ("socks5://eve:s3cret@proxy.test:1080", "no address of an HTTP proxy"),
-        ("http://eve:s3cret@", "no address of an HTTP proxy"),
-        ("http://eve:s3cret/word@proxy.test:3128", "no address of an HTTP proxy"),
-        ("http://proxy.test:3128/s3cret", "no address of an HTTP proxy"),
-        ("http://proxy.test:3128\nindex-url = https://else.test", "no address of an HTTP proxy"),
-        ('http://eve:s3cret"@proxy.test:3128', "no address of an HTTP proxy"),
-        ("http://proxy.test:70000", "no address of an HTTP proxy"),
-        ("http://eve:s3cret@127.0.0.1:3128", "each pod's own loopback address"),
-        (["http://eve:s3cret@proxy.test"], "package_proxy is not a single value"),
-    ],
-)
-def test_what_is_no_proxy_for_pods_is_refused_without_showing_a_login(proxy: Any, told: str) -> None:
-    with pytest.raises(InvalidSetting, match=told) as refused:
-        parse({"package_proxy": proxy}, {})
-    assert "s3cret" not in f"{refused.value.message} {refused.value.hint}"
-
-
-def test_other_programs_and_jobs_are_not_told_of_the_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert as_environment(Settings(package_proxy=PROXY)) == {}
-    monkeypatch.setenv("INVOKE_RAYSIDE_PACKAGE_PROXY", PROXY)
-    head = SimpleNamespace(programs=Path("/bin"), asks_for_token=False)
-    told: Any = client_environment(head)
-    assert PROXY not in told.values()
-
-
-def test_other_programs_and_jobs_are_not_told_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert as_environment(Settings(package_index=INDEX)) == {}
-    monkeypatch.setenv("INVOKE_RAYSIDE_PACKAGE_INDEX", INDEX)
-    head = SimpleNamespace(programs=Path("/bin"), asks_for_token=False)
-    told: Any = client_environment(head)
-    assert INDEX not in told.values()
+@pytest.mark.parametrize(("setting", "address"), [("package_index", INDEX), ("package_proxy", PROXY)])
+def test_other_programs_and_jobs_are_not_told_of_it(
+    setting: str, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert as_environment(Settings(**{setting: address})) == {}  # type: ignore[arg-type]
+    monkeypatch.setenv(f"INVOKE_RAYSIDE_{setting.upper()}", address)
+    head: Any = SimpleNamespace(programs=Path("/bin"), asks_for_token=False)
+    assert address not in client_environment(head).values()
 
 
 def test_certificates_alone_are_taken_from_a_file(tmp_path: Path) -> None:
@@ -274,23 +257,20 @@ def pods(document: dict[str, Any]) -> list[dict[str, Any]]:
     return [group["template"]["spec"] for group in (spec["headGroupSpec"], *spec["workerGroupSpecs"])]
 
 
-@pytest.mark.parametrize("with_index", [True, False])
+@pytest.mark.parametrize("index", [INDEX, ""])
+@pytest.mark.parametrize("proxy", [PROXY, ""])
 @pytest.mark.parametrize("with_authority", [True, False])
-def test_each_container_that_installs_packages_reads_the_secret(
-    with_index: bool, with_authority: bool, tmp_path: Path
+def test_each_container_that_installs_packages_reads_the_secret_and_no_manifest_has_it(
+    index: str, proxy: str, with_authority: bool, tmp_path: Path
 ) -> None:
-    authority, _ = self_signed("pypi.test", tmp_path)
+    authority = str(self_signed("pypi.test", tmp_path)[0]) if with_authority else ""
     document = manifest(
-        Settings(
-            target="kind",
-            package_index=INDEX if with_index else "",
-            package_index_ca=str(authority) if with_authority else "",
-        )
+        Settings(target="kind", package_index=index, package_proxy=proxy, package_index_ca=authority)
     )
-    folders = {FOLDER} if with_index or with_authority else set()
-    folders |= {"/etc/xdg/uv"} if with_index else set()
+    folders = {FOLDER} if index or proxy or authority else set()
+    folders |= {"/etc/xdg/uv"} if index or proxy else set()
     variables = {"PIP_CONFIG_FILE": f"{FOLDER}/pip.conf"} if folders else {}
-    variables |= {"SSL_CERT_FILE": f"{FOLDER}/authorities.pem"} if with_authority else {}
+    variables |= {"SSL_CERT_FILE": f"{FOLDER}/authorities.pem"} if authority else {}
     for pod in pods(document):
         secrets = [each["secret"] for each in pod.get("volumes", []) if each["name"] == "rayside-packages"]
         assert secrets == ([{"secretName": "rayside-packages", "defaultMode": 0o440}] if folders else [])
@@ -305,23 +285,12 @@ def test_each_container_that_installs_packages_reads_the_secret(
             told = {each["name"]: each.get("value") for each in container.get("env", [])}
             names = {"PIP_CONFIG_FILE", "SSL_CERT_FILE"} & told.keys()
             assert {name: told[name] for name in names} == (variables if expected else {})
-    text = json.dumps(document)
-    assert "pypi.test" not in text
-    assert "CERTIFICATE" not in text
-
-
-def test_a_proxy_alone_is_read_by_each_pod_from_the_secret_and_from_no_manifest() -> None:
-    document = manifest(Settings(target="kind", package_proxy=PROXY))
-    for pod in pods(document):
-        for container in pod["containers"]:
-            folders = {
-                each["mountPath"] for each in container["volumeMounts"] if each["name"] == "rayside-packages"
-            }
-            assert folders == (set() if container["name"] == "relay" else {FOLDER, "/etc/xdg/uv"})
             # Ray's own connections between pods would go to the proxy.
-            assert not [each for each in container.get("env", []) if "_PROXY" in each["name"].upper()]
-    assert "proxy.test" not in json.dumps(document)
-    assert json.loads(document["metadata"]["annotations"]["rayside.dev/spec"])["package_proxy"] == "set"
+            assert not [name for name in told if "_PROXY" in name.upper()]
+    text = json.dumps(document)
+    assert not [secret for secret in ("pypi.test", "proxy.test", "CERTIFICATE") if secret in text]
+    spec = json.loads(document["metadata"]["annotations"]["rayside.dev/spec"])
+    assert spec.get("package_proxy", "") == ("set" if proxy else "")
 
 
 def own_cluster(**ray: Any) -> dict[str, Any]:
@@ -351,27 +320,27 @@ def test_a_rayjobs_own_cluster_reads_the_secret_that_up_has_made() -> None:
     assert rayjob == own_cluster()
 
 
+def workers_of(rayjob: dict[str, Any], kube: Objects) -> Any:
+    """Returns the workers' pod of a RayJob's own cluster as it is sent."""
+    return pods({"spec": rayjob_with_it(rayjob, kube, instance("rayside"))["spec"]["rayClusterSpec"]})[1]
+
+
 def test_what_a_rayjob_itself_says_of_packages_stays() -> None:
     kube = api()
     step(kube, trusted="a certificate").apply(silent)
     environment = [{"name": "SSL_CERT_FILE", "value": "/mine"}]
     mounts = [{"name": "mine", "mountPath": "/etc/xdg/uv"}]
-    changed = rayjob_with_it(own_cluster(env=environment, volumeMounts=mounts), kube, instance("rayside"))
-    _, workers = pods({"spec": changed["spec"]["rayClusterSpec"]})
-    (container,) = workers["containers"]
+    (container,) = workers_of(own_cluster(env=environment, volumeMounts=mounts), kube)["containers"]
     assert [each["mountPath"] for each in container["volumeMounts"]] == ["/etc/xdg/uv", FOLDER]
     assert [each["name"] for each in container["env"]] == ["SSL_CERT_FILE", "PIP_CONFIG_FILE"]
-    told = own_cluster(env=[{"name": "PIP_CONFIG_FILE", "value": "/mine"}])
-    _, workers = pods({"spec": rayjob_with_it(told, kube, instance("rayside"))["spec"]["rayClusterSpec"]})
-    assert workers == told["spec"]["rayClusterSpec"]["workerGroupSpecs"][0]["template"]["spec"]
-
-
-def test_a_mount_where_our_files_would_be_leaves_the_container_as_it_is() -> None:
-    kube = api()
-    step(kube).apply(silent)
-    rayjob = own_cluster(volumeMounts=[{"name": "mine", "mountPath": FOLDER}])
-    _, workers = pods({"spec": rayjob_with_it(rayjob, kube, instance("rayside"))["spec"]["rayClusterSpec"]})
-    assert workers == rayjob["spec"]["rayClusterSpec"]["workerGroupSpecs"][0]["template"]["spec"]
+    # Where our files would be, or pip reads others, the container is as it was.
+    theirs: dict[str, list[dict[str, str]]]
+    for theirs in (
+        {"env": [{"name": "PIP_CONFIG_FILE", "value": "/mine"}]},
+        {"volumeMounts": [{"name": "mine", "mountPath": FOLDER}]},
+    ):
+        told = own_cluster(**theirs)
+        assert workers_of(told, kube) == pods({"spec": told["spec"]["rayClusterSpec"]})[1]
 
 
 def test_down_leaves_the_secret_to_clusters_that_read_it() -> None:

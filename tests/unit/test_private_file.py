@@ -26,22 +26,15 @@ def test_only_its_owner_can_read_it_whatever_it_was_and_whatever_the_umask(tmp_p
     assert list(tmp_path.iterdir()) == [file]
 
 
-def test_a_reader_who_has_it_open_sees_what_it_was(tmp_path: Path) -> None:
-    file = tmp_path / "secret"
+def test_a_link_in_its_place_is_replaced_and_what_others_have_open_or_linked_stays(tmp_path: Path) -> None:
+    file, other = tmp_path / "secret", tmp_path / "other"
+    other.write_text("theirs")
+    file.symlink_to(other)
     write_private(file, "old")
+    assert (other.read_text(), file.is_symlink()) == ("theirs", False)
     with file.open() as stream:
         write_private(file, "new")
         assert stream.read() == "old"
-
-
-def test_a_link_in_its_place_is_replaced_and_what_it_leads_to_stays(tmp_path: Path) -> None:
-    other = tmp_path / "other"
-    other.write_text("theirs")
-    file = tmp_path / "secret"
-    file.symlink_to(other)
-    write_private(file, "ours")
-    assert other.read_text() == "theirs"
-    assert not file.is_symlink()
 
 
 def test_what_can_not_be_written_leaves_what_was_there_and_nothing_else(tmp_path: Path) -> None:
