@@ -4,8 +4,6 @@ import json
 import re
 from pathlib import Path
 
-import pytest
-
 from bootstrap.ray import jobs
 from bootstrap.ray.metadata import LOCAL_ROOTS, PY_MODULES, WORKING_DIR
 from bootstrap.ray.paths import RESOURCES, PathMap, unpacked
@@ -13,8 +11,13 @@ from bootstrap.ray.records import Job
 from bootstrap.settings import ROOT
 
 
-@pytest.fixture
-def paths(tmp_path: Path) -> PathMap:
+def sent(metadata: dict[str, str], working_dir: str = "gcs://_ray_pkg_aa.zip", *modules: str) -> Job:
+    """Returns a job with this metadata, of these packages."""
+    environment = {"working_dir": working_dir, "py_modules": list(modules)}
+    return Job("j", None, "RUNNING", "python x.py", "", None, 0.0, metadata, environment)
+
+
+def test_every_package_has_its_folders(tmp_path: Path) -> None:
     for file in ("code/app/main.py", "lib/one/__init__.py", "lib/two/deep/x.py"):
         (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / file).write_text("")
@@ -22,35 +25,23 @@ def paths(tmp_path: Path) -> PathMap:
         WORKING_DIR: str(tmp_path / "code"),
         PY_MODULES: json.dumps([str(tmp_path / "lib/one"), str(tmp_path / "lib/two")]),
     }
-    runtime_env = {
-        "working_dir": "gcs://_ray_pkg_aa.zip",
-        "py_modules": ["gcs://_ray_pkg_bb.zip", "gcs://_ray_pkg_cc.zip"],
-    }
-    job = Job("j", None, "RUNNING", "python x.py", "", None, 0.0, metadata, runtime_env)
+    modules = ("gcs://_ray_pkg_bb.zip", "gcs://_ray_pkg_cc.zip")
     foreign = Job("k", None, "RUNNING", "python x.py", "", None, 0.0, {}, {})
-    return PathMap.of([job, foreign])
-
-
-def test_a_package_that_was_sent_from_no_folder_has_none() -> None:
-    metadata = {PY_MODULES: json.dumps(["gcs://_ray_pkg_bb.zip"])}
-    runtime_env = {"working_dir": "gcs://_ray_pkg_aa.tar.gz", "py_modules": ["gcs://_ray_pkg_bb.zip"]}
-    job = Job("j", None, "RUNNING", "python x.py", "", None, 0.0, metadata, runtime_env)
-    assert PathMap.of([job]).local_roots() == {}
-    assert unpacked(job) == f"{RESOURCES}/working_dir_files/_ray_pkg_aa"
-
-
-def test_every_package_has_its_folders(paths: PathMap, tmp_path: Path) -> None:
+    paths = PathMap.of([sent(metadata, "gcs://_ray_pkg_aa.zip", *modules), foreign])
     lib, code = str(tmp_path / "lib"), str(tmp_path / "code")
     assert paths.local_roots() == {"_ray_pkg_aa": [code], "_ray_pkg_bb": [lib], "_ray_pkg_cc": [lib]}
 
 
-def test_the_same_package_from_two_folders_is_shown_where_it_was_sent_from_last(tmp_path: Path) -> None:
-    def job(folder: str) -> Job:
-        metadata, runtime_env = {WORKING_DIR: folder}, {"working_dir": "gcs://_ray_pkg_aa.zip"}
-        return Job("j", None, "RUNNING", "python x.py", "", None, 0.0, metadata, runtime_env)
+def test_a_package_that_was_sent_from_no_folder_has_none() -> None:
+    package = "gcs://_ray_pkg_bb.zip"
+    job = sent({PY_MODULES: json.dumps([package])}, "gcs://_ray_pkg_aa.tar.gz", package)
+    assert PathMap.of([job]).local_roots() == {}
+    assert unpacked(job) == f"{RESOURCES}/working_dir_files/_ray_pkg_aa"
 
+
+def test_the_same_package_from_two_folders_is_shown_where_it_was_sent_from_last(tmp_path: Path) -> None:
     first, second = tmp_path / "one", tmp_path / "other"
-    jobs = [job(str(folder)) for folder in (first, second, first)]
+    jobs = [sent({WORKING_DIR: str(folder)}) for folder in (first, second, first)]
     assert PathMap.of(jobs[:2]).local_roots() == {"_ray_pkg_aa": [str(second), str(first)]}
     assert PathMap.of(jobs).local_roots() == {"_ray_pkg_aa": [str(first), str(second)]}
 
@@ -64,11 +55,8 @@ def test_what_was_sent_through_a_symlink_is_shown_as_it_was_written() -> None:
             {"/disk/code": "/home/x/code", "/disk/lib/one": "/home/x/one", "/disk/lib/two": "/home/x/other"}
         ),
     }
-    runtime_env = {
-        "working_dir": "gcs://_ray_pkg_aa.zip",
-        "py_modules": [f"gcs://_ray_pkg_{name}.zip" for name in ("bb", "cc", "dd", "ee")],
-    }
-    job = Job("j", None, "RUNNING", "python x.py", "", None, 0.0, metadata, runtime_env)
+    modules = [f"gcs://_ray_pkg_{name}.zip" for name in ("bb", "cc", "dd", "ee")]
+    job = sent(metadata, "gcs://_ray_pkg_aa.zip", *modules)
     assert PathMap.of([job]).local_roots() == {
         "_ray_pkg_aa": ["/home/x/code", "/disk/code"],
         "_ray_pkg_bb": ["/home/x", "/disk/lib"],
@@ -87,16 +75,15 @@ def test_what_symlinks_in_a_package_lead_to_is_found_in_the_package(tmp_path: Pa
     (code / "single.py").symlink_to("../outside/single.py")
     (code / "data.bin").symlink_to("../outside/data.bin")
     (code / "pkg" / "shared").symlink_to(outside)
-    sent = jobs.prepare(working_dir=str(code), py_modules=[], entrypoint="python x.py")
+    job = jobs.prepare(working_dir=str(code), py_modules=[], entrypoint="python x.py")
     linked = {str(outside): str(code / "shared"), str(outside / "single.py"): str(code / "single.py")}
-    assert sent.local_roots == linked
+    assert job.local_roots == linked
 
     def roots(written: dict[str, str]) -> dict[str, list[str]]:
-        metadata = {**sent.all_metadata(), PY_MODULES: json.dumps([str(code / "pkg")])}
+        metadata = {**job.all_metadata(), PY_MODULES: json.dumps([str(code / "pkg")])}
         metadata[LOCAL_ROOTS] = json.dumps(written)
-        environment = {"working_dir": "gcs://_ray_pkg_aa.zip", "py_modules": ["gcs://_ray_pkg_bb.zip"]}
-        job = Job("j", None, "RUNNING", "python x.py", "", None, 0.0, metadata, environment)
-        return PathMap.of([job]).local_roots()
+        packages = ("gcs://_ray_pkg_aa.zip", "gcs://_ray_pkg_bb.zip")
+        return PathMap.of([sent(metadata, *packages)]).local_roots()
 
     packages = {"_ray_pkg_aa": [str(code)], "_ray_pkg_bb": [str(code)]}
     inner = {"/x": str(code / "pkg" / "shared")}

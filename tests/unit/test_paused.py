@@ -30,6 +30,14 @@ def row(worker: str, task: str, since: str, *, held: bool = True) -> Message:
     }
 
 
+def target_of(folder: Path, user: str = "") -> Target:
+    """Returns a cluster of which just the relay's port and token are asked for."""
+    (folder / "token").write_text("secret")
+    ports = SimpleNamespace(relay=1)
+    instance = SimpleNamespace(token_file=folder / "token", ports=ports, user=user)
+    return cast("Target", SimpleNamespace(access=SimpleNamespace(require=lambda: None), instance=instance))
+
+
 @pytest.fixture
 def target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Target:
     """Is a cluster in which one task waits and the relay holds two, in the order of their stops."""
@@ -38,11 +46,8 @@ def target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Target:
         row("w2", "second", "2026-01-01T00:00:41.500000Z"),
         row("w1", "waits", "2026-01-01T00:00:41Z", held=False),
     ]
-    (tmp_path / "token").write_text("secret")
     script_relay(monkeypatch, {"tasks": tasks, "problem": ""})
-    instance = SimpleNamespace(token_file=tmp_path / "token", ports=SimpleNamespace(relay=1), user="")
-    cluster = SimpleNamespace(access=SimpleNamespace(require=lambda: None), instance=instance)
-    return cast("Target", cluster)
+    return target_of(tmp_path)
 
 
 def script_relay(monkeypatch: pytest.MonkeyPatch, answer: Message | Exception) -> None:

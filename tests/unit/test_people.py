@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -33,11 +33,11 @@ from bootstrap.shell import Shell
 from bootstrap.targets import choice
 from bootstrap.targets.cluster import Cluster
 from bootstrap.targets.debugging import ClusterJob
-from bootstrap.targets.target import Target
 from bootstrap.users import is_name, own_name, sees
 from bootstrap.verbs import jobs as verbs
 from bootstrap.verbs import paused
-from tests.unit.test_relay_process import JOBS, TASKS, WORKERS, Clock
+from tests.unit.test_paused import target_of
+from tests.unit.test_relay_process import JOBS, WORKERS, Clock
 from tests.unit.test_state import JOB, TASK, WORKER, Recorded
 
 URL = "http://head.example:8265"
@@ -151,11 +151,6 @@ def test_an_instance_on_a_ray_of_others_has_a_user_and_keeps_it(
 # --- what the relay asks of Ray ----------------------------------------------------------------
 
 
-def test_a_debuggee_has_the_user_of_its_job() -> None:
-    _, debuggees = annas_cluster(workers=[NOT_PAUSED], tasks=[TASK], jobs=[BOBS, ANNAS])
-    assert [each.user for each in debuggees.look()] == ["anna"]
-
-
 def test_a_job_that_rays_list_of_jobs_does_not_have_yet_is_nobodys_to_take() -> None:
     clock = Clock()
     dashboard, debuggees = annas_cluster(clock, workers=[NOT_PAUSED], tasks=[TASK], jobs=[BOBS])
@@ -214,10 +209,12 @@ def test_a_look_that_began_before_the_job_is_not_the_last_word_on_it() -> None:
     assert asyncio.run(ask()) == ["j1", "j2"]
 
 
-def test_known_workers_of_many_people_cost_one_request_a_look() -> None:
+@pytest.mark.parametrize("user", ["anna", ""])
+def test_known_workers_of_many_people_cost_one_request_a_look(user: str) -> None:
     workers = [{**NOT_PAUSED, "worker_id": f"w{n}"} for n in range(100)]
     tasks = [{**TASK, "worker_id": f"w{n}", "job_id": f"0{n % 2 + 2}000000"} for n in range(100)]
-    dashboard, debuggees = annas_cluster(workers=workers, tasks=tasks, jobs=[ANNAS, BOBS])
+    dashboard = Recorded(workers=workers, tasks=tasks, jobs=[ANNAS, BOBS])
+    debuggees = ClusterDebuggees(dashboard, user=user, clock=Clock())
     assert len(debuggees.look()) == 100
     dashboard.paths.clear()
     assert {each.user for each in debuggees.look()} == {"anna", "bob"}
@@ -228,11 +225,9 @@ def test_a_waiting_task_of_a_new_job_is_not_shown_as_nobodys() -> None:
     dashboard, debuggees = annas_cluster(
         workers=[WORKER], tasks=[{**TASK, "job_id": "03000000"}], jobs=[BOBS]
     )
-    (task,) = asyncio.run(debuggees.waiting())
-    assert task.user == "bob"
-    assert sorted(dashboard.paths) == sorted([WORKERS, TASKS, JOBS])
-    asyncio.run(debuggees.waiting())
-    assert dashboard.paths.count(JOBS) == 1
+    for _ in range(2):
+        (task,) = asyncio.run(debuggees.waiting())
+        assert (task.user, dashboard.paths.count(JOBS)) == ("bob", 1)
 
 
 SERVES = "09000000"  # Ray's list lacks this job.
@@ -259,10 +254,9 @@ def test_a_job_that_rays_list_of_jobs_lacks_is_looked_for_once() -> None:
 def test_neither_waiting_nor_running_tasks_of_such_a_job_cost_a_request_for_good() -> None:
     clock, task = Clock(), {**TASK, "job_id": SERVES}
     dashboard, debuggees = annas_cluster(clock, workers=[WORKER], tasks=[task], jobs=[ANNAS])
-    asyncio.run(debuggees.waiting())
-    assert dashboard.paths.count(JOBS) == 1
-    asyncio.run(debuggees.waiting())
-    assert dashboard.paths.count(JOBS) == 1
+    for _ in range(2):
+        asyncio.run(debuggees.waiting())
+        assert dashboard.paths.count(JOBS) == 1
     debuggees.look()
     dashboard.paths.clear()
     debuggees.look()
@@ -372,11 +366,9 @@ def test_the_newest_job_is_ones_own_unless_one_is_named_or_all_are_asked_for() -
     assert [job and job.submission_id for job in watched] == ["j1", "j2", "j2"]
 
 
-@pytest.fixture
-def target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Target:
-    """Is anna's cluster, whose relay answers with what it was asked for in `arguments`."""
-    (tmp_path / "token").write_text("secret")
-
+def test_breakpoints_lists_ones_own_and_says_whose_others_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     def ask(port: int, command: str, arguments: dict[str, Any], *, timeout: float) -> dict[str, Any]:
         users = ["anna", "bob"] if arguments.get("everyone") else ["anna"]
         times = {"since": "2026-01-01T00:00:41Z", "held": False}
@@ -384,20 +376,11 @@ def target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Target:
             {"worker_id": user, "node_ip": "n", "pid": 1, "job_id": "1", "task": f"of {user}", "user": user}
             for user in users
         ]
-        hidden = 2 - len(users)
-        return {"tasks": [{**task, **times} for task in tasks], "problem": "", "hidden": hidden}
+        return {"tasks": [{**task, **times} for task in tasks], "problem": "", "hidden": 2 - len(users)}
 
     monkeypatch.setattr(paused, "ask", ask)
-    ports = SimpleNamespace(relay=1)
-    instance = SimpleNamespace(token_file=tmp_path / "token", ports=ports, user="anna")
-    cluster = SimpleNamespace(access=SimpleNamespace(require=lambda: None), instance=instance)
-    monkeypatch.setattr(choice, "existing", lambda settings, shell: cluster)
-    return cast("Target", cluster)
-
-
-def test_breakpoints_lists_ones_own_and_says_that_there_are_others(
-    target: Target, capsys: pytest.CaptureFixture[str]
-) -> None:
+    target = target_of(tmp_path, user="anna")
+    monkeypatch.setattr(choice, "existing", lambda settings, shell: target)
     verbs.breakpoints(Settings(), Console())
     shown = capsys.readouterr().out
     assert "Paused in jobs of others: 1 (--everyone lists them)" in shown
@@ -405,10 +388,5 @@ def test_breakpoints_lists_ones_own_and_says_that_there_are_others(
     verbs.breakpoints(Settings(), Console(), everyone=True)
     rows = [line.split("  ")[0] for line in capsys.readouterr().out.splitlines()]
     assert rows[:3] == ["task", "of anna", "of bob"]
-
-
-def test_the_document_says_whose_a_task_is_where_it_says_so(
-    target: Target, capsys: pytest.CaptureFixture[str]
-) -> None:
     verbs.breakpoints(Settings(), Console(True), everyone=True)
     assert [row["user"] for row in json.loads(capsys.readouterr().out)] == ["anna", "bob"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -59,56 +59,58 @@ def account_of(kube: Objects) -> dict[str, Any]:
     return account
 
 
+def made(step: PullSecret) -> PullSecret:
+    """Returns the step once its Secret is in the API."""
+    step.apply(silent)
+    stored(cast(Objects, step.kube))
+    return step
+
+
+def locked() -> Login:
+    raise RegistryRefused("the helper is locked", hint="")
+
+
 def test_pods_get_the_login_by_the_default_service_account() -> None:
     kube = api()
-    made = step(kube)
-    assert made.check().condition is Condition.MISSING
-    made.apply(silent)
+    ours = step(kube)
+    assert ours.check().condition is Condition.MISSING
+    ours.apply(silent)
     secret = stored(kube)
     assert secret["type"] == "kubernetes.io/dockerconfigjson"
     kept = json.loads(base64.b64decode(secret["data"][".dockerconfigjson"]))
     assert kept == {"auths": {HOST: {"auth": base64.b64encode(b"ada:secret").decode()}}}
-    account = kube.objects[ACCOUNT]
-    assert account is not None
-    assert account["imagePullSecrets"] == [{"name": "rayside-registry"}]
-    assert made.check().condition is Condition.READY
+    assert account_of(kube)["imagePullSecrets"] == [{"name": "rayside-registry"}]
+    assert ours.check().condition is Condition.READY
     # Another password is another login.
     other = step(kube, Login("ada", "other"))
     assert other.check().condition is Condition.MISSING
-    other.apply(silent)
-    stored(kube)
-    assert other.check().condition is Condition.READY
+    assert made(other).check().condition is Condition.READY
     # Whoever wants none any more, or has none, leaves none there.
     unwanted = replace(other, is_wanted=False)
     assert unwanted.check().condition is Condition.MISSING
     unwanted.apply(silent)
-    account = kube.objects[ACCOUNT]
-    assert account is not None
-    assert account["imagePullSecrets"] == []
-    assert kube.objects.get(SECRET) is None
+    assert (account_of(kube)["imagePullSecrets"], kube.objects[SECRET]) == ([], None)
     assert unwanted.check().condition is Condition.READY
 
 
 def test_where_a_registry_needs_no_login_the_secret_that_pods_name_has_none() -> None:
     kube = api()
-    made = step(kube, None)
-    made.apply(silent)
+    without = step(kube, None)
+    without.apply(silent)
     kept = base64.b64decode(stored(kube)["data"][".dockerconfigjson"])
     assert json.loads(kept) == {"auths": {}}
-    assert made.check().condition is Condition.READY
+    assert without.check().condition is Condition.READY
     # Pods of others need none.
     assert "imagePullSecrets" not in account_of(kube)
 
 
 def test_what_others_have_made_stays() -> None:
     kube = api({"metadata": {}, "imagePullSecrets": [{"name": "theirs"}]})
-    made = step(kube)
-    made.apply(silent)
-    stored(kube)
-    assert made.check().detail == (
+    ours = made(step(kube))
+    assert ours.check().detail == (
         "in the Secret rayside-registry; the default ServiceAccount has theirs, and stays"
     )
-    made.undo(silent)
+    ours.undo(silent)
     assert kube.objects[ACCOUNT] == {"metadata": {}, "imagePullSecrets": [{"name": "theirs"}]}
     secret = {"metadata": {"name": "rayside-registry"}, "type": "Opaque"}
     kube = api(secret=secret)
@@ -117,59 +119,42 @@ def test_what_others_have_made_stays() -> None:
     assert kube.objects[SECRET] == secret
 
 
-@pytest.mark.parametrize("lacking", ["get", "patch"])
-def test_who_may_not_change_the_service_account_has_pods_of_ours_pull_all_the_same(lacking: str) -> None:
-    kube = without_operator(objects={SECRET: None}, lacking={f"{lacking} serviceaccounts in team"})
-    made = step(kube)
-    made.apply(silent)
-    stored(kube)
-    assert "you may not name it in the default ServiceAccount" in made.check().detail
-    made.undo(silent)
-    assert kube.objects == {SECRET: None}
-
-
-def test_nothing_of_a_namespace_of_others_is_changed_but_for_the_secret_of_ours() -> None:
-    kube = without_operator(objects={SECRET: None})
-    made = replace(step(kube), is_for_others=False)
-    made.apply(silent)
-    stored(kube)
-    assert made.check().condition is Condition.READY
-    made.undo(silent)
+@pytest.mark.parametrize("lacking", ["get", "patch", None])
+def test_without_a_right_or_in_a_namespace_of_others_the_secret_of_ours_is_all(lacking: str | None) -> None:
+    rights = {f"{lacking} serviceaccounts in team"} if lacking else set[str]()
+    kube = without_operator(objects={SECRET: None}, lacking=rights)
+    ours = made(replace(step(kube), is_for_others=bool(lacking)))
+    status = ours.check()
+    assert status.condition is Condition.READY
+    assert ("you may not name it in the default ServiceAccount" in status.detail) is bool(lacking)
+    ours.undo(silent)
     assert kube.objects == {SECRET: None}
 
 
 def test_down_removes_it_unless_kubernetes_itself_goes() -> None:
     kube = api()
-    made = step(kube)
-    made.apply(silent)
-    replace(made, cluster_goes=True).undo(silent)
+    ours = made(step(kube))
+    replace(ours, cluster_goes=True).undo(silent)
     assert kube.objects[SECRET] is not None
-    made.undo(silent)
-    account = kube.objects[ACCOUNT]
-    assert account is not None
-    assert (account["imagePullSecrets"], kube.objects[SECRET]) == ([], None)
+    ours.undo(silent)
+    assert (account_of(kube)["imagePullSecrets"], kube.objects[SECRET]) == ([], None)
 
 
 def test_before_the_namespace_is_whole_it_waits() -> None:
     kube = without_operator(objects={ACCOUNT: None, SECRET: None})
-    made = step(kube)
-    assert (made.check().condition, kube.objects[SECRET]) == (Condition.PENDING, None)
+    assert (step(kube).check().condition, kube.objects[SECRET]) == (Condition.PENDING, None)
     # Kubernetes makes the account a moment later.
     kube.objects[ACCOUNT] = {"metadata": {}}
-    made.apply(silent)
-    stored(kube)
-    assert made.check().condition is Condition.READY
+    assert made(step(kube)).check().condition is Condition.READY
 
 
 def test_an_account_that_others_have_changed_too_is_left_to_them() -> None:
     kube = api()
-    made = step(kube)
-    made.apply(silent)
-    stored(kube)
+    ours = made(step(kube))
     both = [{"name": "rayside-registry"}, {"name": "theirs"}]
     account_of(kube)["imagePullSecrets"] = both
-    assert made.check().condition is Condition.READY
-    made.undo(silent)
+    assert ours.check().condition is Condition.READY
+    ours.undo(silent)
     assert (account_of(kube)["imagePullSecrets"], kube.objects[SECRET]) == (both, None)
 
 
@@ -179,32 +164,29 @@ def test_an_account_that_names_what_somebody_has_removed_is_mended() -> None:
     assert account_of(kube)["imagePullSecrets"] == []
 
 
-def test_a_login_stays_while_this_machine_has_none() -> None:
+def test_a_login_stays_while_this_machine_has_none_or_can_not_read_it() -> None:
     kube = api()
-    step(kube).apply(silent)
-    before = stored(kube)["data"]
-    out = step(kube, None)
-    assert out.check().condition is Condition.READY
-    out.apply(silent)
-    assert stored(kube)["data"] == before
-
-    def broken() -> Login:
-        raise RegistryRefused("the helper is locked", hint="")
-
+    made(step(kube))
+    before = (kube.objects[SECRET] or {})["data"]
+    later = replace(step(kube), login=locked)
+    for now in (step(kube, None), later):
+        assert now.check().condition is Condition.READY
+        now.apply(silent)
+        assert stored(kube)["data"] == before
     # Only the account lacks it.
     account_of(kube)["imagePullSecrets"] = []
-    locked = replace(step(kube), login=broken)
-    assert locked.check().condition is Condition.MISSING
-    locked.apply(silent)
+    assert later.check().condition is Condition.MISSING
+    later.apply(silent)
     assert stored(kube)["data"] == before
-    assert locked.check().condition is Condition.READY
+    assert later.check().condition is Condition.READY
+    with pytest.raises(RegistryRefused):
+        replace(later, kube=api()).check()
 
 
 @pytest.mark.parametrize("ours", [True, False])
 def test_it_stays_while_an_operator_of_ours_pulls_by_it(ours: bool) -> None:
     kube = api()
-    step(kube).apply(silent)
-    stored(kube)
+    made(step(kube))
     pod = {"imagePullSecrets": [{"name": "rayside-registry"}]}
     operator = {
         "kind": "Deployment",
@@ -226,23 +208,7 @@ def test_a_kubernetes_that_does_not_answer_is_no_obstacle_to_down(monkeypatch: p
 
 def test_where_nothing_is_pulled_an_earlier_login_goes() -> None:
     kube = api()
-    step(kube).apply(silent)
-    stored(kube)
-    now = replace(step(kube), address=None)
+    now = replace(made(step(kube)), address=None)
     assert now.check().condition is Condition.MISSING
     now.apply(silent)
     assert (now.check().condition, account_of(kube)["imagePullSecrets"]) == (Condition.READY, [])
-
-
-def test_a_login_that_cant_be_read_now_is_no_reason_to_lose_the_one_that_is_there() -> None:
-    kube = api()
-    step(kube).apply(silent)
-    stored(kube)
-
-    def broken() -> Login:
-        raise RegistryRefused("the helper is locked", hint="")
-
-    later = replace(step(kube), login=broken)
-    assert later.check().condition is Condition.READY
-    with pytest.raises(RegistryRefused):
-        replace(later, kube=api()).check()

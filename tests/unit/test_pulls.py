@@ -101,9 +101,16 @@ def test_what_is_not_known_is_told_as_it_is() -> None:
 def test_while_it_waits_for_the_next_try_the_events_tell_why() -> None:
     (words,) = WORDS["clock"]
     failed = event("Failed", f'Failed to pull image "{IMAGE}": {words}')
-    waiting = container(waits("ImagePullBackOff", f'Back-off pulling image "{IMAGE}"'), image=IMAGE)
-    error = explained(pod(waiting), (event("Failed", "Error: ErrImagePull"), failed))
+    later = container(waits("ImagePullBackOff", f'Back-off pulling image "{IMAGE}"'), image=IMAGE)
+    error = explained(pod(later), (event("Failed", "Error: ErrImagePull"), failed))
     assert "by the node's clock" in error.message
+
+
+def waiting(words: str = WORDS["login"][0], secret: str = "login") -> dict[str, Any]:
+    """Returns a pod that waits for its image, which is pulled by a Secret."""
+    document: dict[str, Any] = pod(container(waits("ErrImagePull", words), image=IMAGE))
+    document["spec"]["imagePullSecrets"] = [{"name": secret}]
+    return document
 
 
 @pytest.mark.parametrize(
@@ -118,31 +125,24 @@ def test_what_is_wrong_with_the_secret_of_a_login_is_said_first(
     secret: dict[str, Any] | None, cause: str
 ) -> None:
     kube = objects(objects={"/api/v1/namespaces/team/secrets/login": secret})
-    waiting: dict[str, Any] = pod(container(waits("ErrImagePull", WORDS["login"][0]), image=IMAGE))
-    waiting["spec"]["imagePullSecrets"] = [{"name": "login"}]
-    trouble.add_last_words(kube, waiting)
-    assert f": {cause}" in explained(waiting).message
+    trouble.add_last_words(kube, document := waiting())
+    assert f": {cause}" in explained(document).message
 
 
 @pytest.mark.parametrize("is_told_before", [True, False])
 def test_a_secret_is_no_cause_where_the_registry_was_not_reached(is_told_before: bool) -> None:
     kube = objects(objects={"/api/v1/namespaces/team/secrets/login": None})
     words = WORDS["dns"][0]
-    now = "Back-off pulling image" if is_told_before else words
-    waiting: dict[str, Any] = pod(container(waits("ErrImagePull", now), image=IMAGE))
-    waiting["spec"]["imagePullSecrets"] = [{"name": "login"}]
-    trouble.add_last_words(kube, waiting)
+    document = waiting("Back-off pulling image" if is_told_before else words)
+    trouble.add_last_words(kube, document)
     failed = event("Failed", f'Failed to pull image "{IMAGE}": {words}')
-    error = explained(waiting, (failed,) if is_told_before else ())
+    error = explained(document, (failed,) if is_told_before else ())
     assert "does not know the registry's name (DNS)" in error.message
 
 
 def test_a_secret_of_a_name_that_is_a_path_is_not_asked_for() -> None:
-    kube = objects(objects={})
-    waiting: dict[str, Any] = pod(container(waits("ErrImagePull", WORDS["login"][0]), image=IMAGE))
     for name in ("../pods/evil/log?follow=true", ""):
-        waiting["spec"]["imagePullSecrets"] = [{"name": name}]
-        assert "is not there" in pulls.fault_of_secrets(kube, waiting)
+        assert "is not there" in pulls.fault_of_secrets(objects(objects={}), waiting(secret=name))
 
 
 def test_who_may_not_read_secrets_is_told_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,10 +152,8 @@ def test_who_may_not_read_secrets_is_told_the_rest(monkeypatch: pytest.MonkeyPat
         raise Forbidden("no", hint="")
 
     monkeypatch.setattr(type(kube), "get", lambda self, path, **query: refuse(path))
-    waiting: dict[str, Any] = pod(container(waits("ErrImagePull", WORDS["login"][0]), image=IMAGE))
-    waiting["spec"]["imagePullSecrets"] = [{"name": "login"}]
-    trouble.add_last_words(kube, waiting)
-    assert "the registry wants a login" in explained(waiting).message
+    trouble.add_last_words(kube, document := waiting())
+    assert "the registry wants a login" in explained(document).message
 
 
 def test_no_cause_is_there_twice_and_each_says_what_to_do() -> None:

@@ -92,19 +92,8 @@ def test_no_worker_costs_one_request_a_look() -> None:
     assert dashboard.paths.count(JOBS) == len(dashboard.paths) - 50 <= 10, "more than one a second besides"
 
 
-def test_known_workers_cost_one_request_a_look_however_many_they_are() -> None:
-    workers = [{**WORKER, "worker_id": f"w{n}"} for n in range(100)]
-    tasks = [{**TASK, "worker_id": f"w{n}"} for n in range(100)]
-    dashboard, debuggees = cluster(workers=workers, tasks=tasks, jobs=[JOB])
-    assert len(debuggees.look()) == 100
-    dashboard.paths.clear()
-    debuggees.look()
-    assert dashboard.paths == [WORKERS]
-
-
 def test_a_new_worker_is_asked_for_at_once() -> None:
-    clock = Clock()
-    dashboard, debuggees = cluster(clock, workers=[WORKER], tasks=[TASK], jobs=[JOB])
+    dashboard, debuggees = cluster(workers=[WORKER], tasks=[TASK], jobs=[JOB])
     debuggees.look()
     dashboard.answers["workers"] = [WORKER, {**WORKER, "worker_id": "w2"}]
     dashboard.paths.clear()
@@ -146,20 +135,15 @@ def test_where_files_lie_is_mapped_anew_only_where_jobs_differ(monkeypatch: pyte
     assert mapped == [1, 2]
 
 
-def test_a_worker_gets_its_name_when_the_task_table_has_caught_up() -> None:
+def test_a_worker_bears_the_name_of_the_task_that_it_runs_now_as_far_as_ray_knows() -> None:
     clock = Clock()
     dashboard, debuggees = cluster(clock, workers=[WORKER], tasks=[], jobs=[JOB])
     debuggees.look()
+    # The table of tasks has caught up.
     dashboard.answers["tasks"] = [TASK]
     clock.now += 1.0
     (debuggee,) = debuggees.look()
     assert (debuggee.task, debuggee.submission_id) == ("my_task", "j1")
-
-
-def test_a_worker_that_is_used_again_bears_the_name_of_the_task_that_it_runs_now() -> None:
-    clock = Clock()
-    dashboard, debuggees = cluster(clock, workers=[WORKER], tasks=[TASK], jobs=[JOB])
-    debuggees.look()
     dashboard.answers["tasks"] = [{**TASK, "name": "the_next"}]
     names = []
     for _ in range(20):
@@ -175,15 +159,21 @@ def test_a_worker_that_is_used_again_bears_the_name_of_the_task_that_it_runs_now
     assert idle.as_of == clock.now - 3.0
 
 
+class Slow(Recorded):
+    """Takes a second for its table of tasks."""
+
+    def __init__(self, clock: Clock, **answers: Any) -> None:
+        super().__init__(**answers)
+        self.clock = clock
+
+    def running_tasks(self) -> dict[str, list[RunningTask]]:
+        self.clock.now += 1.0
+        return super().running_tasks()
+
+
 def test_a_task_table_that_takes_long_is_asked_for_the_more_seldom() -> None:
     clock = Clock()
-
-    class Slow(Recorded):
-        def running_tasks(self) -> Any:
-            clock.now += 1.0
-            return super().running_tasks()
-
-    dashboard = Slow(workers=[WORKER], tasks=[TASK], jobs=[JOB])
+    dashboard = Slow(clock, workers=[WORKER], tasks=[TASK], jobs=[JOB])
     debuggees = ClusterDebuggees(dashboard, clock=clock)
     began = clock.now
     while clock.now < began + 100:
@@ -233,13 +223,7 @@ def test_who_asks_meanwhile_gets_the_same_look_at_what_waits() -> None:
 
 def test_a_table_that_takes_long_is_read_the_more_seldom_for_what_waits() -> None:
     clock = Clock()
-
-    class Slow(Recorded):
-        def running_tasks(self) -> dict[str, list[RunningTask]]:
-            clock.now += 1.0
-            return super().running_tasks()
-
-    dashboard = Slow(workers=[WORKER], tasks=[])
+    dashboard = Slow(clock, workers=[WORKER], tasks=[])
     debuggees = ClusterDebuggees(dashboard, clock=clock)
     (unnamed,) = asyncio.run(debuggees.waiting())
     assert unnamed.task == ""
@@ -360,20 +344,17 @@ def pods() -> dict[str, dict[str, Any]]:
 
 
 @pytest.mark.parametrize("name", ["standing", "rayjob"])
-def test_the_container_has_no_right_that_it_does_not_need(name: str) -> None:
-    containers = {each["name"]: each for each in pods()[name]["containers"]}
-    container = containers["relay"]
-    assert container["image"] == containers["workspace"]["image"]
+def test_the_container_has_the_token_and_no_right_that_it_does_not_need(name: str) -> None:
+    pod = pods()[name]
+    containers = {each["name"]: each for each in pod["containers"]}
+    container, workspace = containers["relay"], containers["workspace"]
+    assert container["image"] == workspace["image"]
     # The rest, which it has in common with every container: test_manifests.py.
     assert container["securityContext"]["readOnlyRootFilesystem"] is True
     assert not {"ports", "env", "envFrom", "readinessProbe", "livenessProbe", "startupProbe"} & set(container)
     assert container["resources"]["limits"]["memory"] == "256Mi"
 
-
-@pytest.mark.parametrize("name", ["standing", "rayjob"])
-def test_the_token_comes_as_a_file_where_the_relay_looks(name: str) -> None:
-    pod = pods()[name]
-    container = next(each for each in pod["containers"] if each["name"] == "relay")
+    # The token comes as a file where the relay looks.
     files, mount = container["volumeMounts"]
     # What the workspace's editor shares with the head, to map its paths.
     assert (files["mountPath"], files["readOnly"]) == ("/tmp/ray", True)
@@ -383,7 +364,6 @@ def test_the_token_comes_as_a_file_where_the_relay_looks(name: str) -> None:
     volume = next(each for each in pod["volumes"] if each["name"] == mount["name"])
     assert set(volume) & {"secret", "emptyDir"}
     # The workspace's editor, whose users may do what the token allows, has it in the same place.
-    workspace = next(each for each in pod["containers"] if each["name"] == "workspace")
     assert mount in workspace["volumeMounts"]
     assert config.shared_files is False, "editors are on other machines than workers, unless they say so"
     assert (config.host, config.port, config.dashboard) == ("127.0.0.1", 5678, "http://127.0.0.1:8265")
