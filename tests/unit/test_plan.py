@@ -65,38 +65,38 @@ def test_every_need_is_a_step_and_none_needs_itself(steps: Sequence[Step]) -> No
     TopologicalSorter({step.name: step.needs for step in steps}).prepare()
 
 
+def before(steps: Sequence[Step], name: str) -> set[str]:
+    """Returns the step and all that have to be ready before it."""
+    (needs,) = [step.needs for step in steps if step.name == name] or [()]
+    return {name}.union(*(before(steps, need) for need in needs)) & {step.name for step in steps}
+
+
+def ray_cluster(**settings: Any) -> tuple[Kind, dict[str, Any]]:
+    """Returns a target, and the RayCluster that it makes."""
+    target = kind_target(Settings(target="kind", source="upstream", **settings))
+    step = next(step for step in target.steps() if step.name == "ray-cluster")
+    assert step.title == f"RayCluster {target.instance.name}"
+    document: dict[str, Any] = step.manifest()  # type: ignore[attr-defined]
+    return target, document
+
+
 @pytest.mark.parametrize("source", ["packages", "upstream"])
-def test_a_source_gives_all_that_the_cluster_needs(source: str) -> None:
+def test_a_source_gives_all_that_the_cluster_needs_and_starts_nothing(source: str) -> None:
     names = {step.name for step in kind(source).cacheable(engine=True)}
     assert names >= {"kind", "kubectl", "kubectl-ray", "operator-manifest", "ray-environment"}
     assert names >= {f"{image}-image" for image in ("ray", "workspace", "operator", "node")}
-
-
-@pytest.mark.parametrize("source", ["packages", "upstream"])
-def test_preparing_starts_nothing(source: str) -> None:
-    names = {step.name for step in kind(source).cacheable(engine=True)}
     assert not names & {"cluster", "images", "kuberay", "ray-cluster", "forwards", "example"}
 
 
 def test_a_local_workspace_is_made_beside_ray_and_can_be_left_out() -> None:
-    steps = {step.name: step for step in PLANS["local"]}
-    assert {
-        "extensions",
-        "workspace-files",
-        "workspace-password",
-        "workspace",
-        "cluster-file",
-    } <= steps.keys()
-
-    def before(name: str) -> set[str]:
-        return {name}.union(*(before(need) for need in steps[name].needs))
-
-    assert not before("workspace") & {"ray", "relay", "ray-environment"}
-    assert "workspace" not in before("example")
+    of_workspace = {"extensions", "workspace-files", "workspace-password", "workspace"}
+    steps = PLANS["local"]
+    assert {step.name for step in steps} >= {*of_workspace, "cluster-file"}
+    assert not before(steps, "workspace") & {"ray", "relay", "ray-environment"}
+    assert "workspace" not in before(steps, "example")
     without = local_target(Settings(target="local", workspace=False))
     names = {step.name for step in without.steps()}
-    assert not names & {"extensions", "workspace-files", "workspace-password", "workspace"}
-    assert "cluster-file" in names
+    assert (names & of_workspace, "cluster-file" in names) == (set(), True)
     assert without.access.urls()["workspace"] is None
     assert not {step.name for step in without.cacheable(engine=True)} & {"extensions", "workspace-files"}
 
@@ -225,14 +225,11 @@ def test_a_source_resolves_and_lists_what_a_target_is_made_of() -> None:
 
 @pytest.mark.parametrize("source", ["packages", "upstream"])
 def test_nothing_is_fetched_or_built_before_the_machine_was_looked_at(source: str) -> None:
-    steps = {step.name: step for step in kind(source).steps()}
-
-    def before(name: str) -> set[str]:
-        return {name}.union(*(before(need) for need in steps[name].needs if need in steps))
-
+    steps = kind(source).steps()
     machine_checks = {"engine", "python", "memory", "ports", "disk"}
-    assert before("disk") == machine_checks
-    assert {name for name in steps if "disk" not in before(name)} == machine_checks - {"disk"}
+    assert before(steps, "disk") == machine_checks
+    early = {step.name for step in steps if "disk" not in before(steps, step.name)}
+    assert early == machine_checks - {"disk"}
 
 
 @pytest.mark.parametrize("target", [kind("packages"), local_target()])
@@ -307,8 +304,7 @@ def test_without_a_cluster_each_step_says_so_in_one_short_line(
 
 def test_the_workspace_of_a_codespace_trusts_its_own_address(monkeypatch: pytest.MonkeyPatch) -> None:
     def environment() -> dict[str, str]:
-        step = next(step for step in kind("upstream").steps() if step.name == "ray-cluster")
-        head = step.manifest()["spec"]["headGroupSpec"]  # type: ignore[attr-defined]
+        head = ray_cluster()[1]["spec"]["headGroupSpec"]
         _, workspace, _ = head["template"]["spec"]["containers"]
         return {variable["name"]: variable.get("value", "") for variable in workspace["env"]}
 
@@ -321,12 +317,11 @@ def test_the_workspace_of_a_codespace_trusts_its_own_address(monkeypatch: pytest
 
 
 def test_upstreams_cluster_boots_while_images_are_fetched() -> None:
-    steps = {step.name: step for step in kind("upstream").steps()}
-
-    def before(name: str) -> set[str]:
-        return {name}.union(*(before(need) for need in steps[name].needs if need in steps))
-
-    assert not before("cluster") & {"ray-image", "workspace-image", "operator-image"}
+    assert not before(kind("upstream").steps(), "cluster") & {
+        "ray-image",
+        "workspace-image",
+        "operator-image",
+    }
 
 
 def test_the_go_modules_are_the_pinned_ones() -> None:
@@ -347,60 +342,45 @@ def test_the_go_modules_are_the_pinned_ones() -> None:
         )
 
 
-def test_the_node_has_the_pinned_pause() -> None:
-    configuration = (ROOT / "image/node/files/etc/containerd/config.toml").read_text()
-    assert f'sandbox_image = "registry.k8s.io/pause:{PAUSE_TAG}"' in configuration
+@pytest.mark.parametrize(
+    ("file", "pinned"),
+    [
+        (
+            "image/node/files/etc/containerd/config.toml",
+            f'sandbox_image = "registry.k8s.io/pause:{PAUSE_TAG}"',
+        ),
+        ("k8s/ray-cluster.yaml", f"rayVersion: {RAY_VERSION}\n"),
+        ("example/ray-job.interactive-mode.yaml", f"rayVersion: {RAY_VERSION}\n"),
+        ("image/workspace/package.json", f'"code-server": "{CODE_SERVER_VERSION}"'),
+    ],
+)
+def test_files_beside_the_code_have_the_pins(file: str, pinned: str) -> None:
+    assert pinned in (ROOT / file).read_text()
 
 
-def test_the_manifests_have_the_pinned_ray() -> None:
-    for file in ("k8s/ray-cluster.yaml", "example/ray-job.interactive-mode.yaml"):
-        assert f"rayVersion: {RAY_VERSION}\n" in (ROOT / file).read_text()
-
-
-def test_code_server_is_the_pinned_one() -> None:
-    package = json.loads((ROOT / "image" / "workspace" / "package.json").read_text())
-    assert package["dependencies"]["code-server"] == CODE_SERVER_VERSION
-
-
-@pytest.mark.parametrize("file", sorted((ROOT / "k8s").glob("*.yaml")), ids=lambda file: file.stem)
-def test_manifests_are_one_plain_document(file: Path) -> None:
-    document = yaml.safe_load(file.read_text())
-    assert {"apiVersion", "kind"} <= set(document)
-
-
-def test_the_ray_cluster_is_what_the_settings_say() -> None:
-    target = kind_target(Settings(target="kind", source="upstream", ray_workers=3))
-    step = next(step for step in target.steps() if step.name == "ray-cluster")
-    document = step.manifest()  # type: ignore[attr-defined]
-    spec = document["spec"]
-    assert spec["workerGroupSpecs"][0]["replicas"] == 3
-    head, workspace, relay = spec["headGroupSpec"]["template"]["spec"]["containers"]
-    images = target.origin.images
-    assert (head["image"], workspace["image"], relay["image"]) == (
-        *(images.ray, images.workspace),
-        images.workspace,
-    )
+def test_the_ray_cluster_is_what_the_settings_say_with_the_names_of_its_instance() -> None:
+    target, document = ray_cluster(ray_workers=3, name="mine")
+    head, workers = document["spec"]["headGroupSpec"], document["spec"]["workerGroupSpecs"][0]
+    assert workers["replicas"] == 3
     assert json.loads(document["metadata"]["annotations"]["rayside.dev/spec"])["workers"] == "3"
-
-
-def test_every_name_of_the_ray_cluster_is_its_instances() -> None:
-    target = kind_target(Settings(target="kind", source="upstream", name="mine"))
-    step = next(step for step in target.steps() if step.name == "ray-cluster")
-    document = step.manifest()  # type: ignore[attr-defined]
-    assert step.title == "RayCluster mine"
+    ray, workspace, relay = head["template"]["spec"]["containers"]
+    images = target.origin.images
+    assert ray["image"] == images.ray
+    assert workspace["image"] == relay["image"] == images.workspace
     labels = {"app.kubernetes.io/managed-by": "rayside", "rayside.dev/instance": "mine"}
     assert (document["metadata"]["name"], document["metadata"]["labels"]) == ("mine", labels)
-    head, workers = document["spec"]["headGroupSpec"], document["spec"]["workerGroupSpecs"][0]
     assert [group["template"]["metadata"]["labels"] for group in (head, workers)] == [labels, labels]
-    (_, token, _), workspace = head["template"]["spec"]["volumes"], head["template"]["spec"]["containers"][1]
+    _, token, _ = head["template"]["spec"]["volumes"]
     assert token["secret"]["secretName"] == "mine"
     password = next(variable for variable in workspace["env"] if variable["name"] == "PASSWORD")
     assert password["valueFrom"]["secretKeyRef"] == {"name": "mine-workspace", "key": "password"}
 
 
 @pytest.mark.parametrize("file", sorted((ROOT / "k8s").glob("*.yaml")), ids=lambda file: file.stem)
-def test_no_manifest_names_an_instance(file: Path) -> None:
-    text = yaml.safe_dump(yaml.safe_load(file.read_text()))
+def test_manifests_are_one_plain_document_that_names_no_instance(file: Path) -> None:
+    document = yaml.safe_load(file.read_text())
+    assert {"apiVersion", "kind"} <= set(document)
+    text = yaml.safe_dump(document)
     for allowed in (
         "rayside/ray:current",
         "rayside/workspace:current",

@@ -58,6 +58,8 @@ def test_a_file_that_is_no_yaml_is_refused_with_its_place(
     file.write_text(text, encoding="latin-1")
     with pytest.raises(InvalidYaml, match=message_part):
         document.load(file, "default")
+    with pytest.raises(InvalidYaml, match="can't be read: No such file"):
+        document.load(tmp_path / "absent.yaml", "default")
 
 
 def test_of_several_objects_the_rayjob_is_taken(tmp_path: Path) -> None:
@@ -71,14 +73,10 @@ def test_of_several_objects_the_rayjob_is_taken(tmp_path: Path) -> None:
         ([rayjob(), rayjob()], "2 of the 2 objects in .* are RayJobs"),
         ([code, code], "0 of the 2 objects in .* are RayJobs"),
         ([rayjob(), [1]], "is not a RayJob but a list"),
+        ([[rayjob()]], "is not a RayJob but a list"),
     ):
         with pytest.raises(NotARayJob, match=message):
             load(tmp_path, yaml.safe_dump_all(others))
-
-
-def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InvalidYaml, match="can't be read: No such file"):
-        document.load(tmp_path / "absent.yaml", "default")
 
 
 @pytest.mark.parametrize(
@@ -94,6 +92,11 @@ def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
         ({"metadata": {"name": "Mine"}}, "the name 'Mine', which KubeRay refuses"),
         ({"metadata": {"name": "m" * 48}}, "which KubeRay refuses"),
         ({"metadata": {"name": "mine", "namespace": "team"}}, "for the namespace team, and .* default"),
+        # It needs one cluster.
+        (rayjob(clusterSelector=None), "neither a rayClusterSpec nor a clusterSelector"),
+        (rayjob(rayClusterSpec={"headGroupSpec": {}}), "both"),
+        (rayjob(clusterSelector={"app": "ray"}), "names no cluster"),
+        (rayjob(clusterSelector=None, rayClusterSpec="big"), "not a mapping"),
     ],
 )
 def test_what_is_no_rayjob_of_ours_is_refused(
@@ -101,25 +104,6 @@ def test_what_is_no_rayjob_of_ours_is_refused(
 ) -> None:
     with pytest.raises(NotARayJob, match=message_part):
         load(tmp_path, {**rayjob(), **changed})
-
-
-def test_a_list_is_no_rayjob(tmp_path: Path) -> None:
-    with pytest.raises(NotARayJob, match="is not a RayJob but a list"):
-        load(tmp_path, [rayjob()])
-
-
-@pytest.mark.parametrize(
-    ("spec", "message_part"),
-    [
-        ({"clusterSelector": None}, "neither a rayClusterSpec nor a clusterSelector"),
-        ({"rayClusterSpec": {"headGroupSpec": {}}}, "both"),
-        ({"clusterSelector": {"app": "ray"}}, "names no cluster"),
-        ({"clusterSelector": None, "rayClusterSpec": "big"}, "not a mapping"),
-    ],
-)
-def test_a_rayjob_needs_one_cluster(tmp_path: Path, spec: dict[str, Any], message_part: str) -> None:
-    with pytest.raises(NotARayJob, match=message_part):
-        load(tmp_path, rayjob(**spec))
 
 
 def test_a_rayjob_that_does_not_wait_for_a_submission_is_refused(tmp_path: Path) -> None:
@@ -234,7 +218,8 @@ def test_the_example_brings_its_own_cluster_with_the_workspace() -> None:
     assert policies == {"Never"}
 
 
-def test_the_rayjob_of_a_standing_cluster_is_the_template_with_both_names() -> None:
+def test_the_rayjob_of_a_standing_cluster_is_the_template_with_both_names(tmp_path: Path) -> None:
+    load(tmp_path, document.for_standing_cluster("01_Intro.x-1a2b3c", instance()))
     rayjob = document.for_standing_cluster("train-1a2b3c", instance("mine"))
     template = yaml.safe_load(document.TEMPLATE.read_text())
     assert rayjob["metadata"]["name"] == "train-1a2b3c"
@@ -251,10 +236,6 @@ def test_the_examples_password_is_that_of_the_cluster_that_is_up() -> None:
     assert password["valueFrom"]["secretKeyRef"] == {"name": "mine-workspace", "key": "password"}
     assert "rayside-workspace" not in str(submitted)
     assert example == yaml.safe_load(EXAMPLE.read_text())
-
-
-def test_our_own_rayjobs_pass_our_own_checks(tmp_path: Path) -> None:
-    load(tmp_path, document.for_standing_cluster("01_Intro.x-1a2b3c", instance()))
 
 
 @pytest.mark.parametrize(

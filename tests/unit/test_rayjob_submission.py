@@ -57,12 +57,8 @@ def _looks_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def code(tmp_path: Path) -> Path:
-    folder = tmp_path / "my code"
-    (folder / "model").mkdir(parents=True)
-    (folder / "model" / "__init__.py").write_text("")
-    (folder / "train.py").write_text("")
-    return folder
+def code(program: Path) -> Path:
+    return program
 
 
 def submission(code: Path, entrypoint: str = "python train.py") -> jobs.Submission:
@@ -74,15 +70,22 @@ def submit(
     kube: Kube,
     job: jobs.Submission,
     manifest: dict[str, Any] | None = None,
+    *,
+    ended: threading.Event | None = None,
+    **more: Any,
 ) -> None:
+    """Submits; where kubectl-ray would be told to end, `ended` is set."""
     kubectl = KubectlRay(shell, kube, Path("/bin/kubectl-ray"), Path("/ray/bin"))
+    if ended:
+        object.__setattr__(kubectl, "_end", lambda _: ended.set())
     url, token = "http://127.0.0.1:8265", Path("/s/token")
-    kubectl.submit(manifest or rayjob(), job, "m-1", url=url, token_file=token)
+    kubectl.submit(manifest or rayjob(), job, "m-1", url=url, token_file=token, **more)
 
 
 def test_the_command_says_all_that_rays_own_says(code: Path) -> None:
     shell = Recording()
-    submit(shell, scripted({JOB: None}), submission(code, "python train.py --name 'a b'"))
+    job = replace(submission(code, "python train.py --name 'a b'"), reserved={"entrypoint_num_cpus": 0.5})
+    submit(shell, scripted({JOB: None}), job)
     assert shell.args[:4] == ["/bin/kubectl-ray", "job", "submit", "--filename"]
     assert json.loads(shell.files["--filename"]) == rayjob()
     expected = {
@@ -92,6 +95,7 @@ def test_the_command_says_all_that_rays_own_says(code: Path) -> None:
         "--address": "http://127.0.0.1:8265",
         "--submission-id": "m-1",
         "--working-dir": str(code),
+        "--entrypoint-num-cpus": "0.5",
     }
     assert {option: shell.after(option) for option in expected} == expected
     assert "--no-wait" in shell.args
@@ -170,10 +174,8 @@ def test_kubectl_ray_that_was_ended_says_that_all_is_well(code: Path) -> None:
             return Outcome(0, "", "")
 
     looked = threading.Event()
-    kubectl = KubectlRay(Ended(), kube, Path("/bin/kubectl-ray"), Path("/ray/bin"))
-    object.__setattr__(kubectl, "_end", lambda _: looked.set())
     with pytest.raises(SubmissionFailed, match="gave RayJob mine up: too long"):
-        kubectl.submit(rayjob(), submission(code), "m-1", url="u", token_file=Path("/s/token"))
+        submit(Ended(), kube, submission(code), ended=looked)
     assert kube.deleted == [JOB]
 
 
@@ -228,13 +230,6 @@ def test_what_kubectl_ray_can_not_do_is_done_by_rays_own_program(code: Path, cas
     assert kube.deleted == []
 
 
-def test_cpus_for_the_entrypoint_go_by_kubectl_ray(code: Path) -> None:
-    shell = Recording()
-    submit(shell, scripted({JOB: None}), replace(submission(code), reserved={"entrypoint_num_cpus": 0.5}))
-    assert shell.args[0] == "/bin/kubectl-ray"
-    assert shell.after("--entrypoint-num-cpus") == "0.5"
-
-
 @pytest.mark.parametrize("fails", [False, True])
 def test_a_rayjob_that_kueue_suspends_is_waited_for(code: Path, fails: bool) -> None:
     """kubectl-ray is ended, unless it has ended by itself: for a moment KubeRay names a cluster."""
@@ -259,9 +254,7 @@ def test_a_rayjob_that_kueue_suspends_is_waited_for(code: Path, fails: bool) -> 
         kube.script["admitted"] = True
 
     ended, shell = threading.Event(), Once()
-    kubectl = KubectlRay(shell, kube, Path("/bin/kubectl-ray"), Path("/ray/bin"))
-    object.__setattr__(kubectl, "_end", lambda _: ended.set())
-    kubectl.submit(rayjob(), submission(code), "m-1", url="u", token_file=Path("/s/token"), report=report)
+    submit(shell, kube, submission(code), ended=ended, report=report)
     assert shell.args[0] == "/ray/bin/ray"
     assert kube.deleted == []
 
@@ -272,14 +265,8 @@ def test_ctrl_c_removes_what_waits_in_a_queue(code: Path) -> None:
     def interrupt(_: str) -> None:
         raise KeyboardInterrupt
 
-    kubectl = KubectlRay(shell, kube, Path("/bin/kubectl-ray"), Path("/ray/bin"))
     with pytest.raises(KeyboardInterrupt):
-        kubectl.submit(
-            *(rayjob(suspend=True), submission(code), "m-1"),
-            url="u",
-            token_file=Path("/s/token"),
-            report=interrupt,
-        )
+        submit(shell, kube, submission(code), rayjob(suspend=True), report=interrupt)
     assert kube.deleted == [JOB]
     assert shell.args == []
 
@@ -290,36 +277,23 @@ def test_a_rayjob_that_kubernetes_refuses_is_told_in_its_words(code: Path) -> No
         submit(Recording(), makes(made=refusal), submission(code), rayjob(suspend=True))
 
 
-def test_what_a_rayjob_needs_is_made_when_nothing_speaks_against_it(code: Path) -> None:
+def test_a_rayjob_of_that_name_is_not_touched_and_what_another_needs_is_made_before_it(code: Path) -> None:
     made: list[str] = []
 
     def before() -> None:
         assert shell.args == []
         made.append("it")
 
-    def submit_to(kube: Kube) -> None:
-        kubectl = KubectlRay(shell, kube, Path("/bin/kubectl-ray"), Path("/ray/bin"))
-        kubectl.submit(
-            *(rayjob(), submission(code), "m-1"), url="u", token_file=Path("/s/token"), before=before
-        )
-
-    shell = Recording()
-    with pytest.raises(SubmissionFailed, match="there is a RayJob mine already"):
-        submit_to(scripted({JOB: existing_rayjob("other-1", jobStatus="RUNNING")}))
-    assert made == []
-    submit_to(scripted({JOB: None}))
+    shell, kube = Recording(), scripted({JOB: existing_rayjob("other-1", jobStatus="RUNNING")})
+    with pytest.raises(SubmissionFailed, match="there is a RayJob mine already; it is RUNNING") as caught:
+        submit(shell, kube, submission(code), before=before)
+    assert "delete rayjob mine" in caught.value.hint
+    assert (made, shell.args, kube.deleted) == ([], [], [])
+    submit(shell, scripted({JOB: None}), submission(code), before=before)
     assert made == ["it"]
 
 
 # --- what is there already --------------------------------------------------------------------
-
-
-def test_a_rayjob_of_that_name_is_not_touched(code: Path) -> None:
-    shell, kube = Recording(), scripted({JOB: existing_rayjob("other-1", jobStatus="RUNNING")})
-    with pytest.raises(SubmissionFailed, match="there is a RayJob mine already; it is RUNNING") as caught:
-        submit(shell, kube, submission(code))
-    assert "delete rayjob mine" in caught.value.hint
-    assert (shell.args, kube.deleted) == ([], [])
 
 
 def test_what_an_interrupted_try_left_is_made_again(code: Path) -> None:
@@ -361,14 +335,13 @@ RuntimeError: Request failed with status code 500: no such package.
 Error: Error occurred with Ray job submit: exit status 1"""
 
 
-def test_what_ray_refuses_is_told_in_its_words_and_leaves_no_rayjob(code: Path) -> None:
+def test_what_ray_refuses_is_told_in_its_words_and_leaves_no_rayjob_nor_does_an_interruption(
+    code: Path,
+) -> None:
     kube = appearing()
     with pytest.raises(SubmissionFailed, match=r"was not submitted: RuntimeError: .*no such package"):
         submit(Recording(CommandFailed(RAYS_WORDS, hint="")), kube, submission(code))
     assert kube.deleted == [JOB]
-
-
-def test_an_interruption_leaves_no_rayjob(code: Path) -> None:
     kube = appearing()
     with pytest.raises(KeyboardInterrupt):
         submit(Recording(KeyboardInterrupt()), kube, submission(code))

@@ -56,20 +56,31 @@ def no_events(kind: str, name: str, namespace: str = "default") -> str:
     return f"{path}?involvedObject.kind={kind},involvedObject.name={name}"
 
 
-def test_a_rayjob_that_is_not_made_yet_or_anothers_is_left_alone() -> None:
-    assert watcher({JOB: None}).look(100) is None
-    assert watcher({JOB: existing_rayjob("other-1", jobDeploymentStatus="Failed")}).look(100) is None
+# A RayJob whose cluster's pod is on its way.
+COMING: dict[str, Any] = {
+    JOB: existing_rayjob(rayClusterName="mine-x"),
+    PODS: [pod({"running": {}})],
+    no_events("Pod", "head"): [],
+}
 
 
-def test_a_rayjob_that_gets_no_cluster_is_given_some_time() -> None:
-    watching = watcher({JOB: existing_rayjob()})
-    assert watching.look(100) is None
-    assert watching.look(119.9) is None
+@pytest.mark.parametrize(
+    "job",
+    [
+        None,
+        existing_rayjob("other-1", jobDeploymentStatus="Failed"),
+        # Ray has it.
+        existing_rayjob(jobDeploymentStatus="Failed", jobStatus="FAILED", reason="AppFailed"),
+    ],
+)
+def test_a_rayjob_that_is_not_made_yet_or_anothers_or_rays_is_left_alone(job: Any) -> None:
+    assert watcher({JOB: job}).look(100) is None
 
 
-def test_an_operator_that_is_not_there() -> None:
+def test_an_operator_that_is_not_there_is_told_after_some_time() -> None:
     watching = watcher({JOB: existing_rayjob(), OPERATORS: []})
-    problem = after_twenty_seconds(watching)
+    assert [watching.look(now) for now in (100, 119.9)] == [None, None]
+    problem = watching.look(120)
     assert isinstance(problem, OperatorNotRunning)
     assert "has no KubeRay operator" in problem.message
     assert "./invokew up" in problem.hint
@@ -150,19 +161,18 @@ def test_a_suspended_rayjob_waits_for_its_queue() -> None:
 def test_a_suspended_rayjob_without_a_queue_says_so() -> None:
     job = queued()
     del job["metadata"]["labels"]
-    watching = watcher({JOB: job})
-    reports: list[str] = []
-    watching.report = reports.append
+    watching, reports = waits(job)
     watching.look(100)
     assert reports == [
         "RayJob mine is suspended; it names no queue, and waits until its spec has suspend: false"
     ]
 
 
-def test_a_rayjob_that_kuberay_refuses_while_it_is_suspended() -> None:
-    refused = queued(jobDeploymentStatus="ValidationFailed", message="not allowed to be suspended")
+@pytest.mark.parametrize("job", [queued, existing_rayjob])
+def test_a_rayjob_that_kuberay_refuses_is_seen_at_once_suspended_or_not(job: Any) -> None:
+    refused = job(jobDeploymentStatus="ValidationFailed", message="not allowed to be suspended")
     problem = watcher({JOB: refused}).look(100)
-    assert problem and "not allowed to be suspended" in problem.message
+    assert isinstance(problem, SubmissionFailed) and "not allowed to be suspended" in problem.message
 
 
 class Steps(Scripted):
@@ -214,22 +224,11 @@ def test_it_waits_no_more_for_what_is_gone() -> None:
 
 
 def test_a_cluster_that_does_not_come_up_is_given_ten_minutes() -> None:
-    script = {JOB: existing_rayjob(rayClusterName="mine-x"), PODS: [pod({"running": {}})]}
-    watching = watcher({**script, no_events("Pod", "head"): []})
+    watching = watcher(COMING)
     assert [watching.look(now) for now in (100, 699)] == [None, None]
     problem = watching.look(700)
     assert problem
     assert problem.message.endswith("not ready after 600 s: pod head: ray-head is starting")
-
-
-def test_a_rayjob_that_kuberay_refuses_is_seen_at_once() -> None:
-    refused = existing_rayjob(jobDeploymentStatus="ValidationFailed", message="name too long")
-    assert isinstance(watcher({JOB: refused}).look(100), SubmissionFailed)
-
-
-def test_a_job_that_ray_has_is_no_more_the_watchers_concern() -> None:
-    failed = existing_rayjob(jobDeploymentStatus="Failed", jobStatus="FAILED", reason="AppFailed")
-    assert watcher({JOB: failed}).look(100) is None
 
 
 def test_a_namespace_that_goes_is_seen_at_once() -> None:
@@ -239,18 +238,14 @@ def test_a_namespace_that_goes_is_seen_at_once() -> None:
 
 def test_a_pod_that_can_not_run_is_told_once_that_lasts() -> None:
     sick = pod({"waiting": {"reason": "ErrImagePull", "message": "not found"}})
-    script = {JOB: existing_rayjob(rayClusterName="mine-x"), PODS: [sick], no_events("Pod", "head"): []}
-    watching = watcher(script)
-    assert watching.look(100) is None
-    assert watching.look(104) is None
+    watching = watcher({**COMING, PODS: [sick]})
+    assert [watching.look(now) for now in (100, 104)] == [None, None]
     assert isinstance(watching.look(105), ImageMissing)
     # A container that was started again, and runs, starts the count anew.
-    other = watcher(script)
-    other.look(100)
-    other.kube.script[PODS] = [pod({"running": {}})]  # type: ignore[attr-defined]
-    other.look(104)
-    other.kube.script[PODS] = [sick]  # type: ignore[attr-defined]
-    assert other.look(105) is None
+    other = watcher(COMING)
+    for now, pods in ((100, [sick]), (104, COMING[PODS]), (105, [sick])):
+        other.kube.script[PODS] = pods  # type: ignore[attr-defined]
+        assert other.look(now) is None
 
 
 def test_a_cluster_without_pods_is_explained_by_its_events() -> None:
@@ -261,7 +256,7 @@ def test_a_cluster_without_pods_is_explained_by_its_events() -> None:
         "lastTimestamp": "2026-01-01T00:00:00Z",
         "involvedObject": {"uid": "u-cluster"},
     }
-    script = {JOB: existing_rayjob(rayClusterName="mine-x"), PODS: [], CLUSTER_EVENTS: [event]}
+    script = {**COMING, PODS: [], CLUSTER_EVENTS: [event]}
     watching = watcher({**script, CLUSTER: {"metadata": {"name": "mine-x", "uid": "u-cluster"}}})
     watching.look(100)
     problem = watching.look(105)
@@ -274,13 +269,7 @@ def test_a_cluster_without_pods_is_explained_by_its_events() -> None:
 
 
 def test_what_the_pods_wait_for_is_told_once() -> None:
-    watching = watcher(
-        {
-            JOB: existing_rayjob(rayClusterName="mine-x"),
-            PODS: [pod({"running": {}})],
-            no_events("Pod", "head"): [],
-        }
-    )
+    watching = watcher(COMING)
     reports: list[str] = []
     watching.report = reports.append
     watching.look(100)
@@ -297,8 +286,7 @@ def test_the_token_of_the_jobs_own_cluster_is_kept_for_its_owner_alone(tmp_path:
     file = tmp_path / "token"
     file.write_text("stale")
     by_label = f"{NAMESPACE}/secrets?ray.io/cluster=mine-x"
-    running = {PODS: [pod({"running": {}})], no_events("Pod", "head"): []}
-    watching = watcher({JOB: existing_rayjob(rayClusterName="mine-x"), by_label: [], **running}, file)
+    watching = watcher({**COMING, by_label: []}, file)
     watching.look(100)
     assert file.read_text() == "stale"
     watching.kube.script[by_label] = [{"metadata": {"name": "other"}}, secret("mine-x")]  # type: ignore[attr-defined]
@@ -315,8 +303,8 @@ def test_an_evicted_rayjob_gets_another_cluster_and_its_token(tmp_path: Path) ->
     file, by_label = tmp_path / "token", f"{NAMESPACE}/secrets?ray.io/cluster=mine-"
     script: dict[str, Any] = {f"{by_label}x": [secret("mine-x")], f"{by_label}y": []}
     for name in "xy":
-        script[f"{NAMESPACE}/pods?ray.io/cluster=mine-{name}"] = [pod({"running": {}})]
-    watching = watcher({**script, no_events("Pod", "head"): []}, file)
+        script[f"{NAMESPACE}/pods?ray.io/cluster=mine-{name}"] = COMING[PODS]
+    watching = watcher({**COMING, **script}, file)
 
     def look(job: dict[str, Any]) -> bool:
         watching.kube.script[JOB] = job  # type: ignore[attr-defined]
@@ -337,9 +325,6 @@ def test_an_evicted_rayjob_gets_another_cluster_and_its_token(tmp_path: Path) ->
 def test_a_token_secret_that_the_file_names_is_read_by_its_name(tmp_path: Path) -> None:
     job = existing_rayjob(rayClusterName="mine-x")
     job["spec"]["rayClusterSpec"] = {"authOptions": {"mode": "token", "secretName": "given"}}
-    script = {JOB: job, f"{NAMESPACE}/secrets/given": secret("given")}
-    watching = watcher(
-        {**script, PODS: [pod({"running": {}})], no_events("Pod", "head"): []}, tmp_path / "token"
-    )
-    watching.look(100)
+    script = {**COMING, JOB: job, f"{NAMESPACE}/secrets/given": secret("given")}
+    watcher(script, tmp_path / "token").look(100)
     assert (tmp_path / "token").read_text() == "s3cret"
