@@ -41,17 +41,11 @@ def test_the_same_number_of_two_debuggees_is_two_numbers() -> None:
 
 
 @pytest.mark.parametrize("outer", [0, -1, 99, "1", None, 1.0, [], {}, 10**30])
-def test_a_number_that_was_never_given_is_unknown(outer: Any) -> None:
+def test_a_number_that_was_never_given_or_is_of_another_kind_is_unknown(outer: Any) -> None:
     ids = Ids()
-    ids.outer("a", "thread", 1)
-    with pytest.raises(UnknownId):
-        ids.inner(outer, "frame")
-
-
-def test_a_number_of_another_kind_is_unknown() -> None:
-    ids = Ids()
-    with pytest.raises(UnknownId):
-        ids.inner(ids.outer("a", "frame", 1), "variables")
+    for number in (outer, ids.outer("a", "thread", 1)):
+        with pytest.raises(UnknownId):
+            ids.inner(number, "frame")
 
 
 def test_what_belongs_to_a_stop_is_forgotten_with_it_and_nothing_is_given_twice() -> None:
@@ -337,6 +331,10 @@ class A:
     assert set(lines.functions) == {(4, 20), (11, 13), (22, 22)}
 
 
+NO_LINES: dict[str, Any] = {"statements": [], "functions": [], "indents": []}
+ODD: list[Any] = [["1"], [[1]], [-1], [10**30], [True], {}]
+
+
 @pytest.mark.parametrize(
     "document",
     [
@@ -344,12 +342,7 @@ class A:
         [],
         {},
         {"code": [1], "statements": [], "functions": []},
-        {"code": ["1"], "statements": [], "functions": [], "indents": []},
-        {"code": [[1]], "statements": [], "functions": [], "indents": []},
-        {"code": [-1], "statements": [], "functions": [], "indents": []},
-        {"code": [10**30], "statements": [], "functions": [], "indents": []},
-        {"code": [True], "statements": [], "functions": [], "indents": []},
-        {"code": {}, "statements": [], "functions": [], "indents": []},
+        *({**NO_LINES, "code": code} for code in ODD),
     ],
 )
 def test_a_table_of_nonsense_is_none(document: Any) -> None:
@@ -379,18 +372,13 @@ def test_a_breakpoint_keeps_its_number_and_is_verified_where_any_debuggee_has_it
         "verified": True,
         "message": "moved to line 3",
     }
+    # A debuggee that ended is no reason to be verified.
+    desired.forget("w2")
+    assert first.document()["verified"] is False
     (replaced,) = desired.replace("/a.py", [{"line": 2, "condition": "x"}])
     assert (replaced.id, replaced.spec) == (second.id, {"line": 2, "condition": "x"})
     assert desired.replace("/a.py", []) == []
     assert desired.files == {}
-
-
-def test_a_debuggee_that_ended_is_no_reason_to_be_verified() -> None:
-    desired = Desired()
-    (breakpoint_,) = desired.replace("/a.py", [{"line": 1}])
-    breakpoint_.results["w1"] = Result(True, 1)
-    desired.forget("w1")
-    assert breakpoint_.document()["verified"] is False
 
 
 # --- messages ------------------------------------------------------------------------------------

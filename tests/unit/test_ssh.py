@@ -64,7 +64,10 @@ def test_a_host_is_what_ssh_takes(host: str) -> None:
         ({"context": "prod", "ray_cluster": "No Name"}, "can't be a name in Kubernetes"),
         ({"ssh": "head", "target": "kind"}, "ssh is for the target cluster"),
         ({"ssh": "head", "address": "http://other:8265"}, "what the head itself reaches"),
-        ({"address": "http://head:8265", "target": "local"}, "address is for the target cluster"),
+        (
+            {"address": "http://head:8265", "target": "local"},
+            "address is for the target cluster, and the target is local",
+        ),
     ],
 )
 def test_what_is_no_host_is_refused(settings: dict[str, str], says: str) -> None:

@@ -59,18 +59,14 @@ class Recorded(Dashboard):
         return {"data": {"result": {"result": self.answers[path.removeprefix("/api/v0/")]}}}
 
 
-def test_nothing_paused_asks_for_nothing_more() -> None:
+def test_a_paused_worker_is_joined_with_its_task_if_there_is_one() -> None:
+    # Nothing more is asked for.
     assert Recorded(workers=[]).waiting() == []
-
-
-def test_a_paused_worker_is_joined_with_its_task() -> None:
     (paused,) = Recorded(workers=[WORKER], tasks=[TASK]).waiting()
     assert (paused.worker_id, paused.pid, paused.job_id, paused.task) == ("w1", 3575, "02000000", "my_task")
     assert paused.since == "2026-11-21T11:12:47Z"
     assert (paused.host, paused.port) == ("127.0.0.2", 52381)
-
-
-def test_until_the_task_table_has_caught_up_the_task_has_no_name() -> None:
+    # The table of tasks lags.
     (paused,) = Recorded(workers=[WORKER], tasks=[]).waiting()
     assert (paused.task, paused.job_id) == ("", "")
 
@@ -81,10 +77,12 @@ def test_of_a_threaded_actor_as_many_tasks_are_listed_as_are_paused() -> None:
     assert sorted(task.task for task in paused) == ["A.m1", "A.m2"]
 
 
-def test_a_paused_drivers_job_is_told_by_its_id() -> None:
+def test_a_drivers_job_is_told_by_its_id() -> None:
     driver = {**WORKER, "worker_type": "DRIVER", "worker_id": "02000000" + 48 * "f"}
-    (paused,) = Recorded(workers=[driver], tasks=[]).waiting()
+    dashboard = Recorded(workers=[driver], tasks=[])
+    (paused,), (worker,) = dashboard.waiting(), dashboard.debuggable()
     assert (paused.task, paused.job_id) == ("driver", "02000000")
+    assert (worker.driver, worker.job_id) == (True, "02000000")
 
 
 def test_jobs_are_found_by_either_id_and_ordered_by_start() -> None:
@@ -106,12 +104,6 @@ def test_a_worker_with_an_open_debugger_is_debuggable_paused_or_not() -> None:
     assert (first.driver, first.job_id, first.since) == (False, "", "2026-11-21T11:12:47Z")
     assert second.worker_id == "w3"
     assert dashboard.paths == ["/api/v0/workers"]
-
-
-def test_a_drivers_id_says_its_job() -> None:
-    driver = {**WORKER, "worker_type": "DRIVER", "worker_id": "02000000" + 48 * "f"}
-    (worker,) = Recorded(workers=[driver]).debuggable()
-    assert (worker.driver, worker.job_id) == (True, "02000000")
 
 
 def test_running_tasks_are_by_worker_the_latest_first() -> None:

@@ -111,11 +111,35 @@ def test_what_vanishes_while_it_is_waited_for_is_made_anew() -> None:
     assert scripted.log == ["apply one"]
 
 
-def test_what_vanishes_after_it_was_made_is_an_error_at_once() -> None:
-    scripted = Scripted("one", [missing(), pending(), missing("it crashed")])
-    with pytest.raises(NotReady, match="the one did not come up: it crashed"):
+SILENT = ClusterUnreachable("no answer", hint="")
+
+
+@pytest.mark.parametrize(
+    ("script", "patience", "error", "message", "times"),
+    [
+        # What vanishes after it was made is an error at once.
+        ([missing(), pending(), missing("gone")], 10, NotReady, "the one did not come up: gone", 1),
+        ([pending("stuck")] * 100, 0.2, NotReady, r"not ready after 0\.2 s: stuck", 0),
+        # Enough for 0.2 s, not for the step's patience of 10 s.
+        ([pending(), *[SILENT] * 8], 10, ClusterUnreachable, "no answer", 0),
+        ([missing(), *[SILENT] * 100], 0, ClusterUnreachable, "no answer", 1),
+        # What has drifted is left alone.
+        ([drifted("cpus is 2")], 10, Drifted, "cpus is 2", 0),
+    ],
+)
+def test_what_does_not_become_ready_is_an_error(
+    script: list[Status | RaysideError],
+    patience: float,
+    error: type[RaysideError],
+    message: str,
+    times: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(step, "_LONGEST_SILENCE", 0.2)
+    scripted = Scripted("one", [*script], patience=patience)
+    with pytest.raises(error, match=message):
         step.up([scripted], Diary())
-    assert scripted.log == ["apply one"]
+    assert scripted.log == ["apply one"] * times
 
 
 def test_what_gives_up_is_made_once_more_and_not_again() -> None:
@@ -130,39 +154,12 @@ def test_what_gives_up_is_made_once_more_and_not_again() -> None:
     assert scripted.log == ["apply one"] * 2
 
 
-def test_patience_has_an_end() -> None:
-    scripted = Scripted("one", [pending("stuck")] * 100, patience=0.2)
-    with pytest.raises(NotReady, match=r"not ready after 0\.2 s: stuck"):
-        step.up([scripted], Diary())
-
-
 def test_what_is_silent_for_a_moment_is_waited_for() -> None:
     scripted = Scripted("one", [missing(), NotRunning("no answer", hint=""), pending(), ready()])
     diary = Diary()
     step.up([scripted], diary)
     assert scripted.log == ["apply one"]
     assert "one: no answer" in diary.lines
-
-
-def test_what_stays_silent_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(step, "_LONGEST_SILENCE", 0.2)
-    # Enough for 0.2 s, not for the step's patience of 10 s.
-    silent = [ClusterUnreachable("no answer", hint="")] * 8
-    with pytest.raises(ClusterUnreachable, match="no answer"):
-        step.up([Scripted("one", [pending(), *silent])], Diary())
-
-
-def test_what_is_silent_when_patience_ends_is_its_own_error() -> None:
-    silent = [ClusterUnreachable("no answer", hint="")] * 100
-    with pytest.raises(ClusterUnreachable, match="no answer"):
-        step.up([Scripted("one", [missing(), *silent], patience=0.0)], Diary())
-
-
-def test_a_drifted_step_is_left_alone() -> None:
-    scripted = Scripted("one", [drifted("cpus is 2, the settings say 4")])
-    with pytest.raises(Drifted, match="cpus is 2, the settings say 4"):
-        step.up([scripted], Diary())
-    assert scripted.log == []
 
 
 def test_a_difference_says_whether_a_setting_or_a_file_makes_it() -> None:
@@ -174,32 +171,21 @@ def test_a_difference_says_whether_a_setting_or_a_file_makes_it() -> None:
     assert difference(recorded, recorded) == ""
 
 
-def test_after_a_failure_nothing_that_needs_it_starts() -> None:
+@pytest.mark.parametrize("goes_on", [False, True])
+def test_after_a_failure_nothing_that_needs_it_starts_and_all_else_may(goes_on: bool) -> None:
     def fail() -> None:
         raise LowDisk("full", hint="free some")
 
     bad = Scripted("bad", [missing()], on_apply=fail)
     after = Scripted("after", [missing(), ready()], ("bad",))
-    diary = Diary()
+    others = [Scripted(f"other {number}", [missing(), ready()]) for number in range(5 * goes_on)]
     with pytest.raises(LowDisk):
-        step.up([bad, after], diary)
+        step.up([bad, after, *others], diary := Diary(), at_once=1, goes_on=goes_on)
     assert after.log == []
-    assert diary.lines[-1] == "failed bad"
-
-
-def test_one_failure_of_many_may_stop_only_what_needs_it() -> None:
-    def fail() -> None:
-        raise LowDisk("full", hint="free some")
-
-    bad = Scripted("bad", [missing()], on_apply=fail)
-    after = Scripted("after", [missing(), ready()], ("bad",))
-    others = [Scripted(f"other {number}", [missing(), ready()]) for number in range(5)]
-    with pytest.raises(LowDisk):
-        step.up([bad, after, *others], diary := Diary(), at_once=1, goes_on=True)
-    assert after.log == []
+    assert "failed bad" in diary.lines
     assert all(other.log for other in others)
     # Only the first error is raised; of each of them it is said why.
-    assert diary.details["bad"] == "full"
+    assert diary.details["bad"] == "full" or not goes_on
 
 
 def test_so_many_steps_run_at_once_and_no_more() -> None:
@@ -301,11 +287,6 @@ def test_a_step_needs_no_more_than_a_check() -> None:
         step.up([Bare(missing())], diary)
 
 
-def test_one_step_can_be_made_ready_by_itself() -> None:
-    (timing,) = step.up([Scripted("b", [missing(), ready()], ("a",))], Diary())
-    assert timing.changed
-
-
 def test_the_critical_path_is_the_chain_that_took_longest() -> None:
     steps = [
         Scripted("root", []),
@@ -340,6 +321,7 @@ def test_what_is_not_among_the_steps_is_taken_as_given() -> None:
     log: list[str] = []
     alone = Scripted("alone", [missing(), ready()], needs=("elsewhere",), log=log)
     timings = step.up([alone], Diary())
+    assert timings[0].changed
     step.down([alone], Diary())
     assert log == ["apply alone", "undo alone"]
     assert critical_path({alone.name: alone.needs}, timings) == ["alone"]

@@ -45,13 +45,6 @@ def test_any_other_hit_condition_is_none(text: str) -> None:
     assert HitCondition.of(text) is None
 
 
-def test_a_hit_condition_that_is_not_understood_is_not_verified() -> None:
-    breakpoint_ = LineBreakpoint(1, "/a.py", {"line": 1, "hitCondition": "often"})
-    document = breakpoint_.document()
-    assert document["verified"] is False
-    assert document["message"].startswith("The hit condition 'often' is not understood: it is a number")
-
-
 @pytest.mark.parametrize(
     ("text", "gather"),
     [
@@ -84,6 +77,7 @@ def test_whoever_is_gathered_waits_for_the_relay_a_little_longer_than_for_the_ot
         ({"logMessage": "x is {x +}"}, "The message can't be made: invalid syntax: x +."),
         ({"logMessage": "here", "hitCondition": "gather 8"}, "A logpoint stops nobody"),
         ({"hitCondition": "gather 1"}, "is not understood"),
+        ({"hitCondition": "often"}, "The hit condition 'often' is not understood: it is a number"),
     ],
 )
 def test_what_can_not_be_read_is_not_verified_and_says_why(spec: dict[str, str], why: str) -> None:
@@ -189,17 +183,13 @@ def test_debuggees_get_the_filters_beside_the_options(
         ({"filterOptions": [{"filterId": "nonsense"}]}, "There is no filter 'nonsense'"),
         ({"filterOptions": ["raised"]}, "There is no filter 'None'"),
         ({"exceptionOptions": [{"breakMode": "sometimes"}]}, "breakMode: never, always"),
-        (
-            {"exceptionOptions": [{"breakMode": "always", "path": [{"names": ["C++ Exceptions"]}]}]},
-            "begins with",
-        ),
-        (
-            {"exceptionOptions": [{"breakMode": "always", "path": [{"negate": True, **ALL[0]}]}]},
-            "begins with",
-        ),
-        (
-            {"exceptionOptions": [{"breakMode": "always", "path": [{"names": []}]}]},
-            "list of objects with names",
+        *(
+            ({"exceptionOptions": [{"breakMode": "always", "path": [path]}]}, message)
+            for path, message in (
+                ({"names": ["C++ Exceptions"]}, "begins with"),
+                ({"negate": True, **ALL[0]}, "begins with"),
+                ({"names": []}, "list of objects with names"),
+            )
         ),
         ({"exceptionOptions": [7]}, "breakMode: never, always"),
     ],

@@ -72,9 +72,10 @@ def test_a_wrong_command_is_an_error_like_any_other(words: list[str], message_pa
         (["--entrypoint", "python train.py", "--py-modules", "nowhere"], NotAPackage),
         (["--entrypoint", "python train.py", "--post-mortem"], InvalidArgument),
         (["--entrypoint", "python train.py", "--attach-timeout", "5"], InvalidArgument),
-        (["--entrypoint", "python train.py", "--debug", "--attach-timeout", "soon"], InvalidArgument),
-        (["--entrypoint", "python train.py", "--debug", "--attach-timeout", "-1"], InvalidArgument),
-        (["--entrypoint", "python train.py", "--debug", "--attach-timeout", "nan"], InvalidArgument),
+        *(
+            (["--entrypoint", "python train.py", "--debug", "--attach-timeout", seconds], InvalidArgument)
+            for seconds in ("soon", "-1", "nan")
+        ),
     ],
 )
 def test_what_can_not_work_is_refused(
@@ -113,18 +114,13 @@ def cluster_file(folder: Path, **changed: Any) -> dict[str, str]:
     return {CLUSTER_FILE: str(file)}
 
 
-def test_the_cluster_is_the_one_whose_file_is_named(tmp_path: Path) -> None:
+def test_the_cluster_is_the_one_whose_file_is_named_and_there_is_no_other(tmp_path: Path) -> None:
     cluster = Cluster.read(cluster_file(tmp_path))
     assert cluster == Cluster("http://127.0.0.1:8265", "secret", "kind")
     assert "secret" not in repr(cluster)
-
-
-def test_kuberays_name_of_the_cluster_is_used_where_there_is_one(tmp_path: Path) -> None:
+    # KubeRay's name of the cluster is used where there is one.
     environment = {**cluster_file(tmp_path), "RAY_CLUSTER_NAME": "mine-x7k2p"}
     assert Cluster.read(environment).name == "mine-x7k2p"
-
-
-def test_without_a_cluster_file_the_error_says_what_to_set() -> None:
     with pytest.raises(InvalidSetting, match="RAYSIDE_CLUSTER_FILE is not set"):
         Cluster.read({})
 

@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 
 import pytest
 
@@ -37,29 +37,26 @@ class Engine:
         raise AssertionError("looking at a suite changes nothing")
 
 
-def test_a_suite_that_needs_nothing_can_run() -> None:
-    assert Suite("unit").missing() == ""
-
-
-def test_a_suite_can_run_when_what_it_needs_is_ready() -> None:
-    assert Suite("e2e", needs=(Engine(ready("Docker 20")),)).missing() == ""
-    assert Suite("e2e", needs=(Engine(missing("no engine")),)).missing() == "no engine"
-
-
-def test_an_engine_one_may_not_use_is_a_missing_one_and_no_end_of_all_tests() -> None:
-    refused = EngineNotPermitted("you may not use it", hint="join its group")
-    assert Suite("e2e", needs=(Engine(refused),)).missing() == "you may not use it"
+@pytest.mark.parametrize(
+    ("needs", "lacks"),
+    [
+        ((), ""),
+        ((Engine(ready("Docker 20")),), ""),
+        ((Engine(missing("no engine")),), "no engine"),
+        # An engine one may not use is a missing one, and no end of all tests.
+        ((Engine(EngineNotPermitted("you may not use it", hint="join its group")),), "you may not use it"),
+    ],
+)
+def test_a_suite_can_run_when_what_it_needs_is_ready(needs: tuple[Engine, ...], lacks: str) -> None:
+    assert Suite("e2e", needs=needs).missing() == lacks
 
 
 def test_every_suite_is_a_folder_of_tests_and_says_what_enables_it() -> None:
     assert [suite.name for suite in suites()] == ["unit", "integration", "browser", "e2e"]
     assert all((ROOT / "tests" / suite.name / "__init__.py").exists() for suite in suites())
     assert {suite.enable for suite in suites() if suite.needs} == {"./invokew doctor --fix --tests"}
-
-
-def test_a_browser_is_among_what_the_suites_with_one_need() -> None:
-    with_one = [suite.name for suite in suites() if any(step.name == "chromium" for step in suite.needs)]
-    assert with_one == ["browser", "e2e"]
+    with_browser = [suite.name for suite in suites() if any(step.name == "chromium" for step in suite.needs)]
+    assert with_browser == ["browser", "e2e"]
 
 
 FILES = [
@@ -98,9 +95,7 @@ def by_lane(files: list[PurePosixPath]) -> dict[str, list[PurePosixPath]]:
 def test_a_shard_that_is_no_piece_is_refused(shard: str) -> None:
     with pytest.raises(InvalidArgument, match="is no piece of the tests"):
         run(Console(), suite=None, everything=True, shard=shard, arguments="")
-
-
-def test_the_gate_has_no_shards() -> None:
+    # The gate has no shards.
     with pytest.raises(InvalidArgument, match="divides all tests"):
         run(Console(), suite=None, everything=False, shard="1/2", arguments="")
 
@@ -121,11 +116,7 @@ def test_what_failed_is_looked_at_again_once_but_not_beside_a_unit_test() -> Non
 
 
 def test_what_the_lanes_name_is_there() -> None:
-    by_name = {suite.name: folder_of(suite) for suite in suites()}
-    code = "".join(file.read_text() for file in by_name["integration"].glob("*.py"))
+    folder = ROOT / "tests"
+    code = "".join(file.read_text() for file in (folder / "integration").glob("*.py"))
     assert all(f"def {fixture}(" in code for fixture in lanes.WITH_RAY)
-    assert f"def {lanes.FIRST}(" in (by_name["e2e"] / f"{lanes.LAST}.py").read_text()
-
-
-def folder_of(suite: Suite) -> Path:
-    return ROOT / "tests" / suite.name
+    assert f"def {lanes.FIRST}(" in (folder / "e2e" / f"{lanes.LAST}.py").read_text()

@@ -52,11 +52,6 @@ def test_what_is_no_address_is_refused(address: str) -> None:
         parse({"address": address})
 
 
-def test_an_address_is_for_no_other_target() -> None:
-    with pytest.raises(InvalidSetting, match="the target is local"):
-        parse({"address": URL, "target": "local"})
-
-
 def test_the_target_needs_an_address(tmp_path: Path) -> None:
     with pytest.raises(InvalidSetting) as raised:
         choice.choose(Settings(target="cluster", state_folder=tmp_path), Shell())
