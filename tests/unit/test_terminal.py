@@ -177,12 +177,9 @@ def test_the_source_marks_the_current_line_and_breakpoints() -> None:
     ]
 
 
-def test_a_value_or_a_name_makes_no_line_of_its_own() -> None:
+def test_a_value_or_a_name_makes_no_line_of_its_own_and_a_long_one_is_cut() -> None:
     assert len(listing.variables({"x": "'a'\nerror: run this"}).splitlines()) == 1
     assert len(listing.stack([Frame(1, "f\r\n", "/a\n", 1)], 0).splitlines()) == 1
-
-
-def test_a_long_value_is_cut_and_says_how_to_see_it() -> None:
     shown = listing.variables({"x": "9" * 1000})
     assert len(shown) < 500
     assert "`p NAME` shows it all" in shown
@@ -428,24 +425,28 @@ def test_ctrl_c_leaves_what_is_stopped_stopped_and_says_so(tmp_path: Path) -> No
     assert relay.last("disconnect") == {"terminateDebuggee": False, "suspendDebuggee": True}
 
 
-@pytest.mark.parametrize("word", ["q", EOFError])
-def test_quit_and_the_end_of_input_let_all_go_on(tmp_path: Path, word: str | type[BaseException]) -> None:
-    relay = ScriptedRelay({1: at(5), 0: [SOURCE]})
-    code, console = talk(tmp_path, ScriptedJob(), relay, word)
-    assert code == 0
-    assert console.lines[-1] == "my_task · 101@127.0.0.9 goes on"
-    assert relay.last("disconnect")["suspendDebuggee"] is False
-
-
-def test_the_end_of_a_file_or_a_pipe_leaves_what_is_stopped_stopped(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("word", "typed_at", "code", "last"),
+    [
+        ("q", True, 0, ["my_task · 101@127.0.0.9 goes on"]),
+        (EOFError, True, 0, ["my_task · 101@127.0.0.9 goes on"]),
+        ("quit", False, 0, ["my_task · 101@127.0.0.9 goes on"]),
+        (
+            *(EOFError, False, 130),
+            [
+                "the input has ended; `quit` in it would let every task go on",
+                "my_task · 101@127.0.0.9 stays stopped; ./invokew debug comes back to it",
+            ],
+        ),
+    ],
+)
+def test_quit_lets_all_go_on_and_the_end_of_a_file_or_a_pipe_does_not(
+    tmp_path: Path, word: str | type[BaseException], typed_at: bool, code: int, last: list[str]
+) -> None:
     relay = ScriptedRelay({1: [*at(5), value(3, "x")], 0: [SOURCE]})
-    code, console = talk(tmp_path, ScriptedJob(), relay, "p x", EOFError, typed_at=False)
-    assert code == 130
-    assert console.lines[-2:] == [
-        "the input has ended; `quit` in it would let every task go on",
-        "my_task · 101@127.0.0.9 stays stopped; ./invokew debug comes back to it",
-    ]
-    assert relay.last("disconnect")["suspendDebuggee"] is True
+    ended, console = talk(tmp_path, ScriptedJob(), relay, "p x", word, typed_at=typed_at)
+    assert (ended, console.lines[-len(last) :]) == (code, last)
+    assert relay.last("disconnect")["suspendDebuggee"] is (code == 130)
 
 
 @pytest.mark.parametrize(("typed_at", "code"), [(False, 130), (True, 0)])
@@ -457,13 +458,6 @@ def test_so_does_its_end_where_one_of_several_tasks_is_to_be_chosen(
     assert relay.last("disconnect")["suspendDebuggee"] is not typed_at
 
 
-def test_quit_in_a_file_or_a_pipe_lets_all_go_on(tmp_path: Path) -> None:
-    relay = ScriptedRelay({1: at(5), 0: [SOURCE]})
-    code, _ = talk(tmp_path, ScriptedJob(), relay, "quit", typed_at=False)
-    assert code == 0
-    assert relay.last("disconnect")["suspendDebuggee"] is False
-
-
 def test_ctrl_c_with_text_typed_drops_the_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     texts = iter(["p x", ""])
     monkeypatch.setattr(terminal, "typed", lambda: next(texts))
@@ -472,13 +466,28 @@ def test_ctrl_c_with_text_typed_drops_the_line(tmp_path: Path, monkeypatch: pyte
     assert code == 130
 
 
-def test_a_worker_that_dies_is_told_and_the_prompt_stays(tmp_path: Path) -> None:
-    evaluated = Turn("evaluate", {"expression": "x"}, "the task has ended", events=[thread_exited()])
+@pytest.mark.parametrize(
+    ("event", "told"),
+    [
+        (thread_exited(), True),
+        # Another debugger has taken it.
+        (thread_exited(ray={"reason": "taken-over"}), False),
+        # Its process has taken it along.
+        ({"event": "continued", "body": {"threadId": 1, "allThreadsContinued": False}}, False),
+    ],
+    ids=["ended", "taken", "continued"],
+)
+def test_a_task_that_is_stopped_no_more_is_told_as_ended_where_it_has_and_the_prompt_stays(
+    tmp_path: Path, event: Message, told: bool
+) -> None:
+    evaluated = Turn("evaluate", {"expression": "x"}, "the task runs", events=[event])
     relay = ScriptedRelay({1: [*at(5), evaluated], 0: [SOURCE]})
-    code, console = talk(tmp_path, ScriptedJob(), relay, "p x", "p x", "q")
+    code, console = talk(tmp_path, ScriptedJob(), relay, "p x", "p x", "tasks", "q")
     assert code == 0
-    assert "my_task · 101@127.0.0.9 has ended while it was stopped" in console.lines
+    assert ("my_task · 101@127.0.0.9 has ended while it was stopped" in console.lines) is told
+    assert ("has ended" in console.shown) is told
     assert "no task is stopped here" in console.shown
+    assert "no task is stopped" in console.lines
 
 
 def test_a_task_that_dies_while_it_is_stepped_is_told_and_the_next_stop_awaited(tmp_path: Path) -> None:
@@ -490,24 +499,6 @@ def test_a_task_that_dies_while_it_is_stepped_is_told_and_the_next_stop_awaited(
     _, console = talk(tmp_path, job, relay, "n", "c")
     assert "my_task · 101@127.0.0.9 has ended" in console.lines
     assert "two · 102@127.0.0.9 stopped (breakpoint)" in console.lines
-
-
-def test_a_task_that_another_debugger_has_taken_is_not_told_as_ended(tmp_path: Path) -> None:
-    exited = thread_exited(ray={"reason": "taken-over"})
-    evaluated = Turn("evaluate", {"expression": "x"}, "the task is another editor's", events=[exited])
-    relay = ScriptedRelay({1: [*at(5), evaluated], 0: [SOURCE]})
-    _, console = talk(tmp_path, ScriptedJob(), relay, "p x", "where", "quit")
-    assert "no task is stopped here" in console.shown
-    assert "has ended" not in console.shown
-
-
-def test_a_thread_that_its_process_took_along_is_not_stopped_any_more(tmp_path: Path) -> None:
-    went = {"event": "continued", "body": {"threadId": 1, "allThreadsContinued": False}}
-    evaluated = Turn("evaluate", {"expression": "x"}, {"result": "1"}, events=[went])
-    relay = ScriptedRelay({1: [*at(5), evaluated], 0: [SOURCE]})
-    _, console = talk(tmp_path, ScriptedJob(), relay, "p x", "p x", "tasks", "q")
-    assert "no task is stopped here" in console.shown
-    assert "no task is stopped" in console.lines
 
 
 def test_breakpoints_are_set_listed_and_cleared(tmp_path: Path) -> None:
@@ -649,11 +640,20 @@ def test_whoever_debugs_already_keeps_the_tasks_otherwise(tmp_path: Path, typed:
         talk(tmp_path, ScriptedJob(), BusyRelay({}, after_attach=()), typed, take_over="ask")
 
 
-def test_the_relays_end_is_an_error(tmp_path: Path) -> None:
-    relay = ScriptedRelay({1: [*at(5), Turn("continue")], 0: [SOURCE]})
-    relay.scripts[1][-1].then = relay.end
-    with pytest.raises(NotRunning, match="the debug relay has gone"):
-        talk(tmp_path, ScriptedJob(), relay, "c")
+@pytest.mark.parametrize(("dies", "error"), [("relay", NotRunning), ("Ray", RayDied)])
+def test_the_relays_end_and_rays_are_errors_and_never_hang(
+    tmp_path: Path, dies: str, error: type[Exception]
+) -> None:
+    job = ScriptedJob()
+
+    def die() -> None:
+        job.failure = RayDied("Ray does not answer", hint="Run `invoke up`.")
+
+    relay = ScriptedRelay({1: [*at(5), Turn("continue", then=die)], 0: [SOURCE]})
+    if dies == "relay":
+        relay.scripts[1][-1].then = relay.end
+    with pytest.raises(error, match="the debug relay has gone" if dies == "relay" else "does not answer"):
+        talk(tmp_path, job, relay, "c")
 
 
 class Waiting(ScriptedConsole):
@@ -700,17 +700,6 @@ def test_ctrl_c_while_the_connection_is_lost_promises_nothing(tmp_path: Path) ->
     assert code == 130
     assert "goes on soon: the connection is lost" in console.shown
     assert "stays stopped" not in console.shown
-
-
-def test_rays_end_is_an_error_and_never_hangs(tmp_path: Path) -> None:
-    job = ScriptedJob()
-
-    def die() -> None:
-        job.failure = RayDied("Ray does not answer", hint="Run `invoke up`.")
-
-    relay = ScriptedRelay({1: [*at(5), Turn("continue", then=die)], 0: [SOURCE]})
-    with pytest.raises(RayDied):
-        talk(tmp_path, job, relay, "c")
 
 
 def test_the_history_is_kept_private_and_its_loss_is_tolerated(tmp_path: Path) -> None:

@@ -118,9 +118,7 @@ def test_an_image_name_that_is_none() -> None:
     "status",
     [
         container(
-            waits("CrashLoopBackOff", "back-off 10s restarting failed container"),
-            lastState=ended(255, message="exec /bin/bash: exec format error\n"),
-            restartCount=1,
+            waits("CrashLoopBackOff"), lastState=ended(255, message="exec /bin/bash: exec format error\n")
         ),
         container(
             ended(1, message="standard_init_linux.go:228: exec user process caused: exec format error")
@@ -134,18 +132,6 @@ def test_an_image_for_another_architecture(status: dict[str, Any]) -> None:
     assert isinstance(error, WrongArchitecture)
     assert "container ray-head" in error.message
     assert "architecture" in error.hint
-
-
-def test_evicted_for_ephemeral_storage() -> None:
-    message = (
-        "The node was low on resource: ephemeral-storage. Threshold quantity: 5Gi, available: 4Gi. "
-        "Container ray-head was using 700Mi, request is 0, has larger consumption of ephemeral-storage. "
-    )
-    error = explained(pod(phase="Failed", reason="Evicted", message=message))
-    assert isinstance(error, PodFailed)
-    assert "was evicted" in error.message
-    assert "Container ray-head was using 700Mi" in error.message
-    assert "disk" in error.hint
 
 
 @pytest.mark.parametrize(
@@ -168,6 +154,16 @@ def test_evicted_for_ephemeral_storage() -> None:
         ),
         ("The node was low on resource: inodes. ", "the disk of its node ran low", "free some there"),
         (
+            "The node was low on resource: ephemeral-storage. Container ray-head was using 700Mi. ",
+            "the disk of its node ran low",
+            "free some there",
+        ),
+        (
+            "The node was low on resource: memory. Threshold quantity: 100Mi, available: 80Mi. ",
+            "the memory of its node ran low",
+            "free memory, or lower ray_workers",
+        ),
+        (
             "Pod was rejected: The node had condition: [DiskPressure]. ",
             "the disk of its node ran low",
             "free some there",
@@ -176,6 +172,7 @@ def test_evicted_for_ephemeral_storage() -> None:
 )
 def test_evicted_for_a_limit_is_told_apart_from_a_low_node(message: str, why: str, remedy: str) -> None:
     error = explained(pod(phase="Failed", reason="Evicted", message=message))
+    assert isinstance(error, PodFailed)
     assert error.message == f"pod {NAME} was evicted from its node: {why}: {message.strip()}"
     assert error.hint.startswith(remedy)
 
@@ -200,62 +197,71 @@ def test_a_program_that_lacked_a_port_or_disk(words: str, remedy: str) -> None:
     assert error.hint.startswith(remedy)
 
 
-def test_evicted_for_memory() -> None:
-    message = "The node was low on resource: memory. Threshold quantity: 100Mi, available: 80Mi. "
-    error = explained(pod(phase="Failed", reason="Evicted", message=message))
-    assert error.hint == "free memory, or lower ray_workers"
+PROGRAM = 'failed to create containerd task: exec: "rey": executable file not found in $PATH: unknown'
 
 
-def test_out_of_memory_names_the_container_and_its_limit() -> None:
-    dead = container(waits("CrashLoopBackOff"), lastState=ended(137, "OOMKilled"), restartCount=2)
-    error = explained(pod(container({"running": {}}, "workspace", ready=True), dead))
-    assert "container ray-head of pod" in error.message
-    assert "it needed more than its limit of 2Gi (OOMKilled, exit code 137)" in error.message
-    assert error.hint == "raise resources.limits.memory"
-
-
-def test_out_of_memory_without_a_limit_is_the_nodes() -> None:
-    error = explained(pod(container(ended(137, "OOMKilled"), "workspace")))
-    assert "the memory of its node" in error.message
-    assert "ray_workers" in error.hint
-
-
-def test_a_kernel_that_does_not_say_that_it_was_for_memory() -> None:
-    error = explained(pod(container(waits("CrashLoopBackOff"), lastState=ended(137, "Error"))))
-    assert "most often as it needed more than its limit of 2Gi (Error, exit code 137)" in error.message
-
-
-def test_a_program_without_its_loader() -> None:
-    last = ended(1, message="exec /manager: no such file or directory")
-    error = explained(pod(container(waits("CrashLoopBackOff"), lastState=last)))
-    assert "can't be started: exec /manager: no such file or directory" in error.message
-
-
-def test_a_program_that_ends_again_and_again() -> None:
-    dead = container(
-        waits("CrashLoopBackOff", "back-off 40s restarting failed container=ray-head"),
-        lastState=ended(1, message="Traceback\nModuleNotFoundError: No module named 'ray'\n"),
-        restartCount=3,
-    )
-    error = explained(pod(dead))
+@pytest.mark.parametrize(
+    ("status", "told", "remedy"),
+    [
+        (
+            container(waits("CrashLoopBackOff"), lastState=ended(137, "OOMKilled")),
+            "it needed more than its limit of 2Gi (OOMKilled, exit code 137)",
+            "raise resources.limits.memory",
+        ),
+        (container(ended(137, "OOMKilled"), "workspace"), "the memory of its node", "ray_workers"),
+        # A kernel that does not say that it was for memory.
+        (
+            container(waits("CrashLoopBackOff"), lastState=ended(137, "Error")),
+            "most often as it needed more than its limit of 2Gi (Error, exit code 137)",
+            "",
+        ),
+        # A program without its loader.
+        (
+            container(
+                waits("CrashLoopBackOff"),
+                lastState=ended(1, message="exec /manager: no such file or directory"),
+            ),
+            "can't be started: exec /manager: no such file or directory",
+            "",
+        ),
+        (
+            container(
+                waits("CrashLoopBackOff", "back-off 40s restarting failed container=ray-head"),
+                lastState=ended(1, message="Traceback\nModuleNotFoundError: No module named 'ray'\n"),
+                restartCount=3,
+            ),
+            "ended 4 times: exit code 1 (the program raised an exception or said so itself): "
+            "Traceback | ModuleNotFoundError: No module named 'ray'",
+            "",
+        ),
+        # One that ends well again and again is a problem, too.
+        (container(waits("CrashLoopBackOff"), lastState=ended(0, "Completed")), "exit code 0", ""),
+        (
+            container(waits("RunContainerError", PROGRAM), lastState=ended(128, "StartError")),
+            'exec: "rey": executable file not found',
+            "command",
+        ),
+        # Between two tries it waits.
+        (
+            container(waits("CrashLoopBackOff"), lastState=ended(128, "StartError", PROGRAM)),
+            'exec: "rey"',
+            "",
+        ),
+        (
+            container(waits("CreateContainerConfigError", 'secret "rayside-x" not found'), "workspace"),
+            f"container workspace of pod {NAME} can't be made: secret \"rayside-x",
+            "Secret",
+        ),
+    ],
+)
+def test_a_container_that_does_not_run_is_named_with_the_reason(
+    status: dict[str, Any], told: str, remedy: str
+) -> None:
+    error = explained(pod(container({"running": {}}, "another", ready=True), status))
     assert isinstance(error, PodFailed)
-    assert "ended 4 times: exit code 1 (the program raised an exception" in error.message
-    assert error.message.endswith("ModuleNotFoundError: No module named 'ray'")
-
-
-def test_a_program_that_ends_well_again_and_again_is_a_problem_too() -> None:
-    dead = container(waits("CrashLoopBackOff"), lastState=ended(0, "Completed"), restartCount=3)
-    assert "exit code 0" in explained(pod(dead)).message
-
-
-def test_a_program_that_is_not_in_the_image() -> None:
-    message = 'failed to create containerd task: exec: "rey": executable file not found in $PATH: unknown'
-    error = explained(pod(container(waits("RunContainerError", message), lastState=ended(128, "StartError"))))
-    assert 'exec: "rey": executable file not found' in error.message
-    assert "command" in error.hint
-    # Between two tries it waits.
-    restarting = container(waits("CrashLoopBackOff"), lastState=ended(128, "StartError", message))
-    assert 'exec: "rey"' in explained(pod(restarting)).message
+    assert f"container {status['name']} of pod {NAME}" in error.message
+    assert told in error.message
+    assert remedy in error.hint
 
 
 @pytest.mark.parametrize(
@@ -280,25 +286,10 @@ def test_a_program_that_is_not_in_the_image() -> None:
     ],
 )
 def test_a_pod_that_no_node_takes(message: str, remedy: str) -> None:
-    unscheduled = {
-        "type": "PodScheduled",
-        "status": "False",
-        "reason": "Unschedulable",
-        "message": message,
-    }
-    error = explained(pod(conditions=(unscheduled,), containerStatuses=[]))
+    error = explained(unscheduled(message))
     assert isinstance(error, PodFailed)
     assert message in error.message
     assert remedy in error.hint
-
-
-def test_a_secret_that_is_missing() -> None:
-    status = container(
-        waits("CreateContainerConfigError", 'secret "rayside-workspace" not found'), "workspace"
-    )
-    error = explained(pod(status))
-    assert "container workspace of pod rayside-head-7kq2x can't be made: secret \"rayside-" in error.message
-    assert "Secret" in error.hint
 
 
 def test_an_init_container_counts() -> None:
@@ -315,6 +306,8 @@ def test_a_volume_that_can_not_be_mounted_counts_from_the_third_try_on() -> None
     assert isinstance(error, PodFailed)
     assert "can't mount a volume" in error.message
     assert 'configmap "code" not found' in error.message
+    error = explained(creating, (event("FailedCreatePodSandBox", "plugin type=ptp failed", 4),))
+    assert "gets no network: plugin type=ptp failed" in error.message
 
 
 def test_what_went_wrong_before_a_container_started_is_over() -> None:
@@ -322,12 +315,6 @@ def test_what_went_wrong_before_a_container_started_is_over() -> None:
     events = [event("FailedMount", "MountVolume.SetUp failed", 5), event("Started", "Started container")]
     assert trouble.explain(starting, events) is None
     assert trouble.explain(starting, events[:1]) is not None
-
-
-def test_a_sandbox_that_can_not_be_made() -> None:
-    creating = pod(container(waits("ContainerCreating")))
-    error = explained(creating, (event("FailedCreatePodSandBox", "plugin type=ptp failed", 4),))
-    assert "gets no network: plugin type=ptp failed" in error.message
 
 
 def test_a_node_that_is_not_ready() -> None:
@@ -426,20 +413,22 @@ def test_events_of_an_earlier_pod_of_that_name_do_not_count() -> None:
     assert trouble.first_problem(recorded([creating], [earlier], []), "ray.io/cluster=rayside") is None
 
 
+def unscheduled(words: str) -> Any:
+    """Returns a pod that no node takes."""
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": words}
+    return pod(conditions=(condition,), containerStatuses=[])
+
+
 def test_no_room_is_no_problem_while_other_pods_leave() -> None:
-    unscheduled = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "full"}
-    stuck = pod(conditions=(unscheduled,), containerStatuses=[])
-    leaving = pod(container({"running": {}}))
-    leaving["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-    selector = "ray.io/cluster=rayside"
-    assert trouble.first_problem(recorded([stuck], [], [stuck, leaving]), selector) is None
+    stuck, selector = unscheduled("full"), "ray.io/cluster=rayside"
+    other = leaving("2026-01-01T00:00:00Z")
+    assert trouble.first_problem(recorded([stuck], [], [stuck, other]), selector) is None
     assert trouble.first_problem(recorded([stuck], [], [stuck]), selector) is not None
 
 
 def test_which_taint_it_is_is_looked_up_where_the_scheduler_does_not_say() -> None:
     words = "0/1 nodes are available: 1 node(s) had untolerated taint(s)."
-    unscheduled = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": words}
-    stuck = pod(conditions=(unscheduled,), containerStatuses=[])
+    stuck = unscheduled(words)
     stuck["spec"]["tolerations"] = [
         {"key": "team", "operator": "Exists"},
         {"key": "gpu", "operator": "Equal", "value": "false", "effect": "NoSchedule"},
