@@ -45,6 +45,8 @@ def test_an_emulator_that_containers_have_too_is_enough(tmp_path: Path) -> None:
     status = registered(tmp_path).check()
     assert status.condition is Condition.READY
     assert "aarch64-binfmt-P" in status.detail
+    # A kernel that has no such list emulates nothing.
+    assert Emulation("arm64", tmp_path / "absent").check().condition is Condition.MISSING
 
 
 @pytest.mark.parametrize(
@@ -56,10 +58,6 @@ def test_without_one_it_is_said_how_to_have_one(lacks: dict[str, str], tmp_path:
     with pytest.raises(MissingProgram, match="no programs for arm64") as raised:
         step.apply(print)
     assert "qemu-user-static" in raised.value.hint
-
-
-def test_a_kernel_that_has_no_such_list_emulates_nothing(tmp_path: Path) -> None:
-    assert Emulation("arm64", tmp_path / "absent").check().condition is Condition.MISSING
 
 
 def test_this_machines_platform_is_no_other() -> None:
@@ -135,27 +133,19 @@ def refusal(file: Path, asked: Asked, folder: Path, source: str = "packages") ->
     return raised.value.message
 
 
-@pytest.fixture
-def machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Is an amd64 without an emulator, and with an engine for arm64."""
+def test_on_an_engine_for_another_machine_or_without_an_emulator_nothing_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(bundle, "this_platform", lambda: "linux/amd64")
     monkeypatch.setattr(bundle, "Emulation", lambda name: Emulation(name, Path("/absent")))
     monkeypatch.setattr(docker_engine, "answers", lambda: True)
     monkeypatch.setattr(docker_engine, "architecture", lambda client: "arm64")
     monkeypatch.setattr(docker_engine, "new_client", lambda patience: io.BytesIO())
-
-
-@pytest.mark.usefixtures("machine")
-def test_an_engine_for_another_machine_is_said_before_anything_is_made(tmp_path: Path) -> None:
-    assert "another machine than this, linux/amd64" in refusal(tmp_path / "b", Asked(), tmp_path)
-
-
-@pytest.mark.usefixtures("machine")
-def test_without_an_emulator_nothing_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    other = Asked("linux/arm64")
     monkeypatch.delenv("DOCKER_HOST", raising=False)
+    other = Asked("linux/arm64")
     for source in ("packages", "upstream"):
         assert "no programs for arm64" in refusal(tmp_path / "b", other, tmp_path, source)
+    assert "another machine than this, linux/amd64" in refusal(tmp_path / "b", Asked(), tmp_path)
     # Debian is unpacked here, whoever builds.
     monkeypatch.setenv("DOCKER_HOST", "tcp://127.0.0.1:1")
     assert "no programs for arm64" in refusal(tmp_path / "b", other, tmp_path)

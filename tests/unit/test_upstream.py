@@ -47,33 +47,26 @@ def program(name: str, **machine: str) -> Program:
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("text", "found"),
     [
-        SUM,
-        f"{SUM}\n",
-        f"{SUM.upper()}  kind-linux-amd64\n",
-        f"{SUM} *kind-linux-amd64\r\n",
-        f"{SUM}  ./dist/kind-linux-amd64\n",
-        f"{OTHER}  kind-linux-arm64\n{SUM}  kind-linux-amd64\n{OTHER}  kind-linux-amd64.sha256sum\n",
+        (SUM, SUM),
+        (f"{SUM}\n", SUM),
+        (f"{SUM.upper()}  kind-linux-amd64\n", SUM),
+        (f"{SUM} *kind-linux-amd64\r\n", SUM),
+        (f"{SUM}  ./dist/kind-linux-amd64\n", SUM),
+        (f"{OTHER}  kind-linux-arm64\n{SUM}  kind-linux-amd64\n{OTHER}  kind-linux-amd64.sha256sum\n", SUM),
+        ("", None),
+        ("<html>please log in</html>", None),
+        (SUM[:-1], None),
+        (f"{SUM}  kind-linux-amd64-old\n", None),
+        (f"{SUM}\n{OTHER}\n", None),
+        (f"{SUM[:40]}  kind-linux-amd64\n", None),
     ],
 )
-def test_a_checksum_is_found_in_every_form_of_checksum_file(text: str) -> None:
-    assert download.checksum(text, "kind-linux-amd64") == SUM
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "<html>please log in</html>",
-        SUM[:-1],
-        f"{SUM}  kind-linux-amd64-old\n",
-        f"{SUM}\n{OTHER}\n",
-        f"{SUM[:40]}  kind-linux-amd64\n",
-    ],
-)
-def test_a_file_that_does_not_name_it_has_no_checksum_for_it(text: str) -> None:
-    assert download.checksum(text, "kind-linux-amd64") is None
+def test_a_checksum_is_found_in_every_form_of_checksum_file_that_names_it(
+    text: str, found: str | None
+) -> None:
+    assert download.checksum(text, "kind-linux-amd64") == found
 
 
 # --- archives -----------------------------------------------------------------------------
@@ -108,16 +101,7 @@ def test_a_link_is_not_a_program(tmp_path: Path) -> None:
 def test_it_is_a_source() -> None:
     public = source()
     assert {step.name for step in public.steps} == {
-        *(
-            "extensions",
-            "kind",
-            "kubectl",
-            "kubectl-ray",
-            "oras",
-            "go",
-            "kuberay-manifests",
-            "door",
-        ),
+        *("extensions", "kind", "kubectl", "kubectl-ray", "oras", "go", "kuberay-manifests", "door"),
         *("ray-image", "workspace-image", "operator-image", "node-image"),
     }
     assert public.resolve("kuberay").path.parts[-1] == "default"
@@ -133,29 +117,25 @@ def test_for_another_machine_the_registry_is_asked_which_image_of_an_index_it_is
 
 
 @pytest.mark.parametrize(
-    ("name", "url", "checksums"),
+    ("name", "url", "checksum"),
     [
         (
             "kind",
-            "https://github.com/kubernetes-sigs/kind/releases/download/v0.33.0/kind-{system}-{architecture}",
-            [".sha256sum"],
+            "https://github.com/kubernetes-sigs/kind/releases/download/v0.33.0/kind-{}-{}",
+            ".sha256sum",
         ),
-        (
-            "kubectl",
-            "https://dl.k8s.io/release/v1.34.4/bin/{system}/{architecture}/kubectl",
-            [".sha256"],
-        ),
+        ("kubectl", "https://dl.k8s.io/release/v1.34.4/bin/{}/{}/kubectl", ".sha256"),
     ],
 )
 @pytest.mark.parametrize("system", ["linux", "darwin"])
 @pytest.mark.parametrize("architecture", ["amd64", "arm64"])
 def test_programs_are_those_of_the_machine(
-    name: str, url: str, checksums: list[str], system: str, architecture: str
+    name: str, url: str, checksum: str, system: str, architecture: str
 ) -> None:
     step = program(name, system=system, architecture=architecture)
-    address = url.format(system=system, architecture=architecture)
+    address = url.format(system, architecture)
     assert step.released.url == address
-    assert [file.url for file in step.checksums] == [address + suffix for suffix in checksums]
+    assert [file.url for file in step.checksums] == [address + checksum]
     assert step.file.parent.name.endswith(f"-{system}-{architecture}")
 
 
@@ -187,29 +167,19 @@ def test_the_ray_image_for_arm_has_a_tag_of_its_own() -> None:
 
 
 @pytest.mark.parametrize(
-    ("setting", "reference"),
+    ("setting", "reference", "record"),
     [
-        ("mirror.test:5000/kindest/node", "mirror.test:5000/kindest/node:v1.34.4"),
-        ("kindest/node:v1.34.4-mine", "kindest/node:v1.34.4-mine"),
-        ("kindest/node@sha256:" + SUM, "kindest/node@sha256:" + SUM),
+        ("kindest/node", "kindest/node:v1.34.4", "node-image v1.34.4"),
+        ("mirror.test:5000/kindest/node", "mirror.test:5000/kindest/node:v1.34.4", "node-image v1.34.4"),
+        # The user's own is held to no digest of ours.
+        ("kindest/node:v1.34.4-mine", "kindest/node:v1.34.4-mine", "kindest/node:v1.34.4-mine"),
+        ("kindest/node@sha256:" + SUM, "kindest/node@sha256:" + SUM, ""),
     ],
 )
-def test_a_setting_may_name_a_mirror_or_a_tag_or_a_digest(setting: str, reference: str) -> None:
-    assert source(node_image=setting).resolve("node").reference == reference
-
-
-@pytest.mark.parametrize(
-    ("setting", "record"),
-    [
-        ("kindest/node", "node-image v1.34.4"),
-        ("mirror.test:5000/kindest/node", "node-image v1.34.4"),
-        ("kindest/node:v1.34.4-mine", "kindest/node:v1.34.4-mine"),
-        ("kindest/node@sha256:" + SUM, ""),
-    ],
-)
-def test_an_image_is_held_to_the_same_digest_wherever_it_comes_from_unless_it_is_the_users_own(
-    setting: str, record: str
+def test_a_setting_may_name_a_mirror_with_the_same_digest_or_a_tag_or_a_digest(
+    setting: str, reference: str, record: str
 ) -> None:
+    assert source(node_image=setting).resolve("node").reference == reference
     assert releases(node_image=setting).node.record == record
 
 
@@ -234,34 +204,24 @@ def test_everything_that_is_released_is_recorded_for_every_machine() -> None:
 
 
 @pytest.mark.parametrize(
-    ("image", "registry"),
+    ("image", "registry", "repository"),
     [
-        ("rayproject/ray", "https://registry-1.docker.io/v2/"),
-        ("mirror.test/ray", "https://mirror.test/v2/"),
-        ("mirror:5000/ray", "https://mirror:5000/v2/"),
-        ("localhost/ray", "http://localhost/v2/"),
-        ("127.0.0.1:5000/ray", "http://127.0.0.1:5000/v2/"),
+        ("debian", "https://registry-1.docker.io", "library/debian"),
+        ("debian:12", "https://registry-1.docker.io", "library/debian"),
+        ("rayproject/ray", "https://registry-1.docker.io", "rayproject/ray"),
+        ("rayproject/ray:2.60.0", "https://registry-1.docker.io", "rayproject/ray"),
+        ("docker.io/rayproject/ray", "https://registry-1.docker.io", "rayproject/ray"),
+        ("docker.io/debian@sha256:0", "https://registry-1.docker.io", "library/debian"),
+        ("quay.io/a/b/c:v1@sha256:0", "https://quay.io", "a/b/c"),
+        ("mirror:5000/ray", "https://mirror:5000", "ray"),
+        ("127.0.0.1:5000/x:v1", "http://127.0.0.1:5000", "x"),
+        ("localhost/x", "http://localhost", "x"),
     ],
 )
-def test_the_registry_is_read_from_the_image_s_name_as_docker_does(image: str, registry: str) -> None:
-    assert registry_url(image) == registry
-
-
-@pytest.mark.parametrize(
-    ("image", "host", "repository"),
-    [
-        ("debian", "registry-1.docker.io", "library/debian"),
-        ("debian:12", "registry-1.docker.io", "library/debian"),
-        ("rayproject/ray:2.60.0", "registry-1.docker.io", "rayproject/ray"),
-        ("docker.io/rayproject/ray", "registry-1.docker.io", "rayproject/ray"),
-        ("docker.io/debian@sha256:0", "registry-1.docker.io", "library/debian"),
-        ("quay.io/a/b/c:v1@sha256:0", "quay.io", "a/b/c"),
-        ("127.0.0.1:5000/x:v1", "127.0.0.1:5000", "x"),
-        ("localhost/x", "localhost", "x"),
-    ],
-)
-def test_an_image_is_asked_for_where_docker_asks(image: str, host: str, repository: str) -> None:
-    assert located(image) == (host, repository)
+def test_an_image_is_asked_for_where_docker_asks(image: str, registry: str, repository: str) -> None:
+    assert located(image) == (registry.partition("//")[2], repository)
+    if not image.startswith("docker.io/"):  # whose name is taken as it stands there
+        assert registry_url(image) == f"{registry}/v2/"
 
 
 def test_a_name_is_what_stands_before_tag_and_digest() -> None:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -175,14 +176,9 @@ def test_ctrl_c_while_a_submitted_job_is_waited_for_says_that_it_goes_on(
     assert f"error[interrupted]: interrupted; the job {submission_id} goes on\n" in shown
     assert f" hint: ./invokew logs --follow --job {submission_id}\n" in shown
     assert "run the command again" not in shown
-
-
-def test_its_document_has_the_submission_id_beside_the_error(
-    dashboard: ScriptedDashboard, capsys: pytest.CaptureFixture[str]
-) -> None:
     assert exit_code(tasks.submit, wait=True, json=True) == 130
     document = json.loads(capsys.readouterr().out)
-    assert document["submission_id"] == dashboard.submitted[0]
+    assert document["submission_id"] == dashboard.submitted[1]
     assert document["error"]["id"] == "interrupted"
 
 
@@ -195,13 +191,8 @@ def test_ctrl_c_before_the_submission_says_to_run_the_command_again(
     monkeypatch.setattr(choice, "existing", interrupted)
     assert exit_code(tasks.submit, wait=True, json=True) == 130
     document = json.loads(capsys.readouterr().out)
-    assert document == {
-        "error": {
-            "id": "interrupted",
-            "message": "interrupted",
-            "hint": "run the command again to go on",
-        }
-    }
+    error = {"id": "interrupted", "message": "interrupted", "hint": "run the command again to go on"}
+    assert document == {"error": error}
 
 
 def test_ctrl_c_just_ends_logs_that_are_followed(
@@ -252,17 +243,15 @@ def silent_engine(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("silent_engine")
-def test_status_keeps_the_id_and_hint_of_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+def test_status_keeps_the_id_and_hint_of_an_error_and_shows_people_each_hint_once(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     tasks.status(Context(), json=True)
     engine, _ = json.loads(capsys.readouterr().out)["steps"]
     assert engine == {
         **{"name": "engine", "condition": "missing", "detail": "no answer"},
         "error": {"id": "engine-not-running", "message": "no answer", "hint": "start it"},
     }
-
-
-@pytest.mark.usefixtures("silent_engine")
-def test_status_shows_people_each_hint_once(capsys: pytest.CaptureFixture[str]) -> None:
     tasks.status(Context())
     shown = capsys.readouterr().out
     assert shown.endswith("\nengine, memory: start it\nNot ready. Next: ./invokew up\n")
@@ -278,25 +267,6 @@ def state(folder: Path, *names: str) -> str:
         make_own(instance.folder)
         instance.record.write_text(instance.document())
     return str(folder)
-
-
-def test_list_shows_every_cluster_whichever_is_named(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    context = Context(Config({"rayside": {"state_folder": state(tmp_path, "rayside", "demo")}}))
-    monkeypatch.setattr(step, "check", lambda steps: {"one": missing("not running")})
-    tasks.list_clusters(context, json=True)
-    clusters = json.loads(capsys.readouterr().out)
-    assert [(one["name"], one["target"], one["ready"]) for one in clusters] == [
-        ("demo", "local", False),
-        ("rayside", "local", False),
-    ]
-    assert clusters[0]["urls"].keys() == {"workspace", "dashboard", "relay"}
-    tasks.list_clusters(context)
-    assert [line.split()[:3] for line in capsys.readouterr().out.splitlines()[1:3]] == [
-        ["demo", "local", "no"],
-        ["rayside", "local", "no"],
-    ]
 
 
 def test_list_has_each_cluster_as_its_record_says_and_a_damaged_one_with_its_error(
@@ -315,6 +285,7 @@ def test_list_has_each_cluster_as_its_record_says_and_a_damaged_one_with_its_err
     assert (damaged["name"], damaged["target"], damaged["ready"]) == ("damaged", None, False)
     assert damaged["error"]["id"] == "invalid-setting"
     assert (demo["target"], demo["ready"]) == ("local", True)
+    assert demo["urls"].keys() == {"workspace", "dashboard", "relay"}
     assert demo["urls"]["dashboard"].endswith(":8265")
     tasks.list_clusters(context)
     shown = capsys.readouterr().out
@@ -325,33 +296,24 @@ def test_list_has_each_cluster_as_its_record_says_and_a_damaged_one_with_its_err
     assert "./invokew down --name damaged removes the cluster and the file" in shown
 
 
-def test_a_name_that_no_cluster_has_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_name_that_no_cluster_has_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
     settings = {"state_folder": state(tmp_path, "demo"), "target": "local"}
-    for verb in (tasks.status, tasks.breakpoints, tasks.logs, tasks.open_workspace, tasks.submit):
+    vs_code = partial(tasks.debug, launch_json=True)
+    for verb in (tasks.status, tasks.breakpoints, tasks.logs, tasks.open_workspace, tasks.submit, vs_code):
         with pytest.raises(Exit) as ended:
             verb(Context(Config({"rayside": settings})), name="nobody")
         assert ended.value.code == TARGET
-        shown = capsys.readouterr().err
-        assert "error[not-running]: there is no cluster nobody" in shown
-        assert "./invokew up --name nobody makes it; there are demo" in shown
+        assert capsys.readouterr().err.splitlines() == [
+            "error[not-running]: there is no cluster nobody",
+            " hint: ./invokew up --name nobody makes it; there are demo",
+        ]
+    assert not (tmp_path / ".vscode").exists()
     tasks.down(Context(Config({"rayside": settings})), name="nobody")
     assert capsys.readouterr().out.startswith("There is no cluster nobody.")
     assert (tmp_path / "demo" / "instance.json").exists()
-
-
-def test_vs_code_is_told_of_no_cluster_that_is_not_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    settings = {"state_folder": state(tmp_path / "state", "demo"), "target": "local"}
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(Exit) as ended:
-        tasks.debug(Context(Config({"rayside": settings})), name="nobody", launch_json=True)
-    assert ended.value.code == TARGET
-    assert capsys.readouterr().err.splitlines() == [
-        "error[not-running]: there is no cluster nobody",
-        " hint: ./invokew up --name nobody makes it; there are demo",
-    ]
-    assert not (tmp_path / ".vscode").exists()
 
 
 def test_a_wrong_folder_of_extensions_is_in_the_way_of_no_verb_that_needs_none(

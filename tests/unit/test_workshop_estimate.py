@@ -56,19 +56,12 @@ def test_what_places_requested_is_said_after() -> None:
     assert seen.cost == pytest.approx(0.7)
     told = "2 places requested 5 CPU hours and 20 GiB hours in 3.0 h; 0.70 at your prices"
     assert str(seen) == f"{told}."
-    assert seen.document() == {
-        "places": 2,
-        "hours": 3.0,
-        "cpu_hours": 5.0,
-        "gib_hours": 20.0,
-        "cost": pytest.approx(0.7),
-    }
-
-
-def test_without_prices_there_is_no_cost() -> None:
-    seen = used([], BEGAN, FREE)
-    assert seen.document() == {"places": 0, "hours": 0, "cpu_hours": 0, "gib_hours": 0, "cost": None}
-    assert "prices" not in str(seen)
+    taken = {"places": 2, "hours": 3.0, "cpu_hours": 5.0, "gib_hours": 20.0}
+    assert seen.document() == {**taken, "cost": pytest.approx(0.7)}
+    # Without prices there is no cost.
+    nothing = used([], BEGAN, FREE)
+    assert nothing.document() == {**dict.fromkeys(taken, 0), "cost": None}
+    assert "prices" not in str(nothing)
 
 
 def test_pauses_count_without_workers() -> None:
@@ -89,13 +82,8 @@ def test_notes_that_somebody_spoilt_make_no_cost_of_less_than_nothing(spoilt: st
 
 
 def test_durations_are_for_people() -> None:
-    assert [lasting(each) for each in (20, 80, 100, 5399, 5400)] == [
-        "20 s",
-        "80 s",
-        "2 min",
-        "90 min",
-        "1.5 h",
-    ]
+    seconds = (20, 80, 100, 5399, 5400)
+    assert [*map(lasting, seconds)] == ["20 s", "80 s", "2 min", "90 min", "1.5 h"]
 
 
 def test_prices_are_numbers() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -68,34 +69,18 @@ def test_a_kind_cluster_has_room_for_as_many_places_as_the_page_says(
 
 @dataclass
 class Going:
-    """Is what one place has, and goes only where as many others go at the same moment."""
+    """Is what a workshop has, and goes by `goes`."""
 
-    together: threading.Barrier
-    needs: tuple[str, ...] = ()
+    goes: Callable[[], object]
     name: str = "one"
+    needs: tuple[str, ...] = ()
     title: str = "one"
 
     def check(self) -> Status:
         return ready()
 
     def undo(self, report: Report) -> None:
-        self.together.wait(10)
-
-
-@dataclass
-class Images:
-    """Notes when it goes."""
-
-    gone: list[str]
-    needs: tuple[str, ...] = ()
-    name: str = "images-on-nodes"
-    title: str = "images"
-
-    def check(self) -> Status:
-        return ready()
-
-    def undo(self, report: Report) -> None:
-        self.gone.append("images")
+        self.goes()
 
 
 def test_places_go_side_by_side_and_the_images_with_them(tmp_path: Path) -> None:
@@ -104,7 +89,8 @@ def test_places_go_side_by_side_and_the_images_with_them(tmp_path: Path) -> None
 
     def place(name: str) -> Any:
         named, settings = instance(name, folder=tmp_path / name), Settings(cache_folder=tmp_path)
-        steps = [Going(together)]
+        # It goes only where as many others go at the same moment.
+        steps = [Going(lambda: together.wait(10))]
         return SimpleNamespace(instance=named, settings=settings, steps=lambda: steps)
 
     event = SimpleNamespace(
@@ -113,7 +99,7 @@ def test_places_go_side_by_side_and_the_images_with_them(tmp_path: Path) -> None
         is_gone=False,
         door=None,
         door_steps=lambda door: [],
-        images=Images(gone),
+        images=Going(lambda: gone.append("images"), "images-on-nodes"),
         base=SimpleNamespace(instance=instance(), kinds=()),
     )
     console = ScriptedConsole()
@@ -181,9 +167,6 @@ def test_each_line_of_a_list_is_a_place(tmp_path: Path) -> None:
 def test_a_list_that_gives_no_places_is_explained(tmp_path: Path, text: str | bytes, told: str) -> None:
     with pytest.raises(InvalidArgument, match=told):
         listed(names(tmp_path, text))
-
-
-def test_a_list_that_is_not_there_is_said(tmp_path: Path) -> None:
     for file in (tmp_path, tmp_path / "none"):
         with pytest.raises(InvalidArgument, match="can't be read"):
             listed(file)
