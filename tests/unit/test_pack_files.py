@@ -52,6 +52,15 @@ def packs(place: Path, *words: str, **also: str) -> subprocess.CompletedProcess[
     )
 
 
+def program(place: Path, name: str, text: str) -> str:
+    """Returns the PATH on which that program is found first."""
+    folder = place / f"programs of {name}"
+    folder.mkdir()
+    (folder / name).write_text(f"#!/bin/sh\n{text}\n")
+    (folder / name).chmod(0o755)
+    return f"{folder}:{os.environ['PATH']}"
+
+
 def contents(packed: bytes) -> Mapping[str, bytes]:
     with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
         members = archive.getmembers()
@@ -94,14 +103,8 @@ def test_what_is_not_there_is_left_out(place: Path, name: str) -> None:
 
 def test_a_file_that_goes_meanwhile_is_left_out(place: Path) -> None:
     """Between the moment in which files are listed, and that in which they are read."""
-    programs = place / "programs"
-    programs.mkdir()
-    fake = programs / "tar"
-    fake.write_text(
-        '#!/bin/sh\nrm "$HOME/rayside/labs/01-breakpoint/.lab.json"\nPATH=${PATH#*:}\nexec tar "$@"\n'
-    )
-    fake.chmod(0o755)
-    done = packs(place, PATH=f"{programs}:{os.environ['PATH']}")
+    removes = 'rm "$HOME/rayside/labs/01-breakpoint/.lab.json"\nPATH=${PATH#*:}\nexec tar "$@"'
+    done = packs(place, PATH=program(place, "tar", removes))
     assert done.returncode == 0
     assert contents(done.stdout) == {name: text for name, text in WHOLE.items() if ".lab.json" not in name}
 
@@ -140,10 +143,6 @@ def test_a_file_is_its_owners_alone_and_whole_or_not_there(place: Path) -> None:
     (place / "home" / "rayside" / "labs" / "data").write_bytes(os.urandom(1024 * 1024))
     done = packs(place, str(file), PACK_FILES_LARGEST=str(1024 * 1024))
     assert (done.returncode, b"more than 64 MiB" in done.stderr) == (1, True)
-    broken = place / "broken"
-    broken.mkdir()
-    (broken / "gzip").write_text("#!/bin/sh\nexit 1\n")
-    (broken / "gzip").chmod(0o755)
-    done = packs(place, str(file), PATH=f"{broken}:{os.environ['PATH']}")
+    done = packs(place, str(file), PATH=program(place, "gzip", "exit 1"))
     assert (done.returncode, b"Not all could be packed" in done.stderr) == (1, True)
     assert (file.read_bytes(), [*file.parent.iterdir()]) == (before, [file])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import Iterator
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -31,14 +30,14 @@ class Context:
 
 
 @pytest.fixture
-def ray(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+def ray(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """Has a module `ray`, as a process of Ray's has it, and the modules of ours."""
     module = ModuleType("ray")
     vars(module).update(get_runtime_context=Context, cluster_resources=lambda: {"CPU": 2}, task="a module's")
     monkeypatch.setitem(sys.modules, "ray", module)
     monkeypatch.setitem(sys.modules, "_rayside_reached", reached)
     monkeypatch.setitem(sys.modules, scope.MODULE, scope)
-    yield module
+    return module
 
 
 @pytest.fixture
@@ -75,13 +74,8 @@ def test_a_process_tells_what_holds_in_all_its_threads(
     ray: ModuleType, worker: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RANK", "3")
-    assert json.loads(scope.of_process()) == {
-        "actor": "Trainer",
-        "actor_id": "a1",
-        "actor_name": "boss",
-        "rank": 3,
-        "node_id": "",
-    }
+    actor = {"actor": "Trainer", "actor_id": "a1", "actor_name": "boss"}
+    assert json.loads(scope.of_process()) == {**actor, "rank": 3, "node_id": ""}
 
 
 def value(expression: str, names: dict[str, Any] | None = None, **own: Any) -> Any:
@@ -91,13 +85,8 @@ def value(expression: str, names: dict[str, Any] | None = None, **own: Any) -> A
 
 def test_a_condition_says_where_it_holds(ray: ModuleType, worker: SimpleNamespace) -> None:
     assert value("ray.task == 'train' and ray.actor == 'Trainer' and ray.actor_name == 'boss'")
-    assert value("ray.node, ray.job, ray.submission, ray.attempt, ray.actor_id") == (
-        "10.0.0.4",
-        "01000000",
-        "raysubmit_1",
-        1,
-        "a1",
-    )
+    seen = ("10.0.0.4", "01000000", "raysubmit_1", 1, "a1")
+    assert value("ray.node, ray.job, ray.submission, ray.attempt, ray.actor_id") == seen
     worker.mode = 0
     assert value("ray.task") == "driver"
 
@@ -168,10 +157,9 @@ def test_what_does_not_name_ray_is_compiled_as_it_is() -> None:
 
 
 def test_nothing_of_it_can_be_set(ray: ModuleType) -> None:
-    with pytest.raises(AttributeError):
-        value("setattr(ray, 'task', 'x')")
-    with pytest.raises(AttributeError):
-        value("setattr(ray, 'other', 'x')")
+    for name in ("task", "other"):
+        with pytest.raises(AttributeError):
+            value(f"setattr(ray, '{name}', 'x')")
 
 
 def test_an_attribute_that_nobody_has_is_told(ray: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -82,7 +82,11 @@ def test_the_token_is_looked_for_where_ray_looks(tmp_path: Path, monkeypatch: py
     assert authentication.token(str(named), environment) == "named"
     assert authentication.token("", environment) == "given"
     assert authentication.token("", {"RAY_AUTH_TOKEN_PATH": str(other)}) == "other"
+    with pytest.raises(CredentialsRefused, match="can't be read"):
+        authentication.token(str(tmp_path / "gone"), {})
     monkeypatch.setenv("HOME", str(tmp_path))
+    with pytest.raises(CredentialsRefused, match="asks for a token, and there is none"):
+        authentication.token("", {})
     (tmp_path / ".ray").mkdir()
     (tmp_path / ".ray" / "auth_token").write_text("home")
     assert authentication.token("", {}) == "home"
@@ -218,14 +222,6 @@ def test_what_is_no_token_is_refused_and_not_shown(tmp_path: Path, content: str)
     with pytest.raises(CredentialsRefused, match="holds no token") as raised:
         authentication.token(str(file), {})
     assert content.strip() not in raised.value.message or not content.strip()
-
-
-def test_a_token_that_is_not_there_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    with pytest.raises(CredentialsRefused, match="asks for a token, and there is none"):
-        authentication.token("", {})
-    with pytest.raises(CredentialsRefused, match="can't be read"):
-        authentication.token(str(tmp_path / "gone"), {})
 
 
 def test_debugpy_goes_with_the_job_before_the_hook() -> None:

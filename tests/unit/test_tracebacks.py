@@ -162,19 +162,12 @@ def test_a_group_of_a_task_is_the_tasks_that_the_table_has(margin: str, between:
     first, *rest = IN_TASK.splitlines(keepends=True)
     rest.insert(6, between)
     log = GET + DUAL + first + "".join(margin + each if each else "" for each in rest) + AGAIN
-    rows = [
-        task(
-            "other",
-            error="User exception:\nx\n  +-+---------------- 1 ----------------\n    | KeyError: 'b'\n",
-        ),
-        task("load", error=f"User exception:\n{IN_TASK[-500:]}"),
-    ]
+    other = "User exception:\nx\n  +-+---------------- 1 ----------------\n    | KeyError: 'b'\n"
+    rows = [task("other", error=other), task("load", error=f"User exception:\n{IN_TASK[-500:]}")]
     for tasks, subject in ((rows, "task load"), ([], "a task")):
         found = of_log(log, tasks=tasks)
-        assert (found.id, found.what) == (
-            "task-raised",
-            f"job train-1 failed: {subject} raised ExceptionGroup",
-        )
+        assert found.id == "task-raised"
+        assert found.what == f"job train-1 failed: {subject} raised ExceptionGroup"
         assert found.why == "outer (2 sub-exceptions): ValueError: shard 1; KeyError: 'a'"
         assert found.where == "/w/lib.py:7, in read"
 

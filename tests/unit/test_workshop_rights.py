@@ -71,6 +71,11 @@ class Noting(Objects):
         return super()._call(method, path, query, body)
 
 
+def door_of(kube: Objects, program: Path) -> FrontDoor:
+    images = Images("rayside/ray:1", "rayside/workspace:1", "rayside/operator:1")
+    return FrontDoor(instance("rayside", "team"), kube, images, program, "1")
+
+
 @dataclass(frozen=True)
 class Counting(Objects):
     """Notes what is asked."""
@@ -86,8 +91,7 @@ def test_the_front_door_takes_all_rights_of_its_role_and_no_other(tmp_path: Path
     program = tmp_path / "door"
     program.write_bytes(b"a program")
     kube = Noting(Path("/k/config"), "prod", "team", lists={MAPS: []})
-    images = Images("rayside/ray:1", "rayside/workspace:1", "rayside/operator:1")
-    door = FrontDoor(instance("rayside", "team"), kube, images, program, "1")
+    door = door_of(kube, program)
     door.apply(lambda _: None)
     kube.lists[MAPS] = [made for path, made in kube.objects.items() if made and path.startswith(MAPS)]
     assert door.undo(lambda _: None) is None
@@ -98,9 +102,8 @@ def test_the_front_door_takes_all_rights_of_its_role_and_no_other(tmp_path: Path
 
 
 def test_the_front_doors_role_gives_nothing_that_its_maker_lacks(tmp_path: Path) -> None:
-    images = Images("rayside/ray:1", "rayside/workspace:1", "rayside/operator:1")
-    door = FrontDoor(instance("rayside", "team"), objects(), images, tmp_path, "1")
-    (role,) = [document for document in door._beside() if document["kind"] == "Role"]
+    beside = door_of(objects(), tmp_path)._beside()
+    (role,) = [document for document in beside if document["kind"] == "Role"]
     given = each(rules_of(role))
     assert given
     assert given <= each(rights.PLACES)

@@ -53,7 +53,8 @@ from tests.unit.test_created_cluster import prod, without_engine
 __all__ = ["prod", "without_engine"]
 
 NAME = "workspace-ada-0123ab"
-SECRET, THE_POD = (f"{CORE}/namespaces/team/{kind}/{NAME}" for kind in ("secrets", "pods"))
+TEAM = f"{CORE}/namespaces/team"
+SECRET, THE_POD = (f"{TEAM}/{kind}/{NAME}" for kind in ("secrets", "pods"))
 THEIRS = f"{RAY}/namespaces/team/rayclusters/theirs"
 SERVED = {"status": {"head": {"serviceName": "theirs-head-svc"}}}
 
@@ -93,12 +94,7 @@ def pod(
 
 
 def api(**more: Any) -> Objects:
-    there: dict[str, Any] = {
-        SECRET: None,
-        THE_POD: None,
-        THEIRS: SERVED,
-        f"{CORE}/namespaces/team": {"metadata": {}},
-    }
+    there: dict[str, Any] = {SECRET: None, THE_POD: None, THEIRS: SERVED, TEAM: {"metadata": {}}}
     return objects(objects={**there, **more.pop("there", {})}, **more)
 
 
@@ -137,14 +133,12 @@ def test_the_secret_says_where_ray_is_and_who_submits_and_no_more(tmp_path: Path
     assert str(tmp_path) not in json.dumps(contents)
 
 
-def test_a_ray_that_asks_for_no_token_is_sent_none_by_the_pod(tmp_path: Path) -> None:
+def test_a_ray_that_asks_for_no_token_is_sent_none_and_one_that_is_not_served_is_said(tmp_path: Path) -> None:
     step = pod(tmp_path / "rayside", api(), mode="disabled")
     assert json.loads(step.secret.contents()["relay.json"])["rays_token"] is False
     workspace = step.manifest()["spec"]["containers"][0]
     assert {"name": "RAY_AUTH_MODE", "value": "disabled"} in workspace["env"]
-
-
-def test_a_head_without_a_service_is_said(tmp_path: Path) -> None:
+    # A head without a service is said.
     with pytest.raises(NotRunning, match="names no service"):
         secret(tmp_path / "rayside", api(there={THEIRS: {"status": {}}})).contents()
 
@@ -159,10 +153,8 @@ def test_the_pod_has_its_image_its_secret_and_what_is_masked_and_no_secret_value
     assert document["spec"]["volumes"][0]["secret"]["secretName"] == NAME
     text = json.dumps(document)
     assert "t0ken" not in text and '"pass"' not in text
-
-
-def test_a_password_is_no_file_that_jobs_of_the_workspace_could_send_along(tmp_path: Path) -> None:
-    volume, _ = pod(tmp_path / "rayside", api()).manifest()["spec"]["volumes"]
+    # A password is no file that jobs of the workspace could send along.
+    volume, _ = document["spec"]["volumes"]
     keys = {item["key"] for item in volume["secret"]["items"]}
     assert keys == secret(tmp_path / "rayside", api()).contents().keys() - {"password"}
 
@@ -171,7 +163,7 @@ def test_a_password_is_no_file_that_jobs_of_the_workspace_could_send_along(tmp_p
 
 
 def test_it_is_made_kept_and_removed(tmp_path: Path) -> None:
-    kube = api(lists={f"{CORE}/namespaces/team/pods": []})
+    kube = api(lists={f"{TEAM}/pods": []})
     step = pod(tmp_path / "rayside", kube)
     assert step.secret.check().condition is step.check().condition is Condition.MISSING
     for made in (step.secret, step):
@@ -240,32 +232,35 @@ def settings(prod: Path, **more: Any) -> Settings:
 
 
 @pytest.fixture
-def _one_ray(monkeypatch: pytest.MonkeyPatch) -> None:
+def one_ray(prod: Path, monkeypatch: pytest.MonkeyPatch, without_engine: None) -> Path:
     monkeypatch.setattr(heads, "find", lambda kube, name: "theirs")
+    return prod
 
 
-@pytest.mark.usefixtures("without_engine", "_one_ray")
-def test_a_context_with_workspace_has_a_pod_of_a_name_of_its_own_which_stays(prod: Path) -> None:
-    target = choice.choose(settings(prod), Shell())
+def chosen(prod: Path, **more: Any) -> ClusterWithWorkspace:
+    target = choice.choose(settings(prod, **more), Shell())
     assert isinstance(target, ClusterWithWorkspace)
-    mine = target.instance
+    return target
+
+
+def test_a_context_with_workspace_has_a_pod_of_a_name_of_its_own_which_stays(one_ray: Path) -> None:
+    mine = chosen(one_ray).instance
     assert mine.workspace_pod.startswith("workspace-ada-b-")
-    assert mine.workspace_pod != choice.choose(settings(prod), Shell()).instance.workspace_pod
+    assert mine.workspace_pod != choice.choose(settings(one_ray), Shell()).instance.workspace_pod
     make_own(mine.folder)
     mine.record.write_text(mine.document())
-    again = choice.choose(Settings(state_folder=prod.parent / "state"), Shell())
+    again = choice.choose(Settings(state_folder=one_ray.parent / "state"), Shell())
     assert isinstance(again, ClusterWithWorkspace)
     assert again.instance.workspace_pod == mine.workspace_pod
 
 
-@pytest.mark.usefixtures("without_engine", "_one_ray")
-def test_a_cluster_that_was_begun_without_gets_no_pod_unasked(prod: Path) -> None:
-    mine = choice.choose(settings(prod, workspace_pod=False), Shell()).instance
+def test_a_cluster_that_was_begun_without_gets_no_pod_unasked(one_ray: Path) -> None:
+    mine = choice.choose(settings(one_ray, workspace_pod=False), Shell()).instance
     assert mine.workspace_pod == ""
     make_own(mine.folder)
     mine.record.write_text(mine.document())
     with pytest.raises(InvalidSetting, match="was begun without one"):
-        choice.choose(settings(prod), Shell())
+        choice.choose(settings(one_ray), Shell())
 
 
 @pytest.mark.parametrize(
@@ -281,9 +276,8 @@ def test_what_does_not_go_together_is_refused(given: dict[str, Any], message: st
         parse(given, {})
 
 
-@pytest.mark.usefixtures("without_engine", "_one_ray")
-def test_its_steps_fit_together_and_no_actor_is_among_them(prod: Path) -> None:
-    target = choice.choose(settings(prod, image_registry="r.test/x"), Shell())
+def test_its_steps_fit_together_and_no_actor_is_among_them(one_ray: Path) -> None:
+    target = chosen(one_ray, image_registry="r.test/x")
     steps = {step.name: step.needs for step in target.steps()}
     assert {need for needs in steps.values() for need in needs} <= steps.keys()
     assert {"workspace-secret", "workspace-pod", "relay", "workspace"} <= steps.keys()
@@ -292,23 +286,18 @@ def test_its_steps_fit_together_and_no_actor_is_among_them(prod: Path) -> None:
     assert urls["workspace"] == f"http://127.0.0.1:{target.instance.ports.workspace}"
 
 
-@pytest.mark.usefixtures("without_engine", "_one_ray")
-def test_what_lacks_is_said_before_anything_is_made(prod: Path) -> None:
-    target = choice.choose(settings(prod), Shell())
-    assert isinstance(target, ClusterWithWorkspace)
+def test_what_lacks_is_said_before_anything_is_made(one_ray: Path) -> None:
     with pytest.raises(ImagesOutOfReach, match=r"workspace:\S+$"):
-        target.require_rights()
-    target = choice.choose(settings(prod, image_registry="r.test/x"), Shell())
-    assert isinstance(target, ClusterWithWorkspace)
+        chosen(one_ray).require_rights()
+    target = chosen(one_ray, image_registry="r.test/x")
     vars(target)["kube"] = objects(lacking={"create pods in team", "get secrets in team"})
     with pytest.raises(Forbidden, match="create pods; get secrets"):
         target.require_rights()
 
 
-@pytest.mark.usefixtures("without_engine", "_one_ray")
 @pytest.mark.parametrize("workspace_pod", [True, False])
-def test_a_ray_that_takes_tokens_of_kubernetes_is_refused_at_once(prod: Path, workspace_pod: bool) -> None:
-    target = choice.choose(settings(prod, image_registry="r.test/x", workspace_pod=workspace_pod), Shell())
+def test_a_ray_that_takes_tokens_of_kubernetes_is_refused_at_once(one_ray: Path, workspace_pod: bool) -> None:
+    target = choice.choose(settings(one_ray, image_registry="r.test/x", workspace_pod=workspace_pod), Shell())
     assert isinstance(target, ClusterByContext)
     env = [{"name": "TZ", "valueFrom": {}}, {"name": "RAY_ENABLE_K8S_TOKEN_AUTH", "value": "true"}]
     pods = [{"spec": {"containers": [{"name": "ray-head", "env": env}, {"name": "metrics"}]}}]
@@ -320,10 +309,9 @@ def test_a_ray_that_takes_tokens_of_kubernetes_is_refused_at_once(prod: Path, wo
     assert not heads.takes_kubernetes_tokens(objects(lists={f"{CORE}/namespaces/team/pods": []}), "theirs")
 
 
-@pytest.mark.usefixtures("without_engine", "_one_ray")
-def test_from_a_mirror_the_pod_pulls_with_a_secret_of_its_own(prod: Path) -> None:
-    recorded(prod.parent / "state" / "rayside", mirror="r.test/team")
-    target = choice.choose(settings(prod, source="mirror", mirror="r.test/team"), Shell())
+def test_from_a_mirror_the_pod_pulls_with_a_secret_of_its_own(one_ray: Path) -> None:
+    recorded(one_ray.parent / "state" / "rayside", mirror="r.test/team")
+    target = chosen(one_ray, source="mirror", mirror="r.test/team")
     steps = {step.name: step for step in target.steps()}
     assert {need for step in steps.values() for need in step.needs} <= steps.keys()
     secret = steps["pull-secret"]
@@ -335,7 +323,7 @@ def test_from_a_mirror_the_pod_pulls_with_a_secret_of_its_own(prod: Path) -> Non
     assert "bundle" in steps["state-folder"].needs
     assert steps.keys() >= {"wheels", "bundle-record"}
     assert not steps.keys() & {"extensions", "workspace-image", "engine"}
-    document = pod(prod.parent / "another", api(), pull_secret=secret.secret).manifest()
+    document = pod(one_ray.parent / "another", api(), pull_secret=secret.secret).manifest()
     assert document["spec"]["imagePullSecrets"] == [{"name": secret.secret}]
     assert secret.secret in document["metadata"]["annotations"]["rayside.dev/spec"]
     # No index is asked for the packages of this machine, and of jobs.
