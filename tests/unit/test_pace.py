@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from functools import partial
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,7 @@ from bootstrap.relay import editor as editor_module
 from bootstrap.relay import pace
 from bootstrap.relay.editor import CurrentEditor, Editor
 from bootstrap.relay.pace import Pace
+from tests.played import played
 
 
 class Rig:
@@ -65,7 +67,7 @@ async def rig() -> AsyncIterator[Rig]:
             await made.editor.close()
 
 
-def play(story: Callable[[Rig], Awaitable[None]]) -> None:
+def play(story: Callable[[Rig], Coroutine[Any, Any, None]]) -> None:
     async def all_of_it() -> None:
         async with rig() as made:
             await story(made)
@@ -73,104 +75,89 @@ def play(story: Callable[[Rig], Awaitable[None]]) -> None:
     asyncio.run(all_of_it())
 
 
-def test_few_are_looked_at_at_once_and_in_their_order() -> None:
-    async def story(rig: Rig) -> None:
-        at_once, most, told = 0, 0, []
+@played(play)
+async def test_few_are_looked_at_at_once_and_in_their_order(rig: Rig) -> None:
+    at_once, most, told = 0, 0, []
 
-        async def look(number: int) -> None:
-            nonlocal at_once, most
-            at_once += 1
-            most = max(most, at_once)
-            await asyncio.sleep(0.001)
-            at_once -= 1
-            told.append(number)
+    async def look(number: int) -> None:
+        nonlocal at_once, most
+        at_once += 1
+        most = max(most, at_once)
+        await asyncio.sleep(0.001)
+        at_once -= 1
+        told.append(number)
 
-        await asyncio.gather(*(rig.pace.keep(partial(look, number)) for number in range(50)))
-        assert (most, told) == (pace._AT_ONCE, list(range(50)))
-
-    play(story)
+    await asyncio.gather(*(rig.pace.keep(partial(look, number)) for number in range(50)))
+    assert (most, told) == (pace._AT_ONCE, list(range(50)))
 
 
-def test_an_editor_gets_its_answers_before_it_is_told_of_more(monkeypatch: pytest.MonkeyPatch) -> None:
+@played(play)
+async def test_an_editor_gets_its_answers_before_it_is_told_of_more(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(pace, "_HOLDING_UP", 60.0)
     monkeypatch.setattr(editor_module, "LONG_ASKED", 60.0)
-
-    async def story(rig: Rig) -> None:
-        await rig.asks(*range(1, pace._MOST_ASKED + 1))
-        stop = rig.stop(1)
-        assert not (await asyncio.wait({stop}, timeout=0.05))[0]
-        assert rig.told == []
-        rig.editor.respond(rig.requests[0])
-        await asyncio.wait_for(stop, 5)
-        assert rig.told == [1]
-
-    play(story)
+    await rig.asks(*range(1, pace._MOST_ASKED + 1))
+    stop = rig.stop(1)
+    assert not (await asyncio.wait({stop}, timeout=0.05))[0]
+    assert rig.told == []
+    rig.editor.respond(rig.requests[0])
+    await asyncio.wait_for(stop, 5)
+    assert rig.told == [1]
 
 
-def test_an_editor_that_waits_for_a_task_is_told_all_the_same() -> None:
-    async def story(rig: Rig) -> None:
-        await rig.asks(*range(1, pace._MOST_ASKED + 1))
-        await asyncio.wait_for(rig.stop(1), 5)
-        assert rig.told == [1]
-
-    play(story)
+@played(play)
+async def test_an_editor_that_waits_for_a_task_is_told_all_the_same(rig: Rig) -> None:
+    await rig.asks(*range(1, pace._MOST_ASKED + 1))
+    await asyncio.wait_for(rig.stop(1), 5)
+    assert rig.told == [1]
 
 
-def test_what_waits_for_long_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+@played(play)
+async def test_what_waits_for_long_is_not_waited_for(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pace, "_HOLDING_UP", 60.0)
     monkeypatch.setattr(editor_module, "LONG_ASKED", 0.05)
-
-    async def story(rig: Rig) -> None:
-        await rig.asks(*range(1, pace._MOST_ASKED + 1))
-        await asyncio.sleep(0.06)
-        await asyncio.wait_for(rig.stop(1), 5)
-
-    play(story)
+    await rig.asks(*range(1, pace._MOST_ASKED + 1))
+    await asyncio.sleep(0.06)
+    await asyncio.wait_for(rig.stop(1), 5)
 
 
-def test_a_frozen_task_holds_up_no_other() -> None:
-    async def story(rig: Rig) -> None:
-        released = asyncio.Event()
+@played(play)
+async def test_a_frozen_task_holds_up_no_other(rig: Rig) -> None:
+    released = asyncio.Event()
 
-        async def frozen() -> None:
-            await released.wait()
+    async def frozen() -> None:
+        await released.wait()
 
-        waiting = [asyncio.ensure_future(rig.pace.keep(frozen)) for _ in range(pace._AT_ONCE)]
-        await asyncio.wait_for(rig.stop(1), 5)
-        assert rig.told == [1] and not any(each.done() for each in waiting)
-        released.set()
-        await asyncio.gather(*waiting)
-
-    play(story)
+    waiting = [asyncio.ensure_future(rig.pace.keep(frozen)) for _ in range(pace._AT_ONCE)]
+    await asyncio.wait_for(rig.stop(1), 5)
+    assert rig.told == [1] and not any(each.done() for each in waiting)
+    released.set()
+    await asyncio.gather(*waiting)
 
 
-def test_what_is_given_up_is_looked_at_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+@played(play)
+async def test_what_is_given_up_is_looked_at_no_more(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pace, "_HOLDING_UP", 60.0)
+    ends = []
 
-    async def story(rig: Rig) -> None:
-        ends = []
+    async def look() -> None:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            ends.append("given up")
+            raise
 
-        async def look() -> None:
-            try:
-                await asyncio.sleep(60)
-            except asyncio.CancelledError:
-                ends.append("given up")
-                raise
-
-        keeping = asyncio.ensure_future(rig.pace.keep(look))
-        await asyncio.sleep(0.01)
-        keeping.cancel()
-        await asyncio.wait({keeping})
-        await asyncio.sleep(0)
-        assert ends == ["given up"]
-
-    play(story)
+    keeping = asyncio.ensure_future(rig.pace.keep(look))
+    await asyncio.sleep(0.01)
+    keeping.cancel()
+    await asyncio.wait({keeping})
+    await asyncio.sleep(0)
+    assert ends == ["given up"]
 
 
-def test_the_system_keeps_little_that_an_editor_has_not_taken() -> None:
-    async def story(rig: Rig) -> None:
-        connection = rig.editor._writer.get_extra_info("socket")
-        # Linux doubles what it is asked for (socket(7)).
-        assert connection.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) <= 2 * editor_module._SENT_AHEAD
-
-    play(story)
+@played(play)
+async def test_the_system_keeps_little_that_an_editor_has_not_taken(rig: Rig) -> None:
+    connection = rig.editor._writer.get_extra_info("socket")
+    # Linux doubles what it is asked for (socket(7)).
+    assert connection.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) <= 2 * editor_module._SENT_AHEAD

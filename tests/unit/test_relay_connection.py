@@ -16,6 +16,7 @@ from bootstrap.relay.connection import GRACE, PATIENCE, SOON, Connection
 from bootstrap.relay.debuggee import Debuggee
 from bootstrap.relay.lifecycle import BESIDE
 from bootstrap.relay.sent import REDACTION, SECRET_VALUES, Sent
+from tests.played import played
 
 NAMES = {REDACTION: "_rayside_redaction", SECRET_VALUES: "_rayside_secret_values"}
 
@@ -59,74 +60,67 @@ def play(story: Callable[[Debugged], Coroutine[Any, Any, None]]) -> None:
     asyncio.run(asyncio.wait_for(all_of_it(), 20))
 
 
-def test_what_an_expression_needs_goes_with_it_and_only_once() -> None:
-    async def story(debugged: Debugged) -> None:
-        debugged.answers.set()
-        for _ in range(2):
-            assert await debugged.literal("1 + 1", modules=(REDACTION,)) == 2
-        assert await debugged.literal("'x'", 7, modules=(REDACTION, SECRET_VALUES)) == "x"
-        await debugged.send_once(REDACTION, SECRET_VALUES)
-        assert len(debugged.expressions) == 3
-        assert [debugged.sent(module) for module in NAMES] == [1, 1]
-        assert all(name in sys.modules for name in NAMES.values())
-
-    play(story)
+@played(play)
+async def test_what_an_expression_needs_goes_with_it_and_only_once(debugged: Debugged) -> None:
+    debugged.answers.set()
+    for _ in range(2):
+        assert await debugged.literal("1 + 1", modules=(REDACTION,)) == 2
+    assert await debugged.literal("'x'", 7, modules=(REDACTION, SECRET_VALUES)) == "x"
+    await debugged.send_once(REDACTION, SECRET_VALUES)
+    assert len(debugged.expressions) == 3
+    assert [debugged.sent(module) for module in NAMES] == [1, 1]
+    assert all(name in sys.modules for name in NAMES.values())
 
 
-def test_who_needs_a_module_that_is_being_sent_waits_for_it_and_an_expression_does_not() -> None:
-    async def story(debugged: Debugged) -> None:
-        sending = [asyncio.ensure_future(debugged.send_once(REDACTION)) for _ in range(2)]
-        asking = asyncio.ensure_future(debugged.literal("2", 7, modules=(REDACTION, SECRET_VALUES)))
-        await asyncio.sleep(0.05)
-        assert len(debugged.expressions) == 2
-        debugged.answers.set()
-        await asyncio.gather(*sending)
-        assert await asking == 2
-        assert [debugged.sent(module) for module in NAMES] == [2, 1]
+@played(play)
+async def test_who_needs_a_module_that_is_being_sent_waits_for_it_and_an_expression_does_not(
+    debugged: Debugged,
+) -> None:
+    sending = [asyncio.ensure_future(debugged.send_once(REDACTION)) for _ in range(2)]
+    asking = asyncio.ensure_future(debugged.literal("2", 7, modules=(REDACTION, SECRET_VALUES)))
+    await asyncio.sleep(0.05)
+    assert len(debugged.expressions) == 2
+    debugged.answers.set()
+    await asyncio.gather(*sending)
+    assert await asking == 2
+    assert [debugged.sent(module) for module in NAMES] == [2, 1]
 
-    play(story)
 
-
-def test_what_comes_late_does_not_make_a_module_anew_that_is_there() -> None:
+@played(play)
+async def test_what_comes_late_does_not_make_a_module_anew_that_is_there(debugged: Debugged) -> None:
     """A thread that is busy evaluates after the relay has given up; by then the module has breakpoints."""
+    debugged.answers.set()
+    debugged.refuses = "'busy'"
+    assert await debugged.literal("'busy'", 7, modules=(REDACTION,)) is None
+    await debugged.send_once(REDACTION)
+    module = sys.modules["_rayside_redaction"]
+    (late,) = debugged.late
+    eval(late)
+    assert sys.modules["_rayside_redaction"] is module
 
-    async def story(debugged: Debugged) -> None:
-        debugged.answers.set()
-        debugged.refuses = "'busy'"
-        assert await debugged.literal("'busy'", 7, modules=(REDACTION,)) is None
+
+@played(play)
+async def test_each_connection_has_them_anew(debugged: Debugged) -> None:
+    debugged.answers.set()
+    await debugged.send_once(REDACTION)
+    module = sys.modules["_rayside_redaction"]
+    other = Debugged()
+    other.answers.set()
+    await other.send_once(REDACTION)
+    assert sys.modules["_rayside_redaction"] is not module
+
+
+@played(play)
+async def test_a_debuggee_that_refuses_a_module_is_an_error_and_the_next_tries_again(
+    debugged: Debugged,
+) -> None:
+    debugged.answers.set()
+    debugged.refuses = REDACTION.for_connection(debugged._name)
+    with pytest.raises(RequestFailed):
         await debugged.send_once(REDACTION)
-        module = sys.modules["_rayside_redaction"]
-        (late,) = debugged.late
-        eval(late)
-        assert sys.modules["_rayside_redaction"] is module
-
-    play(story)
-
-
-def test_each_connection_has_them_anew() -> None:
-    async def story(debugged: Debugged) -> None:
-        debugged.answers.set()
-        await debugged.send_once(REDACTION)
-        module = sys.modules["_rayside_redaction"]
-        other = Debugged()
-        other.answers.set()
-        await other.send_once(REDACTION)
-        assert sys.modules["_rayside_redaction"] is not module
-
-    play(story)
-
-
-def test_a_debuggee_that_refuses_a_module_is_an_error_and_the_next_tries_again() -> None:
-    async def story(debugged: Debugged) -> None:
-        debugged.answers.set()
-        debugged.refuses = REDACTION.for_connection(debugged._name)
-        with pytest.raises(RequestFailed):
-            await debugged.send_once(REDACTION)
-        debugged.refuses = "nothing of this"
-        await debugged.send_once(REDACTION)
-        assert debugged.sent(REDACTION) == 2
-
-    play(story)
+    debugged.refuses = "nothing of this"
+    await debugged.send_once(REDACTION)
+    assert debugged.sent(REDACTION) == 2
 
 
 def test_who_asks_the_relay_waits_longer_than_the_relay_for_a_debuggee_that_resumes() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from typing import Any, cast
 
 import pytest
@@ -22,6 +22,7 @@ from bootstrap.relay.remote_calls import MOST_FRAMES as MOST_SHOWN
 from bootstrap.relay.sent import REMOTE_CALLS, TASK_STARTS
 from bootstrap.relay.work import Work
 from bootstrap.relay.worker import Worker, Workers
+from tests.played import played
 
 TASK = "ab" * 24
 _EXPECT = TASK_STARTS.call("expect", {}).removesuffix("{})")
@@ -101,7 +102,7 @@ def of(worker: Worker) -> Recorded:
     return cast(Recorded, worker.connection)
 
 
-def play(story: Callable[[Setting], Awaitable[None]]) -> None:
+def play(story: Callable[[Setting], Coroutine[Any, Any, None]]) -> None:
     async def whole() -> None:
         setting = Setting()
         await story(setting)
@@ -110,104 +111,93 @@ def play(story: Callable[[Setting], Awaitable[None]]) -> None:
     asyncio.run(whole())
 
 
-def test_a_step_asks_once_with_ray_and_each_time_without() -> None:
-    async def story(setting: Setting) -> None:
-        for _ in range(3):
-            await setting.calls.step_in(setting.driver, 5)
-            await setting.calls.step_in(setting.others[0], 5)
-            of(setting.others[0]).has_ray = False
-        assert of(setting.driver).asked == of(setting.others[0]).asked == 1
-        of(setting.others[1]).has_ray = False
-        for _ in range(3):
-            await setting.calls.step_in(setting.others[1], 5)
-        assert of(setting.others[1]).asked == 3
-        assert [of(worker).expected for worker in setting.workers.values()] == [[], [], []]
-
-    play(story)
+@played(play)
+async def test_a_step_asks_once_with_ray_and_each_time_without(setting: Setting) -> None:
+    for _ in range(3):
+        await setting.calls.step_in(setting.driver, 5)
+        await setting.calls.step_in(setting.others[0], 5)
+        of(setting.others[0]).has_ray = False
+    assert of(setting.driver).asked == of(setting.others[0]).asked == 1
+    of(setting.others[1]).has_ray = False
+    for _ in range(3):
+        await setting.calls.step_in(setting.others[1], 5)
+    assert of(setting.others[1]).asked == 3
+    assert [of(worker).expected for worker in setting.workers.values()] == [[], [], []]
 
 
-def test_who_may_run_the_task_knows_before_the_call_is_made_and_then_its_id() -> None:
-    async def story(setting: Setting) -> None:
-        await setting.step(setting.driver)
-        assert of(setting.driver).answers == [(71, True)]
-        assert [of(worker).expected for worker in setting.others] == [[{1: ("work", "")}]] * 2
-        assert of(setting.driver).expected == []  # it runs no tasks
-        await setting.tells(setting.driver, "called", taskId=TASK)
-        late = setting.comes(9)
-        await setting.calls.put_into(late)
-        assert [of(w).expected[-1] for w in [*setting.others, late]] == [{1: ("work", TASK)}] * 3
-        await setting.tells(late, "entered")
-        assert [of(w).expected[-1] for w in [*setting.others, late]] == [{}] * 3
-
-    play(story)
+@played(play)
+async def test_who_may_run_the_task_knows_before_the_call_is_made_and_then_its_id(setting: Setting) -> None:
+    await setting.step(setting.driver)
+    assert of(setting.driver).answers == [(71, True)]
+    assert [of(worker).expected for worker in setting.others] == [[{1: ("work", "")}]] * 2
+    assert of(setting.driver).expected == []  # it runs no tasks
+    await setting.tells(setting.driver, "called", taskId=TASK)
+    late = setting.comes(9)
+    await setting.calls.put_into(late)
+    assert [of(w).expected[-1] for w in [*setting.others, late]] == [{1: ("work", TASK)}] * 3
+    await setting.tells(late, "entered")
+    assert [of(w).expected[-1] for w in [*setting.others, late]] == [{}] * 3
 
 
-def test_what_nobody_steps_into_is_not_followed() -> None:
-    async def story(setting: Setting) -> None:
-        await setting.tells(setting.others[0], "call", number=3, function="work")
-        assert of(setting.others[0]).answers == [(3, False)]
-        await setting.step(setting.others[0])
-        await setting.tells(setting.others[0], "call", 2, number=4, function="work")  # of the same step
-        await setting.tells(setting.others[0], "call", 3, number=5, function="work", threadId=6)
-        assert of(setting.others[0]).answers == [(3, False), (71, True), (4, False), (5, False)]
-        assert of(setting.others[1]).expected == [{1: ("work", "")}]
-        # What another debuggee says of that call, and an id that is none, count for nothing.
-        await setting.tells(setting.others[1], "called", taskId=TASK)
-        assert of(setting.others[1]).expected == [{1: ("work", "")}]
-        await setting.tells(setting.others[0], "called", taskId="a task")
-        assert of(setting.others[1]).expected[-1] == {}
-
-    play(story)
+@played(play)
+async def test_what_nobody_steps_into_is_not_followed(setting: Setting) -> None:
+    await setting.tells(setting.others[0], "call", number=3, function="work")
+    assert of(setting.others[0]).answers == [(3, False)]
+    await setting.step(setting.others[0])
+    await setting.tells(setting.others[0], "call", 2, number=4, function="work")  # of the same step
+    await setting.tells(setting.others[0], "call", 3, number=5, function="work", threadId=6)
+    assert of(setting.others[0]).answers == [(3, False), (71, True), (4, False), (5, False)]
+    assert of(setting.others[1]).expected == [{1: ("work", "")}]
+    # What another debuggee says of that call, and an id that is none, count for nothing.
+    await setting.tells(setting.others[1], "called", taskId=TASK)
+    assert of(setting.others[1]).expected == [{1: ("work", "")}]
+    await setting.tells(setting.others[0], "called", taskId="a task")
+    assert of(setting.others[1]).expected[-1] == {}
 
 
-def test_the_newest_are_waited_for_until_the_editor_goes() -> None:
-    async def story(setting: Setting) -> None:
-        for number in range(MOST_EXPECTED + 2):
-            await setting.step(setting.driver, number)
-            await setting.tells(setting.driver, "called", number, taskId=f"{number:048x}")
-        expected = of(setting.others[0]).expected[-1]
-        assert list(expected) == [*range(3, MOST_EXPECTED + 3)]
-        setting.calls.begin()
-        for _ in range(20):
-            await asyncio.sleep(0)
-        assert of(setting.others[0]).expected[-1] == {}
-
-    play(story)
+@played(play)
+async def test_the_newest_are_waited_for_until_the_editor_goes(setting: Setting) -> None:
+    for number in range(MOST_EXPECTED + 2):
+        await setting.step(setting.driver, number)
+        await setting.tells(setting.driver, "called", number, taskId=f"{number:048x}")
+    expected = of(setting.others[0]).expected[-1]
+    assert list(expected) == [*range(3, MOST_EXPECTED + 3)]
+    setting.calls.begin()
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert of(setting.others[0]).expected[-1] == {}
 
 
-def test_the_callers_stop_is_held_back_for_the_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+@played(play)
+async def test_the_callers_stop_is_held_back_for_the_tasks(
+    setting: Setting, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(remote_calls, "FIRST", 0.2)
+    worker, loop = setting.others[1], asyncio.get_running_loop()
 
-    async def story(setting: Setting) -> None:
-        worker, loop = setting.others[1], asyncio.get_running_loop()
-
-        async def seconds(key: int) -> float:
-            """Returns how long the caller is held back, where its task stops after 20 ms, or never."""
-            await setting.step(setting.driver, key)
-            await setting.tells(setting.driver, "called", key, taskId=f"{key:048x}")
-            stop = worker.stopped(8, {})
-            stop.task_id = f"{key:048x}"
-            if key == 1:
-                await setting.tells(worker, "entered", 1)
-                loop.call_later(0.02, setting.calls.arrive, stop)
-            began = loop.time()
-            await setting.calls.look_at_stop(setting.driver, 5)
-            took = loop.time() - began
-            assert (setting.calls.arrive(stop) is None) is (key == 1)
-            return took
-
-        assert 0.015 < await seconds(1) < 0.15
-        assert setting.said == []
-        assert await seconds(2) >= 0.2
-        assert setting.said == [
-            "work has not begun yet; it stops at its first line then, if it can be debugged."
-        ]
-        await setting.calls.step_in(setting.driver, 5)  # it calls nothing
+    async def seconds(key: int) -> float:
+        """Returns how long the caller is held back, where its task stops after 20 ms, or never."""
+        await setting.step(setting.driver, key)
+        await setting.tells(setting.driver, "called", key, taskId=f"{key:048x}")
+        stop = worker.stopped(8, {})
+        stop.task_id = f"{key:048x}"
+        if key == 1:
+            await setting.tells(worker, "entered", 1)
+            loop.call_later(0.02, setting.calls.arrive, stop)
         began = loop.time()
         await setting.calls.look_at_stop(setting.driver, 5)
-        assert loop.time() - began < 0.15
+        took = loop.time() - began
+        assert (setting.calls.arrive(stop) is None) is (key == 1)
+        return took
 
-    play(story)
+    assert 0.015 < await seconds(1) < 0.15
+    assert setting.said == []
+    assert await seconds(2) >= 0.2
+    assert setting.said == ["work has not begun yet; it stops at its first line then, if it can be debugged."]
+    await setting.calls.step_in(setting.driver, 5)  # it calls nothing
+    began = loop.time()
+    await setting.calls.look_at_stop(setting.driver, 5)
+    assert loop.time() - began < 0.15
 
 
 async def answered(setting: Setting, **arguments: int) -> Message:
@@ -230,43 +220,39 @@ async def answered(setting: Setting, **arguments: int) -> Message:
         (4, 20, []),
     ],
 )
-def test_callers_are_below_the_task_page_by_page(start: int, levels: int, names: list[str]) -> None:
-    async def story(setting: Setting) -> None:
-        await setting.step(setting.driver)
-        await setting.tells(setting.driver, "called", taskId=TASK)
-        whole = (await answered(setting))["stackFrames"]
-        page = await answered(setting, startFrame=start, levels=levels)
-        assert [frame["name"] for frame in page["stackFrames"]] == names
-        assert page["totalFrames"] == 4
-        # Their numbers are the same on each page, and end with the stop.
-        assert [frame["id"] for frame in page["stackFrames"] if frame["name"] == "main"] in (
-            [],
-            [whole[3]["id"]],
-        )
-        assert [setting.calls.is_callers(frame["id"]) for frame in whole[2:]] == [True, True]
-        setting.ids.forget_stop(setting.others[1], 8)
-        assert not setting.calls.is_callers(whole[3]["id"])
+@played(play)
+async def test_callers_are_below_the_task_page_by_page(
+    setting: Setting, start: int, levels: int, names: list[str]
+) -> None:
+    await setting.step(setting.driver)
+    await setting.tells(setting.driver, "called", taskId=TASK)
+    whole = (await answered(setting))["stackFrames"]
+    page = await answered(setting, startFrame=start, levels=levels)
+    assert [frame["name"] for frame in page["stackFrames"]] == names
+    assert page["totalFrames"] == 4
+    # Their numbers are the same on each page, and end with the stop.
+    assert [frame["id"] for frame in page["stackFrames"] if frame["name"] == "main"] in (
+        [],
+        [whole[3]["id"]],
+    )
+    assert [setting.calls.is_callers(frame["id"]) for frame in whole[2:]] == [True, True]
+    setting.ids.forget_stop(setting.others[1], 8)
+    assert not setting.calls.is_callers(whole[3]["id"])
 
-    play(story)
 
-
-def test_callers_of_callers_are_below_them_and_all_are_bounded() -> None:
-    async def story(setting: Setting) -> None:
-        frame = {"name": "deep", "source": {"path": "/a.py"}, "line": 1}
-        above = ""
-        for number in range(9):
-            caller = setting.others[0] if number else setting.driver
-            many = {"frames": [frame] * (MOST_FRAMES + 20), "taskId": above, "task": f"task{number}"}
-            await setting.step(caller, number, **many)
-            above = f"{number:048x}"
-            await setting.tells(caller, "called", number, taskId=above)
-        worker = setting.others[1]
-        worker.stopped(8, {}).task_id = above
-        answer = setting.calls.with_callers(worker, 8, {}, {"stackFrames": []}, lambda _, document: document)
-        assert len(answer["stackFrames"]) == MOST_SHOWN
-        labels = [
-            frame["name"] for frame in answer["stackFrames"] if frame.get("presentationHint") == "label"
-        ]
-        assert labels == [f"called by: task{number} · 1@h" for number in (8, 7, 6, 5)]
-
-    play(story)
+@played(play)
+async def test_callers_of_callers_are_below_them_and_all_are_bounded(setting: Setting) -> None:
+    frame = {"name": "deep", "source": {"path": "/a.py"}, "line": 1}
+    above = ""
+    for number in range(9):
+        caller = setting.others[0] if number else setting.driver
+        many = {"frames": [frame] * (MOST_FRAMES + 20), "taskId": above, "task": f"task{number}"}
+        await setting.step(caller, number, **many)
+        above = f"{number:048x}"
+        await setting.tells(caller, "called", number, taskId=above)
+    worker = setting.others[1]
+    worker.stopped(8, {}).task_id = above
+    answer = setting.calls.with_callers(worker, 8, {}, {"stackFrames": []}, lambda _, document: document)
+    assert len(answer["stackFrames"]) == MOST_SHOWN
+    labels = [frame["name"] for frame in answer["stackFrames"] if frame.get("presentationHint") == "label"]
+    assert labels == [f"called by: task{number} · 1@h" for number in (8, 7, 6, 5)]
