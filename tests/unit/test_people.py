@@ -174,11 +174,8 @@ def test_who_waits_in_a_breakpoint_is_left_until_it_is_known_whose_it_is() -> No
     # Ray may never say it.
     clock.now += LAG
     assert [each.worker_id for each in debuggees.look()] == ["w1", "w2"]
-
-
-def test_on_a_ray_that_is_ones_own_nothing_is_waited_for() -> None:
-    dashboard = Recorded(workers=[WORKER], tasks=[], jobs=[])
-    assert len(ClusterDebuggees(dashboard, clock=Clock()).look()) == 1
+    # On a Ray that is one's own nothing is waited for.
+    assert len(ClusterDebuggees(Recorded(workers=[WORKER], tasks=[], jobs=[]), clock=Clock()).look()) == 1
 
 
 def test_the_workers_of_a_new_job_cost_one_request_however_many_ask() -> None:
@@ -299,22 +296,23 @@ def test_a_process_says_whose_it_is_as_far_as_it_knows(
     ray_that_knows({**of_bob, "more": "x"}, asked=True)
     assert whose.claims({}, "opener") == {"job": "", "submission": "j2", "user": "bob"}
     ray_that_knows({USER: "b" * 1000, "job_submission_id": "j" * 1000}, asked=True)
-    assert {name: len(claim) for name, claim in whose.claims({}, "").items()} == {
-        **{"job": 0, "submission": 200, "user": 64}
-    }
+    lengths = {name: len(claim) for name, claim in whose.claims({}, "").items()}
+    assert lengths == {"job": 0, "submission": 200, "user": 64}
 
 
-def test_a_ray_that_nobody_has_asked_yet_is_not_asked(ray_that_knows: Callable[..., None]) -> None:
-    """Ray would keep the empty answer, and the worker would be without the job's namespace."""
-    ray_that_knows({USER: "bob"}, asked=False)
-    assert whose.metadata() == {}
-
-
-@pytest.mark.parametrize("metadata", [None, 7, ["x"], RuntimeError])
-def test_another_ray_than_those_we_know_harms_nobody(
-    metadata: Any, ray_that_knows: Callable[..., None]
+@pytest.mark.parametrize(
+    ("metadata", "asked"),
+    [
+        # Ray would keep the empty answer, and the worker would be without the job's namespace.
+        ({USER: "bob"}, False),
+        # Another Ray than those we know harms nobody.
+        *((metadata, True) for metadata in (None, 7, ["x"], RuntimeError)),
+    ],
+)
+def test_a_ray_that_nobody_has_asked_yet_is_not_asked_and_another_one_says_nothing(
+    metadata: Any, asked: bool, ray_that_knows: Callable[..., None]
 ) -> None:
-    ray_that_knows(metadata, asked=True)
+    ray_that_knows(metadata, asked=asked)
     assert whose.metadata() == {}
 
 

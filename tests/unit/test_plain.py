@@ -50,14 +50,10 @@ def test_a_name_commands_no_terminal_and_what_was_in_it_is_seen(command: str) ->
 
 
 @pytest.mark.parametrize(
-    "char", ["\u202e", "\u202a", "\u2066", "\u2069", "\u200f", "\u061c", "\u2028", "\ufeff"]
+    "char", ["\u202e", "\u202a", "\u2066", "\u2069", "\u200f", "\u061c", "\u2028", "\ufeff", "\udcff"]
 )
-def test_a_character_that_changes_how_others_are_read_is_made_visible(char: str) -> None:
-    assert plain.plain(f"a{char}b") == f"a\\u{ord(char):04x}b"
-
-
-def test_what_cannot_be_written_is_made_visible() -> None:
-    assert plain.plain("a\udcffb").encode() == b"a\\udcffb"
+def test_a_character_that_changes_how_others_are_read_or_cannot_be_written_is_made_visible(char: str) -> None:
+    assert plain.plain(f"a{char}b").encode() == f"a\\u{ord(char):04x}b".encode()
 
 
 @pytest.mark.parametrize(
@@ -91,19 +87,12 @@ def test_json_has_no_such_character_and_says_the_same(command: str) -> None:
 
 @pytest.mark.parametrize("colours", [True, False])
 @pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
-def test_output_loses_each_command_whole(command: str, colours: bool) -> None:
-    stream = plain.Stream(colours=colours)
-    assert stream.feed(f"before{command}after\n") == "beforeafter\n"
-
-
-@pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
-def test_a_command_that_is_cut_anywhere_is_one_all_the_same(command: str) -> None:
+def test_output_loses_each_command_whole_wherever_it_is_cut(command: str, colours: bool) -> None:
     text = f"before{command}after\n"
-    for at in range(len(text) + 1):
-        stream = plain.Stream(colours=True)
-        assert stream.feed(text[:at]) + stream.feed(text[at:]) + stream.end() == "beforeafter\n"
-    stream = plain.Stream(colours=True)
-    assert "".join(stream.feed(char) for char in text) + stream.end() == "beforeafter\n"
+    for pieces in (*([text[:at], text[at:]] for at in range(len(text) + 1)), [*text]):
+        stream = plain.Stream(colours=colours)
+        assert "".join(map(stream.feed, pieces)) + stream.end() == "beforeafter\n"
+    assert plain.Stream(colours=colours).feed(text) == "beforeafter\n"
 
 
 def test_colours_stay_where_they_are_wanted_and_end_with_each_piece() -> None:
@@ -112,9 +101,7 @@ def test_colours_stay_where_they_are_wanted_and_end_with_each_piece() -> None:
     assert stream.feed(" still\x1b[0m no more") == "\x1b[1;31m still\x1b[0m no more"
     assert stream.feed(" plain\n") == " plain\n"
     assert plain.Stream(colours=False).feed("\x1b[1;31mred\x1b[0m\n") == "red\n"
-
-
-def test_progress_bars_are_drawn() -> None:
+    # Progress bars are drawn.
     assert plain.Stream(colours=False).feed("\r 10%\r 20%\n") == "\r 10%\r 20%\n"
 
 
@@ -134,15 +121,8 @@ def test_a_stream_of_beginnings_costs_little() -> None:
 
 
 def test_one_thing_is_not_several() -> None:
-    numbers = (0, 1, 2, 1000)
-    assert [plain.counted(number, "place") for number in numbers] == [
-        "0 places",
-        "1 place",
-        "2 places",
-        "1,000 places",
-    ]
-    assert [plain.counted(number, "process", "processes") for number in (1, 2)] == [
-        "1 process",
-        "2 processes",
-    ]
+    told = [plain.counted(number, "place") for number in (0, 1, 2, 1000)]
+    assert told == ["0 places", "1 place", "2 places", "1,000 places"]
+    told = [plain.counted(number, "process", "processes") for number in (1, 2)]
+    assert told == ["1 process", "2 processes"]
     assert [plain.some_of(names) for names in ("a", "ab", "abc")] == ["a", "a and 1 other", "a and 2 others"]

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from bootstrap.errors import ImageMissing, PodFailed, RaysideError, WrongArchitecture
 from bootstrap.kube import trouble
-from bootstrap.kube.api import Kube
+from tests.unit.scripted_rayjob import NAMESPACE, Scripted, scripted
 
 NAME = "rayside-head-7kq2x"
 SCHEDULED = {"type": "PodScheduled", "status": "True"}
@@ -375,42 +373,31 @@ def test_a_pod_that_is_being_removed_is_no_problem() -> None:
 # --- over all pods -----------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Recorded(Kube):
-    """Answers what was recorded, by path and query; anything else fails."""
-
-    answers: dict[tuple[str, str], list[Any]] = field(default_factory=dict)
-
-    def _call(
-        self, method: str, path: str, query: Mapping[str, str], body: Mapping[str, Any] | None = None
-    ) -> dict[str, Any] | None:
-        assert method == "GET"
-        return {"items": self.answers[path.rsplit("/", 1)[1], ",".join(query.values())]}
+SELECTOR = "ray.io/cluster=rayside"
 
 
-def recorded(pods: list[Any], events: list[Any], everything: list[Any]) -> Kube:
-    answers = {
-        ("pods", "ray.io/cluster=rayside"): pods,
-        ("events", f"involvedObject.kind=Pod,involvedObject.name={NAME}"): events,
-        ("pods", ""): everything,
-    }
-    return Recorded(Path("kubeconfig"), "kind-rayside", answers=answers)
+def recorded(
+    pods: list[Any], events: list[Any], everything: list[Any], nodes: Sequence[Any] = ()
+) -> Scripted:
+    of_pod = f"involvedObject.kind=Pod,involvedObject.name={NAME}"
+    script = {f"pods?{SELECTOR}": pods, f"events?{of_pod}": events, "pods": everything}
+    of_all = {"/api/v1/nodes?100": {"items": [*nodes]}}
+    return scripted({**{f"{NAMESPACE}/{path}": answer for path, answer in script.items()}, **of_all})
 
 
 def test_the_first_pod_that_can_not_run_is_found() -> None:
     well = pod(conditions=({"type": "Ready", "status": "True"},))
     sick = pod(container(waits("ImagePullBackOff")))
-    error = trouble.first_problem(recorded([well, sick], [], []), "ray.io/cluster=rayside")
-    assert isinstance(error, ImageMissing)
-    assert trouble.first_problem(recorded([well], [], []), "ray.io/cluster=rayside") is None
+    assert isinstance(trouble.first_problem(recorded([well, sick], [], []), SELECTOR), ImageMissing)
+    assert trouble.first_problem(recorded([well], [], []), SELECTOR) is None
 
 
 def test_events_of_an_earlier_pod_of_that_name_do_not_count() -> None:
     creating = pod(container(waits("ContainerCreating")))
     failed = event("FailedMount", "no such volume", 5)
-    assert trouble.first_problem(recorded([creating], [failed], []), "ray.io/cluster=rayside") is not None
+    assert trouble.first_problem(recorded([creating], [failed], []), SELECTOR) is not None
     earlier = {**failed, "involvedObject": {"uid": "u0"}}
-    assert trouble.first_problem(recorded([creating], [earlier], []), "ray.io/cluster=rayside") is None
+    assert trouble.first_problem(recorded([creating], [earlier], []), SELECTOR) is None
 
 
 def unscheduled(words: str) -> Any:
@@ -420,10 +407,9 @@ def unscheduled(words: str) -> Any:
 
 
 def test_no_room_is_no_problem_while_other_pods_leave() -> None:
-    stuck, selector = unscheduled("full"), "ray.io/cluster=rayside"
-    other = leaving("2026-01-01T00:00:00Z")
-    assert trouble.first_problem(recorded([stuck], [], [stuck, other]), selector) is None
-    assert trouble.first_problem(recorded([stuck], [], [stuck]), selector) is not None
+    stuck, other = unscheduled("full"), leaving("2026-01-01T00:00:00Z")
+    assert trouble.first_problem(recorded([stuck], [], [stuck, other]), SELECTOR) is None
+    assert trouble.first_problem(recorded([stuck], [], [stuck]), SELECTOR) is not None
 
 
 def test_which_taint_it_is_is_looked_up_where_the_scheduler_does_not_say() -> None:
@@ -449,11 +435,7 @@ def test_which_taint_it_is_is_looked_up_where_the_scheduler_does_not_say() -> No
         {"metadata": {"name": "one"}, "spec": {"taints": taints}},
         {"metadata": {"name": "two"}, "spec": {}},
     ]
-    selector = "ray.io/cluster=rayside"
-    kube = recorded([stuck], [], [stuck])
-    assert isinstance(kube, Recorded)
-    kube.answers["nodes", "100"] = nodes
-    error = trouble.first_problem(kube, selector)
+    error = trouble.first_problem(recorded([stuck], [], [stuck], nodes), SELECTOR)
     assert error is not None
     assert error.message == (
         f"no node takes pod {NAME}: the disk of a node is low, and it takes no more pods (DiskPressure): "

@@ -96,9 +96,11 @@ def test_all_labs_or_one_are_made_anew(tmp_path: Path) -> None:
         pytest.param("1" * (LARGEST + 2000), id="long"),
     ],
 )
-def test_what_is_no_answer_is_said(prints: str, tmp_path: Path) -> None:
+def test_what_is_no_answer_is_said_and_that_there_is_no_pod(prints: str, tmp_path: Path) -> None:
     with pytest.raises(PodFailed, match="gives no answer, or none of a verb's"):
         inside.reset(Pod(prints, tmp_path).place(), "")
+    with pytest.raises(NotRunning, match="has no workspace"):
+        inside.reset(Pod(None, tmp_path).place(), "")
 
 
 @pytest.mark.parametrize("verb", [lambda place: inside.reset(place, ""), inside.collect, inside.forget])
@@ -116,36 +118,21 @@ def test_what_is_said_there_is_one_line_and_bounded(tmp_path: Path) -> None:
     with pytest.raises(PodFailed) as failure:
         inside.reset(answer({"error": error}, tmp_path).place(), "")
     assert r"a\nb\x1b[31mccc" in failure.value.message
+    assert len(failure.value.message) < 400
     # A hint of theirs would read as ours.
-    assert (len(failure.value.message) < 400, failure.value.hint) == (
-        True,
-        "look into the place, or run it again",
-    )
+    assert failure.value.hint == "look into the place, or run it again"
     error = {"id": "invalid-argument", "message": "there is no lab 99", "hint": "./invokew labs lists them"}
     with pytest.raises(InvalidArgument, match="there is no lab 99"):
         inside.reset(answer({"error": error}, tmp_path).place(), "99")
 
 
-def test_a_place_without_a_pod_is_said(tmp_path: Path) -> None:
-    with pytest.raises(NotRunning, match="has no workspace"):
-        inside.reset(Pod(None, tmp_path).place(), "")
-
-
-def test_who_may_run_nothing_there_is_told_which_right_is_lacking(tmp_path: Path) -> None:
-    pod = Pod("{}", tmp_path, kube=objects(lacking={"create pods/exec in team"}))
-    for act in (lambda: inside.reset(pod.place(), ""), lambda: inside.forget(pod.place())):
-        with pytest.raises(Forbidden, match="create pods/exec in namespace team") as told:
-            act()
-        assert 'resources: ["pods/exec"], verbs: ["create"]' in told.value.hint
-    assert pod.asked == []
-
-
 @pytest.mark.timeout(20)
-@pytest.mark.parametrize("verb", ["collect", "push", "until"])
-def test_a_right_that_is_lacking_is_named_to_who_asks_all_places(
+@pytest.mark.parametrize("verb", ["reset", "forget", "collect", "push", "until"])
+def test_a_right_that_is_lacking_is_named_to_who_asks_one_place_or_all(
     verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place = Pod("{}", tmp_path, kube=objects(lacking={"create pods/exec in team"})).place()
+    pod = Pod("{}", tmp_path, kube=objects(lacking={"create pods/exec in team"}))
+    place = pod.place()
     names = ["place-001", "place-002"]
     base = SimpleNamespace(instance=SimpleNamespace(name="rayside"))
     there = SimpleNamespace(
@@ -154,7 +141,9 @@ def test_a_right_that_is_lacking_is_named_to_who_asks_all_places(
     monkeypatch.setattr(workshop_files, "workshop_of", lambda _: there)
     monkeypatch.setattr(workshop_files, "alone_with", lambda *_: contextlib.nullcontext())
     console, folder = Console(), tmp_path / "files"
-    verbs: dict[str, Callable[[], None]] = {
+    verbs: dict[str, Callable[[], object]] = {
+        "reset": lambda: inside.reset(place, ""),
+        "forget": lambda: inside.forget(place),
         "collect": lambda: workshop_files.collect(Settings(), console, folder),
         "push": lambda: workshop_files.push(Settings(), console, "01-breakpoint"),
         # It says so now, and not when it ends.
@@ -164,6 +153,7 @@ def test_a_right_that_is_lacking_is_named_to_who_asks_all_places(
     with pytest.raises(Forbidden, match="create pods/exec in namespace team") as told:
         verbs[verb]()
     assert 'resources: ["pods/exec"], verbs: ["create"]' in told.value.hint
+    assert pod.asked == []
 
 
 def test_an_api_that_does_not_answer_either_hides_no_error(tmp_path: Path) -> None:
