@@ -203,7 +203,7 @@ PROGRAM = 'failed to create containerd task: exec: "rey": executable file not fo
     [
         (
             container(waits("CrashLoopBackOff"), lastState=ended(137, "OOMKilled")),
-            "it needed more than its limit of 2Gi (OOMKilled, exit code 137)",
+            ": it needed more than its limit of 2Gi (OOMKilled, exit code 137)",
             "raise resources.limits.memory",
         ),
         (container(ended(137, "OOMKilled"), "workspace"), "the memory of its node", "ray_workers"),
