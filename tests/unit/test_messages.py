@@ -209,9 +209,13 @@ def test_the_body_of_an_answer_to_what_is_not_known_is_empty() -> None:
 # --- editors -------------------------------------------------------------------------------------
 
 
-def test_only_requests_that_the_relay_knows_are_questions() -> None:
+def test_an_editors_code_is_not_touched_and_only_requests_that_the_relay_knows_are_questions() -> None:
     for command in ("pydevdAuthorize", "setDebuggerProperty", "modules", "runInTerminal", "readMemory", ""):
         assert arguments_of(command, {}) is None
+    arguments = {"expression": f"print('{BAD}\n')", "context": "repl"}
+    assert arguments_of("evaluate", arguments) == arguments
+    # Null is as if it were not there.
+    assert arguments_of("next", {"threadId": 1, "granularity": None}) == {"threadId": 1}
 
 
 @pytest.mark.parametrize("command", REQUESTS)
@@ -239,15 +243,6 @@ def test_an_argument_that_dap_does_not_have_is_left_out(command: str) -> None:
 def test_what_dap_does_not_have_is_refused_with_a_sentence(command: str, arguments: Any, reason: str) -> None:
     with pytest.raises(NotDap, match=reason):
         arguments_of(command, arguments)
-
-
-def test_an_editors_code_is_not_touched() -> None:
-    arguments = {"expression": f"print('{BAD}\n')", "context": "repl"}
-    assert arguments_of("evaluate", arguments) == arguments
-
-
-def test_null_is_as_if_it_were_not_there() -> None:
-    assert arguments_of("next", {"threadId": 1, "granularity": None}) == {"threadId": 1}
 
 
 # --- rules ---------------------------------------------------------------------------------------

@@ -148,14 +148,26 @@ def test_a_mapping_of_another_folder_than_the_one_that_was_packed_takes_nothing_
     assert Paths([("/elsewhere", ".")], lambda: ROOTS).local(remote) == f"/elsewhere/{named}"
 
 
-def test_of_shared_files_only_what_is_there_is_mapped(tmp_path: Path) -> None:
-    (tmp_path / "project").mkdir()
-    (tmp_path / "project" / "there.py").touch()
+def test_of_shared_files_a_debuggee_has_only_what_is_there_of_its_own_and_python_opened(
+    tmp_path: Path,
+) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+    for file in ("project/there.py", "project/page.html", "id_rsa", "library.py"):
+        (tmp_path / file).touch()
     (tmp_path / "link").symlink_to("project")
-    paths = Paths(roots=lambda: {"_ray_pkg_aa": [str(tmp_path / "project")]}, shared=True)
-    assert paths.local(f"{WORKING_DIR}/there.py") == str(tmp_path / "project" / "there.py")
-    assert paths.local(f"{WORKING_DIR}/gone.py") is None
-    assert paths.local(str(tmp_path / "project" / "there.py")) == str(tmp_path / "project" / "there.py")
+    (project / "key").symlink_to(tmp_path / "id_rsa")
+    (project / "key.py").symlink_to(tmp_path / "id_rsa")
+    (project / "linked.py").symlink_to(tmp_path / "library.py")
+    paths = Paths(roots=lambda: {"_ray_pkg_aa": [str(project)]}, shared=True)
+    for name in ("there.py", "page.html", "linked.py"):
+        assert paths.local(f"{WORKING_DIR}/{name}") == str(project / name)
+    for name in ("gone.py", "key", "key.py"):
+        assert paths.local(f"{WORKING_DIR}/{name}") is None
+    for path in (project / "there.py", tmp_path / "library.py"):
+        assert paths.local(str(path)) == str(path)
+    for path in (tmp_path / "id_rsa", Path("/etc/passwd")):
+        assert paths.local(str(path)) is None
     assert paths.remote(str(tmp_path / "link" / "there.py"), LAYOUT) == f"{WORKING_DIR}/there.py"
     assert paths.remote("/no/such.py", LAYOUT) == "/no/such.py"
 
@@ -190,25 +202,6 @@ def test_a_debuggee_names_no_file_above_the_folder_that_is_mapped(
     )
     assert paths.local(path.format(package=WORKING_DIR)) is None
     assert paths.local(path.format(package=f"{SESSION}/working_dir_files/..")) is None
-
-
-def test_of_shared_files_a_debuggee_has_only_its_own_and_python_opened(tmp_path: Path) -> None:
-    project = tmp_path / "project"
-    project.mkdir()
-    for name in ("id_rsa", "library.py"):
-        (tmp_path / name).touch()
-    (project / "page.html").touch()
-    (project / "key").symlink_to(tmp_path / "id_rsa")
-    (project / "key.py").symlink_to(tmp_path / "id_rsa")
-    (project / "linked.py").symlink_to(tmp_path / "library.py")
-    paths = Paths(roots=lambda: {"_ray_pkg_aa": [str(project)]}, shared=True)
-    assert paths.local(f"{WORKING_DIR}/page.html") == str(project / "page.html")
-    assert paths.local(f"{WORKING_DIR}/linked.py") == str(project / "linked.py")
-    assert paths.local(f"{WORKING_DIR}/key") is None
-    assert paths.local(f"{WORKING_DIR}/key.py") is None
-    assert paths.local(str(tmp_path / "library.py")) == str(tmp_path / "library.py")
-    assert paths.local(str(tmp_path / "id_rsa")) is None
-    assert paths.local("/etc/passwd") is None
 
 
 @pytest.mark.parametrize("folders", [{1: []}, {"/x": "abc"}, {"/x": [1, None]}, {"/x": None}, {}])
@@ -261,29 +254,11 @@ def lines_of(folder: Path, text: str) -> Lines | None:
     return Lines.read(document["lines"])
 
 
-@pytest.mark.parametrize(
-    ("line", "nearest"),
-    [
-        (3, 3),
-        (4, 6),
-        (6, 6),
-        (7, 8),
-        (8, 8),
-        (9, 9),
-        (11, 8),
-        (12, 8),
-        (13, 14),
-        (14, 14),
-        (17, None),
-        (99, None),
-    ],
-)
-def test_a_breakpoint_goes_to_the_nearest_line_with_code_of_its_function(
-    tmp_path: Path, line: int, nearest: int | None
-) -> None:
+def test_a_breakpoint_goes_to_the_nearest_line_with_code_of_its_function(tmp_path: Path) -> None:
     lines = lines_of(tmp_path, SOURCE)
     assert lines is not None
-    assert lines.nearest(line) == nearest
+    nearest = {3: 3, 4: 6, 6: 6, 7: 8, 8: 8, 9: 9, 11: 8, 12: 8, 13: 14, 14: 14, 17: None, 99: None}
+    assert {line: lines.nearest(line) for line in nearest} == nearest
 
 
 @pytest.mark.parametrize("text", ["def (", "\0", "(" * 10_000, "x = 1\n  y = 2\n"])

@@ -26,6 +26,8 @@ def test_values_of_the_environment_are_parsed_from_strings() -> None:
     assert settings.dashboard_port == 9000
     assert settings.min_memory_gib == 0.5
     assert settings.cache_folder == Path.home() / "c"
+    switches: tuple[object, ...] = ("false", False, "NO", "1")
+    assert [parse({"workspace": each}, {}).workspace for each in switches] == [False, False, False, True]
 
 
 def test_an_unknown_key_is_named_with_the_nearest_known_one_and_not_ignored_in_the_environment() -> None:
@@ -82,11 +84,6 @@ def test_a_host_of_a_workshop_may_have_a_class_and_a_certificate(host: str) -> N
     for key in more:
         with pytest.raises(InvalidSetting, match=f"{key} is 'A/b'"):
             parse({"workshop_host": host, **more, key: "A/b"}, {})
-
-
-@pytest.mark.parametrize(("value", "meant"), [("false", False), (False, False), ("NO", False), ("1", True)])
-def test_a_switch_is_what_its_word_says(value: object, meant: bool) -> None:
-    assert parse({"workspace": value}, {}).workspace is meant
 
 
 def test_settings_reach_another_process_through_its_environment() -> None:

@@ -6,8 +6,6 @@ import queue
 import signal
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pytest
 from invoke.context import Context
@@ -15,38 +13,26 @@ from invoke.exceptions import Exit
 from invoke.tasks import task
 
 from bootstrap.errors import Interrupted
-from bootstrap.signals import signals_noticed
 from tasks import Verb
 
 pytestmark = pytest.mark.usefixtures("python_signals")
 
 
-@contextmanager
-def interrupting_no_wait() -> Iterator[None]:
-    """Sends a SIGINT that another thread than the main one receives, as if it came just before the wait."""
-
+def test_a_ctrl_c_that_interrupts_no_wait_is_noticed_and_ends_every_verb() -> None:
     def send() -> None:
         time.sleep(0.2)  # until the main thread waits
+        # Another thread than the main one receives it, as if it came just before the wait.
         signal.pthread_kill(threading.get_ident(), signal.SIGINT)
 
-    sending = threading.Thread(target=send)
-    sending.start()
-    began = time.monotonic()
-    yield
-    sending.join()
-    assert time.monotonic() - began < 5
-
-
-def test_a_ctrl_c_that_interrupts_no_wait_is_noticed() -> None:
-    with interrupting_no_wait(), pytest.raises(KeyboardInterrupt), signals_noticed():
-        queue.Queue[str]().get(timeout=10)
-
-
-def test_it_ends_every_verb() -> None:
     @task(klass=Verb)
     def wait(context: Context) -> None:
         queue.Queue[str]().get(timeout=10)
 
-    with interrupting_no_wait(), pytest.raises(Exit) as ended:
+    sending = threading.Thread(target=send)
+    sending.start()
+    began = time.monotonic()
+    with pytest.raises(Exit) as ended:
         wait(Context())
+    sending.join()
+    assert time.monotonic() - began < 5
     assert ended.value.code == Interrupted("", hint="").exit_code

@@ -118,17 +118,7 @@ class ScriptedDashboard:
 
     def job(self, submission_id: str) -> Job:
         assert submission_id in self.submitted
-        return Job(
-            submission_id=submission_id,
-            job_id="01000000",
-            status="RUNNING",
-            entrypoint="python x.py",
-            message="",
-            exit_code=None,
-            started=0.0,
-            metadata={},
-            runtime_env={},
-        )
+        return Job(submission_id, "01000000", "RUNNING", "python x.py", "", None, 0.0, None, {}, {})
 
     def jobs(self) -> list[Job]:
         return [self.job(submission_id) for submission_id in self.submitted]
@@ -144,13 +134,8 @@ def dashboard(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ScriptedDashbo
         submit=lambda job, submission_id: scripted_dashboard.submitted.append(submission_id),
     )
     (tmp_path / "token").write_text("secret")
-    instance = SimpleNamespace(
-        namespace="default",
-        folder=tmp_path,
-        token_file=tmp_path / "token",
-        ports=SimpleNamespace(relay=1),
-        user="",
-    )
+    relay = {"token_file": tmp_path / "token", "ports": SimpleNamespace(relay=1)}
+    instance = SimpleNamespace(namespace="default", folder=tmp_path, user="", **relay)
     target = SimpleNamespace(access=access, kubernetes=None, instance=instance)
     monkeypatch.setattr(choice, "existing", lambda settings, shell: target)
     return scripted_dashboard
@@ -338,10 +323,9 @@ def test_a_wrong_folder_of_extensions_is_in_the_way_of_no_verb_that_needs_none(
     assert not (tmp_path / "state").exists()
 
 
-NAMED = [(None, " --name demo"), ("other", " --name other"), ("rayside", "")]
-
-
-@pytest.mark.parametrize(("name", "options"), NAMED)
+@pytest.mark.parametrize(
+    ("name", "options"), [(None, " --name demo"), ("other", " --name other"), ("rayside", "")]
+)
 def test_what_is_advised_is_for_the_cluster_that_the_option_names_or_else_the_setting(
     name: str | None,
     options: str,

@@ -185,25 +185,14 @@ def test_a_persons_name_is_part_of_kubernetes_names() -> None:
 # --- quantities --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("text", "cpu"), [("100m", 100), ("1", 1000), ("1.5", 1500), ("0.1m", 1), ("2e0", 2000), ("1k", 10**6)]
-)
-def test_a_processor_is_counted_in_thousandths(text: str, cpu: int) -> None:
-    assert millicores(text) == cpu
-
-
-@pytest.mark.parametrize(
-    ("text", "size"),
-    [("1Gi", GIB), ("512Mi", GIB // 2), ("1G", 10**9), ("128974848000m", 128974848), ("12e6", 12 * 10**6)],
-)
-def test_memory_is_counted_in_bytes(text: str, size: int) -> None:
-    assert octets(text) == size
-
-
-@pytest.mark.parametrize("text", ["", "Gi", "1 Gi", "-1", "1Ki2", "nan", "1e999", "9" * 30, "1.2.3"])
-def test_what_is_no_quantity_is_none(text: str) -> None:
-    with pytest.raises(ValueError, match="is no quantity"):
-        quantity(text)
+def test_processors_are_counted_in_thousandths_and_memory_in_bytes() -> None:
+    cpu = {"100m": 100, "1": 1000, "1.5": 1500, "0.1m": 1, "2e0": 2000, "1k": 10**6}
+    assert {text: millicores(text) for text in cpu} == cpu
+    memory = {"1Gi": GIB, "512Mi": GIB // 2, "1G": 10**9, "128974848000m": 128974848, "12e6": 12 * 10**6}
+    assert {text: octets(text) for text in memory} == memory
+    for text in ("", "Gi", "1 Gi", "-1", "1Ki2", "nan", "1e999", "9" * 30, "1.2.3"):
+        with pytest.raises(ValueError, match="is no quantity"):
+            quantity(text)
 
 
 def test_sizes_are_for_people() -> None:
