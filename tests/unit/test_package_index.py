@@ -32,10 +32,6 @@ CLUSTERS = f"{RAY}/namespaces/team/rayclusters"
 CLUSTER = f"{CLUSTERS}/rayside"
 
 
-def silent(_: str) -> None:
-    pass
-
-
 def step(kube: Objects, index: str = INDEX, trusted: str = "", **more: Any) -> PackageIndex:
     return PackageIndex(instance("rayside"), kube, index, trusted, **more)
 
@@ -206,7 +202,7 @@ def test_pip_and_uv_get_the_proxy_with_an_index_and_without() -> None:
 def test_a_secret_has_them_and_follows_the_settings() -> None:
     kube = api()
     assert step(kube).check().condition is Condition.MISSING
-    step(kube).apply(silent)
+    step(kube).apply(print)
     status = step(kube).check()
     assert (status.condition, status.detail) == (Condition.READY, "pypi.test:8443")
     assert step(kube, index="https://other.test/simple").check().condition is Condition.MISSING
@@ -216,7 +212,7 @@ def test_a_secret_has_them_and_follows_the_settings() -> None:
 def test_another_proxy_is_told_to_the_secret_and_its_login_is_not_shown() -> None:
     kube = api()
     made = step(kube, proxy=PROXY)
-    made.apply(silent)
+    made.apply(print)
     assert made.check().detail == "pypi.test:8443, by the proxy proxy.test:3128"
     assert "pr0xy" not in repr(made)
     assert step(kube, proxy="http://other.test:3128").check().condition is Condition.MISSING
@@ -230,16 +226,16 @@ def test_anothers_secret_of_that_name_is_left_alone() -> None:
     kube = api({"metadata": {"name": "rayside-packages"}, "data": {}})
     with pytest.raises(NotOurs, match="rayside-packages"):
         step(kube).check()
-    step(kube).undo(silent)
+    step(kube).undo(print)
     assert kube.deleted == []
 
 
 def test_down_removes_ours_whatever_the_settings_say_by_then() -> None:
     kube = api()
-    step(kube).apply(silent)
-    step(kube, index="", cluster_goes=True).undo(silent)
+    step(kube).apply(print)
+    step(kube, index="", cluster_goes=True).undo(print)
     assert kube.deleted == []
-    step(kube, index="").undo(silent)
+    step(kube, index="").undo(print)
     assert kube.deleted == [SECRET]
 
 
@@ -303,7 +299,7 @@ def own_cluster(**ray: Any) -> dict[str, Any]:
 
 def test_a_rayjobs_own_cluster_reads_the_secret_that_up_has_made() -> None:
     kube = api()
-    step(kube, trusted="a certificate", proxy=PROXY).apply(silent)
+    step(kube, trusted="a certificate", proxy=PROXY).apply(print)
     rayjob = own_cluster()
     changed = rayjob_with_it(rayjob, kube, instance("rayside"))
     head, workers = pods({"spec": changed["spec"]["rayClusterSpec"]})
@@ -327,7 +323,7 @@ def workers_of(rayjob: dict[str, Any], kube: Objects) -> Any:
 
 def test_what_a_rayjob_itself_says_of_packages_stays() -> None:
     kube = api()
-    step(kube, trusted="a certificate").apply(silent)
+    step(kube, trusted="a certificate").apply(print)
     environment = [{"name": "SSL_CERT_FILE", "value": "/mine"}]
     mounts = [{"name": "mine", "mountPath": "/etc/xdg/uv"}]
     (container,) = workers_of(own_cluster(env=environment, volumeMounts=mounts), kube)["containers"]
@@ -345,7 +341,7 @@ def test_what_a_rayjob_itself_says_of_packages_stays() -> None:
 
 def test_down_leaves_the_secret_to_clusters_that_read_it() -> None:
     kube = api()
-    step(kube).apply(silent)
+    step(kube).apply(print)
     own = rayjob_with_it(own_cluster(), kube, instance("rayside"))["spec"]["rayClusterSpec"]
     other = {"spec": own_cluster()["spec"]["rayClusterSpec"], "metadata": {"name": "other"}}
     kube.lists[CLUSTERS] = [
@@ -353,11 +349,11 @@ def test_down_leaves_the_secret_to_clusters_that_read_it() -> None:
         {"spec": own, "metadata": {"name": "own"}},
         other,
     ]
-    left = step(kube).undo(silent)
+    left = step(kube).undo(print)
     assert left == "the Secret rayside-packages stays: the RayCluster own reads it"
     assert not kube.deleted
     del kube.lists[CLUSTERS][1]
-    assert step(kube).undo(silent) is None
+    assert step(kube).undo(print) is None
     assert kube.deleted == [SECRET]
 
 

@@ -9,6 +9,7 @@ import os
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -25,7 +26,6 @@ from bootstrap.ray.jobs import Submission
 from bootstrap.ray.metadata import USER, USER_VARIABLE
 from bootstrap.ray.records import jobs_for, read_job
 from bootstrap.ray.state import LAG
-from bootstrap.relay.cluster import ClusterDebuggees
 from bootstrap.relay.debuggee import Debuggee
 from bootstrap.relay.tries import MOST_TRIES, Tries
 from bootstrap.settings import Settings
@@ -37,7 +37,7 @@ from bootstrap.users import is_name, own_name, sees
 from bootstrap.verbs import jobs as verbs
 from bootstrap.verbs import paused
 from tests.unit.test_paused import target_of
-from tests.unit.test_relay_process import JOBS, WORKERS, Clock
+from tests.unit.test_relay_process import JOBS, WORKERS, Clock, cluster
 from tests.unit.test_state import JOB, TASK, WORKER, Recorded
 
 URL = "http://head.example:8265"
@@ -51,10 +51,7 @@ BY_HAND = {
 NOT_PAUSED = {**WORKER, "num_paused_threads": 0}
 
 
-def annas_cluster(clock: Clock | None = None, **answers: Any) -> tuple[Recorded, ClusterDebuggees]:
-    dashboard = Recorded(**answers)
-    return dashboard, ClusterDebuggees(dashboard, user="anna", clock=clock or Clock())
-
+annas_cluster = partial(cluster, user="anna")
 
 # --- names -----------------------------------------------------------------------------------
 
@@ -175,7 +172,7 @@ def test_who_waits_in_a_breakpoint_is_left_until_it_is_known_whose_it_is() -> No
     clock.now += LAG
     assert [each.worker_id for each in debuggees.look()] == ["w1", "w2"]
     # On a Ray that is one's own nothing is waited for.
-    assert len(ClusterDebuggees(Recorded(workers=[WORKER], tasks=[], jobs=[]), clock=Clock()).look()) == 1
+    assert len(cluster(workers=[WORKER], tasks=[], jobs=[])[1].look()) == 1
 
 
 def test_the_workers_of_a_new_job_cost_one_request_however_many_ask() -> None:
@@ -210,8 +207,7 @@ def test_a_look_that_began_before_the_job_is_not_the_last_word_on_it() -> None:
 def test_known_workers_of_many_people_cost_one_request_a_look(user: str) -> None:
     workers = [{**NOT_PAUSED, "worker_id": f"w{n}"} for n in range(100)]
     tasks = [{**TASK, "worker_id": f"w{n}", "job_id": f"0{n % 2 + 2}000000"} for n in range(100)]
-    dashboard = Recorded(workers=workers, tasks=tasks, jobs=[ANNAS, BOBS])
-    debuggees = ClusterDebuggees(dashboard, user=user, clock=Clock())
+    dashboard, debuggees = cluster(user=user, workers=workers, tasks=tasks, jobs=[ANNAS, BOBS])
     assert len(debuggees.look()) == 100
     dashboard.paths.clear()
     assert {each.user for each in debuggees.look()} == {"anna", "bob"}

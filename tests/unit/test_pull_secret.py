@@ -25,10 +25,6 @@ ADA = Login("ada", "secret")
 HOST = "registry.test:5000"
 
 
-def silent(_: str) -> None:
-    pass
-
-
 def step(kube: Objects, login: Login | None = ADA) -> PullSecret:
     address = parse(f"{HOST}/team")
     return PullSecret(instance("rayside"), kube, address, lambda: login, "rayside-registry")
@@ -61,7 +57,7 @@ def account_of(kube: Objects) -> dict[str, Any]:
 
 def made(step: PullSecret) -> PullSecret:
     """Returns the step once its Secret is in the API."""
-    step.apply(silent)
+    step.apply(print)
     stored(cast(Objects, step.kube))
     return step
 
@@ -74,7 +70,7 @@ def test_pods_get_the_login_by_the_default_service_account() -> None:
     kube = api()
     ours = step(kube)
     assert ours.check().condition is Condition.MISSING
-    ours.apply(silent)
+    ours.apply(print)
     secret = stored(kube)
     assert secret["type"] == "kubernetes.io/dockerconfigjson"
     kept = json.loads(base64.b64decode(secret["data"][".dockerconfigjson"]))
@@ -88,7 +84,7 @@ def test_pods_get_the_login_by_the_default_service_account() -> None:
     # Whoever wants none any more, or has none, leaves none there.
     unwanted = replace(other, is_wanted=False)
     assert unwanted.check().condition is Condition.MISSING
-    unwanted.apply(silent)
+    unwanted.apply(print)
     assert (account_of(kube)["imagePullSecrets"], kube.objects[SECRET]) == ([], None)
     assert unwanted.check().condition is Condition.READY
 
@@ -96,7 +92,7 @@ def test_pods_get_the_login_by_the_default_service_account() -> None:
 def test_where_a_registry_needs_no_login_the_secret_that_pods_name_has_none() -> None:
     kube = api()
     without = step(kube, None)
-    without.apply(silent)
+    without.apply(print)
     kept = base64.b64decode(stored(kube)["data"][".dockerconfigjson"])
     assert json.loads(kept) == {"auths": {}}
     assert without.check().condition is Condition.READY
@@ -110,12 +106,12 @@ def test_what_others_have_made_stays() -> None:
     assert ours.check().detail == (
         "in the Secret rayside-registry; the default ServiceAccount has theirs, and stays"
     )
-    ours.undo(silent)
+    ours.undo(print)
     assert kube.objects[ACCOUNT] == {"metadata": {}, "imagePullSecrets": [{"name": "theirs"}]}
     secret = {"metadata": {"name": "rayside-registry"}, "type": "Opaque"}
     kube = api(secret=secret)
     assert "is another's" in step(kube).check().detail
-    step(kube).undo(silent)
+    step(kube).undo(print)
     assert kube.objects[SECRET] == secret
 
 
@@ -127,16 +123,16 @@ def test_without_a_right_or_in_a_namespace_of_others_the_secret_of_ours_is_all(l
     status = ours.check()
     assert status.condition is Condition.READY
     assert ("you may not name it in the default ServiceAccount" in status.detail) is bool(lacking)
-    ours.undo(silent)
+    ours.undo(print)
     assert kube.objects == {SECRET: None}
 
 
 def test_down_removes_it_unless_kubernetes_itself_goes() -> None:
     kube = api()
     ours = made(step(kube))
-    replace(ours, cluster_goes=True).undo(silent)
+    replace(ours, cluster_goes=True).undo(print)
     assert kube.objects[SECRET] is not None
-    ours.undo(silent)
+    ours.undo(print)
     assert (account_of(kube)["imagePullSecrets"], kube.objects[SECRET]) == ([], None)
 
 
@@ -154,13 +150,13 @@ def test_an_account_that_others_have_changed_too_is_left_to_them() -> None:
     both = [{"name": "rayside-registry"}, {"name": "theirs"}]
     account_of(kube)["imagePullSecrets"] = both
     assert ours.check().condition is Condition.READY
-    ours.undo(silent)
+    ours.undo(print)
     assert (account_of(kube)["imagePullSecrets"], kube.objects[SECRET]) == (both, None)
 
 
 def test_an_account_that_names_what_somebody_has_removed_is_mended() -> None:
     kube = api({"metadata": {}, "imagePullSecrets": [{"name": "rayside-registry"}]})
-    step(kube).undo(silent)
+    step(kube).undo(print)
     assert account_of(kube)["imagePullSecrets"] == []
 
 
@@ -171,12 +167,12 @@ def test_a_login_stays_while_this_machine_has_none_or_can_not_read_it() -> None:
     later = replace(step(kube), login=locked)
     for now in (step(kube, None), later):
         assert now.check().condition is Condition.READY
-        now.apply(silent)
+        now.apply(print)
         assert stored(kube)["data"] == before
     # Only the account lacks it.
     account_of(kube)["imagePullSecrets"] = []
     assert later.check().condition is Condition.MISSING
-    later.apply(silent)
+    later.apply(print)
     assert stored(kube)["data"] == before
     assert later.check().condition is Condition.READY
     with pytest.raises(RegistryRefused):
@@ -194,7 +190,7 @@ def test_it_stays_while_an_operator_of_ours_pulls_by_it(ours: bool) -> None:
         "spec": {"template": {"spec": pod}},
     }
     kube.lists[DEPLOYMENTS] = [applied(operator, FIELD_MANAGER if ours else "helm")]
-    left = step(kube).undo(silent)
+    left = step(kube).undo(print)
     assert (bool(left), kube.objects[SECRET] is not None) == (ours, ours)
 
 
@@ -203,12 +199,12 @@ def test_a_kubernetes_that_does_not_answer_is_no_obstacle_to_down(monkeypatch: p
         raise ClusterUnreachable("nobody answers", hint="")
 
     monkeypatch.setattr(Objects, "_call", gone)
-    assert "could not be removed from team: nobody answers" in str(step(api()).undo(silent))
+    assert "could not be removed from team: nobody answers" in str(step(api()).undo(print))
 
 
 def test_where_nothing_is_pulled_an_earlier_login_goes() -> None:
     kube = api()
     now = replace(made(step(kube)), address=None)
     assert now.check().condition is Condition.MISSING
-    now.apply(silent)
+    now.apply(print)
     assert (now.check().condition, account_of(kube)["imagePullSecrets"]) == (Condition.READY, [])

@@ -47,9 +47,11 @@ class Clock:
         return self.now
 
 
-def cluster(clock: Clock | None = None, **answers: Any) -> tuple[Recorded, ClusterDebuggees]:
+def cluster(
+    clock: Clock | None = None, *, user: str = "", **answers: Any
+) -> tuple[Recorded, ClusterDebuggees]:
     dashboard = Recorded(**answers)
-    return dashboard, ClusterDebuggees(dashboard, clock=clock or Clock())
+    return dashboard, ClusterDebuggees(dashboard, user=user, clock=clock or Clock())
 
 
 # --- the process -----------------------------------------------------------------------------

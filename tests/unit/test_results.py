@@ -103,15 +103,16 @@ def test_a_verdict_costs_the_same_however_many_debuggees_there_are(
 
 
 class RecordedEditor(CurrentEditor):
-    """Keeps what an editor would be told."""
+    """Keeps what an editor would be told, as the event's name and its body."""
+
+    listens = True
 
     def __init__(self) -> None:
         super().__init__(lambda _: None)
-        self.breakpoints: list[Message] = []
+        self.told: list[tuple[str, Message]] = []
 
     def event(self, name: str, body: Message) -> None:
-        assert name == "breakpoint"
-        self.breakpoints.append(body["breakpoint"])
+        self.told.append((name, body))
 
 
 def test_only_breakpoints_of_which_something_changed_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,12 +137,12 @@ def test_only_breakpoints_of_which_something_changed_are_looked_at(monkeypatch: 
         breakpoints = {breakpoint_.id: breakpoint_ for breakpoint_ in configuration._desired.breakpoints}
 
         async def answer(result: Result, *debuggees: int) -> list[int]:
-            editor.breakpoints.clear()
+            editor.told.clear()
             for debuggee in debuggees:
                 breakpoints[7].results[debuggee] = result
                 configuration.tell_changes()
             await asyncio.sleep(2 * SOON)
-            return [each["id"] for each in editor.breakpoints]
+            return [body["breakpoint"]["id"] for _, body in editor.told]
 
         assert await answer(YES, *range(CROWD)) == [7]
         assert looked_at == [7]

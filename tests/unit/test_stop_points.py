@@ -88,13 +88,17 @@ def test_what_can_not_be_read_is_not_verified_and_says_why(spec: dict[str, str],
         assert why in document["message"]
 
 
-def test_a_filter_with_a_condition_that_can_not_be_read_is_off() -> None:
+def test_a_filter_is_off_whose_condition_can_not_be_read_and_none_is_kept_of_another() -> None:
     options = [{"filterId": "raised", "condition": "x >"}, {"filterId": "userUnhandled"}]
     exceptions = ExceptionFilters.of({"filterOptions": options})
     assert [verdict["verified"] for verdict in exceptions.verdicts] == [False, True]
     assert "The condition 'x >' is no Python expression" in exceptions.verdicts[0]["message"]
     assert exceptions.arguments == {"filters": ["userUnhandled"]}
     assert not exceptions.conditions
+    # Nor is there a condition where the filter is on without one, too.
+    options = [{"filterId": "raised", "condition": "x > 1"}, {"filterId": "userUnhandled", "condition": " "}]
+    assert list(ExceptionFilters.of({"filterOptions": options}).conditions) == ["raised"]
+    assert not ExceptionFilters.of({"filters": ["raised"], "filterOptions": options}).conditions
 
 
 def test_hits_are_kept_until_the_breakpoint_is_another() -> None:
@@ -211,9 +215,3 @@ def test_the_verdicts_are_in_the_order_of_what_was_asked_for() -> None:
         }
     )
     assert [verdict["verified"] for verdict in exceptions.verdicts] == [True, False, True, True]
-
-
-def test_a_filter_that_is_on_without_a_condition_has_none() -> None:
-    options = [{"filterId": "raised", "condition": "x > 1"}, {"filterId": "userUnhandled", "condition": " "}]
-    assert list(ExceptionFilters.of({"filterOptions": options}).conditions) == ["raised"]
-    assert not ExceptionFilters.of({"filters": ["raised"], "filterOptions": options}).conditions

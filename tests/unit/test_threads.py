@@ -10,29 +10,13 @@ import pytest
 
 from bootstrap.dap.framing import Message
 from bootstrap.relay.debuggee import Debuggee
-from bootstrap.relay.editor import CurrentEditor
 from bootstrap.relay.files import Files
 from bootstrap.relay.ids import Ids
 from bootstrap.relay.remote_calls import RemoteCall, RemoteCalls
 from bootstrap.relay.threads import Threads
 from bootstrap.relay.work import Work
 from bootstrap.relay.worker import Worker, Workers
-
-CROWD = 300
-
-
-class RecordedEditor(CurrentEditor):
-    """Keeps the bodies of the `stopped` events."""
-
-    listens = True
-
-    def __init__(self) -> None:
-        super().__init__(lambda _: None)
-        self.stops: list[Message] = []
-
-    def event(self, name: str, body: Message) -> None:
-        if name == "stopped":
-            self.stops.append(body)
+from tests.unit.test_results import CROWD, RecordedEditor
 
 
 class Counted(Workers):
@@ -77,7 +61,12 @@ class Setting:
         """Returns whether the editor is to keep looking at what it looks at."""
         worker.stopped(1, {"reason": "breakpoint"})
         self.threads.tell_stop(worker, 1)
-        return bool(self.editor.stops[-1]["preserveFocusHint"])
+        return bool(self.last["preserveFocusHint"])
+
+    @property
+    def last(self) -> Message:
+        """The body of the last `stopped` event."""
+        return [body for name, body in self.editor.told if name == "stopped"][-1]
 
 
 def test_the_task_that_a_step_goes_into_is_looked_at_and_who_called_it_is_not() -> None:
@@ -89,13 +78,13 @@ def test_the_task_that_a_step_goes_into_is_looked_at_and_who_called_it_is_not() 
     setting.threads.resumed = caller
     task.stopped(1, {"reason": "step"}).task_id = "ab"
     setting.threads.tell_stop(task, 1)
-    assert (setting.editor.stops[-1]["preserveFocusHint"], setting.threads.focus) == (False, task)
-    assert setting.editor.stops[-1]["ray"]["calledBy"]
+    assert (setting.last["preserveFocusHint"], setting.threads.focus) == (False, task)
+    assert setting.last["ray"]["calledBy"]
     assert setting.stop(caller)
     # Later stops of the task are as any others.
     task.stopped(1, {"reason": "step"}).task_id = "ab"
     setting.threads.tell_stop(task, 1)
-    assert "calledBy" not in setting.editor.stops[-1]["ray"]
+    assert "calledBy" not in setting.last["ray"]
 
 
 def play(count: int) -> Setting:
