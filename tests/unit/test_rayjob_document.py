@@ -267,10 +267,10 @@ def test_a_job_whose_cluster_has_gone_is_known_by_its_rayjob() -> None:
             {
                 "jobDeploymentStatus": "ValidationFailed",
                 "reason": "ValidationFailed",
-                "message": "The RayJob spec is invalid",
+                "message": "it is invalid",
             },
             SubmissionFailed,
-            "KubeRay gave RayJob mine up: ValidationFailed: The RayJob spec is invalid",
+            "KubeRay gave RayJob mine up: ValidationFailed: it is invalid",
         ),
         (
             {"jobDeploymentStatus": "Failed", "reason": "AppFailed", "message": "exit 1", "jobId": "m-1"},

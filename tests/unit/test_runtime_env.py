@@ -36,14 +36,11 @@ TAKEN: list[dict[str, Any]] = [
     {"excludes": ["*.bin"], "env_vars": {"A": "1"}, "py_executable": "python -s"},
     {"env_vars": {}},
     {"env_vars": []},
-    {"pip": ["a", "b"]},
-    {"uv": ["a", "b"]},
-    {"pip": []},
-    {"uv": []},
-    {"pip": "{folder}/requirements.txt"},
-    {"uv": "{folder}/requirements.txt"},
-    {"pip": {"packages": ["a"]}},
-    {"uv": {"packages": ["a"]}},
+    *(
+        {tool: packages}
+        for tool in ("pip", "uv")
+        for packages in (["a", "b"], [], "{folder}/requirements.txt", {"packages": ["a"]})
+    ),
     {"pip": {"packages": "{folder}/requirements.txt"}},
     {"pip": {"packages": [], "pip_check": True, "pip_version": "==24", "pip_install_options": ["-q"]}},
     {"uv": {"packages": ["a"], "uv_check": False, "uv_version": "==1", "uv_pip_install_options": []}},
@@ -69,16 +66,15 @@ def each(field: str, *values: Any, within: dict[str, Any] | None = None) -> list
 
 SOME = {"packages": ["a"]}
 FILE = "{folder}/requirements.txt"
+NO_PACKAGES: list[Any] = [
+    *(5, 0, True, [1], [None], "", "{folder}/none.txt", "{folder}", {"package": []}, {"packages": 5}),
+]
 REFUSED: list[tuple[str, dict[Any, Any]]] = [
     *each("working_dir", 5, 0, False, [], {}, ["a"], {"a": 1}),
     *each("py_modules", "a", "", 5, {}, {"a": 1}, [1], [None], [["a"]]),
     *each("excludes", "a", "", 5, {}, [1], [None]),
-    *each(
-        "pip", 5, 0, True, [1], [None], "", "{folder}/none.txt", "{folder}", {"package": []}, {"packages": 5}
-    ),
-    *each(
-        "uv", 5, 0, True, [1], [None], "", "{folder}/none.txt", "{folder}", {"package": []}, {"packages": 5}
-    ),
+    *each("pip", *NO_PACKAGES),
+    *each("uv", *NO_PACKAGES),
     *each("pip.packages", [{}]),
     *each("pip.pip_check", "yes", 1, None, within=SOME),
     *each("pip.pip_version", 24, None, within=SOME),

@@ -132,41 +132,27 @@ def test_an_image_for_another_architecture(status: dict[str, Any]) -> None:
     assert "architecture" in error.hint
 
 
-@pytest.mark.parametrize(
-    ("message", "why", "remedy"),
-    [
-        (
-            "Pod ephemeral local storage usage exceeds the total limit of containers 20Mi. ",
-            "it wrote more to disk than its limit",
-            "raise resources.limits.ephemeral-storage",
-        ),
-        (
-            'Container ray-head exceeded its local ephemeral storage limit "5Mi". ',
-            "it wrote more to disk than its limit",
-            "raise resources.limits.ephemeral-storage",
-        ),
-        (
-            'Usage of EmptyDir volume "tmp" exceeds the limit "10Mi". ',
-            "it wrote more into a volume than the volume's limit",
-            "raise emptyDir.sizeLimit",
-        ),
-        ("The node was low on resource: inodes. ", "the disk of its node ran low", "free some there"),
-        (
-            "The node was low on resource: ephemeral-storage. Container ray-head was using 700Mi. ",
-            "the disk of its node ran low",
-            "free some there",
-        ),
-        (
-            "The node was low on resource: memory. Threshold quantity: 100Mi, available: 80Mi. ",
-            "the memory of its node ran low",
-            "free memory, or lower ray_workers",
-        ),
-        (
-            "Pod was rejected: The node had condition: [DiskPressure]. ",
-            "the disk of its node ran low",
-            "free some there",
-        ),
+EVICTED = {
+    ("it wrote more to disk than its limit", "raise resources.limits.ephemeral-storage"): [
+        "Pod ephemeral local storage usage exceeds the total limit of containers 20Mi. ",
+        'Container ray-head exceeded its local ephemeral storage limit "5Mi". ',
     ],
+    ("it wrote more into a volume than the volume's limit", "raise emptyDir.sizeLimit"): [
+        'Usage of EmptyDir volume "tmp" exceeds the limit "10Mi". ',
+    ],
+    ("the disk of its node ran low", "free some there"): [
+        "The node was low on resource: inodes. ",
+        "The node was low on resource: ephemeral-storage. Container ray-head was using 700Mi. ",
+        "Pod was rejected: The node had condition: [DiskPressure]. ",
+    ],
+    ("the memory of its node ran low", "free memory, or lower ray_workers"): [
+        "The node was low on resource: memory. Threshold quantity: 100Mi, available: 80Mi. ",
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("message", "why", "remedy"), [(text, *cause) for cause, texts in EVICTED.items() for text in texts]
 )
 def test_evicted_for_a_limit_is_told_apart_from_a_low_node(message: str, why: str, remedy: str) -> None:
     error = explained(pod(phase="Failed", reason="Evicted", message=message))
@@ -263,27 +249,19 @@ def test_a_container_that_does_not_run_is_named_with_the_reason(
 
 
 @pytest.mark.parametrize(
-    ("message", "remedy"),
+    ("reason", "remedy"),
     [
-        ("0/1 nodes are available: 1 Insufficient cpu. preemption: 0/1 nodes are available", "ray_workers"),
-        ("0/1 nodes are available: 1 Insufficient memory.", "resources.requests"),
-        ("0/1 nodes are available: 1 node(s) had untolerated taint {gpu: true}.", "tolerations"),
-        (
-            "0/1 nodes are available: 1 node(s) had untolerated taint {node.kubernetes.io/not-ready: }.",
-            "./invokew up",
-        ),
-        (
-            "0/1 nodes are available: 1 node(s) had untolerated taint {node.kubernetes.io/disk-pressure: }.",
-            "data-root",
-        ),
-        ("0/2 nodes are available: 2 Insufficient ephemeral-storage.", "requests.ephemeral-storage"),
-        (
-            "0/1 nodes are available: 1 node(s) didn't have free ports for the requested pod ports.",
-            "drop hostPort",
-        ),
+        ("1 Insufficient cpu. preemption: 0/1 nodes are available", "ray_workers"),
+        ("1 Insufficient memory.", "resources.requests"),
+        ("1 node(s) had untolerated taint {gpu: true}.", "tolerations"),
+        ("1 node(s) had untolerated taint {node.kubernetes.io/not-ready: }.", "./invokew up"),
+        ("1 node(s) had untolerated taint {node.kubernetes.io/disk-pressure: }.", "data-root"),
+        ("2 Insufficient ephemeral-storage.", "requests.ephemeral-storage"),
+        ("1 node(s) didn't have free ports for the requested pod ports.", "drop hostPort"),
     ],
 )
-def test_a_pod_that_no_node_takes(message: str, remedy: str) -> None:
+def test_a_pod_that_no_node_takes(reason: str, remedy: str) -> None:
+    message = f"0/1 nodes are available: {reason}"
     error = explained(unscheduled(message))
     assert isinstance(error, PodFailed)
     assert message in error.message
