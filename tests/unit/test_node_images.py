@@ -54,16 +54,14 @@ def test_a_name_that_leads_to_the_configuration_is_enough() -> None:
     assert absent({NAME: LOADED, OURS: LOADED}) == []
     assert absent({OURS: LOADED}) == ["rayside/ray:1"]
     assert absent({}) == ["rayside/ray:1"]
+    # So it is where the image was loaded and pulled, too.
+    pulled = {NAME: LOADED, "r.test/ray@" + PULLED: PULLED, OURS: PULLED}
+    assert absent(pulled, loaded=manifest(OURS), pulled=manifest(OURS)) == []
 
 
 def test_an_engine_that_keeps_images_in_containerd_names_one_by_its_manifest() -> None:
     assert absent({NAME: LOADED, OURS: LOADED}, LOADED) == []
     assert absent({NAME: PULLED, OURS: PULLED}, LOADED) == ["rayside/ray:1"]
-
-
-def test_an_image_that_was_loaded_and_pulled_too_is_there() -> None:
-    pulled = {NAME: LOADED, "r.test/ray@" + PULLED: PULLED, OURS: PULLED}
-    assert absent(pulled, loaded=manifest(OURS), pulled=manifest(OURS)) == []
 
 
 @pytest.mark.parametrize("content", [manifest(OTHER), "no JSON", "[]", "{}", ""])

@@ -216,9 +216,7 @@ def test_another_proxy_is_told_to_the_secret_and_its_login_is_not_shown() -> Non
     assert made.check().detail == "pypi.test:8443, by the proxy proxy.test:3128"
     assert "pr0xy" not in repr(made)
     assert step(kube, proxy="http://other.test:3128").check().condition is Condition.MISSING
-
-
-def test_where_none_is_set_nothing_is_asked_and_nothing_made() -> None:
+    # Where none is set, nothing is asked for and nothing made.
     assert step(objects(objects={CLUSTER: None}), index="").check().condition is Condition.READY
 
 

@@ -63,12 +63,9 @@ def test_ordinary_text_of_any_script_stays_as_it_is(text: str) -> None:
     assert plain.plain(text) == text
 
 
-def test_lines_stay_lines_but_in_a_name() -> None:
+def test_lines_stay_lines_but_in_a_name_which_is_cut_where_there_is_a_bound() -> None:
     assert plain.plain("a\nb") == "a\nb"
     assert plain.line("a\nerror: b\r\n") == "a\\nerror: b\\r\\n"
-
-
-def test_a_name_is_cut_where_there_is_a_bound() -> None:
     assert plain.line("x" * 1000, 20) == "x" * 17 + "..."
     assert plain.line("x" * 20, 20) == "x" * 20
 

@@ -142,9 +142,7 @@ def test_the_environment_has_the_token_as_a_file_and_rays_programs_first(
     assert shell.env["RAY_AUTH_TOKEN_PATH"] == "/s/token"
     assert shell.env["NO_PROXY"] == "example.org,127.0.0.1,localhost"
     assert not {"RAY_ADDRESS", "RAY_AUTH_TOKEN"} & set(shell.env)
-
-
-def test_a_cluster_without_authentication_is_not_sent_a_token(code: Path) -> None:
+    # A cluster without authentication is not sent a token.
     shell = Recording()
     job = rayjob(clusterSelector=None, rayClusterSpec={"headGroupSpec": {}})
     submit(shell, scripted({JOB: None}), submission(code), job)

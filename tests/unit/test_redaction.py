@@ -174,9 +174,11 @@ def test_what_is_no_secret_stays(text: str) -> None:
     assert redactor.counts.total() == 0
 
 
-def test_lines_of_yaml_beside_a_secret_stay() -> None:
+def test_lines_of_yaml_and_arguments_beside_a_secret_stay() -> None:
     shown = Redactor([]).text(f"a:\n  password: |\n    {HIDDEN}\n  user: joe\ntokens:\n- {HIDDEN}\nb: 1\n")
     assert shown == "a:\n  password: <redacted>\n  user: joe\ntokens:\n<redacted>\nb: 1\n"
+    shown = Redactor([]).document(["run", "--token", HIDDEN, "--fast", "--name", "joe"])
+    assert shown == ["run", "--token", "<redacted>", "--fast", "--name", "joe"]
 
 
 @pytest.mark.parametrize(
@@ -213,11 +215,6 @@ def test_base64_is_looked_into() -> None:
     assert redactor.text(f"config {kubeconfig} and {plain}.") == f"config <redacted> and {plain}."
     twice = base64.b64encode(kubeconfig.encode()).decode()
     assert redactor.text(twice) == "<redacted>"
-
-
-def test_a_list_of_arguments_has_no_secret() -> None:
-    shown = Redactor([]).document(["run", "--token", HIDDEN, "--fast", "--name", "joe"])
-    assert shown == ["run", "--token", "<redacted>", "--fast", "--name", "joe"]
 
 
 @pytest.mark.parametrize(

@@ -156,13 +156,12 @@ def test_what_does_not_name_ray_is_compiled_as_it_is() -> None:
         assert scope.compiled(text, "<condition>", "eval").co_code == expected.co_code
 
 
-def test_nothing_of_it_can_be_set(ray: ModuleType) -> None:
+def test_nothing_of_it_can_be_set_and_an_attribute_that_nobody_has_is_told(
+    ray: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("task", "other"):
         with pytest.raises(AttributeError):
             value(f"setattr(ray, '{name}', 'x')")
-
-
-def test_an_attribute_that_nobody_has_is_told(ray: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(AttributeError, match="no attribute 'nodes'"):
         value("ray.nodes")
     monkeypatch.delitem(sys.modules, "ray")

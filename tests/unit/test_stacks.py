@@ -51,9 +51,7 @@ def test_threads_at_several_lines_of_a_function_are_one_group_with_its_lines() -
     (work,) = tree(thread(1, "work:3"), thread(2, "work:3"), thread(3, "work:4"))
     assert work["lines"] == [[3, 2], [4, 1]]
     assert [here["line"] for here in work["here"]] == [3, 3, 4]
-
-
-def test_two_threads_of_one_process_are_two_threads_of_one_process() -> None:
+    # Two threads of one process are two threads of one process.
     (work,) = tree(thread(1, "work:3"), thread(1, "work:3", name="feeder"))
     assert (work["threads"], work["processes"]) == (2, 1)
     assert [here["thread"] for here in work["here"]] == ["MainThread", "feeder"]

@@ -119,18 +119,13 @@ def test_hits_are_kept_until_the_breakpoint_is_another() -> None:
     assert (same_function.id, same_function.hits) == (function.id, 2)
 
 
-def test_a_breakpoint_with_nothing_but_a_line_costs_no_condition() -> None:
-    assert LineBreakpoint(1, "/a.py", {"line": 1, "column": 4, "condition": " "}).inner(3) == {
-        "line": 3,
-        "column": 4,
-    }
-
-
-def test_debuggees_get_the_last_part_of_a_functions_name() -> None:
+def test_debuggees_get_the_last_part_of_a_functions_name_and_of_a_line_no_condition() -> None:
     breakpoint_ = FunctionBreakpoint(1, {"name": "module.Actor.work"})
     # What they compile with each hit is short; what it decides by, they know before.
     assert breakpoint_.inner() == {"name": "work", "condition": f"__rayside__({breakpoint_.key})"}
     assert breakpoint_.point == ("", "", False, "module.Actor.work", PATIENCE)
+    line = LineBreakpoint(1, "/a.py", {"line": 1, "column": 4, "condition": " "})
+    assert line.inner(3) == {"line": 3, "column": 4}
 
 
 @pytest.mark.parametrize("what", ["files", "functions", "filters", "options"])

@@ -230,9 +230,7 @@ def test_a_box_that_never_ends_hides_no_later_one() -> None:
     begun = "\n".join(BOXED.splitlines()[:2])
     found = of_log(f"{begun}\nwent on\n{BOXED.replace('ValueError', 'KeyError')}")
     assert (found.what, found.why) == ("job train-1 failed: the driver raised KeyError", "x")
-
-
-def test_a_panel_of_the_programs_own_is_no_traceback() -> None:
+    # Nor does a panel of the program's own, which is no traceback.
     panel = "╭─ Error ──────╮\n│ no such option │\n╰──────────────╯\n"
     assert of_log(panel).id == "job-failed"
     assert of_log(panel + BOXED + panel).where == "/w/main.py:9, in run"

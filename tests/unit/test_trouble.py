@@ -37,8 +37,8 @@ def pod(*containers: dict[str, Any], conditions: tuple[dict[str, Any], ...] = ()
     }
 
 
-def leaving(until: str) -> Any:
-    document = on_node(pod(container({"running": {}}, ready=True)))
+def leaving(until: str, state: dict[str, Any] | None = None) -> Any:
+    document = on_node(pod(container(state or {"running": {}}, ready=not state)))
     document["metadata"]["deletionTimestamp"] = until
     return document
 
@@ -293,14 +293,12 @@ def test_what_went_wrong_before_a_container_started_is_over() -> None:
     assert trouble.explain(starting, events[:1]) is not None
 
 
-def test_a_node_that_is_not_ready() -> None:
+def test_a_node_that_is_not_ready_or_refuses_the_pod() -> None:
     running = pod(container({"running": {}}, ready=True))
     error = explained(running, (event("Started", ""), event("NodeNotReady", "Node is not ready")))
     assert "the node of pod rayside-head-7kq2x is not ready" in error.message
     assert "./invokew up" in error.hint
-
-
-def test_a_pod_that_the_node_refused() -> None:
+    # One that the node refused.
     error = explained(pod(phase="Failed", reason="OutOfcpu", message="Pod was rejected: Node didn't have"))
     assert "OutOfcpu Pod was rejected" in error.message
 
@@ -315,6 +313,7 @@ def test_a_pod_that_the_node_refused() -> None:
         (on_node(pod(container({"running": {}}, ready=True))), "its node node-1 does not answer"),
         (leaving("2026-01-01T00:00:00Z"), "node-1 does not answer, and it goes once that is removed"),
         (leaving("2999-01-01T00:00:00Z"), "it is being removed"),
+        (leaving("2999-01-01T00:00:00Z", ended(137)), "it is being removed"),
         (pod(container({"running": {}})), "ray-head is starting"),
         (
             pod(container({"running": {}}, ready=True), container({"running": {}}, "workspace")),
@@ -339,13 +338,6 @@ def test_a_ready_pod_waits_for_nothing_whatever_happened_before() -> None:
     running = pod(alive, conditions=(SCHEDULED, {"type": "Ready", "status": "True"}), phase="Running")
     assert trouble.explain(running, [event("FailedMount", "no", 9)]) is None
     assert trouble.waiting(running) == ""
-
-
-def test_a_pod_that_is_being_removed_is_no_problem() -> None:
-    ending = pod(container(ended(137)))
-    ending["metadata"]["deletionTimestamp"] = "2999-01-01T00:00:00Z"
-    assert trouble.explain(ending, []) is None
-    assert trouble.waiting(ending) == "it is being removed"
 
 
 # --- over all pods -----------------------------------------------------------------------

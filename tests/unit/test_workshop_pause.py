@@ -270,6 +270,8 @@ def test_what_fails_is_said_once_and_tried_again(a_room: Room) -> None:
     a_room.api.meanwhile = 5
     for minute in (60, 61, 62):
         assert a_room.look(minute, acted(20))
+    # Workers that somebody changes meanwhile are not forgotten.
+    assert a_room.api.cluster == cluster(2)
     a_room.api.meanwhile = None
     assert not a_room.look(63, acted(20))
     assert a_room.said == ["a: changed meanwhile", PAUSES]
@@ -304,13 +306,6 @@ def test_what_goes_wrong_with_all_places_is_said_once_and_another_workshop_is_le
     failed = "the API does not answer; the places are looked at again, every 0 s"
     assert said == ["looks", failed, "looks", failed]
     assert answers == []
-
-
-def test_workers_that_somebody_changes_meanwhile_are_not_forgotten() -> None:
-    api = Api(cluster(2), meanwhile=5)
-    with pytest.raises(NotReady):
-        Paused(api.place).apply(lambda _: None)
-    assert api.cluster == cluster(2)
 
 
 def test_a_place_that_is_not_there_has_nothing_to_give_back() -> None:

@@ -106,9 +106,7 @@ def test_places_go_side_by_side_and_the_images_with_them(tmp_path: Path) -> None
     verb.remove_places(cast(Workshop, event), console, {})
     assert f"{2 * REMOVED_AT_ONCE} places removed" in console.shown
     assert gone == ["images"]
-
-
-def test_as_many_connections_are_kept_open_as_places_go_at_once() -> None:
+    # As many connections are kept open.
     assert client._KEPT_OPEN >= REMOVED_AT_ONCE
 
 
@@ -193,9 +191,7 @@ def test_processors_are_counted_in_thousandths_and_memory_in_bytes() -> None:
     for text in ("", "Gi", "1 Gi", "-1", "1Ki2", "nan", "1e999", "9" * 30, "1.2.3"):
         with pytest.raises(ValueError, match="is no quantity"):
             quantity(text)
-
-
-def test_sizes_are_for_people() -> None:
+    # Sizes are for people.
     assert shown(1500, 3 * GIB) == "1.5 CPU and 3 GiB"
     assert shown(270, int(1.8125 * GIB)) == "0.27 CPU and 1.81 GiB"
 
