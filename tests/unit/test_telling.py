@@ -1,37 +1,10 @@
-"""Tests what a debuggee tells of prints: which of a long print, and each thread's share."""
+"""Tests what a debuggee tells of prints: which of a long print."""
 
 from __future__ import annotations
 
 import pytest
 
-from bootstrap.hook.evaluated.telling import AT_ONCE, LONGEST_PRINT, RATE, Print, Shares, cut
-from tests.unit.test_relay_process import Clock
-
-
-def passed(shares: Shares, taker: str, count: int) -> int:
-    return sum(shares.passes(taker, 1) for _ in range(count))
-
-
-def test_one_alone_has_half_at_once_and_the_whole_rate_in_the_long_run() -> None:
-    clock = Clock()
-    shares = Shares(RATE, AT_ONCE, clock)
-    assert passed(shares, "one", 10_000) == AT_ONCE / 2
-    told = []
-    for _ in range(100):
-        clock.now += 1
-        told.append(passed(shares, "one", 10_000))
-    assert sum(told[50:]) / 50 == pytest.approx(RATE, rel=0.05)
-
-
-def test_who_takes_little_gets_it_beside_any_number_who_take_all() -> None:
-    clock = Clock()
-    shares = Shares(RATE, AT_ONCE, clock)
-    for tick in range(300):
-        clock.now += 0.1
-        for number in range(10):
-            passed(shares, f"greedy {number}", 100)
-        if tick > 50 and not tick % 10:
-            assert passed(shares, "modest", 2) == 2
+from bootstrap.hook.evaluated.telling import LONGEST_PRINT, Print, cut
 
 
 def printed(*pieces: str, most_lines: int = 500) -> tuple[str, int]:

@@ -118,7 +118,7 @@ class ScriptedDashboard:
 
     def job(self, submission_id: str) -> Job:
         assert submission_id in self.submitted
-        return Job(submission_id, "01000000", "RUNNING", "python x.py", "", None, 0.0, None, {}, {})
+        return Job(submission_id, "01000000", "RUNNING", "python x.py", "", None, 0.0, {}, {})
 
     def jobs(self) -> list[Job]:
         return [self.job(submission_id) for submission_id in self.submitted]
