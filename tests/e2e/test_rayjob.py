@@ -234,7 +234,7 @@ def test_a_suspended_rayjob_is_waited_for_and_its_queue_named(kubectl: KubectlRa
     kube = kubectl.kube
     document = own_cluster("queued", ABSENT)
     document["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": "mornings"}
-    document["spec"]["suspend"] = True
+    document["spec"] |= {"suspend": True, "shutdownAfterJobFinishes": True}
     job = jobs.prepare(
         working_dir=str(ROOT / "example" / "working_dir"), py_modules=[], entrypoint="python sample_code.py"
     )
