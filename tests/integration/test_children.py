@@ -5,13 +5,12 @@ Runs on each Python from 3.10 to 3.14 that is on PATH or in pyenv's folder, with
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 import socket
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,6 @@ from bootstrap.hook.rayside_hook.children import PARENT
 from bootstrap.settings import ROOT
 from tests.integration.pythons import each_python, hows_environment, python_of
 from tests.integration.relay_debuggees import Process, Session, relay_over
-from tests.patience import PATIENCE
 
 this_python = pytest.mark.parametrize(("version", "how"), [("3.11", "settrace")])
 
@@ -215,10 +213,6 @@ async def debugged(
         yield process, session
 
 
-def play(story: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(story, 5 * PATIENCE))
-
-
 async def stopped(session: Session, process: Process, value: str, *, child: bool) -> Message:
     """Returns the next stop, whose innermost frame has that in `n`."""
     stop = await session.event("stopped")
@@ -229,164 +223,135 @@ async def stopped(session: Session, process: Process, value: str, *, child: bool
 
 
 @each_python
-def test_a_fork_stops_at_breakpoints_and_ends_as_it_would(version: str, how: str, tmp_path: Path) -> None:
-    async def story() -> None:
-        async with debugged(tmp_path, version, how, FORKS, "work") as (process, session):
-            for n in range(2):
-                for value in (n, n, n + 10):
-                    stop = await stopped(session, process, str(value), child=True)
-                    await session.request("continue", threadId=stop["threadId"])
-            stop = await stopped(session, process, "100", child=False)
-            await session.request("continue", threadId=stop["threadId"])
-            assert await process.end() == ["child 11", "child 12", "parent 101"]
-
-    play(story())
+async def test_a_fork_stops_at_breakpoints_and_ends_as_it_would(
+    version: str, how: str, tmp_path: Path
+) -> None:
+    async with debugged(tmp_path, version, how, FORKS, "work") as (process, session):
+        for n in range(2):
+            for value in (n, n, n + 10):
+                stop = await stopped(session, process, str(value), child=True)
+                await session.request("continue", threadId=stop["threadId"])
+        stop = await stopped(session, process, "100", child=False)
+        await session.request("continue", threadId=stop["threadId"])
+        assert await process.end() == ["child 11", "child 12", "parent 101"]
 
 
 @each_python
-def test_a_python_that_is_started_stops_and_so_does_one_that_it_starts(
+async def test_a_python_that_is_started_stops_and_so_does_one_that_it_starts(
     version: str, how: str, tmp_path: Path
 ) -> None:
-    async def story() -> None:
-        async with debugged(tmp_path, version, how, STARTS) as (process, session):
-            for value, child in (("1", True), ("2", True), ("100", False)):
-                stop = await stopped(session, process, value, child=child)
-                await session.request("continue", threadId=stop["threadId"])
-            assert await process.end() == ["tool 2 []", "tool 3 []", "parent 101"]
-
-    play(story())
+    async with debugged(tmp_path, version, how, STARTS) as (process, session):
+        for value, child in (("1", True), ("2", True), ("100", False)):
+            stop = await stopped(session, process, value, child=child)
+            await session.request("continue", threadId=stop["threadId"])
+        assert await process.end() == ["tool 2 []", "tool 3 []", "parent 101"]
 
 
 @each_python
 @pytest.mark.parametrize("method", ["fork", "spawn"])
-def test_the_processes_of_a_pool_stop(version: str, how: str, method: str, tmp_path: Path) -> None:
-    async def story() -> None:
-        script = POOLS.replace("METHOD", repr(method))
-        async with debugged(tmp_path, version, how, script) as (process, session):
-            values = []
-            for _ in range(4):
-                stop = await session.event("stopped")
-                assert stop["ray"]["pid"] != process.process.pid
-                values.append(int(await session.evaluate(stop, "n")))
-                await session.request("continue", threadId=stop["threadId"])
-            assert sorted(values) == [0, 1, 2, 3]
-            assert await process.end() == ["pool [1, 2, 3, 4]"]
-
-    play(story())
-
-
-@this_python
-def test_an_editor_that_wants_no_children_has_them_run_on(version: str, how: str, tmp_path: Path) -> None:
-    async def story() -> None:
-        async with debugged(tmp_path, version, how, STARTS_FOR_OTHERS, children=False) as (process, session):
-            assert await process.end() == ["tool 2 []", "parent"]
-            await session.nothing("stopped", 0.0)
-
-    play(story())
-
-
-@this_python
-def test_a_fork_that_only_becomes_another_program_is_no_debuggee(
-    version: str, how: str, tmp_path: Path
-) -> None:
-    async def story() -> None:
-        async with debugged(tmp_path, version, how, STARTS_FOR_OTHERS) as (process, session):
-            # The program itself, then the fork: at its `breakpoint()`, and in the module.
-            for value in ("1", None, "1"):
-                stop = await session.event("stopped")
-                if value is not None:
-                    assert await session.evaluate(stop, "n") == value
-                await session.request("continue", threadId=stop["threadId"])
-            assert await process.end() == ["tool 2 []", "parent"]
-
-    play(story())
-
-
-@this_python
-def test_children_are_there_for_the_next_editor_and_run_on_without_one(
-    version: str, how: str, tmp_path: Path
-) -> None:
-    async def story() -> None:
-        environment = hows_environment(how)
-        async with relay_over(tmp_path) as setting:
-            breakpoints = {"job.py": [line(LASTS, "work")]}
-            first = await setting.attach(breakpoints)
-            (process,) = await setting.cluster.start(
-                LASTS, python=python_of(version), environment=environment
-            )
-            pids = {(await first.event("stopped"))["ray"]["pid"] for _ in range(2)}
-            assert len(pids) == 2
-            await first.client.disconnect()
-            second = await setting.attach(breakpoints)
-            stops = [await second.event("stopped") for _ in range(2)]
-            assert {stop["ray"]["pid"] for stop in stops} == pids
-            names = (await second.threads()).values()
-            assert sum(name.startswith("child ") for name in names) == 1
-            Path(process.script).with_name("end").touch()
-            await second.client.disconnect()
-            assert await process.end() == ["child 7"]
-
-    play(story())
-
-
-@this_python
-def test_nobody_but_a_child_of_the_same_user_is_told_how_to_be_debugged(
-    version: str, how: str, tmp_path: Path
-) -> None:
-    async def story() -> None:
-        async with debugged(tmp_path, version, how, STRANGERS) as (process, _):
-            invitation = ["by_driver", "host", "token", "user"]
-            nothing = ["orphan []", "stranger []", "sandboxed []"]
-            assert await process.end() == [f"child {invitation}", *nothing]
-
-    play(story())
-
-
-@this_python
-def test_a_fork_that_becomes_another_python_stops_there(version: str, how: str, tmp_path: Path) -> None:
-    async def story() -> None:
-        async with debugged(tmp_path, version, how, BECOMES) as (process, session):
-            stop = await stopped(session, process, "1", child=True)
+async def test_the_processes_of_a_pool_stop(version: str, how: str, method: str, tmp_path: Path) -> None:
+    script = POOLS.replace("METHOD", repr(method))
+    async with debugged(tmp_path, version, how, script) as (process, session):
+        values = []
+        for _ in range(4):
+            stop = await session.event("stopped")
+            assert stop["ray"]["pid"] != process.process.pid
+            values.append(int(await session.evaluate(stop, "n")))
             await session.request("continue", threadId=stop["threadId"])
-            assert await process.end() == ["tool 2 []", "parent 0"]
-
-    play(story())
-
-
-@this_python
-def test_a_signal_ends_a_fork_as_it_would_without_a_debugger(version: str, how: str, tmp_path: Path) -> None:
-    async def story() -> None:
-        async with debugged(tmp_path, version, how, IS_SIGNALLED) as (process, _):
-            assert await process.end() == ["child 3"] * 3
-
-    play(story())
+        assert sorted(values) == [0, 1, 2, 3]
+        assert await process.end() == ["pool [1, 2, 3, 4]"]
 
 
 @this_python
-def test_what_a_fork_opens_in_place_of_our_sockets_stays_its_own(
+async def test_an_editor_that_wants_no_children_has_them_run_on(
     version: str, how: str, tmp_path: Path
 ) -> None:
-    async def story() -> None:
-        async with debugged(tmp_path, version, how, CLOSES) as (process, session):
-            assert await process.end() == ["child 0"]
-            await session.event("thread", reason="exited")
+    async with debugged(tmp_path, version, how, STARTS_FOR_OTHERS, children=False) as (process, session):
+        assert await process.end() == ["tool 2 []", "parent"]
+        await session.nothing("stopped", 0.0)
 
-    play(story())
+
+@this_python
+async def test_a_fork_that_only_becomes_another_program_is_no_debuggee(
+    version: str, how: str, tmp_path: Path
+) -> None:
+    async with debugged(tmp_path, version, how, STARTS_FOR_OTHERS) as (process, session):
+        # The program itself, then the fork: at its `breakpoint()`, and in the module.
+        for value in ("1", None, "1"):
+            stop = await session.event("stopped")
+            if value is not None:
+                assert await session.evaluate(stop, "n") == value
+            await session.request("continue", threadId=stop["threadId"])
+        assert await process.end() == ["tool 2 []", "parent"]
+
+
+@this_python
+async def test_children_are_there_for_the_next_editor_and_run_on_without_one(
+    version: str, how: str, tmp_path: Path
+) -> None:
+    environment = hows_environment(how)
+    async with relay_over(tmp_path) as setting:
+        breakpoints = {"job.py": [line(LASTS, "work")]}
+        first = await setting.attach(breakpoints)
+        (process,) = await setting.cluster.start(LASTS, python=python_of(version), environment=environment)
+        pids = {(await first.event("stopped"))["ray"]["pid"] for _ in range(2)}
+        assert len(pids) == 2
+        await first.client.disconnect()
+        second = await setting.attach(breakpoints)
+        stops = [await second.event("stopped") for _ in range(2)]
+        assert {stop["ray"]["pid"] for stop in stops} == pids
+        names = (await second.threads()).values()
+        assert sum(name.startswith("child ") for name in names) == 1
+        Path(process.script).with_name("end").touch()
+        await second.client.disconnect()
+        assert await process.end() == ["child 7"]
+
+
+@this_python
+async def test_nobody_but_a_child_of_the_same_user_is_told_how_to_be_debugged(
+    version: str, how: str, tmp_path: Path
+) -> None:
+    async with debugged(tmp_path, version, how, STRANGERS) as (process, _):
+        invitation = ["by_driver", "host", "token", "user"]
+        nothing = ["orphan []", "stranger []", "sandboxed []"]
+        assert await process.end() == [f"child {invitation}", *nothing]
+
+
+@this_python
+async def test_a_fork_that_becomes_another_python_stops_there(version: str, how: str, tmp_path: Path) -> None:
+    async with debugged(tmp_path, version, how, BECOMES) as (process, session):
+        stop = await stopped(session, process, "1", child=True)
+        await session.request("continue", threadId=stop["threadId"])
+        assert await process.end() == ["tool 2 []", "parent 0"]
+
+
+@this_python
+async def test_a_signal_ends_a_fork_as_it_would_without_a_debugger(
+    version: str, how: str, tmp_path: Path
+) -> None:
+    async with debugged(tmp_path, version, how, IS_SIGNALLED) as (process, _):
+        assert await process.end() == ["child 3"] * 3
+
+
+@this_python
+async def test_what_a_fork_opens_in_place_of_our_sockets_stays_its_own(
+    version: str, how: str, tmp_path: Path
+) -> None:
+    async with debugged(tmp_path, version, how, CLOSES) as (process, session):
+        assert await process.end() == ["child 0"]
+        await session.event("thread", reason="exited")
 
 
 @pytest.mark.parametrize("free", [0, 1])
 @this_python
-def test_a_parent_that_has_too_few_descriptors_for_a_moment_takes_its_child(
+async def test_a_parent_that_has_too_few_descriptors_for_a_moment_takes_its_child(
     version: str, how: str, free: int, tmp_path: Path
 ) -> None:
-    async def story() -> None:
-        async with debugged(tmp_path, version, how, IS_FULL.format(free=free)) as (process, session):
-            for _ in range(2):
-                stop = await stopped(session, process, "1", child=True)
-                await session.request("continue", threadId=stop["threadId"])
-            assert await process.end() == ["tool 2 []"] * 2
-
-    play(story())
+    async with debugged(tmp_path, version, how, IS_FULL.format(free=free)) as (process, session):
+        for _ in range(2):
+            stop = await stopped(session, process, "1", child=True)
+            await session.request("continue", threadId=stop["threadId"])
+        assert await process.end() == ["tool 2 []"] * 2
 
 
 def test_a_python_whose_parent_has_no_debugger_imports_nothing_of_ours(tmp_path: Path) -> None:

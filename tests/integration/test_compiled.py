@@ -10,8 +10,8 @@ import asyncio
 import json
 import os
 import random
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -133,18 +133,14 @@ def started(version: str, how: str, folder: Path, code: str) -> Iterator[Debugge
         yield running
 
 
-def play(
-    version: str, how: str, folder: Path, code: str, story: Callable[[Process], Awaitable[None]]
-) -> None:
-    async def attached(running: Debuggee) -> None:
+@asynccontextmanager
+async def played(version: str, how: str, folder: Path, code: str) -> AsyncIterator[Process]:
+    with started(version, how, folder, code) as running:
         await running.attach()
         process = Process(running)
         await process.compile()
-        await story(process)
+        yield process
         await running.client.disconnect()
-
-    with started(version, how, folder, code) as running:
-        asyncio.run(asyncio.wait_for(attached(running), PATIENCE / 2))
 
 
 # --- what stops ------------------------------------------------------------------------------
@@ -217,11 +213,11 @@ def comprehended(count):
 
 @pytest.mark.gate
 @each_python_once
-def test_each_kind_of_function_stops_without_tracing(version: str, how: str, tmp_path: Path) -> None:
+async def test_each_kind_of_function_stops_without_tracing(version: str, how: str, tmp_path: Path) -> None:
     calls = [("turn", "turn", [1]), ("inner", "closures", [1]), ("method", "work", [1])]
     calls += [("generator", "generated", [1]), ("coroutine", "awaited", [1]), ("turn", "threaded", [1])]
 
-    async def story(process: Process) -> None:
+    async with played(version, how, tmp_path, FUNCTIONS) as process:
         for marker, function, arguments in calls:
             await process.set(marker)
             assert not await process.traces()
@@ -237,14 +233,12 @@ def test_each_kind_of_function_stops_without_tracing(version: str, how: str, tmp
         assert all([await process.call("is_original", name) for name in ("turn", "closures", "numbers")])
         await process.call("turn", 1)
 
-    play(version, how, tmp_path, FUNCTIONS, story)
-
 
 @each_python_once
-def test_a_stop_is_stepped_from_and_what_is_evaluated_there_does_not_stop(
+async def test_a_stop_is_stepped_from_and_what_is_evaluated_there_does_not_stop(
     version: str, how: str, tmp_path: Path
 ) -> None:
-    async def story(process: Process) -> None:
+    async with played(version, how, tmp_path, FUNCTIONS) as process:
         await process.set("hot")
         process.begin_call("hot", 2)
         stop = await process.stop("hot")
@@ -272,8 +266,6 @@ def test_a_stop_is_stepped_from_and_what_is_evaluated_there_does_not_stop(
         assert await process.value(stop, "i") == "3"
         await process.running.go_on(stop)
         assert await process.result() == 6
-
-    play(version, how, tmp_path, FUNCTIONS, story)
 
 
 TRACED = """
@@ -303,10 +295,10 @@ def work(n):
 
 
 @each_python_once
-def test_another_trace_function_misses_no_line_at_a_stop_and_a_step_tells_what_it_misses(
+async def test_another_trace_function_misses_no_line_at_a_stop_and_a_step_tells_what_it_misses(
     version: str, how: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    async def story(process: Process) -> None:
+    async with played(version, how, tmp_path, TRACED) as process:
         await process.set("work")
         told = []
         for command in ("continue", "next", "next", "continue"):
@@ -324,15 +316,13 @@ def test_another_trace_function_misses_no_line_at_a_stop_and_a_step_tells_what_i
         counted = [text.count("rayside: __main__ traces this thread too") for text in told]
         assert counted == [0, is_replaced, 0, 0]
 
-    play(version, how, tmp_path, TRACED, story)
-
 
 @pytest.mark.gate
 @each_python_once
-def test_conditions_see_variables_cells_and_globals_and_what_raises_is_false(
+async def test_conditions_see_variables_cells_and_globals_and_what_raises_is_false(
     version: str, how: str, tmp_path: Path
 ) -> None:
-    async def story(process: Process) -> None:
+    async with played(version, how, tmp_path, FUNCTIONS) as process:
         for marker, condition, function, value in (
             ("hot", "i == 3 and total < 10", "hot", "i"),
             ("hot", "i == len(actor.__class__.__name__) - 2", "hot", "i"),
@@ -359,11 +349,9 @@ def test_conditions_see_variables_cells_and_globals_and_what_raises_is_false(
         await process.running.go_on(await process.stop("maybe"))
         assert await process.result() is True
 
-    play(version, how, tmp_path, FUNCTIONS, story)
-
 
 @each_python_once
-def test_a_condition_that_raises_is_told_once_and_a_message_each_time(
+async def test_a_condition_that_raises_is_told_once_and_a_message_each_time(
     version: str, how: str, tmp_path: Path
 ) -> None:
     async def reports(process: Process) -> list[tuple[str, str]]:
@@ -374,7 +362,7 @@ def test_a_condition_that_raises_is_told_once_and_a_message_each_time(
                 events.append((event["body"]["what"], event["body"]["text"]))
         return events
 
-    async def story(process: Process) -> None:
+    async with played(version, how, tmp_path, FUNCTIONS) as process:
         await process.set("hot", condition="i / 0 > 1")
         await process.call("hot", 3)
         await process.running.evaluate("1")  # what was sent before has come
@@ -383,8 +371,6 @@ def test_a_condition_that_raises_is_told_once_and_a_message_each_time(
         await process.call("hot", 5)
         await process.running.evaluate("1")
         assert await reports(process) == [("message", f"i is {i}") for i in (0, 2, 4)]
-
-    play(version, how, tmp_path, FUNCTIONS, story)
 
 
 # --- code that comes later, and code that runs already ---------------------------------------
@@ -509,14 +495,14 @@ def forked(folder):
 
 @each_python_once
 @pytest.mark.parametrize("way", ["import", "exec", "function"])
-def test_code_that_comes_later_stops_too(version: str, how: str, way: str, tmp_path: Path) -> None:
+async def test_code_that_comes_later_stops_too(version: str, how: str, way: str, tmp_path: Path) -> None:
     folder = tmp_path / "a folder"
     folder.mkdir()
     module = folder / "module_later.py"
     module.write_text(MODULE)
     markers = ["later"] if way == "function" else ["module", "module", "class", "later"]
 
-    async def story(process: Process) -> None:
+    async with played(version, how, tmp_path, LATER) as process:
         await process.set("module", "class", "later", file=module)
         assert not await process.traces()
         process.begin_call("come", str(folder), way)
@@ -528,18 +514,16 @@ def test_code_that_comes_later_stops_too(version: str, how: str, way: str, tmp_p
         assert await process.result() == 2
         assert not await process.traces()
 
-    play(version, how, tmp_path, LATER, story)
-
 
 @each_python_once
 @pytest.mark.parametrize("way", ["import", "exec", "function"])
-def test_code_that_can_not_be_changed_is_traced_and_runs_as_it_is(
+async def test_code_that_can_not_be_changed_is_traced_and_runs_as_it_is(
     version: str, how: str, way: str, tmp_path: Path
 ) -> None:
     module = tmp_path / "module_later.py"
     module.write_text(MODULE)
 
-    async def story(process: Process) -> None:
+    async with played(version, how, tmp_path, LATER) as process:
         broken = "setattr(__import__('sys').modules['_rayside_inserted'], 'with_calls', None)"
         await process.running.evaluate(broken)
         await process.set("later", file=module)
@@ -547,26 +531,22 @@ def test_code_that_can_not_be_changed_is_traced_and_runs_as_it_is(
         await process.running.go_on(await process.stop("later", module))
         assert await process.result() == 2
 
-    play(version, how, tmp_path, LATER, story)
-
 
 @each_python_once
-def test_a_fork_imports_what_has_breakpoints_whoever_compiled_then(
+async def test_a_fork_imports_what_has_breakpoints_whoever_compiled_then(
     version: str, how: str, tmp_path: Path
 ) -> None:
     module = tmp_path / "module_later.py"
     module.write_text(MODULE)
 
-    async def story(process: Process) -> None:
+    async with played(version, how, tmp_path, LATER) as process:
         await process.set("later", file=module, condition="x == -1")
         assert await process.call("forked", str(tmp_path)) == 0
 
-    play(version, how, tmp_path, LATER, story)
-
 
 @each_python_once
-def test_with_another_bytecode_than_ours_it_is_traced(version: str, how: str, tmp_path: Path) -> None:
-    async def story(running: Debuggee) -> None:
+async def test_with_another_bytecode_than_ours_it_is_traced(version: str, how: str, tmp_path: Path) -> None:
+    with started(version, how, tmp_path, FUNCTIONS) as running:
         await running.attach()
         await running.evaluate("setattr(__import__('bytecode'), '__version__', '0.13.0')")
         assert await running.evaluate(COMPILE) == "False"
@@ -578,15 +558,14 @@ def test_with_another_bytecode_than_ours_it_is_traced(version: str, how: str, tm
         assert await process.result() == 6
         await running.client.disconnect()
 
-    with started(version, how, tmp_path, FUNCTIONS) as running:
-        asyncio.run(story(running))
-
 
 @each_python_once
-def test_what_was_made_for_functions_that_are_gone_is_gone(version: str, how: str, tmp_path: Path) -> None:
+async def test_what_was_made_for_functions_that_are_gone_is_gone(
+    version: str, how: str, tmp_path: Path
+) -> None:
     """Each task may unpickle a function with globals of its own."""
 
-    async def story(process: Process) -> None:
+    async with played(version, how, tmp_path, FUNCTIONS) as process:
         await process.set("turn", condition="x == -1")
         before = int(await process.running.evaluate(f"len({_STATE}.codes._made)"))
         make = f"{_STATE}.compiled_in({_STATE}.original(turn.__code__), {{'data': [0] * 1000}})"
@@ -595,14 +574,12 @@ def test_what_was_made_for_functions_that_are_gone_is_gone(version: str, how: st
         await process.running.evaluate("__import__('gc').collect()")
         assert int(await process.running.evaluate(f"len({_STATE}.codes._made)")) <= before + 1
 
-    play(version, how, tmp_path, FUNCTIONS, story)
-
 
 @each_python_once
-def test_what_runs_and_what_waits_is_traced_until_it_has_ended(
+async def test_what_runs_and_what_waits_is_traced_until_it_has_ended(
     version: str, how: str, tmp_path: Path
 ) -> None:
-    async def story(process: Process) -> None:
+    async with played(version, how, tmp_path, LATER) as process:
         await process.call("begin_loop")
         assert await process.call("begin_waiting") == 1
         await process.set("loop", "waits")
@@ -618,17 +595,15 @@ def test_what_runs_and_what_waits_is_traced_until_it_has_ended(
         assert not await process.traces()
         assert not await process.call("is_traced")
 
-    play(version, how, tmp_path, LATER, story)
-
 
 @each_python_once
 @pytest.mark.parametrize(
     ("function", "marker"), [("rests_in_a_call", "rested"), ("fails_in_a_call", "caught")]
 )
-def test_what_waits_in_a_function_that_it_has_called_stops_once_it_goes_on(
+async def test_what_waits_in_a_function_that_it_has_called_stops_once_it_goes_on(
     version: str, how: str, function: str, marker: str, tmp_path: Path
 ) -> None:
-    async def story(process: Process) -> None:
+    async with played(version, how, tmp_path, LATER) as process:
         process.begin_call(function)
         has_begun = "hasattr(__import__('sys').modules['__main__'], 'going')"
         while await process.running.evaluate(has_begun) == "False":
@@ -639,15 +614,13 @@ def test_what_waits_in_a_function_that_it_has_called_stops_once_it_goes_on(
         await process.running.go_on(await process.stop(marker))
         assert await process.result() == 1
 
-    play(version, how, tmp_path, LATER, story)
-
 
 @each_python_once
 @pytest.mark.parametrize("traced", [False, True], ids=["compiled", "traced"])
-def test_what_nobody_catches_stops_once_in_a_thread_and_in_the_program(
+async def test_what_nobody_catches_stops_once_in_a_thread_and_in_the_program(
     version: str, how: str, traced: bool, tmp_path: Path
 ) -> None:
-    async def story(process: Process) -> None:
+    async with played(version, how, tmp_path, LATER) as process:
         await process.running.client.request("setExceptionBreakpoints", {"filters": ["uncaught"]})
         await process.set("rewritten")
         assert not await process.traces()
@@ -665,14 +638,12 @@ def test_what_nobody_catches_stops_once_in_a_thread_and_in_the_program(
         while (event := await asyncio.wait_for(events.get(), PATIENCE)) and event["event"] != "terminated":
             assert event["event"] != "stopped"
 
-    play(version, how, tmp_path, LATER, story)
-
 
 @each_python_once
-def test_who_compiles_a_function_gets_its_own_code_and_it_stops_all_the_same(
+async def test_who_compiles_a_function_gets_its_own_code_and_it_stops_all_the_same(
     version: str, how: str, tmp_path: Path
 ) -> None:
-    async def story(process: Process) -> None:
+    async with played(version, how, tmp_path, LATER) as process:
         before = await process.call("read_by_a_compiler")
         await process.set("rewritten")
         assert not await process.traces()
@@ -682,14 +653,12 @@ def test_who_compiles_a_function_gets_its_own_code_and_it_stops_all_the_same(
         await process.running.go_on(await process.stop("rewritten"))
         assert await process.result() == 2
 
-    play(version, how, tmp_path, LATER, story)
-
 
 @each_python_once
-def test_what_is_compiled_in_stops_once_where_the_process_is_traced_for_something_else(
+async def test_what_is_compiled_in_stops_once_where_the_process_is_traced_for_something_else(
     version: str, how: str, tmp_path: Path
 ) -> None:
-    async def story(process: Process) -> None:
+    async with played(version, how, tmp_path, LATER) as process:
         await process.set("rewritten", "compiled")
         await process.call("read_by_a_compiler")
         for turn in range(3):
@@ -698,8 +667,6 @@ def test_what_is_compiled_in_stops_once_where_the_process_is_traced_for_somethin
             assert await process.value(stop, "x") == str(turn)
             await process.running.go_on(stop)
             assert await process.result() == turn + 1
-
-    play(version, how, tmp_path, LATER, story)
 
 
 # A function that is defined in a handler: Python 3.12 and 3.13 put such code last. And one that can't be
@@ -743,13 +710,13 @@ def here(_):
 
 
 @each_python_once
-def test_each_function_keeps_the_code_that_is_its_own(version: str, how: str, tmp_path: Path) -> None:
+async def test_each_function_keeps_the_code_that_is_its_own(version: str, how: str, tmp_path: Path) -> None:
     file = tmp_path / "modules" / "defines.py"
     file.parent.mkdir()
     file.write_text(DEFINES)
     names = ["first", "second", "third"]
 
-    async def story(process: Process) -> None:
+    async with played(version, how, tmp_path, COMES) as process:
         await process.set("module", "makes", file=file)
         process.begin_call("come", str(file.parent))
         for marker in ("module", "makes"):
@@ -759,8 +726,6 @@ def test_each_function_keeps_the_code_that_is_its_own(version: str, how: str, tm
         assert await process.call("here", 0) == [names, names]
         await process.set(file=file)
         assert await process.call("here", 0) == [names, names]
-
-    play(version, how, tmp_path, COMES, story)
 
 
 POSITIONAL = """
@@ -775,16 +740,14 @@ def adds(_):
 
 
 @each_python_once
-def test_a_condition_names_what_is_not_bound_yet(version: str, how: str, tmp_path: Path) -> None:
-    async def story(process: Process) -> None:
+async def test_a_condition_names_what_is_not_bound_yet(version: str, how: str, tmp_path: Path) -> None:
+    async with played(version, how, tmp_path, POSITIONAL) as process:
         await process.set("total", condition="total == 99 or late == 99")
         assert await process.call("adds", 0) == 3
         await process.set("total", condition="a == 1 and c == 0 and more == (5,) and named['d'] == 3")
         process.begin_call("adds", 0)
         await process.running.go_on(await process.stop("total"))
         assert await process.result() == 3
-
-    play(version, how, tmp_path, POSITIONAL, story)
 
 
 # A large function takes so long to compile that the garbage collector runs meanwhile.
@@ -805,13 +768,15 @@ def come(folder):
 
 
 @each_python_once
-def test_nothing_stops_while_breakpoints_are_compiled_in(version: str, how: str, tmp_path: Path) -> None:
+async def test_nothing_stops_while_breakpoints_are_compiled_in(
+    version: str, how: str, tmp_path: Path
+) -> None:
     """Who resumes it needs the lock that the thread has."""
     file = tmp_path / "modules" / "large.py"
     file.parent.mkdir()
     file.write_text(LARGE)
 
-    async def story(running: Debuggee) -> None:
+    with started(version, how, tmp_path, IMPORTS) as running:
         process = Process(running)
         await running.attach(options={"justMyCode": False})
         await process.compile()
@@ -836,9 +801,6 @@ def test_nothing_stops_while_breakpoints_are_compiled_in(version: str, how: str,
         await running.go_on(stop)
         assert await process.result() == 1
         await running.client.disconnect()
-
-    with started(version, how, tmp_path, IMPORTS) as running:
-        asyncio.run(story(running))
 
 
 UNUSUAL = """
@@ -881,7 +843,7 @@ def coroutine(folder):
 
 
 @each_python_once
-def test_unusual_code_comes_as_without_a_debugger(version: str, how: str, tmp_path: Path) -> None:
+async def test_unusual_code_comes_as_without_a_debugger(version: str, how: str, tmp_path: Path) -> None:
     folder = tmp_path / "modules"
     folder.mkdir()
     (folder / "plain.py").write_text("VALUE = 5\n")
@@ -889,15 +851,13 @@ def test_unusual_code_comes_as_without_a_debugger(version: str, how: str, tmp_pa
     waits = folder / "coroutine.py"
     waits.write_text("import types\n@types.coroutine\ndef waits():\n    yield 7  # waits\n")
 
-    async def story(process: Process) -> None:
+    async with played(version, how, tmp_path, UNUSUAL) as process:
         await process.set("turn")
         await process.set("waits", file=waits)
         assert await process.call("load", str(folder / "plain.py")) == 5
         assert await process.call("nameless", str(folder)) == 6
         assert await process.call("relative", 0) == 1
         assert "Place" not in str(await process.call("coroutine", str(folder)))
-
-    play(version, how, tmp_path, UNUSUAL, story)
 
 
 # --- the same as debugpy ---------------------------------------------------------------------
@@ -943,7 +903,9 @@ def without_repeats(stops: list[Any], above: int) -> list[Any]:
 
 
 @each_python
-def test_programs_stop_as_with_debugpy_at_each_of_their_lines(version: str, how: str, tmp_path: Path) -> None:
+async def test_programs_stop_as_with_debugpy_at_each_of_their_lines(
+    version: str, how: str, tmp_path: Path
+) -> None:
     folder = tmp_path / "programs"
     folder.mkdir()
     files = {f"program{seed}": folder / f"program{seed}.py" for seed in range(PROGRAMS)}
@@ -962,7 +924,7 @@ def test_programs_stop_as_with_debugpy_at_each_of_their_lines(version: str, how:
         await running.client.set_breakpoints(str(file), [])
         return answer
 
-    async def story(running: Debuggee) -> None:
+    with started(version, how, tmp_path, DIFFERENTIAL) as running:
         await running.attach()
         traced = {name: await run(running, file) for name, file in files.items()}
         assert await running.evaluate(COMPILE) == "True"
@@ -990,6 +952,3 @@ def test_programs_stop_as_with_debugpy_at_each_of_their_lines(version: str, how:
             assert (result, stops, is_traced) == (traced[name][0], [], False), name
         assert sum(len(stops) for _, stops, _ in traced.values()) > 100 * len(files)
         await running.client.disconnect()
-
-    with started(version, how, tmp_path, DIFFERENTIAL) as running:
-        asyncio.run(story(running))

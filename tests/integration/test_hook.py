@@ -621,23 +621,20 @@ def test_a_job_goes_on_where_no_debugger_can_be_opened(
     assert "Traceback" not in output
 
 
-def test_a_job_that_waits_for_a_debugger_can_be_stopped(up: Rayside, tmp_path: Path) -> None:
-    async def run() -> None:
-        debug = Debug(attach_timeout=PATIENCE)
-        async with submitted(up, tmp_path, TIMED, debug=debug) as debugger:
-            while "waiting for a debugger" not in debugger.output:
-                await asyncio.sleep(0.1)
-            dashboard = up.target.access.require()
-            dashboard._session.post(
-                f"{dashboard.url}/api/jobs/{debugger.job.submission_id}/stop"
-            ).raise_for_status()
-            began = time.monotonic()
-            while not debugger.job.ended:
-                assert time.monotonic() - began < 20
-                await asyncio.sleep(0.1)
-            ended(debugger, "STOPPED")
-
-    asyncio.run(run())
+async def test_a_job_that_waits_for_a_debugger_can_be_stopped(up: Rayside, tmp_path: Path) -> None:
+    debug = Debug(attach_timeout=PATIENCE)
+    async with submitted(up, tmp_path, TIMED, debug=debug) as debugger:
+        while "waiting for a debugger" not in debugger.output:
+            await asyncio.sleep(0.1)
+        dashboard = up.target.access.require()
+        dashboard._session.post(
+            f"{dashboard.url}/api/jobs/{debugger.job.submission_id}/stop"
+        ).raise_for_status()
+        began = time.monotonic()
+        while not debugger.job.ended:
+            assert time.monotonic() - began < 20
+            await asyncio.sleep(0.1)
+        ended(debugger, "STOPPED")
 
 
 GUARDED = """\

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from bootstrap.dap.framing import Message
 from tests.integration.pythons import each_python_once
-from tests.integration.test_compiled import Process, play
+from tests.integration.test_compiled import played
 
 # pydevd's table has these; the last two it takes for its own.
 NAMES = ["io", "queue", "socket", "codecs", "threading", "weakref", "linecache", "dis", "cp1252", "pydevd_io"]
@@ -57,10 +57,11 @@ def pipeline(folder: Path) -> Path:
 
 
 @each_python_once
-def test_breakpoints_stop_and_steps_go_into_them(version: str, how: str, tmp_path: Path) -> None:
+async def test_breakpoints_stop_and_steps_go_into_them(version: str, how: str, tmp_path: Path) -> None:
     package = pipeline(tmp_path)
 
-    async def story(process: Process) -> None:
+    async with played(version, how, tmp_path, MAIN) as process:
+
         async def own_frames(stop: Message) -> list[str]:
             trace = await process.running.client.request("stackTrace", {"threadId": stop["threadId"]})
             return [frame["name"] for frame in trace["stackFrames"] if str(tmp_path) in str(frame["source"])]
@@ -87,14 +88,12 @@ def test_breakpoints_stop_and_steps_go_into_them(version: str, how: str, tmp_pat
             await process.running.go_on(stop)
             assert await process.result() == 10
 
-    play(version, how, tmp_path, MAIN, story)
-
 
 @each_python_once
-def test_the_post_mortem_shows_their_frames(version: str, how: str, tmp_path: Path) -> None:
+async def test_the_post_mortem_shows_their_frames(version: str, how: str, tmp_path: Path) -> None:
     package = pipeline(tmp_path)
 
-    async def story(process: Process) -> None:
+    async with played(version, how, tmp_path, MAIN) as process:
         client = process.running.client
         await client.request("setExceptionBreakpoints", {"filters": ["uncaught"]})
         await process.call("begin", str(package.parent))
@@ -106,5 +105,3 @@ def test_the_post_mortem_shows_their_frames(version: str, how: str, tmp_path: Pa
             assert (str(package / f"{name}.py"), 2) in shown
             await process.running.go_on(stop)
             await process.result()
-
-    play(version, how, tmp_path, MAIN, story)

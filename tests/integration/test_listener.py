@@ -10,9 +10,9 @@ import socket
 import struct
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from functools import partial, wraps
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -126,19 +126,6 @@ class Process:
         return await attached(self.port, **{"exception_filters": ["uncaught"], **how})
 
 
-Test = Callable[..., Coroutine[Any, Any, None]]
-
-
-def scene(test: Test) -> Callable[..., None]:
-    """Runs a test in an event loop of its own."""
-
-    @wraps(test)
-    def run(*args: Any, **kwargs: Any) -> None:
-        asyncio.run(test(*args, **kwargs))
-
-    return run
-
-
 async def attached(port: int, **how: Any) -> Client:
     """Attaches a client; raises AttachFailed."""
     client = await Client.connect("127.0.0.1", port)
@@ -204,7 +191,6 @@ STRANGERS = {
 }
 
 
-@scene
 async def test_a_debugger_that_knows_the_token_stops_and_evaluates(process: Process) -> None:
     async with stopped(process) as (client, frame):
         assert (await client.request("evaluate", {"expression": "secret", "frameId": frame}))["result"] == (
@@ -214,7 +200,6 @@ async def test_a_debugger_that_knows_the_token_stops_and_evaluates(process: Proc
 
 
 @pytest.mark.parametrize("who", STRANGERS)
-@scene
 async def test_a_stranger_gets_nothing_and_disturbs_nobody(process: Process, who: str) -> None:
     async with stopped(process) as (client, frame):
         for _ in range(12):  # more than pydevd would let anybody try
@@ -227,7 +212,6 @@ async def test_a_stranger_gets_nothing_and_disturbs_nobody(process: Process, who
     assert await process.hear() == "went on"
 
 
-@scene
 async def test_strangers_who_only_hold_the_line_keep_nobody_out(process: Process) -> None:
     connections = [socket.create_connection(("127.0.0.1", process.port)) for _ in range(50)]
     try:
@@ -239,7 +223,6 @@ async def test_strangers_who_only_hold_the_line_keep_nobody_out(process: Process
             connection.close()
 
 
-@scene
 async def test_a_second_debugger_is_refused_and_the_first_is_unharmed(process: Process) -> None:
     async with stopped(process) as (client, frame):
         with pytest.raises(AttachFailed, match="another debugger is attached"):
@@ -277,7 +260,6 @@ class Chooser:
             assert await asyncio.wait_for(self.reader.read(), PATIENCE) == b""
 
 
-@scene
 async def test_of_those_who_choose_without_end_the_oldest_is_ended(process: Process) -> None:
     choosers = [await Chooser.of(process) for _ in range(_MOST_CHOOSING + 1)]
     try:
@@ -291,7 +273,6 @@ async def test_of_those_who_choose_without_end_the_oldest_is_ended(process: Proc
             chooser.writer.close()
 
 
-@scene
 async def test_a_fork_keeps_no_connection_of_who_chooses(process: Process) -> None:
     chooser = await Chooser.of(process)
     process.say("fork")
@@ -304,7 +285,6 @@ async def test_a_fork_keeps_no_connection_of_who_chooses(process: Process) -> No
         chooser.writer.close()
 
 
-@scene
 async def test_a_debugger_that_goes_while_it_is_let_in_keeps_nobody_out(process: Process) -> None:
     first = await process.attach()
     reader, writer = await asyncio.open_connection("127.0.0.1", process.port)
@@ -322,7 +302,6 @@ async def test_a_debugger_that_goes_while_it_is_let_in_keeps_nobody_out(process:
     await (await process.attach()).disconnect()
 
 
-@scene
 async def test_without_a_proof_the_client_is_told_what_is_asked_for(process: Process) -> None:
     with pytest.raises(AttachFailed, match="proof that you know Ray's token"):
         await process.attach(prove=None)
@@ -331,7 +310,6 @@ async def test_without_a_proof_the_client_is_told_what_is_asked_for(process: Pro
 
 
 @pytest.mark.parametrize("in_flight", ["nothing", "an evaluate"])
-@scene
 async def test_a_debugger_whose_connection_is_lost_lets_the_task_go_on_and_may_come_back(
     process: Process, in_flight: str
 ) -> None:
@@ -352,7 +330,6 @@ async def test_a_debugger_whose_connection_is_lost_lets_the_task_go_on_and_may_c
         assert await process.hear() == "went on"
 
 
-@scene
 async def test_who_passes_the_handshake_on_gets_no_session(process: Process) -> None:
     """Somebody has the port of a worker that has ended, and leads the relay to another worker."""
     async with stopped(process):
@@ -376,7 +353,6 @@ async def test_who_passes_the_handshake_on_gets_no_session(process: Process) -> 
             server.close()
 
 
-@scene
 async def test_who_does_not_know_the_token_is_not_taken_for_a_debuggee() -> None:
     commands: list[str] = []
 
@@ -401,7 +377,6 @@ async def test_who_does_not_know_the_token_is_not_taken_for_a_debuggee() -> None
     assert set(commands[2:]) <= {"disconnect"}
 
 
-@scene
 async def test_forks_run_on_past_breakpoints_and_one_line_says_so(process: Process) -> None:
     process.say("forks")
     client = await process.attach(breakpoints={str(process.script): [{"line": process.line_of_work}]})
@@ -410,7 +385,6 @@ async def test_forks_run_on_past_breakpoints_and_one_line_says_so(process: Proce
     assert process.end().count("rayside: this process forks others") == 1
 
 
-@scene
 async def test_the_port_of_a_process_that_ended_is_not_held_by_its_forks(process: Process) -> None:
     client = await process.attach()
     fork = await client.request(

@@ -5,9 +5,9 @@ Runs on each Python from 3.10 to 3.14 that is on PATH or in pyenv's folder, with
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -56,14 +56,10 @@ class Scene:
         return await self.editor.event("stopped", reason="breakpoint")
 
 
-def play(
-    folder: Path,
-    story: Callable[[Scene], Awaitable[None]],
-    monkeypatch: pytest.MonkeyPatch,
-    version: str = "",
-    how: str = "",
-    **options: Any,
-) -> None:
+@asynccontextmanager
+async def played(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, version: str = "", how: str = "", **options: Any
+) -> AsyncIterator[Scene]:
     """Has an editor with `shop` in a folder `laptop`, and a task that has it in `site-packages`."""
     here, site = folder / "laptop" / "src", folder / "lib" / "site-packages"
     for root in (here, site):
@@ -72,20 +68,17 @@ def play(
         (root / "shop" / "orders.py").write_text(MODULE)
     monkeypatch.setenv("LIBRARY_ROOTS", str(site))  # pydevd's, for a Python that is elsewhere
 
-    async def whole() -> None:
-        async with relay_over(folder) as setting:
-            python: dict[str, Any] = {}
-            if version:
-                environment = {**hows_environment(how), "LIBRARY_ROOTS": str(site)}
-                python = {"python": python_of(version), "environment": environment}
-            (process,) = await setting.cluster.start(SCRIPT.replace("SITE", str(site)), **python)
-            editor = await setting.attach(justMyCode=True, **options)
-            await editor.event("thread", reason="started")
-            await editor.event("thread", reason="started")
-            await process.until_printed()
-            await story(Scene(editor, process, here, site))
-
-    asyncio.run(asyncio.wait_for(whole(), 600))
+    async with relay_over(folder) as setting:
+        python: dict[str, Any] = {}
+        if version:
+            environment = {**hows_environment(how), "LIBRARY_ROOTS": str(site)}
+            python = {"python": python_of(version), "environment": environment}
+        (process,) = await setting.cluster.start(SCRIPT.replace("SITE", str(site)), **python)
+        editor = await setting.attach(justMyCode=True, **options)
+        await editor.event("thread", reason="started")
+        await editor.event("thread", reason="started")
+        await process.until_printed()
+        yield Scene(editor, process, here, site)
 
 
 def digest(text: str) -> str:
@@ -93,10 +86,10 @@ def digest(text: str) -> str:
 
 
 @each_python_once
-def test_a_breakpoint_in_an_installed_file_stops_though_it_is_not_just_my_code(
+async def test_a_breakpoint_in_an_installed_file_stops_though_it_is_not_just_my_code(
     version: str, how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def story(scene: Scene) -> None:
+    async with played(tmp_path, monkeypatch, version, how) as scene:
         assert (await scene.set(scene.site / "shop" / "orders.py"))["verified"]
         stop = await scene.goes_on()
         (frame, *_) = await scene.editor.frames(stop)
@@ -105,14 +98,12 @@ def test_a_breakpoint_in_an_installed_file_stops_though_it_is_not_just_my_code(
         stop = await scene.editor.event("stopped", reason="step")
         assert (await scene.editor.frames(stop))[0]["line"] == 3
 
-    play(tmp_path, story, monkeypatch, version, how)
-
 
 @pytest.mark.parametrize("shared", [False, True])
-def test_the_editors_file_is_the_installed_one_with_the_same_text(
+async def test_the_editors_file_is_the_installed_one_with_the_same_text(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shared: bool
 ) -> None:
-    async def story(scene: Scene) -> None:
+    async with played(tmp_path, monkeypatch, sharedFiles=shared) as scene:
         file = scene.here / "shop" / "orders.py"
         told = await scene.set(file, sha256=digest(MODULE))
         assert told["verified"]
@@ -121,13 +112,11 @@ def test_the_editors_file_is_the_installed_one_with_the_same_text(
         (frame, *_) = await scene.editor.frames(stop)
         assert (frame["name"], frame["line"], frame["source"]["path"]) == ("work", 2, str(file))
 
-    play(tmp_path, story, monkeypatch, sharedFiles=shared)
 
-
-def test_without_its_text_the_place_in_the_package_decides_and_that_is_said(
+async def test_without_its_text_the_place_in_the_package_decides_and_that_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def story(scene: Scene) -> None:
+    async with played(tmp_path, monkeypatch, sharedFiles=False) as scene:
         file = scene.here / "shop" / "orders.py"
         file.unlink()  # The debuggee is on another machine.
         told = await scene.set(file)
@@ -135,18 +124,14 @@ def test_without_its_text_the_place_in_the_package_decides_and_that_is_said(
         assert told["message"].endswith("its text is unknown.")
         await scene.goes_on()
 
-    play(tmp_path, story, monkeypatch, sharedFiles=False)
 
-
-def test_another_text_is_another_file_and_the_breakpoint_says_where_that_is(
+async def test_another_text_is_another_file_and_the_breakpoint_says_where_that_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def story(scene: Scene) -> None:
+    async with played(tmp_path, monkeypatch, sharedFiles=False) as scene:
         file = scene.here / "shop" / "orders.py"
         file.unlink()
         told = await scene.set(file, sha256=digest("newer"))
         assert not told["verified"]
         assert f"{scene.site}/shop/orders.py" in told["message"]
         assert "pathMappings" in told["message"]
-
-    play(tmp_path, story, monkeypatch, sharedFiles=False)

@@ -57,25 +57,22 @@ app = Model.bind()
 """
 
 
-def test_a_replica_that_stands_still_stays_healthy(up: Rayside, tmp_path: Path) -> None:
+async def test_a_replica_that_stands_still_stays_healthy(up: Rayside, tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(SERVE.replace("TIMEOUT", str(TIMEOUT)).replace("PORT", str(free_ports()[0])))
     words = ["--debug", "--entrypoint", "python program.py"]
     job = str(up.json("submit", *words, cwd=tmp_path)["submission_id"])
 
-    async def hold() -> None:
-        client = await Client.connect("127.0.0.1", up.settings.relay_port)
-        token = up.target.instance.token_file.read_text()
-        breakpoints = {str(program): [{"line": 8}]}
-        await client.attach(breakpoints=breakpoints, options={"token": token, "job": job}, no_delay=False)
-        editor = Session(client)
-        stop = await editor.event("stopped")
-        assert await editor.evaluate(stop, "x") == "41"
-        await asyncio.sleep(HELD)
-        await editor.request("continue", threadId=stop["threadId"])
-        await client.disconnect()
-
-    asyncio.run(hold())
+    client = await Client.connect("127.0.0.1", up.settings.relay_port)
+    token = up.target.instance.token_file.read_text()
+    breakpoints = {str(program): [{"line": 8}]}
+    await client.attach(breakpoints=breakpoints, options={"token": token, "job": job}, no_delay=False)
+    editor = Session(client)
+    stop = await editor.event("stopped")
+    assert await editor.evaluate(stop, "x") == "41"
+    await asyncio.sleep(HELD)
+    await editor.request("continue", threadId=stop["threadId"])
+    await client.disconnect()
     done = up.run("logs", "--job", job, "--follow")
     assert "answer 42" in done.stdout and "is HEALTHY" in done.stdout, done.stdout
 

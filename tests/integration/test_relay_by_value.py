@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -53,20 +53,17 @@ OTHER = "def other(x):\n\n\n\n\n    return -x\n"
 COMES_AGAIN = COMES + f"print(receive({OTHER!r})(3), flush=True)\nprint(receive({OTHER!r})(4), flush=True)\n"
 
 
-def play(folder: Path, script: str, story: Callable[[Scene], Coroutine[Any, Any, None]]) -> None:
+@asynccontextmanager
+async def played(folder: Path, script: str) -> AsyncIterator[Scene]:
     """Plays a process that is ready for functions to come, and an editor that has set nothing yet."""
-
-    async def whole() -> None:
-        async with relay_over(folder) as setting:
-            driver = str(folder / "laptop" / "driver.py")
-            (process,) = await setting.cluster.start(script.replace("DRIVER", driver))
-            editor = await setting.attach()
-            for _ in ("the cluster's row", "the debuggee's, which takes requests from now on"):
-                await editor.event("thread", reason="started")
-            await process.until_printed()
-            await story(Scene(process, editor, driver))
-
-    asyncio.run(asyncio.wait_for(whole(), 600))
+    async with relay_over(folder) as setting:
+        driver = str(folder / "laptop" / "driver.py")
+        (process,) = await setting.cluster.start(script.replace("DRIVER", driver))
+        editor = await setting.attach()
+        for _ in ("the cluster's row", "the debuggee's, which takes requests from now on"):
+            await editor.event("thread", reason="started")
+        await process.until_printed()
+        yield Scene(process, editor, driver)
 
 
 def go(process: Process) -> None:
@@ -95,8 +92,8 @@ class Scene:
         await self.editor.request("continue", threadId=stop["threadId"])
 
 
-def test_a_function_that_comes_by_value_stops_at_its_first_call(tmp_path: Path) -> None:
-    async def story(scene: Scene) -> None:
+async def test_a_function_that_comes_by_value_stops_at_its_first_call(tmp_path: Path) -> None:
+    async with played(tmp_path, COMES) as scene:
         (unset,) = await scene.set(3)
         assert (unset["verified"], unset["message"]) == (False, NO_FILE)
         scene.go()
@@ -111,11 +108,9 @@ def test_a_function_that_comes_by_value_stops_at_its_first_call(tmp_path: Path) 
         await scene.resume(stop)
         assert await scene.process.end() == ["there", "9"]
 
-    play(tmp_path, COMES, story)
 
-
-def test_looking_for_functions_holds_nothing_that_the_program_makes(tmp_path: Path) -> None:
-    async def story(scene: Scene) -> None:
+async def test_looking_for_functions_holds_nothing_that_the_program_makes(tmp_path: Path) -> None:
+    async with played(tmp_path, MAKES_TUPLES) as scene:
         for _ in range(5):
             assert [each["verified"] for each in await scene.set(4)] == [True]
             await scene.set()
@@ -125,11 +120,9 @@ def test_looking_for_functions_holds_nothing_that_the_program_makes(tmp_path: Pa
         scene.go()
         assert await scene.process.end() == ["there", "9"]
 
-    play(tmp_path, MAKES_TUPLES, story)
 
-
-def test_a_function_that_came_before_gets_its_breakpoint_too(tmp_path: Path) -> None:
-    async def story(scene: Scene) -> None:
+async def test_a_function_that_came_before_gets_its_breakpoint_too(tmp_path: Path) -> None:
+    async with played(tmp_path, IS_THERE) as scene:
         first, second = await scene.set(2, 40)
         assert (first["verified"], second["verified"]) == (True, False)
         scene.go()
@@ -138,11 +131,9 @@ def test_a_function_that_came_before_gets_its_breakpoint_too(tmp_path: Path) -> 
         await scene.resume(stop)
         assert await scene.process.end() == ["there", "9"]
 
-    play(tmp_path, IS_THERE, story)
 
-
-def test_another_function_of_the_same_file_gets_its_own_when_it_comes(tmp_path: Path) -> None:
-    async def story(scene: Scene) -> None:
+async def test_another_function_of_the_same_file_gets_its_own_when_it_comes(tmp_path: Path) -> None:
+    async with played(tmp_path, COMES_AGAIN) as scene:
         await scene.set(6)
         scene.go()
         for expected in ("3", "4"):
@@ -151,48 +142,41 @@ def test_another_function_of_the_same_file_gets_its_own_when_it_comes(tmp_path: 
             await scene.resume(stop)
         assert await scene.process.end() == ["there", "9", "-3", "-4"]
 
-    play(tmp_path, COMES_AGAIN, story)
 
-
-def test_what_is_taken_back_stops_nothing_that_comes_after(tmp_path: Path) -> None:
-    async def story(scene: Scene) -> None:
+async def test_what_is_taken_back_stops_nothing_that_comes_after(tmp_path: Path) -> None:
+    async with played(tmp_path, COMES) as scene:
         await scene.set(2)
         await scene.set()
         scene.go()
         assert await scene.process.end() == ["there", "9"]
         await scene.editor.nothing("stopped", 0)
 
-    play(tmp_path, COMES, story)
 
-
-def test_who_unpickles_does_not_wait_once_the_editor_has_gone(tmp_path: Path) -> None:
-    async def story(scene: Scene) -> None:
+async def test_who_unpickles_does_not_wait_once_the_editor_has_gone(tmp_path: Path) -> None:
+    async with played(tmp_path, COMES + AT_ONCE) as scene:
         await scene.set(2)
         await scene.editor.client.disconnect()
         scene.go()
         assert await scene.process.end() == ["there", "9", "at once"]
 
-    play(tmp_path, COMES + AT_ONCE, story)
-
 
 @pytest.mark.parametrize("in_process", [False, True], ids=["adapter", "in process"])
-def test_who_waits_for_an_answer_goes_on_when_the_debugger_detaches(tmp_path: Path, in_process: bool) -> None:
-    async def story() -> None:
-        ask = "sys.modules['_rayside_reached'].ask({'key': 1, 'what': 'hit'})"
-        asks = f"print({ask}, flush=True)\n"
-        cluster = Cluster(tmp_path)
-        script = "import os, sys, time\n" + WAITS + asks + AT_ONCE
-        (process,) = await cluster.start(script, waits=False, in_process=in_process)
-        try:
-            client = await Client.connect("127.0.0.1", process.debuggee.port, tables=messages)
-            await client.attach(exception_filters=None)
-            await client.request("evaluate", {"expression": REACHED.anew()})
-            await process.until_printed()
-            go(process)
-            await Session(client).event(EVENT)
-            await client.disconnect()
-            assert await process.end() == ["there", "[]", "at once"]
-        finally:
-            await process.close()
-
-    asyncio.run(asyncio.wait_for(story(), 600))
+async def test_who_waits_for_an_answer_goes_on_when_the_debugger_detaches(
+    tmp_path: Path, in_process: bool
+) -> None:
+    ask = "sys.modules['_rayside_reached'].ask({'key': 1, 'what': 'hit'})"
+    asks = f"print({ask}, flush=True)\n"
+    cluster = Cluster(tmp_path)
+    script = "import os, sys, time\n" + WAITS + asks + AT_ONCE
+    (process,) = await cluster.start(script, waits=False, in_process=in_process)
+    try:
+        client = await Client.connect("127.0.0.1", process.debuggee.port, tables=messages)
+        await client.attach(exception_filters=None)
+        await client.request("evaluate", {"expression": REACHED.anew()})
+        await process.until_printed()
+        go(process)
+        await Session(client).event(EVENT)
+        await client.disconnect()
+        assert await process.end() == ["there", "[]", "at once"]
+    finally:
+        await process.close()

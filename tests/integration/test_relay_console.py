@@ -11,7 +11,7 @@ from bootstrap.dap.additions import BEAT, RESTART, TICKET
 from bootstrap.dap.framing import Message, encode
 from bootstrap.relay import editor
 from tests.integration.relay_debuggees import TOKEN, Session, Wire
-from tests.integration.test_relay_scripted import Scripted, Setting, play, until
+from tests.integration.test_relay_scripted import Scripted, Setting, scripted, until
 from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.gate
@@ -28,18 +28,16 @@ async def attached(setting: Setting, **options: Any) -> tuple[Scripted, Session]
     return debuggee, session
 
 
-def test_what_is_left_out_of_a_removed_logpoint_is_told_too() -> None:
-    async def story(setting: Setting) -> None:
+async def test_what_is_left_out_of_a_removed_logpoint_is_told_too() -> None:
+    async with scripted() as setting:
         debuggee, session = await attached(setting)
         debuggee.say({"event": "raysideReached", "body": {"key": 999_999, "what": "leftOut", "number": 12}})
         text = (await session.event("output", category="console"))["output"]
         assert ": 12 more lines were left out here" in text
 
-    play(story)
 
-
-def test_each_print_says_whose_it_is_and_where() -> None:
-    async def story(setting: Setting) -> None:
+async def test_each_print_says_whose_it_is_and_where() -> None:
+    async with scripted() as setting:
         debuggee, session = await attached(setting, redirectOutput=True)
         say_printed(debuggee, "one\ntwo", task="train", path="/elsewhere/train.py", line=7)
         output = await session.event("output", category="stdout")
@@ -49,8 +47,6 @@ def test_each_print_says_whose_it_is_and_where() -> None:
         ray = output["data"]["ray"]
         assert (ray["task"], ray["nodeIp"]) == ("train", debuggee.debuggee.node_ip)
 
-    play(story)
-
 
 def lines_of(output: Message) -> int:
     """Returns how many lines an editor says that it did not get; 0 where it is about something else."""
@@ -58,10 +54,12 @@ def lines_of(output: Message) -> int:
     return int(number.replace(",", "")) if rest else 0
 
 
-def test_an_editor_that_was_slow_is_told_once_how_much_it_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_editor_that_was_slow_is_told_once_how_much_it_missed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(editor, "MOST_OUTPUT_UNREAD", -1)
 
-    async def story(setting: Setting) -> None:
+    async with scripted() as setting:
         (debuggee,) = setting.debuggees
         wire = await Wire.open(setting.port)
         await wire.ask("attach", token=TOKEN, redirectOutput=True)
@@ -79,11 +77,9 @@ def test_an_editor_that_was_slow_is_told_once_how_much_it_missed(monkeypatch: py
         assert not [message for message in wire.unmatched if message.get("event") == "output"]
         await wire.close()
 
-    play(story)
 
-
-def test_an_editor_that_is_back_is_told_how_much_was_printed_meanwhile() -> None:
-    async def story(setting: Setting) -> None:
+async def test_an_editor_that_is_back_is_told_how_much_was_printed_meanwhile() -> None:
+    async with scripted() as setting:
         (debuggee,) = setting.debuggees
         first = await Wire.open(setting.port)
         first.send(encode({"type": "event", "event": BEAT}))  # it comes by a forward
@@ -106,5 +102,3 @@ def test_an_editor_that_is_back_is_told_how_much_was_printed_meanwhile() -> None
         assert lines_of(output["body"]) == 5
         await second.close()
         await first.close()
-
-    play(story)

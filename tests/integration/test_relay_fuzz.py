@@ -410,29 +410,26 @@ def complaints(log: str) -> Sequence[str]:
 
 
 @pytest.mark.parametrize("each", [EACH_SIDE])
-def test_the_relay_outlives_mutated_messages_from_both_sides(
+async def test_the_relay_outlives_mutated_messages_from_both_sides(
     tmp_path: Path, each: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    async def story() -> None:
-        async with fuzzed(tmp_path) as target:
-            began = time.monotonic()
-            await storm(target, each // 5)
-            await still_serves(target, 901)
-            warm = target.resident
-            await storm(target, each)
-            await still_serves(target, 902)
-            assert target.process.poll() is None
-            grown, most = target.resident - warm, target.most_resident
-            with capsys.disabled():
-                sys.stdout.write(
-                    f"\n{target.sent} messages, {target.connections} editors, "
-                    f"{sum(d.connections for d in target.dashboard.debuggees)} connections to debuggees, "
-                    f"{time.monotonic() - began:.0f} s; {warm:.1f} MB after a fifth of them, "
-                    f"{grown:+.1f} MB after all, {most:.1f} MB at most\n"
-                )
-            assert not complaints((tmp_path / "log").read_text())
-            assert most <= MOST
-            assert sum(target.sent.values()) >= 2 * each
-            assert grown <= GROWTH
-
-    asyncio.run(story())
+    async with fuzzed(tmp_path) as target:
+        began = time.monotonic()
+        await storm(target, each // 5)
+        await still_serves(target, 901)
+        warm = target.resident
+        await storm(target, each)
+        await still_serves(target, 902)
+        assert target.process.poll() is None
+        grown, most = target.resident - warm, target.most_resident
+        with capsys.disabled():
+            sys.stdout.write(
+                f"\n{target.sent} messages, {target.connections} editors, "
+                f"{sum(d.connections for d in target.dashboard.debuggees)} connections to debuggees, "
+                f"{time.monotonic() - began:.0f} s; {warm:.1f} MB after a fifth of them, "
+                f"{grown:+.1f} MB after all, {most:.1f} MB at most\n"
+            )
+        assert not complaints((tmp_path / "log").read_text())
+        assert most <= MOST
+        assert sum(target.sent.values()) >= 2 * each
+        assert grown <= GROWTH

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -17,8 +16,7 @@ from bootstrap.relay.sent import REACHED
 from tests.integration import relay_debuggees
 from tests.integration.relay_debuggees import Process, Session, relay_over
 from tests.integration.scripted_debuggees import FILE
-from tests.integration.test_relay_scripted import Scripted, Setting, play, until
-from tests.patience import PATIENCE
+from tests.integration.test_relay_scripted import Scripted, Setting, scripted, until
 
 pytestmark = pytest.mark.usefixtures("answers_in_full")
 
@@ -59,10 +57,6 @@ print("done", flush=True)
 """
 
 
-def run(story: Any) -> None:
-    asyncio.run(asyncio.wait_for(story, 5 * PATIENCE))
-
-
 async def resume(editor: Session, stop: dict[str, Any]) -> None:
     await editor.request("continue", threadId=stop["threadId"])
 
@@ -87,155 +81,131 @@ def gather(count: int, within: int | None = None) -> dict[str, Any]:
     return {"line": 4, "hitCondition": f"gather {count}{more}"}
 
 
-def test_threads_wait_until_all_have_come_and_stop_together(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with relay_over(tmp_path) as setting:
-            first = await setting.cluster.start(STEPS, count=2)
-            editor = await setting.attach({"job.py": [gather(3)]})
-            # They wait longer than a thread waits for an answer in time.
-            await editor.nothing("stopped", 6.0)
-            assert not [line for process in first for line in process.lines if line == "done"]
-            last = await setting.cluster.start(STEPS)
-            told = await editor.event("output", category="console")
-            place = f"{setting.cluster.here / 'job.py'}:4"
-            assert told["output"] == f"3 tasks have come to {place}: they stop now.\n"
-            stops = await stops_of(editor, 3)
-            assert len({stop["ray"]["workerId"] for stop in stops}) == 3
-            for stop in stops:
-                await resume(editor, stop)
-            await all_end([*first, *last])
-
-    run(story())
+async def test_threads_wait_until_all_have_come_and_stop_together(tmp_path: Path) -> None:
+    async with relay_over(tmp_path) as setting:
+        first = await setting.cluster.start(STEPS, count=2)
+        editor = await setting.attach({"job.py": [gather(3)]})
+        # They wait longer than a thread waits for an answer in time.
+        await editor.nothing("stopped", 6.0)
+        assert not [line for process in first for line in process.lines if line == "done"]
+        last = await setting.cluster.start(STEPS)
+        told = await editor.event("output", category="console")
+        place = f"{setting.cluster.here / 'job.py'}:4"
+        assert told["output"] == f"3 tasks have come to {place}: they stop now.\n"
+        stops = await stops_of(editor, 3)
+        assert len({stop["ray"]["workerId"] for stop in stops}) == 3
+        for stop in stops:
+            await resume(editor, stop)
+        await all_end([*first, *last])
 
 
-def test_those_that_have_come_in_time_stop_and_the_others_are_named(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with relay_over(tmp_path) as setting:
-            processes = await setting.cluster.start(STEPS, count=2)
-            told_to_end = tmp_path / "end"
-            late = await setting.cluster.start(LATE.format(file=str(told_to_end)), name="late.py")
-            late[0].debuggee = replace(late[0].debuggee, task="late")
-            editor = await setting.attach({"job.py": [gather(3, within=5)]})
-            told = await editor.event("output", category="console")
-            title = f"late · {late[0].process.pid}@127.0.0.1"
-            place = f"{setting.cluster.here / 'job.py'}:4"
-            assert told["output"] == (
-                f"2 of 3 tasks have come to {place} within 5 s: they stop now; not there: {title}.\n"
-            )
-            for stop in await stops_of(editor, 2):
-                await resume(editor, stop)
-            told_to_end.touch()
-            await all_end([*processes, *late])
-
-    run(story())
+async def test_those_that_have_come_in_time_stop_and_the_others_are_named(tmp_path: Path) -> None:
+    async with relay_over(tmp_path) as setting:
+        processes = await setting.cluster.start(STEPS, count=2)
+        told_to_end = tmp_path / "end"
+        late = await setting.cluster.start(LATE.format(file=str(told_to_end)), name="late.py")
+        late[0].debuggee = replace(late[0].debuggee, task="late")
+        editor = await setting.attach({"job.py": [gather(3, within=5)]})
+        told = await editor.event("output", category="console")
+        title = f"late · {late[0].process.pid}@127.0.0.1"
+        place = f"{setting.cluster.here / 'job.py'}:4"
+        assert told["output"] == (
+            f"2 of 3 tasks have come to {place} within 5 s: they stop now; not there: {title}.\n"
+        )
+        for stop in await stops_of(editor, 2):
+            await resume(editor, stop)
+        told_to_end.touch()
+        await all_end([*processes, *late])
 
 
-def test_whoever_waits_goes_on_once_the_breakpoint_is_removed_or_set_anew(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with relay_over(tmp_path) as setting:
-            processes = await setting.cluster.start(STEPS, count=2)
-            editor = await setting.attach({"job.py": [gather(3)]})
-            path = str(setting.cluster.here / "job.py")
-            await waiting(setting, 2)
-            # What stays as it is, as where another line is added, has them wait on.
-            await editor.client.set_breakpoints(path, [gather(3), {"line": 2}])
-            await editor.nothing("stopped", 1.0)
-            assert "done" not in processes[0].lines
-            began = time.monotonic()
-            await editor.client.set_breakpoints(path, [])
-            await all_end(processes)
-            assert time.monotonic() - began < GOING_ON
-
-    run(story())
+async def test_whoever_waits_goes_on_once_the_breakpoint_is_removed_or_set_anew(tmp_path: Path) -> None:
+    async with relay_over(tmp_path) as setting:
+        processes = await setting.cluster.start(STEPS, count=2)
+        editor = await setting.attach({"job.py": [gather(3)]})
+        path = str(setting.cluster.here / "job.py")
+        await waiting(setting, 2)
+        # What stays as it is, as where another line is added, has them wait on.
+        await editor.client.set_breakpoints(path, [gather(3), {"line": 2}])
+        await editor.nothing("stopped", 1.0)
+        assert "done" not in processes[0].lines
+        began = time.monotonic()
+        await editor.client.set_breakpoints(path, [])
+        await all_end(processes)
+        assert time.monotonic() - began < GOING_ON
 
 
 @pytest.mark.parametrize("way", ["detached", "killed", "taken over"])
-def test_whoever_waits_goes_on_once_the_editor_goes(tmp_path: Path, way: str) -> None:
-    async def story() -> None:
-        async with relay_over(tmp_path) as setting:
-            processes = await setting.cluster.start(STEPS, count=2)
-            editor = await setting.attach({"job.py": [gather(3)]})
-            await waiting(setting, 2)
-            began = time.monotonic()
-            if way == "detached":
-                await editor.client.disconnect()
-            elif way == "killed":
-                editor.abort()
-            else:
-                await setting.attach()
-            await all_end(processes)
-            assert time.monotonic() - began < GOING_ON
-
-    run(story())
+async def test_whoever_waits_goes_on_once_the_editor_goes(tmp_path: Path, way: str) -> None:
+    async with relay_over(tmp_path) as setting:
+        processes = await setting.cluster.start(STEPS, count=2)
+        editor = await setting.attach({"job.py": [gather(3)]})
+        await waiting(setting, 2)
+        began = time.monotonic()
+        if way == "detached":
+            await editor.client.disconnect()
+        elif way == "killed":
+            editor.abort()
+        else:
+            await setting.attach()
+        await all_end(processes)
+        assert time.monotonic() - began < GOING_ON
 
 
 @pytest.mark.parametrize("in_process", [False, True])
-def test_whoever_waits_goes_on_once_the_relay_is_gone(tmp_path: Path, in_process: bool) -> None:
-    async def story() -> None:
-        async with relay_over(tmp_path) as setting:
-            processes = await setting.cluster.start(STEPS, count=2, in_process=in_process)
-            await setting.attach({"job.py": [gather(3)]})
-            await waiting(setting, 2)
-            began = time.monotonic()
-            for session in setting.relay.sessions:
-                for worker in session.workers.values():
-                    worker.connection.client._writer.transport.abort()
-            await all_end(processes)
-            assert time.monotonic() - began < GOING_ON
-
-    run(story())
+async def test_whoever_waits_goes_on_once_the_relay_is_gone(tmp_path: Path, in_process: bool) -> None:
+    async with relay_over(tmp_path) as setting:
+        processes = await setting.cluster.start(STEPS, count=2, in_process=in_process)
+        await setting.attach({"job.py": [gather(3)]})
+        await waiting(setting, 2)
+        began = time.monotonic()
+        for session in setting.relay.sessions:
+            for worker in session.workers.values():
+                worker.connection.client._writer.transport.abort()
+        await all_end(processes)
+        assert time.monotonic() - began < GOING_ON
 
 
-def test_who_dies_while_waiting_is_not_counted(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with relay_over(tmp_path) as setting:
-            first, second = await setting.cluster.start(STEPS, count=2)
-            editor = await setting.attach({"job.py": [gather(3)]})
-            await waiting(setting, 2)
-            await second.close()
-            await editor.event("thread", reason="exited")
-            third = await setting.cluster.start(STEPS)
-            await editor.nothing("stopped", 2.0)
-            fourth = await setting.cluster.start(STEPS)
-            for stop in await stops_of(editor, 3):
-                await resume(editor, stop)
-            await all_end([first, *third, *fourth])
-
-    run(story())
-
-
-def test_who_is_cancelled_while_waiting_is_not_counted(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with relay_over(tmp_path) as setting:
-            spec = {"line": 4, "hitCondition": "gather 2 within 3"}
-            (cancelled,) = await setting.cluster.start(CANCELLED)
-            editor = await setting.attach({"job.py": [spec]})
-            await cancelled.until_printed(2)
-            (process,) = await setting.cluster.start(CANCELLED)
-            place = f"{setting.cluster.here / 'job.py'}:4"
-            told = f"1 of 2 tasks have come to {place} within 3 s: they stop now.\n"
-            await editor.event("output", category="console", output=told)
-            (stop,) = await stops_of(editor, 1)
-            assert stop["ray"]["workerId"] == "w2"
+async def test_who_dies_while_waiting_is_not_counted(tmp_path: Path) -> None:
+    async with relay_over(tmp_path) as setting:
+        first, second = await setting.cluster.start(STEPS, count=2)
+        editor = await setting.attach({"job.py": [gather(3)]})
+        await waiting(setting, 2)
+        await second.close()
+        await editor.event("thread", reason="exited")
+        third = await setting.cluster.start(STEPS)
+        await editor.nothing("stopped", 2.0)
+        fourth = await setting.cluster.start(STEPS)
+        for stop in await stops_of(editor, 3):
             await resume(editor, stop)
-            await all_end([process])
-
-    run(story())
+        await all_end([first, *third, *fourth])
 
 
-def test_only_the_first_that_comes_stops_and_the_others_run_on(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with relay_over(tmp_path) as setting:
-            processes = await setting.cluster.start(STEPS, count=3)
-            editor = await setting.attach({"job.py": [{"line": 4, "hitCondition": "first"}]})
-            stop = await editor.event("stopped")
-            stopped = stop["ray"]["pid"]
-            await all_end([process for process in processes if process.process.pid != stopped])
-            await editor.nothing("stopped", 0)
-            await resume(editor, stop)
-            await all_end(processes)
+async def test_who_is_cancelled_while_waiting_is_not_counted(tmp_path: Path) -> None:
+    async with relay_over(tmp_path) as setting:
+        spec = {"line": 4, "hitCondition": "gather 2 within 3"}
+        (cancelled,) = await setting.cluster.start(CANCELLED)
+        editor = await setting.attach({"job.py": [spec]})
+        await cancelled.until_printed(2)
+        (process,) = await setting.cluster.start(CANCELLED)
+        place = f"{setting.cluster.here / 'job.py'}:4"
+        told = f"1 of 2 tasks have come to {place} within 3 s: they stop now.\n"
+        await editor.event("output", category="console", output=told)
+        (stop,) = await stops_of(editor, 1)
+        assert stop["ray"]["workerId"] == "w2"
+        await resume(editor, stop)
+        await all_end([process])
 
-    run(story())
+
+async def test_only_the_first_that_comes_stops_and_the_others_run_on(tmp_path: Path) -> None:
+    async with relay_over(tmp_path) as setting:
+        processes = await setting.cluster.start(STEPS, count=3)
+        editor = await setting.attach({"job.py": [{"line": 4, "hitCondition": "first"}]})
+        stop = await editor.event("stopped")
+        stopped = stop["ray"]["pid"]
+        await all_end([process for process in processes if process.process.pid != stopped])
+        await editor.nothing("stopped", 0)
+        await resume(editor, stop)
+        await all_end(processes)
 
 
 # --- debuggees that say what they like ---------------------------------------------------
@@ -258,8 +228,8 @@ async def with_a_gathering(setting: Setting, number: int = 2, **options: Any) ->
     return session, debuggee
 
 
-def test_a_debuggee_that_says_the_same_twice_has_come_once() -> None:
-    async def story(setting: Setting) -> None:
+async def test_a_debuggee_that_says_the_same_twice_has_come_once() -> None:
+    async with scripted() as setting:
         session, debuggee = await with_a_gathering(setting)
         reports(debuggee, "hit", 1, 1)
         await session.nothing("output", category="console")
@@ -273,15 +243,13 @@ def test_a_debuggee_that_says_the_same_twice_has_come_once() -> None:
         await until(lambda: debuggee.evaluated(REACHED.call("answered", 2, True, False)) == 1)
         assert debuggee.evaluated(REACHED.call("answered", 1, True, False)) == 1
 
-    play(story)
 
-
-def test_a_debuggee_that_says_it_without_end_does_not_fill_the_debug_console(
+async def test_a_debuggee_that_says_it_without_end_does_not_fill_the_debug_console(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(flood, "EACH_AT_ONCE", 100.0)
 
-    async def story(setting: Setting) -> None:
+    async with scripted() as setting:
         session, debuggee = await with_a_gathering(setting)
         for number in range(0, 2000, 100):
             reports(debuggee, "hit", *range(number, number + 100))
@@ -294,11 +262,9 @@ def test_a_debuggee_that_says_it_without_end_does_not_fill_the_debug_console(
         lines += [event["body"]["output"] for event in session.unmatched if event["event"] == "output"]
         assert 100 < len(lines) < 1000
 
-    play(story)
 
-
-def test_those_who_wait_keep_nothing_else_of_their_debuggee_from_its_answer() -> None:
-    async def story(setting: Setting) -> None:
+async def test_those_who_wait_keep_nothing_else_of_their_debuggee_from_its_answer() -> None:
+    async with scripted() as setting:
         _, debuggee = await with_a_gathering(setting, 9_999)
         reports(debuggee, "hit", *range(1, MOST_HITS + 1))
         await debuggee.drain()
@@ -312,11 +278,9 @@ def test_those_who_wait_keep_nothing_else_of_their_debuggee_from_its_answer() ->
         )
         assert debuggee.evaluated(REACHED.call("answered", MOST_GATHERED, False, False)) == 0
 
-    play(story)
 
-
-def test_who_comes_when_the_editor_has_left_tasks_paused_waits_for_nobody() -> None:
-    async def story(setting: Setting) -> None:
+async def test_who_comes_when_the_editor_has_left_tasks_paused_waits_for_nobody() -> None:
+    async with scripted() as setting:
         session, debuggee = await with_a_gathering(setting, keepPaused=True)
         debuggee.stop()
         await session.event("stopped")
@@ -326,5 +290,3 @@ def test_who_comes_when_the_editor_has_left_tasks_paused_waits_for_nobody() -> N
         reports(debuggee, "hit", 2)
         await until(lambda: debuggee.evaluated(REACHED.call("answered", 2, False, False)) == 1)
         assert not debuggee.left
-
-    play(story)

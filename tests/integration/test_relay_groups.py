@@ -8,7 +8,6 @@ import os
 import signal
 import time
 from collections import Counter
-from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ from bootstrap.relay import members as members_module
 from tests.integration.relay_debuggees import Session, relay_over
 from tests.integration.relay_debuggees import Setting as RealSetting
 from tests.integration.scripted_debuggees import FILE
-from tests.integration.test_relay_scripted import Setting, play, until
+from tests.integration.test_relay_scripted import Setting, scripted, until
 from tests.patience import PATIENCE
 
 # Each is a rank; `wait` holds that of rank 1 for a while, and its caller's line after it is a step's end.
@@ -45,10 +44,6 @@ while True:
     time.sleep(0.01)
 """
 FIRST = PROGRAM.splitlines().index("    step = 1") + 1
-
-
-def run(story: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(story, 5 * PATIENCE))
 
 
 async def act(editor: Session, group: str, action: str, **more: Any) -> Message:
@@ -81,85 +76,73 @@ async def ranks(setting: RealSetting, seconds: float, count: int = 3) -> Session
 # --- real processes ----------------------------------------------------------------------
 
 
-def test_a_step_waits_for_all_and_says_who_is_late_and_what_it_does(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with relay_over(tmp_path) as setting:
-            editor = await ranks(setting, 4.0)
-            answer = await act(editor, "ranks", "next")
-            assert states(answer) == [(0, "stopped"), (1, "stopped"), (2, "stopped")]
-            assert lines(answer) == dict.fromkeys(range(3), FIRST + 1)
-            began = time.monotonic()
-            answer = await act(editor, "ranks", "next", within=1)
-            assert 1.0 <= time.monotonic() - began < 3.0
-            assert states(answer) == [(0, "stopped"), (1, "late"), (2, "stopped")]
-            (late,) = [row for row in answer["members"] if row["state"] == "late"]
-            assert late["place"] == {
-                "file": str(setting.cluster.here / "job.py"),
-                "line": PROGRAM.splitlines().index("        time.sleep(0.01)") + 1,
-                "function": "wait",
-            }
-            assert "1 late after 1 s, in wait" in "\n".join(drawn(answer))
-            # The next step waits for the one that is late, too, and does not step it once more.
-            answer = await act(editor, "ranks", "next")
-            assert states(answer) == [(0, "stopped"), (1, "stopped"), (2, "stopped")]
-            assert lines(answer) == {0: FIRST + 3, 1: FIRST + 2, 2: FIRST + 3}
-            await editor.client.disconnect()
-
-    run(story())
+async def test_a_step_waits_for_all_and_says_who_is_late_and_what_it_does(tmp_path: Path) -> None:
+    async with relay_over(tmp_path) as setting:
+        editor = await ranks(setting, 4.0)
+        answer = await act(editor, "ranks", "next")
+        assert states(answer) == [(0, "stopped"), (1, "stopped"), (2, "stopped")]
+        assert lines(answer) == dict.fromkeys(range(3), FIRST + 1)
+        began = time.monotonic()
+        answer = await act(editor, "ranks", "next", within=1)
+        assert 1.0 <= time.monotonic() - began < 3.0
+        assert states(answer) == [(0, "stopped"), (1, "late"), (2, "stopped")]
+        (late,) = [row for row in answer["members"] if row["state"] == "late"]
+        assert late["place"] == {
+            "file": str(setting.cluster.here / "job.py"),
+            "line": PROGRAM.splitlines().index("        time.sleep(0.01)") + 1,
+            "function": "wait",
+        }
+        assert "1 late after 1 s, in wait" in "\n".join(drawn(answer))
+        # The next step waits for the one that is late, too, and does not step it once more.
+        answer = await act(editor, "ranks", "next")
+        assert states(answer) == [(0, "stopped"), (1, "stopped"), (2, "stopped")]
+        assert lines(answer) == {0: FIRST + 3, 1: FIRST + 2, 2: FIRST + 3}
+        await editor.client.disconnect()
 
 
-def test_one_that_is_late_is_not_to_stop_once_the_group_goes_on(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with relay_over(tmp_path) as setting:
-            editor = await ranks(setting, 2.0)
-            await act(editor, "ranks", "next")
-            assert (1, "late") in states(await act(editor, "ranks", "next", within=1))
-            answer = await act(editor, "ranks", "continue")
-            assert states(answer) == [(rank, "running") for rank in range(3)]
-            for _ in range(5):
-                await editor.event("stopped", reason="step")
-            # The step of rank 1 would end within 2 s.
-            await editor.nothing("stopped", 3.0)
-            answer = await act(editor, "ray.rank != 0", "pause")
-            assert states(answer) == [(1, "stopped"), (2, "stopped")]
-            await editor.client.disconnect()
-
-    run(story())
+async def test_one_that_is_late_is_not_to_stop_once_the_group_goes_on(tmp_path: Path) -> None:
+    async with relay_over(tmp_path) as setting:
+        editor = await ranks(setting, 2.0)
+        await act(editor, "ranks", "next")
+        assert (1, "late") in states(await act(editor, "ranks", "next", within=1))
+        answer = await act(editor, "ranks", "continue")
+        assert states(answer) == [(rank, "running") for rank in range(3)]
+        for _ in range(5):
+            await editor.event("stopped", reason="step")
+        # The step of rank 1 would end within 2 s.
+        await editor.nothing("stopped", 3.0)
+        answer = await act(editor, "ray.rank != 0", "pause")
+        assert states(answer) == [(1, "stopped"), (2, "stopped")]
+        await editor.client.disconnect()
 
 
-def test_one_in_code_that_can_not_be_paused_is_late_and_not_paused_once_the_group_goes_on(
+async def test_one_in_code_that_can_not_be_paused_is_late_and_not_paused_once_the_group_goes_on(
     tmp_path: Path,
 ) -> None:
-    async def story() -> None:
-        async with relay_over(tmp_path) as setting:
-            sleeps = "import time\nprint('sleeps', flush=True)\ntime.sleep(6)\nprint('done', flush=True)\n"
-            (process,) = await setting.cluster.start(sleeps, in_process=True)
-            editor = await setting.attach()
-            await process.until_printed()
-            (row,) = (await act(editor, "all", "pause", within=1))["members"]
-            assert (row["state"], row["place"]["line"]) == ("late", 3)
-            (row,) = (await act(editor, "all", "continue"))["members"]
-            assert row["state"] == "running"
-            assert (await process.end())[-1] == "done"
-            await editor.client.disconnect()
-
-    run(story())
+    async with relay_over(tmp_path) as setting:
+        sleeps = "import time\nprint('sleeps', flush=True)\ntime.sleep(6)\nprint('done', flush=True)\n"
+        (process,) = await setting.cluster.start(sleeps, in_process=True)
+        editor = await setting.attach()
+        await process.until_printed()
+        (row,) = (await act(editor, "all", "pause", within=1))["members"]
+        assert (row["state"], row["place"]["line"]) == ("late", 3)
+        (row,) = (await act(editor, "all", "continue"))["members"]
+        assert row["state"] == "running"
+        assert (await process.end())[-1] == "done"
+        await editor.client.disconnect()
 
 
-def test_one_that_dies_while_others_step_is_named(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with relay_over(tmp_path) as setting:
-            editor = await ranks(setting, 60.0)
-            await act(editor, "ranks", "next")
-            stepping = asyncio.ensure_future(act(editor, "ranks", "next", within=30))
-            await asyncio.sleep(1.0)
-            os.kill(setting.cluster.processes[1].process.pid, signal.SIGKILL)
-            answer = await stepping
-            assert states(answer) == [(0, "stopped"), (1, "ended"), (2, "stopped")]
-            assert states(await act(editor, "ranks", "members")) == [(0, "stopped"), (2, "stopped")]
-            await editor.client.disconnect()
-
-    run(story())
+async def test_one_that_dies_while_others_step_is_named(tmp_path: Path) -> None:
+    async with relay_over(tmp_path) as setting:
+        editor = await ranks(setting, 60.0)
+        await act(editor, "ranks", "next")
+        stepping = asyncio.ensure_future(act(editor, "ranks", "next", within=30))
+        await asyncio.sleep(1.0)
+        os.kill(setting.cluster.processes[1].process.pid, signal.SIGKILL)
+        answer = await stepping
+        assert states(answer) == [(0, "stopped"), (1, "ended"), (2, "stopped")]
+        assert states(await act(editor, "ranks", "members")) == [(0, "stopped"), (2, "stopped")]
+        await editor.client.disconnect()
 
 
 # --- scripted ----------------------------------------------------------------------------
@@ -184,8 +167,8 @@ def has_stepped(setting: Setting, number: int) -> None:
     setting.debuggees[number - 1].say({"event": "stopped", "body": body})
 
 
-def test_a_member_that_dies_between_two_steps_is_told_once_with_rays_reason() -> None:
-    async def story(setting: Setting) -> None:
+async def test_a_member_that_dies_between_two_steps_is_told_once_with_rays_reason() -> None:
+    async with scripted(3) as setting:
         setting.discovery.reasons["w2"] = "the kernel killed it"
         editor = await all_stopped(setting)
         stepping = asyncio.ensure_future(act(editor, "ranks", "next"))
@@ -206,11 +189,9 @@ def test_a_member_that_dies_between_two_steps_is_told_once_with_rays_reason() ->
         ]
         assert states(await act(editor, "ranks", "members")) == [(0, "stopped"), (2, "stopped")]
 
-    play(story, 3)
 
-
-def test_one_that_runs_is_left_out_of_a_step_and_told_as_that() -> None:
-    async def story(setting: Setting) -> None:
+async def test_one_that_runs_is_left_out_of_a_step_and_told_as_that() -> None:
+    async with scripted(2) as setting:
         editor = await setting.attach()
         await setting.stopped(editor, 1)
         await asyncio.wait_for(setting.debuggees[1].attached.wait(), PATIENCE)
@@ -222,11 +203,9 @@ def test_one_that_runs_is_left_out_of_a_step_and_told_as_that() -> None:
         assert not setting.debuggees[1].received("stepIn")
         assert "1 running, and left out" in drawn(answer)
 
-    play(story, 2)
 
-
-def test_two_steps_at_once_step_each_member_once() -> None:
-    async def story(setting: Setting) -> None:
+async def test_two_steps_at_once_step_each_member_once() -> None:
+    async with scripted() as setting:
         editor = await all_stopped(setting)
         both = [asyncio.ensure_future(act(editor, "all", "next")) for _ in range(2)]
         await until(lambda: bool(setting.debuggees[0].received("next")))
@@ -235,11 +214,9 @@ def test_two_steps_at_once_step_each_member_once() -> None:
             assert [row["state"] for row in answer["members"]] == ["stopped"]
         assert len(setting.debuggees[0].received("next")) == 1
 
-    play(story)
 
-
-def test_one_that_ends_is_told_once_also_where_that_is_while_it_steps() -> None:
-    async def story(setting: Setting) -> None:
+async def test_one_that_ends_is_told_once_also_where_that_is_while_it_steps() -> None:
+    async with scripted(2) as setting:
         editor = await all_stopped(setting)
         stepping = asyncio.ensure_future(act(editor, "all", "next", within=60))
         await until(lambda: all(debuggee.received("next") for debuggee in setting.debuggees))
@@ -248,11 +225,9 @@ def test_one_that_ends_is_told_once_also_where_that_is_while_it_steps() -> None:
         assert Counter(row["state"] for row in (await stepping)["members"]) == {"stopped": 1, "ended": 1}
         assert [row["state"] for row in (await act(editor, "all", "members"))["members"]] == ["stopped"]
 
-    play(story, 2)
 
-
-def test_what_was_taken_over_by_another_debugger_is_told_as_that() -> None:
-    async def story(setting: Setting) -> None:
+async def test_what_was_taken_over_by_another_debugger_is_told_as_that() -> None:
+    async with scripted() as setting:
         editor = await all_stopped(setting)
         stepping = asyncio.ensure_future(act(editor, "all", "next", within=60))
         await until(lambda: bool(setting.debuggees[0].received("next")))
@@ -262,11 +237,9 @@ def test_what_was_taken_over_by_another_debugger_is_told_as_that() -> None:
         has_stepped(setting, 1)
         await other.event("stopped", reason="step")
 
-    play(story)
 
-
-def test_a_member_whose_task_is_another_now_is_told_once() -> None:
-    async def story(setting: Setting) -> None:
+async def test_a_member_whose_task_is_another_now_is_told_once() -> None:
+    async with scripted() as setting:
         editor = await all_stopped(setting)
         assert len((await act(editor, "task:task-1", "members"))["members"]) == 1
         setting.debuggees[0].task = "another"
@@ -279,11 +252,9 @@ def test_a_member_whose_task_is_another_now_is_told_once() -> None:
         assert (row["state"], row["why"]) == ("left", "its task has ended, or is another")
         assert not (await act(editor, "task:task-1", "members"))["members"]
 
-    play(story)
 
-
-def test_a_debuggee_that_refuses_to_step_stays_stopped_and_says_why() -> None:
-    async def story(setting: Setting) -> None:
+async def test_a_debuggee_that_refuses_to_step_stays_stopped_and_says_why() -> None:
+    async with scripted(2) as setting:
         editor = await all_stopped(setting)
         setting.debuggees[0].refuses.add("next")
         setting.debuggees[0].refusal = "not now"
@@ -302,11 +273,9 @@ def test_a_debuggee_that_refuses_to_step_stays_stopped_and_says_why() -> None:
             has_stepped(setting, number)
         assert {row["state"] for row in (await stepping)["members"]} == {"stopped"}
 
-    play(story, 2)
 
-
-def test_what_a_debuggee_says_of_itself_is_not_trusted() -> None:
-    async def story(setting: Setting) -> None:
+async def test_what_a_debuggee_says_of_itself_is_not_trusted() -> None:
+    async with scripted(4) as setting:
         editor = await all_stopped(setting)
         strange = {"actor": "A\x1b[31m", "actor_id": "", "actor_name": "", "node_id": "", "rank": 2**40}
         for debuggee, process in zip(
@@ -320,11 +289,11 @@ def test_what_a_debuggee_says_of_itself_is_not_trusted() -> None:
         (row,) = (await act(editor, "ray.actor.startswith('A')", "members"))["members"][:1]
         assert (row["workerId"], row["rank"]) == ("w1", None)
 
-    play(story, 4)
 
-
-def test_one_that_does_not_answer_is_a_member_by_what_it_said_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def story(setting: Setting) -> None:
+async def test_one_that_does_not_answer_is_a_member_by_what_it_said_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with scripted(2) as setting:
         editor = await all_stopped(setting)
         assert states(await act(editor, "ranks", "members")) == [(0, "stopped"), (1, "stopped")]
         monkeypatch.setattr(members_module, "SOON", 0.2)
@@ -332,11 +301,9 @@ def test_one_that_does_not_answer_is_a_member_by_what_it_said_before(monkeypatch
         assert states(await act(editor, "ranks", "members")) == [(0, "stopped"), (1, "stopped")]
         setting.debuggees[1].answers("evaluate")
 
-    play(story, 2)
 
-
-def test_a_group_is_shown_and_moved_in_the_debug_console() -> None:
-    async def story(setting: Setting) -> None:
+async def test_a_group_is_shown_and_moved_in_the_debug_console() -> None:
+    async with scripted(4) as setting:
         editor = await all_stopped(setting)
         with pytest.raises(RequestFailed, match="a GROUP is all, ranks, actor:"):
             await type_in(editor, "@")
@@ -354,8 +321,6 @@ def test_a_group_is_shown_and_moved_in_the_debug_console() -> None:
         assert (await type_in(editor, "@ray.rank % 2 == 1 continue")).splitlines()[1] == "2 running"
         for debuggee in setting.debuggees[1::2]:
             assert debuggee.received("continue") == [{"threadId": 1, "singleThread": True}]
-
-    play(story, 4)
 
 
 @pytest.mark.parametrize(
@@ -379,19 +344,19 @@ def test_a_group_is_shown_and_moved_in_the_debug_console() -> None:
         ("evaluate", {"expression": "@all within 5 next", "context": "repl"}, "it is no Python expression"),
     ],
 )
-def test_a_wrong_request_is_refused_and_moves_nobody(request_: str, arguments: Message, why: str) -> None:
-    async def story(setting: Setting) -> None:
+async def test_a_wrong_request_is_refused_and_moves_nobody(
+    request_: str, arguments: Message, why: str
+) -> None:
+    async with scripted() as setting:
         editor = await all_stopped(setting)
         with pytest.raises(RequestFailed) as refused:
             await editor.client.request(request_, arguments)
         assert why in refused.value.message
         assert not setting.debuggees[0].received("next")
 
-    play(story)
 
-
-def test_who_watches_moves_no_group() -> None:
-    async def story(setting: Setting) -> None:
+async def test_who_watches_moves_no_group() -> None:
+    async with scripted() as setting:
         await all_stopped(setting)
         watcher = await setting.attach(takeOver="watch")
         for work in (act(watcher, "all", "next"), type_in(watcher, "@all next")):
@@ -399,22 +364,18 @@ def test_who_watches_moves_no_group() -> None:
                 await work
         assert not setting.debuggees[0].received("next")
 
-    play(story)
 
-
-def test_tasks_of_another_debugger_are_no_members() -> None:
-    async def story(setting: Setting) -> None:
+async def test_tasks_of_another_debugger_are_no_members() -> None:
+    async with scripted(2) as setting:
         editor = await all_stopped(setting)
         other = await setting.attach(job="02000000")
         with pytest.raises(RequestFailed, match="nobody belongs to @all now"):
             await act(other, "all", "continue")
         assert len((await act(editor, "all", "members"))["members"]) == 2
 
-    play(story, 2)
 
-
-def test_hundreds_of_members_step_together() -> None:
-    async def story(setting: Setting) -> None:
+async def test_hundreds_of_members_step_together() -> None:
+    async with scripted(300) as setting:
         editor = await setting.attach()
         await asyncio.gather(*(debuggee.attached.wait() for debuggee in setting.debuggees))
         for debuggee in setting.debuggees:
@@ -427,5 +388,3 @@ def test_hundreds_of_members_step_together() -> None:
             has_stepped(setting, number)
         answer = await stepping
         assert Counter(row["state"] for row in answer["members"]) == {"stopped": len(setting.debuggees)}
-
-    play(story, 300)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 from pathlib import Path
@@ -14,7 +13,6 @@ from bootstrap.errors import RequestFailed
 from bootstrap.redaction import REDACTED
 from bootstrap.relay.masking import Masking
 from tests.integration.relay_debuggees import Session, relay_over
-from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.gate
 
@@ -61,10 +59,6 @@ except ValueError:
 STOP = SCRIPT.splitlines().index('    print("connecting as", password, flush=True)') + 1
 
 
-def run(story: Any) -> None:
-    asyncio.run(asyncio.wait_for(story, 5 * PATIENCE))
-
-
 async def variables(session: Session, reference: int) -> dict[str, Any]:
     body = await session.request("variables", variablesReference=reference)
     return {variable["name"]: variable for variable in body["variables"]}
@@ -82,34 +76,31 @@ def heard(session: Session, answers: list[Any]) -> str:
     return json.dumps([answers, session.unmatched])
 
 
-def test_no_secret_is_shown_by_name_within_others_or_by_value(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with relay_over(tmp_path) as setting:
-            await setting.cluster.start(SCRIPT)
-            session = await setting.attach({"job.py": [STOP]})
-            stop = await session.event("stopped", reason="breakpoint")
-            _frame, _scope, shown = await local(session, stop)
-            assert (shown["password"]["value"], shown["password"]["type"]) == (REDACTED, "str")
-            assert shown["credentials"]["value"] == REDACTED
-            assert shown["credentials"]["variablesReference"] == 0
-            assert shown["config"]["value"].startswith(f"{{'password': {REDACTED!r}, 'user': 'joe'")
-            assert shown["account"]["value"] == f"Account(user='joe', secret={REDACTED!r})"
-            assert shown["pair"]["value"] == f"('joe', {REDACTED!r})"
-            assert shown["odd"]["value"] == f"Odd<{REDACTED}>"
-            assert (shown["max_tokens"]["value"], shown["key"]["value"]) == ("512", "'north'")
-            assert shown["iban"]["value"] == "'DE89370400440532013000'"
-            answers: list[Any] = [shown]
-            for name in ("config", "account", "pair", "odd"):
-                answers.append(await variables(session, shown[name]["variablesReference"]))
-            assert answers[1]["'password'"]["value"] == REDACTED
-            assert answers[1]["'user'"]["value"] == "'joe'"
-            assert answers[2]["secret"]["value"] == REDACTED
-            deep = await variables(session, answers[1]["'deep'"]["variablesReference"])
-            told = heard(session, [*answers, deep])
-            assert not [secret for secret in (HIDDEN, INNER, "joe-the-user", "1234'") if secret in told]
-            await session.client.disconnect()
-
-    run(story())
+async def test_no_secret_is_shown_by_name_within_others_or_by_value(tmp_path: Path) -> None:
+    async with relay_over(tmp_path) as setting:
+        await setting.cluster.start(SCRIPT)
+        session = await setting.attach({"job.py": [STOP]})
+        stop = await session.event("stopped", reason="breakpoint")
+        _frame, _scope, shown = await local(session, stop)
+        assert (shown["password"]["value"], shown["password"]["type"]) == (REDACTED, "str")
+        assert shown["credentials"]["value"] == REDACTED
+        assert shown["credentials"]["variablesReference"] == 0
+        assert shown["config"]["value"].startswith(f"{{'password': {REDACTED!r}, 'user': 'joe'")
+        assert shown["account"]["value"] == f"Account(user='joe', secret={REDACTED!r})"
+        assert shown["pair"]["value"] == f"('joe', {REDACTED!r})"
+        assert shown["odd"]["value"] == f"Odd<{REDACTED}>"
+        assert (shown["max_tokens"]["value"], shown["key"]["value"]) == ("512", "'north'")
+        assert shown["iban"]["value"] == "'DE89370400440532013000'"
+        answers: list[Any] = [shown]
+        for name in ("config", "account", "pair", "odd"):
+            answers.append(await variables(session, shown[name]["variablesReference"]))
+        assert answers[1]["'password'"]["value"] == REDACTED
+        assert answers[1]["'user'"]["value"] == "'joe'"
+        assert answers[2]["secret"]["value"] == REDACTED
+        deep = await variables(session, answers[1]["'deep'"]["variablesReference"])
+        told = heard(session, [*answers, deep])
+        assert not [secret for secret in (HIDDEN, INNER, "joe-the-user", "1234'") if secret in told]
+        await session.client.disconnect()
 
 
 @pytest.mark.parametrize(
@@ -133,90 +124,78 @@ def test_no_secret_is_shown_by_name_within_others_or_by_value(tmp_path: Path) ->
         ("'a-usual-' + 'word', 'vaulted' + '-5'", f"('a-usual-word', '{REDACTED}')"),
     ],
 )
-def test_an_expression_shows_no_secret(tmp_path: Path, expression: str, shown: str) -> None:
-    async def story() -> None:
-        async with relay_over(tmp_path) as setting:
-            await setting.cluster.start(SCRIPT)
-            session = await setting.attach({"job.py": [STOP]})
-            stop = await session.event("stopped", reason="breakpoint")
-            assert await session.evaluate(stop, expression) == shown
-            await session.client.disconnect()
-
-    run(story())
+async def test_an_expression_shows_no_secret(tmp_path: Path, expression: str, shown: str) -> None:
+    async with relay_over(tmp_path) as setting:
+        await setting.cluster.start(SCRIPT)
+        session = await setting.attach({"job.py": [STOP]})
+        stop = await session.event("stopped", reason="breakpoint")
+        assert await session.evaluate(stop, expression) == shown
+        await session.client.disconnect()
 
 
-def test_what_is_set_raised_printed_or_logged_shows_no_secret(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with relay_over(tmp_path) as setting:
-            (process,) = await setting.cluster.start(SCRIPT)
-            log = {"line": STOP + 1, "logMessage": "as {config['user']} with {password[:7]} and {pair}"}
-            session = await setting.attach(
-                {"job.py": [STOP, log]},
-                {"setExceptionBreakpoints": {"filters": ["raised"]}},
-                redirectOutput=True,
-            )
-            stop = await session.event("stopped", reason="breakpoint")
-            frame, scope, _ = await local(session, stop)
-            answers: list[Any] = [
-                await session.request("setVariable", variablesReference=scope, name="key", value="pair[1]"),
-                await session.request(
-                    "setVariable", variablesReference=scope, name="password", value="'new-secret-1'"
-                ),
-                await session.request("setExpression", frameId=frame, expression="url", value="password * 2"),
-            ]
-            assert [answer["value"] for answer in answers] == [
-                repr(REDACTED),
-                REDACTED,
-                repr(2 * REDACTED),
-            ]
-            refusal = f"invalid literal for int() with base 10: '{REDACTED}'"
-            assert refusal in await session.evaluate(stop, "int(pair[1])")
-            with pytest.raises(RequestFailed, match=re.escape(refusal)):
-                await session.request("evaluate", frameId=frame, expression="int(pair[1])", context="repl")
-            await session.request("continue", threadId=stop["threadId"])
-            logged = await session.event("output", line=STOP + 1)
-            assert logged["output"].endswith(f": as joe with {REDACTED} and ('joe', '{REDACTED}')\n")
-            printed = await session.event("output", category="stdout", line=STOP)
-            assert printed["output"].endswith(f"connecting as {REDACTED}\n")
-            stop = await session.event("stopped", reason="exception")
-            info = await session.request("exceptionInfo", threadId=stop["threadId"])
-            assert f"joe can't connect with {REDACTED}" in info["description"]
-            told = heard(session, [*answers, info, stop, logged, printed])
-            assert not [secret for secret in (HIDDEN, "new-sec") if secret in told]
-            await session.request("continue", threadId=stop["threadId"])
-            await session.client.disconnect()
-            # Only what is shown is masked: the program has its values.
-            assert await process.end() == ["connecting as new-secret-1", "done"]
-
-    run(story())
+async def test_what_is_set_raised_printed_or_logged_shows_no_secret(tmp_path: Path) -> None:
+    async with relay_over(tmp_path) as setting:
+        (process,) = await setting.cluster.start(SCRIPT)
+        log = {"line": STOP + 1, "logMessage": "as {config['user']} with {password[:7]} and {pair}"}
+        session = await setting.attach(
+            {"job.py": [STOP, log]},
+            {"setExceptionBreakpoints": {"filters": ["raised"]}},
+            redirectOutput=True,
+        )
+        stop = await session.event("stopped", reason="breakpoint")
+        frame, scope, _ = await local(session, stop)
+        answers: list[Any] = [
+            await session.request("setVariable", variablesReference=scope, name="key", value="pair[1]"),
+            await session.request(
+                "setVariable", variablesReference=scope, name="password", value="'new-secret-1'"
+            ),
+            await session.request("setExpression", frameId=frame, expression="url", value="password * 2"),
+        ]
+        assert [answer["value"] for answer in answers] == [
+            repr(REDACTED),
+            REDACTED,
+            repr(2 * REDACTED),
+        ]
+        refusal = f"invalid literal for int() with base 10: '{REDACTED}'"
+        assert refusal in await session.evaluate(stop, "int(pair[1])")
+        with pytest.raises(RequestFailed, match=re.escape(refusal)):
+            await session.request("evaluate", frameId=frame, expression="int(pair[1])", context="repl")
+        await session.request("continue", threadId=stop["threadId"])
+        logged = await session.event("output", line=STOP + 1)
+        assert logged["output"].endswith(f": as joe with {REDACTED} and ('joe', '{REDACTED}')\n")
+        printed = await session.event("output", category="stdout", line=STOP)
+        assert printed["output"].endswith(f"connecting as {REDACTED}\n")
+        stop = await session.event("stopped", reason="exception")
+        info = await session.request("exceptionInfo", threadId=stop["threadId"])
+        assert f"joe can't connect with {REDACTED}" in info["description"]
+        told = heard(session, [*answers, info, stop, logged, printed])
+        assert not [secret for secret in (HIDDEN, "new-sec") if secret in told]
+        await session.request("continue", threadId=stop["threadId"])
+        await session.client.disconnect()
+        # Only what is shown is masked: the program has its values.
+        assert await process.end() == ["connecting as new-secret-1", "done"]
 
 
-def test_a_rule_adds_names_excepts_others_and_masks_by_pattern(tmp_path: Path) -> None:
-    async def story() -> None:
-        masking = Masking("iban, max_tokens, !*password, !secret", r"\bjo\w\b")
-        async with relay_over(tmp_path, masking=masking) as setting:
-            await setting.cluster.start(SCRIPT)
-            session = await setting.attach({"job.py": [STOP]})
-            stop = await session.event("stopped", reason="breakpoint")
-            _, _, shown = await local(session, stop)
-            assert shown["iban"]["value"] == shown["max_tokens"]["value"] == REDACTED
-            assert shown["password"]["value"] == repr(HIDDEN.replace("joe", REDACTED))
-            assert await session.evaluate(stop, "config['user']") == repr(REDACTED)
-            assert await session.evaluate(stop, "max_tokens") == REDACTED
-            await session.client.disconnect()
-
-    run(story())
+async def test_a_rule_adds_names_excepts_others_and_masks_by_pattern(tmp_path: Path) -> None:
+    masking = Masking("iban, max_tokens, !*password, !secret", r"\bjo\w\b")
+    async with relay_over(tmp_path, masking=masking) as setting:
+        await setting.cluster.start(SCRIPT)
+        session = await setting.attach({"job.py": [STOP]})
+        stop = await session.event("stopped", reason="breakpoint")
+        _, _, shown = await local(session, stop)
+        assert shown["iban"]["value"] == shown["max_tokens"]["value"] == REDACTED
+        assert shown["password"]["value"] == repr(HIDDEN.replace("joe", REDACTED))
+        assert await session.evaluate(stop, "config['user']") == repr(REDACTED)
+        assert await session.evaluate(stop, "max_tokens") == REDACTED
+        await session.client.disconnect()
 
 
-def test_nothing_is_masked_where_the_setting_says_so(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with relay_over(tmp_path, masking=Masking("none")) as setting:
-            await setting.cluster.start(SCRIPT)
-            session = await setting.attach({"job.py": [STOP]})
-            stop = await session.event("stopped", reason="breakpoint")
-            _, _, shown = await local(session, stop)
-            assert shown["password"]["value"] == repr(HIDDEN)
-            assert await session.evaluate(stop, "config['password']") == repr(HIDDEN)
-            await session.client.disconnect()
-
-    run(story())
+async def test_nothing_is_masked_where_the_setting_says_so(tmp_path: Path) -> None:
+    async with relay_over(tmp_path, masking=Masking("none")) as setting:
+        await setting.cluster.start(SCRIPT)
+        session = await setting.attach({"job.py": [STOP]})
+        stop = await session.event("stopped", reason="breakpoint")
+        _, _, shown = await local(session, stop)
+        assert shown["password"]["value"] == repr(HIDDEN)
+        assert await session.evaluate(stop, "config['password']") == repr(HIDDEN)
+        await session.client.disconnect()

@@ -23,7 +23,6 @@ from bootstrap.relay.debuggee import Debuggee
 from bootstrap.relay.server import Relay, digest_of
 from bootstrap.settings import ROOT
 from tests.integration.relay_debuggees import TOKEN, Session
-from tests.integration.test_listener import scene
 from tests.patience import PATIENCE
 
 JOB = "01000000"
@@ -190,7 +189,6 @@ BY_PROCESS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("whose", [BY_RAY, *BY_PROCESS])
-@scene
 async def test_a_worker_whose_job_nobody_knows_yet_comes_to_its_own_users_editor(
     tmp_path: Path, whose: str
 ) -> None:
@@ -211,7 +209,6 @@ async def test_a_worker_whose_job_nobody_knows_yet_comes_to_its_own_users_editor
 
 
 @pytest.mark.parametrize("asks", [{"everyone": True}, {"job": f"submission-of-{JOB}"}])
-@scene
 async def test_who_asks_for_anothers_is_told_who_debugs_it_and_gets_it_when_it_is_left(
     tmp_path: Path, asks: dict[str, Any]
 ) -> None:
@@ -235,7 +232,6 @@ async def test_who_asks_for_anothers_is_told_who_debugs_it_and_gets_it_when_it_i
         await bobs.nothing("stopped")
 
 
-@scene
 async def test_a_task_of_a_driver_that_rays_list_of_jobs_lacks_is_found_by_its_submission(
     tmp_path: Path,
 ) -> None:
@@ -257,7 +253,6 @@ async def test_a_task_of_a_driver_that_rays_list_of_jobs_lacks_is_found_by_its_s
         assert await annas.evaluate(stop, "had_by") == "['anna']"
 
 
-@scene
 async def test_a_hook_of_before_that_says_nothing_of_itself_is_attached_to_all_the_same(
     tmp_path: Path,
 ) -> None:
@@ -270,7 +265,6 @@ async def test_a_hook_of_before_that_says_nothing_of_itself_is_attached_to_all_t
         assert await process.printed() == "1"
 
 
-@scene
 async def test_the_paused_tasks_of_others_are_counted_and_shown_to_who_asks(tmp_path: Path) -> None:
     async with worker(tmp_path) as process, people(process) as editors:
 

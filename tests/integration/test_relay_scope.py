@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +10,7 @@ import pytest
 from bootstrap.hook.evaluated.scope import NAMES
 from tests.integration.relay_debuggees import Session, relay_over
 from tests.integration.scripted_debuggees import FILE
-from tests.integration.test_relay_scripted import Setting, play
-from tests.patience import PATIENCE
+from tests.integration.test_relay_scripted import scripted
 
 pytestmark = pytest.mark.usefixtures("answers_in_full")
 
@@ -31,10 +29,6 @@ print("done", flush=True)
 """
 
 
-def run(story: Any) -> None:
-    asyncio.run(asyncio.wait_for(story, 5 * PATIENCE))
-
-
 async def resume(editor: Session, stop: dict[str, Any]) -> None:
     await editor.request("continue", threadId=stop["threadId"])
 
@@ -49,73 +43,66 @@ async def resume(editor: Session, stop: dict[str, Any]) -> None:
     ],
 )
 @pytest.mark.parametrize("line", [2, 3])
-def test_only_the_task_stops_that_the_condition_names(tmp_path: Path, condition: str, line: int) -> None:
-    async def story() -> None:
-        async with relay_over(tmp_path) as setting:
-            processes = await setting.cluster.start(WORK, count=3)
-            editor = await setting.attach({"job.py": [{"line": line, "condition": condition}]})
-            stop = await editor.event("stopped")
-            assert stop["ray"]["task"] == "task-2"
-            await resume(editor, stop)
-            assert [(await process.end())[-1] for process in processes] == ["done"] * 3
-            await editor.nothing("stopped", 0)
-
-    run(story())
-
-
-def test_a_message_and_a_function_have_it_too(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with relay_over(tmp_path) as setting:
-            (process,) = await setting.cluster.start(WORK)
-            function = {"name": "work", "condition": "ray.task == 'task-1'"}
-            editor = await setting.attach(
-                {"job.py": [{"line": 3, "logMessage": "{x} in {ray.task}, {ray.pid}"}]},
-                requests={"setFunctionBreakpoints": {"breakpoints": [function]}},
-            )
-            stop = await editor.event("stopped", reason="function breakpoint")
-            await resume(editor, stop)
-            output = await editor.event("output", category="stdout")
-            assert output["output"].endswith(f": 1 in task-1, {process.process.pid}\n")
-            assert (await process.end())[-1] == "done"
-
-    run(story())
+async def test_only_the_task_stops_that_the_condition_names(
+    tmp_path: Path, condition: str, line: int
+) -> None:
+    async with relay_over(tmp_path) as setting:
+        processes = await setting.cluster.start(WORK, count=3)
+        editor = await setting.attach({"job.py": [{"line": line, "condition": condition}]})
+        stop = await editor.event("stopped")
+        assert stop["ray"]["task"] == "task-2"
+        await resume(editor, stop)
+        assert [(await process.end())[-1] for process in processes] == ["done"] * 3
+        await editor.nothing("stopped", 0)
 
 
-def test_the_debug_console_evaluates_and_completes_what_conditions_have(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with relay_over(tmp_path) as setting:
-            (process,) = await setting.cluster.start(WORK)
-            editor = await setting.attach({"job.py": [3, 5]})
-            stop = await editor.event("stopped")
-            assert await editor.evaluate(stop, "ray.task") == "'task-1'"
-            assert await editor.evaluate(stop, "[ray.pid, x]") == f"[{process.process.pid}, 1]"
-            # The module itself is the program's.
-            assert await editor.evaluate(stop, "type(ray).__name__") == "'module'"
-            assert "NameError" in await editor.evaluate(stop, "nope + ray.pid")
-            # What is in a result is called as the user has typed it.
-            frame = (await editor.frames(stop))[0]["id"]
-            result = await editor.request("evaluate", expression="[ray.task, x]", frameId=frame)
-            inner = await editor.request("variables", variablesReference=result["variablesReference"])
-            names = [each.get("evaluateName") for each in inner["variables"]]
-            assert "[ray.task, x][0]" in names
-            assert "_rayside_scope" not in str(inner)
-            completed = await completions(editor, stop, "x + ray.")
-            assert completed[: len(NAMES)] == list(NAMES)
-            assert "get_runtime_context" in completed
-            assert [name for name in await completions(editor, stop, "ray.no") if name in NAMES] == [
-                "node",
-                "node_id",
-            ]
-            assert not {*await completions(editor, stop, "array.")} & {*NAMES}
-            await resume(editor, stop)
-            stop = await editor.event("stopped")
-            # Here `ray` is a variable of the program's.
-            assert await editor.evaluate(stop, "ray.task") == "'light'"
-            assert "pid" not in await completions(editor, stop, "ray.")
-            await resume(editor, stop)
-            assert (await process.end())[-1] == "done"
+async def test_a_message_and_a_function_have_it_too(tmp_path: Path) -> None:
+    async with relay_over(tmp_path) as setting:
+        (process,) = await setting.cluster.start(WORK)
+        function = {"name": "work", "condition": "ray.task == 'task-1'"}
+        editor = await setting.attach(
+            {"job.py": [{"line": 3, "logMessage": "{x} in {ray.task}, {ray.pid}"}]},
+            requests={"setFunctionBreakpoints": {"breakpoints": [function]}},
+        )
+        stop = await editor.event("stopped", reason="function breakpoint")
+        await resume(editor, stop)
+        output = await editor.event("output", category="stdout")
+        assert output["output"].endswith(f": 1 in task-1, {process.process.pid}\n")
+        assert (await process.end())[-1] == "done"
 
-    run(story())
+
+async def test_the_debug_console_evaluates_and_completes_what_conditions_have(tmp_path: Path) -> None:
+    async with relay_over(tmp_path) as setting:
+        (process,) = await setting.cluster.start(WORK)
+        editor = await setting.attach({"job.py": [3, 5]})
+        stop = await editor.event("stopped")
+        assert await editor.evaluate(stop, "ray.task") == "'task-1'"
+        assert await editor.evaluate(stop, "[ray.pid, x]") == f"[{process.process.pid}, 1]"
+        # The module itself is the program's.
+        assert await editor.evaluate(stop, "type(ray).__name__") == "'module'"
+        assert "NameError" in await editor.evaluate(stop, "nope + ray.pid")
+        # What is in a result is called as the user has typed it.
+        frame = (await editor.frames(stop))[0]["id"]
+        result = await editor.request("evaluate", expression="[ray.task, x]", frameId=frame)
+        inner = await editor.request("variables", variablesReference=result["variablesReference"])
+        names = [each.get("evaluateName") for each in inner["variables"]]
+        assert "[ray.task, x][0]" in names
+        assert "_rayside_scope" not in str(inner)
+        completed = await completions(editor, stop, "x + ray.")
+        assert completed[: len(NAMES)] == list(NAMES)
+        assert "get_runtime_context" in completed
+        assert [name for name in await completions(editor, stop, "ray.no") if name in NAMES] == [
+            "node",
+            "node_id",
+        ]
+        assert not {*await completions(editor, stop, "array.")} & {*NAMES}
+        await resume(editor, stop)
+        stop = await editor.event("stopped")
+        # Here `ray` is a variable of the program's.
+        assert await editor.evaluate(stop, "ray.task") == "'light'"
+        assert "pid" not in await completions(editor, stop, "ray.")
+        await resume(editor, stop)
+        assert (await process.end())[-1] == "done"
 
 
 async def completions(editor: Session, stop: dict[str, Any], text: str) -> list[str]:
@@ -127,8 +114,8 @@ async def completions(editor: Session, stop: dict[str, Any], text: str) -> list[
 # --- what can't be read ------------------------------------------------------------------
 
 
-def test_what_can_not_be_read_is_told_at_once_and_no_debuggee_gets_it() -> None:
-    async def story(setting: Setting) -> None:
+async def test_what_can_not_be_read_is_told_at_once_and_no_debuggee_gets_it() -> None:
+    async with scripted() as setting:
         wire = await setting.configured()
         (debuggee,) = setting.debuggees
         for _ in ("the cluster's row", "the debuggee's"):
@@ -156,5 +143,3 @@ def test_what_can_not_be_read_is_told_at_once_and_no_debuggee_gets_it() -> None:
         assert "unread > 3" in sent
         assert sent.count("unread") == 1
         await wire.close()
-
-    play(story)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import datetime, timezone
@@ -33,8 +33,6 @@ from tests.integration.scripted_debuggees import FILE, ScriptedDebuggee
 from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.gate
-
-Story = Callable[["Setting"], Coroutine[Any, Any, None]]
 
 
 class Scripted(ScriptedDebuggee):
@@ -222,19 +220,9 @@ class Setting:
         await until(lambda: sum(look > then for look in self.discovery.looks) >= 2)
 
 
-def play(story: Story, count: int = 1, *, defects: bool = False) -> None:
-    """Plays a story; `defects` says whether the relay is to log a defect."""
-
-    async def all_of_it() -> None:
-        async with scripted(count) as setting:
-            await story(setting)
-        assert defects == any("defect" in line or "Error" in line for line in setting.log), setting.log
-
-    asyncio.run(asyncio.wait_for(all_of_it(), 3 * PATIENCE))
-
-
 @asynccontextmanager
-async def scripted(count: int) -> AsyncIterator[Setting]:
+async def scripted(count: int = 1, *, defects: bool = False) -> AsyncIterator[Setting]:
+    """Plays debuggees, and a relay over them; `defects` says whether that is to log a defect."""
     debuggees = [Scripted(number) for number in range(1, count + 1)]
     for debuggee in debuggees:
         await debuggee.listen()
@@ -245,6 +233,7 @@ async def scripted(count: int) -> AsyncIterator[Setting]:
         yield setting
     finally:
         await setting.close()
+    assert defects == any("defect" in line or "Error" in line for line in setting.log), setting.log
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -257,12 +246,12 @@ async def until(condition: Callable[[], bool]) -> None:
 # --- found, left, ended ------------------------------------------------------------------
 
 
-def test_children_that_a_debuggee_tells_of_are_attached_to_up_to_a_bound(
+async def test_children_that_a_debuggee_tells_of_are_attached_to_up_to_a_bound(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(children, "MOST", 2)
 
-    async def story(setting: Setting) -> None:
+    async with scripted(count=4) as setting:
         parent, *started = setting.debuggees
         setting.discovery.listed = [parent.debuggee]
         session = await setting.attach()
@@ -284,11 +273,9 @@ def test_children_that_a_debuggee_tells_of_are_attached_to_up_to_a_bound(
         stop = await setting.stopped(session, 2)
         assert stop["ray"]["workerId"] == "w1.2"
 
-    play(story, count=4)
 
-
-def test_an_editor_that_wants_no_children_gets_none() -> None:
-    async def story(setting: Setting) -> None:
+async def test_an_editor_that_wants_no_children_gets_none() -> None:
+    async with scripted(count=2) as setting:
         parent, child = setting.debuggees
         setting.discovery.listed = [parent.debuggee]
         await setting.attach(children=False)
@@ -298,11 +285,9 @@ def test_an_editor_that_wants_no_children_gets_none() -> None:
         await until(lambda: parent.evaluated(children.let_go({"pid": 2})) == 1)
         assert child.connections == 0
 
-    play(story, count=2)
 
-
-def test_a_debuggee_that_was_left_is_not_dialled_again_at_once() -> None:
-    async def story(setting: Setting) -> None:
+async def test_a_debuggee_that_was_left_is_not_dialled_again_at_once() -> None:
+    async with scripted() as setting:
         (debuggee,) = setting.debuggees
         for _ in range(2):
             session = await setting.attach()
@@ -313,11 +298,9 @@ def test_a_debuggee_that_was_left_is_not_dialled_again_at_once() -> None:
         # Half a second: debugpy's adapter may never answer whoever comes sooner.
         assert debuggee.dialled[1] - debuggee.left[0] >= 0.5
 
-    play(story)
 
-
-def test_a_debuggee_that_ray_does_not_list_for_a_moment_stays() -> None:
-    async def story(setting: Setting) -> None:
+async def test_a_debuggee_that_ray_does_not_list_for_a_moment_stays() -> None:
+    async with scripted() as setting:
         session = await setting.attach()
         stop = await setting.stopped(session)
         for _ in range(2):
@@ -331,11 +314,9 @@ def test_a_debuggee_that_ray_does_not_list_for_a_moment_stays() -> None:
         assert list((await session.threads()).values()) == ["Ray cluster"]
         assert len(setting.debuggees[0].left) == 1
 
-    play(story)
 
-
-def test_a_debuggee_that_ended_is_left_alone_while_ray_lists_it_and_tried_for_the_next_editor() -> None:
-    async def story(setting: Setting) -> None:
+async def test_a_debuggee_that_ended_is_left_alone_while_ray_lists_it_and_tried_for_the_next_editor() -> None:
+    async with scripted() as setting:
         (debuggee,) = setting.debuggees
         session = await setting.attach()
         frame = (await session.frames(await setting.stopped(session)))[0]["id"]
@@ -349,11 +330,9 @@ def test_a_debuggee_that_ended_is_left_alone_while_ray_lists_it_and_tried_for_th
         await setting.stopped(session)
         assert debuggee.connections == 2
 
-    play(story)
 
-
-def test_what_speaks_no_dap_is_tried_three_times() -> None:
-    async def story(setting: Setting) -> None:
+async def test_what_speaks_no_dap_is_tried_three_times() -> None:
+    async with scripted() as setting:
         (debuggee,) = setting.debuggees
         debuggee.rude = True
         await setting.attach()
@@ -361,11 +340,9 @@ def test_what_speaks_no_dap_is_tried_three_times() -> None:
         await setting.settled()
         assert len(debuggee.dialled) == 3
 
-    play(story)
 
-
-def test_a_debuggee_that_refuses_is_told_and_not_tried_again() -> None:
-    async def story(setting: Setting) -> None:
+async def test_a_debuggee_that_refuses_is_told_and_not_tried_again() -> None:
+    async with scripted() as setting:
         (debuggee,) = setting.debuggees
         debuggee.refuses = {"initialize"}
         session = await setting.attach()
@@ -375,11 +352,9 @@ def test_a_debuggee_that_refuses_is_told_and_not_tried_again() -> None:
         assert len(debuggee.dialled) == 1
         assert list((await session.threads()).values()) == ["Ray cluster"]
 
-    play(story)
 
-
-def test_a_debuggee_of_another_job_is_asked_for_it_once() -> None:
-    async def story(setting: Setting) -> None:
+async def test_a_debuggee_of_another_job_is_asked_for_it_once() -> None:
+    async with scripted() as setting:
         (debuggee,) = setting.debuggees
         setting.discovery.listed = [replace(debuggee.debuggee, job_id="")]
         await setting.attach(job="another")
@@ -388,11 +363,9 @@ def test_a_debuggee_of_another_job_is_asked_for_it_once() -> None:
         assert len(debuggee.dialled) == 1
         assert not debuggee.received("configurationDone")  # it waits on
 
-    play(story)
 
-
-def test_a_debuggee_that_took_long_is_left_alone_as_long_before_it_is_tried_again() -> None:
-    async def story(setting: Setting) -> None:
+async def test_a_debuggee_that_took_long_is_left_alone_as_long_before_it_is_tried_again() -> None:
+    async with scripted() as setting:
         (debuggee,) = setting.debuggees
         setting.discovery.listed = [replace(debuggee.debuggee, job_id="")]
         debuggee.deaf_to = {"evaluate"}
@@ -405,12 +378,10 @@ def test_a_debuggee_that_took_long_is_left_alone_as_long_before_it_is_tried_agai
         await setting.stopped(session)
         assert debuggee.dialled[1] - debuggee.left[0] >= 3 * SETTLING
 
-    play(story)
-
 
 @pytest.mark.parametrize("takes_over", [True, False])
-def test_what_was_attached_to_for_an_earlier_editor_is_tried_for_the_next(takes_over: bool) -> None:
-    async def story(setting: Setting) -> None:
+async def test_what_was_attached_to_for_an_earlier_editor_is_tried_for_the_next(takes_over: bool) -> None:
+    async with scripted() as setting:
         (debuggee,) = setting.debuggees
         setting.discovery.listed = [replace(debuggee.debuggee, job_id="")]
         debuggee.deaf_to = {"evaluate"}
@@ -423,11 +394,9 @@ def test_what_was_attached_to_for_an_earlier_editor_is_tried_for_the_next(takes_
         debuggee.answers("evaluate")
         await setting.stopped(session)
 
-    play(story)
 
-
-def test_a_debuggee_that_is_known_to_be_of_another_job_is_not_dialled() -> None:
-    async def story(setting: Setting) -> None:
+async def test_a_debuggee_that_is_known_to_be_of_another_job_is_not_dialled() -> None:
+    async with scripted(count=2) as setting:
         ours, other = setting.debuggees
         setting.discovery.listed = [
             replace(ours.debuggee, submission_id="ours"),
@@ -438,11 +407,9 @@ def test_a_debuggee_that_is_known_to_be_of_another_job_is_not_dialled() -> None:
         await setting.looked(2)
         assert (ours.connections, other.connections) == (1, 0)
 
-    play(story, count=2)
 
-
-def test_a_row_has_the_task_that_ray_names_until_a_stop_tells_it() -> None:
-    async def story(setting: Setting) -> None:
+async def test_a_row_has_the_task_that_ray_names_until_a_stop_tells_it() -> None:
+    async with scripted() as setting:
         (debuggee,) = setting.debuggees
         session = await setting.attach()
         await asyncio.wait_for(debuggee.attached.wait(), PATIENCE)
@@ -453,11 +420,9 @@ def test_a_row_has_the_task_that_ray_names_until_a_stop_tells_it() -> None:
         await setting.looked(2)
         assert "task-1 · 1@127.0.0.1" in (await session.threads()).values()
 
-    play(story)
 
-
-def test_an_error_that_nobody_thought_of_does_not_end_the_looking() -> None:
-    async def story(setting: Setting) -> None:
+async def test_an_error_that_nobody_thought_of_does_not_end_the_looking() -> None:
+    async with scripted(defects=True) as setting:
         setting.discovery.error = ValueError("not thought of")
         session = await setting.attach()
         await setting.looked(2)
@@ -465,37 +430,31 @@ def test_an_error_that_nobody_thought_of_does_not_end_the_looking() -> None:
         await setting.stopped(session)
         assert any("not thought of" in line for line in setting.log)
 
-    play(story, defects=True)
 
-
-def test_looking_takes_a_tenth_of_a_slow_ray_at_most() -> None:
-    async def story(setting: Setting) -> None:
+async def test_looking_takes_a_tenth_of_a_slow_ray_at_most() -> None:
+    async with scripted() as setting:
         setting.discovery.takes = 0.1
         await setting.attach()
         await setting.looked(3)
         first, second, third = setting.discovery.looks[:3]
         assert min(second - first, third - second) >= 1.0
 
-    play(story)
 
-
-def test_a_ray_that_was_slow_once_keeps_new_tasks_from_nobody_for_long(
+async def test_a_ray_that_was_slow_once_keeps_new_tasks_from_nobody_for_long(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(lookout, "LONGEST_PAUSE", 0.5)
 
-    async def story(setting: Setting) -> None:
+    async with scripted() as setting:
         setting.discovery.takes = 0.3
         await setting.attach()
         await setting.looked(2)
         first, second = setting.discovery.looks[:2]
         assert second - first < 0.3 * 9
 
-    play(story)
 
-
-def test_an_editor_that_comes_in_the_pause_after_a_slow_look_has_ray_asked_at_once() -> None:
-    async def story(setting: Setting) -> None:
+async def test_an_editor_that_comes_in_the_pause_after_a_slow_look_has_ray_asked_at_once() -> None:
+    async with scripted() as setting:
         setting.discovery.takes = 0.5
         await setting.attach()
         await until(lambda: len(setting.discovery.looks) == 1)
@@ -506,22 +465,18 @@ def test_an_editor_that_comes_in_the_pause_after_a_slow_look_has_ray_asked_at_on
         await setting.looked(1)
         assert setting.discovery.looks[1] - began < AT_ONCE
 
-    play(story)
 
-
-def test_a_second_editor_does_not_have_ray_asked_twice_as_often() -> None:
-    async def story(setting: Setting) -> None:
+async def test_a_second_editor_does_not_have_ray_asked_twice_as_often() -> None:
+    async with scripted() as setting:
         for _ in range(3):
             await setting.attach()
         began = time.monotonic()
         await setting.looked(10)
         assert time.monotonic() - began >= 9 * 0.2
 
-    play(story)
 
-
-def test_what_is_found_waits_until_an_editor_has_said_what_it_wants() -> None:
-    async def story(setting: Setting) -> None:
+async def test_what_is_found_waits_until_an_editor_has_said_what_it_wants() -> None:
+    async with scripted() as setting:
         (debuggee,) = setting.debuggees
         listed, setting.discovery.listed = setting.discovery.listed, []
         await setting.attach()
@@ -537,11 +492,9 @@ def test_what_is_found_waits_until_an_editor_has_said_what_it_wants() -> None:
         assert commands.index("setBreakpoints") < commands.index("configurationDone")
         await wire.close()
 
-    play(story)
 
-
-def test_an_editor_that_goes_while_a_debuggee_is_attached_to_leaves_nothing_behind() -> None:
-    async def story(setting: Setting) -> None:
+async def test_an_editor_that_goes_while_a_debuggee_is_attached_to_leaves_nothing_behind() -> None:
+    async with scripted() as setting:
         (debuggee,) = setting.debuggees
         before = len(asyncio.all_tasks())
         debuggee.deaf_to = {"configurationDone"}
@@ -560,13 +513,11 @@ def test_an_editor_that_goes_while_a_debuggee_is_attached_to_leaves_nothing_behi
         await second.request("disconnect")
         await until(lambda: len(asyncio.all_tasks()) == before)
 
-    play(story)
 
-
-def test_a_debuggee_that_is_left_while_it_is_dialled_is_detached_from(
+async def test_a_debuggee_that_is_left_while_it_is_dialled_is_detached_from(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def story(setting: Setting) -> None:
+    async with scripted() as setting:
         (debuggee,) = setting.debuggees
         is_reached = asyncio.Event()
 
@@ -582,11 +533,9 @@ def test_a_debuggee_that_is_left_while_it_is_dialled_is_detached_from(
         is_reached.set()
         await until(lambda: bool(debuggee.left) and not debuggee.connected)
 
-    play(story)
 
-
-def test_a_debuggee_is_not_dialled_again_before_what_is_in_flight_is_answered() -> None:
-    async def story(setting: Setting) -> None:
+async def test_a_debuggee_is_not_dialled_again_before_what_is_in_flight_is_answered() -> None:
+    async with scripted() as setting:
         (debuggee,) = setting.debuggees
         first = await setting.attach()
         stop = await setting.stopped(first)
@@ -603,12 +552,10 @@ def test_a_debuggee_is_not_dialled_again_before_what_is_in_flight_is_answered() 
         await until(lambda: debuggee.connections == 2)
         await asyncio.gather(asking, return_exceptions=True)
 
-    play(story)
-
 
 @pytest.mark.parametrize("continues", [False, True])
-def test_what_is_to_stay_paused_is_kept_and_nothing_else(continues: bool) -> None:
-    async def story(setting: Setting) -> None:
+async def test_what_is_to_stay_paused_is_kept_and_nothing_else(continues: bool) -> None:
+    async with scripted(count=3) as setting:
         stopped, runs, late = setting.debuggees
         late.deaf_to = {"configurationDone"}
         session = await setting.attach(keepPaused=True)
@@ -633,14 +580,12 @@ def test_what_is_to_stay_paused_is_kept_and_nothing_else(continues: bool) -> Non
         await setting.relay.close()
         assert [len(debuggee.left) for debuggee in setting.debuggees] == [1, 1, 1]
 
-    play(story, count=3)
-
 
 # --- what they stop at -------------------------------------------------------------------
 
 
-def test_how_debuggees_are_debugged_is_the_editors_and_nothing_else_of_what_it_attached_with() -> None:
-    async def story(setting: Setting) -> None:
+async def test_how_debuggees_are_debugged_is_the_editors_and_nothing_else_of_what_it_attached_with() -> None:
+    async with scripted() as setting:
         (debuggee,) = setting.debuggees
         # Prints are told in a way of ours (evaluated/prints.py).
         rule = {"path": "/lib/**", "include": False}
@@ -660,11 +605,9 @@ def test_how_debuggees_are_debugged_is_the_editors_and_nothing_else_of_what_it_a
         assert not {"token", "job", "redirectOutput"} & set(attached)
         assert attached.get("subProcess") is not True
 
-    play(story)
 
-
-def test_one_that_comes_later_gets_all_that_was_asked_before_it_moves() -> None:
-    async def story(setting: Setting) -> None:
+async def test_one_that_comes_later_gets_all_that_was_asked_before_it_moves() -> None:
+    async with scripted() as setting:
         (debuggee,) = setting.debuggees
         listed, setting.discovery.listed = setting.discovery.listed, []
         session = await setting.attach([2])
@@ -679,11 +622,9 @@ def test_one_that_comes_later_gets_all_that_was_asked_before_it_moves() -> None:
         last = max(n for n, request in enumerate(debuggee.requests) if request["command"].startswith("set"))
         assert [request["command"] for request in debuggee.requests].index("configurationDone") > last
 
-    play(story)
 
-
-def test_what_an_earlier_editor_asked_for_is_taken_back() -> None:
-    async def story(setting: Setting) -> None:
+async def test_what_an_earlier_editor_asked_for_is_taken_back() -> None:
+    async with scripted() as setting:
         (debuggee,) = setting.debuggees
         session = await setting.attach([2])
         await session.request("setFunctionBreakpoints", breakpoints=[{"name": "work"}])
@@ -696,11 +637,9 @@ def test_what_an_earlier_editor_asked_for_is_taken_back() -> None:
         assert debuggee.received("setExceptionBreakpoints")[-1] == {"filters": []}
         assert debuggee.connections == 1
 
-    play(story)
 
-
-def test_a_breakpoint_is_not_verified_by_a_debuggee_that_has_ended() -> None:
-    async def story(setting: Setting) -> None:
+async def test_a_breakpoint_is_not_verified_by_a_debuggee_that_has_ended() -> None:
+    async with scripted(count=2) as setting:
         has, has_not = setting.debuggees
         has_not.fileless = True
         setting.discovery.listed = [has.debuggee]
@@ -717,11 +656,9 @@ def test_a_breakpoint_is_not_verified_by_a_debuggee_that_has_ended() -> None:
             changed = (await session.event("breakpoint", reason="changed"))["breakpoint"]
         assert changed["verified"] is False
 
-    play(story, count=2)
 
-
-def test_a_debuggee_watches_its_code_run_only_while_there_is_something_to_stop_at() -> None:
-    async def story(setting: Setting) -> None:
+async def test_a_debuggee_watches_its_code_run_only_while_there_is_something_to_stop_at() -> None:
+    async with scripted() as setting:
         (debuggee,) = setting.debuggees
 
         def traced() -> list[str]:
@@ -753,11 +690,9 @@ def test_a_debuggee_watches_its_code_run_only_while_there_is_something_to_stop_a
         await until(lambda: not debuggee.connected)
         assert traced()[-2:] == ["wake", "sleep"]  # nobody is there to stop for
 
-    play(story)
 
-
-def test_every_editor_is_told_once_that_its_file_is_another() -> None:
-    async def story(setting: Setting) -> None:
+async def test_every_editor_is_told_once_that_its_file_is_another() -> None:
+    async with scripted(count=2) as setting:
         source = {"path": FILE, "checksums": [{"algorithm": "MD5"}, {"algorithm": "SHA256", "checksum": "0"}]}
         for _ in range(2):
             session = await setting.attach()
@@ -773,14 +708,12 @@ def test_every_editor_is_told_once_that_its_file_is_another() -> None:
         ]
         assert sum("_rayside_line_table" in arguments["expression"] for arguments in evaluated) == 2
 
-    play(story, count=2)
-
 
 # --- how they stop and go on -------------------------------------------------------------
 
 
-def test_a_stop_that_comes_before_it_is_attached_is_told_after() -> None:
-    async def story(setting: Setting) -> None:
+async def test_a_stop_that_comes_before_it_is_attached_is_told_after() -> None:
+    async with scripted() as setting:
         (debuggee,) = setting.debuggees
         debuggee.deaf_to = {"configurationDone"}
         session = await setting.attach()
@@ -791,11 +724,9 @@ def test_a_stop_that_comes_before_it_is_attached_is_told_after() -> None:
         debuggee.answers("configurationDone")
         await session.event("stopped")
 
-    play(story)
 
-
-def test_frames_that_come_after_their_task_went_on_are_not_known() -> None:
-    async def story(setting: Setting) -> None:
+async def test_frames_that_come_after_their_task_went_on_are_not_known() -> None:
+    async with scripted() as setting:
         (debuggee,) = setting.debuggees
         session = await setting.attach()
         stop = await setting.stopped(session)
@@ -808,11 +739,9 @@ def test_frames_that_come_after_their_task_went_on_are_not_known() -> None:
         with pytest.raises(RequestFailed, match="is not known"):
             await session.request("scopes", frameId=(await asking)[0]["id"])
 
-    play(story)
 
-
-def test_what_names_no_task_goes_to_the_one_that_was_dealt_with_last() -> None:
-    async def story(setting: Setting) -> None:
+async def test_what_names_no_task_goes_to_the_one_that_was_dealt_with_last() -> None:
+    async with scripted(count=2) as setting:
         session = await setting.attach()
         stops = [await setting.stopped(session, number) for number in (1, 2)]
         for number in (1, 0, 1):
@@ -820,11 +749,9 @@ def test_what_names_no_task_goes_to_the_one_that_was_dealt_with_last() -> None:
             await session.request("evaluate", expression="x")
         assert [debuggee.evaluated("x") for debuggee in setting.debuggees] == [1, 2]
 
-    play(story, count=2)
 
-
-def test_a_move_that_is_refused_leaves_the_task_stopped() -> None:
-    async def story(setting: Setting) -> None:
+async def test_a_move_that_is_refused_leaves_the_task_stopped() -> None:
+    async with scripted() as setting:
         (debuggee,) = setting.debuggees
         session = await setting.attach()
         stop = await setting.stopped(session)
@@ -847,11 +774,9 @@ def test_a_move_that_is_refused_leaves_the_task_stopped() -> None:
         assert body == {"allThreadsContinued": False}
         assert len(debuggee.received("continue")) == 2
 
-    play(story)
 
-
-def test_a_task_goes_on_when_the_breakpoints_that_were_asked_for_before_are_set() -> None:
-    async def story(setting: Setting) -> None:
+async def test_a_task_goes_on_when_the_breakpoints_that_were_asked_for_before_are_set() -> None:
+    async with scripted() as setting:
         (debuggee,) = setting.debuggees
         editor = await setting.attach()
         stop = await setting.stopped(editor)
@@ -870,11 +795,9 @@ def test_a_task_goes_on_when_the_breakpoints_that_were_asked_for_before_are_set(
         await asyncio.wait_for(editor.request("continue", threadId=stop["threadId"]), AT_ONCE)
         debuggee.answers("setBreakpoints")
 
-    play(story)
 
-
-def test_a_task_goes_on_when_what_was_there_with_it_is_attached_to() -> None:
-    async def story(setting: Setting) -> None:
+async def test_a_task_goes_on_when_what_was_there_with_it_is_attached_to() -> None:
+    async with scripted(count=2) as setting:
         first, second = setting.debuggees
         second.deaf_to = {"configurationDone"}
         editor = await setting.attach()
@@ -898,11 +821,9 @@ def test_a_task_goes_on_when_what_was_there_with_it_is_attached_to() -> None:
         await asyncio.wait_for(editor.request("continue", threadId=stop["threadId"]), BESIDE + AT_ONCE)
         late.answers("configurationDone")
 
-    play(story, count=2)
 
-
-def test_a_stop_that_is_over_is_not_told_to_the_next_editor() -> None:
-    async def story(setting: Setting) -> None:
+async def test_a_stop_that_is_over_is_not_told_to_the_next_editor() -> None:
+    async with scripted() as setting:
         session = await setting.attach()
         stop = await setting.stopped(session)
         await session.request("continue", threadId=stop["threadId"])
@@ -910,11 +831,9 @@ def test_a_stop_that_is_over_is_not_told_to_the_next_editor() -> None:
         await session.nothing("stopped", 0.2)
         assert (await setting.stopped(session))["preserveFocusHint"] is False
 
-    play(story)
 
-
-def test_the_next_stop_is_told_after_the_answer_to_what_moved_it() -> None:
-    async def story(setting: Setting) -> None:
+async def test_the_next_stop_is_told_after_the_answer_to_what_moved_it() -> None:
+    async with scripted() as setting:
         (debuggee,) = setting.debuggees
         session = await setting.attach()
         stop = await setting.stopped(session)
@@ -928,11 +847,9 @@ def test_the_next_stop_is_told_after_the_answer_to_what_moved_it() -> None:
         await moving
         await session.event("stopped")
 
-    play(story)
 
-
-def test_each_thread_of_a_process_goes_on_by_itself_and_those_that_go_with_it_are_told() -> None:
-    async def story(setting: Setting) -> None:
+async def test_each_thread_of_a_process_goes_on_by_itself_and_those_that_go_with_it_are_told() -> None:
+    async with scripted() as setting:
         (debuggee,) = setting.debuggees
         session = await setting.attach()
         first = await setting.stopped(session)
@@ -962,11 +879,9 @@ def test_each_thread_of_a_process_goes_on_by_itself_and_those_that_go_with_it_ar
             refusal = await session.client.answer(command, arguments)
             assert refusal["body"]["error"]["showUser"] is (command == "continue")
 
-    play(story)
 
-
-def test_what_an_editor_asks_by_itself_while_a_task_ends_is_no_error_for_people() -> None:
-    async def story(setting: Setting) -> None:
+async def test_what_an_editor_asks_by_itself_while_a_task_ends_is_no_error_for_people() -> None:
+    async with scripted() as setting:
         (debuggee,) = setting.debuggees
         session = await setting.attach()
         frame = (await session.frames(await setting.stopped(session)))[0]["id"]
@@ -979,11 +894,9 @@ def test_what_an_editor_asks_by_itself_while_a_task_ends_is_no_error_for_people(
         assert "went away" in refusal["message"]
         assert refusal["body"]["error"]["showUser"] is False
 
-    play(story)
 
-
-def test_an_answer_for_a_thread_that_stands_is_known_though_another_went_on_meanwhile() -> None:
-    async def story(setting: Setting) -> None:
+async def test_an_answer_for_a_thread_that_stands_is_known_though_another_went_on_meanwhile() -> None:
+    async with scripted() as setting:
         (debuggee,) = setting.debuggees
         session = await setting.attach()
         first = await setting.stopped(session)
@@ -997,11 +910,9 @@ def test_an_answer_for_a_thread_that_stands_is_known_though_another_went_on_mean
         debuggee.answers("stackTrace")
         assert (await session.request("scopes", frameId=(await asking)[0]["id"]))["scopes"]
 
-    play(story)
 
-
-def test_a_thread_that_ends_while_it_is_stopped_goes_on_before_it_exits() -> None:
-    async def story(setting: Setting) -> None:
+async def test_a_thread_that_ends_while_it_is_stopped_goes_on_before_it_exits() -> None:
+    async with scripted() as setting:
         for process_too in (False, True):
             (debuggee,) = setting.debuggees
             session = await setting.attach()
@@ -1019,11 +930,9 @@ def test_a_thread_that_ends_while_it_is_stopped_goes_on_before_it_exits() -> Non
             }
             await session.nothing("continued", 0.1, threadId=-1)
 
-    play(story)
 
-
-def test_a_debuggee_that_is_killed_by_its_own_continue_does_not_go_on_after_it_exited() -> None:
-    async def story(setting: Setting) -> None:
+async def test_a_debuggee_that_is_killed_by_its_own_continue_does_not_go_on_after_it_exited() -> None:
+    async with scripted() as setting:
         (debuggee,) = setting.debuggees
         session = await setting.attach()
         stop = await setting.stopped(session)
@@ -1036,11 +945,9 @@ def test_a_debuggee_that_is_killed_by_its_own_continue_does_not_go_on_after_it_e
         assert await going == {"allThreadsContinued": False}
         await session.nothing("continued", 0.1)
 
-    play(story)
 
-
-def test_what_ends_while_it_is_stopped_is_told_with_its_reason() -> None:
-    async def story(setting: Setting) -> None:
+async def test_what_ends_while_it_is_stopped_is_told_with_its_reason() -> None:
+    async with scripted() as setting:
         (debuggee,) = setting.debuggees
         setting.discovery.reasons = {"w1": "SYSTEM_ERROR: killed by \x1b[31m the OOM killer" + 2000 * "!"}
         session = await setting.attach()
@@ -1052,11 +959,9 @@ def test_what_ends_while_it_is_stopped_is_told_with_its_reason() -> None:
         assert len(text) < 1000
         assert "\x1b" not in text
 
-    play(story)
 
-
-def test_what_ends_while_it_runs_is_not_explained() -> None:
-    async def story(setting: Setting) -> None:
+async def test_what_ends_while_it_runs_is_not_explained() -> None:
+    async with scripted() as setting:
         (debuggee,) = setting.debuggees
         session = await setting.attach()
         stop = await setting.stopped(session)
@@ -1065,11 +970,9 @@ def test_what_ends_while_it_runs_is_not_explained() -> None:
         await session.event("thread", reason="exited")
         await session.nothing("output", 0.1)
 
-    play(story)
 
-
-def test_what_can_not_be_attached_to_is_told_once() -> None:
-    async def story(setting: Setting) -> None:
+async def test_what_can_not_be_attached_to_is_told_once() -> None:
+    async with scripted() as setting:
         (debuggee,) = setting.debuggees
         debuggee.rude = True
         session = await setting.attach()
@@ -1077,13 +980,11 @@ def test_what_can_not_be_attached_to_is_told_once() -> None:
         assert "can't be attached to, in 3 tries" in text
         await session.nothing("output", 0.1)
 
-    play(story)
 
-
-def test_a_stop_takes_three_requests_to_its_process() -> None:
+async def test_a_stop_takes_three_requests_to_its_process() -> None:
     """A thousand tasks may stop within a second."""
 
-    async def story(setting: Setting) -> None:
+    async with scripted() as setting:
         (debuggee,) = setting.debuggees
         session = await setting.attach()
         await asyncio.wait_for(debuggee.attached.wait(), PATIENCE)
@@ -1092,11 +993,9 @@ def test_a_stop_takes_three_requests_to_its_process() -> None:
         commands = sorted(request["command"] for request in debuggee.requests[before:])
         assert commands == ["evaluate", "stackTrace", "threads"]
 
-    play(story)
 
-
-def test_a_row_is_named_after_the_last_stop_until_ray_knows_what_runs_since() -> None:
-    async def story(setting: Setting) -> None:
+async def test_a_row_is_named_after_the_last_stop_until_ray_knows_what_runs_since() -> None:
+    async with scripted() as setting:
         (debuggee,) = setting.debuggees
         session = await setting.attach()
         stop = await setting.stopped(session)
@@ -1108,22 +1007,18 @@ def test_a_row_is_named_after_the_last_stop_until_ray_knows_what_runs_since() ->
         await setting.looked(2)
         assert "idle · 1@127.0.0.1" in (await session.threads()).values()
 
-    play(story)
 
-
-def test_a_driver_is_not_asked_for_the_task_that_it_does_not_run() -> None:
-    async def story(setting: Setting) -> None:
+async def test_a_driver_is_not_asked_for_the_task_that_it_does_not_run() -> None:
+    async with scripted() as setting:
         (debuggee,) = setting.debuggees
         setting.discovery.listed = [replace(debuggee.debuggee, task="driver", driver=True)]
         session = await setting.attach()
         assert (await setting.stopped(session))["ray"]["task"] == "driver"
         assert not any("].task(" in arguments["expression"] for arguments in debuggee.received("evaluate"))
 
-    play(story)
 
-
-def test_a_thread_that_ends_has_no_row_and_is_not_stopped() -> None:
-    async def story(setting: Setting) -> None:
+async def test_a_thread_that_ends_has_no_row_and_is_not_stopped() -> None:
+    async with scripted() as setting:
         (debuggee,) = setting.debuggees
         session = await setting.attach()
         await asyncio.wait_for(debuggee.attached.wait(), PATIENCE)
@@ -1142,11 +1037,9 @@ def test_a_thread_that_ends_has_no_row_and_is_not_stopped() -> None:
         assert (await wire.ask("pausedTasks", token=TOKEN))["body"]["tasks"] == []
         await wire.close()
 
-    play(story)
 
-
-def test_a_stop_that_is_over_before_its_task_is_known_is_not_told() -> None:
-    async def story(setting: Setting) -> None:
+async def test_a_stop_that_is_over_before_its_task_is_known_is_not_told() -> None:
+    async with scripted() as setting:
         (debuggee,) = setting.debuggees
         session = await setting.attach()
         await asyncio.wait_for(debuggee.attached.wait(), PATIENCE)
@@ -1158,11 +1051,9 @@ def test_a_stop_that_is_over_before_its_task_is_known_is_not_told() -> None:
         debuggee.answers("stackTrace")
         await session.nothing("stopped", 0.3)
 
-    play(story)
 
-
-def test_the_clusters_row_pauses_what_runs_and_continues_what_is_stopped() -> None:
-    async def story(setting: Setting) -> None:
+async def test_the_clusters_row_pauses_what_runs_and_continues_what_is_stopped() -> None:
+    async with scripted(count=2) as setting:
         session = await setting.attach()
         cluster = (await session.event("thread", reason="started"))["threadId"]
         await setting.stopped(session, 1)
@@ -1179,11 +1070,9 @@ def test_the_clusters_row_pauses_what_runs_and_continues_what_is_stopped() -> No
             with pytest.raises(RequestFailed, match="choose a task"):
                 await session.request(command, threadId=cluster)
 
-    play(story, count=2)
 
-
-def test_a_request_that_names_two_tasks_or_none_is_refused() -> None:
-    async def story(setting: Setting) -> None:
+async def test_a_request_that_names_two_tasks_or_none_is_refused() -> None:
+    async with scripted(count=2) as setting:
         session = await setting.attach()
         await until(lambda: sum("attached to" in line for line in setting.log) == 2)
         with pytest.raises(RequestFailed, match="no task is stopped"):
@@ -1196,11 +1085,9 @@ def test_a_request_that_names_two_tasks_or_none_is_refused() -> None:
             await session.request("stepIn", threadId=second["threadId"], targetId=target["id"])
         assert not any(debuggee.received("stepIn") for debuggee in setting.debuggees)
 
-    play(story, count=2)
 
-
-def test_a_file_that_the_editor_has_is_opened_there_and_another_one_is_served() -> None:
-    async def story(setting: Setting) -> None:
+async def test_a_file_that_the_editor_has_is_opened_there_and_another_one_is_served() -> None:
+    async with scripted() as setting:
         (debuggee,) = setting.debuggees
         session = await setting.attach(pathMappings=[{"localRoot": "/here", "remoteRoot": "."}])
         stop = await setting.stopped(session)
@@ -1217,12 +1104,10 @@ def test_a_file_that_the_editor_has_is_opened_there_and_another_one_is_served() 
         await session.request("gotoTargets", source={"path": "/here/job.py"}, line=2)
         assert debuggee.received("gotoTargets") == [{"source": {"path": FILE}, "line": 2}]
 
-    play(story)
-
 
 @pytest.mark.parametrize("shares", [False, True])
-def test_an_editor_that_sees_the_clusters_files_has_them_under_their_own_paths(shares: bool) -> None:
-    async def story(setting: Setting) -> None:
+async def test_an_editor_that_sees_the_clusters_files_has_them_under_their_own_paths(shares: bool) -> None:
+    async with scripted() as setting:
         (debuggee,) = setting.debuggees
         session = await setting.attach(sharedFiles=shares)
         stop = await setting.stopped(session)
@@ -1232,14 +1117,12 @@ def test_an_editor_that_sees_the_clusters_files_has_them_under_their_own_paths(s
         source = (await session.frames(stop))[0]["source"]
         assert (source["path"], source["sourceReference"] == 0) == (__file__, shares)
 
-    play(story)
-
 
 # --- editors -----------------------------------------------------------------------------
 
 
-def test_an_editor_is_read_no_further_while_too_much_is_unanswered() -> None:
-    async def story(setting: Setting) -> None:
+async def test_an_editor_is_read_no_further_while_too_much_is_unanswered() -> None:
+    async with scripted() as setting:
         (debuggee,) = setting.debuggees
         wire = await setting.configured()
         await asyncio.wait_for(debuggee.attached.wait(), PATIENCE)
@@ -1259,10 +1142,8 @@ def test_an_editor_is_read_no_further_while_too_much_is_unanswered() -> None:
         assert (await wire.hear(request_seq=threads))["success"] is True
         await wire.close()
 
-    play(story)
 
-
-def test_an_editor_that_asks_for_all_threads_faster_than_it_reads_is_not_left(
+async def test_an_editor_that_asks_for_all_threads_faster_than_it_reads_is_not_left(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     many = [{"id": number, "name": "x" * 300} for number in range(1, 1001)]  # more in all than may be unread
@@ -1272,7 +1153,7 @@ def test_an_editor_that_asks_for_all_threads_faster_than_it_reads_is_not_left(
 
     monkeypatch.setattr(Threads, "listed", listed)
 
-    async def story(setting: Setting) -> None:
+    async with scripted(count=0) as setting:
         wire = await setting.configured()
         numbers = [wire.say("threads") for _ in range(100)]
         await asyncio.sleep(0.5)
@@ -1281,11 +1162,9 @@ def test_an_editor_that_asks_for_all_threads_faster_than_it_reads_is_not_left(
             assert len(answer["body"]["threads"]) == len(many)
         await wire.close()
 
-    play(story, count=0)
 
-
-def test_attaching_and_configuring_twice_changes_nothing() -> None:
-    async def story(setting: Setting) -> None:
+async def test_attaching_and_configuring_twice_changes_nothing() -> None:
+    async with scripted() as setting:
         (debuggee,) = setting.debuggees
         wire = await setting.configured()
         await asyncio.wait_for(debuggee.attached.wait(), PATIENCE)
@@ -1299,25 +1178,21 @@ def test_attaching_and_configuring_twice_changes_nothing() -> None:
         assert len(rows) == len(set(rows))
         await wire.close()
 
-    play(story)
-
 
 @pytest.mark.parametrize(
     "how", [{"pathFormat": "uri"}, {"linesStartAt1": False}, {"columnsStartAt1": False}], ids=str
 )
-def test_an_editor_that_counts_otherwise_is_refused(how: dict[str, Any]) -> None:
-    async def story(setting: Setting) -> None:
+async def test_an_editor_that_counts_otherwise_is_refused(how: dict[str, Any]) -> None:
+    async with scripted(count=0) as setting:
         wire = await Wire.open(setting.port)
         assert (await wire.ask("initialize", adapterID="python", **how))["success"] is False
         usual = {"pathFormat": "path", "linesStartAt1": True, "columnsStartAt1": True}
         assert (await wire.ask("initialize", adapterID="python", **usual))["success"] is True
         await wire.close()
 
-    play(story, count=0)
 
-
-def test_an_editor_that_goes_before_its_turn_to_attach_gets_no_session() -> None:
-    async def story(setting: Setting) -> None:
+async def test_an_editor_that_goes_before_its_turn_to_attach_gets_no_session() -> None:
+    async with scripted() as setting:
         relay = setting.relay
         async with relay._attaching:
             wire = await Wire.open(setting.port)
@@ -1328,11 +1203,9 @@ def test_an_editor_that_goes_before_its_turn_to_attach_gets_no_session() -> None
         async with relay._attaching:  # it comes after that editor
             assert relay.sessions == []
 
-    play(story)
 
-
-def test_a_strangers_disconnect_concerns_nobody_else() -> None:
-    async def story(setting: Setting) -> None:
+async def test_a_strangers_disconnect_concerns_nobody_else() -> None:
+    async with scripted() as setting:
         session = await setting.attach()
         stop = await setting.stopped(session)
         wire = await Wire.open(setting.port)
@@ -1343,11 +1216,9 @@ def test_a_strangers_disconnect_concerns_nobody_else() -> None:
         await session.request("disconnect")
         await until(lambda: not setting.debuggees[0].connected)  # and nothing is kept paused by it
 
-    play(story)
 
-
-def test_paused_tasks_are_those_that_are_stopped_the_longest_first() -> None:
-    async def story(setting: Setting) -> None:
+async def test_paused_tasks_are_those_that_are_stopped_the_longest_first() -> None:
+    async with scripted(count=4) as setting:
         # When their tasks began, which is not when they stopped.
         since = ("2026-01-03", "2026-01-01", "2026-01-02", "2026-01-01")
         pairs = list(zip(setting.debuggees, since, strict=True))
@@ -1363,11 +1234,9 @@ def test_paused_tasks_are_those_that_are_stopped_the_longest_first() -> None:
             assert abs((datetime.fromisoformat(task["since"].replace("Z", "+00:00")) - before).seconds) < 60
         await wire.close()
 
-    play(story, count=4)
 
-
-def test_paused_tasks_are_those_that_wait_and_those_that_are_held_each_once() -> None:
-    async def story(setting: Setting) -> None:
+async def test_paused_tasks_are_those_that_wait_and_those_that_are_held_each_once() -> None:
+    async with scripted() as setting:
         debuggee = setting.debuggees[0]
         await setting.stopped(await setting.attach(), 1)
         # While a debugger attaches, Ray says of a worker that the relay has already that it waits.
@@ -1384,16 +1253,14 @@ def test_paused_tasks_are_those_that_wait_and_those_that_are_held_each_once() ->
         assert body["problem"] == ""
         await wire.close()
 
-    play(story)
-
 
 @pytest.mark.parametrize("hangs", [False, True])
-def test_where_ray_does_not_answer_paused_tasks_says_so_beside_what_is_held(
+async def test_where_ray_does_not_answer_paused_tasks_says_so_beside_what_is_held(
     hangs: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(paused_tasks, "_LOOK", 0.2)
 
-    async def story(setting: Setting) -> None:
+    async with scripted() as setting:
         await setting.stopped(await setting.attach(), 1)
         setting.discovery.takes = 60.0 if hangs else 0.0
         setting.discovery.error = NotRunning("no Ray dashboard answers", hint="")
@@ -1405,10 +1272,8 @@ def test_where_ray_does_not_answer_paused_tasks_says_so_beside_what_is_held(
         assert body["problem"] == ("Ray did not answer within 0.2 s" if hangs else "no Ray dashboard answers")
         await wire.close()
 
-    play(story)
 
-
-def test_what_a_debuggee_says_of_itself_is_kept_from_the_editor_and_so_is_what_nobody_knows() -> None:
+async def test_what_a_debuggee_says_of_itself_is_kept_from_the_editor_and_so_is_what_nobody_knows() -> None:
     withheld = [
         "capabilities",
         "debugpySockets",
@@ -1428,7 +1293,7 @@ def test_what_a_debuggee_says_of_itself_is_kept_from_the_editor_and_so_is_what_n
         "",
     ]
 
-    async def story(setting: Setting) -> None:
+    async with scripted() as setting:
         (debuggee,) = setting.debuggees
         session = await setting.attach()
         await setting.stopped(session)
@@ -1447,5 +1312,3 @@ def test_what_a_debuggee_says_of_itself_is_kept_from_the_editor_and_so_is_what_n
         await until(lambda: not debuggee.connected)
         assert debuggee.requests == []
         await session.nothing("terminated", 0.1)
-
-    play(story)

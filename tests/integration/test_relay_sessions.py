@@ -14,7 +14,7 @@ from bootstrap.dap.client import Client
 from bootstrap.errors import AttachFailed, RequestFailed
 from tests.integration.relay_debuggees import TOKEN, Session
 from tests.integration.scripted_debuggees import FILE
-from tests.integration.test_relay_scripted import Setting, play, until
+from tests.integration.test_relay_scripted import Setting, scripted, until
 from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.gate
@@ -42,8 +42,8 @@ async def is_told(session: Session, number: int) -> None:
     assert stop["ray"]["workerId"] == f"w{number}"
 
 
-def test_each_of_three_editors_has_the_debuggees_of_its_job_and_the_one_without_a_job_has_the_rest() -> None:
-    async def story(setting: Setting) -> None:
+async def test_each_of_three_editors_has_the_debuggees_of_its_job_and_one_without_a_job_the_rest() -> None:
+    async with scripted(count=3) as setting:
         of_jobs(setting, ONE, TWO, THREE)
         everything = await setting.attach()
         first, second = await setting.attach(job=ONE), await setting.attach(job=TWO)
@@ -55,11 +55,9 @@ def test_each_of_three_editors_has_the_debuggees_of_its_job_and_the_one_without_
             await session.nothing("terminated", 0)
         assert [debuggee.connections for debuggee in setting.debuggees] == [1, 1, 1]
 
-    play(story, count=3)
 
-
-def test_ray_is_asked_once_a_look_however_many_editors_there_are() -> None:
-    async def story(setting: Setting) -> None:
+async def test_ray_is_asked_once_a_look_however_many_editors_there_are() -> None:
+    async with scripted() as setting:
         for job in ("", ONE, TWO, THREE):
             await setting.attach(job=job)
         before = len(setting.discovery.looks)
@@ -67,11 +65,9 @@ def test_ray_is_asked_once_a_look_however_many_editors_there_are() -> None:
         looks = setting.discovery.looks[before:]
         assert min(after - earlier for earlier, after in pairwise(looks)) > 0.15
 
-    play(story)
 
-
-def test_an_editor_for_one_job_takes_its_stopped_task_from_the_one_for_all_and_gives_it_back() -> None:
-    async def story(setting: Setting) -> None:
+async def test_an_editor_for_one_job_takes_its_stopped_task_from_the_one_for_all_and_gives_it_back() -> None:
+    async with scripted() as setting:
         (debuggee,) = setting.debuggees
         of_jobs(setting, ONE)
         everything = await setting.attach()
@@ -92,11 +88,9 @@ def test_an_editor_for_one_job_takes_its_stopped_task_from_the_one_for_all_and_g
         await setting.stopped(everything)
         assert debuggee.connections == 2
 
-    play(story)
 
-
-def test_a_worker_that_knows_its_job_only_itself_comes_to_the_editor_of_that_job() -> None:
-    async def story(setting: Setting) -> None:
+async def test_a_worker_that_knows_its_job_only_itself_comes_to_the_editor_of_that_job() -> None:
+    async with scripted() as setting:
         (debuggee,) = setting.debuggees
         setting.discovery.listed = [replace(debuggee.debuggee, job_id="")]
         everything = await setting.attach()
@@ -112,11 +106,9 @@ def test_a_worker_that_knows_its_job_only_itself_comes_to_the_editor_of_that_job
         assert len(debuggee.received("setBreakpoints")[-1]["breakpoints"]) == 1
         await everything.nothing("stopped", 0.05)
 
-    play(story)
 
-
-def test_who_debugs_is_told_to_one_that_asks_and_is_not_disturbed() -> None:
-    async def story(setting: Setting) -> None:
+async def test_who_debugs_is_told_to_one_that_asks_and_is_not_disturbed() -> None:
+    async with scripted() as setting:
         of_jobs(setting, ONE)
         setting.discovery.submissions = {ONE: "raysubmit_1"}
         first = await setting.attach(job=ONE, takeOver="ask")
@@ -129,11 +121,9 @@ def test_who_debugs_is_told_to_one_that_asks_and_is_not_disturbed() -> None:
         other = await setting.attach(job=TWO, takeOver="ask")
         assert len(await other.threads()) == 1
 
-    play(story)
 
-
-def test_one_for_a_job_asks_before_it_takes_what_is_stopped_in_the_one_for_all() -> None:
-    async def story(setting: Setting) -> None:
+async def test_one_for_a_job_asks_before_it_takes_what_is_stopped_in_the_one_for_all() -> None:
+    async with scripted(count=2) as setting:
         of_jobs(setting, ONE, TWO)
         everything = await setting.attach()
         # Nothing is stopped of either job: there is nothing to ask for.
@@ -152,34 +142,28 @@ def test_one_for_a_job_asks_before_it_takes_what_is_stopped_in_the_one_for_all()
         await setting.attach(takeOver="ask")
         await other.nothing("thread", 0.05, reason="exited")
 
-    play(story, count=2)
-
 
 @pytest.mark.parametrize("options", [{}, {"takeOver": "always"}])
-def test_who_is_taken_over_is_told_so_as_data(options: dict[str, Any]) -> None:
-    async def story(setting: Setting) -> None:
+async def test_who_is_taken_over_is_told_so_as_data(options: dict[str, Any]) -> None:
+    async with scripted() as setting:
         first = await setting.attach()
         await setting.stopped(first)
         second = await setting.attach(**options)
         assert await first.event("terminated") == {"ray": {"reason": "taken-over"}}
         await is_told(second, 1)
 
-    play(story)
 
-
-def test_the_relays_end_is_told_as_data() -> None:
-    async def story(setting: Setting) -> None:
+async def test_the_relays_end_is_told_as_data() -> None:
+    async with scripted() as setting:
         session = await setting.attach()
         watcher = await setting.attach(takeOver="watch")
         await setting.relay.close()
         for each in (session, watcher):
             assert await each.event("terminated") == {"ray": {"reason": "relay-ending"}}
 
-    play(story)
 
-
-def test_who_watches_sees_what_stops_and_has_no_hand_in_it() -> None:
-    async def story(setting: Setting) -> None:
+async def test_who_watches_sees_what_stops_and_has_no_hand_in_it() -> None:
+    async with scripted() as setting:
         (debuggee,) = setting.debuggees
         session = await setting.attach([2])
         await setting.stopped(session)
@@ -210,26 +194,20 @@ def test_who_watches_sees_what_stops_and_has_no_hand_in_it() -> None:
         await session.client.disconnect()
         assert await watcher.event("terminated") == {"ray": {"reason": "debugger-left"}}
 
-    play(story)
 
-
-def test_one_that_would_only_watch_debugs_where_nobody_does() -> None:
-    async def story(setting: Setting) -> None:
+async def test_one_that_would_only_watch_debugs_where_nobody_does() -> None:
+    async with scripted() as setting:
         session = await setting.attach(takeOver="watch")
         stop = await setting.stopped(session)
         await session.request("continue", threadId=stop["threadId"])
 
-    play(story)
 
-
-def test_nonsense_in_take_over_is_refused() -> None:
-    async def story(setting: Setting) -> None:
+async def test_nonsense_in_take_over_is_refused() -> None:
+    async with scripted() as setting:
         values: list[Any] = ["never", 1, None, ["ask"], {}]
         for nonsense in values:
             with pytest.raises(AttachFailed, match="`takeOver` has to be"):
                 await setting.attach(takeOver=nonsense)
-
-    play(story)
 
 
 class VSCode:
@@ -252,8 +230,8 @@ class VSCode:
                 await self.client.request("threads")
 
 
-def test_a_closed_tab_whose_connection_stays_open_is_nobody_to_ask() -> None:
-    async def story(setting: Setting) -> None:
+async def test_a_closed_tab_whose_connection_stays_open_is_nobody_to_ask() -> None:
+    async with scripted() as setting:
         window = await VSCode.attach(setting)
         showing = asyncio.ensure_future(window.shows())
         refusal = await busy(setting)
@@ -263,16 +241,12 @@ def test_a_closed_tab_whose_connection_stays_open_is_nobody_to_ask() -> None:
         await setting.stopped(session)
         window.client.close()
 
-    play(story)
 
-
-def test_an_editors_connection_is_one_that_the_system_watches() -> None:
-    async def story(setting: Setting) -> None:
+async def test_an_editors_connection_is_one_that_the_system_watches() -> None:
+    async with scripted() as setting:
         await setting.attach()
         port = f"{setting.port:04X}"
         rows = [row.split() for row in Path("/proc/net/tcp").read_text().splitlines()[1:]]
         # The timer of a connection: 02 is keepalive's. https://docs.kernel.org/networking/proc_net_tcp.html
         timers = [row[5][:2] for row in rows if row[1].endswith(f":{port}") and row[3] == "01"]
         assert timers == ["02"]
-
-    play(story)

@@ -80,10 +80,6 @@ print("done", flush=True)
 """
 
 
-def run(story: Any) -> None:
-    asyncio.run(asyncio.wait_for(story, 5 * PATIENCE))
-
-
 async def resume(editor: Session, stop: dict[str, Any]) -> None:
     await editor.request("continue", threadId=stop["threadId"])
 
@@ -91,153 +87,128 @@ async def resume(editor: Session, stop: dict[str, Any]) -> None:
 # --- conditions and counts ---------------------------------------------------------------
 
 
-def test_hits_are_counted_over_all_debuggees(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with relay_over(tmp_path) as setting:
-            processes = await setting.cluster.start(LOOP, count=3)
-            editor = await setting.attach({"job.py": [{"line": 3, "hitCondition": "25"}]})
-            # Each has ten: counted by each, none would stop.
+async def test_hits_are_counted_over_all_debuggees(tmp_path: Path) -> None:
+    async with relay_over(tmp_path) as setting:
+        processes = await setting.cluster.start(LOOP, count=3)
+        editor = await setting.attach({"job.py": [{"line": 3, "hitCondition": "25"}]})
+        # Each has ten: counted by each, none would stop.
+        stop = await editor.event("stopped")
+        await resume(editor, stop)
+        assert [await process.end() for process in processes] == [["done"]] * 3
+        await editor.nothing("stopped", 0)
+
+
+async def test_a_condition_and_a_count_both_have_to_hold(tmp_path: Path) -> None:
+    async with relay_over(tmp_path) as setting:
+        (process,) = await setting.cluster.start(LOOP)
+        spec = {"line": 3, "condition": "x % 2 == 1", "hitCondition": "%2"}
+        editor = await setting.attach({"job.py": [spec]})
+        for expected in ("3", "7"):
             stop = await editor.event("stopped")
+            assert await editor.evaluate(stop, "x") == expected
+            assert (await editor.frames(stop))[0]["line"] == 3
             await resume(editor, stop)
-            assert [await process.end() for process in processes] == [["done"]] * 3
-            await editor.nothing("stopped", 0)
-
-    run(story())
+        assert await process.end() == ["done"]
+        await editor.nothing("stopped", 0)
 
 
-def test_a_condition_and_a_count_both_have_to_hold(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with relay_over(tmp_path) as setting:
-            (process,) = await setting.cluster.start(LOOP)
-            spec = {"line": 3, "condition": "x % 2 == 1", "hitCondition": "%2"}
-            editor = await setting.attach({"job.py": [spec]})
-            for expected in ("3", "7"):
-                stop = await editor.event("stopped")
-                assert await editor.evaluate(stop, "x") == expected
-                assert (await editor.frames(stop))[0]["line"] == 3
-                await resume(editor, stop)
-            assert await process.end() == ["done"]
-            await editor.nothing("stopped", 0)
-
-    run(story())
+async def test_a_count_that_can_not_change_any_more_is_not_asked_for(tmp_path: Path) -> None:
+    async with relay_over(tmp_path) as setting:
+        (process,) = await setting.cluster.start(LOOP.replace("range(10)", "range(30000)"))
+        editor = await setting.attach({"job.py": [{"line": 3, "hitCondition": "2"}]})
+        stop = await editor.event("stopped")
+        assert await editor.evaluate(stop, "x") == "1"
+        await resume(editor, stop)
+        # At 1 ms each, they would take half a minute.
+        assert await asyncio.wait_for(process.end(), PATIENCE) == ["done"]
 
 
-def test_a_count_that_can_not_change_any_more_is_not_asked_for(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with relay_over(tmp_path) as setting:
-            (process,) = await setting.cluster.start(LOOP.replace("range(10)", "range(30000)"))
-            editor = await setting.attach({"job.py": [{"line": 3, "hitCondition": "2"}]})
-            stop = await editor.event("stopped")
-            assert await editor.evaluate(stop, "x") == "1"
-            await resume(editor, stop)
-            # At 1 ms each, they would take half a minute.
-            assert await asyncio.wait_for(process.end(), PATIENCE) == ["done"]
-
-    run(story())
-
-
-def test_a_condition_that_raises_is_told_once_and_counts_as_false(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with relay_over(tmp_path) as setting:
-            processes = await setting.cluster.start(LOOP, count=2)
-            editor = await setting.attach({"job.py": [{"line": 3, "condition": "nope > 1"}]})
-            output = await editor.event("output", category="console")
-            path = setting.cluster.here / "job.py"
-            sentence = f"The condition of {path}:3 raised NameError: name 'nope' is not defined in task-"
-            assert output["output"].startswith(sentence)
-            assert output["output"].endswith("; it counts as false.\n")
-            assert [await process.end() for process in processes] == [["done"]] * 2
-            await editor.nothing("output", 0, category="console")
-            await editor.nothing("stopped", 0)
-
-    run(story())
+async def test_a_condition_that_raises_is_told_once_and_counts_as_false(tmp_path: Path) -> None:
+    async with relay_over(tmp_path) as setting:
+        processes = await setting.cluster.start(LOOP, count=2)
+        editor = await setting.attach({"job.py": [{"line": 3, "condition": "nope > 1"}]})
+        output = await editor.event("output", category="console")
+        path = setting.cluster.here / "job.py"
+        sentence = f"The condition of {path}:3 raised NameError: name 'nope' is not defined in task-"
+        assert output["output"].startswith(sentence)
+        assert output["output"].endswith("; it counts as false.\n")
+        assert [await process.end() for process in processes] == [["done"]] * 2
+        await editor.nothing("output", 0, category="console")
+        await editor.nothing("stopped", 0)
 
 
-def test_a_condition_that_only_the_tasks_python_can_read_is_told_when_it_is_reached(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with relay_over(tmp_path) as setting:
-            (process,) = await setting.cluster.start(LOOP)
-            # To the relay it is too deep to be looked at.
-            spec = {"line": 3, "condition": f"{'(' * 60}x >{')' * 60}"}
-            editor = await setting.attach({"job.py": [spec]})
-            assert "raised SyntaxError" in (await editor.event("output", category="console"))["output"]
-            assert await process.end() == ["done"]
-
-    run(story())
+async def test_a_condition_that_only_the_tasks_python_can_read_is_told_when_it_is_reached(
+    tmp_path: Path,
+) -> None:
+    async with relay_over(tmp_path) as setting:
+        (process,) = await setting.cluster.start(LOOP)
+        # To the relay it is too deep to be looked at.
+        spec = {"line": 3, "condition": f"{'(' * 60}x >{')' * 60}"}
+        editor = await setting.attach({"job.py": [spec]})
+        assert "raised SyntaxError" in (await editor.event("output", category="console"))["output"]
+        assert await process.end() == ["done"]
 
 
 # --- messages ----------------------------------------------------------------------------
 
 
-def test_a_logpoint_says_of_which_task_and_place_it_is(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with relay_over(tmp_path) as setting:
-            (process,) = await setting.cluster.start(LOOP)
-            spec = {"line": 3, "logMessage": "x is {x}, twice {x * 2}", "condition": "x > 6"}
-            editor = await setting.attach({"job.py": [spec]})
-            title = f"task-1 · {process.process.pid}@127.0.0.1"
-            for x in (7, 8, 9):
-                output = await editor.event("output", category="stdout")
-                assert output["output"] == f"{title}: x is {x}, twice {x * 2}\n"
-                assert (output["source"]["path"], output["line"]) == (str(setting.cluster.here / "job.py"), 3)
-                ray = output["data"]["ray"]
-                assert (ray["task"], ray["workerId"], ray["nodeIp"]) == ("task-1", "w1", "127.0.0.1")
-            assert await process.end() == ["done"]
-            await editor.nothing("stopped", 0)
-
-    run(story())
+async def test_a_logpoint_says_of_which_task_and_place_it_is(tmp_path: Path) -> None:
+    async with relay_over(tmp_path) as setting:
+        (process,) = await setting.cluster.start(LOOP)
+        spec = {"line": 3, "logMessage": "x is {x}, twice {x * 2}", "condition": "x > 6"}
+        editor = await setting.attach({"job.py": [spec]})
+        title = f"task-1 · {process.process.pid}@127.0.0.1"
+        for x in (7, 8, 9):
+            output = await editor.event("output", category="stdout")
+            assert output["output"] == f"{title}: x is {x}, twice {x * 2}\n"
+            assert (output["source"]["path"], output["line"]) == (str(setting.cluster.here / "job.py"), 3)
+            ray = output["data"]["ray"]
+            assert (ray["task"], ray["workerId"], ray["nodeIp"]) == ("task-1", "w1", "127.0.0.1")
+        assert await process.end() == ["done"]
+        await editor.nothing("stopped", 0)
 
 
-def test_a_logpoints_count_is_of_all_debuggees_too(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with relay_over(tmp_path) as setting:
-            processes = await setting.cluster.start(LOOP, count=3)
-            spec = {"line": 3, "logMessage": "reached", "hitCondition": "% 10"}
-            editor = await setting.attach({"job.py": [spec]})
-            for _ in range(3):
-                await editor.event("output", category="stdout")
-            for process in processes:
-                await process.end()
-            await editor.nothing("output", 0, category="stdout")
-
-    run(story())
+async def test_a_logpoints_count_is_of_all_debuggees_too(tmp_path: Path) -> None:
+    async with relay_over(tmp_path) as setting:
+        processes = await setting.cluster.start(LOOP, count=3)
+        spec = {"line": 3, "logMessage": "reached", "hitCondition": "% 10"}
+        editor = await setting.attach({"job.py": [spec]})
+        for _ in range(3):
+            await editor.event("output", category="stdout")
+        for process in processes:
+            await process.end()
+        await editor.nothing("output", 0, category="stdout")
 
 
-def test_messages_that_come_too_fast_are_counted(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with relay_over(tmp_path) as setting:
-            # Without end: how many a busy machine makes in a second is not known.
-            await setting.cluster.start(LOOP.replace("range(10)", "range(10**9)"))
-            editor = await setting.attach({"job.py": [{"line": 3, "logMessage": "x is {x}"}]})
-            began = time.monotonic()
+async def test_messages_that_come_too_fast_are_counted(tmp_path: Path) -> None:
+    async with relay_over(tmp_path) as setting:
+        # Without end: how many a busy machine makes in a second is not known.
+        await setting.cluster.start(LOOP.replace("range(10)", "range(10**9)"))
+        editor = await setting.attach({"job.py": [{"line": 3, "logMessage": "x is {x}"}]})
+        began = time.monotonic()
+        output = await editor.event("output", category="console")
+        assert "left out here, for they came too fast" in output["output"]
+        shown = sum(event["event"] == "output" for event in editor.unmatched)
+        seconds = time.monotonic() - began + 1  # it began to run a moment before
+        assert 100 <= shown <= 1000 + 200 * seconds
+
+
+async def test_messages_of_a_process_that_ends_at_once_are_all_accounted_for(tmp_path: Path) -> None:
+    async with relay_over(tmp_path) as setting:
+        (process,) = await setting.cluster.start(LOOP.replace("range(10)", "range(5000)"))
+        editor = await setting.attach({"job.py": [{"line": 3, "logMessage": "x is {x}"}]})
+        assert await process.end() == ["done"]
+        left_out = shown = 0
+        while left_out + shown < 5000:
             output = await editor.event("output", category="console")
-            assert "left out here, for they came too fast" in output["output"]
+            match = re.search(
+                r": ([\d,]+) more lines? w.* left out here, for they came too fast", output["output"]
+            )
+            assert match is not None
+            left_out += int(match[1].replace(",", ""))
             shown = sum(event["event"] == "output" for event in editor.unmatched)
-            seconds = time.monotonic() - began + 1  # it began to run a moment before
-            assert 100 <= shown <= 1000 + 200 * seconds
-
-    run(story())
-
-
-def test_messages_of_a_process_that_ends_at_once_are_all_accounted_for(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with relay_over(tmp_path) as setting:
-            (process,) = await setting.cluster.start(LOOP.replace("range(10)", "range(5000)"))
-            editor = await setting.attach({"job.py": [{"line": 3, "logMessage": "x is {x}"}]})
-            assert await process.end() == ["done"]
-            left_out = shown = 0
-            while left_out + shown < 5000:
-                output = await editor.event("output", category="console")
-                match = re.search(
-                    r": ([\d,]+) more lines? w.* left out here, for they came too fast", output["output"]
-                )
-                assert match is not None
-                left_out += int(match[1].replace(",", ""))
-                shown = sum(event["event"] == "output" for event in editor.unmatched)
-            assert shown >= 100
-            assert shown + left_out == 5000
-
-    run(story())
+        assert shown >= 100
+        assert shown + left_out == 5000
 
 
 # --- functions ---------------------------------------------------------------------------
@@ -247,23 +218,18 @@ def test_messages_of_a_process_that_ends_at_once_are_all_accounted_for(tmp_path:
     ("name", "stops"),
     [("work", ["Other", "Actor"]), ("Actor.work", ["Actor"]), ("__main__.Actor.work", ["Actor"])],
 )
-def test_a_function_breakpoint_stops_in_functions_of_that_name(
+async def test_a_function_breakpoint_stops_in_functions_of_that_name(
     tmp_path: Path, name: str, stops: list[str]
 ) -> None:
-    async def story() -> None:
-        async with relay_over(tmp_path) as setting:
-            (process,) = await setting.cluster.start(TWICE)
-            client = await setting.attach(
-                requests={"setFunctionBreakpoints": {"breakpoints": [{"name": name}]}}
-            )
-            for expected in stops:
-                stop = await client.event("stopped", reason="function breakpoint")
-                assert await client.evaluate(stop, "type(self).__name__") == repr(expected)
-                assert len(stop["hitBreakpointIds"]) == 1
-                await resume(client, stop)
-            assert await process.end() == ["done"]
-
-    run(story())
+    async with relay_over(tmp_path) as setting:
+        (process,) = await setting.cluster.start(TWICE)
+        client = await setting.attach(requests={"setFunctionBreakpoints": {"breakpoints": [{"name": name}]}})
+        for expected in stops:
+            stop = await client.event("stopped", reason="function breakpoint")
+            assert await client.evaluate(stop, "type(self).__name__") == repr(expected)
+            assert len(stop["hitBreakpointIds"]) == 1
+            await resume(client, stop)
+        assert await process.end() == ["done"]
 
 
 BOUND = """\
@@ -314,49 +280,45 @@ print("done", flush=True)
         ("__main__.Fused.step", 2),
     ],
 )
-def test_a_method_has_the_names_of_all_classes_that_have_it(tmp_path: Path, name: str, stops: int) -> None:
-    async def story() -> None:
-        async with relay_over(tmp_path) as setting:
-            (process,) = await setting.cluster.start(BOUND)
-            editor = await setting.attach({"job.py": [BOUND.splitlines().index("ready = True") + 1]})
-            stop = await editor.event("stopped")
-            named = [{"name": name}]
-            (answer,) = (await editor.request("setFunctionBreakpoints", breakpoints=named))["breakpoints"]
-            assert answer["verified"]
-            await resume(editor, stop)
-            for _ in range(stops):
-                stop = await editor.event("stopped", reason="function breakpoint")
-                (frame, *_) = await editor.frames(stop)
-                assert frame["name"].rpartition(".")[2] == name.rpartition(".")[2]
-                await resume(editor, stop)
-            assert await process.end() == ["done"]
-            await editor.nothing("stopped", 0)
-
-    run(story())
-
-
-def test_a_function_is_verified_once_some_debuggee_has_it(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with relay_over(tmp_path) as setting:
-            (process,) = await setting.cluster.start(TWICE)
-            # The last comes to be while the job runs.
-            names = [{"name": "Actor.work"}, {"name": "nowhere"}, {"name": "inner"}]
-            editor = await setting.attach({"job.py": [11]})
-            stop = await editor.event("stopped")
-            answer = (await editor.request("setFunctionBreakpoints", breakpoints=names))["breakpoints"]
-            assert [each["verified"] for each in answer] == [True, False, False]
-            assert "No task has loaded a function of this name" in answer[1]["message"]
-            assert len({each["id"] for each in answer}) == 3
-            await resume(editor, stop)
+async def test_a_method_has_the_names_of_all_classes_that_have_it(
+    tmp_path: Path, name: str, stops: int
+) -> None:
+    async with relay_over(tmp_path) as setting:
+        (process,) = await setting.cluster.start(BOUND)
+        editor = await setting.attach({"job.py": [BOUND.splitlines().index("ready = True") + 1]})
+        stop = await editor.event("stopped")
+        named = [{"name": name}]
+        (answer,) = (await editor.request("setFunctionBreakpoints", breakpoints=named))["breakpoints"]
+        assert answer["verified"]
+        await resume(editor, stop)
+        for _ in range(stops):
             stop = await editor.event("stopped", reason="function breakpoint")
-            assert stop["hitBreakpointIds"] == [answer[0]["id"]]
+            (frame, *_) = await editor.frames(stop)
+            assert frame["name"].rpartition(".")[2] == name.rpartition(".")[2]
             await resume(editor, stop)
-            await editor.event("breakpoint", breakpoint={"id": answer[2]["id"], "verified": True})
-            stop = await editor.event("stopped", reason="function breakpoint")
-            await resume(editor, stop)
-            assert await process.end() == ["done"]
+        assert await process.end() == ["done"]
+        await editor.nothing("stopped", 0)
 
-    run(story())
+
+async def test_a_function_is_verified_once_some_debuggee_has_it(tmp_path: Path) -> None:
+    async with relay_over(tmp_path) as setting:
+        (process,) = await setting.cluster.start(TWICE)
+        # The last comes to be while the job runs.
+        names = [{"name": "Actor.work"}, {"name": "nowhere"}, {"name": "inner"}]
+        editor = await setting.attach({"job.py": [11]})
+        stop = await editor.event("stopped")
+        answer = (await editor.request("setFunctionBreakpoints", breakpoints=names))["breakpoints"]
+        assert [each["verified"] for each in answer] == [True, False, False]
+        assert "No task has loaded a function of this name" in answer[1]["message"]
+        assert len({each["id"] for each in answer}) == 3
+        await resume(editor, stop)
+        stop = await editor.event("stopped", reason="function breakpoint")
+        assert stop["hitBreakpointIds"] == [answer[0]["id"]]
+        await resume(editor, stop)
+        await editor.event("breakpoint", breakpoint={"id": answer[2]["id"], "verified": True})
+        stop = await editor.event("stopped", reason="function breakpoint")
+        await resume(editor, stop)
+        assert await process.end() == ["done"]
 
 
 # --- exceptions --------------------------------------------------------------------------
@@ -396,170 +358,136 @@ async def values(editor: Session, process: Any) -> list[tuple[str, str]]:
     "filters",
     [["userUnhandled"], ["uncaught"], ["userUnhandled", "uncaught"], ["raised", "userUnhandled", "uncaught"]],
 )
-def test_an_exception_stops_once_however_many_filters_are_on(tmp_path: Path, filters: list[str]) -> None:
-    async def story() -> None:
-        async with relay_over(tmp_path) as setting:
-            editor, process = await failing(setting, tmp_path, filters=filters)
-            assert await values(editor, process) == [("task", "1"), ("task", "2")]
-
-    run(story())
-
-
-def test_the_post_mortem_can_be_switched_off(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with relay_over(tmp_path) as setting:
-            editor, process = await failing(setting, tmp_path, filters=[])
-            assert await values(editor, process) == []
-
-    run(story())
+async def test_an_exception_stops_once_however_many_filters_are_on(
+    tmp_path: Path, filters: list[str]
+) -> None:
+    async with relay_over(tmp_path) as setting:
+        editor, process = await failing(setting, tmp_path, filters=filters)
+        assert await values(editor, process) == [("task", "1"), ("task", "2")]
 
 
-def test_options_keep_the_post_mortem(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with relay_over(tmp_path) as setting:
-            path = [{"names": ["Python Exceptions"]}, {"names": ["KeyError"]}]
-            options = [{"path": path, "breakMode": "always"}]
-            editor, process = await failing(setting, tmp_path, filters=["uncaught"], exceptionOptions=options)
-            assert await values(editor, process) == [("task", "1"), ("task", "2")]
-
-    run(story())
+async def test_the_post_mortem_can_be_switched_off(tmp_path: Path) -> None:
+    async with relay_over(tmp_path) as setting:
+        editor, process = await failing(setting, tmp_path, filters=[])
+        assert await values(editor, process) == []
 
 
-def test_a_filter_stops_where_its_condition_holds(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with relay_over(tmp_path) as setting:
-            options = [{"filterId": "userUnhandled", "condition": "x > 1"}]
-            editor, process = await failing(setting, tmp_path, filters=[], filterOptions=options)
-            assert await values(editor, process) == [("task", "2")]
-
-    run(story())
+async def test_options_keep_the_post_mortem(tmp_path: Path) -> None:
+    async with relay_over(tmp_path) as setting:
+        path = [{"names": ["Python Exceptions"]}, {"names": ["KeyError"]}]
+        options = [{"path": path, "breakMode": "always"}]
+        editor, process = await failing(setting, tmp_path, filters=["uncaught"], exceptionOptions=options)
+        assert await values(editor, process) == [("task", "1"), ("task", "2")]
 
 
-def test_a_filters_condition_that_raises_is_told(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with relay_over(tmp_path) as setting:
-            options = [{"filterId": "userUnhandled", "condition": "nope"}]
-            editor, process = await failing(setting, tmp_path, filters=[], filterOptions=options)
-            output = await editor.event("output", category="console")
-            assert "The condition of the filter userUnhandled raised NameError" in output["output"]
-            assert await values(editor, process) == []
-
-    run(story())
+async def test_a_filter_stops_where_its_condition_holds(tmp_path: Path) -> None:
+    async with relay_over(tmp_path) as setting:
+        options = [{"filterId": "userUnhandled", "condition": "x > 1"}]
+        editor, process = await failing(setting, tmp_path, filters=[], filterOptions=options)
+        assert await values(editor, process) == [("task", "2")]
 
 
-def test_a_filter_that_can_have_no_condition_is_not_verified(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with relay_over(tmp_path) as setting:
-            (process,) = await setting.cluster.start(LACKS)
-            editor = await setting.attach({"job.py": [3]})
-            stop = await editor.event("stopped")
-            options = [{"filterId": name, "condition": "x"} for name in ("raised", "userUnhandled")]
-            answer = await editor.request("setExceptionBreakpoints", filters=[], filterOptions=options)
-            raised, unhandled = answer["breakpoints"]
-            assert raised == {"verified": True}
-            assert unhandled["verified"] is False
-            assert "can give this filter no condition" in unhandled["message"]
-            await resume(editor, stop)
-            assert await process.end() == ["ready", "done"]
-
-    run(story())
+async def test_a_filters_condition_that_raises_is_told(tmp_path: Path) -> None:
+    async with relay_over(tmp_path) as setting:
+        options = [{"filterId": "userUnhandled", "condition": "nope"}]
+        editor, process = await failing(setting, tmp_path, filters=[], filterOptions=options)
+        output = await editor.event("output", category="console")
+        assert "The condition of the filter userUnhandled raised NameError" in output["output"]
+        assert await values(editor, process) == []
 
 
-def test_a_later_task_that_can_have_no_condition_is_told(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with relay_over(tmp_path) as setting:
-            options = [{"filterId": "userUnhandled", "condition": "x"}]
-            requests = {"setExceptionBreakpoints": {"filters": [], "filterOptions": options}}
-            # It listens, and runs before anybody attaches.
-            script = LACKS.replace(
-                'print("done', 'input = sys.stdin.read\nimport time\ntime.sleep(30)\nprint("done'
-            )
-            (process,) = await setting.cluster.start("import sys\n" + script, waits=False)
-            await process.until_printed()
-            editor = await setting.attach(requests=requests)
-            output = await editor.event("output", category="console")
-            assert output["output"].startswith("the filter userUnhandled: The debugpy of a task can give")
-            await editor.nothing("output", 0.1, category="console")
+async def test_a_filter_that_can_have_no_condition_is_not_verified(tmp_path: Path) -> None:
+    async with relay_over(tmp_path) as setting:
+        (process,) = await setting.cluster.start(LACKS)
+        editor = await setting.attach({"job.py": [3]})
+        stop = await editor.event("stopped")
+        options = [{"filterId": name, "condition": "x"} for name in ("raised", "userUnhandled")]
+        answer = await editor.request("setExceptionBreakpoints", filters=[], filterOptions=options)
+        raised, unhandled = answer["breakpoints"]
+        assert raised == {"verified": True}
+        assert unhandled["verified"] is False
+        assert "can give this filter no condition" in unhandled["message"]
+        await resume(editor, stop)
+        assert await process.end() == ["ready", "done"]
 
-    run(story())
+
+async def test_a_later_task_that_can_have_no_condition_is_told(tmp_path: Path) -> None:
+    async with relay_over(tmp_path) as setting:
+        options = [{"filterId": "userUnhandled", "condition": "x"}]
+        requests = {"setExceptionBreakpoints": {"filters": [], "filterOptions": options}}
+        # It listens, and runs before anybody attaches.
+        script = LACKS.replace(
+            'print("done', 'input = sys.stdin.read\nimport time\ntime.sleep(30)\nprint("done'
+        )
+        (process,) = await setting.cluster.start("import sys\n" + script, waits=False)
+        await process.until_printed()
+        editor = await setting.attach(requests=requests)
+        output = await editor.event("output", category="console")
+        assert output["output"].startswith("the filter userUnhandled: The debugpy of a task can give")
+        await editor.nothing("output", 0.1, category="console")
 
 
 # --- what editors ask and are told -------------------------------------------------------
 
 
-def test_locations_of_breakpoints_are_the_lines_with_code(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with relay_over(tmp_path) as setting:
-            editor = await setting.attach({"job.py": [7]})
-            source = {"path": str(setting.cluster.here / "job.py")}
+async def test_locations_of_breakpoints_are_the_lines_with_code(tmp_path: Path) -> None:
+    async with relay_over(tmp_path) as setting:
+        editor = await setting.attach({"job.py": [7]})
+        source = {"path": str(setting.cluster.here / "job.py")}
 
-            async def locations(**where: Any) -> list[int]:
-                answer = await editor.request("breakpointLocations", source=source, **where)
-                return [each["line"] for each in answer["breakpoints"]]
+        async def locations(**where: Any) -> list[int]:
+            answer = await editor.request("breakpointLocations", source=source, **where)
+            return [each["line"] for each in answer["breakpoints"]]
 
-            assert await locations(line=1, endLine=7) == []  # there is no task yet
-            await setting.cluster.start(LOOP)
-            await editor.event("stopped")
-            assert await locations(line=1, endLine=99) == [1, 2, 3, 5, 6, 7]
-            assert await locations(line=4) == []
-            # Their text begins in column 5.
-            assert await locations(line=2, endLine=3, endColumn=4) == [2]
-            assert await locations(line=2, column=6, endLine=3) == [3]
-            source["path"] = str(setting.cluster.here / "other.py")
-            assert await locations(line=1, endLine=99) == []
-
-    run(story())
+        assert await locations(line=1, endLine=7) == []  # there is no task yet
+        await setting.cluster.start(LOOP)
+        await editor.event("stopped")
+        assert await locations(line=1, endLine=99) == [1, 2, 3, 5, 6, 7]
+        assert await locations(line=4) == []
+        # Their text begins in column 5.
+        assert await locations(line=2, endLine=3, endColumn=4) == [2]
+        assert await locations(line=2, column=6, endLine=3) == [3]
+        source["path"] = str(setting.cluster.here / "other.py")
+        assert await locations(line=1, endLine=99) == []
 
 
 @pytest.mark.parametrize("where", [{"line": -1}, {"line": 2**31}, {"line": 1, "endLine": "9"}, {}])
-def test_locations_of_no_lines_are_refused(tmp_path: Path, where: dict[str, Any]) -> None:
-    async def story() -> None:
-        async with relay_over(tmp_path) as setting:
-            editor = await setting.attach()
-            with pytest.raises(RequestFailed, match="breakpointLocations: `"):
-                await editor.request("breakpointLocations", source={"path": "/a.py"}, **where)
-
-    run(story())
+async def test_locations_of_no_lines_are_refused(tmp_path: Path, where: dict[str, Any]) -> None:
+    async with relay_over(tmp_path) as setting:
+        editor = await setting.attach()
+        with pytest.raises(RequestFailed, match="breakpointLocations: `"):
+            await editor.request("breakpointLocations", source={"path": "/a.py"}, **where)
 
 
-def test_each_of_several_requests_in_flight_is_answered_as_it_turns_out(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with relay_over(tmp_path) as setting:
-            await setting.cluster.start(LOOP)
-            editor = await setting.attach({"job.py": [7]})
-            await editor.event("stopped")
-            source = {"path": str(setting.cluster.here / "job.py")}
-            requested = [[{"line": 7}], [{"line": 7, "condition": "0"}], [{"line": 7}, {"line": 3}]]
-            answers = await asyncio.gather(
-                *(editor.request("setBreakpoints", source=source, breakpoints=specs) for specs in requested)
-            )
-            verified = [[each["verified"] for each in answer["breakpoints"]] for answer in answers]
-            assert verified == [[True], [True], [True, True]]
-
-    run(story())
+async def test_each_of_several_requests_in_flight_is_answered_as_it_turns_out(tmp_path: Path) -> None:
+    async with relay_over(tmp_path) as setting:
+        await setting.cluster.start(LOOP)
+        editor = await setting.attach({"job.py": [7]})
+        await editor.event("stopped")
+        source = {"path": str(setting.cluster.here / "job.py")}
+        requested = [[{"line": 7}], [{"line": 7, "condition": "0"}], [{"line": 7}, {"line": 3}]]
+        answers = await asyncio.gather(
+            *(editor.request("setBreakpoints", source=source, breakpoints=specs) for specs in requested)
+        )
+        verified = [[each["verified"] for each in answer["breakpoints"]] for answer in answers]
+        assert verified == [[True], [True], [True, True]]
 
 
-def test_launch_is_answered_with_what_to_do(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with relay_over(tmp_path) as setting:
-            wire = await Wire.open(setting.port)
-            answer = await wire.ask("launch", program="job.py")
-            assert answer["success"] is False
-            assert '"request": "attach"' in answer["message"]
-            assert "./invokew submit --debug" in answer["message"]
-            await wire.close()
-
-    run(story())
+async def test_launch_is_answered_with_what_to_do(tmp_path: Path) -> None:
+    async with relay_over(tmp_path) as setting:
+        wire = await Wire.open(setting.port)
+        answer = await wire.ask("launch", program="job.py")
+        assert answer["success"] is False
+        assert '"request": "attach"' in answer["message"]
+        assert "./invokew submit --debug" in answer["message"]
+        await wire.close()
 
 
-def test_the_first_stop_has_its_job_also_where_the_editor_asked_for_none(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with relay_over(tmp_path) as setting:
-            (process,) = await setting.cluster.start(LOOP)
-            # As Ray lists a worker before its first task.
-            process.debuggee = replace(process.debuggee, job_id="")
-            editor = await setting.attach({"job.py": [7]})
-            ray = (await editor.event("stopped"))["ray"]
-            assert (ray["jobId"], ray["submissionId"]) == ("01000000", "submission-of-01000000")
-
-    run(story())
+async def test_the_first_stop_has_its_job_also_where_the_editor_asked_for_none(tmp_path: Path) -> None:
+    async with relay_over(tmp_path) as setting:
+        (process,) = await setting.cluster.start(LOOP)
+        # As Ray lists a worker before its first task.
+        process.debuggee = replace(process.debuggee, job_id="")
+        editor = await setting.attach({"job.py": [7]})
+        ray = (await editor.event("stopped"))["ray"]
+        assert (ray["jobId"], ray["submissionId"]) == ("01000000", "submission-of-01000000")

@@ -14,7 +14,7 @@ from bootstrap.relay import messages, server
 from bootstrap.relay.debug_session import MOST_STOPS
 from bootstrap.relay.flood import EACH_AT_ONCE
 from tests.integration.relay_debuggees import TOKEN, Wire
-from tests.integration.test_relay_scripted import Setting, play, until
+from tests.integration.test_relay_scripted import scripted, until
 from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.gate
@@ -30,8 +30,8 @@ async def dropped(wire: Wire) -> None:
 # --- without the token ---------------------------------------------------------------------------
 
 
-def test_a_connection_without_the_token_says_no_more_than_64_kib_at_once() -> None:
-    async def story(setting: Setting) -> None:
+async def test_a_connection_without_the_token_says_no_more_than_64_kib_at_once() -> None:
+    async with scripted(count=2) as setting:
         stranger = await Wire.open(setting.port)
         stranger.say("evaluate", expression="x" * 70_000)
         refusal = await stranger.hear(type="response", success=False)
@@ -41,13 +41,11 @@ def test_a_connection_without_the_token_says_no_more_than_64_kib_at_once() -> No
         assert "no task is stopped" in (await editor.ask("evaluate", expression="x" * 70_000))["message"]
         await editor.close()
 
-    play(story, count=2)
 
-
-def test_a_connection_that_shows_no_token_in_time_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_connection_that_shows_no_token_in_time_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bootstrap.relay.server.SHOWING", 0.3)
 
-    async def story(setting: Setting) -> None:
+    async with scripted() as setting:
         editor = await setting.configured()
         asking = await Wire.open(setting.port)
         await asking.ask("pausedTasks", token=TOKEN)
@@ -59,11 +57,9 @@ def test_a_connection_that_shows_no_token_in_time_is_closed(monkeypatch: pytest.
             assert (await known.ask("pausedTasks", token=TOKEN))["success"] is True
             await known.close()
 
-    play(story)
 
-
-def test_of_many_strangers_the_oldest_makes_room_and_editors_stay() -> None:
-    async def story(setting: Setting) -> None:
+async def test_of_many_strangers_the_oldest_makes_room_and_editors_stay() -> None:
+    async with scripted() as setting:
         editor = await setting.configured()
         strangers = [await Wire.open(setting.port) for _ in range(server.MOST_STRANGERS)]
         await strangers[-1].ask("initialize")
@@ -75,11 +71,9 @@ def test_of_many_strangers_the_oldest_makes_room_and_editors_stay() -> None:
         for wire in (editor, newcomer, *strangers[1:]):
             await wire.close()
 
-    play(story)
 
-
-def test_a_stranger_that_reads_no_answer_is_dropped() -> None:
-    async def story(setting: Setting) -> None:
+async def test_a_stranger_that_reads_no_answer_is_dropped() -> None:
+    async with scripted() as setting:
         _, writer = await asyncio.open_connection("127.0.0.1", setting.port, limit=1024)
         request = encode({"seq": 1, "type": "request", "command": "x" * 30_000})
         writer.transport.pause_reading()  # type: ignore[attr-defined]
@@ -89,14 +83,12 @@ def test_a_stranger_that_reads_no_answer_is_dropped() -> None:
                 await asyncio.wait_for(writer.drain(), PATIENCE)
         writer.close()
 
-    play(story)
-
 
 # --- debuggees -----------------------------------------------------------------------------------
 
 
-def test_an_answer_that_is_too_long_fails_and_the_debuggee_stays() -> None:
-    async def story(setting: Setting) -> None:
+async def test_an_answer_that_is_too_long_fails_and_the_debuggee_stays() -> None:
+    async with scripted() as setting:
         (debuggee,) = setting.debuggees
         session = await setting.attach()
         stop = await setting.stopped(session)
@@ -111,12 +103,10 @@ def test_an_answer_that_is_too_long_fails_and_the_debuggee_stays() -> None:
         answer = await session.request("completions", frameId=frame, text="x", column=1)
         assert answer == {"targets": [{"label": "short"}]}
 
-    play(story)
-
 
 @pytest.mark.parametrize("path", ["/etc/passwd", "/x/working_dir_files/_ray_pkg_aa/../../../etc/passwd"])
-def test_a_path_that_is_not_mapped_is_a_text_of_the_debuggee(path: str) -> None:
-    async def story(setting: Setting) -> None:
+async def test_a_path_that_is_not_mapped_is_a_text_of_the_debuggee(path: str) -> None:
+    async with scripted() as setting:
         (debuggee,) = setting.debuggees
         session = await setting.attach(pathMappings=[{"localRoot": "/here", "remoteRoot": "."}])
         stop = await setting.stopped(session)
@@ -126,12 +116,10 @@ def test_a_path_that_is_not_mapped_is_a_text_of_the_debuggee(path: str) -> None:
         assert frame["source"].pop("sourceReference") > 0
         assert frame["source"] == {"path": path, "name": "x"}
 
-    play(story)
-
 
 @pytest.mark.parametrize("shape", ["one thread", "many threads", "stop and go"])
-def test_a_debuggee_that_stops_without_end_is_left_alone(shape: str) -> None:
-    async def story(setting: Setting) -> None:
+async def test_a_debuggee_that_stops_without_end_is_left_alone(shape: str) -> None:
+    async with scripted(count=2) as setting:
         hostile, good = setting.debuggees
         session = await setting.attach()
         await asyncio.wait_for(hostile.attached.wait(), PATIENCE)
@@ -148,11 +136,9 @@ def test_a_debuggee_that_stops_without_end_is_left_alone(shape: str) -> None:
         while (await session.event("stopped"))["ray"]["workerId"] != good.debuggee.worker_id:
             pass
 
-    play(story, count=2)
 
-
-def test_a_flood_of_output_is_cut_told_in_one_line_and_drops_no_editor() -> None:
-    async def story(setting: Setting) -> None:
+async def test_a_flood_of_output_is_cut_told_in_one_line_and_drops_no_editor() -> None:
+    async with scripted() as setting:
         (debuggee,) = setting.debuggees
         session = await setting.attach()
         await asyncio.wait_for(debuggee.attached.wait(), PATIENCE)
@@ -170,12 +156,12 @@ def test_a_flood_of_output_is_cut_told_in_one_line_and_drops_no_editor() -> None
         assert notes < 10
         assert await setting.stopped(session)
 
-    play(story)
-
 
 @pytest.mark.parametrize("redirected", [True, False])
-def test_what_debuggees_say_they_printed_is_bounded_and_only_for_who_has_asked(redirected: bool) -> None:
-    async def story(setting: Setting) -> None:
+async def test_what_debuggees_say_they_printed_is_bounded_and_only_for_who_has_asked(
+    redirected: bool,
+) -> None:
+    async with scripted() as setting:
         (debuggee,) = setting.debuggees
         session = await setting.attach(redirectOutput=redirected)
         await asyncio.wait_for(debuggee.attached.wait(), PATIENCE)
@@ -203,14 +189,12 @@ def test_what_debuggees_say_they_printed_is_bounded_and_only_for_who_has_asked(r
         assert "2,147,483,647 more lines" in (await session.event("output", category="console"))["output"]
         await session.nothing("output", 0)
 
-    play(story)
-
 
 @pytest.mark.parametrize("sends", ["requests", "halves"])
-def test_a_debuggee_that_reads_nothing_costs_no_memory(sends: str) -> None:
+async def test_a_debuggee_that_reads_nothing_costs_no_memory(sends: str) -> None:
     """A reverse request gets an answer, which nobody reads."""
 
-    async def story(setting: Setting) -> None:
+    async with scripted() as setting:
         (debuggee,) = setting.debuggees
         session = await setting.attach()
         await asyncio.wait_for(debuggee.attached.wait(), PATIENCE)
@@ -225,5 +209,3 @@ def test_a_debuggee_that_reads_nothing_costs_no_memory(sends: str) -> None:
                 debuggee.send(encode(request))
                 await debuggee.drain()
         await session.threads()
-
-    play(story)

@@ -38,26 +38,23 @@ def modules(node: Path) -> Path:
     return npm.packages(node, CLIENT)
 
 
-def test_an_editor_not_written_here_debugs_two_tasks(tmp_path: Path, node: Path, modules: Path) -> None:
-    async def story() -> None:
-        async with relay_over(tmp_path) as setting:
-            processes = await setting.cluster.start(SCRIPT, count=2)
-            file = setting.cluster.here / "job.py"
-            client = await asyncio.create_subprocess_exec(
-                *[str(node / "node"), str(CLIENT / "session.js"), str(setting.port), TOKEN, str(file)],
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.PIPE,
-                env={**os.environ, "NODE_PATH": str(modules)},
-            )
-            output, complaint = await asyncio.wait_for(client.communicate(), 4 * PATIENCE)
-            assert client.returncode == 0, complaint.decode()
-            assert json.loads(output) == {
-                "names": [f"task-{n} · {p.debuggee.pid}@127.0.0.1" for n, p in enumerate(processes, 1)],
-                "locals": ["20", "20"],
-                "changed": "1001",
-                "untouched": "20",
-            }
-            assert [await process.end() for process in processes] == [["2000"], ["42"]]
-
-    asyncio.run(story())
+async def test_an_editor_not_written_here_debugs_two_tasks(tmp_path: Path, node: Path, modules: Path) -> None:
+    async with relay_over(tmp_path) as setting:
+        processes = await setting.cluster.start(SCRIPT, count=2)
+        file = setting.cluster.here / "job.py"
+        client = await asyncio.create_subprocess_exec(
+            *[str(node / "node"), str(CLIENT / "session.js"), str(setting.port), TOKEN, str(file)],
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env={**os.environ, "NODE_PATH": str(modules)},
+        )
+        output, complaint = await asyncio.wait_for(client.communicate(), 4 * PATIENCE)
+        assert client.returncode == 0, complaint.decode()
+        assert json.loads(output) == {
+            "names": [f"task-{n} · {p.debuggee.pid}@127.0.0.1" for n, p in enumerate(processes, 1)],
+            "locals": ["20", "20"],
+            "changed": "1001",
+            "untouched": "20",
+        }
+        assert [await process.end() for process in processes] == [["2000"], ["42"]]

@@ -5,14 +5,12 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from bootstrap.relay import others
 from tests.integration.relay_debuggees import Session, relay_over
-from tests.integration.test_relay_scripted import Setting, play
-from tests.patience import PATIENCE
+from tests.integration.test_relay_scripted import scripted
 
 pytestmark = pytest.mark.gate
 
@@ -43,56 +41,47 @@ time.sleep(60)
 SHOWN = others.MOST_IN_ALL // others.MOST
 
 
-def run(story: Any) -> None:
-    asyncio.run(asyncio.wait_for(story, 5 * PATIENCE))
-
-
 async def names(editor: Session) -> list[str]:
     return [name.partition(" · ")[0] for name in (await editor.threads()).values()]
 
 
-def test_the_other_threads_of_a_stopped_process_have_rows_until_it_goes_on(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with relay_over(tmp_path) as setting:
-            (process,) = await setting.cluster.start(SCRIPT)
-            editor = await setting.attach({"job.py": [7]}, allThreads=False)
-            stop = await editor.event("stopped")
-            rows = await editor.threads()
-            process_name = f"{process.process.pid}@127.0.0.1"
-            # What stopped comes first; pydevd's ghosts and the debugger's own threads are not there.
-            task, *others_, cluster = rows.values()
-            assert (task, cluster) == (f"task-1 · {process_name}", "Ray cluster")
-            assert sorted(others_) == [f"beats · {process_name}", f"feeds · {process_name}"]
-            feeds = next(number for number, name in rows.items() if name.startswith("feeds"))
-            frames = (await editor.request("stackTrace", threadId=feeds))["stackFrames"]
-            assert "feed" in [frame["name"].split()[0] for frame in frames]
-            # A step keeps them.
-            await editor.request("next", threadId=stop["threadId"])
-            assert await names(editor) == await names(editor) == ["task-1", "feeds", "beats", "Ray cluster"]
-            stop = await editor.event("stopped")
-            assert set(await editor.threads()) == set(rows)
-            await editor.nothing("thread", 0, reason="exited")
-            await editor.request("continue", threadId=stop["threadId"])
-            exited = {(await editor.event("thread", reason="exited"))["threadId"] for _ in others_}
-            assert exited == {number for number, name in rows.items() if name in others_}
-            assert len(await editor.threads()) == 2
-
-    run(story())
+async def test_the_other_threads_of_a_stopped_process_have_rows_until_it_goes_on(tmp_path: Path) -> None:
+    async with relay_over(tmp_path) as setting:
+        (process,) = await setting.cluster.start(SCRIPT)
+        editor = await setting.attach({"job.py": [7]}, allThreads=False)
+        stop = await editor.event("stopped")
+        rows = await editor.threads()
+        process_name = f"{process.process.pid}@127.0.0.1"
+        # What stopped comes first; pydevd's ghosts and the debugger's own threads are not there.
+        task, *others_, cluster = rows.values()
+        assert (task, cluster) == (f"task-1 · {process_name}", "Ray cluster")
+        assert sorted(others_) == [f"beats · {process_name}", f"feeds · {process_name}"]
+        feeds = next(number for number, name in rows.items() if name.startswith("feeds"))
+        frames = (await editor.request("stackTrace", threadId=feeds))["stackFrames"]
+        assert "feed" in [frame["name"].split()[0] for frame in frames]
+        # A step keeps them.
+        await editor.request("next", threadId=stop["threadId"])
+        assert await names(editor) == await names(editor) == ["task-1", "feeds", "beats", "Ray cluster"]
+        stop = await editor.event("stopped")
+        assert set(await editor.threads()) == set(rows)
+        await editor.nothing("thread", 0, reason="exited")
+        await editor.request("continue", threadId=stop["threadId"])
+        exited = {(await editor.event("thread", reason="exited"))["threadId"] for _ in others_}
+        assert exited == {number for number, name in rows.items() if name in others_}
+        assert len(await editor.threads()) == 2
 
 
-def test_threads_of_rays_own_have_rows_where_an_editor_asks_for_all(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with relay_over(tmp_path) as setting:
-            await setting.cluster.start(SCRIPT)
-            editor = await setting.attach({"job.py": [7]}, allThreads=True)
-            await editor.event("stopped")
-            assert set(RAYS) <= set(await names(editor))
-
-    run(story())
+async def test_threads_of_rays_own_have_rows_where_an_editor_asks_for_all(tmp_path: Path) -> None:
+    async with relay_over(tmp_path) as setting:
+        await setting.cluster.start(SCRIPT)
+        editor = await setting.attach({"job.py": [7]}, allThreads=True)
+        await editor.event("stopped")
+        assert set(RAYS) <= set(await names(editor))
 
 
-def test_a_worker_has_a_row_while_it_runs_a_task() -> None:
-    async def story(setting: Setting) -> None:
+async def test_a_worker_has_a_row_while_it_runs_a_task() -> None:
+    async with scripted(count=3) as setting:
+
         async def rows(session: Session, count: int) -> list[str]:
             while len(await session.threads()) != count:
                 await asyncio.sleep(0.01)
@@ -117,11 +106,9 @@ def test_a_worker_has_a_row_while_it_runs_a_task() -> None:
         await session.nothing("thread", 1, reason="exited")
         assert len(await rows(await setting.attach(allThreads=True), 4)) == 4
 
-    play(story, count=3)
 
-
-def test_what_is_shown_of_many_threads_is_bounded() -> None:
-    async def story(setting: Setting) -> None:
+async def test_what_is_shown_of_many_threads_is_bounded() -> None:
+    async with scripted(count=SHOWN + 2) as setting:
         for debuggee in setting.debuggees:
             rows = [{"id": 1, "name": "MainThread"}, *({"id": n, "name": f"t{n}"} for n in range(2, 5_000))]
             debuggee.says["threads"] = {"threads": rows}
@@ -137,5 +124,3 @@ def test_what_is_shown_of_many_threads_is_bounded() -> None:
         requests = [len(debuggee.received("threads")) for debuggee in setting.debuggees]
         # Once when it was attached to, and once for the stop; not where there is no room left.
         assert requests == [2] * SHOWN + [1, 1]
-
-    play(story, count=SHOWN + 2)

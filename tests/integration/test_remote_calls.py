@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -222,26 +223,26 @@ class Process:
         assert await self.running.evaluate(TASK_STARTS.call("expect", calls)) == "True"
 
 
-def play(version: str, how: str, folder: Path, story: Callable[[Process], Awaitable[None]]) -> None:
-    async def attached(running: Debuggee) -> None:
+@asynccontextmanager
+async def played(version: str, how: str, folder: Path) -> AsyncIterator[Process]:
+    environment = hows_environment(how)
+    with debuggee(python_of(version), folder, _BEGIN + _RAY + _PROGRAM, [how], environment) as running:
         await running.attach()
         await running.evaluate(REACHED.for_connection("a"))
         await running.evaluate(REMOTE_CALLS.for_connection("a"))
         assert await running.evaluate(REMOTE_CALLS.call("begin")) == "True"
-        await story(Process(running))
+        yield Process(running)
         await running.client.disconnect()
-
-    environment = hows_environment(how)
-    with debuggee(python_of(version), folder, _BEGIN + _RAY + _PROGRAM, [how], environment) as running:
-        asyncio.run(asyncio.wait_for(attached(running), PATIENCE / 2))
 
 
 # --- who calls -------------------------------------------------------------------------------
 
 
 @each_python
-def test_the_first_call_of_a_step_is_told_before_it_is_made(version: str, how: str, tmp_path: Path) -> None:
-    async def story(process: Process) -> None:
+async def test_the_first_call_of_a_step_is_told_before_it_is_made(
+    version: str, how: str, tmp_path: Path
+) -> None:
+    async with played(version, how, tmp_path) as process:
         process.begin("deep", 7, 60)
         stop = await process.step(await process.running.stopped(), "next")
         await process.running.go_on(stop, "stepIn")
@@ -259,12 +260,10 @@ def test_the_first_call_of_a_step_is_told_before_it_is_made(version: str, how: s
         await process.running.go_on(await process.stop_untold("after"))
         assert await process.result() == f"{7:048x}"
 
-    play(version, how, tmp_path, story)
-
 
 @each_python
-def test_a_step_without_a_call_of_its_own_is_as_before(version: str, how: str, tmp_path: Path) -> None:
-    async def story(process: Process) -> None:
+async def test_a_step_without_a_call_of_its_own_is_as_before(version: str, how: str, tmp_path: Path) -> None:
+    async with played(version, how, tmp_path) as process:
         process.begin("without", 1)
         stop = await process.step(await process.running.stopped(), "next", "stepIn")
         assert (await process.running.frame(stop))["line"] == process.running.line("plain")
@@ -275,12 +274,10 @@ def test_a_step_without_a_call_of_its_own_is_as_before(version: str, how: str, t
         await process.running.go_on(await process.stop_untold("end"))
         assert await process.result() == 1
 
-    play(version, how, tmp_path, story)
-
 
 @each_python
-def test_a_call_that_fails_says_so_and_fails(version: str, how: str, tmp_path: Path) -> None:
-    async def story(process: Process) -> None:
+async def test_a_call_that_fails_says_so_and_fails(version: str, how: str, tmp_path: Path) -> None:
+    async with played(version, how, tmp_path) as process:
         process.begin("failing", 1)
         stop = await process.step(await process.running.stopped(), "next", "next")
         await process.running.go_on(stop, "stepIn")
@@ -291,18 +288,16 @@ def test_a_call_that_fails_says_so_and_fails(version: str, how: str, tmp_path: P
         await process.running.go_on(await process.running.stopped())
         assert await process.result() == "raised"
 
-    play(version, how, tmp_path, story)
-
 
 # --- what is called --------------------------------------------------------------------------
 
 
 @each_python
 @pytest.mark.parametrize("is_known", [True, False], ids=["before", "by then"])
-def test_the_task_that_is_expected_stops_and_no_other(
+async def test_the_task_that_is_expected_stops_and_no_other(
     version: str, how: str, is_known: bool, tmp_path: Path
 ) -> None:
-    async def story(process: Process) -> None:
+    async with played(version, how, tmp_path) as process:
         if is_known:
             process.begin("begins", "work", "00", 4)  # Ray knows the function by now
             assert await process.result() == 2
@@ -324,30 +319,26 @@ def test_the_task_that_is_expected_stops_and_no_other(
         process.begin("begins", "work", "ab", 8)
         assert await process.result() == 4
 
-    play(version, how, tmp_path, story)
-
 
 @each_python
-def test_a_generator_and_a_coroutine_stop_when_they_begin(version: str, how: str, tmp_path: Path) -> None:
-    async def story(process: Process) -> None:
+async def test_a_generator_and_a_coroutine_stop_when_they_begin(
+    version: str, how: str, tmp_path: Path
+) -> None:
+    async with played(version, how, tmp_path) as process:
         for function, marker, result in (("drained", "stream", [5]), ("awaited", "coroutine", 5)):
             await process.expect({1: (marker, "ab")})
             process.begin(function, "ab", 5)
             await process.running.go_on(await process.stop(marker))
             assert await process.result() == result
 
-    play(version, how, tmp_path, story)
-
 
 @each_python
-def test_a_task_without_a_line_of_the_users_leaves_the_next_one_alone(
+async def test_a_task_without_a_line_of_the_users_leaves_the_next_one_alone(
     version: str, how: str, tmp_path: Path
 ) -> None:
-    async def story(process: Process) -> None:
+    async with played(version, how, tmp_path) as process:
         await process.expect({1: ("nothing", "ab")})
         process.begin("begins", "nothing", "ab", -4)
         assert await process.result() == 4
         process.begin("begins", "work", "ac", 4)
         assert await process.result() == 2
-
-    play(version, how, tmp_path, story)

@@ -16,7 +16,7 @@ import pytest
 
 from bootstrap.hook.rayside_hook.listener import _notice_when_gone
 from tests.integration.pythons import HOOK, HOWS, each_python, hows_environment, python_of
-from tests.integration.test_compiled import Process, play
+from tests.integration.test_compiled import played
 
 PATIENCE = 240.0  # seconds; only a process that stands still takes so long
 LISTS = """\
@@ -285,10 +285,10 @@ def test_a_thread_runs_that_begins_while_another_begins(version: str, when: str,
 
 
 @each_python
-def test_a_task_that_is_cancelled_while_it_is_stopped_is_not_taken_for_stopped(
+async def test_a_task_that_is_cancelled_while_it_is_stopped_is_not_taken_for_stopped(
     version: str, how: str, tmp_path: Path
 ) -> None:
-    async def story(process: Process) -> None:
+    async with played(version, how, tmp_path, CANCELLED) as process:
         await process.set("work")
         process.begin_call("call", 1)
         await process.stop("work")
@@ -298,8 +298,6 @@ def test_a_task_that_is_cancelled_while_it_is_stopped_is_not_taken_for_stopped(
         process.begin_call("call", 2)
         await process.running.go_on(await process.stop("work"))
         assert await process.result() == 2
-
-    play(version, how, tmp_path, CANCELLED, story)
 
 
 def test_a_connection_ends_within_a_minute_where_its_other_machine_has_gone() -> None:

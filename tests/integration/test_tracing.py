@@ -13,6 +13,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Coroutine
+from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -98,11 +99,8 @@ for line in sys.stdin:
 """
 
 
-def play(
-    python: str, folder: Path, scene: Callable[[Debuggee], Coroutine[Any, Any, None]], *, hook: bool
-) -> None:
-    with debuggee(python, folder, PROGRAM, ["hook"] if hook else []) as running:
-        asyncio.run(scene(running))
+def started(python: str, folder: Path, *, hook: bool) -> AbstractContextManager[Debuggee]:
+    return debuggee(python, folder, PROGRAM, ["hook"] if hook else [])
 
 
 pythons = pytest.mark.parametrize("python", PYTHONS)
@@ -110,8 +108,10 @@ with_or_without_hook = pytest.mark.parametrize("hook", [True, False])
 
 
 @pythons
-def test_with_the_hook_nothing_is_traced_until_there_is_a_breakpoint(python: str, tmp_path: Path) -> None:
-    async def scene(process: Debuggee) -> None:
+async def test_with_the_hook_nothing_is_traced_until_there_is_a_breakpoint(
+    python: str, tmp_path: Path
+) -> None:
+    with started(python, tmp_path, hook=True) as process:
         assert not await process.traced()
         await process.attach()
         assert not await process.traced()
@@ -127,14 +127,12 @@ def test_with_the_hook_nothing_is_traced_until_there_is_a_breakpoint(python: str
         await process.client.disconnect()
         assert not await process.traced()
 
-    play(python, tmp_path, scene, hook=True)
-
 
 @pythons
-def test_with_the_hook_a_thread_that_goes_on_as_the_debugger_leaves_is_not_traced(
+async def test_with_the_hook_a_thread_that_goes_on_as_the_debugger_leaves_is_not_traced(
     python: str, tmp_path: Path
 ) -> None:
-    async def scene(process: Debuggee) -> None:
+    with started(python, tmp_path, hook=True) as process:
         await process.attach()
         for command in ("", "next", "stepOut"):
             await process.breakpoints("turn")
@@ -147,12 +145,10 @@ def test_with_the_hook_a_thread_that_goes_on_as_the_debugger_leaves_is_not_trace
             assert not await process.traced()
             await process.attach()
 
-    play(python, tmp_path, scene, hook=True)
-
 
 @pythons
-def test_without_the_hook_the_expressions_do_it(python: str, tmp_path: Path) -> None:
-    async def scene(process: Debuggee) -> None:
+async def test_without_the_hook_the_expressions_do_it(python: str, tmp_path: Path) -> None:
+    with started(python, tmp_path, hook=False) as process:
         assert await process.traced()
         await process.attach()
         await process.evaluate(SLEEP)
@@ -173,8 +169,6 @@ def test_without_the_hook_the_expressions_do_it(python: str, tmp_path: Path) -> 
             await process.evaluate(SLEEP)
             assert not await process.traced()
 
-    play(python, tmp_path, scene, hook=False)
-
 
 @pythons
 @with_or_without_hook
@@ -188,10 +182,10 @@ def test_without_the_hook_the_expressions_do_it(python: str, tmp_path: Path) -> 
         if (kind, began) != ("raw", "awake")
     ],
 )
-def test_threads_of_every_kind_stop_whenever_they_began(
+async def test_threads_of_every_kind_stop_whenever_they_began(
     python: str, tmp_path: Path, hook: bool, kind: str, began: str
 ) -> None:
-    async def scene(process: Debuggee) -> None:
+    with started(python, tmp_path, hook=hook) as process:
         if began == "before":
             process.say(kind)
         await process.attach()
@@ -209,12 +203,10 @@ def test_threads_of_every_kind_stop_whenever_they_began(
             await process.go_on(stop)
         await process.breakpoints()
 
-    play(python, tmp_path, scene, hook=hook)
-
 
 @pythons
-def test_exceptions_and_pause_reach_a_process_that_was_asleep(python: str, tmp_path: Path) -> None:
-    async def scene(process: Debuggee) -> None:
+async def test_exceptions_and_pause_reach_a_process_that_was_asleep(python: str, tmp_path: Path) -> None:
+    with started(python, tmp_path, hook=True) as process:
         await process.attach()
         await process.client.request("setExceptionBreakpoints", {"filters": ["raised"]})
         process.say("raises")
@@ -233,13 +225,13 @@ def test_exceptions_and_pause_reach_a_process_that_was_asleep(python: str, tmp_p
         assert stop["reason"] == "pause"
         await process.go_on(stop)
 
-    play(python, tmp_path, scene, hook=True)
-
 
 @pythons
 @with_or_without_hook
-def test_a_breakpoint_call_stops_and_steps_while_asleep(python: str, tmp_path: Path, hook: bool) -> None:
-    async def scene(process: Debuggee) -> None:
+async def test_a_breakpoint_call_stops_and_steps_while_asleep(
+    python: str, tmp_path: Path, hook: bool
+) -> None:
+    with started(python, tmp_path, hook=hook) as process:
         await process.attach()
         await process.evaluate(SLEEP)
         process.say("breakpoint")
@@ -252,18 +244,14 @@ def test_a_breakpoint_call_stops_and_steps_while_asleep(python: str, tmp_path: P
         await process.evaluate(SLEEP)
         assert not await process.traced()
 
-    play(python, tmp_path, scene, hook=hook)
 
-
-def test_the_expressions_leave_nothing_behind_in_the_users_module(tmp_path: Path) -> None:
-    async def scene(process: Debuggee) -> None:
+async def test_the_expressions_leave_nothing_behind_in_the_users_module(tmp_path: Path) -> None:
+    with started(PYTHONS[0], tmp_path, hook=False) as process:
         await process.attach()
         before = await process.evaluate("sorted(globals())")
         await process.evaluate(WAKE)
         await process.evaluate(SLEEP)
         assert await process.evaluate("sorted(globals())") == before
-
-    play(PYTHONS[0], tmp_path, scene, hook=False)
 
 
 # --- sys.monitoring, as the hook itself has it -------------------------------------------------------------
