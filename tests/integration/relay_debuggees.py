@@ -14,7 +14,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -184,17 +184,12 @@ class Cluster:
     Attributes:
         looks: how often it was asked.
         away: whether Ray does not answer.
-        submission_asked: set once somebody asks for a job's submission id.
-        answers: cleared while Ray takes its time to give one.
     """
 
     def __init__(self, folder: Path) -> None:
         self.processes: list[Process] = []
         self.looks = 0
         self.away = False
-        self.submission_asked = asyncio.Event()
-        self.answers = asyncio.Event()
-        self.answers.set()
         self.roots: dict[str, Sequence[str]] = {}
         self._folder = folder
 
@@ -227,8 +222,6 @@ class Cluster:
         return []
 
     async def submission(self, job_id: str) -> str:
-        self.submission_asked.set()
-        await self.answers.wait()
         return f"submission-of-{job_id}"
 
     def user(self, job_id: str) -> str:
@@ -376,7 +369,6 @@ class Setting:
         self,
         breakpoints: Mapping[str, Sequence[int | Message]] | None = None,
         requests: Mapping[str, Mapping[str, Any]] | None = None,
-        meanwhile: Callable[[], Awaitable[None]] | None = None,
         **options: Any,
     ) -> Session:
         """Returns an editor that has attached.
@@ -386,7 +378,6 @@ class Setting:
         Args:
             breakpoints: lines, or SourceBreakpoints, by the name of a file in the local folder.
             requests: more requests before `configurationDone`: the arguments by the request's name.
-            meanwhile: is awaited when the relay knows the editor, and not yet its breakpoints.
         """
         client = await Client.connect("127.0.0.1", self.port)
         filters = options.pop("filters", ())
@@ -399,8 +390,6 @@ class Setting:
         }
 
         async def configure() -> None:
-            if meanwhile is not None:
-                await meanwhile()
             for command, arguments in (requests or {}).items():
                 await client.request(command, arguments)
 

@@ -146,25 +146,6 @@ async def test_variables_are_read_set_and_completed(tmp_path: Path) -> None:
         await editor.client.disconnect()
 
 
-async def test_hit_conditions_log_points_and_function_breakpoints(tmp_path: Path) -> None:
-    async with relay_over(tmp_path) as setting:
-        (process,) = await setting.cluster.start(WORK)
-        editor = await setting.attach(
-            {"job.py": [{"line": 2, "logMessage": "x is {x}"}, {"line": 3, "hitCondition": "2"}]}
-        )
-        stop = await editor.event("stopped")
-        assert await editor.evaluate(stop, "x") == "1"
-        assert "x is 0" in (await editor.event("output", category="stdout"))["output"]
-        await editor.request("setBreakpoints", source={"path": str(setting.cluster.here / "job.py")})
-        body = await editor.request("setFunctionBreakpoints", breakpoints=[{"name": "work"}])
-        assert len(body["breakpoints"]) == 1
-        await editor.request("continue", threadId=stop["threadId"])
-        stop = await editor.event("stopped")
-        assert (stop["reason"], await editor.evaluate(stop, "x")) == ("function breakpoint", "2")
-        await editor.client.disconnect()
-        assert await process.end() == ["1", "3", "5"]
-
-
 async def test_goto_where_python_can_and_frames_stay_known_where_it_cannot(tmp_path: Path) -> None:
     async with relay_over(tmp_path) as setting:
         (process,) = await setting.cluster.start(WORK)
@@ -246,6 +227,9 @@ async def test_the_handshake_needs_no_debuggee_and_the_second_stop_does_not_stea
         began = time.monotonic()
         assert len(await editor.threads()) == 4
         assert time.monotonic() - began < AT_ONCE
+        # No editor may end or restart what it debugs.
+        for name in ("supportTerminateDebuggee", "supportsTerminateRequest", "supportsRestartRequest"):
+            assert editor.client.capabilities[name] is False
         setting.cluster.processes[0].process.send_signal(signal.SIGCONT)
         await editor.client.disconnect()
 
@@ -341,24 +325,6 @@ async def test_two_paths_of_one_file_keep_each_others_breakpoints(tmp_path: Path
         assert lines == [2, 5, 2, 5]
         await editor.client.disconnect()
         assert await process.end() == ["1", "3", "5"]
-
-
-async def test_what_concerns_one_debuggee_alone_is_not_the_editors(tmp_path: Path) -> None:
-    async with relay_over(tmp_path) as setting:
-        killed, _ = await setting.cluster.start(WORK, count=2)
-        editor = await setting.attach({"job.py": [3]})
-        await stops_of(editor, 2)
-        killed.process.kill()
-        await editor.event("thread", reason="exited")
-        await editor.nothing("terminated")
-        for name in ("exited", "process", "module", "debugpySockets", "debugpyWaitingForServer"):
-            await editor.nothing(name, 0)
-        await editor.nothing("output", 0, category="telemetry")
-        assert len(await editor.threads()) == 2
-        capabilities = editor.client.capabilities
-        for name in ("supportTerminateDebuggee", "supportsTerminateRequest", "supportsRestartRequest"):
-            assert capabilities[name] is False
-        await editor.client.disconnect()
 
 
 THREADS = """\
@@ -481,28 +447,6 @@ async def test_where_debugpys_adapter_lets_all_threads_go_the_editor_is_told(tmp
         await editor.client.disconnect()
 
 
-async def test_names_are_those_of_the_task_that_runs_now(tmp_path: Path) -> None:
-    script = """\
-import os
-def work(n):
-    os.environ["TASK"] = f"second-{n}"
-    return n
-for i in range(2):
-    work(i)
-"""
-
-    async with relay_over(tmp_path) as setting:
-        await setting.cluster.start(script)
-        editor = await setting.attach({"job.py": [3]})
-        stop = await editor.event("stopped")
-        assert stop["ray"]["task"] == "task-1"
-        await editor.request("continue", threadId=stop["threadId"])
-        stop = await editor.event("stopped")
-        assert stop["ray"]["task"] == "second-0"
-        assert (await editor.threads())[stop["threadId"]].startswith("second-0 · ")
-        await editor.client.disconnect()
-
-
 # --- files ---------------------------------------------------------------------------------------
 
 
@@ -599,61 +543,3 @@ async def test_only_the_jobs_debuggees_are_attached_and_the_others_wait_on(tmp_p
         await second.client.disconnect()
         await editor.nothing("terminated", 0.1)
         await editor.client.disconnect()
-
-
-async def test_an_editor_that_attaches_while_another_jobs_debuggee_is_left_gets_it(tmp_path: Path) -> None:
-    async with relay_over(tmp_path) as setting:
-        (process,) = await setting.cluster.start(WORK, job="02000000")
-        object.__setattr__(process.debuggee, "job_id", "")
-        first = await setting.attach({"job.py": [3]}, job="01000000")
-        await setting.cluster.submission_asked.wait()
-        editor = await setting.attach({"job.py": [3]}, job="02000000")
-        stop = await editor.event("stopped")
-        assert stop["ray"]["jobId"] == "02000000"
-        for each in (editor, first):
-            await each.client.disconnect()
-
-
-async def test_an_editor_gets_no_debuggee_before_it_has_said_where_to_stop(tmp_path: Path) -> None:
-    async with relay_over(tmp_path) as setting:
-        (process,) = await setting.cluster.start(WORK, job="02000000")
-        object.__setattr__(process.debuggee, "job_id", "")
-        setting.cluster.answers.clear()
-        first = await setting.attach({"job.py": [3]}, job="01000000")
-        await setting.cluster.submission_asked.wait()
-
-        async def meanwhile() -> None:
-            setting.cluster.answers.set()
-            await first.nothing("stopped", 0.5)
-
-        editor = await setting.attach({"job.py": [3]}, job="02000000", meanwhile=meanwhile)
-        stop = await editor.event("stopped")
-        assert stop["ray"]["jobId"] == "02000000"
-        for each in (editor, first):
-            await each.client.disconnect()
-
-
-async def test_without_an_editor_nobody_is_asked_and_nothing_is_attached(tmp_path: Path) -> None:
-    async with relay_over(tmp_path) as setting:
-        (process,) = await setting.cluster.start(WORK)
-        await asyncio.sleep(0.6)
-        assert (setting.cluster.looks, process.lines) == (0, [])
-        editor = await setting.attach()
-        assert await process.end() == ["1", "3", "5"]
-        await editor.client.disconnect()
-        looks = setting.cluster.looks
-        await asyncio.sleep(0.6)
-        assert setting.cluster.looks == looks
-
-
-async def test_the_process_goes_on_when_its_editor_is_killed(tmp_path: Path) -> None:
-    async with relay_over(tmp_path) as setting:
-        processes = await setting.cluster.start(WORK, count=3)
-        editor = await setting.attach({"job.py": [3]})
-        await stops_of(editor, 3)
-        began = time.monotonic()
-        editor.abort()
-        while any(not process.lines for process in processes):
-            await asyncio.sleep(0.01)
-        assert time.monotonic() - began < AT_ONCE
-        assert [await process.end() for process in processes] == [["1", "3", "5"]] * 3

@@ -463,13 +463,6 @@ async def test_why_a_task_refuses_is_told_without_secrets() -> None:
         assert failed["why"] == f"no: {REDACTED}"
 
 
-async def test_who_does_not_know_the_token_is_told_nothing(tmp_path: Path) -> None:
-    async with relay_over(tmp_path) as setting:
-        response = await ask(setting.port, "1", token="a guess")
-        assert (response["success"], "groups" in response.get("body", {})) == (False, False)
-        assert "token" in response["message"]
-
-
 VALUE = {"kind": "number", "type": "int", "shown": "1", "digest": "0"}
 
 
@@ -539,17 +532,6 @@ async def test_a_task_that_has_gone_on_before_it_answers_is_named(monkeypatch: p
             0,
             ["it has gone on meanwhile"],
         )
-
-
-async def test_what_many_tasks_have_is_grouped_and_each_is_told(count: int = 64) -> None:
-    async with scripted(count) as setting:
-        session = await setting.attach()
-        for number in range(1, count + 1):
-            await setting.stopped(session, number)
-        answer = await compared(setting.port, "x")
-        assert (answer["tasks"], len(answer["groups"])) == (count, count)
-        # They look the same, and their digests differ.
-        assert {(group["mark"], group["alike"]) for group in answer["groups"]} == {("", True)}
 
 
 async def test_what_waits_for_a_debugger_is_named_and_not_asked() -> None:

@@ -249,15 +249,6 @@ async def test_two_who_ask_at_once_are_both_told(tmp_path: Path) -> None:
             assert (answer["processes"], answer["unanswered"]) == (2, [])
 
 
-async def test_who_does_not_know_the_token_is_told_nothing(tmp_path: Path) -> None:
-    async with relay_over(tmp_path) as setting:
-        wire = await Wire.open(setting.port)
-        response = await wire.ask("stacks", token="a guess")
-        assert (response["success"], response.get("body", {}).get("stacks")) == (False, None)
-        assert "token" in response["message"]
-        await wire.close()
-
-
 @pytest.mark.parametrize("is_held", [True, False], ids=["held by an editor", "visited"])
 async def test_a_process_that_answers_nothing_keeps_no_other_from_being_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_held: bool
