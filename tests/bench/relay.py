@@ -15,11 +15,9 @@ The relay is the process that `up` starts, over a scripted Ray; nothing is asser
 from __future__ import annotations
 
 import asyncio
-import cProfile
 import itertools
 import json
 import math
-import pstats
 import statistics
 import subprocess
 import sys
@@ -37,11 +35,10 @@ import requests
 from bootstrap.dap.client import Client
 from bootstrap.dap.framing import Message
 from bootstrap.relay.config import Config
-from bootstrap.relay.process import serve
 from bootstrap.settings import ROOT
 from tests.bench import tracing
 from tests.integration.conftest import free_ports
-from tests.integration.relay_debuggees import TOKEN, Process
+from tests.integration.relay_debuggees import TOKEN, Process, Session
 from tests.integration.scripted_debuggees import row
 
 EVALUATIONS = 200
@@ -94,7 +91,7 @@ class Rig:
 
 
 @asynccontextmanager
-async def rig(folder: Path, count: int = 0, profile: Path | None = None) -> AsyncIterator[Rig]:
+async def rig(folder: Path, count: int = 0) -> AsyncIterator[Rig]:
     ray = subprocess.Popen(
         [sys.executable, "-m", "tests.integration.scripted_debuggees", str(count)],
         cwd=ROOT,
@@ -108,10 +105,8 @@ async def rig(folder: Path, count: int = 0, profile: Path | None = None) -> Asyn
     (folder / "token").write_text(TOKEN)
     config = folder / "relay.json"
     config.write_text(Config("127.0.0.1", port, address, folder / "token", False).document())
-    role = ["-m", "bootstrap.relay"] if profile is None else ["-m", "tests.bench.relay", str(profile)]
-    ours = subprocess.Popen(
-        [sys.executable, *role, str(config)], cwd=ROOT, stderr=(folder / "log").open("ab"), text=True
-    )
+    words = [sys.executable, "-m", "bootstrap.relay", str(config)]
+    ours = subprocess.Popen(words, cwd=ROOT, stderr=(folder / "log").open("ab"), text=True)
     try:
         await until_listening(port)
         yield Rig(address, port, psutil.Process(ours.pid))
@@ -142,11 +137,8 @@ async def until_listening(port: int) -> None:
     raise TimeoutError("the relay does not listen")
 
 
-class Editor:
-    """Is our client in the role of an editor, through the relay or directly at a debuggee."""
-
-    def __init__(self, client: Client) -> None:
-        self.client = client
+class Editor(Session):
+    """Is an editor at the relay, or directly at a debuggee."""
 
     @classmethod
     async def attach(
@@ -158,24 +150,13 @@ class Editor:
             options={"token": TOKEN, "allThreads": True},
             no_delay=no_delay,
         )
-        return cls(client)
-
-    async def event(self, name: str, **fields: Any) -> Message:
-        while True:
-            event = await asyncio.wait_for(self.client.events.get(), 30)
-            assert event is not None, "the connection has ended"
-            body = event.get("body") or {}
-            if event["event"] == name and all(body.get(key) == value for key, value in fields.items()):
-                return dict(body)
+        return cls(client, patience=30)
 
     async def top(self, thread: int) -> int:
-        frames = (await self.client.request("stackTrace", {"threadId": thread, "levels": 1}))["stackFrames"]
-        return int(frames[0]["id"])
+        return int((await self.request("stackTrace", threadId=thread, levels=1))["stackFrames"][0]["id"])
 
-    async def evaluate(self, frame: int, expression: str = "1 + 1") -> str:
-        return str(
-            (await self.client.request("evaluate", {"expression": expression, "frameId": frame}))["result"]
-        )
+    async def result(self, frame: int, expression: str = "1 + 1") -> str:
+        return str((await self.request("evaluate", expression=expression, frameId=frame))["result"])
 
 
 async def timed(work: Callable[[], Awaitable[Any]]) -> float:
@@ -209,12 +190,12 @@ async def evaluations(folder: Path) -> None:
         ]
         frames = [await editor.top((await editor.event("stopped"))["threadId"]) for editor in editors]
         for editor, frame in zip(editors, frames, strict=True):
-            await editor.evaluate(frame)  # warms up
+            await editor.result(frame)  # warms up
         # In turn, so that a machine that slows down slows all of them.
         columns: list[list[float]] = [[], [], []]
         for _ in range(EVALUATIONS):
             for column, editor, frame in zip(columns, editors, frames, strict=True):
-                column.append(await timed(lambda e=editor, f=frame: e.evaluate(f)))  # type: ignore[misc]
+                column.append(await timed(lambda e=editor, f=frame: e.result(f)))  # type: ignore[misc]
         names = ("through the relay", "debugpy as it comes", "straight, no delay")
         for name, column in zip(names, columns, strict=True):
             print(f"evaluate, {name}: {milliseconds(column)}")
@@ -246,7 +227,7 @@ async def _stops(folder: Path, in_process: bool) -> list[float]:
         for _ in range(STOPS + 1):
             stop = await editor.event("stopped")
             now = time.time()
-            seconds.append(now - float(await editor.evaluate(await editor.top(stop["threadId"]), "stamp")))
+            seconds.append(now - float(await editor.result(await editor.top(stop["threadId"]), "stamp")))
             await editor.client.request("continue", {"threadId": stop["threadId"]})
         await editor.client.disconnect()
     await process.close()
@@ -287,12 +268,12 @@ class Crowd:
     requests: float
 
 
-async def crowd(folder: Path, count: int, profile: Path | None = None) -> Crowd:
-    return await asyncio.wait_for(_crowd(folder, count, profile), MOST)
+async def crowd(folder: Path, count: int) -> Crowd:
+    return await asyncio.wait_for(_crowd(folder, count), MOST)
 
 
-async def _crowd(folder: Path, count: int, profile: Path | None) -> Crowd:
-    async with rig(folder, count, profile) as started:
+async def _crowd(folder: Path, count: int) -> Crowd:
+    async with rig(folder, count) as started:
 
         def spent() -> float:
             return sum(started.process.cpu_times()[:2])
@@ -327,7 +308,7 @@ async def _crowd(folder: Path, count: int, profile: Path | None) -> Crowd:
                 body.update(await request("stackTrace", {"threadId": thread}))
 
             took["stackTrace"].append(await timed(stack))
-            took["evaluate"].append(await timed(lambda: editor.evaluate(body["stackFrames"][0]["id"])))
+            took["evaluate"].append(await timed(lambda: editor.result(body["stackFrames"][0]["id"])))
             took["threads"].append(await timed(lambda: request("threads")))
 
         looking, stopped = [], set[int]()
@@ -434,21 +415,8 @@ async def measure() -> None:
         await stacks(folder)
         await comparisons(folder)
         growth([[await crowd(folder, count) for _ in range(RUNS)] for count in COUNTS])
-        profile = folder / "profile"
-        await crowd(folder, COUNTS[-1], profile)
-        pstats.Stats(str(profile)).sort_stats("tottime").print_stats(15)
-
-
-def profiled(profile: str, config: str) -> None:
-    """Runs the relay's process under cProfile until it is told to end."""
-    with cProfile.Profile() as profiler:
-        asyncio.run(serve(Config.read(Path(config))))
-    profiler.dump_stats(profile)
 
 
 if __name__ == "__main__":
-    if sys.argv[1:]:
-        profiled(sys.argv[1], sys.argv[2])
-    else:
-        asyncio.run(measure())
-        tracing.main()
+    asyncio.run(measure())
+    tracing.main()

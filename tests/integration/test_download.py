@@ -173,21 +173,14 @@ def test_a_transfer_that_breaks_off_goes_on_where_it_stopped(site: Site, file: P
     assert left(file) == {"program"}
 
 
-def test_from_a_server_without_ranges_it_is_downloaded_whole_again(site: Site, file: Path) -> None:
-    site.ranges, site.cuts = False, [HALF]
+@pytest.mark.parametrize(("ranges", "tag"), [(False, '"first"'), (True, 'W/"first"'), (True, "")])
+def test_where_the_server_has_no_ranges_or_nothing_exact_of_the_file_it_is_downloaded_whole_again(
+    site: Site, file: Path, ranges: bool, tag: str
+) -> None:
+    site.ranges, site.tag, site.cuts = ranges, tag, [HALF]
     fetch(site, file)
     assert file.read_bytes() == CONTENT
     assert len(site.requests) == 2
-
-
-@pytest.mark.parametrize("tag", ['W/"first"', ""])
-def test_where_the_server_says_nothing_exact_of_the_file_no_part_is_continued(
-    site: Site, file: Path, tag: str
-) -> None:
-    site.tag, site.cuts = tag, [HALF]
-    fetch(site, file)
-    assert file.read_bytes() == CONTENT
-    assert [headers.get("Range") for headers in site.gets("/program")] == [None, None]
 
 
 def test_a_server_that_gives_up_is_not_asked_for_ever_and_the_part_is_kept(site: Site, file: Path) -> None:
@@ -520,11 +513,8 @@ def settings(registry: str, releases: str) -> Settings:
     return Settings(ray_image=f"{registry}/ray", kind_releases=f"{releases}/kind/releases")
 
 
-def test_any_answer_of_registry_and_release_page_is_one(site: Site) -> None:
+def test_of_registry_and_release_page_the_one_that_does_not_answer_is_named(site: Site) -> None:
     assert unreachable(settings(site.url.removeprefix("http://"), site.url)) is None
-
-
-def test_the_one_that_does_not_answer_is_named(site: Site) -> None:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         port = listener.getsockname()[1]

@@ -23,13 +23,12 @@ import pytest
 from bootstrap import processes
 from bootstrap.carrier import run, supervisor
 from bootstrap.carrier.programs import Kubectl
-from bootstrap.carrier.supervisor import Forward, Port, document, forwarded
+from bootstrap.carrier.supervisor import Forward, Port, forwarded
 from bootstrap.dap.framing import Decoder, encode
-from bootstrap.errors import ClusterUnreachable, Forbidden, MissingProgram, NotRunning, PortTaken
+from bootstrap.errors import ClusterUnreachable, Forbidden, NotRunning, PortTaken
 from bootstrap.event_loop import background_loop
 from bootstrap.kube.api import Kube
 from bootstrap.kube.refusal import forbidden
-from bootstrap.settings import ROOT
 from bootstrap.shell import Shell
 from bootstrap.step import Condition, Step, until, up
 from bootstrap.steps.forwards import Forwards
@@ -151,7 +150,10 @@ def ends_within(number: int, within: float) -> bool:
 # --- the step ----------------------------------------------------------------------------
 
 
-def test_up_starts_it_and_down_leaves_nothing(step: Forwards) -> None:
+def test_up_starts_it_and_down_leaves_nothing(
+    step: Forwards, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # It works from any folder.
     assert step.check().condition is Condition.MISSING
     make(step)
     assert step.check().condition is Condition.READY
@@ -174,12 +176,6 @@ def test_up_starts_it_and_down_leaves_nothing(step: Forwards) -> None:
     assert not [process for process in both if process.is_running()]
     step.undo(reported.append)
     assert len(reported) == 1
-
-
-def test_it_works_from_any_folder(step: Forwards, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    make(step)
-    assert get(step.ports[0].local) == "head-1"
 
 
 def test_a_killed_one_is_started_again(running: Forwards) -> None:
@@ -256,13 +252,6 @@ def test_a_right_that_is_lacking_is_said_and_not_waited_for(
     assert time.monotonic() - began < 10
 
 
-def test_a_kubectl_that_is_not_there_is_said_with_how_to_get_it(step: Forwards, tmp_path: Path) -> None:
-    with pytest.raises(MissingProgram, match="absent is not on this machine") as caught:
-        make(replace(step, kubectl=tmp_path / "absent"))
-    assert "./invokew up brings it" in caught.value.hint
-    assert step.leftovers() == []
-
-
 def test_a_debug_adapter_is_asked_in_its_own_language(kubectl: ScriptedKubectl, step: Forwards) -> None:
     commands: list[str] = []
 
@@ -300,24 +289,6 @@ def test_a_port_that_is_taken_is_named_with_its_holder_and_setting(step: Forward
         make(step)
     assert "INVOKE_RAYSIDE_WORKSPACE_PORT" in caught.value.hint
     assert step.leftovers() == []
-
-
-def test_a_port_that_is_taken_at_the_last_moment_ends_the_process(step: Forwards) -> None:
-    step.config_file.write_text(step.config_text)
-    port = step.ports[1].local
-    with socket.create_server(("127.0.0.1", port)):
-        done = subprocess.run(
-            step.command(),
-            env=step.process.environment(),
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE,
-            check=False,
-        )
-    assert done.returncode == PortTaken.exit_code
-    assert f"port {port} (workspace) is taken by" in done.stderr
-    assert f"(pid {os.getpid()})" in done.stderr
-    assert "Traceback" not in done.stderr
 
 
 # --- the process -------------------------------------------------------------------------
@@ -362,15 +333,6 @@ def test_a_pod_that_is_replaced_is_found_by_its_labels(kubectl: ScriptedKubectl,
     # kubectl learns by a connection that fails that its pod has gone.
     assert [get_soon(port.local) for port in running.ports] == ["head-2", "head-2"]
     assert running.check().condition is Condition.READY
-
-
-def test_of_several_pods_the_newest_that_stays_is_taken(kubectl: ScriptedKubectl, running: Forwards) -> None:
-    later = "2026-01-02T00:00:00Z"
-    kubectl.pods["head-3"] = Pod(created=later, deleted=later)
-    kubectl.pods["head-4"] = Pod(created=later, phase="Pending")
-    kubectl.pods["head-5"] = Pod(created=later, labels=OTHER)
-    replaced(kubectl, "head-1", by="head-2")
-    assert get_soon(running.ports[0].local) == "head-2"
 
 
 def test_who_comes_while_there_is_no_pod_waits_for_it(kubectl: ScriptedKubectl, running: Forwards) -> None:
@@ -527,35 +489,11 @@ def test_it_is_pointed_at_another_pod_while_it_runs(kubectl: ScriptedKubectl, ru
     assert running.check().condition is Condition.MISSING
 
 
-def test_who_comes_right_after_it_was_pointed_elsewhere_gets_the_new_pod(
-    kubectl: ScriptedKubectl, running: Forwards
-) -> None:
-    kubectl.pods["job-head"] = Pod(labels=OTHER)
-    serve(kubectl, "job-head")
-    for selector, name in [(OTHER, "job-head"), (SELECTOR, "head-1")] * 3:
-        replace(running, selector=selector).retarget()
-        assert get(running.ports[0].local) == name
-
-
 def test_a_broken_config_is_said_and_the_old_one_kept(running: Forwards) -> None:
     running.config_file.write_text("{")
     os.kill(pid(running), signal.SIGHUP)
     assert until(running.log.read_text, lambda text: "is kept as it was" in text, PATIENCE)
     assert get(running.ports[0].local) == "head-1"
-
-
-def test_the_document_is_all_that_the_process_reads(kubectl: ScriptedKubectl, tmp_path: Path) -> None:
-    """The process gets nothing but the file: no environment of ours, another folder, an ephemeral port."""
-    file = tmp_path / "config.json"
-    port = free_ports()[0]
-    file.write_text(document(kubectl.to(), [Forward("dashboard", port, 8265)]))
-    words = [sys.executable, "-m", "bootstrap.carrier.supervisor", str(file)]
-    with subprocess.Popen(words, cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stderr is not None
-        assert f"forwarding {port} to 8265 (dashboard)" in process.stderr.readline()
-        assert get(port) == "head-1"
-        process.terminate()
-    assert process.returncode == 0
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="makes what only root, as Docker is, can make")

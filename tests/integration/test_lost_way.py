@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import threading
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -28,7 +27,6 @@ from bootstrap.debugger.events import JobState, Notice, Stop
 from bootstrap.debugger.session import AttachOptions
 from bootstrap.debugger.session import Session as OurSession
 from bootstrap.errors import AttachFailed, RequestFailed
-from bootstrap.event_loop import background_loop
 from bootstrap.relay.server import Relay, digest_of
 from tests.integration.relay_debuggees import TOKEN, Session, Setting, Wire, relay_over
 from tests.integration.scripted_kubectl import Pod, ScriptedKubectl, scripted_kubectl
@@ -348,27 +346,6 @@ async def test_whoever_comes_while_the_way_is_lost_keeps_the_task(
         await resume(colleague, stop, process)
 
 
-async def test_who_watches_is_back_before_the_debugger_and_watches_still(
-    tmp_path: Path, kubectl: ScriptedKubectl
-) -> None:
-    async with by_pod(tmp_path, kubectl) as setting:
-        process, session = await stopped_once(setting)
-        watcher = await setting.attach(takeOver="watch")
-        await stopped_in(watcher, 1)
-        await asyncio.to_thread(kubectl.down)
-        await lost(setting, session)
-        await asyncio.to_thread(kubectl.up)
-        for editor in (session, watcher):
-            await back(editor, "way-back")
-        watcher = await again(setting, watcher, takeOver="watch")
-        await stopped_in(watcher, 1)
-        with pytest.raises(RequestFailed, match="only watches"):
-            await watcher.request("continue", threadId=2)
-        session = await again(setting, session)
-        (stop,) = await stopped_in(session, 1)
-        await resume(session, stop, process)
-
-
 async def test_an_editor_that_nothing_is_heard_of_is_in_nobodys_way(tmp_path: Path) -> None:
     async with relay_over(tmp_path, every=0.1, away=10 * LONG) as setting:
         session, wire = await setting.attach(), await Wire.open(setting.port)
@@ -413,34 +390,3 @@ async def test_of_a_machine_that_sleeps_a_task_goes_on_after_a_while_unless_it_i
             assert process.lines == []
             (stop,) = await stopped_in(session, 1)
             await resume(session, stop, process)
-
-
-async def test_a_machine_that_wakes_is_told_by_the_relay_and_attaches_again(
-    tmp_path: Path, path: None
-) -> None:
-    awake, asleep = threading.Event(), threading.Event()
-
-    async def sleep() -> None:
-        asleep.set()
-        awake.wait(LONG)
-
-    async with relay_for(tmp_path, QUICK) as setting:
-        with background_loop() as call:
-            # Only the relay notices here that beats are missed.
-            patience = Patience(every=QUICK.every, most_missed=1_000)
-            port = Port(Forward("relay", 0, setting.port, "dap"), Ssh(HOST), patience)
-            setting.port = await asyncio.to_thread(call, port.start())
-            await asyncio.to_thread(call, port.leads())
-            process, session = await stopped_once(setting)
-            connection = ssh()
-            connection.suspend()
-            sleeping = asyncio.create_task(asyncio.to_thread(call, sleep()))
-            await asyncio.to_thread(asleep.wait, LONG)
-            await process.until_printed()
-            connection.resume()
-            awake.set()
-            await sleeping
-            await back(session, "unheard")
-            session = await again(setting, session)
-            session.client.close()
-            await asyncio.to_thread(call, port.stop())
