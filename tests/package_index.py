@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import ssl
-import threading
 import zipfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from urllib.parse import quote
 
+from tests.http_servers import answering, says
 from tests.integration.self_signed import of_an_authority
 
 USER, PASSWORD = "ada", "only a/test"
@@ -46,45 +45,19 @@ def served(folder: Path, address: str, wheels: Sequence[Path]) -> Iterator[Serve
     }
     asked: list[str] = []
 
-    class Index(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
+    def answer(request: BaseHTTPRequestHandler) -> None:
+        body, status = b"", 401
+        if request.headers["Authorization"] == _LOGIN:
+            asked.append(request.path)
+            status = 200 if request.path in {*pages, *files} else 404
+            if status == 200:
+                is_page = request.path in pages
+                body = pages[request.path].encode() if is_page else files[request.path].read_bytes()
+        kind = "text/html" if request.path in pages else "application/zip"
+        says(request, status, body, Content_Type=kind, WWW_Authenticate='Basic realm="packages"')
 
-        def do_GET(self) -> None:
-            body, status = b"", 401
-            if self.headers["Authorization"] == _LOGIN:
-                asked.append(self.path)
-                status = 200
-                if self.path in pages:
-                    body = pages[self.path].encode()
-                elif self.path in files:
-                    body = files[self.path].read_bytes()
-                else:
-                    status = 404
-            self.send_response(status)
-            self.send_header("Content-Type", "text/html" if self.path in pages else "application/zip")
-            self.send_header("Content-Length", str(len(body)))
-            self.send_header("WWW-Authenticate", 'Basic realm="packages"')
-            self.end_headers()
-            if self.command == "GET":
-                self.wfile.write(body)
-
-        def do_HEAD(self) -> None:
-            self.do_GET()
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(*certificate)
-    with ThreadingHTTPServer((address, 0), Index) as server:
-        server.daemon_threads = True
-        # The handshake is the thread's: one client who says nothing must not keep others waiting.
-        server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield Served(f"{address}:{server.server_address[1]}", authority, asked)
-        server.shutdown()
-        thread.join()
+    with answering(answer, address=address, files=certificate) as port:
+        yield Served(f"{address}:{port}", authority, asked)
 
 
 def wheel(folder: Path, name: str, version: str) -> Path:

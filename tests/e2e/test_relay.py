@@ -19,7 +19,7 @@ from tests.e2e.conftest import NAME, kube, target
 from tests.integration import stranger
 from tests.integration.conftest import Rayside
 from tests.integration.crowd import debug_a_crowd
-from tests.integration.test_relay_process import Editor, answers, initialize
+from tests.integration.test_relay_process import answers, attached, initialize
 from tests.patience import PATIENCE
 
 HEAD = head_selector(NAME)
@@ -84,7 +84,7 @@ def test_it_has_no_rights_and_no_secret_in_the_open(up: Rayside) -> None:
 
 
 @pytest.mark.gate
-def test_a_task_in_a_workers_pod_stops_in_an_editor(up: Rayside) -> None:
+async def test_a_task_in_a_workers_pod_stops_in_an_editor(up: Rayside) -> None:
     before = len(up.json("breakpoints"))
     name = up.json("submit", timeout=120)["submission_id"]
     # In its first second a task may still bear the name of the one that its worker ran before.
@@ -92,18 +92,16 @@ def test_a_task_in_a_workers_pod_stops_in_an_editor(up: Rayside) -> None:
     assert expected == until(
         lambda: [task["task"] for task in up.json("breakpoints")], lambda names: names == expected, 120
     )
-    editor = Editor(up.settings.relay_port, {"token": token_of(up), "job": name})
-    with closing(editor.socket):
-        stop = editor.event("stopped")
+    editor = await attached(up.settings.relay_port, token=token_of(up), job=name)
+    with closing(editor.client):
+        stop = await editor.event("stopped")
         assert (stop["ray"]["task"], stop["ray"]["submissionId"]) == ("estimate", name)
         workers = kube(up).pods(f"ray.io/cluster={NAME},ray.io/node-type=worker")
         assert stop["ray"]["nodeIp"] in {pod["status"]["podIP"] for pod in workers}
-        threads = {thread["id"]: thread["name"] for thread in editor.request("threads", {})["threads"]}
-        assert threads[stop["threadId"]].startswith("estimate · ")
-        frame = editor.request("stackTrace", {"threadId": stop["threadId"]})["stackFrames"][0]
+        assert (await editor.threads())[stop["threadId"]].startswith("estimate · ")
+        frame = (await editor.frames(stop))[0]
         assert (frame["name"], frame["source"]["path"]) == ("estimate", str(EXAMPLE))
-        value = editor.request("evaluate", {"expression": "points", "frameId": frame["id"]})
-        assert value["result"] == "400000"
+        assert await editor.evaluate(stop, "points") == "400000"
         listed = [task for task in up.json("breakpoints") if task["job_id"] == stop["ray"]["jobId"]]
         assert [task["worker_id"] for task in listed] == [stop["ray"]["workerId"]]
     # The editor has gone: the task goes on, and the job to its end.

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import inspect
 import json
 import os
 import random
@@ -39,16 +37,6 @@ Seen = TypeVar("Seen")
 # A process that runs beside others may answer later than people are asked to wait.
 for request in (Channel.request, Channel.answer, Client.set_breakpoints):
     (request.__kwdefaults__ or {})["timeout"] = PATIENCE
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Runs a test that is a coroutine in a loop of its own, and ends it before pytest-timeout would."""
-    if not inspect.iscoroutinefunction(pyfuncitem.obj):
-        return None
-    arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
-    asyncio.run(asyncio.wait_for(pyfuncitem.obj(**arguments), 4 * PATIENCE))
-    return True
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,8 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from functools import partial
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlencode, urljoin, urlsplit
@@ -37,6 +38,7 @@ from bootstrap.sources.go import Go, front_door
 from bootstrap.step import Condition, until
 from tests.checkout import check_out
 from tests.conftest import FIGURE
+from tests.http_servers import answering, body_of
 from tests.integration.conftest import free_ports
 from tests.integration.self_signed import self_signed
 from tests.patience import PATIENCE
@@ -68,89 +70,56 @@ def program() -> Path:
     return door.folder / "door"
 
 
-class _Server(ThreadingHTTPServer):
-    owner: Any
-    daemon_threads = True
-
-
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    server: _Server
-
-    def log_message(self, *_: Any) -> None:
-        pass
-
-    def do_GET(self) -> None:
-        if self.headers.get("Upgrade") == "websocket":
-            # As code-server does.
-            host = self.headers.get("X-Forwarded-Host") or self.headers["Host"]
-            if urlsplit(self.headers.get("Origin", f"https://{host}")).netloc != host:
-                self.send_error(403)
-                return
-            self.send_response(101)
-            self.send_header("Connection", "Upgrade")
-            self.send_header("Upgrade", "websocket")
-            self.end_headers()
-            while piece := self.connection.recv(100):
-                self.wfile.write(piece)
-            self.close_connection = True
-            return
-        length = int(self.headers.get("Content-Length") or 0)
-        how = getattr(self.server.owner, "hostile", {}).get(urlsplit(self.path).path)
-        if how:
-            if how == "switches":
-                self.wfile.write(b"HTTP/1.1 101 Other\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n")
-            if how in ("breaks off", "is slow", "never ends"):
-                self.wfile.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n")
-            if how == "breaks off":
-                self.close_connection = True
-                return
-            if how == "is slow":
-                time.sleep(SLOW)
-                self.wfile.write(b"1\r\nb\r\n0\r\n\r\n")
-                return
-            if how == "never ends":
-                with contextlib.suppress(OSError):
-                    while True:
-                        self.wfile.write(b"100000\r\n" + bytes(1024 * 1024) + b"\r\n")
-            # Until the door goes.
-            self.connection.settimeout(60)
-            with contextlib.suppress(OSError):
-                while self.connection.recv(1000):
-                    pass
-            self.close_connection = True
-            return
-        status, headers, content = self.server.owner.answer(self, self.rfile.read(length))
-        self.send_response(status)
-        for name, value in headers:
-            self.send_header(name, value)
-        self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        self.wfile.write(content)
-
-    def do_POST(self) -> None:
-        self.do_GET()
-
-    def do_PATCH(self) -> None:
-        self.do_GET()
-
-
 @contextmanager
-def served(owner: Any, certificate: tuple[Path, Path] | None = None) -> Iterator[str]:
-    server = _Server(("127.0.0.1", 0), _Handler)
-    server.owner = owner
-    if certificate:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(*certificate)
-        server.socket = context.wrap_socket(server.socket, server_side=True)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-    thread.start()
-    try:
-        yield f"{'https' if certificate else 'http'}://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+def served(owner: Api | Workspace, certificate: tuple[Path, Path] | None = None) -> Iterator[str]:
+    with answering(partial(answered, owner), files=certificate) as port:
+        yield f"{'https' if certificate else 'http'}://127.0.0.1:{port}"
+
+
+def answered(owner: Api | Workspace, request: BaseHTTPRequestHandler) -> None:
+    if request.headers.get("Upgrade") == "websocket":
+        # As code-server does.
+        host = request.headers.get("X-Forwarded-Host") or request.headers["Host"]
+        if urlsplit(request.headers.get("Origin", f"https://{host}")).netloc != host:
+            request.send_error(403)
+            return
+        request.send_response(101)
+        request.send_header("Connection", "Upgrade")
+        request.send_header("Upgrade", "websocket")
+        request.end_headers()
+        while piece := request.connection.recv(100):
+            request.wfile.write(piece)
+        request.close_connection = True
+        return
+    body = body_of(request)
+    if how := getattr(owner, "hostile", {}).get(urlsplit(request.path).path):
+        is_hostile(request, how)
+        return
+    status, headers, content = owner.answer(request, body)
+    request.send_response(status)
+    for name, value in (*headers, ("Content-Length", str(len(content)))):
+        request.send_header(name, value)
+    request.end_headers()
+    request.wfile.write(content)
+
+
+def is_hostile(request: BaseHTTPRequestHandler, how: str) -> None:
+    if how == "switches":
+        request.wfile.write(b"HTTP/1.1 101 Other\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n")
+    if how in ("breaks off", "is slow", "never ends"):
+        request.wfile.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n")
+    if how == "is slow":
+        time.sleep(SLOW)
+        request.wfile.write(b"1\r\nb\r\n0\r\n\r\n")
+        return
+    request.close_connection = True
+    request.connection.settimeout(60)
+    with contextlib.suppress(OSError):
+        while how == "never ends":
+            request.wfile.write(b"100000\r\n" + bytes(1024 * 1024) + b"\r\n")
+        # Until the door goes.
+        while how != "breaks off" and request.connection.recv(1000):
+            pass
 
 
 def encoded(text: str) -> str:
@@ -173,7 +142,7 @@ class Api:
     asked: int = 0
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def answer(self, request: _Handler, body: bytes) -> Answer:
+    def answer(self, request: BaseHTTPRequestHandler, body: bytes) -> Answer:
         with self.lock:
             self.asked += 1
             if request.headers["Authorization"] != f"Bearer {self.token}":
@@ -222,7 +191,7 @@ class Workspace:
     hostile: dict[str, str] = field(default_factory=dict)
     more: list[tuple[str, str]] = field(default_factory=list)
 
-    def answer(self, request: _Handler, body: bytes) -> Answer:
+    def answer(self, request: BaseHTTPRequestHandler, body: bytes) -> Answer:
         if request.path == "/login":
             self.logins += 1
             if parse_qs(body.decode()).get("password") != [self.password]:

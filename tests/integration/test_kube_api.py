@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from bootstrap.errors import (
 )
 from bootstrap.kube.api import Kube
 from bootstrap.step import Report, Status, pending, up
+from tests.http_servers import answering, body_of, says
 from tests.integration.test_forwards import Quiet
 
 pytestmark = pytest.mark.gate
@@ -31,55 +31,33 @@ pytestmark = pytest.mark.gate
 PODS = {"items": [{"metadata": {"name": "head-1"}}]}
 
 
-class Api(ThreadingHTTPServer):
+@dataclass
+class Api:
     """Answers with the scripted codes, one after the other, and fails when the script is over.
 
     A Status, as Kubernetes gives for an error, has its code in it; `headers` may be there, too.
     """
 
-    def __init__(self, *script: int | dict[str, Any]) -> None:
-        super().__init__(("127.0.0.1", 0), Answer)
-        self.script = list(script)
-        self.requests: list[str] = []
-        self.bodies: list[bytes] = []
+    script: list[int | dict[str, Any]]
+    requests: list[str] = field(default_factory=list)
+    bodies: list[bytes] = field(default_factory=list)
+    server_port: int = 0
 
-
-class Answer(BaseHTTPRequestHandler):
-    server: Api
-
-    def do_GET(self) -> None:
-        self.server.bodies.append(self.rfile.read(int(self.headers.get("Content-Length") or 0)))
-        self.server.requests.append(self.path)
-        answer = self.server.script.pop(0)
+    def answer(self, request: BaseHTTPRequestHandler) -> None:
+        self.bodies.append(body_of(request))
+        self.requests.append(request.path)
+        answer = self.script.pop(0)
         status: dict[str, Any] = answer if isinstance(answer, dict) else {"code": answer}
-        code = int(status["code"])
-        body = json.dumps(PODS if code == 200 else status).encode()
-        self.send_response(code)
-        for name, value in status.get("headers", {}).items():
-            self.send_header(name, value)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def do_PATCH(self) -> None:
-        self.do_GET()
-
-    def do_DELETE(self) -> None:
-        self.do_GET()
-
-    def log_message(self, *words: object) -> None:
-        """Writes nothing: pytest's output is not this server's."""
+        body = json.dumps(PODS if status["code"] == 200 else status).encode()
+        says(request, int(status["code"]), body, **status.get("headers", {}))
 
 
 @pytest.fixture
 def api(request: pytest.FixtureRequest) -> Iterator[Api]:
-    with Api(*request.param) as scripted:
-        thread = threading.Thread(target=scripted.serve_forever, args=(0.01,))
-        thread.start()
+    scripted = Api(list(request.param))
+    with answering(scripted.answer) as scripted.server_port:
         yield scripted
-        scripted.shutdown()
-        thread.join()
-        assert scripted.script == []
+    assert scripted.script == []
 
 
 def kube(folder: Path, port: int) -> Kube:

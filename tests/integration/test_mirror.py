@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import ssl
 import stat
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Protocol
 
@@ -49,6 +49,7 @@ from bootstrap.step import Condition, check, up
 from bootstrap.verbs import bundle as bundles
 from bootstrap.verbs import mirror
 from tests.bundles import small
+from tests.http_servers import Answer, answering, body_of, says
 from tests.integration.connect_proxy import connect_proxy
 from tests.integration.self_signed import self_signed
 from tests.registries import PASSWORD, USER, Served, logged_in, private, served, with_oras
@@ -556,9 +557,6 @@ def test_without_the_program_it_is_said_how_to_get_it(
 # --- a registry that plays up ------------------------------------------------------------
 
 
-Answer = Callable[[BaseHTTPRequestHandler], None]
-
-
 class Scripted(Protocol):
     """Serves a registry that answers as a test says; `files` are of its certificate and key, with TLS."""
 
@@ -567,51 +565,19 @@ class Scripted(Protocol):
 
 @pytest.fixture
 def scripted(monkeypatch: pytest.MonkeyPatch) -> Iterator[Scripted]:
-    servers: list[ThreadingHTTPServer] = []
     monkeypatch.setenv("DOCKER_CONFIG", "/nowhere")
+    with ExitStack() as stack:
 
-    def serve(answer: Answer, files: tuple[Path, Path] | None = None) -> Oras:
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
+        def serve(answer: Answer, files: tuple[Path, Path] | None = None) -> Oras:
+            def read_and_answer(request: BaseHTTPRequestHandler) -> None:
+                body_of(request)
+                answer(request)
 
-            def do_GET(self) -> None:
-                self.rfile.read(int(self.headers.get("Content-Length") or 0))
-                answer(self)
+            port = stack.enter_context(answering(read_and_answer, files=files))
+            host, authority = ("localhost", str(files[0])) if files else ("127.0.0.1", "")
+            return mirror_of(Settings(mirror=f"{host}:{port}", registry_ca=authority))
 
-            do_POST = do_PUT = do_HEAD = do_DELETE = do_GET  # noqa: N815
-
-            def log_message(self, format: str, *args: object) -> None:
-                pass
-
-        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        if files:
-            server.socket = server_context(files).wrap_socket(server.socket, server_side=True)
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        servers.append(server)
-        host = "localhost" if files else "127.0.0.1"
-        authority = str(files[0]) if files else ""
-        return mirror_of(Settings(mirror=f"{host}:{server.server_port}", registry_ca=authority))
-
-    yield serve
-    for server in servers:
-        server.shutdown()
-        server.server_close()
-
-
-def server_context(files: tuple[Path, Path]) -> ssl.SSLContext:
-    """Returns what has a server show a certificate; the files are of that and of its key."""
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.load_cert_chain(*files)
-    return context
-
-
-def says(handler: BaseHTTPRequestHandler, status: int, body: bytes = b"", **headers: str) -> None:
-    handler.send_response(status)
-    for name, value in {**headers, "Content-Length": str(len(body))}.items():
-        handler.send_header(name.replace("_", "-"), value)
-    handler.end_headers()
-    if handler.command != "HEAD":
-        handler.wfile.write(body)
+        yield serve
 
 
 def errors(message: str, code: str = "DENIED") -> bytes:

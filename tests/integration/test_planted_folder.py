@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import inspect
 import json
 import os
 import shutil
 import tempfile
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -21,6 +18,7 @@ from bootstrap import processes
 from bootstrap.instance import configured
 from bootstrap.verbs import development
 from tests.integration.conftest import Rayside, apart
+from tests.integration.test_strangers import recording
 
 STRANGER = 65534
 # What a verb is called with, where the bare verb is not all that it can do with the folder.
@@ -126,43 +124,13 @@ class Planted:
                 path.chmod(path.stat().st_mode | 0o066 | (0o011 if path.is_dir() else 0))
 
 
-@contextlib.contextmanager
-def recording(port: int) -> Iterator[list[str]]:
-    """Runs a dashboard that believes everything and keeps what it was sent."""
-    received: list[str] = []
-
-    class Recorder(BaseHTTPRequestHandler):
-        def record(self) -> None:
-            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            received.append(f"{self.requestline}\n{self.headers}\n{body!r}")
-            self.send_response(200)
-            self.end_headers()
-            self.wfile.write(b"{}")
-
-        def do_GET(self) -> None:
-            self.record()
-
-        def do_POST(self) -> None:
-            self.record()
-
-        def log_message(self, *arguments: object) -> None:
-            """Writes nothing to the terminal."""
-
-    with ThreadingHTTPServer(("127.0.0.1", port), Recorder) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        try:
-            yield received
-        finally:
-            server.shutdown()
-
-
 @pytest.fixture
 def planted(request: pytest.FixtureRequest) -> Iterator[Planted]:
     """Provides a planted folder of the target that the test's parameter `target` names."""
     base = Path(tempfile.mkdtemp(prefix="rs-", dir="/tmp"))
     base.rmdir()
     rayside = Rayside(apart(base, target=request.getfixturevalue("target"), name=f"rs-{os.getpid()}"))
-    with recording(rayside.settings.dashboard_port) as received:
+    with recording(rayside.settings.dashboard_port) as (_, received):
         stranger_folder = Planted(rayside, received)
         stranger_folder.write()
         stranger_folder.give_away()

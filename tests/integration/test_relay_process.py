@@ -11,25 +11,28 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import psutil
 import pytest
 
 from bootstrap import processes
+from bootstrap.dap.client import Client
 from bootstrap.dap.exchange import ask
-from bootstrap.dap.framing import Decoder, encode
+from bootstrap.dap.framing import encode
 from bootstrap.errors import DebuggerGone, RequestFailed
 from bootstrap.relay.config import Config
 from bootstrap.settings import ROOT
 from bootstrap.sources.workspace_image import RELAY
 from bootstrap.steps import marks
 from tests.at_once import AT_ONCE
+from tests.http_servers import answering, says
 from tests.integration.conftest import Rayside, free_ports, of_each
+from tests.integration.relay_debuggees import Session
 from tests.patience import PATIENCE
 from tests.targets import local_target
 
@@ -178,43 +181,35 @@ def test_without_ray_it_attaches_nothing_and_answers_all_the_same(process: Proce
         assert "secret" not in caught.value.message.replace(wrong_token or "secret2", "")
 
 
-class Dashboard(BaseHTTPRequestHandler):
-    """Plays a Ray without workers, and records the requests to it."""
-
-    requests: ClassVar[list[tuple[str, str]]] = []
-
-    def do_GET(self) -> None:
-        self.requests.append((self.path.partition("?")[0], self.headers["Authorization"]))
-        jobs = self.path.startswith("/api/jobs")
-        body = json.dumps([] if jobs else {"data": {"result": {"result": []}}}).encode()
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: object) -> None: ...
+async def attached(port: int, **options: str) -> Session:
+    client = await Client.connect("127.0.0.1", port)
+    await client.attach(options=options, no_delay=False)
+    return Session(client)
 
 
-def test_ray_is_asked_only_while_an_editor_is_there_and_is_found_again(process: Process) -> None:
+async def test_ray_is_asked_only_while_an_editor_is_there_and_is_found_again(process: Process) -> None:
     process.token.write_text("secret")
     port = free_ports()[1]
     config = replace(Config.read(process.config), dashboard=f"http://127.0.0.1:{port}")
     process.config.write_text(config.document())
     process.start()
     until(lambda: answers(process.port))
-    editor = Editor(process.port, {"token": "secret"})
+    editor = await attached(process.port, token="secret")
+    requests: list[tuple[str, str]] = []
+
+    def answer(request: BaseHTTPRequestHandler) -> None:
+        """Plays a Ray without workers."""
+        requests.append((request.path.partition("?")[0], request.headers["Authorization"]))
+        jobs = request.path.startswith("/api/jobs")
+        says(request, 200, json.dumps([] if jobs else {"data": {"result": {"result": []}}}).encode())
+
     # The editor is there before Ray is.
-    with ThreadingHTTPServer(("127.0.0.1", port), Dashboard) as ray:
-        threading.Thread(target=ray.serve_forever).start()
-        try:
-            until(lambda: len(Dashboard.requests) >= 5)
-            expected = {(path, "Bearer secret") for path in ("/api/v0/workers", "/api/jobs/")}
-            assert set(Dashboard.requests) == expected
-            editor.request("disconnect", {})
-            editor.socket.close()
-            until(lambda: quiet(Dashboard.requests))
-        finally:
-            ray.shutdown()
+    with answering(answer, port):
+        until(lambda: len(requests) >= 5)
+        assert set(requests) == {(path, "Bearer secret") for path in ("/api/v0/workers", "/api/jobs/")}
+        await editor.request("disconnect")
+        editor.client.close()
+        until(lambda: quiet(requests))
 
 
 def quiet(requests: list[Any]) -> bool:
@@ -312,44 +307,11 @@ def test_it_listens_on_loopback_and_its_token_is_rays(up: Rayside) -> None:
         assert token_of(up) not in file.read_text()
 
 
-class Editor:
-    """Attaches with the least that is needed; keeps every event until a test asks for it."""
-
-    def __init__(self, port: int, arguments: dict[str, Any]) -> None:
-        self._decoder, self._unmatched, self._seq = Decoder(), list[dict[str, Any]](), 0
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=60)
-        for command, body in (("initialize", {"adapterID": "test"}), ("attach", arguments)):
-            self.request(command, body)
-        self.request("configurationDone", {})
-
-    def request(self, command: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Returns the body of the request's response, which has to be a success."""
-        self._seq += 1
-        message = {"seq": self._seq, "type": "request", "command": command, "arguments": arguments}
-        self.socket.sendall(encode(message))
-        answer = self._next(lambda message: message.get("request_seq") == self._seq)
-        assert answer["success"] is True, answer
-        return dict(answer.get("body") or {})
-
-    def event(self, name: str) -> dict[str, Any]:
-        """Returns the body of the next event of that name."""
-        return dict(self._next(lambda message: message.get("event") == name)["body"])
-
-    def _next(self, fits: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-        while True:
-            for number, message in enumerate(self._unmatched):
-                if fits(message):
-                    return self._unmatched.pop(number)
-            data = self.socket.recv(65536)
-            assert data, f"the relay has left; it said {self._unmatched}"
-            self._unmatched += self._decoder.feed(data)
-
-
-def test_breakpoints_lists_a_task_once_whoever_holds_it(up: Rayside) -> None:
+async def test_breakpoints_lists_a_task_once_whoever_holds_it(up: Rayside) -> None:
     (waiting,) = up.json("breakpoints")
-    editor = Editor(up.settings.relay_port, {"token": token_of(up)})
-    with contextlib.closing(editor.socket):
-        assert editor.event("stopped")["reason"]
+    editor = await attached(up.settings.relay_port, token=token_of(up))
+    with contextlib.closing(editor.client):
+        assert (await editor.event("stopped"))["reason"]
         (listed,) = up.json("breakpoints")
         assert (listed["worker_id"], listed["task"]) == (waiting["worker_id"], "estimate")
         assert set(listed) == set(waiting)

@@ -11,7 +11,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from bootstrap.kube.api import Kube
 from bootstrap.own_folder import make_own
 from bootstrap.ray import jobs
 from bootstrap.ray.state import Dashboard
+from tests.http_servers import answering, says
 from tests.integration.conftest import Rayside, apart, free_ports
 from tests.targets import local_target
 
@@ -78,37 +79,18 @@ def stranger(port: int) -> Iterator[Callable[[], str]]:
 ROWS: dict[str, Any] = {"data": {"result": {"result": []}}}
 
 
-class Recorder(BaseHTTPRequestHandler):
-    """Plays a dashboard, or a proxy: `requests` of its server are those to it."""
-
-    def do_GET(self) -> None:
-        self.server.requests.append(f"{self.requestline}\n{self.headers}")  # type: ignore[attr-defined]
-        answers = {"/api/version": {"ray_version": "0"}, "/api/jobs/": []}
-        body = json.dumps(answers.get(self.path, ROWS)).encode()
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def do_POST(self) -> None:
-        self.do_GET()
-
-    def do_CONNECT(self) -> None:
-        self.do_GET()
-
-    def log_message(self, *arguments: object) -> None:
-        """Writes nothing to the terminal."""
-
-
 @contextlib.contextmanager
-def recording(port: int = 0) -> Iterator[ThreadingHTTPServer]:
-    with ThreadingHTTPServer(("127.0.0.1", port), Recorder) as server:
-        server.requests = []  # type: ignore[attr-defined]
-        threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
-        try:
-            yield server
-        finally:
-            server.shutdown()
+def recording(port: int = 0) -> Iterator[tuple[int, list[str]]]:
+    """Plays a dashboard, or a proxy, and yields its port and the requests to it."""
+    requests: list[str] = []
+
+    def record(request: BaseHTTPRequestHandler) -> None:
+        requests.append(f"{request.requestline}\n{request.headers}")
+        answers = {"/api/version": {"ray_version": "0"}, "/api/jobs/": []}
+        says(request, 200, json.dumps(answers.get(request.path, ROWS)).encode())
+
+    with answering(record, port) as at:
+        yield at, requests
 
 
 @pytest.fixture
@@ -288,8 +270,7 @@ def test_where_the_system_does_not_tell_only_what_a_process_of_ours_listens_for_
 
 
 def test_every_client_of_ours_asks_who_listens(as_another_user: Callable[[], None]) -> None:
-    with recording() as server:
-        port = server.server_address[1]
+    with recording() as (port, requests):
         dashboard = Dashboard(f"http://127.0.0.1:{port}", TOKEN)
         dashboard.version()
         as_another_user()
@@ -301,7 +282,7 @@ def test_every_client_of_ours_asks_who_listens(as_another_user: Callable[[], Non
             ask(port, "pausedTasks", {"token": TOKEN})
         with background_loop() as call, pytest.raises(StrangerListens):
             call(Client.connect("127.0.0.1", port))
-        assert len(server.requests) == 1  # type: ignore[attr-defined]
+        assert len(requests) == 1
 
 
 # --- proxies -----------------------------------------------------------------------------
@@ -312,12 +293,12 @@ def proxy(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """Provides a proxy that the environment names for everything, and the requests to it."""
     for name in ("no_proxy", "NO_PROXY"):
         monkeypatch.delenv(name, raising=False)
-    with recording() as server:
+    with recording() as (port, requests):
         for name in ("http_proxy", "https_proxy", "all_proxy", "ws_proxy"):
-            address = f"http://127.0.0.1:{server.server_address[1]}"
+            address = f"http://127.0.0.1:{port}"
             monkeypatch.setenv(name, address)
             monkeypatch.setenv(name.upper(), address)
-        yield server.requests  # type: ignore[attr-defined]
+        yield requests
 
 
 def test_a_jobs_output_does_not_come_through_a_proxy(proxy: list[str]) -> None:
@@ -357,11 +338,11 @@ def test_rays_own_program_uses_no_proxy_for_the_dashboard(
     proxy: list[str], folders: Path, tmp_path: Path
 ) -> None:
     rayside = cluster(folders, "local")
-    with recording(rayside.settings.dashboard_port) as server:
+    with recording(rayside.settings.dashboard_port) as (_, requests):
         target = rayside.target
         with contextlib.suppress(Exception):  # what it is answered is no dashboard's answer
             target.access.submit(jobs.Submission("true", str(tmp_path), (), {}), "a-job")
-        assert any("/api/" in request for request in server.requests)  # type: ignore[attr-defined]
+        assert any("/api/" in request for request in requests)
     assert proxy == []
 
 

@@ -8,9 +8,8 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import psutil
@@ -22,6 +21,7 @@ from bootstrap.ray.state import Dashboard
 from bootstrap.settings import FIRST_RAY_WITH_TOKENS, OLDEST_RAY
 from bootstrap.step import until
 from bootstrap.steps import marks
+from tests.http_servers import answering, says
 from tests.integration.conftest import Rayside, apart
 from tests.integration.sshd import HOST, sshd
 from tests.integration.their_ray import HEAD, WORKER, TheirRay, their_ray
@@ -252,36 +252,22 @@ def test_an_older_ray_is_debugged_as_this_one_is(
         assert left_behind(theirs, token) == before
 
 
-class _Answers(BaseHTTPRequestHandler):
-    """Answers with the pages of its server, by their paths, and with a router's to all else."""
-
-    def do_GET(self) -> None:
-        pages: dict[str, str | None] = getattr(self.server, "pages", {})
-        page = pages.get(self.path, "<html>a router's page</html>")
-        self.send_response(404 if page is None else 200)
-        self.end_headers()
-        self.wfile.write((page or "").encode())
-
-    def log_message(self, *_: Any) -> None:
-        pass
-
-
 @contextmanager
-def answering(**pages: str | None) -> Iterator[str]:
+def pages_at(**pages: str | None) -> Iterator[str]:
     """Yields the address of a server; `pages` by the last part of their paths, None is not found."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _Answers)
-    vars(server)["pages"] = {
-        f"/api/{'v0/' if name == 'cluster_metadata' else ''}{name}": page for name, page in pages.items()
-    }
-    Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    server.server_close()
+    by_path = {f"/api/{'v0/' if name == 'cluster_metadata' else ''}{name}": pages[name] for name in pages}
+
+    def answer(request: BaseHTTPRequestHandler) -> None:
+        page = by_path.get(request.path, "<html>a router's page</html>")
+        says(request, 404 if page is None else 200, (page or "").encode())
+
+    with answering(answer) as port:
+        yield f"http://127.0.0.1:{port}"
 
 
 @pytest.mark.gate
 def test_what_is_no_ray_is_said_before_anything_is_made(user: Rayside) -> None:
-    with answering() as url:
+    with pages_at() as url:
         for address, error in ((url, "not-ray"), ("http://127.0.0.1:1", "not-running")):
             done = user.run("up", "--address", address)
             assert (done.returncode, f"error[{error}]" in done.stderr) == (4, True), done.stderr
@@ -292,7 +278,7 @@ def test_what_is_no_ray_is_said_before_anything_is_made(user: Rayside) -> None:
 def test_a_ray_that_is_too_old_is_refused_before_anything_is_made(user: Rayside) -> None:
     pages = {"authentication_mode": None, "version": json.dumps({"ray_version": "2.30.0"})}
     metadata = json.dumps({"data": {"pythonVersion": "3.11.2"}})
-    with answering(**pages, cluster_metadata=metadata) as url:
+    with pages_at(**pages, cluster_metadata=metadata) as url:
         done = user.run("up", "--address", url)
     assert (done.returncode, "error[unsupported-ray]" in done.stderr) == (4, True), done.stderr
     assert f"is 2.30.0, and the oldest that Rayside debugs is {OLDEST_RAY}" in done.stderr

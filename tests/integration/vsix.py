@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-import threading
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
 from bootstrap.settings import Settings
 from bootstrap.sources.extensions import Extensions, variant
+from tests.http_servers import answering, says
 
 
 def without_asking(settings: Settings) -> Extensions:
@@ -71,23 +71,11 @@ class Gallery:
 def gallery(port: int = 0, *, trouble: int = 404) -> Iterator[Gallery]:
     """Runs a gallery on `port`, or on its own port, until the block ends; `trouble` answers what it lacks."""
 
-    class Answers(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            site.requests.append(self.path)
-            body = site.served.get(self.path)
-            self.send_response(200 if body is not None else trouble)
-            self.send_header("Content-Length", str(len(body or b"")))
-            self.end_headers()
-            self.wfile.write(body or b"")
+    def answer(request: BaseHTTPRequestHandler) -> None:
+        site.requests.append(request.path)
+        body = site.served.get(request.path)
+        says(request, 200 if body is not None else trouble, body or b"")
 
-        def log_message(self, *_: object) -> None: ...
-
-    with ThreadingHTTPServer(("127.0.0.1", port), Answers) as server:
-        site = Gallery(f"http://127.0.0.1:{server.server_port}")
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield site
-        finally:
-            server.shutdown()
-            thread.join()
+    with answering(answer, port) as at:
+        site = Gallery(f"http://127.0.0.1:{at}")
+        yield site
