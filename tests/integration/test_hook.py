@@ -239,17 +239,22 @@ def ended(debugger: Debugger, status: str = "SUCCEEDED") -> str:
     return debugger.output
 
 
+async def debugged(
+    up: Rayside, folder: Path, program: str, *, debug: Debug | None = None, **how: Any
+) -> Debugger:
+    """Debugs a program to its end."""
+    async with submitted(
+        up, folder, program, debug=debug or Debug(attach_timeout=PATIENCE), **how
+    ) as debugger:
+        await debugger.to_the_end()
+    return debugger
+
+
 @pytest.mark.gate
-def test_every_kind_of_task_and_the_driver_stop_at_a_plain_line(up: Rayside, tmp_path: Path) -> None:
+async def test_every_kind_of_task_and_the_driver_stop_at_a_plain_line(up: Rayside, tmp_path: Path) -> None:
     markers = ["plain", "nested", "generator", "sync-init", "sync", "async", "threaded", "driver"]
 
-    async def run() -> Debugger:
-        debug = Debug(attach_timeout=PATIENCE)
-        async with submitted(up, tmp_path, KINDS, debug=debug, markers=markers) as debugger:
-            await debugger.to_the_end()
-            return debugger
-
-    debugger = asyncio.run(run())
+    debugger = await debugged(up, tmp_path, KINDS, markers=markers)
     ended(debugger)
     stops = [(name, number) for _, name, number in debugger.stops]
     assert sorted(stops) == sorted(
@@ -325,7 +330,9 @@ ray.get([actor.end.remote() for actor in (threaded, loop, python)] + runs)
 """
 
 
-def test_breakpoints_set_later_reach_every_thread_that_runs_already(up: Rayside, tmp_path: Path) -> None:
+async def test_breakpoints_set_later_reach_every_thread_that_runs_already(
+    up: Rayside, tmp_path: Path
+) -> None:
     """The threads are those of Ray's C++ part, of asyncio and of Python, and sleep until then."""
     markers = ["threaded", "async", "python", "driver"]
     go = tmp_path / "go"
@@ -334,18 +341,14 @@ def test_breakpoints_set_later_reach_every_thread_that_runs_already(up: Rayside,
     code = tmp_path / "code"
     code.mkdir()
 
-    async def run() -> Debugger:
-        debug = Debug(attach_timeout=PATIENCE)
-        async with submitted(up, code, program, debug=debug) as debugger:
-            await debugger.until(lambda: "running\n" in debugger.output and len(debugger.clients) >= 4)
-            await debugger.set_lines(lines_set)
-            await debugger.until(lambda: {number for *_, number in debugger.stops} == lines_set)
-            await debugger.set_lines([])
-            go.touch()
-            await debugger.to_the_end()
-            return debugger
-
-    ended(asyncio.run(run()))
+    async with submitted(up, code, program, debug=Debug(attach_timeout=PATIENCE)) as debugger:
+        await debugger.until(lambda: "running\n" in debugger.output and len(debugger.clients) >= 4)
+        await debugger.set_lines(lines_set)
+        await debugger.until(lambda: {number for *_, number in debugger.stops} == lines_set)
+        await debugger.set_lines([])
+        go.touch()
+        await debugger.to_the_end()
+    ended(debugger)
 
 
 PAUSES = """\
@@ -363,7 +366,7 @@ print(f"result {ray.get(work.remote(1))}")
 """
 
 
-def test_a_breakpoint_call_stops_and_steps_while_tracing_sleeps(up: Rayside, tmp_path: Path) -> None:
+async def test_a_breakpoint_call_stops_and_steps_while_tracing_sleeps(up: Rayside, tmp_path: Path) -> None:
     async def step_twice(client: Client, body: dict[str, Any]) -> None:
         command = "next" if body["reason"] != "step" or len(reasons) < 3 else "continue"
         reasons.append(body["reason"])
@@ -371,14 +374,9 @@ def test_a_breakpoint_call_stops_and_steps_while_tracing_sleeps(up: Rayside, tmp
 
     reasons: list[str] = []
 
-    async def run() -> Debugger:
-        debug = Debug(attach_timeout=PATIENCE)
-        async with submitted(up, tmp_path, PAUSES, debug=debug) as debugger:
-            debugger.act = step_twice
-            await debugger.to_the_end()
-            return debugger
-
-    debugger = asyncio.run(run())
+    async with submitted(up, tmp_path, PAUSES, debug=Debug(attach_timeout=PATIENCE)) as debugger:
+        debugger.act = step_twice
+        await debugger.to_the_end()
     assert "result 4" in ended(debugger)
     assert [number for *_, number in debugger.stops][:3] in ([5, 6, 7], [6, 7, 8])
 
@@ -402,17 +400,11 @@ except ValueError as error:
 @pytest.mark.parametrize(
     ("post_mortem", "exception_filter"), [(True, "uncaught"), (False, "userUnhandled"), (False, "raised")]
 )
-def test_an_exception_stops_where_it_was_raised(
+async def test_an_exception_stops_where_it_was_raised(
     up: Rayside, tmp_path: Path, post_mortem: bool, exception_filter: str
 ) -> None:
-    async def run() -> Debugger:
-        debug = Debug(attach_timeout=PATIENCE, post_mortem=post_mortem)
-        filters = [exception_filter]
-        async with submitted(up, tmp_path, RAISES, debug=debug, exception_filters=filters) as debugger:
-            await debugger.to_the_end()
-            return debugger
-
-    debugger = asyncio.run(run())
+    debug = Debug(attach_timeout=PATIENCE, post_mortem=post_mortem)
+    debugger = await debugged(up, tmp_path, RAISES, debug=debug, exception_filters=[exception_filter])
     assert "caught" in ended(debugger)
     # debugpy says that a frame is the current one where it shows the whole traceback below it.
     stops = [(name.removesuffix(" (Current frame)"), number) for _, name, number in debugger.stops]
@@ -438,14 +430,13 @@ ray.get([work.remote() for _ in range(3)])
 
 
 @pytest.mark.parametrize("timeout", [0.0, 15.0])
-def test_with_nobody_there_only_the_first_process_waits(up: Rayside, tmp_path: Path, timeout: float) -> None:
-    async def run() -> Debugger:
-        async with submitted(up, tmp_path, TIMED, debug=Debug(attach_timeout=timeout)) as debugger:
-            while not debugger.job.ended:
-                await asyncio.sleep(0.2)
-            return debugger
-
-    output = ended(asyncio.run(run()))
+async def test_with_nobody_there_only_the_first_process_waits(
+    up: Rayside, tmp_path: Path, timeout: float
+) -> None:
+    async with submitted(up, tmp_path, TIMED, debug=Debug(attach_timeout=timeout)) as debugger:
+        while not debugger.job.ended:
+            await asyncio.sleep(0.2)
+    output = ended(debugger)
     assert output.count("waiting for a debugger") == (1 if timeout else 0)
     took, before = map(float, re.findall(r"init took (\S+) after (\S+)", output)[0])
     assert not timeout or took < timeout, "nobody waits twice"
@@ -458,30 +449,26 @@ print("prepared")
 """
 
 
-@pytest.mark.parametrize("debugged", [True, False])
-def test_each_program_of_an_entrypoint_is_a_driver_and_nobody_waits_for_each(
-    up: Rayside, tmp_path: Path, debugged: bool
+@pytest.mark.parametrize("is_debugged", [True, False])
+async def test_each_program_of_an_entrypoint_is_a_driver_and_nobody_waits_for_each(
+    up: Rayside, tmp_path: Path, is_debugged: bool
 ) -> None:
     (tmp_path / "first.py").write_text(FIRST)
 
-    async def run() -> Debugger:
-        debug = Debug(attach_timeout=PATIENCE if debugged else 3.0)
-        entrypoint = "python first.py && python program.py"
-        async with submitted(up, tmp_path, CHAINED, debug=debug, entrypoint=entrypoint) as debugger:
-            if debugged:
-                debugger.lines = [line(CHAINED, "import"), line(CHAINED, "work")]
-                await debugger.to_the_end()
-            while not debugger.job.ended:
-                await asyncio.sleep(0.2)
-            return debugger
-
-    debugger = asyncio.run(run())
+    debug = Debug(attach_timeout=PATIENCE if is_debugged else 3.0)
+    entrypoint = "python first.py && python program.py"
+    async with submitted(up, tmp_path, CHAINED, debug=debug, entrypoint=entrypoint) as debugger:
+        if is_debugged:
+            debugger.lines = [line(CHAINED, "import"), line(CHAINED, "work")]
+            await debugger.to_the_end()
+        while not debugger.job.ended:
+            await asyncio.sleep(0.2)
     output = ended(debugger)
     assert "prepared\n" in output and "result ('ran', None)" in output
-    names = ["<module>", "work"] if debugged else []
+    names = ["<module>", "work"] if is_debugged else []
     assert [name for _, name, _ in debugger.stops] == names, output
     # Two programs and a worker.
-    assert output.count("waiting for a debugger") in ((2, 3) if debugged else (1,)), output
+    assert output.count("waiting for a debugger") in ((2, 3) if is_debugged else (1,)), output
 
 
 CHAINED = """\
@@ -500,14 +487,8 @@ print(f"result {ray.get(work.remote())}")
 """
 
 
-def test_the_drivers_own_hook_runs_too(up: Rayside, tmp_path: Path) -> None:
-    async def run() -> Debugger:
-        debug = Debug(attach_timeout=PATIENCE)
-        async with submitted(up, tmp_path, CHAINED, debug=debug, markers=["work"]) as debugger:
-            await debugger.to_the_end()
-            return debugger
-
-    debugger = asyncio.run(run())
+async def test_the_drivers_own_hook_runs_too(up: Rayside, tmp_path: Path) -> None:
+    debugger = await debugged(up, tmp_path, CHAINED, markers=["work"])
     assert "result ('ran', None)" in ended(debugger)
     assert [name for _, name, _ in debugger.stops] == ["work"]
 
@@ -528,37 +509,29 @@ print(f"result {ray.get(work.remote())} {ray.get(own.remote())}")
 """
 
 
-def test_py_modules_of_the_driver_and_of_a_task_do_not_lose_the_hook(up: Rayside, tmp_path: Path) -> None:
+async def test_py_modules_of_the_driver_and_of_a_task_do_not_lose_the_hook(
+    up: Rayside, tmp_path: Path
+) -> None:
     extra, code = tmp_path / "extra", tmp_path / "code"
     extra.mkdir()
     code.mkdir()
     (extra / "__init__.py").write_text("VALUE = 7\n")
     program = MODULES.replace("EXTRA", repr(str(extra)))
 
-    async def run() -> Debugger:
-        debug = Debug(attach_timeout=PATIENCE)
-        async with submitted(up, code, program, debug=debug, markers=["work"]) as debugger:
-            await debugger.to_the_end()
-            return debugger
-
-    debugger = asyncio.run(run())
+    debugger = await debugged(up, code, program, markers=["work"])
     assert "result 7 7" in ended(debugger)
     assert [name for _, name, _ in debugger.stops] == ["work", "work"]
 
 
-def test_what_the_job_and_the_driver_both_set_is_refused_as_without_a_debugger(
+async def test_what_the_job_and_the_driver_both_set_is_refused_as_without_a_debugger(
     up: Rayside, tmp_path: Path
 ) -> None:
     program = "import ray\nray.init(runtime_env={'env_vars': {'WORD': 'driver'}})\n"
     runtime_env = {"env_vars": {"WORD": "job"}}
 
-    async def run() -> Debugger:
-        debug = Debug(attach_timeout=0)
-        async with submitted(up, tmp_path, program, debug=debug, runtime_env=runtime_env) as debugger:
-            await debugger.to_the_end()
-            return debugger
-
-    assert "Failed to merge the Job's runtime env" in ended(asyncio.run(run()), "FAILED")
+    debug = Debug(attach_timeout=0)
+    debugger = await debugged(up, tmp_path, program, debug=debug, runtime_env=runtime_env)
+    assert "Failed to merge the Job's runtime env" in ended(debugger, "FAILED")
 
 
 SHELL = """\
@@ -574,26 +547,16 @@ print(f"result {ray.get(work.remote())}")
 """
 
 
-def test_a_shell_script_has_its_tasks_debugged_and_the_jobs_own_hook_runs(
+async def test_a_shell_script_has_its_tasks_debugged_and_the_jobs_own_hook_runs(
     up: Rayside, tmp_path: Path
 ) -> None:
     (tmp_path / "run.sh").write_text("exec python program.py\n")
     (tmp_path / "own.py").write_text("import os\ndef hook():\n    os.environ['MINE'] = 'ran'\n")
 
-    async def run() -> Debugger:
-        async with submitted(
-            up,
-            tmp_path,
-            SHELL,
-            debug=Debug(attach_timeout=PATIENCE),
-            markers=["work"],
-            entrypoint="bash run.sh",
-            runtime_env={"worker_process_setup_hook": "own.hook"},
-        ) as debugger:
-            await debugger.to_the_end()
-            return debugger
-
-    debugger = asyncio.run(run())
+    own = {"worker_process_setup_hook": "own.hook"}
+    debugger = await debugged(
+        up, tmp_path, SHELL, markers=["work"], entrypoint="bash run.sh", runtime_env=own
+    )
     assert "result ran" in ended(debugger)
     assert [name for _, name, _ in debugger.stops] == ["work"]
 
@@ -605,17 +568,12 @@ def test_a_shell_script_has_its_tasks_debugged_and_the_jobs_own_hook_runs(
         ("nothing = None", "No module named 'debugpy.server'"),
     ],
 )
-def test_a_job_goes_on_where_no_debugger_can_be_opened(
+async def test_a_job_goes_on_where_no_debugger_can_be_opened(
     up: Rayside, tmp_path: Path, debugpy: str, expected: str
 ) -> None:
     (tmp_path / "debugpy.py").write_text(debugpy)  # what the driver and the workers import
 
-    async def run() -> Debugger:
-        async with submitted(up, tmp_path, CHAINED, debug=Debug(attach_timeout=PATIENCE)) as debugger:
-            await debugger.to_the_end()
-            return debugger
-
-    output = ended(asyncio.run(run()))
+    output = ended(await debugged(up, tmp_path, CHAINED))
     assert expected in output
     assert "result ('ran', None)" in output
     assert "Traceback" not in output
@@ -656,19 +614,17 @@ print(ray.get([pauses.remote(), waits.remote()]))
 
 @pytest.mark.gate
 @pytest.mark.parametrize("how", ["plain breakpoint()", "submit --debug"])
-def test_no_listener_of_the_cluster_lets_a_stranger_evaluate(up: Rayside, tmp_path: Path, how: str) -> None:
-    async def run() -> tuple[int, int]:
-        debug = Debug(attach_timeout=0) if how == "submit --debug" else None
-        async with submitted(up, tmp_path, GUARDED, debug=debug) as debugger:
-            ports = await debugger.debuggees(3 if debug else 1)
-            listeners = listening(up)
-            assert ports <= listeners
-            answers = [await asyncio.to_thread(evaluates, listener) for listener in sorted(listeners)]
-            # Nor is anybody kept out who may come in, or anything spoiled by so many strangers.
-            await debugger.to_the_end()
-            assert [name for _, name, _ in debugger.stops] == ["pauses"], debugger.output
-            return len(listeners), sum(answers)
-
-    count, answered = asyncio.run(run())
-    sys.stdout.write(f"{how}: {count} listeners, {answered} let a stranger evaluate\n")
-    assert answered == 0
+async def test_no_listener_of_the_cluster_lets_a_stranger_evaluate(
+    up: Rayside, tmp_path: Path, how: str
+) -> None:
+    debug = Debug(attach_timeout=0) if how == "submit --debug" else None
+    async with submitted(up, tmp_path, GUARDED, debug=debug) as debugger:
+        ports = await debugger.debuggees(3 if debug else 1)
+        listeners = listening(up)
+        assert ports <= listeners
+        answers = [await asyncio.to_thread(evaluates, listener) for listener in sorted(listeners)]
+        # Nor is anybody kept out who may come in, or anything spoiled by so many strangers.
+        await debugger.to_the_end()
+        assert [name for _, name, _ in debugger.stops] == ["pauses"], debugger.output
+    sys.stdout.write(f"{how}: {len(listeners)} listeners, {sum(answers)} let a stranger evaluate\n")
+    assert sum(answers) == 0
