@@ -14,19 +14,19 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from bootstrap.dap.client import Client
-from bootstrap.dap.paused import PausedTask
 from bootstrap.debugger.events import JobState
 from bootstrap.debugger.session import AttachOptions
 from bootstrap.hook.rayside_hook.attach import UNCHECKED
 from bootstrap.relay.debuggee import Debuggee
 from bootstrap.relay.server import Relay, digest_of
+from tests.integration.relay_debuggees import Finding
 from tests.patience import PATIENCE
 
 TOKEN = "a token"
@@ -129,7 +129,7 @@ class RealDebuggee:
             self.process.stdout.close()
 
 
-class RealJob:
+class RealJob(Finding):
     """Makes one job of several debuggees; it is a `Discovery`, and a `JobWatch`."""
 
     def __init__(self, scripts: Sequence[Path]) -> None:
@@ -173,20 +173,8 @@ class RealJob:
             if d.port and not d.ended
         ]
 
-    async def waiting(self) -> list[PausedTask]:
-        return []
-
     async def submission(self, job_id: str) -> str:
         return "raysubmit_1"
-
-    def user(self, job_id: str) -> str:
-        return ""
-
-    async def why_ended(self, debuggee: Debuggee) -> str:
-        return ""
-
-    def local_roots(self) -> Mapping[str, Sequence[str]]:
-        return {}
 
     def job(self) -> JobState:
         codes = [d.process.returncode for d in self.processes if d.ended]

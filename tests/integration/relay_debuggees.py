@@ -178,7 +178,23 @@ class Process:
         await self.process.wait()
 
 
-class Cluster:
+class Finding:
+    """Is what a `Discovery` is beside finding debuggees: it knows nothing else of them."""
+
+    async def waiting(self) -> list[PausedTask]:
+        return []
+
+    def user(self, job_id: str) -> str:
+        return ""
+
+    async def why_ended(self, debuggee: Debuggee) -> str:
+        return ""
+
+    def local_roots(self) -> Mapping[str, Sequence[str]]:
+        return {}
+
+
+class Cluster(Finding):
     """Holds the processes that exist, as discovery finds them; it is a `Discovery`.
 
     Attributes:
@@ -218,17 +234,8 @@ class Cluster:
             raise NotRunning("no Ray dashboard answers", hint="")
         return [process.debuggee for process in self.processes if not process.ended]
 
-    async def waiting(self) -> list[PausedTask]:
-        return []
-
     async def submission(self, job_id: str) -> str:
         return f"submission-of-{job_id}"
-
-    def user(self, job_id: str) -> str:
-        return ""
-
-    async def why_ended(self, debuggee: Debuggee) -> str:
-        return ""
 
     def local_roots(self) -> Mapping[str, Sequence[str]]:
         return self.roots

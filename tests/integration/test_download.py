@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
 import json
@@ -19,9 +20,9 @@ import time
 import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from functools import partial
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -36,6 +37,7 @@ from bootstrap.sources.releases import Releases
 from bootstrap.sources.upstream import upstream
 from bootstrap.step import Appliable, Condition
 from tests.at_once import AT_ONCE
+from tests.http_servers import answering, says
 from tests.integration.vsix import without_asking
 
 CONTENT = random.Random(1).randbytes(4_000_000)
@@ -65,67 +67,49 @@ class Site:
         return [headers for requested, headers in self.requests if requested == path]
 
 
-class Handler(BaseHTTPRequestHandler):
-    server: Server
-
-    def do_HEAD(self) -> None:
-        self.send_response(401)
-        self.end_headers()
-
-    def do_GET(self) -> None:
-        site = self.server.site
-        site.requests.append((self.path, dict(self.headers)))
-        content = site.files.get(self.path)
-        if site.statuses or content is None:
-            self.send_error(site.statuses.pop(0) if site.statuses else 404)
+def answer(site: Site, request: BaseHTTPRequestHandler) -> None:
+    request.close_connection = True  # for an answer that breaks off
+    if request.command == "HEAD":
+        says(request, 401)
+        return
+    site.requests.append((request.path, dict(request.headers)))
+    content = site.files.get(request.path)
+    if site.statuses or content is None:
+        request.send_error(site.statuses.pop(0) if site.statuses else 404)
+        return
+    start = 0
+    byte_range = re.fullmatch(r"bytes=(\d+)-", request.headers.get("Range", ""))
+    if byte_range and site.ranges and request.headers["If-Range"] == site.tag:
+        start = int(byte_range[1])
+        if start >= len(content):
+            request.send_error(416)
             return
-        start = 0
-        byte_range = re.fullmatch(r"bytes=(\d+)-", self.headers.get("Range", ""))
-        if byte_range and site.ranges and self.headers["If-Range"] == site.tag:
-            start = int(byte_range[1])
-            if start >= len(content):
-                self.send_error(416)
-                return
-            self.send_response(206)
-            self.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
-        else:
-            self.send_response(200)
-        if site.tag:
-            self.send_header("ETag", site.tag)
-        self.send_header("Content-Length", str(len(content) - start))
-        self.end_headers()
-        body = content[start:]
-        if site.cuts:
-            body = body[: site.cuts.pop(0)]
-        try:
-            self.wfile.write(body[:HALF])
-            if site.hold:
-                site.hold.wait(60)
-            self.wfile.write(body[HALF:])
-        except OSError:  # the client was killed
-            pass
-
-    def log_message(self, *_: Any) -> None:
-        pass
-
-
-class Server(ThreadingHTTPServer):
-    site: Site
+        request.send_response(206)
+        request.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
+    else:
+        request.send_response(200)
+    if site.tag:
+        request.send_header("ETag", site.tag)
+    request.send_header("Content-Length", str(len(content) - start))
+    request.end_headers()
+    body = content[start:]
+    if site.cuts:
+        body = body[: site.cuts.pop(0)]
+    with contextlib.suppress(OSError):  # the client was killed
+        request.wfile.write(body[:HALF])
+        if site.hold:
+            site.hold.wait(60)
+        request.wfile.write(body[HALF:])
 
 
 @pytest.fixture
 def site() -> Iterator[Site]:
-    server = Server(("127.0.0.1", 0), Handler)
-    server.site = Site({"/program": CONTENT})
-    server.site.url = f"http://127.0.0.1:{server.server_port}"
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-    thread.start()
-    yield server.site
-    if server.site.hold:
-        server.site.hold.set()
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    served = Site({"/program": CONTENT})
+    with answering(partial(answer, served)) as port:
+        served.url = f"http://127.0.0.1:{port}"
+        yield served
+        if served.hold:
+            served.hold.set()
 
 
 @pytest.fixture

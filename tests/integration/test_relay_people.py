@@ -7,7 +7,7 @@ import contextlib
 import json
 import os
 import sys
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -22,7 +22,7 @@ from bootstrap.hook.rayside_hook.handshake import proof
 from bootstrap.relay.debuggee import Debuggee
 from bootstrap.relay.server import Relay, digest_of
 from bootstrap.settings import ROOT
-from tests.integration.relay_debuggees import TOKEN, Session
+from tests.integration.relay_debuggees import TOKEN, Finding, Session
 from tests.patience import PATIENCE
 
 JOB = "01000000"
@@ -54,7 +54,7 @@ for step in (1, 2, 3):
 """
 
 
-class Worker:
+class Worker(Finding):
     """Is a process that waits for a debugger before each of its steps, and stops there; a `Discovery` of it.
 
     Attributes:
@@ -85,20 +85,11 @@ class Worker:
             self.looks.notify_all()
         return [self._debuggee]
 
-    async def waiting(self) -> list[PausedTask]:
-        return []
-
     async def submission(self, job_id: str) -> str:
         return f"submission-of-{job_id}" if self.listed else ""
 
     def user(self, job_id: str) -> str:
         return self.users.get(job_id, "")
-
-    async def why_ended(self, debuggee: Debuggee) -> str:
-        return ""
-
-    def local_roots(self) -> Mapping[str, Sequence[str]]:
-        return {}
 
 
 @asynccontextmanager

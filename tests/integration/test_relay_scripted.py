@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import datetime, timezone
@@ -28,7 +28,7 @@ from bootstrap.relay.server import Relay, digest_of
 from bootstrap.relay.threads import Threads
 from bootstrap.relay.tracing import SLEEP, WAKE
 from tests.at_once import AT_ONCE
-from tests.integration.relay_debuggees import TOKEN, Session, Wire
+from tests.integration.relay_debuggees import TOKEN, Finding, Session, Wire
 from tests.integration.scripted_debuggees import FILE, ScriptedDebuggee
 from tests.patience import PATIENCE
 
@@ -100,7 +100,7 @@ class Scripted(ScriptedDebuggee):
         return sum(arguments["expression"] == expression for arguments in self.received("evaluate"))
 
 
-class Listed:
+class Listed(Finding):
     """Is a `Discovery` that finds what a test lists.
 
     Attributes:
@@ -144,9 +144,6 @@ class Listed:
 
     async def why_ended(self, debuggee: Debuggee) -> str:
         return self.reasons.get(debuggee.worker_id, "")
-
-    def local_roots(self) -> Mapping[str, Sequence[str]]:
-        return {}
 
 
 class Setting:
