@@ -68,7 +68,7 @@ async def _debug(port: int, token: str, job: str, program: Path, module: Path) -
     seven = numbers.pop(7)
     await editor.request("stepIn", threadId=seven["threadId"])
     await editor.event("stopped", reason="step", threadId=seven["threadId"])
-    await editor.request("continue", threadId=seven["threadId"])
+    await editor.resume(seven)
     stop = await editor.event("stopped", reason="breakpoint", threadId=seven["threadId"])
     frame = (await editor.frames(stop))[0]
     assert (frame["source"]["path"], frame["line"]) == (str(module), 3)
@@ -76,7 +76,7 @@ async def _debug(port: int, token: str, job: str, program: Path, module: Path) -
     for number, other in numbers.items():
         assert await editor.evaluate(other, "half") == repr(number / 2)
 
-    await editor.request("continue", threadId=seven["threadId"])
+    await editor.resume(seven)
     for other in numbers.values():
-        await editor.request("continue", threadId=other["threadId"])
+        await editor.resume(other)
     await client.disconnect()

@@ -274,6 +274,12 @@ class Session:
     async def request(self, command: str, **arguments: Any) -> dict[str, Any]:
         return await self.client.request(command, arguments)
 
+    async def stops(self, count: int, **fields: Any) -> list[dict[str, Any]]:
+        return [await self.event("stopped", **fields) for _ in range(count)]
+
+    async def resume(self, stop: Mapping[str, Any]) -> None:
+        await self.request("continue", threadId=stop["threadId"])
+
     async def frames(self, stop: Mapping[str, Any]) -> list[dict[str, Any]]:
         return list((await self.request("stackTrace", threadId=stop["threadId"]))["stackFrames"])
 

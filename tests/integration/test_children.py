@@ -230,9 +230,9 @@ async def test_a_fork_stops_at_breakpoints_and_ends_as_it_would(
         for n in range(2):
             for value in (n, n, n + 10):
                 stop = await stopped(session, process, str(value), child=True)
-                await session.request("continue", threadId=stop["threadId"])
+                await session.resume(stop)
         stop = await stopped(session, process, "100", child=False)
-        await session.request("continue", threadId=stop["threadId"])
+        await session.resume(stop)
         assert await process.end() == ["child 11", "child 12", "parent 101"]
 
 
@@ -243,7 +243,7 @@ async def test_a_python_that_is_started_stops_and_so_does_one_that_it_starts(
     async with debugged(tmp_path, version, how, STARTS) as (process, session):
         for value, child in (("1", True), ("2", True), ("100", False)):
             stop = await stopped(session, process, value, child=child)
-            await session.request("continue", threadId=stop["threadId"])
+            await session.resume(stop)
         assert await process.end() == ["tool 2 []", "tool 3 []", "parent 101"]
 
 
@@ -257,7 +257,7 @@ async def test_the_processes_of_a_pool_stop(version: str, how: str, method: str,
             stop = await session.event("stopped")
             assert stop["ray"]["pid"] != process.process.pid
             values.append(int(await session.evaluate(stop, "n")))
-            await session.request("continue", threadId=stop["threadId"])
+            await session.resume(stop)
         assert sorted(values) == [0, 1, 2, 3]
         assert await process.end() == ["pool [1, 2, 3, 4]"]
 
@@ -281,7 +281,7 @@ async def test_a_fork_that_only_becomes_another_program_is_no_debuggee(
             stop = await session.event("stopped")
             if value is not None:
                 assert await session.evaluate(stop, "n") == value
-            await session.request("continue", threadId=stop["threadId"])
+            await session.resume(stop)
         assert await process.end() == ["tool 2 []", "parent"]
 
 
@@ -321,7 +321,7 @@ async def test_nobody_but_a_child_of_the_same_user_is_told_how_to_be_debugged(
 async def test_a_fork_that_becomes_another_python_stops_there(version: str, how: str, tmp_path: Path) -> None:
     async with debugged(tmp_path, version, how, BECOMES) as (process, session):
         stop = await stopped(session, process, "1", child=True)
-        await session.request("continue", threadId=stop["threadId"])
+        await session.resume(stop)
         assert await process.end() == ["tool 2 []", "parent 0"]
 
 
@@ -350,7 +350,7 @@ async def test_a_parent_that_has_too_few_descriptors_for_a_moment_takes_its_chil
     async with debugged(tmp_path, version, how, IS_FULL.format(free=free)) as (process, session):
         for _ in range(2):
             stop = await stopped(session, process, "1", child=True)
-            await session.request("continue", threadId=stop["threadId"])
+            await session.resume(stop)
         assert await process.end() == ["tool 2 []"] * 2
 
 

@@ -31,7 +31,7 @@ from bootstrap.relay.server import Relay, digest_of
 from tests.integration.relay_debuggees import TOKEN, Session, Setting, Wire, relay_over
 from tests.integration.scripted_kubectl import Pod, ScriptedKubectl, scripted_kubectl
 from tests.integration.sshd import HOST, Sshd, sshd
-from tests.integration.test_relay_faults import AGAIN, LINE, ONCE, is_well, resume, stopped_in
+from tests.integration.test_relay_faults import AGAIN, LINE, ONCE, is_well, resume
 
 # A machine under load takes long for what is quick otherwise.
 LONG = 90.0
@@ -109,7 +109,7 @@ async def stopped_once(setting: Setting, **options: Any) -> tuple[Any, Session]:
     (process,) = await setting.cluster.start(ONCE)
     session = await setting.attach({"job.py": [LINE[ONCE]]}, **options)
     session.patience = LONG
-    await stopped_in(session, 1)
+    await session.event("stopped")
     return process, session
 
 
@@ -156,7 +156,7 @@ async def test_ssh_ends_and_the_editor_has_its_stopped_task_back(tmp_path: Path,
         assert (await asking)["message"] == "the connection to the cluster was lost"
         assert process.lines == []
         session = await again(setting, session)
-        (stop,) = await stopped_in(session, 1)
+        stop = await session.event("stopped")
         await is_well(session, stop)
         await resume(session, stop, process)
 
@@ -174,7 +174,7 @@ async def test_kubectl_ends_and_the_api_comes_back_and_the_editor_has_its_stoppe
         await back(session, "way-back")
         assert process.lines == []
         session = await again(setting, session)
-        (stop,) = await stopped_in(session, 1)
+        stop = await session.event("stopped")
         await resume(session, stop, process)
 
 
@@ -203,7 +203,7 @@ async def test_a_way_that_ends_on_this_side_alone_is_no_other_editors(
         finally:
             for connection in deaf:
                 connection.resume()
-        (stop,) = await stopped_in(session, 1)
+        stop = await session.event("stopped")
         await resume(session, stop, process)
 
 
@@ -263,7 +263,7 @@ async def test_the_head_is_replaced_and_the_editor_gets_the_new_relay(
         (another,) = await setting.cluster.start(AGAIN, name="again.py")
         session.client.close()
         session = await setting.attach({"again.py": [LINE[AGAIN]]}, __restart=session.restart)
-        await stopped_in(session, 1)
+        await session.event("stopped")
         await session.request("disconnect")
         await another.until_printed()
         await next_relay.close()
@@ -337,7 +337,7 @@ async def test_whoever_comes_while_the_way_is_lost_keeps_the_task(
         setting.port = direct
         # Nobody has to ask for leave to take over from one that has lost its way.
         colleague = await setting.attach({"job.py": [LINE[ONCE]]}, takeOver="ask")
-        (stop,) = await stopped_in(colleague, 1)
+        stop = await colleague.event("stopped")
         await asyncio.to_thread(kubectl.up)
         await back(session, "way-back")
         setting.port = forwarded
@@ -388,5 +388,5 @@ async def test_of_a_machine_that_sleeps_a_task_goes_on_after_a_while_unless_it_i
         session = await again(setting, session)
         if keep:
             assert process.lines == []
-            (stop,) = await stopped_in(session, 1)
+            stop = await session.event("stopped")
             await resume(session, stop, process)

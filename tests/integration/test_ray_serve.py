@@ -71,7 +71,7 @@ async def test_a_replica_that_stands_still_stays_healthy(up: Rayside, tmp_path: 
     stop = await editor.event("stopped")
     assert await editor.evaluate(stop, "x") == "41"
     await asyncio.sleep(HELD)
-    await editor.request("continue", threadId=stop["threadId"])
+    await editor.resume(stop)
     await client.disconnect()
     done = up.run("logs", "--job", job, "--follow")
     assert "answer 42" in done.stdout and "is HEALTHY" in done.stdout, done.stdout
@@ -106,7 +106,7 @@ def test_a_replica_of_a_config_stops(up: Rayside, tmp_path: Path) -> None:
         asked = asyncio.create_task(asyncio.to_thread(requests.get, f"http://127.0.0.1:{port}/", timeout=120))
         stop = await editor.event("stopped")
         assert await editor.evaluate(stop, "x") == "41"
-        await editor.request("continue", threadId=stop["threadId"])
+        await editor.resume(stop)
         text = (await asked).text
         await client.disconnect()
         return text

@@ -48,15 +48,11 @@ while time.monotonic() < end:
 """
 
 
-async def stops_of(session: Session, count: int) -> list[dict[str, Any]]:
-    return [await session.event("stopped") for _ in range(count)]
-
-
 async def test_tasks_that_stop_at_once_are_seen_stepped_and_continued_each_by_itself(tmp_path: Path) -> None:
     async with relay_over(tmp_path) as setting:
         processes = await setting.cluster.start(WORK, count=8)
         editor = await setting.attach({"job.py": [3]})
-        stops = await stops_of(editor, 8)
+        stops = await editor.stops(8)
         rows = await editor.threads()
         names = {f"task-{n} · {p.process.pid}@127.0.0.1" for n, p in enumerate(processes, 1)}
         assert {rows[stop["threadId"]] for stop in stops} == names
@@ -79,7 +75,7 @@ async def test_tasks_that_stop_at_once_are_seen_stepped_and_continued_each_by_it
             assert await editor.evaluate(stop, "x, y") == "(0, 0)"
         await editor.request("setBreakpoints", source={"path": str(setting.cluster.here / "job.py")})
         for stop in stops:
-            await editor.request("continue", threadId=stop["threadId"])
+            await editor.resume(stop)
         assert [await process.end() for process in processes] == [["1", "3", "5"]] * 8
         while len(await editor.threads()) > 1:
             await editor.event("thread", reason="exited")
@@ -100,7 +96,7 @@ async def test_a_debuggee_that_appears_later_has_the_breakpoints_and_one_that_is
             stop = await editor.event("stopped", reason="breakpoint")
             assert stop["hitBreakpointIds"] == [changed["breakpoint"]["id"]]
             assert await editor.evaluate(stop, "x") == expected
-            await editor.request("continue", threadId=stop["threadId"])
+            await editor.resume(stop)
         await editor.client.disconnect()
 
 
@@ -115,7 +111,7 @@ async def test_a_breakpoint_call_stops_and_nothing_else_does_without_breakpoints
             assert frame["name"] == "work"
             await editor.request("next", threadId=stop["threadId"])
             stop = await editor.event("stopped", reason="step")
-            await editor.request("continue", threadId=stop["threadId"])
+            await editor.resume(stop)
         await editor.client.disconnect()
 
 
@@ -123,7 +119,7 @@ async def test_variables_are_read_set_and_completed(tmp_path: Path) -> None:
     async with relay_over(tmp_path) as setting:
         first, second = await setting.cluster.start(WORK, count=2)
         editor = await setting.attach({"job.py": [3]})
-        for stop in await stops_of(editor, 2):
+        for stop in await editor.stops(2):
             frame = (await editor.frames(stop))[0]["id"]
             scope = (await editor.request("scopes", frameId=frame))["scopes"][0]["variablesReference"]
             variables = (await editor.request("variables", variablesReference=scope))["variables"]
@@ -141,7 +137,7 @@ async def test_variables_are_read_set_and_completed(tmp_path: Path) -> None:
             targets = (await editor.request("stepInTargets", frameId=frame))["targets"]
             assert isinstance(targets, list)
             await editor.request("setBreakpoints", source={"path": str(setting.cluster.here / "job.py")})
-            await editor.request("continue", threadId=stop["threadId"])
+            await editor.resume(stop)
         assert [(await p.end())[0] for p in (first, second)] == ["42", "42"]
         await editor.client.disconnect()
 
@@ -159,7 +155,7 @@ async def test_goto_where_python_can_and_frames_stay_known_where_it_cannot(tmp_p
         stop = await editor.event("stopped", reason="goto")
         assert (await editor.frames(stop))[0]["line"] == 2
         await editor.request("setBreakpoints", source={"path": path})
-        await editor.request("continue", threadId=stop["threadId"])
+        await editor.resume(stop)
         assert (await process.end())[0] == "21"
         await editor.client.disconnect()
 
@@ -179,7 +175,7 @@ async def test_exceptions_that_leave_a_task_stop_it_and_are_told(tmp_path: Path)
         info = await editor.request("exceptionInfo", threadId=stop["threadId"])
         assert info["exceptionId"] == "ZeroDivisionError"
         await editor.request("setExceptionBreakpoints", filters=[])
-        await editor.request("continue", threadId=stop["threadId"])
+        await editor.resume(stop)
         assert await process.end() == ["caught"]
         await editor.client.disconnect()
 
@@ -196,7 +192,7 @@ async def test_pause_stops_a_running_task_also_all_of_them(tmp_path: Path) -> No
         assert stop["threadId"] == thread
         await editor.nothing("stopped", 0.2)
         await editor.request("pause", threadId=cluster)
-        stops = await stops_of(editor, 2)
+        stops = await editor.stops(2)
         assert {stop["threadId"], *(s["threadId"] for s in stops)} == set(rows) - {cluster}
         await editor.request("continue", threadId=cluster)
         gone_on = [await editor.event("continued") for _ in range(3)]
@@ -214,7 +210,7 @@ async def test_the_handshake_needs_no_debuggee_and_the_second_stop_does_not_stea
         editor = await setting.attach()
         assert setting.cluster.looks > 0 or await editor.threads()
         await setting.cluster.start(PAUSES, count=3)
-        stops = await stops_of(editor, 3)
+        stops = await editor.stops(3)
         assert [stop["preserveFocusHint"] for stop in stops] == [False, True, True]
         assert all(stop["allThreadsStopped"] is False for stop in stops)
         # What the user moves has the focus again where it stops.
@@ -241,12 +237,12 @@ async def test_an_editor_that_attaches_for_one_task_is_not_taken_to_another_firs
         await setting.cluster.start(once, count=3)
         last = setting.cluster.processes[-1].debuggee.worker_id
         editor = await setting.attach(focusWorkerId=last)
-        stops = await stops_of(editor, 3)
+        stops = await editor.stops(3)
         shown = [stop["ray"]["workerId"] for stop in stops if not stop["preserveFocusHint"]]
         assert shown == [last]
         # Once only: what comes later is shown where nothing else is stopped.
         for stop in stops:
-            await editor.request("continue", threadId=stop["threadId"])
+            await editor.resume(stop)
         await setting.cluster.start(once)
         assert (await editor.event("stopped"))["preserveFocusHint"] is False
         await editor.client.disconnect()
@@ -256,7 +252,7 @@ async def test_an_editor_can_ask_for_the_focus_on_a_stopped_task(tmp_path: Path)
     async with relay_over(tmp_path) as setting:
         await setting.cluster.start(PAUSES, count=2)
         editor = await setting.attach()
-        first, second = await stops_of(editor, 2)
+        first, second = await editor.stops(2)
         for stop in (second, first):
             await editor.request("focusTask", workerId=stop["ray"]["workerId"])
             repeated = await editor.event("stopped")
@@ -296,17 +292,17 @@ async def test_the_newest_editor_wins_and_has_what_is_stopped(tmp_path: Path) ->
     async with relay_over(tmp_path) as setting:
         await setting.cluster.start(WORK, count=2)
         old = await setting.attach({"job.py": [3]})
-        stops = await stops_of(old, 2)
+        stops = await old.stops(2)
         new = await setting.attach()
         assert "Another editor" in (await old.event("output"))["output"]
         await old.event("terminated")
-        repeated = await stops_of(new, 2)
+        repeated = await new.stops(2)
         assert {stop["threadId"] for stop in repeated} == {stop["threadId"] for stop in stops}
         assert sorted(stop["preserveFocusHint"] for stop in repeated) == [False, True]
         assert await new.evaluate(repeated[0], "x") == "0"
         # The old one's breakpoints are gone with it.
         for stop in repeated:
-            await new.request("continue", threadId=stop["threadId"])
+            await new.resume(stop)
         assert [await process.end() for process in setting.cluster.processes] == [["1", "3", "5"]] * 2
         await new.client.disconnect()
 
@@ -321,7 +317,7 @@ async def test_two_paths_of_one_file_keep_each_others_breakpoints(tmp_path: Path
             stop = await editor.event("stopped")
             frame = (await editor.frames(stop))[0]
             lines.append(frame["line"])
-            await editor.request("continue", threadId=stop["threadId"])
+            await editor.resume(stop)
         assert lines == [2, 5, 2, 5]
         await editor.client.disconnect()
         assert await process.end() == ["1", "3", "5"]
@@ -367,7 +363,7 @@ async def test_a_stop_leaves_the_other_threads_of_its_process_running(
     async with relay_over(tmp_path) as setting:
         (process,) = await setting.cluster.start(THREADS, in_process=in_process)
         editor = await setting.attach()
-        stop, _ = await stops_of(editor, 2)
+        stop, _ = await editor.stops(2)
         assert stop["allThreadsStopped"] is False
         assert await beats_on(editor, stop)
         await editor.request("next", threadId=stop["threadId"])
@@ -383,15 +379,15 @@ async def test_two_threads_of_one_process_stop_and_go_on_each_by_itself(tmp_path
     async with relay_over(tmp_path) as setting:
         (process,) = await setting.cluster.start(THREADS, in_process=True)
         editor = await setting.attach()
-        first, second = await stops_of(editor, 2)
+        first, second = await editor.stops(2)
         numbers = [await editor.evaluate(stop, "n") for stop in (first, second)]
         frame = (await editor.frames(second))[0]["id"]
-        await editor.request("continue", threadId=first["threadId"])
+        await editor.resume(first)
         await process.until_printed(1)
         assert process.lines == [f"done {numbers[0]}"]
         await editor.nothing("continued", 0.1)
         assert (await editor.request("scopes", frameId=frame))["scopes"]
-        await editor.request("continue", threadId=second["threadId"])
+        await editor.resume(second)
         assert await process.end() == [f"done {number}" for number in numbers]
         await editor.client.disconnect()
 
@@ -440,8 +436,8 @@ async def test_where_debugpys_adapter_lets_all_threads_go_the_editor_is_told(tmp
     async with relay_over(tmp_path) as setting:
         (process,) = await setting.cluster.start(THREADS)
         editor = await setting.attach()
-        first, second = await stops_of(editor, 2)
-        await editor.request("continue", threadId=first["threadId"])
+        first, second = await editor.stops(2)
+        await editor.resume(first)
         await editor.event("continued", threadId=second["threadId"])
         assert sorted(await process.end()) == ["done 0", "done 1"]
         await editor.client.disconnect()
@@ -479,7 +475,7 @@ async def test_a_file_that_was_edited_since_is_told_once(tmp_path: Path) -> None
         await setting.cluster.start(WORK, count=2)
         (setting.cluster.here / "job.py").write_text("# new\n" + WORK)
         editor = await setting.attach({"job.py": [3]})
-        await stops_of(editor, 2)
+        await editor.stops(2)
         output = await editor.event("output", category="console")
         assert "job.py" in output["output"] and "submit" in output["output"].lower()
         await editor.nothing("output", category="console")

@@ -168,7 +168,7 @@ async def test_on_the_row_of_the_cluster_an_editor_evaluates_in_all_stopped_task
             await watcher.request("compare", expression="rank")
         await watcher.client.disconnect()
         for stop in stops:
-            await editor.request("continue", threadId=stop["threadId"])
+            await editor.resume(stop)
         await editor.client.disconnect()
 
 
@@ -276,7 +276,7 @@ async def test_a_repr_that_hangs_is_interrupted_and_the_others_are_told(
         # Its thread is free: it answers, and resumes.
         assert (await compared(setting.port, "rank"))["tasks"] == 3
         for stop in stops:
-            await editor.request("continue", threadId=stop["threadId"])
+            await editor.resume(stop)
             await editor.event("stopped", threadId=stop["threadId"])
         await editor.client.disconnect()
 
@@ -313,7 +313,7 @@ async def test_a_task_that_goes_on_while_it_evaluates_is_interrupted_and_named(t
                 asking = asyncio.ensure_future(compared(setting.port, expression))
         second = next(stop for stop in stops if stop["ray"]["workerId"] == "w2")
         await editor.request("setBreakpoints", source={"path": str(setting.cluster.here / "job.py")})
-        await editor.request("continue", threadId=second["threadId"])
+        await editor.resume(second)
         answer = await asking
         assert values(answer) == [("0", "", 1)]
         (failed,) = answer["failed"]
@@ -347,7 +347,7 @@ async def test_what_waits_behind_an_evaluation_does_not_hold_its_task(tmp_path: 
         queued = {"expression": endless, "frameId": (await editor.frames(stop))[0]["id"]}
         second = asyncio.ensure_future(editor.client.answer("evaluate", queued))
         await editor.threads()  # the relay has had what was sent before
-        await editor.request("continue", threadId=stop["threadId"])
+        await editor.resume(stop)
         for evaluation in (first, second):
             assert "KeyboardInterrupt" in str(await asyncio.wait_for(evaluation, PATIENCE))
         await editor.event("stopped", threadId=stop["threadId"])

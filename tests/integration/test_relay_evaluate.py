@@ -50,7 +50,7 @@ async def test_continue_interrupts_an_evaluation_without_end_and_the_task_ends_w
         stop = await session.event("stopped", reason="breakpoint")
         runaway = await session.begin(stop, ENDLESS)
         began = time.monotonic()
-        await session.request("continue", threadId=stop["threadId"])
+        await session.resume(stop)
         assert await process.end() == ["done"]
         assert time.monotonic() - began < 10
         assert "KeyboardInterrupt" in str(await runaway)
@@ -72,7 +72,7 @@ async def test_cancel_ends_an_evaluation_and_the_stop_stays(tmp_path: Path) -> N
         assert cancelled.count(True) == 1
         assert "KeyboardInterrupt" in str(await asyncio.wait_for(sleeping, PATIENCE))
         assert await session.evaluate(stop, "x + 1") == "2"
-        await session.request("continue", threadId=stop["threadId"])
+        await session.resume(stop)
         assert await process.end() == ["done"]
 
 

@@ -6,8 +6,6 @@ import asyncio
 import json
 import signal
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +19,7 @@ from bootstrap.relay.lifecycle import settling
 from bootstrap.relay.server import Relay, digest_of
 from tests.at_once import AT_ONCE
 from tests.integration.relay_debuggees import TOKEN, Cluster, Process, Session, Wire, relay_over
+from tests.integration.test_relay_scripted import until
 from tests.patience import PATIENCE
 
 # One call, whose second line is stopped at.
@@ -74,18 +73,13 @@ def nested(depth: int) -> bytes:
     return b"Content-Length: %d\r\n\r\n%b" % (len(text), text)
 
 
-async def stopped_in(session: Session, count: int) -> list[dict[str, Any]]:
-    """Returns the stops of that many tasks."""
-    return [await session.event("stopped") for _ in range(count)]
-
-
 async def is_well(session: Session, stop: dict[str, Any]) -> None:
     """Asserts that the editor that was attached before is still served."""
     assert await session.evaluate(stop, "x + 100") == "120"
 
 
 async def resume(session: Session, stop: dict[str, Any], process: Process) -> None:
-    await session.request("continue", threadId=stop["threadId"])
+    await session.resume(stop)
     assert await process.end() == ["21"]
 
 
@@ -113,7 +107,7 @@ async def test_bytes_that_are_not_dap_get_an_answer_that_says_why_and_harm_nobod
     async with relay_over(tmp_path) as setting:
         (process,) = await setting.cluster.start(ONCE)
         session = await setting.attach({"job.py": [LINE[ONCE]]})
-        (stop,) = await stopped_in(session, 1)
+        stop = await session.event("stopped")
         for data, why in junk.items():
             wire = await Wire.open(setting.port)
             wire.send(data)
@@ -184,7 +178,7 @@ async def test_nothing_reaches_a_debuggee_before_the_token(tmp_path: Path) -> No
         assert process.lines == []
         # It listens for one client only, and that has not been there yet.
         session = await setting.attach({"job.py": [LINE[ONCE]]})
-        (stop,) = await stopped_in(session, 1)
+        stop = await session.event("stopped")
         await resume(session, stop, process)
         assert TOKEN not in "\n".join(setting.log)
 
@@ -204,7 +198,7 @@ async def test_an_attach_cannot_point_the_relay_at_another_address(tmp_path: Pat
         session = await setting.attach(
             {"job.py": [LINE[ONCE]]}, connect=where, listen=where, processId=1, subProcess=True, **where
         )
-        (stop,) = await stopped_in(session, 1)
+        stop = await session.event("stopped")
         await resume(session, stop, process)
     assert not dialled.is_set()
 
@@ -215,7 +209,7 @@ async def test_requests_and_ids_that_do_not_exist_are_refused_and_the_session_go
     async with relay_over(tmp_path) as setting:
         (process,) = await setting.cluster.start(ONCE)
         session = await setting.attach({"job.py": [LINE[ONCE]]})
-        (stop,) = await stopped_in(session, 1)
+        stop = await session.event("stopped")
         for command, name, more in (
             ("continue", "threadId", {}),
             ("next", "threadId", {}),
@@ -263,22 +257,12 @@ async def test_connections_that_only_come_and_go_cost_nothing(tmp_path: Path) ->
                 wire.abort()
             else:
                 await wire.close()
-        async with until(lambda: this.num_fds() <= before):
-            pass
+        await until(lambda: this.num_fds() <= before)
         silent = await Wire.open(setting.port)
         session = await setting.attach({"job.py": [LINE[ONCE]]})
-        (stop,) = await stopped_in(session, 1)
+        stop = await session.event("stopped")
         await resume(session, stop, process)
         await silent.close()
-
-
-@asynccontextmanager
-async def until(condition: Any) -> AsyncIterator[None]:
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < deadline, "in vain"
-        await asyncio.sleep(0.02)
-    yield
 
 
 # --- editors -----------------------------------------------------------------------------
@@ -293,12 +277,12 @@ async def test_an_editor_that_leaves_in_the_middle_of_an_evaluation_spoils_nothi
         (process,) = await setting.cluster.start(AGAIN)
         for _ in range(2):
             session = await setting.attach({"job.py": [LINE[AGAIN]]})
-            (stop,) = await stopped_in(session, 1)
+            stop = await session.event("stopped")
             await session.begin(stop, f"__import__('time').sleep({seconds})")
             session.abort()
             await process.until_printed(len(process.lines) + 2)  # the task goes on
         session = await setting.attach({"job.py": [LINE[AGAIN]]})
-        (stop,) = await stopped_in(session, 1)
+        stop = await session.event("stopped")
         assert await session.evaluate(stop, "x >= 0") == "True"
 
 
@@ -311,7 +295,7 @@ async def test_what_is_to_stay_paused_waits_for_the_next_editor(tmp_path: Path, 
             *await setting.cluster.start(AGAIN, name="again.py"),
         ]
         first = await setting.attach({"job.py": [LINE[ONCE]]}, keepPaused=how.startswith("keepPaused"))
-        await stopped_in(first, 1)
+        await first.event("stopped")
         await other.until_printed()  # It is attached, too; before, it waits for a debugger.
         if how == "suspendDebuggee":
             await first.request("disconnect", suspendDebuggee=True)
@@ -326,7 +310,7 @@ async def test_what_is_to_stay_paused_waits_for_the_next_editor(tmp_path: Path, 
         assert (task["worker_id"], task["task"]) == ("w1", "task-1")
         await wire.close()
         second = await setting.attach({"job.py": [LINE[ONCE]]})
-        (stop,) = await stopped_in(second, 1)
+        stop = await second.event("stopped")
         await is_well(second, stop)
         await resume(second, stop, stopping)
 
@@ -406,7 +390,7 @@ async def test_a_breakpoint_set_while_debuggees_are_attached_to_reaches_all_of_t
         session = await setting.attach()
         await asyncio.sleep(delay)
         await set_breakpoint(session, setting.cluster.here / "job.py")
-        stops = await stopped_in(session, 3)
+        stops = await session.stops(3)
         assert {stop["ray"]["workerId"] for stop in stops} == {"w1", "w2", "w3"}
 
 
@@ -414,7 +398,7 @@ async def test_a_debuggee_that_is_frozen_while_stopped_answers_again_when_it_tha
     async with relay_over(tmp_path) as setting:
         frozen, well = await setting.cluster.start(ONCE, count=2)
         session = await setting.attach({"job.py": [LINE[ONCE]]})
-        stops = {stop["ray"]["workerId"]: stop for stop in await stopped_in(session, 2)}
+        stops = {stop["ray"]["workerId"]: stop for stop in await session.stops(2)}
         frozen.process.send_signal(signal.SIGSTOP)
         try:
             evaluation = asyncio.ensure_future(session.evaluate(stops["w1"], "x + 100"))
@@ -435,19 +419,18 @@ async def test_the_session_outlives_a_ray_that_does_not_answer(tmp_path: Path) -
     async with relay_over(tmp_path) as setting:
         (early,) = await setting.cluster.start(ONCE)
         session = await setting.attach({"job.py": [LINE[ONCE]]})
-        (stop,) = await stopped_in(session, 1)
+        stop = await session.event("stopped")
         setting.cluster.away = True
         output = await session.event("output", category="console")
         assert "Ray does not answer" in output["output"]
         (late,) = await setting.cluster.start(ONCE)
         looks = setting.cluster.looks
-        async with until(lambda: setting.cluster.looks > looks + 3):
-            pass
+        await until(lambda: setting.cluster.looks > looks + 3)
         await is_well(session, stop)
         await session.nothing("output", 0.1, category="console")  # it says so once
         setting.cluster.away = False
         assert "answers again" in (await session.event("output", category="console"))["output"]
-        (second,) = await stopped_in(session, 1)
+        second = await session.event("stopped")
         assert second["ray"]["workerId"] == "w2"
         await resume(session, second, late)
         await resume(session, stop, early)
@@ -464,7 +447,7 @@ async def test_a_relay_that_ends_lets_tasks_go_on_and_the_next_relay_can_attach(
         processes = await setting.cluster.start(AGAIN, count=2)
         attaching = time.monotonic()
         session = await setting.attach({"job.py": [LINE[AGAIN]]}, keepPaused=True)
-        stops = await stopped_in(session, 2)
+        stops = await session.stops(2)
         attaching_took = time.monotonic() - attaching
         for stop in stops:
             if evaluating:
@@ -490,7 +473,7 @@ async def stops_again(cluster: Cluster) -> None:
         lines = {str(cluster.here / "job.py"): [{"line": LINE[AGAIN]}]}
         await client.attach(breakpoints=lines, options={"token": TOKEN}, no_delay=False)
         session = Session(client)
-        stops = await stopped_in(session, len(cluster.processes))
+        stops = await session.stops(len(cluster.processes))
         for stop in stops:
             assert await session.evaluate(stop, "x >= 0") == "True"
     finally:

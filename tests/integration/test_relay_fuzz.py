@@ -110,54 +110,12 @@ SAYINGS: list[Message] = [
         "body": {"stackFrames": [{"id": 1, "source": {"path": "/../x", "origin": "x", "adapterData": []}}]},
     },
 ]
-VALUES: list[Any] = [
-    None,
-    True,
-    False,
-    0,
-    1,
-    -1,
-    2,
-    3,
-    5,
-    2**31,
-    2**63,
-    10**30,
-    10**4000,
-    0.5,
-    1e308,
-    "",
-    "x",
-]
-VALUES += [
-    "\0",
-    "\udcff",
-    "9" * 5000,
-    [],
-    {},
-    [[]],
-    [{}],
-    {"": {}},
-    [1, "2", None],
-    "x" * 200_000,
-    "\x1b]52;c;eA==\x07",
-    "/a/working_dir_files/_ray_pkg_0/../../../etc/passwd",
-    [0] * 20_000,
-    {"path": 3},
-    {"line": []},
-]
-NAMES = [
-    "threadId",
-    "frameId",
-    "variablesReference",
-    "source",
-    "type",
-    "seq",
-    "body",
-    "event",
-    "\0",
-    "__class__",
-]
+VALUES: list[Any] = [None, True, False, 0, 1, -1, 2, 3, 5, 2**31, 2**63, 10**30, 10**4000, 0.5, 1e308]
+VALUES += ["", "x", "\0", "\udcff", "9" * 5000, "x" * 200_000, "\x1b]52;c;eA==\x07"]
+VALUES += ["/a/working_dir_files/_ray_pkg_0/../../../etc/passwd"]
+VALUES += [[], {}, [[]], [{}], {"": {}}, [1, "2", None], [0] * 20_000, {"path": 3}, {"line": []}]
+NAMES = ["threadId", "frameId", "variablesReference", "source", "type", "seq", "body", "event"]
+NAMES += ["\0", "__class__"]
 NEST = "<nested>"
 DEPTHS = (50, 500, 2000)
 
@@ -398,7 +356,7 @@ async def still_serves(target: Fuzzed, number: int) -> None:
     assert stop["ray"]["task"] == new.task
     assert len(await session.frames(stop)) == 8
     assert await session.evaluate(stop, "x") == "None"
-    await session.request("continue", threadId=stop["threadId"])
+    await session.resume(stop)
     await client.disconnect()
 
 

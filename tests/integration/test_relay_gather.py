@@ -57,14 +57,6 @@ print("done", flush=True)
 """
 
 
-async def resume(editor: Session, stop: dict[str, Any]) -> None:
-    await editor.request("continue", threadId=stop["threadId"])
-
-
-async def stops_of(editor: Session, number: int) -> list[dict[str, Any]]:
-    return [await editor.event("stopped", reason="breakpoint") for _ in range(number)]
-
-
 async def all_end(processes: list[Process]) -> None:
     assert [(await process.end())[-1] for process in processes] == ["done"] * len(processes)
 
@@ -92,10 +84,10 @@ async def test_threads_wait_until_all_have_come_and_stop_together(tmp_path: Path
         told = await editor.event("output", category="console")
         place = f"{setting.cluster.here / 'job.py'}:4"
         assert told["output"] == f"3 tasks have come to {place}: they stop now.\n"
-        stops = await stops_of(editor, 3)
+        stops = await editor.stops(3, reason="breakpoint")
         assert len({stop["ray"]["workerId"] for stop in stops}) == 3
         for stop in stops:
-            await resume(editor, stop)
+            await editor.resume(stop)
         await all_end([*first, *last])
 
 
@@ -112,8 +104,8 @@ async def test_those_that_have_come_in_time_stop_and_the_others_are_named(tmp_pa
         assert told["output"] == (
             f"2 of 3 tasks have come to {place} within 5 s: they stop now; not there: {title}.\n"
         )
-        for stop in await stops_of(editor, 2):
-            await resume(editor, stop)
+        for stop in await editor.stops(2, reason="breakpoint"):
+            await editor.resume(stop)
         told_to_end.touch()
         await all_end([*processes, *late])
 
@@ -175,8 +167,8 @@ async def test_who_dies_while_waiting_is_not_counted(tmp_path: Path) -> None:
         third = await setting.cluster.start(STEPS)
         await editor.nothing("stopped", 2.0)
         fourth = await setting.cluster.start(STEPS)
-        for stop in await stops_of(editor, 3):
-            await resume(editor, stop)
+        for stop in await editor.stops(3, reason="breakpoint"):
+            await editor.resume(stop)
         await all_end([first, *third, *fourth])
 
 
@@ -190,9 +182,9 @@ async def test_who_is_cancelled_while_waiting_is_not_counted(tmp_path: Path) -> 
         place = f"{setting.cluster.here / 'job.py'}:4"
         told = f"1 of 2 tasks have come to {place} within 3 s: they stop now.\n"
         await editor.event("output", category="console", output=told)
-        (stop,) = await stops_of(editor, 1)
+        (stop,) = await editor.stops(1, reason="breakpoint")
         assert stop["ray"]["workerId"] == "w2"
-        await resume(editor, stop)
+        await editor.resume(stop)
         await all_end([process])
 
 
@@ -204,7 +196,7 @@ async def test_only_the_first_that_comes_stops_and_the_others_run_on(tmp_path: P
         stopped = stop["ray"]["pid"]
         await all_end([process for process in processes if process.process.pid != stopped])
         await editor.nothing("stopped", 0)
-        await resume(editor, stop)
+        await editor.resume(stop)
         await all_end(processes)
 
 

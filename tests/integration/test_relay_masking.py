@@ -160,7 +160,7 @@ async def test_what_is_set_raised_printed_or_logged_shows_no_secret(tmp_path: Pa
         assert refusal in await session.evaluate(stop, "int(pair[1])")
         with pytest.raises(RequestFailed, match=re.escape(refusal)):
             await session.request("evaluate", frameId=frame, expression="int(pair[1])", context="repl")
-        await session.request("continue", threadId=stop["threadId"])
+        await session.resume(stop)
         logged = await session.event("output", line=STOP + 1)
         assert logged["output"].endswith(f": as joe with {REDACTED} and ('joe', '{REDACTED}')\n")
         printed = await session.event("output", category="stdout", line=STOP)
@@ -170,7 +170,7 @@ async def test_what_is_set_raised_printed_or_logged_shows_no_secret(tmp_path: Pa
         assert f"joe can't connect with {REDACTED}" in info["description"]
         told = heard(session, [*answers, info, stop, logged, printed])
         assert not [secret for secret in (HIDDEN, "new-sec") if secret in told]
-        await session.request("continue", threadId=stop["threadId"])
+        await session.resume(stop)
         await session.client.disconnect()
         # Only what is shown is masked: the program has its values.
         assert await process.end() == ["connecting as new-secret-1", "done"]

@@ -164,10 +164,6 @@ async def told(editor: Session, words: str) -> str:
             return text
 
 
-async def go_on(editor: Session, stop: Mapping[str, Any]) -> None:
-    await editor.request("continue", threadId=stop["threadId"])
-
-
 BY_RAY = "by Ray's tables"
 BY_PROCESS: dict[str, dict[str, Any]] = {
     "by who opened it": {"opened_for": "bob"},
@@ -195,7 +191,7 @@ async def test_a_worker_whose_job_nobody_knows_yet_comes_to_its_own_users_editor
         await annas.nothing("stopped")
         # Nobody's way was barred meanwhile.
         assert await bobs.evaluate(stop, "had_by") == "['bob']"
-        await go_on(bobs, stop)
+        await bobs.resume(stop)
         assert await process.printed() == "1"
 
 
@@ -252,7 +248,7 @@ async def test_a_hook_of_before_that_says_nothing_of_itself_is_attached_to_all_t
         stop = await bobs.event("stopped")
         annas = await editors.of("anna")
         await told(annas, "another debugger is attached to this process")
-        await go_on(bobs, stop)
+        await bobs.resume(stop)
         assert await process.printed() == "1"
 
 

@@ -214,7 +214,7 @@ async def test_a_step_into_a_print_does_not_lead_into_ours(tmp_path: Path) -> No
         # What the debug console prints is told by debugpy, and once.
         where = {"frameId": frame["id"], "context": "repl"}
         await editor.request("evaluate", expression="print('from the console')", **where)
-        await editor.request("continue", threadId=stop["threadId"])
+        await editor.resume(stop)
         assert (await process.end())[-1] == "done"
         await editor.nothing("output", 0.2, output="never")
         outputs = [str(event["body"]["output"]) for event in editor.unmatched if event["event"] == "output"]

@@ -29,10 +29,6 @@ print("done", flush=True)
 """
 
 
-async def resume(editor: Session, stop: dict[str, Any]) -> None:
-    await editor.request("continue", threadId=stop["threadId"])
-
-
 @pytest.mark.parametrize(
     "condition",
     [
@@ -51,7 +47,7 @@ async def test_only_the_task_stops_that_the_condition_names(
         editor = await setting.attach({"job.py": [{"line": line, "condition": condition}]})
         stop = await editor.event("stopped")
         assert stop["ray"]["task"] == "task-2"
-        await resume(editor, stop)
+        await editor.resume(stop)
         assert [(await process.end())[-1] for process in processes] == ["done"] * 3
         await editor.nothing("stopped", 0)
 
@@ -65,7 +61,7 @@ async def test_a_message_and_a_function_have_it_too(tmp_path: Path) -> None:
             requests={"setFunctionBreakpoints": {"breakpoints": [function]}},
         )
         stop = await editor.event("stopped", reason="function breakpoint")
-        await resume(editor, stop)
+        await editor.resume(stop)
         output = await editor.event("output", category="stdout")
         assert output["output"].endswith(f": 1 in task-1, {process.process.pid}\n")
         assert (await process.end())[-1] == "done"
@@ -96,12 +92,12 @@ async def test_the_debug_console_evaluates_and_completes_what_conditions_have(tm
             "node_id",
         ]
         assert not {*await completions(editor, stop, "array.")} & {*NAMES}
-        await resume(editor, stop)
+        await editor.resume(stop)
         stop = await editor.event("stopped")
         # Here `ray` is a variable of the program's.
         assert await editor.evaluate(stop, "ray.task") == "'light'"
         assert "pid" not in await completions(editor, stop, "ray.")
-        await resume(editor, stop)
+        await editor.resume(stop)
         assert (await process.end())[-1] == "done"
 
 

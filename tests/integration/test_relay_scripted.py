@@ -420,7 +420,7 @@ async def test_a_row_has_the_task_that_ray_names_until_a_stop_tells_it() -> None
             assert stop["ray"]["task"] == debuggee.task
             await setting.looked(2)
             assert f"{debuggee.task} · 1@127.0.0.1" in (await session.threads()).values()
-            await session.request("continue", threadId=stop["threadId"])
+            await session.resume(stop)
 
 
 async def test_an_error_that_nobody_thought_of_does_not_end_the_looking() -> None:
@@ -669,12 +669,12 @@ async def test_a_debuggee_watches_its_code_run_only_while_there_is_something_to_
         await session.request("setBreakpoints", source=path, breakpoints=[])
         await session.frames(stop)  # which it is asked for after whatever that led to
         assert traced() == ["sleep", "wake"]
-        await session.request("continue", threadId=stop["threadId"])
+        await session.resume(stop)
         await session.request("setBreakpoints", source=path, breakpoints=[])
         await until(lambda: traced() == ["sleep", "wake", "sleep"])
         # Stopped, it watches by itself, so that it has to be put to sleep again.
         stop = await setting.stopped(session)
-        await session.request("continue", threadId=stop["threadId"])
+        await session.resume(stop)
         await session.request("setExceptionBreakpoints", filters=[])
         await until(lambda: traced() == ["sleep", "wake", "sleep", "sleep"])
         await session.request("setExceptionBreakpoints", filters=["raised"])
@@ -819,7 +819,7 @@ async def test_a_stop_that_is_over_is_not_told_to_the_next_editor() -> None:
     async with scripted() as setting:
         session = await setting.attach()
         stop = await setting.stopped(session)
-        await session.request("continue", threadId=stop["threadId"])
+        await session.resume(stop)
         session = await setting.attach()
         await session.nothing("stopped", 0.2)
         assert (await setting.stopped(session))["preserveFocusHint"] is False
@@ -851,7 +851,7 @@ async def test_each_thread_of_a_process_goes_on_by_itself_and_those_that_go_with
         second = await session.event("stopped")
         other = (await session.frames(second))[0]["id"]
         assert second["threadId"] != first["threadId"]
-        await session.request("continue", threadId=second["threadId"])
+        await session.resume(second)
         assert debuggee.received("continue")[-1] == {"threadId": 7, "singleThread": True}
         await session.nothing("continued", 0.1)
         assert (await session.request("scopes", frameId=frame))["scopes"]  # it stands still
@@ -899,7 +899,7 @@ async def test_an_answer_for_a_thread_that_stands_is_known_though_another_went_o
         asking = asyncio.ensure_future(session.frames(first))
         requests = len(debuggee.received("stackTrace"))
         await until(lambda: len(debuggee.received("stackTrace")) > requests)
-        await session.request("continue", threadId=second["threadId"])
+        await session.resume(second)
         debuggee.answers("stackTrace")
         assert (await session.request("scopes", frameId=(await asking)[0]["id"]))["scopes"]
 
@@ -958,7 +958,7 @@ async def test_what_ends_while_it_runs_is_not_explained() -> None:
         (debuggee,) = setting.debuggees
         session = await setting.attach()
         stop = await setting.stopped(session)
-        await session.request("continue", threadId=stop["threadId"])
+        await session.resume(stop)
         debuggee.drop()
         await session.event("thread", reason="exited")
         await session.nothing("output", 0.1)
@@ -983,7 +983,7 @@ async def test_a_row_is_named_after_the_last_stop_until_ray_knows_what_runs_sinc
         session = await setting.attach()
         stop = await setting.stopped(session)
         setting.discovery.listed = [replace(debuggee.debuggee, task="earlier", as_of=time.monotonic())]
-        await session.request("continue", threadId=stop["threadId"])
+        await session.resume(stop)
         await setting.looked(2)
         assert "task-1 · 1@127.0.0.1" in (await session.threads()).values()
         setting.discovery.listed = [replace(debuggee.debuggee, task="", as_of=time.monotonic())]
@@ -1257,24 +1257,8 @@ async def test_where_ray_does_not_answer_paused_tasks_says_so_beside_what_is_hel
 
 
 async def test_what_a_debuggee_says_of_itself_is_kept_from_the_editor_and_so_is_what_nobody_knows() -> None:
-    withheld = [
-        "capabilities",
-        "debugpySockets",
-        "exited",
-        "initialized",
-        "loadedSource",
-        "module",
-        "process",
-    ]
-    withheld += [
-        "debugpyAttach",
-        "startDebugging",
-        "memory",
-        "invalidated",
-        "progressStart",
-        "openExternal",
-        "",
-    ]
+    withheld = "capabilities debugpySockets exited initialized loadedSource module process debugpyAttach"
+    withheld += " startDebugging memory invalidated progressStart openExternal "
 
     async with scripted() as setting:
         (debuggee,) = setting.debuggees
@@ -1282,7 +1266,7 @@ async def test_what_a_debuggee_says_of_itself_is_kept_from_the_editor_and_so_is_
         await setting.stopped(session)
         await session.nothing("terminated", 0.1)
         session.unmatched.clear()
-        for name in withheld:
+        for name in withheld.split(" "):
             debuggee.say({"event": name, "body": {"of": "a debuggee"}})
         debuggee.say({"event": "output", "body": {"category": "telemetry", "output": "ptvsd"}})
         debuggee.say({"event": "output", "body": {"category": "stdout", "output": "x", "command": "x"}})

@@ -83,7 +83,7 @@ async def test_an_editor_for_one_job_takes_its_stopped_task_from_the_one_for_all
         assert debuggee.connections == 1  # it stands all the while
         assert not debuggee.received("continue")
         with pytest.raises(RequestFailed, match="not known"):
-            await everything.request("continue", threadId=stop["threadId"])
+            await everything.resume(stop)
         await editor.client.disconnect()
         await setting.stopped(everything)
         assert debuggee.connections == 2
@@ -134,8 +134,8 @@ async def test_one_for_a_job_asks_before_it_takes_what_is_stopped_in_the_one_for
         watcher = await setting.attach(job=ONE, takeOver="watch")
         await is_told(watcher, 1)
         with pytest.raises(RequestFailed, match="only watches"):
-            await watcher.request("continue", threadId=stop["threadId"])
-        await everything.request("continue", threadId=stop["threadId"])
+            await watcher.resume(stop)
+        await everything.resume(stop)
         # The other way round nothing is taken, so nobody is asked.
         await setting.stopped(other, 2)
         await everything.client.disconnect()
@@ -189,7 +189,7 @@ async def test_who_watches_sees_what_stops_and_has_no_hand_in_it() -> None:
         set_ = await watcher.client.set_breakpoints(FILE, [{"line": 1}])
         assert [each["verified"] for each in set_["breakpoints"]] == [False]
         assert len(debuggee.requests) == before
-        await session.request("continue", threadId=stop["threadId"])
+        await session.resume(stop)
         await watcher.event("continued", threadId=stop["threadId"])
         await session.client.disconnect()
         assert await watcher.event("terminated") == {"ray": {"reason": "debugger-left"}}
@@ -199,7 +199,7 @@ async def test_one_that_would_only_watch_debugs_where_nobody_does() -> None:
     async with scripted() as setting:
         session = await setting.attach(takeOver="watch")
         stop = await setting.stopped(session)
-        await session.request("continue", threadId=stop["threadId"])
+        await session.resume(stop)
 
 
 async def test_nonsense_in_take_over_is_refused() -> None:

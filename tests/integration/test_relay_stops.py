@@ -79,10 +79,6 @@ print("done", flush=True)
 """
 
 
-async def resume(editor: Session, stop: dict[str, Any]) -> None:
-    await editor.request("continue", threadId=stop["threadId"])
-
-
 # --- conditions and counts ---------------------------------------------------------------
 
 
@@ -92,7 +88,7 @@ async def test_hits_are_counted_over_all_debuggees(tmp_path: Path) -> None:
         editor = await setting.attach({"job.py": [{"line": 3, "hitCondition": "25"}]})
         # Each has ten: counted by each, none would stop.
         stop = await editor.event("stopped")
-        await resume(editor, stop)
+        await editor.resume(stop)
         assert [await process.end() for process in processes] == [["done"]] * 3
         await editor.nothing("stopped", 0)
 
@@ -106,7 +102,7 @@ async def test_a_condition_and_a_count_both_have_to_hold(tmp_path: Path) -> None
             stop = await editor.event("stopped")
             assert await editor.evaluate(stop, "x") == expected
             assert (await editor.frames(stop))[0]["line"] == 3
-            await resume(editor, stop)
+            await editor.resume(stop)
         assert await process.end() == ["done"]
         await editor.nothing("stopped", 0)
 
@@ -117,7 +113,7 @@ async def test_a_count_that_can_not_change_any_more_is_not_asked_for(tmp_path: P
         editor = await setting.attach({"job.py": [{"line": 3, "hitCondition": "2"}]})
         stop = await editor.event("stopped")
         assert await editor.evaluate(stop, "x") == "1"
-        await resume(editor, stop)
+        await editor.resume(stop)
         # At 1 ms each, they would take half a minute.
         assert await asyncio.wait_for(process.end(), PATIENCE) == ["done"]
 
@@ -197,7 +193,7 @@ async def test_a_function_breakpoint_stops_in_functions_of_that_name(
             stop = await client.event("stopped", reason="function breakpoint")
             assert await client.evaluate(stop, "type(self).__name__") == repr(expected)
             assert len(stop["hitBreakpointIds"]) == 1
-            await resume(client, stop)
+            await client.resume(stop)
         assert await process.end() == ["done"]
 
 
@@ -259,12 +255,12 @@ async def test_a_method_has_the_names_of_all_classes_that_have_it(
         named = [{"name": name}]
         (answer,) = (await editor.request("setFunctionBreakpoints", breakpoints=named))["breakpoints"]
         assert answer["verified"]
-        await resume(editor, stop)
+        await editor.resume(stop)
         for _ in range(stops):
             stop = await editor.event("stopped", reason="function breakpoint")
             (frame, *_) = await editor.frames(stop)
             assert frame["name"].rpartition(".")[2] == name.rpartition(".")[2]
-            await resume(editor, stop)
+            await editor.resume(stop)
         assert await process.end() == ["done"]
         await editor.nothing("stopped", 0)
 
@@ -280,13 +276,13 @@ async def test_a_function_is_verified_once_some_debuggee_has_it(tmp_path: Path) 
         assert [each["verified"] for each in answer] == [True, False, False]
         assert "No task has loaded a function of this name" in answer[1]["message"]
         assert len({each["id"] for each in answer}) == 3
-        await resume(editor, stop)
+        await editor.resume(stop)
         stop = await editor.event("stopped", reason="function breakpoint")
         assert stop["hitBreakpointIds"] == [answer[0]["id"]]
-        await resume(editor, stop)
+        await editor.resume(stop)
         await editor.event("breakpoint", breakpoint={"id": answer[2]["id"], "verified": True})
         stop = await editor.event("stopped", reason="function breakpoint")
-        await resume(editor, stop)
+        await editor.resume(stop)
         assert await process.end() == ["done"]
 
 
@@ -320,7 +316,7 @@ async def values(editor: Session, process: Any) -> list[tuple[str, str]]:
         frames = await editor.frames(stop)
         answer = await editor.request("evaluate", expression="x", frameId=frames[0]["id"])
         evaluated.append((frames[0]["name"].split()[0], answer["result"]))
-        await resume(editor, stop)
+        await editor.resume(stop)
 
 
 @pytest.mark.parametrize(
@@ -368,7 +364,7 @@ async def test_a_filter_that_can_have_no_condition_is_not_verified(tmp_path: Pat
         assert raised == {"verified": True}
         assert unhandled["verified"] is False
         assert "can give this filter no condition" in unhandled["message"]
-        await resume(editor, stop)
+        await editor.resume(stop)
         assert await process.end() == ["ready", "done"]
 
 

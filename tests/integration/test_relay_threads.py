@@ -65,7 +65,7 @@ async def test_the_other_threads_of_a_stopped_process_have_rows_until_it_goes_on
         stop = await editor.event("stopped")
         assert set(await editor.threads()) == set(rows)
         await editor.nothing("thread", 0, reason="exited")
-        await editor.request("continue", threadId=stop["threadId"])
+        await editor.resume(stop)
         exited = {(await editor.event("thread", reason="exited"))["threadId"] for _ in others_}
         assert exited == {number for number, name in rows.items() if name in others_}
         assert len(await editor.threads()) == 2
