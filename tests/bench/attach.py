@@ -8,18 +8,15 @@ Needs nothing to be up.
 
 from __future__ import annotations
 
-import asyncio
 import subprocess
 import sys
 import tempfile
-import time
 from functools import partial
 from pathlib import Path
 
-from bootstrap.dap.client import Client
 from bootstrap.hook.rayside_hook.handshake import proof
 from bootstrap.settings import ROOT
-from tests.bench.local import paired
+from tests.bench.local import paired, to_stop
 
 TOKEN = "a token"
 OPENS = {
@@ -50,25 +47,13 @@ def measured(whose: str) -> tuple[float, float]:
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as debuggee:
             assert debuggee.stdout
             port, listening = debuggee.stdout.readline().split()
-            return float(listening), asyncio.run(_attach(int(port)))
+            rules = [{"module": "__main__", "include": True}]
+            prove = partial(proof, TOKEN.encode())
+            return float(listening), to_stop(int(port), prove=prove, options={"rules": rules})
 
 
 def _figure(whose: str, column: int) -> float:
     return measured(whose)[column]
-
-
-async def _attach(port: int) -> float:
-    began = time.monotonic()
-    client = await Client.connect("127.0.0.1", port)
-    await client.attach(
-        prove=partial(proof, TOKEN.encode()),
-        options={"rules": [{"module": "__main__", "include": True}]},
-    )
-    while (event := await client.events.get()) and event["event"] != "stopped":
-        pass
-    seconds = time.monotonic() - began
-    await client.disconnect()
-    return seconds
 
 
 def main() -> None:

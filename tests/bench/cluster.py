@@ -12,7 +12,6 @@ are not. Nothing need be up. `RUNS` of the environment says how many pairs are m
 
 from __future__ import annotations
 
-import asyncio
 import os
 import re
 import statistics
@@ -25,10 +24,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from bootstrap.dap.client import Client
 from bootstrap.ray.state import Dashboard
 from bootstrap.step import until
-from tests.bench.local import paired
+from tests.bench.local import paired, to_stop
 from tests.integration.conftest import Rayside, apart
 from tests.integration.their_ray import TheirRay, their_ray
 
@@ -82,9 +80,7 @@ class Bench:
         token = (self.user.folder / "token").read_text()
         breakpoints = {str(self.folder / "main.py"): [{"line": LINE}]}
         port = self.user.settings.relay_port
-        seconds = asyncio.run(
-            _to_stop("127.0.0.1", port, began, breakpoints=breakpoints, options={"token": token})
-        )
+        seconds = to_stop(port, began=began, breakpoints=breakpoints, options={"token": token})
         self._ended()
         self.verb("down")
         return seconds
@@ -98,7 +94,7 @@ class Bench:
         began = time.monotonic()
         subprocess.run(words, check=True, capture_output=True)
         (worker,) = until(self.dashboard.debuggable, bool, PATIENCE)
-        seconds = asyncio.run(_to_stop(worker.node_ip, worker.port, began))
+        seconds = to_stop(worker.port, host=worker.node_ip, began=began)
         self._ended()
         return seconds
 
@@ -119,18 +115,6 @@ class Bench:
         name = dashboard.jobs()[-1].submission_id
         assert until(lambda: dashboard.job(name).ended, bool, PATIENCE), name
         return dashboard.output(name)
-
-
-async def _to_stop(host: str, port: int, began: float, **how: object) -> float:
-    """Returns the seconds from `began` until a DAP client at that port is told of a stop; then it leaves."""
-    client = await Client.connect(host, port)
-    await client.attach(**how)  # type: ignore[arg-type]
-    while (event := await client.events.get()) and event["event"] != "stopped":
-        pass
-    assert event, "the session ended without a stop"
-    seconds = time.monotonic() - began
-    await client.disconnect()
-    return seconds
 
 
 @contextmanager

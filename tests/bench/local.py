@@ -63,18 +63,20 @@ def attach(exchange: Callable[[int], float]) -> float:
             return exchange(int(debuggee.stdout.readline()))
 
 
-def with_client(port: int) -> float:
-    async def run() -> float:
-        began = time.monotonic()
-        client = await Client.connect("127.0.0.1", port)
-        await client.attach()
+def to_stop(port: int, *, host: str = "127.0.0.1", began: float | None = None, **how: Any) -> float:
+    """Returns the seconds until our client is told of a stop, from `began` or now on; then it leaves."""
+
+    async def run(began: float) -> float:
+        client = await Client.connect(host, port)
+        await client.attach(**how)
         while (event := await client.events.get()) and event["event"] != "stopped":
             pass
+        assert event, "the session ended without a stop"
         seconds = time.monotonic() - began
         await client.disconnect()
         return seconds
 
-    return asyncio.run(run())
+    return asyncio.run(run(time.monotonic() if began is None else began))
 
 
 def bare(port: int) -> float:
@@ -127,7 +129,7 @@ def main() -> None:
             )
         finally:
             command("./invokew", "down", env=env)
-    paired("attach to stopped over a bare DAP exchange", lambda: attach(with_client), lambda: attach(bare))
+    paired("attach to stopped over a bare DAP exchange", lambda: attach(to_stop), lambda: attach(bare))
 
 
 if __name__ == "__main__":
