@@ -6,7 +6,7 @@ import asyncio
 import re
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -75,8 +75,6 @@ done = True  # driver
 print(f"done {done}")
 """
 
-Act = Callable[[Client, dict[str, Any]], Awaitable[None]]
-
 
 @pytest.fixture(scope="module")
 def up(rayside: Rayside) -> Rayside:
@@ -102,7 +100,6 @@ class Debugger:
         self.lines = sorted(breakpoints)
         self.stops: list[tuple[int, str, int]] = []  # pid, function, line
         self.clients: dict[int, Client] = {}  # by pid
-        self.act: Act | None = None
 
     @property
     def job(self) -> Job:
@@ -186,11 +183,8 @@ class Debugger:
         frame = trace["stackFrames"][0]
         assert frame["source"]["path"] == self.program, trace
         self.stops.append((pid, frame["name"].split(".")[-1], frame["line"]))
-        if self.act:
-            await self.act(client, body)
-        else:
-            # By itself: without that, DAP lets all threads go on, and one that has just stopped would too.
-            await client.request("continue", {"threadId": body["threadId"], "singleThread": True})
+        # By itself: without that, DAP lets all threads go on, and one that has just stopped would too.
+        await client.request("continue", {"threadId": body["threadId"], "singleThread": True})
 
 
 def listening(up: Rayside) -> set[tuple[str, int]]:
@@ -351,36 +345,6 @@ async def test_breakpoints_set_later_reach_every_thread_that_runs_already(
     ended(debugger)
 
 
-PAUSES = """\
-import ray
-
-@ray.remote
-def work(n):
-    breakpoint()
-    total = n + 1
-    total *= 2
-    return total
-
-ray.init()
-print(f"result {ray.get(work.remote(1))}")
-"""
-
-
-async def test_a_breakpoint_call_stops_and_steps_while_tracing_sleeps(up: Rayside, tmp_path: Path) -> None:
-    async def step_twice(client: Client, body: dict[str, Any]) -> None:
-        command = "next" if body["reason"] != "step" or len(reasons) < 3 else "continue"
-        reasons.append(body["reason"])
-        await client.request(command, {"threadId": body["threadId"]})
-
-    reasons: list[str] = []
-
-    async with submitted(up, tmp_path, PAUSES, debug=Debug(attach_timeout=PATIENCE)) as debugger:
-        debugger.act = step_twice
-        await debugger.to_the_end()
-    assert "result 4" in ended(debugger)
-    assert [number for *_, number in debugger.stops][:3] in ([5, 6, 7], [6, 7, 8])
-
-
 RAISES = """\
 import ray
 
@@ -485,12 +449,6 @@ def work():
 ray.init(runtime_env={"worker_process_setup_hook": mine})
 print(f"result {ray.get(work.remote())}")
 """
-
-
-async def test_the_drivers_own_hook_runs_too(up: Rayside, tmp_path: Path) -> None:
-    debugger = await debugged(up, tmp_path, CHAINED, markers=["work"])
-    assert "result ('ran', None)" in ended(debugger)
-    assert [name for _, name, _ in debugger.stops] == ["work"]
 
 
 MODULES = """\

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import signal
 import time
 from collections import Counter
 from pathlib import Path
@@ -129,19 +127,6 @@ async def test_one_in_code_that_can_not_be_paused_is_late_and_not_paused_once_th
         (row,) = (await act(editor, "all", "continue"))["members"]
         assert row["state"] == "running"
         assert (await process.end())[-1] == "done"
-        await editor.client.disconnect()
-
-
-async def test_one_that_dies_while_others_step_is_named(tmp_path: Path) -> None:
-    async with relay_over(tmp_path) as setting:
-        editor = await ranks(setting, 60.0)
-        await act(editor, "ranks", "next")
-        stepping = asyncio.ensure_future(act(editor, "ranks", "next", within=30))
-        await asyncio.sleep(1.0)
-        os.kill(setting.cluster.processes[1].process.pid, signal.SIGKILL)
-        answer = await stepping
-        assert states(answer) == [(0, "stopped"), (1, "ended"), (2, "stopped")]
-        assert states(await act(editor, "ranks", "members")) == [(0, "stopped"), (2, "stopped")]
         await editor.client.disconnect()
 
 

@@ -122,16 +122,6 @@ async def test_the_streams_are_given_back_when_the_relay_dies(tmp_path: Path) ->
         await until(process, "tick False False")
 
 
-async def test_an_editor_that_takes_over_without_asking_gets_none(tmp_path: Path) -> None:
-    async with relay_over(tmp_path) as setting:
-        (process,) = await setting.cluster.start(TICKS)
-        first = await setting.attach(redirectOutput=True)
-        await first.event("output", category="stdout")
-        second = await setting.attach()
-        await until(process, "tick False False")
-        await second.nothing("output", 0.2, category="stdout")
-
-
 async def until(process: Any, line: str) -> None:
     earlier = len(process.lines)
     began = time.monotonic()
