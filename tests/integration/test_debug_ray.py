@@ -428,15 +428,6 @@ def test_a_group_of_actors_is_stepped_and_the_one_that_dies_is_named(up: Rayside
     until(lambda: up.run("logs", "--job", job).stdout, lambda text: text.count("result 1") == 2, patience=60)
 
 
-def test_a_condition_that_can_not_be_read_is_refused_before_anything_is_stopped(
-    up: Rayside, code: Path
-) -> None:
-    done = up.run("debug", "--break=program.py:3:n >", "--json", cwd=code)
-    assert done.returncode == 2
-    error = json.loads(done.stdout)["error"]
-    assert error["message"] == "the condition 'n >' is no Python expression: invalid syntax"
-
-
 @pytest.mark.gate
 def test_exceptions_that_a_task_does_not_catch_stop_where_they_are_raised(
     up: Rayside, tmp_path: Path
