@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 import subprocess
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -92,8 +91,7 @@ async def test_a_task_in_a_workers_pod_stops_in_an_editor(up: Rayside) -> None:
     assert expected == until(
         lambda: [task["task"] for task in up.json("breakpoints")], lambda names: names == expected, 120
     )
-    editor = await attached(up.settings.relay_port, token=token_of(up), job=name)
-    with closing(editor.client):
+    async with attached(up.settings.relay_port, token=token_of(up), job=name) as editor:
         stop = await editor.event("stopped")
         assert (stop["ray"]["task"], stop["ray"]["submissionId"]) == ("estimate", name)
         workers = kube(up).pods(f"ray.io/cluster={NAME},ray.io/node-type=worker")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import os
@@ -11,7 +12,8 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
@@ -181,10 +183,13 @@ def test_without_ray_it_attaches_nothing_and_answers_all_the_same(process: Proce
         assert "secret" not in caught.value.message.replace(wrong_token or "secret2", "")
 
 
-async def attached(port: int, **options: str) -> Session:
+@asynccontextmanager
+async def attached(port: int, **options: str) -> AsyncIterator[Session]:
     client = await Client.connect("127.0.0.1", port)
     await client.attach(options=options, no_delay=False)
-    return Session(client)
+    yield Session(client)
+    client.close()
+    await asyncio.wait_for(client.closed.wait(), PATIENCE)
 
 
 async def test_ray_is_asked_only_while_an_editor_is_there_and_is_found_again(process: Process) -> None:
@@ -194,7 +199,6 @@ async def test_ray_is_asked_only_while_an_editor_is_there_and_is_found_again(pro
     process.config.write_text(config.document())
     process.start()
     until(lambda: answers(process.port))
-    editor = await attached(process.port, token="secret")
     requests: list[tuple[str, str]] = []
 
     def answer(request: BaseHTTPRequestHandler) -> None:
@@ -203,13 +207,13 @@ async def test_ray_is_asked_only_while_an_editor_is_there_and_is_found_again(pro
         jobs = request.path.startswith("/api/jobs")
         says(request, 200, json.dumps([] if jobs else {"data": {"result": {"result": []}}}).encode())
 
-    # The editor is there before Ray is.
-    with answering(answer, port):
-        until(lambda: len(requests) >= 5)
-        assert set(requests) == {(path, "Bearer secret") for path in ("/api/v0/workers", "/api/jobs/")}
-        await editor.request("disconnect")
-        editor.client.close()
-        until(lambda: quiet(requests))
+    async with attached(process.port, token="secret") as editor:
+        # The editor is there before Ray is.
+        with answering(answer, port):
+            until(lambda: len(requests) >= 5)
+            assert set(requests) == {(path, "Bearer secret") for path in ("/api/v0/workers", "/api/jobs/")}
+            await editor.request("disconnect")
+            until(lambda: quiet(requests))
 
 
 def quiet(requests: list[Any]) -> bool:
@@ -309,8 +313,7 @@ def test_it_listens_on_loopback_and_its_token_is_rays(up: Rayside) -> None:
 
 async def test_breakpoints_lists_a_task_once_whoever_holds_it(up: Rayside) -> None:
     (waiting,) = up.json("breakpoints")
-    editor = await attached(up.settings.relay_port, token=token_of(up))
-    with contextlib.closing(editor.client):
+    async with attached(up.settings.relay_port, token=token_of(up)) as editor:
         assert (await editor.event("stopped"))["reason"]
         (listed,) = up.json("breakpoints")
         assert (listed["worker_id"], listed["task"]) == (waiting["worker_id"], "estimate")
