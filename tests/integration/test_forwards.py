@@ -291,6 +291,24 @@ def test_a_port_that_is_taken_is_named_with_its_holder_and_setting(step: Forward
     assert step.leftovers() == []
 
 
+def test_a_port_that_is_taken_at_the_last_moment_ends_the_process(step: Forwards) -> None:
+    step.config_file.write_text(step.config_text)
+    port = step.ports[1].local
+    with socket.create_server(("127.0.0.1", port)):
+        done = subprocess.run(
+            step.command(),
+            env=step.process.environment(),
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+            check=False,
+        )
+    assert done.returncode == PortTaken.exit_code
+    assert f"port {port} (workspace) is taken by" in done.stderr
+    assert f"(pid {os.getpid()})" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 # --- the process -------------------------------------------------------------------------
 
 

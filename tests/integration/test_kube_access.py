@@ -415,6 +415,15 @@ def test_a_proxy_of_the_environment_is_used_but_for_what_it_leaves_out(
             reached(api)
 
 
+def test_a_ca_that_is_corrected_on_disk_is_read_again(api: ScriptedApi, tmp_path: Path) -> None:
+    right = (tmp_path / "ca.crt").read_bytes()
+    (tmp_path / "ca.crt").write_bytes(self_signed(HOST, tmp_path)[0].read_bytes())
+    with pytest.raises(ClusterUnreachable, match="certificate verify failed"):
+        api.kube.require("get", "pods")
+    (tmp_path / "ca.crt").write_bytes(right)
+    api.kube.require("get", "pods")
+
+
 def test_certificates_that_rotate_on_disk_are_read_again(tmp_path: Path) -> None:
     (tmp_path / "past").mkdir()
     past, good = self_signed("client", tmp_path / "past"), self_signed("localhost", tmp_path)

@@ -287,6 +287,28 @@ def test_a_mirror_is_asked_once_for_each_code_and_then_the_record_is_enough(
         bundled(replace(nowhere, mirror="elsewhere.test"), record, Shell())
 
 
+@pytest.mark.usefixtures("login")
+def test_two_who_fill_it_at_once_are_not_in_each_others_way(
+    shared: Served, bundle: Bundle, tmp_path: Path
+) -> None:
+    mine = settings(shared, tmp_path)
+    failures: list[BaseException] = []
+
+    def filling() -> None:
+        try:
+            send(mirror_of(mine), bundle, silent)
+        except BaseException as error:  # It is raised below, where it fails the test.
+            failures.append(error)
+
+    threads = [threading.Thread(target=filling) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    assert listed(mirror_of(mine), this_version(), this_platform()).manifest == bundle.manifest
+
+
 def test_the_password_is_of_a_helper_of_docker_too(
     shared: Served, bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -589,6 +611,7 @@ def errors(message: str, code: str = "DENIED") -> bytes:
     [
         (507, "", "it is full"),
         (403, "DENIED: project quota of 1 GiB is used up", "it is full"),
+        (403, "DENIED: adding 1 GiB of storage would exceed the upper limit", "it is full"),
         (403, "DENIED: no", "docker login 127.0.0.1:"),
         (403, "", "docker login 127.0.0.1:"),
         (405, "", "it is read-only"),
@@ -613,6 +636,24 @@ def test_each_refusal_is_in_its_words_with_the_one_thing_to_do(
     assert caught.value.hint.startswith(hint)
     assert caught.value.message.isprintable()
     assert len(caught.value.message) < 600
+
+
+def test_one_that_is_busy_is_asked_again(scripted: Scripted) -> None:
+    asked: list[str] = []
+
+    def answer(handler: BaseHTTPRequestHandler) -> None:
+        asked.append(handler.command)
+        if len(asked) < 3:
+            says(handler, 429, Retry_After="1")
+        elif handler.command == "HEAD":
+            says(handler, 404)
+        elif handler.command == "POST":
+            says(handler, 202, Location="/v2/x/blobs/uploads/1")
+        else:
+            says(handler, 201, Location="/v2/x/blobs/1")
+
+    scripted(answer).require("x")
+    assert asked == ["HEAD", "HEAD", "HEAD", "POST", "PUT"]
 
 
 def test_one_that_never_answers_is_given_up(scripted: Scripted, monkeypatch: pytest.MonkeyPatch) -> None:

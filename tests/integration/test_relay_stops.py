@@ -163,6 +163,18 @@ async def test_a_logpoint_says_of_which_task_and_place_it_is(tmp_path: Path) -> 
         await editor.nothing("stopped", 0)
 
 
+async def test_a_logpoints_count_is_of_all_debuggees_too(tmp_path: Path) -> None:
+    async with relay_over(tmp_path) as setting:
+        processes = await setting.cluster.start(LOOP, count=3)
+        spec = {"line": 3, "logMessage": "reached", "hitCondition": "% 10"}
+        editor = await setting.attach({"job.py": [spec]})
+        for _ in range(3):
+            await editor.event("output", category="stdout")
+        for process in processes:
+            await process.end()
+        await editor.nothing("output", 0, category="stdout")
+
+
 async def test_messages_that_come_too_fast_are_counted(tmp_path: Path) -> None:
     async with relay_over(tmp_path) as setting:
         # Without end: how many a busy machine makes in a second is not known.
@@ -366,6 +378,22 @@ async def test_a_filter_that_can_have_no_condition_is_not_verified(tmp_path: Pat
         assert "can give this filter no condition" in unhandled["message"]
         await editor.resume(stop)
         assert await process.end() == ["ready", "done"]
+
+
+async def test_a_later_task_that_can_have_no_condition_is_told(tmp_path: Path) -> None:
+    async with relay_over(tmp_path) as setting:
+        options = [{"filterId": "userUnhandled", "condition": "x"}]
+        requests = {"setExceptionBreakpoints": {"filters": [], "filterOptions": options}}
+        # It listens, and runs before anybody attaches.
+        script = LACKS.replace(
+            'print("done', 'input = sys.stdin.read\nimport time\ntime.sleep(30)\nprint("done'
+        )
+        (process,) = await setting.cluster.start("import sys\n" + script, waits=False)
+        await process.until_printed()
+        editor = await setting.attach(requests=requests)
+        output = await editor.event("output", category="console")
+        assert output["output"].startswith("the filter userUnhandled: The debugpy of a task can give")
+        await editor.nothing("output", 0.1, category="console")
 
 
 # --- what editors ask and are told -------------------------------------------------------
