@@ -182,9 +182,16 @@ def for_pip(shell: Shell, python: str | Path, environment: Mapping[str, str]) ->
     files = tuple(map(environment.get, names))
     if files not in _listed:
         # With -v it prints also where its configuration has it quiet.
-        _listed[files] = shell.run(
-            [python, "-m", "pip", "config", "list", "-v"], env=_reaching(environment)
-        ).out
+        # -I: by -m alone, Python would take a pip.py of the current folder.
+        command = [python, "-I", "-m", "pip", "config", "list", "-v"]
+        try:
+            _listed[files] = shell.run(command, env=_reaching(environment)).out
+        except CommandFailed:
+            # What it says may quote a line with a password.
+            raise CommandFailed(
+                f"pip can't read its configuration: {python} -m pip config list fails",
+                hint="run that, and correct the file that it names",
+            ) from None
     return configured(environment, _listed[files])
 
 
@@ -251,7 +258,7 @@ def _pip(
     report: Callable[[str], None],
 ) -> None:
     quiet = ["--disable-pip-version-check", "--no-input", "--progress-bar", "off"]
-    _run(shell, [python, "-m", "pip", verb, *quiet], lock_file, options, env, report)
+    _run(shell, [python, "-I", "-m", "pip", verb, *quiet], lock_file, options, env, report)
 
 
 def _run(

@@ -73,7 +73,7 @@ def _make(root: Path, arguments: list[str], console: Console) -> None:
     with _progress(console) as notes:
         shell, python, temporary = Shell(), venv / "bin" / "python", venv / "tmp"
         try:
-            shell.run([sys.executable, "-m", "venv", "--clear", venv])
+            shell.run([sys.executable, "-I", "-m", "venv", "--clear", venv])
         except CommandFailed as error:
             raise MissingProgram(
                 f"{sys.executable} can't make virtual environments: {error.message.splitlines()[-1]}",
@@ -130,7 +130,7 @@ def _bundle(arguments: list[str]) -> Bundle | None:
     any, and then that is None too.
     """
     file = os.environ.get("INVOKE_RAYSIDE_BUNDLE", "")
-    for option, value in zip(arguments, [*arguments[1:], ""], strict=True):
+    for option, value in zip(arguments, [*arguments[1:], ""], strict=False):
         file = value if option == "--bundle" else option.partition("--bundle=")[2] or file
     if not file:
         return None

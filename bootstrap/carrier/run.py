@@ -35,6 +35,9 @@ _READ, _SHOWN, _MOST = 2000, 300, 20
 # What klog writes before a message: it differs each time (k8s.io/klog).
 _KLOG = re.compile(r"^[IWEF]\d{4} [\d:.]+ +\d+ [\w./-]+:\d+\] ")
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
+# It is looked up here: between fork and exec other threads' locks may be held for good.
+_PRCTL = ctypes.CDLL(None).prctl if sys.platform == "linux" else None
+_LOOK_AGAIN = 0.05  # seconds
 
 
 class Run:
@@ -159,21 +162,21 @@ class Run:
             stderr=asyncio.subprocess.PIPE,
             limit=_READ,
             start_new_session=True,
-            preexec_fn=_end_with_parent if sys.platform == "linux" else None,
+            preexec_fn=_end_with_parent if _PRCTL else None,
         )
         assert process.stdout and process.stderr
         streams = ((process.stdout, on_line), (process.stderr, self._tell))
         readers = [asyncio.create_task(_read(*stream)) for stream in streams]
         try:
-            await process.wait()
-            # What it started may have its streams still.
-            await asyncio.wait(readers, timeout=_GOODBYE)
+            await _ended(process)
         finally:
+            await _end(process)
+            # Who left its group may have its streams still.
+            await asyncio.wait(readers, timeout=_GOODBYE)
             for reader in readers:
                 reader.cancel()
-            await _end(process)
             await asyncio.wait(readers)
-        return await process.wait()
+        return process.returncode or 0
 
 
 class Way:
@@ -225,15 +228,20 @@ async def _read(stream: asyncio.StreamReader, on_line: Callable[[str], None]) ->
         on_line(said.decode(errors="replace").rstrip("\r\n"))
 
 
+async def _ended(process: asyncio.subprocess.Process) -> None:
+    """Waits for its end; Pythons as 3.11.7 and 3.13.0 have `wait` wait for all who have its streams, too."""
+    while process.returncode is None:
+        await asyncio.sleep(_LOOK_AGAIN)
+
+
 async def _end(process: asyncio.subprocess.Process) -> None:
     """Ends it, with a plugin or a ProxyCommand that it runs."""
     for number in (signal.SIGTERM, signal.SIGKILL):
-        if process.returncode is not None:
-            return
+        # Also where it has ended by itself, for those that it started: the group is theirs while one lives.
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, number)
         with contextlib.suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(process.wait(), _GOODBYE)
+            await asyncio.wait_for(_ended(process), _GOODBYE)
 
 
 def _end_with_parent() -> None:
@@ -241,4 +249,5 @@ def _end_with_parent() -> None:
 
     Elsewhere than on Linux it stays until `up` or `down`, which find it by the mark that it inherits.
     """
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    assert _PRCTL
+    _PRCTL(_PR_SET_PDEATHSIG, signal.SIGTERM)

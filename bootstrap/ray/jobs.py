@@ -26,6 +26,7 @@ from bootstrap.loopback import require_own_listener
 from bootstrap.ray import outcome
 from bootstrap.ray.debug import Debug
 from bootstrap.ray.metadata import DEBUG, LOCAL_ROOTS, PY_MODULES, USER, USER_VARIABLE, WORKING_DIR
+from bootstrap.ray.paths import MOST_LINKS
 from bootstrap.ray.runtime_env import URI, image_of, require_alone
 from bootstrap.ray.runtime_env import read as read_environment
 from bootstrap.ray.time_limits import RAISED
@@ -37,8 +38,7 @@ if TYPE_CHECKING:  # bootstrap.submission runs where the packages that it needs 
 _PYTHON = re.compile(
     r"""(?:^|[\s;&|("'`])(?:[^\s"']*/)?python[\d.]*["']?(?P<options>(?:\s+-[XW]\s+\S+|\s+-[A-Za-z]+)*)(?=\s|$)"""
 )
-# A job's metadata names so many symlinks; an environment of packages may have thousands.
-_MOST_LINKS = 100
+_NOT_PACKED = (".git", ".venv", "venv", "__pycache__", "node_modules")
 # uv replaces the hook with one of its own; a PYTHONPATH without its old value hides ours.
 _HIDES_HOOK = re.compile(r"\buv\b|(?<!\$)(?<!\$\{)\bPYTHONPATH\b(?!=\S*\$\{?PYTHONPATH\b)")
 
@@ -211,15 +211,17 @@ def prepare(
 def _linked(folders: Iterable[str]) -> dict[str, str]:
     """Returns the folders and Python files that symlinks in these folders lead to, each with its symlink.
 
-    Ray packs what a symlink leads to, and an editor may have opened it by its real path.
+    Ray packs what a symlink leads to, and an editor may have opened it by its real path. It leaves out
+    environments and Git's folder (`RAY_RUNTIME_ENV_DEFAULT_EXCLUDES`).
     """
     linked: dict[str, str] = {}
     for folder in folders:
         for parent, names, files in os.walk(folder):
+            names[:] = [name for name in names if name not in _NOT_PACKED]
             for path in (Path(parent, name) for name in (*names, *files)):
                 if path.is_symlink() and (path.is_dir() or path.suffix == ".py"):
                     linked.setdefault(str(path.resolve()), str(path))
-                if len(linked) == _MOST_LINKS:
+                if len(linked) == MOST_LINKS:
                     return linked
     return linked
 

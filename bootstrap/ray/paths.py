@@ -6,10 +6,12 @@ of py_modules into .../py_modules_files/_ray_pkg_<hash>/<package>/, on every nod
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 
 from bootstrap.ray.metadata import LOCAL_ROOTS, PY_MODULES, WORKING_DIR
@@ -18,6 +20,8 @@ from bootstrap.ray.records import Job
 # The session that runs unpacks them here, on a node whose temporary directory is Ray's default.
 RESOURCES = "/tmp/ray/session_latest/runtime_resources"
 
+# A job's metadata names so many symlinks; an environment of packages may have thousands.
+MOST_LINKS = 100
 _PACKAGE = re.compile(r"(_ray_pkg_[0-9a-f]+)")
 _SENT = re.compile(r"gcs://(_ray_pkg_[0-9a-f]+)\.(?:zip|tar\.gz|tar\.xz)")
 
@@ -36,7 +40,11 @@ class PathMap:
         """Maps by what `submit` kept with each job, oldest first, and the URIs that Ray gave its packages."""
         roots: dict[str, list[Path]] = {}
         for job in jobs:
-            for package, folder in _packed(job):
+            packed: list[tuple[str, Path]] = []
+            # Whoever may submit a job writes its metadata: what is not ours leads nowhere.
+            with contextlib.suppress(ValueError, TypeError, AttributeError):
+                packed = _packed(job)
+            for package, folder in packed:
                 known = roots.setdefault(package, [])
                 if folder in known:
                     known.remove(folder)
@@ -73,8 +81,8 @@ def _packed(job: Job) -> list[tuple[str, Path]]:
         if (other := Path(written.get(str(folder), folder))) != folder:
             names += [other] if not is_module or other.name == folder.name else []
         packages += [(package[1], name.parent if is_module else name) for name in names]
-        for target, link in written.items():
-            if folder in Path(link).parents and ".." not in Path(link).parts:
+        for target, link in islice(written.items(), MOST_LINKS):
+            if folder in Path(link).parents and ".." not in Path(link).parts and target != "/":
                 within = Path(link).relative_to(folder.parent if is_module else folder)
                 packages.append((f"{package[1]}/{within}", Path(target)))
     return packages

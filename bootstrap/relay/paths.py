@@ -132,11 +132,6 @@ class Paths:
                 rest = _below(path, root)
                 if rest is not None and layout.has(folder, rest):
                     return _join(folder, rest)
-        for key, targets in roots.items():
-            package, _, link = key.partition("/")
-            rest = next((rest for target in targets if (rest := _below(path, target)) is not None), None)
-            if link and rest is not None and package in layout.packages:
-                return _join(f"{layout.packages[package]}/{link}", rest)
         for local, remote in self._mappings:
             rest = _below(path, local)
             mapped = layout.working_dir if remote == "." else layout.modules.get(remote)
@@ -145,7 +140,15 @@ class Paths:
         # The path may be of another node, or go by way of `session_latest`.
         if (unpacked := _UNPACKED.match(path)) and unpacked["package"] in layout.packages:
             return _join(layout.packages[unpacked["package"]], unpacked["rest"])
-        return layout.found.get(path, path)
+        if path in layout.found:
+            return layout.found[path]
+        # Last: any job's metadata may name symlinks, and what they lead to.
+        for key, targets in roots.items():
+            package, _, link = key.partition("/")
+            rest = next((rest for target in targets if (rest := _below(path, target)) is not None), None)
+            if link and rest is not None and package in layout.packages:
+                return _join(f"{layout.packages[package]}/{link}", rest)
+        return path
 
     def _candidates(self, path: str, unpacked: re.Match[str] | None) -> list[tuple[str, str]]:
         """Returns folders of the editor's side, and where the file would be below each."""

@@ -36,7 +36,6 @@ _PROGRAMS = {
     "kubectl": "kubectl",
     "kubectl-ray": "KubeRay's kubectl plugin",
     "oras": "the registry client",
-    "serving": "server of images in a cluster",
     "door": "front door of a workshop",
 }
 _TITLES = {**_PROGRAMS, "kuberay": "KubeRay's manifests"}

@@ -190,12 +190,11 @@ class PulledImage:
         login = f"docker login {registry(self.public)}".rstrip()
         if "toomanyrequests" in words or "rate limit" in words or "code 429" in words:
             return DownloadFailed(message, hint=f"{login}, which raises the limit")
+        if "credential not found" in words:  # oras's
+            return ImageMissing(message, hint=login)
         # Docker Hub's words for a name that it doesn't have are that it "may require 'docker login'".
         if "does not exist" in words or "not found" in words or "manifest unknown" in words:
             return ImageMissing(message, hint=self._other)
-        if any(
-            each in words
-            for each in ("unauthorized", "denied", "no basic auth", "credential not found", "code 403")
-        ):
+        if any(each in words for each in ("unauthorized", "denied", "no basic auth", "code 403")):
             return ImageMissing(message, hint=login)
         return DownloadFailed(message, hint="./invokew up --source packages needs no registry")

@@ -60,7 +60,7 @@ def built(shell: Shell, go: Go, cache_folder: Path, architecture: str = "") -> G
 
 @dataclass(frozen=True)
 class RegistryClient:
-    """oras is on this machine; it comes out of `bundle`, too, where that is trusted."""
+    """oras is on this machine; it comes out of `bundle`, too: last, where nobody checks its signature."""
 
     settings: Settings
     shell: Shell
@@ -108,13 +108,17 @@ class RegistryClient:
         )
 
     def _ways(self) -> Iterator[Callable[[Report], None]]:
-        if self.bundle and self.bundle.manifest.platform == this_platform():
+        has_one = self.bundle is not None and self.bundle.manifest.platform == this_platform()
+        is_signed = bool(self.settings.bundle_key)
+        if has_one and is_signed:
             yield self._unpack
         source = self.settings.source
         if source == "upstream" or (source != "packages" and not unreachable(self.settings)):
             yield self._release.apply
         if source != "upstream":
             yield self._make
+        if has_one and not is_signed:
+            yield self._unpack
 
     def _unpack(self, report: Report) -> None:
         assert self.bundle and self._unpacked

@@ -72,7 +72,7 @@ class RayEnvironment:
             # the next --clear.
             temporary = self.folder / "tmp"
             env = {**cache.environment(self.folder), "TMPDIR": str(temporary)}
-            self.shell.run([sys.executable, "-m", "venv", "--clear", self.folder], env=env)
+            self.shell.run([sys.executable, "-I", "-m", "venv", "--clear", self.folder], env=env)
             temporary.mkdir()
             report("installing, about 500 MB" if self.wheels else "downloading and installing, about 500 MB")
             python = self.programs / "python"

@@ -345,6 +345,23 @@ def test_a_program_that_was_killed_is_started_again_and_the_port_stays_ours(
     assert len(kubectl.pids) == len(first) + 1
 
 
+async def test_a_program_that_ends_is_noticed_at_once_and_takes_what_it_started_with_it(
+    tmp_path: Path,
+) -> None:
+    """What it started, as a plugin or a ProxyCommand, has its streams still, and ignores SIGTERM."""
+    program, child = tmp_path / "kubectl", tmp_path / "child"
+    program.write_text(f"#!/bin/sh\ntrap '' TERM\nsleep 600 & echo $! > {child}\nexit 3\n")
+    program.chmod(0o755)
+    said: list[str] = []
+    kubectl = Kubectl(str(program), "/none", "c", "ns", SELECTOR)
+    began = time.monotonic()
+    each = run.Run(kubectl, 80, 0.0, said.append)
+    assert not await each.listens()
+    await each.task
+    assert time.monotonic() - began < run.LET_IN
+    assert ends_within(int(child.read_text()), PATIENCE)
+
+
 def test_a_pod_that_is_replaced_is_found_by_its_labels(kubectl: ScriptedKubectl, running: Forwards) -> None:
     assert get(running.ports[0].local) == "head-1"
     replaced(kubectl, "head-1", by="head-2")

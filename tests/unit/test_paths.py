@@ -4,6 +4,8 @@ import json
 import re
 from pathlib import Path
 
+import pytest
+
 from bootstrap.ray import jobs
 from bootstrap.ray.metadata import LOCAL_ROOTS, PY_MODULES, WORKING_DIR
 from bootstrap.ray.paths import RESOURCES, PathMap, unpacked
@@ -75,6 +77,10 @@ def test_what_symlinks_in_a_package_lead_to_is_found_in_the_package(tmp_path: Pa
     (code / "single.py").symlink_to("../outside/single.py")
     (code / "data.bin").symlink_to("../outside/data.bin")
     (code / "pkg" / "shared").symlink_to(outside)
+    # Ray packs none of these.
+    (code / ".venv").symlink_to(tmp_path)
+    (code / "venv").mkdir()
+    (code / "venv" / "python").symlink_to(tmp_path)
     job = jobs.prepare(working_dir=str(code), py_modules=[], entrypoint="python x.py")
     linked = {str(outside): str(code / "shared"), str(outside / "single.py"): str(code / "single.py")}
     assert job.local_roots == linked
@@ -89,6 +95,18 @@ def test_what_symlinks_in_a_package_lead_to_is_found_in_the_package(tmp_path: Pa
     inner = {"/x": str(code / "pkg" / "shared")}
     assert roots(inner) == {**packages, "_ray_pkg_aa/pkg/shared": ["/x"], "_ray_pkg_bb/pkg/shared": ["/x"]}
     assert roots({"/x": f"{code}/../../etc", "/y": "/elsewhere/link"}) == packages
+
+
+@pytest.mark.parametrize("written", ["x", "[]", '{"/x": 1}', '{"/x": null}', '{"/": "/code/all"}'])
+def test_a_job_whose_metadata_is_none_of_ours_takes_nothing_from_others(written: str) -> None:
+    environment = {"working_dir": "gcs://_ray_pkg_aa.zip"}
+    jobs = [
+        Job("j", None, "RUNNING", "python x.py", "", None, 0.0, {WORKING_DIR: folder, **more}, environment)
+        for folder, more in (("/mine", {}), ("/code", {LOCAL_ROOTS: written}))
+    ]
+    roots = PathMap.of(jobs).local_roots()
+    assert set(roots) == {"_ray_pkg_aa"}
+    assert "/mine" in roots["_ray_pkg_aa"]
 
 
 def test_the_names_of_what_is_kept_with_a_job_are_those_that_submit_writes_and_the_extension_reads() -> None:

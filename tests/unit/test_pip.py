@@ -64,7 +64,7 @@ class Pip:
         if on_line:
             self.commands.append(words)
             return Outcome(0, "", "")
-        assert words == ["python", "-m", "pip", "config", "list", "-v"]
+        assert words == ["python", "-I", "-m", "pip", "config", "list", "-v"]
         self.asked += 1
         return Outcome(0, self.listed.format(**env), "")
 
@@ -89,7 +89,7 @@ def test_uv_installs_where_there_is_one_and_not_for_another_system(tmp_path: Pat
         "global.find-links='/wheels'\nglobal.no-index='yes'\nglobal.index-url='https://ada:secret@one.test/'"
     )
     shell = Pip(off)
-    assert shell.install(tmp_path)[:4] == ["python", "-m", "pip", "install"]
+    assert shell.install(tmp_path)[:5] == ["python", "-I", "-m", "pip", "install"]
     (tmp_path / "uv").touch()
     command = shell.install(tmp_path, "--target", "/there")
     assert command[:3] == [str(tmp_path / "uv"), "pip", "install"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tracemalloc
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +98,12 @@ def test_a_file_that_a_symlink_in_a_package_leads_to_is_found_by_its_real_path(n
     assert paths.remote(named, LAYOUT) == remote
     assert paths.local(remote) == named
     assert paths.remote("/lib/outsider.py", LAYOUT) == "/lib/outsider.py"
+    # The editor's own mapping, and where the debuggee has found the file, are stronger.
+    assert Paths([("/lib", "/opt/lib")], lambda: links).remote(named, LAYOUT) == named.replace(
+        "/lib", "/opt/lib", 1
+    )
+    found = replace(LAYOUT, found={named: "/site-packages/x.py"})
+    assert Paths(roots=lambda: links).remote(named, found) == "/site-packages/x.py"
 
 
 @pytest.mark.parametrize(
