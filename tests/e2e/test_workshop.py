@@ -474,7 +474,7 @@ ATTACK = """
 import http.client, json, os, socket, subprocess, sys
 host, token = sys.argv[1:]
 def status(port, path, **headers):
-    connection = http.client.HTTPConnection(host, port, timeout=PATIENCE)
+    connection = http.client.HTTPConnection(host, port, timeout=60)
     connection.request("GET", path, headers=headers)
     answer = connection.getresponse()
     return answer.status, answer.getheader("Location")
