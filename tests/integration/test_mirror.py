@@ -569,11 +569,14 @@ def test_without_the_program_it_is_said_how_to_get_it(
     with pytest.raises(MissingProgram, match=r"need oras 1\.3 or newer") as caught:
         client.apply(silent)
     assert "oras.land/docs/installation" in caught.value.hint
-    # A bundle has it: that of a test is a shell script.
-    taken = RegistryClient(nowhere, Shell(), bundle)
-    taken.apply(silent)
-    assert taken.check().condition is Condition.READY
-    assert taken.mirror.program.read_text().startswith("#!/bin/sh")
+    # A bundle has it: first where its signature was checked, and else last. That of a test is a shell script.
+    unsigned = replace(client.settings, cache_folder=tmp_path / "unsigned", mirror="registry.test")
+    for settings in (replace(nowhere, bundle_key="a key"), unsigned):
+        taken = RegistryClient(settings, Shell(), bundle)
+        assert ("_unpack" in str(next(taken._ways()))) == bool(settings.bundle_key)
+        taken.apply(silent)
+        assert taken.check().condition is Condition.READY
+        assert taken.mirror.program.read_text().startswith("#!/bin/sh")
 
 
 # --- a registry that plays up ------------------------------------------------------------
