@@ -94,7 +94,7 @@ class Run:
         return Way(self, reader, writer)
 
     def left(self, asked: float) -> None:
-        """Is told that a connection has ended on which something was `asked` at that time; 0 for nothing."""
+        """Counts a connection out on which something was `asked` at that time; 0 for nothing."""
         self._count(-1)
         waited = self._loop.time() - asked
         if asked and waited > _IN_VAIN and self.heard < asked and not self._program.notices_loss:
@@ -245,7 +245,7 @@ async def _end(process: asyncio.subprocess.Process) -> None:
 
 
 def _end_with_parent() -> None:
-    """Has the kernel end the program when this process is killed (prctl(2)).
+    """Asks the kernel to end the program when this process is killed (prctl(2)).
 
     Elsewhere than on Linux it stays until `up` or `down`, which find it by the mark that it inherits.
     """

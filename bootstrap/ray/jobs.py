@@ -38,7 +38,7 @@ if TYPE_CHECKING:  # bootstrap.submission runs where the packages that it needs 
 _PYTHON = re.compile(
     r"""(?:^|[\s;&|("'`])(?:[^\s"']*/)?python[\d.]*["']?(?P<options>(?:\s+-[XW]\s+\S+|\s+-[A-Za-z]+)*)(?=\s|$)"""
 )
-_NOT_PACKED = (".git", ".venv", "venv", "__pycache__", "node_modules")
+_WITHOUT_LINKS = (".git", ".venv", "venv", "__pycache__", "node_modules")
 # uv replaces the hook with one of its own; a PYTHONPATH without its old value hides ours.
 _HIDES_HOOK = re.compile(r"\buv\b|(?<!\$)(?<!\$\{)\bPYTHONPATH\b(?!=\S*\$\{?PYTHONPATH\b)")
 
@@ -211,13 +211,13 @@ def prepare(
 def _linked(folders: Iterable[str]) -> dict[str, str]:
     """Returns the folders and Python files that symlinks in these folders lead to, each with its symlink.
 
-    Ray packs what a symlink leads to, and an editor may have opened it by its real path. It leaves out
-    environments and Git's folder (`RAY_RUNTIME_ENV_DEFAULT_EXCLUDES`).
+    Ray packs what a symlink leads to, and an editor may have opened it by its real path. Folders that Ray
+    does not pack (`RAY_RUNTIME_ENV_DEFAULT_EXCLUDES`) are left out, and Node's packages, which are many.
     """
     linked: dict[str, str] = {}
     for folder in folders:
         for parent, names, files in os.walk(folder):
-            names[:] = [name for name in names if name not in _NOT_PACKED]
+            names[:] = [name for name in names if name not in _WITHOUT_LINKS]
             for path in (Path(parent, name) for name in (*names, *files)):
                 if path.is_symlink() and (path.is_dir() or path.suffix == ".py"):
                     linked.setdefault(str(path.resolve()), str(path))

@@ -32,6 +32,19 @@ each_python = pytest.mark.parametrize(("version", "how"), HOWS, ids=lambda each:
 each_python_once = pytest.mark.parametrize(("version", "how"), _ONCE, ids=lambda each: str(each))
 BY_HAND = {**WITHOUT_MONITORING, **UNCHECKED}
 _KEPT = ROOT / ".pytest_cache"
+# As Ray does with a task that failed, and RAY_DEBUG_POST_MORTEM set (ray/util/debugpy.py). It needs `sys` and
+# `threading`, and is called where the exception is handled.
+POST_MORTEM = """\
+def post_mortem():
+    import pydevd
+    debugger, thread = pydevd.get_global_debugger(), threading.current_thread()
+    info = debugger.set_additional_thread_info(thread)
+    info.is_tracing += 1
+    try:
+        debugger.stop_on_unhandled_exception(debugger, thread, info, sys.exc_info())
+    finally:
+        info.is_tracing -= 1
+"""
 
 
 class Debuggee:

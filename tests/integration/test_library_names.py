@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from bootstrap.dap.framing import Message
-from tests.integration.pythons import each_python_once
+from tests.integration.pythons import POST_MORTEM, each_python_once
 from tests.integration.test_compiled import played
 
 # pydevd's table has these; the last two it takes for its own.
@@ -33,18 +33,12 @@ def begin(folder):
     except Exception as error:
         return type(error).__name__
 
-def fail(name):  # As Ray's post-mortem does with a task that failed (ray/util/debugpy.py).
-    import pydevd
+def fail(name):
     try:
         importlib.import_module(f"pipeline.{name}").load(None)
     except TypeError:
-        debugger, thread = pydevd.get_global_debugger(), threading.current_thread()
-        info = debugger.set_additional_thread_info(thread)
-        info.is_tracing += 1
-        try:
-            debugger.stop_on_unhandled_exception(debugger, thread, info, sys.exc_info())
-        finally:
-            info.is_tracing -= 1
+        post_mortem()
+
 """
 
 
@@ -93,7 +87,7 @@ async def test_breakpoints_stop_and_steps_go_into_them(version: str, how: str, t
 async def test_the_post_mortem_shows_their_frames(version: str, how: str, tmp_path: Path) -> None:
     package = pipeline(tmp_path)
 
-    async with played(version, how, tmp_path, MAIN) as process:
+    async with played(version, how, tmp_path, MAIN + POST_MORTEM) as process:
         client = process.running.client
         await client.request("setExceptionBreakpoints", {"filters": ["uncaught"]})
         await process.call("begin", str(package.parent))

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from bootstrap.errors import RequestFailed
+from tests.integration.pythons import POST_MORTEM
 from tests.integration.relay_debuggees import Session, Wire, relay_over
 from tests.patience import PATIENCE
 
@@ -41,20 +42,11 @@ Actor().work(2)
 by_value()()
 print("done", flush=True)
 """
-# As Ray does with a task that failed, and RAY_DEBUG_POST_MORTEM set (ray/util/debugpy.py).
-FAILS = """\
+FAILS = f"""\
 import sys, threading
 sys.path.insert(0, "LIBRARY")
 import library
-def post_mortem():
-    import pydevd
-    debugger, thread = pydevd.get_global_debugger(), threading.current_thread()
-    info = debugger.set_additional_thread_info(thread)
-    info.is_tracing += 1
-    try:
-        debugger.stop_on_unhandled_exception(debugger, thread, info, sys.exc_info())
-    finally:
-        info.is_tracing -= 1
+{POST_MORTEM}
 def task(x):
     raise ValueError(x)
 for x in (1, 2):

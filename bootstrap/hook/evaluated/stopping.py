@@ -183,7 +183,7 @@ def is_tracing_stopped_threads() -> bool:
 
 
 def _tell_replaced() -> None:
-    """Tells once, in the job's output, whose trace function a step replaces."""
+    """Writes into the job's output, once, whose trace function a step replaces."""
     trace: Any = sys.gettrace()
     if monitors() or trace is None or _is_pydevds_function(trace) or _told_replaced:
         return
