@@ -2,7 +2,8 @@
 
 Whatever leaves the namespace is dropped, and counted: what the engine, its containers and the host's own
 programs send. There is a way out, as on a machine in a company's net, so that who tries to go out is seen.
-A resolver answers there, which knows no name, and keeps those that it is asked for.
+A resolver answers there, also at the addresses that this machine's programs ask. It knows no name, and keeps
+those that it is asked for.
 """
 
 from __future__ import annotations
@@ -128,6 +129,7 @@ def airgap() -> Iterator[Airgap]:
             # The kernel itself looks for neighbours and routers by IPv6.
             f"netns exec {NAMESPACE} sysctl --quiet --write net.ipv6.conf.{_OUT}.disable_ipv6=1",
             f"-n {NAMESPACE} link set {_OUT} up",
+            *(f"-n {NAMESPACE} address add {each}/32 dev lo" for each in _resolvers()),
             f"address add {_THERE} dev rs-world",
             "link set rs-world up",
             f"-n {NAMESPACE} route add default via {_THERE.partition('/')[0]}",
@@ -176,6 +178,15 @@ def _engine(gap: Airgap) -> Iterator[None]:
         finally:
             engine.terminate()
             engine.wait(60)
+
+
+def _resolvers() -> list[str]:
+    """Returns the addresses of this machine's resolvers that no loopback device has by itself.
+
+    The names that a program asks them for say what it wants; packets to them would not.
+    """
+    named = re.findall(r"^nameserver\s+([\d.]+)\s*$", Path("/etc/resolv.conf").read_text(), re.MULTILINE)
+    return [each for each in dict.fromkeys(named) if not each.startswith("127.")]
 
 
 def _answers(gap: Airgap) -> bool:
