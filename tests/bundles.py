@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import subprocess
 import tarfile
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -20,6 +21,13 @@ from bootstrap.bundle.version import this_version
 from bootstrap.own_folder import make_own
 from bootstrap.private_file import write_private
 from bootstrap.sources.bundle_origin import RECORD, Origin
+
+
+def minisign_keys(folder: Path, name: str) -> tuple[Path, Path]:
+    """Makes a secret and a public key without a password, `name`.key and `name`.pub; returns their files."""
+    secret, public = folder / f"{name}.key", folder / f"{name}.pub"
+    subprocess.run(["minisign", "-G", "-W", "-p", public, "-s", secret], check=True, capture_output=True)
+    return secret, public
 
 
 def layer(name: str, content: bytes) -> bytes:

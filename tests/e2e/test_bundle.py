@@ -7,7 +7,6 @@ import os
 import re
 import secrets
 import shutil
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -23,6 +22,7 @@ from bootstrap.registry.address import parse
 from bootstrap.step import until
 from bootstrap.steps.registry_in_nodes import NodeRegistries, Trusted
 from tests.airgap import ADDRESS, Airgap, airgap
+from tests.bundles import minisign_keys
 from tests.conftest import FIGURE
 from tests.e2e.conftest import gateway_of, node_of, with_kubectl
 from tests.e2e.conftest import kube as kube_of
@@ -38,10 +38,7 @@ Figure = Callable[[str, object], None]
 @pytest.fixture(scope="module")
 def keys(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """Returns the files of a secret and a public key of minisign."""
-    folder = tmp_path_factory.mktemp("keys")
-    secret, public = folder / "ours.key", folder / "ours.pub"
-    subprocess.run(["minisign", "-G", "-W", "-p", public, "-s", secret], check=True, capture_output=True)
-    return secret, public
+    return minisign_keys(tmp_path_factory.mktemp("keys"), "ours")
 
 
 @pytest.fixture(scope="module")

@@ -27,7 +27,7 @@ from bootstrap.sources.bundled import bundled
 from bootstrap.step import check, up
 from bootstrap.targets import choice
 from bootstrap.verbs.bundle import Asked, _signing, make
-from tests.bundles import small
+from tests.bundles import minisign_keys, small
 from tests.unit.test_step import Diary
 
 pytestmark = pytest.mark.skipif(not shutil.which("minisign"), reason="minisign is not on this machine")
@@ -39,8 +39,7 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Provides a folder with two keys, without passwords: one takes seconds, each time that it is used."""
     folder = tmp_path_factory.mktemp("some keys")
     for name in ("ours", "theirs"):
-        command = ["minisign", "-G", "-W", "-p", f"{name}.pub", "-s", f"{name}.key"]
-        subprocess.run(command, cwd=folder, check=True, capture_output=True)
+        minisign_keys(folder, name)
     return folder
 
 
