@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from bootstrap.dap.framing import Decoder, FramingError, Message, encode
-from bootstrap.errors import DebuggerGone, RequestFailed
+from bootstrap.errors import DebuggerGone, RequestFailed, StrangerListens
 from bootstrap.loopback import require_own
 
 _CHUNK = 65536
@@ -48,6 +48,22 @@ def ask(
             hint="./invokew status shows what runs; ./invokew up mends it",
         )
     return dict(answer.get("body") or {})
+
+
+def no_answer(port: int, *, timeout: float = 2.0) -> str:
+    """Returns why no DAP server answers `initialize` at this port; empty where one does.
+
+    A refusal is no answer: what keeps an editor's connection refuses while it looks for a way to the relay.
+
+    `timeout` is in seconds.
+    """
+    try:
+        ask(port, "initialize", {"adapterID": "rayside"}, timeout=timeout)
+    except RequestFailed as error:
+        return f"refuses {error.message}"
+    except (DebuggerGone, StrangerListens) as error:
+        return error.message
+    return ""
 
 
 def _answer(connection: socket.socket, deadline: float) -> Message:

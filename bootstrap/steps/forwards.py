@@ -18,8 +18,8 @@ from bootstrap.carrier import supervisor
 from bootstrap.carrier.carrier import Speaks
 from bootstrap.carrier.programs import Kubectl
 from bootstrap.carrier.supervisor import Forward, document
-from bootstrap.dap.exchange import ask
-from bootstrap.errors import ClusterUnreachable, DebuggerGone, NotRunning, StrangerListens
+from bootstrap.dap.exchange import no_answer
+from bootstrap.errors import ClusterUnreachable, NotRunning
 from bootstrap.kube.api import Kube
 from bootstrap.kube.forwarding import require_forwarding, to_pod
 from bootstrap.own_folder import make_own
@@ -134,11 +134,7 @@ class Forwards:
 
 def _no_dap(port: int, _: str = "") -> str:
     """Returns why a DAP server gives no answer through this port; empty where it gives one."""
-    try:
-        ask(port, "initialize", {"adapterID": "rayside"}, timeout=_ANSWER)
-    except (DebuggerGone, StrangerListens) as error:
-        return error.message
-    return ""
+    return no_answer(port, timeout=_ANSWER)
 
 
 def _no_http(port: int, address: str = "127.0.0.1", scheme: str = "http") -> str:

@@ -9,8 +9,7 @@ from typing import Any
 import psutil
 
 from bootstrap import cache
-from bootstrap.dap.exchange import ask
-from bootstrap.errors import DebuggerGone, StrangerListens
+from bootstrap.dap.exchange import no_answer
 from bootstrap.instance import Instance
 from bootstrap.private_file import write_private
 from bootstrap.relay.config import Config
@@ -90,10 +89,8 @@ class LocalRelay:
     def check(self) -> Status:
         if absent := self.process.absent(self.spec):
             return missing(absent)
-        try:
-            ask(self.instance.ports.relay, "initialize", {"adapterID": "rayside"})
-        except (DebuggerGone, StrangerListens) as error:
-            return pending(f"port {self.instance.ports.relay} {error.message}")
+        if reason := no_answer(self.instance.ports.relay):
+            return pending(f"port {self.instance.ports.relay} {reason}")
         return ready(f"{self.url}, process {self.process.pid}")
 
     def apply(self, report: Report) -> None:

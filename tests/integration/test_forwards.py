@@ -280,6 +280,26 @@ def test_a_debug_adapter_is_asked_in_its_own_language(kubectl: ScriptedKubectl, 
     assert forwards.check().condition is Condition.PENDING
 
 
+def test_a_refusal_to_initialize_is_no_answer(kubectl: ScriptedKubectl, step: Forwards) -> None:
+    """As what keeps an editor's connection refuses, while it looks for a way to the relay."""
+
+    answer: dict[str, object] = {"type": "response", "success": True}
+
+    async def adapter(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        (request,) = Decoder().feed(await reader.read(65536))
+        writer.write(encode({**answer, "request_seq": request["seq"]}))
+        await writer.drain()
+
+    kubectl.serve("head-1", 5678, adapter)
+    relay = Forward("relay", free_ports()[0], 5678, speaks="dap")
+    forwards = replace(step, ports=(relay,))
+    make(forwards)
+    answer |= {"success": False, "message": "the way is lost"}
+    status = forwards.check()
+    assert status.condition is Condition.PENDING
+    assert f"port {relay.local} (relay) refuses initialize: the way is lost" in status.detail
+
+
 def test_a_port_that_is_taken_is_named_with_its_holder_and_setting(step: Forwards) -> None:
     port = step.ports[1].local
     with (
