@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from bootstrap.relay.masking import UNSET, Masking
+from bootstrap.relay.config import UNSET, Masking
 
 # The actor is in a Ray namespace of its own, where no job's actors are.
 NAMESPACE = "rayside"

@@ -1,17 +1,58 @@
-"""Describes the relay's process, for it and for who starts it."""
+"""Configuration of the relay's process, for it and for the steps that start it: imports none of the relay."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 
-from bootstrap.relay.masking import UNSET, Masking
+from bootstrap.redaction import SecretNames
 
 # In a pod these say what is masked: the file is in the image.
 NAMES, VALUES = "RAYSIDE_MASKED_NAMES", "RAYSIDE_MASKED_VALUES"
+# These names look secret, and in Python they are a loop's variable or the words of a text.
+_USUAL = "!key,!keys,!tokens"
+
+
+@dataclass(frozen=True)
+class Masking:
+    """Says what is masked.
+
+    Attributes:
+        names: a rule as `SecretNames` has it, besides what looks secret; "none": mask nothing at all.
+        values: a regular expression; what it matches is masked everywhere. Empty: none.
+    """
+
+    names: str = ""
+    values: str = ""
+
+    @property
+    def is_on(self) -> bool:
+        return self.names.strip().lower() != "none"
+
+    @cached_property
+    def secret(self) -> SecretNames:
+        """Returns which names are secret."""
+        return SecretNames(self.rule)
+
+    @property
+    def rule(self) -> str:
+        return f"{_USUAL},{self.names}"
+
+
+UNSET = Masking()
+
+
+def digest_of(token: str) -> bytes:
+    """Returns what a relay knows of the token: the token itself may be out of its reach (`bootstrap.in_ray`).
+
+    Of a token that is random and long it tells nothing.
+    """
+    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
 
 
 def variables(masking: Masking) -> dict[str, str]:

@@ -19,6 +19,7 @@ from bootstrap.hook.evaluated.telling import Bucket
 from bootstrap.hook.rayside_hook.children import EVENT as CHILD
 from bootstrap.plain import some_of
 from bootstrap.relay.attach_arguments import mappings_of, options_of
+from bootstrap.relay.config import Masking
 from bootstrap.relay.configuration import Configuration
 from bootstrap.relay.debuggee import Debuggee
 from bootstrap.relay.discovery import Discovery
@@ -27,7 +28,6 @@ from bootstrap.relay.editor_requests import EditorRequests
 from bootstrap.relay.flood import Flood, sentence
 from bootstrap.relay.ids import Ids
 from bootstrap.relay.lifecycle import Lifecycle
-from bootstrap.relay.masking import Masking
 from bootstrap.relay.paths import Paths
 from bootstrap.relay.remote_calls import RemoteCalls
 from bootstrap.relay.reports import Reports

@@ -12,6 +12,7 @@ from bootstrap.dap.framing import Message
 from bootstrap.relay import ray_attributes, translation
 from bootstrap.relay.arguments import arguments_of
 from bootstrap.relay.cluster_row import ClusterRow
+from bootstrap.relay.config import Masking
 from bootstrap.relay.configuration import Configuration
 from bootstrap.relay.connection import PATIENCE
 from bootstrap.relay.editor import CurrentEditor, Editor, Refused
@@ -20,7 +21,7 @@ from bootstrap.relay.group_requests import GroupRequests
 from bootstrap.relay.groups import Groups
 from bootstrap.relay.ids import OF_A_STOP, Ids, Kind, OfAStop
 from bootstrap.relay.locations import locations
-from bootstrap.relay.masking import Masking
+from bootstrap.relay.masking import masked_breakpoint
 from bootstrap.relay.member_states import WhyEnded
 from bootstrap.relay.remote_calls import RemoteCalls
 from bootstrap.relay.rules import NotDap
@@ -240,7 +241,7 @@ class EditorRequests:
             isinstance(spec, dict) and isinstance(spec.get("line"), int) for spec in specs
         ):
             raise Refused("`breakpoints` has to be a list of objects with a line")
-        specs = [self._masking.breakpoint(spec) for spec in specs]
+        specs = [masked_breakpoint(spec, self._masking) for spec in specs]
         sums = [sum_ for sum_ in _list(source or {}, "checksums") if isinstance(sum_, dict)]
         sha256 = [str(sum_.get("checksum")).lower() for sum_ in sums if sum_.get("algorithm") == "SHA256"]
         breakpoints = await self._configuration.set_breakpoints(path, specs, sha256=[*sha256, None][0])

@@ -13,12 +13,12 @@ from bootstrap.dap.framing import Message
 from bootstrap.errors import AttachFailed, RaysideError
 from bootstrap.plain import line
 from bootstrap.relay import children
+from bootstrap.relay.config import Masking
 from bootstrap.relay.configuration import Configuration
 from bootstrap.relay.connection import SOON
 from bootstrap.relay.debuggee import Debuggee
 from bootstrap.relay.editor import CurrentEditor
 from bootstrap.relay.files import Files
-from bootstrap.relay.masking import Masking
 from bootstrap.relay.threads import Threads
 from bootstrap.relay.tries import MOST_TRIES, Tries
 from bootstrap.relay.work import Work

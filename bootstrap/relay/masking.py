@@ -11,20 +11,15 @@ import itertools
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 from bootstrap.dap.framing import Message
 from bootstrap.errors import DebuggerGone
-from bootstrap.redaction import REDACTED, Redactor, SecretNames
+from bootstrap.redaction import REDACTED, Redactor
+from bootstrap.relay.config import Masking
 from bootstrap.relay.connection import PATIENCE, Connection
 from bootstrap.relay.sent import REDACTION, SECRET_VALUES
 
-# The rule of names that masks nothing at all.
-NOTHING = "none"
-# These names look secret, and in Python they are a loop's variable or the words of a text.
-_USUAL = "!key,!keys,!tokens"
 # The most values of one debuggee, and the most characters of all: the relay may have a thousand debuggees.
 # The most characters of the JSON that has them, in which each of theirs may take six.
 _MOST, _LONGEST_IN_ALL, _LONGEST_LIST = 100, 16_384, 100_000
@@ -43,45 +38,6 @@ _ASKED_OFTEN = frozenset({"watch", "hover"})
 _VALUES = frozenset({"value", "result", "text", "description", "message", "stackTrace", "output"})
 _NAMES = frozenset({"name", "evaluateName", "label", "detail"})
 _EMPTY = (None, "", "''", '""', "b''", "[]", "{}", "()")
-
-
-@dataclass(frozen=True)
-class Masking:
-    """Says what is masked.
-
-    Attributes:
-        names: a rule as `SecretNames` has it, besides what looks secret; NOTHING: mask nothing at all.
-        values: a regular expression; what it matches is masked everywhere. Empty: none.
-    """
-
-    names: str = ""
-    values: str = ""
-
-    @property
-    def is_on(self) -> bool:
-        return self.names.strip().lower() != NOTHING
-
-    @cached_property
-    def secret(self) -> SecretNames:
-        """Returns which names are secret."""
-        return SecretNames(self.rule)
-
-    @property
-    def rule(self) -> str:
-        return f"{_USUAL},{self.names}"
-
-    def breakpoint(self, spec: Message) -> Message:
-        """Returns a SourceBreakpoint whose message shows no expression that names something secret."""
-        message = spec.get("logMessage")
-        if not self.is_on or not isinstance(message, str):
-            return spec
-        return {**spec, "logMessage": _BRACES.sub(self._unless_secret, message)}
-
-    def _unless_secret(self, found: re.Match[str]) -> str:
-        return REDACTED if any(map(self.secret.include, words(found[0]))) else found[0]
-
-
-UNSET = Masking()
 
 
 class Masks:
@@ -200,6 +156,18 @@ class Masks:
                     elif isinstance(value, (dict, list)) and name != "source":
                         todo.append(value)
         return document
+
+
+def masked_breakpoint(spec: Message, masking: Masking) -> Message:
+    """Returns a SourceBreakpoint whose message shows no expression that names something secret."""
+    message = spec.get("logMessage")
+    if not masking.is_on or not isinstance(message, str):
+        return spec
+
+    def unless_secret(found: re.Match[str]) -> str:
+        return REDACTED if any(map(masking.secret.include, words(found[0]))) else found[0]
+
+    return {**spec, "logMessage": _BRACES.sub(unless_secret, message)}
 
 
 def words(expression: str) -> list[str]:

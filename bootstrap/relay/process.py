@@ -13,8 +13,8 @@ from pathlib import Path
 
 from bootstrap.errors import PortTaken, RaysideError
 from bootstrap.relay.cluster import ClusterDebuggees
-from bootstrap.relay.config import Config
-from bootstrap.relay.server import Relay, digest_of
+from bootstrap.relay.config import Config, digest_of
+from bootstrap.relay.server import Relay
 
 # Open files are a connection to each debuggee, and room. Many systems start programs with only 1,024,
 # and let them have more.

@@ -9,7 +9,6 @@ Source: https://microsoft.github.io/debug-adapter-protocol/specification
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import hmac
 from collections.abc import Callable
 from typing import Any
@@ -18,13 +17,13 @@ from bootstrap.dap.additions import ALWAYS, ASK, AWAY, EVERY, RESTART, TICKET, U
 from bootstrap.dap.framing import Message
 from bootstrap.errors import DebuggerGone, RaysideError, RequestFailed
 from bootstrap.relay.capabilities import CAPABILITIES, REFUSED
+from bootstrap.relay.config import UNSET, Masking, digest_of
 from bootstrap.relay.debug_session import DebugSession
 from bootstrap.relay.discovery import Discovery
 from bootstrap.relay.editor import Editor, Refused
 from bootstrap.relay.editor_requests import SENT_UNASKED, Handler
 from bootstrap.relay.ids import UnknownId
 from bootstrap.relay.lookout import Lookout
-from bootstrap.relay.masking import UNSET, Masking
 from bootstrap.relay.overviews import Overviews
 from bootstrap.relay.paused_tasks import paused_tasks
 from bootstrap.relay.presence import Presence
@@ -38,14 +37,6 @@ MOST_REQUESTS = 256
 MOST_CONNECTIONS, MOST_STRANGERS = 256, 32
 # Seconds that a connection has to show the token; an editor does in its second message.
 SHOWING = 10.0
-
-
-def digest_of(token: str) -> bytes:
-    """Returns what a relay knows of the token: the token itself may be out of its reach (`bootstrap.in_ray`).
-
-    Of a token that is random and long it tells nothing.
-    """
-    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
 
 
 class Relay:

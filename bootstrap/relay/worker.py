@@ -17,11 +17,12 @@ from bootstrap.errors import DebuggerGone, RequestFailed
 from bootstrap.hook.rayside_hook import whose
 from bootstrap.hook.rayside_hook.handshake import LONGEST_USER
 from bootstrap.plain import line
+from bootstrap.relay.config import UNSET, Masking
 from bootstrap.relay.connection import ATTACHING, PATIENCE, SOON, Connection
 from bootstrap.relay.debuggee import Debuggee
 from bootstrap.relay.files import Files
 from bootstrap.relay.installed import Installed
-from bootstrap.relay.masking import UNSET, Masking, Masks
+from bootstrap.relay.masking import Masks
 from bootstrap.relay.paths import Layout
 from bootstrap.relay.sent import REACHED
 

@@ -23,8 +23,7 @@ from bootstrap.plain import line, some_of
 from bootstrap.private_file import write_private
 from bootstrap.ray import jobs
 from bootstrap.ray.state import Dashboard
-from bootstrap.relay.masking import UNSET, Masking
-from bootstrap.relay.server import digest_of
+from bootstrap.relay.config import UNSET, Masking, digest_of
 from bootstrap.settings import ROOT
 from bootstrap.shell import Shell
 from bootstrap.sources.workspace_image import IN_RAY

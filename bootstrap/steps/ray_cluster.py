@@ -16,8 +16,7 @@ from bootstrap.kube import trouble
 from bootstrap.kube.api import CORE, RAY, Kube, made_here, path_of, require_namespace
 from bootstrap.private_file import write_private
 from bootstrap.ray.state import Dashboard
-from bootstrap.relay.config import variables
-from bootstrap.relay.masking import UNSET, Masking
+from bootstrap.relay.config import UNSET, Masking, variables
 from bootstrap.settings import RAY_VERSION, ROOT
 from bootstrap.sources.source import Images
 from bootstrap.step import Report, Status, drifted, missing, pending, ready

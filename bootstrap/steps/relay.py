@@ -12,8 +12,7 @@ from bootstrap import cache
 from bootstrap.dap.exchange import no_answer
 from bootstrap.instance import Instance
 from bootstrap.private_file import write_private
-from bootstrap.relay.config import Config
-from bootstrap.relay.masking import UNSET, Masking
+from bootstrap.relay.config import UNSET, Config, Masking
 from bootstrap.settings import ROOT
 from bootstrap.shell import Shell
 from bootstrap.sources.workspace_image import RELAY

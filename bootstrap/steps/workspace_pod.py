@@ -20,8 +20,7 @@ from bootstrap.errors import NotOurs, NotRunning
 from bootstrap.instance import Instance, Ports
 from bootstrap.kube import trouble
 from bootstrap.kube.api import CORE, Kube, made_here
-from bootstrap.relay.config import Config, variables
-from bootstrap.relay.masking import Masking
+from bootstrap.relay.config import Config, Masking, variables
 from bootstrap.settings import POD, ROOT
 from bootstrap.sources.source import Images
 from bootstrap.step import Report, Status, drifted, missing, pending, ready

@@ -12,7 +12,7 @@ from bootstrap.debugger.events import JobState
 from bootstrap.debugger.session import AttachOptions
 from bootstrap.ray.records import Job, jobs_for
 from bootstrap.ray.state import Dashboard
-from bootstrap.relay.masking import Masking
+from bootstrap.relay.config import Masking
 from bootstrap.settings import Settings
 from bootstrap.targets.target import Target
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from bootstrap.carrier.supervisor import Forward
 from bootstrap.instance import Instance
 from bootstrap.kube.api import Kube, head_selector
-from bootstrap.relay.masking import Masking
+from bootstrap.relay.config import Masking
 from bootstrap.shell import Shell
 from bootstrap.sources.source import Images
 from bootstrap.step import Step

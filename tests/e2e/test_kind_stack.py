@@ -20,7 +20,7 @@ from bootstrap.instance import Instance, Ports
 from bootstrap.kube import operator
 from bootstrap.kube.api import CORE, RAY, Kube
 from bootstrap.kube.kubeconfig import entries
-from bootstrap.relay.masking import UNSET
+from bootstrap.relay.config import UNSET
 from bootstrap.settings import KUBERAY_VERSION
 from bootstrap.shell import Shell
 from bootstrap.step import Condition, Step, check, down, until

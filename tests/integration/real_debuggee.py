@@ -24,8 +24,9 @@ from bootstrap.dap.client import Client
 from bootstrap.debugger.events import JobState
 from bootstrap.debugger.session import AttachOptions
 from bootstrap.hook.rayside_hook.attach import UNCHECKED
+from bootstrap.relay.config import digest_of
 from bootstrap.relay.debuggee import Debuggee
-from bootstrap.relay.server import Relay, digest_of
+from bootstrap.relay.server import Relay
 from tests.integration.relay_debuggees import Finding
 from tests.patience import PATIENCE
 

@@ -26,8 +26,9 @@ from bootstrap.dap.paused import PausedTask
 from bootstrap.errors import NotRunning
 from bootstrap.hook.rayside_hook.attach import UNCHECKED
 from bootstrap.hook.rayside_hook.handshake import proof
+from bootstrap.relay.config import digest_of
 from bootstrap.relay.debuggee import Debuggee
-from bootstrap.relay.server import Relay, digest_of
+from bootstrap.relay.server import Relay
 from tests.integration.pythons import HOOK
 from tests.patience import PATIENCE
 

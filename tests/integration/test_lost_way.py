@@ -27,7 +27,8 @@ from bootstrap.debugger.events import JobState, Notice, Stop
 from bootstrap.debugger.session import AttachOptions
 from bootstrap.debugger.session import Session as OurSession
 from bootstrap.errors import AttachFailed, RequestFailed
-from bootstrap.relay.server import Relay, digest_of
+from bootstrap.relay.config import digest_of
+from bootstrap.relay.server import Relay
 from tests.integration.relay_debuggees import TOKEN, Session, Setting, Wire, relay_over
 from tests.integration.scripted_kubectl import Pod, ScriptedKubectl, scripted_kubectl
 from tests.integration.sshd import HOST, Sshd, sshd

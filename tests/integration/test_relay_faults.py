@@ -15,8 +15,9 @@ import pytest
 from bootstrap.dap.client import Client
 from bootstrap.dap.framing import encode
 from bootstrap.errors import DebuggerGone, RequestFailed
+from bootstrap.relay.config import digest_of
 from bootstrap.relay.lifecycle import settling
-from bootstrap.relay.server import Relay, digest_of
+from bootstrap.relay.server import Relay
 from tests.at_once import AT_ONCE
 from tests.integration.relay_debuggees import TOKEN, Cluster, Process, Session, Wire, relay_over
 from tests.integration.test_relay_scripted import until

@@ -11,7 +11,7 @@ import pytest
 
 from bootstrap.errors import RequestFailed
 from bootstrap.redaction import REDACTED
-from bootstrap.relay.masking import Masking
+from bootstrap.relay.config import Masking
 from tests.integration.relay_debuggees import Session, relay_over
 
 pytestmark = pytest.mark.gate

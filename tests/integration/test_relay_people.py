@@ -19,8 +19,9 @@ from bootstrap.dap.client import Client
 from bootstrap.dap.paused import PausedTask
 from bootstrap.hook.rayside_hook.attach import UNCHECKED
 from bootstrap.hook.rayside_hook.handshake import proof
+from bootstrap.relay.config import digest_of
 from bootstrap.relay.debuggee import Debuggee
-from bootstrap.relay.server import Relay, digest_of
+from bootstrap.relay.server import Relay
 from bootstrap.settings import ROOT
 from tests.integration.relay_debuggees import TOKEN, Finding, Session
 from tests.patience import PATIENCE

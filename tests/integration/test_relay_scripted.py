@@ -22,9 +22,10 @@ from bootstrap.dap.paused import PausedTask
 from bootstrap.errors import NotRunning, RequestFailed
 from bootstrap.hook.rayside_hook.children import EVENT as CHILD
 from bootstrap.relay import children, connection, lookout, paused_tasks
+from bootstrap.relay.config import digest_of
 from bootstrap.relay.debuggee import Debuggee
 from bootstrap.relay.lifecycle import BESIDE, POLLS_MISSED, SETTLING
-from bootstrap.relay.server import Relay, digest_of
+from bootstrap.relay.server import Relay
 from bootstrap.relay.threads import Threads
 from bootstrap.relay.tracing import SLEEP, WAKE
 from tests.at_once import AT_ONCE

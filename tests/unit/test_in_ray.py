@@ -13,8 +13,7 @@ from bootstrap.errors import CredentialsRefused, NotRunning
 from bootstrap.in_ray.actor import RelayActor
 from bootstrap.in_ray.spec import RelaySpec, Running
 from bootstrap.ray import authentication
-from bootstrap.relay.masking import Masking
-from bootstrap.relay.server import digest_of
+from bootstrap.relay.config import Masking, digest_of
 
 ANSWER = {"port": 40123, "actor_id": "0123456789abcdef" * 2, "away": []}
 

@@ -10,8 +10,9 @@ from typing import Any, cast
 import pytest
 
 from bootstrap.redaction import REDACTED
+from bootstrap.relay.config import UNSET, Masking
 from bootstrap.relay.connection import Connection
-from bootstrap.relay.masking import UNSET, Masking, Masks
+from bootstrap.relay.masking import Masks, masked_breakpoint
 
 
 class Telling:
@@ -61,5 +62,5 @@ def test_nothing_is_asked_where_nothing_is_to_be_masked() -> None:
 def test_a_logpoint_has_no_expression_that_names_a_secret() -> None:
     spec = {"line": 3, "logMessage": "as {user} with {config['password']!r}, {max(key, 2)}"}
     message = f"as {{user}} with {REDACTED}, {{max(key, 2)}}"
-    assert UNSET.breakpoint(spec) == {"line": 3, "logMessage": message}
-    assert Masking("none").breakpoint(spec) == spec
+    assert masked_breakpoint(spec, UNSET) == {"line": 3, "logMessage": message}
+    assert masked_breakpoint(spec, Masking("none")) == spec

@@ -23,8 +23,7 @@ from bootstrap.ray.metadata import WORKING_DIR
 from bootstrap.ray.paths import PathMap
 from bootstrap.ray.records import Job, RunningTask
 from bootstrap.relay.cluster import ClusterDebuggees
-from bootstrap.relay.config import Config
-from bootstrap.relay.masking import Masking
+from bootstrap.relay.config import Config, Masking
 from bootstrap.relay.process import allow_many_files
 from bootstrap.settings import ROOT, Settings
 from bootstrap.shell import Shell

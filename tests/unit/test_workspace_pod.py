@@ -27,8 +27,7 @@ from bootstrap.kube.api import CORE, RAY
 from bootstrap.own_folder import make_own
 from bootstrap.ray import jobs
 from bootstrap.ray.debug import Debug
-from bootstrap.relay.config import Config
-from bootstrap.relay.masking import Masking
+from bootstrap.relay.config import Config, Masking
 from bootstrap.settings import POD, Settings
 from bootstrap.shell import Outcome, Shell
 from bootstrap.sources.source import Images
