@@ -6,15 +6,16 @@ import base64
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from bootstrap.errors import RaysideError, RegistryRefused
 from bootstrap.instance import Instance
 from bootstrap.kube import operator
 from bootstrap.kube.api import CORE, Kube, made_here
-from bootstrap.registry.address import Address
-from bootstrap.registry.login import Login
+from bootstrap.registry.address import Address, parse
+from bootstrap.registry.login import Login, login_for
+from bootstrap.settings import Settings
 from bootstrap.step import Report, Status, missing, pending, ready
 
 
@@ -172,6 +173,30 @@ class PullSecret:
     @property
     def _path(self) -> str:
         return f"{CORE}/namespaces/{self.kube.namespace}/secrets/{self.secret}"
+
+
+def pull_secret(
+    settings: Settings,
+    instance: Instance,
+    kube: Kube,
+    registry: str,
+    *,
+    secret: str,
+    needs: str,
+    is_wanted: bool = True,
+    is_for_others: bool = True,
+    cluster_goes: bool = False,
+) -> PullSecret:
+    """Returns the step, as PullSecret has it, for `registry`, HOST/PATH or empty; `needs` comes before it."""
+    address = parse(registry) if registry else None
+    login = partial(login_for, address.host if address else "")
+    return PullSecret(
+        *(instance, kube, address, login, secret),
+        is_wanted=is_wanted and settings.login_in_pods,
+        is_for_others=is_for_others,
+        cluster_goes=cluster_goes,
+        needs=(needs,),
+    )
 
 
 def _kept(secret: dict[str, Any] | None) -> str:

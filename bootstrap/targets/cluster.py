@@ -24,8 +24,6 @@ class Cluster(OnThisMachine):
     shared_files: bool = False
     # Its dashboard and its client server are where they are, on this machine or on another.
     opens: tuple[str, ...] = ("relay", "workspace")
-    # A job on what belongs to others is for its user to submit.
-    brings_example: bool = False
 
     def steps(self) -> list[Step]:
         return [

@@ -26,7 +26,6 @@ from bootstrap.steps.preflight import Preflight
 from bootstrap.steps.ray_cluster import secret
 from bootstrap.steps.their_ray import TheirRay
 from bootstrap.targets.cluster import Cluster
-from bootstrap.targets.debugging import masking
 
 
 @dataclass(frozen=True)
@@ -101,7 +100,7 @@ class ClusterByHead(Cluster):
 
     @cached_property
     def relay_actor(self) -> HeadRelay:
-        masked = masking(self.settings)
+        masked = self.masking
         return HeadRelay(self.shell, self.instance, self.head, self.passage, masked)
 
     @cached_property

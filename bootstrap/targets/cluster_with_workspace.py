@@ -17,12 +17,11 @@ from bootstrap.steps import marks, workspace_pod
 from bootstrap.steps.engine import Engine
 from bootstrap.steps.head_forward import HeadForward
 from bootstrap.steps.machine import Disk, Python
+from bootstrap.steps.pull_secret import pull_secret
 from bootstrap.steps.ray_cluster import RELAY_PORT, WORKSPACE_PORT
 from bootstrap.steps.workspace_pod import WorkspacePod, WorkspaceSecret
 from bootstrap.targets.cluster import ClusterAccess
 from bootstrap.targets.cluster_by_head import ClusterByContext
-from bootstrap.targets.debugging import masking
-from bootstrap.targets.pull_login import pull_secret
 
 
 @dataclass(frozen=True)
@@ -74,7 +73,7 @@ class ClusterWithWorkspace(ClusterByContext):
 
     @cached_property
     def pod(self) -> WorkspacePod:
-        images, masked = self.delivery.images, masking(self.settings)
+        images, masked = self.delivery.images, self.masking
         needs = ("workspace-secret", "images", self._login.name)
         return WorkspacePod(self.instance, self.kube, self.head, self.secret, images, masked, needs=needs)
 

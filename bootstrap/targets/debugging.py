@@ -12,14 +12,7 @@ from bootstrap.debugger.events import JobState
 from bootstrap.debugger.session import AttachOptions
 from bootstrap.ray.records import Job, jobs_for
 from bootstrap.ray.state import Dashboard
-from bootstrap.relay.config import Masking
-from bootstrap.settings import Settings
 from bootstrap.targets.target import Target
-
-
-def masking(settings: Settings) -> Masking:
-    """Returns what the relay masks by these settings."""
-    return Masking(settings.masked_names, settings.masked_values)
 
 
 @dataclass(frozen=True)

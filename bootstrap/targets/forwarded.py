@@ -78,6 +78,7 @@ class ForwardedAccess:
         self.kubectl_ray.submit(rayjob, job, submission_id, url=url, token_file=token)
 
     def apply(self, documents: Sequence[Mapping[str, Any]]) -> list[str]:
+        """Applies a user's objects, as `kubectl apply` does; returns its lines. Raises SubmissionFailed."""
         items = {"apiVersion": "v1", "kind": "List", "items": list(documents)}
         with tempfile.TemporaryDirectory(prefix="rayside-") as folder:
             file = Path(folder, "objects.json")
@@ -99,6 +100,11 @@ class ForwardedAccess:
         report: Report,
         before: Callable[[], None],
     ) -> tuple[Dashboard, str]:
+        """Submits a user's own RayJob; returns the dashboard, and the name, of the cluster that it runs on.
+
+        `before` is called when nothing speaks against making what the RayJob needs.
+        If it makes its own cluster, the addresses of the target lead there from then on.
+        """
         name = rayjob["metadata"]["name"]
         submit = partial(
             self.kubectl_ray.submit, job=job, submission_id=submission_id, report=report, before=before
@@ -130,6 +136,10 @@ class ForwardedAccess:
         return forwarded(to_pod(self.kube, self.context.kubectl, selector), port)
 
     def lead_to(self, ray_cluster: str) -> None:
+        """Has the addresses of the target lead to a RayCluster of its namespace that asks for a token.
+
+        `up` leads them back. Raises NotRunning.
+        """
         token = secret(self.kube, ray_cluster, "auth_token")
         if token is None:
             raise NotRunning(
@@ -162,9 +172,11 @@ class ForwardedAccess:
         return workspace.head_folder(self.require().jobs())
 
     def use_context(self) -> None:
+        """Makes its context kubectl's current one."""
         self.context.use()
 
     def kubectl(self, *arguments: str) -> list[str]:
+        """Returns the command that runs kubectl with these arguments, in the cluster's namespace."""
         program = str(self.context.kubectl)
         return [program, *self.kube.options, "--namespace", self.kube.namespace, *arguments]
 

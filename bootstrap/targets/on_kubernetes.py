@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from bootstrap.carrier.supervisor import Forward
 from bootstrap.errors import Forbidden
 from bootstrap.kube import operator
-from bootstrap.kube.api import Kube
+from bootstrap.kube.api import Kube, head_selector
 from bootstrap.kube.contents import Kind, kinds
 from bootstrap.kube.rayjob.submission import KubectlRay
 from bootstrap.settings import BUNDLED
@@ -20,19 +21,24 @@ from bootstrap.step import Step
 from bootstrap.steps.cluster_file import ClusterFile
 from bootstrap.steps.forwards import Forwards
 from bootstrap.steps.kubeconfig import UserContext
-from bootstrap.steps.kuberay import OperatorManifest
-from bootstrap.steps.package_index import trusted
-from bootstrap.steps.pull_secret import PullSecret
+from bootstrap.steps.kuberay import CustomResources, KubeRay, OperatorManifest
+from bootstrap.steps.package_index import PackageIndex, trusted
+from bootstrap.steps.pull_secret import PullSecret, pull_secret
+from bootstrap.steps.ray_cluster import (
+    DASHBOARD_PORT,
+    RELAY_PORT,
+    WORKSPACE_PORT,
+    KubeRayToken,
+    RayCluster,
+    WorkspacePassword,
+)
 from bootstrap.steps.ray_environment import RayEnvironment
-from bootstrap.targets import kuberay
-from bootstrap.targets.chosen_target import ChosenTarget
-from bootstrap.targets.debugging import masking
 from bootstrap.targets.forwarded import ForwardedAccess
-from bootstrap.targets.pull_login import pull_secret
+from bootstrap.targets.target import Target
 
 
 @dataclass(frozen=True)
-class OnKubernetes(ChosenTarget, ABC):
+class OnKubernetes(Target, ABC):
     """Makes KubeRay's stack where `kube` leads, from the images and tools of a source."""
 
     brings_example: bool = True
@@ -109,7 +115,15 @@ class OnKubernetes(ChosenTarget, ABC):
 
     @cached_property
     def forwards(self) -> Forwards:
-        return kuberay.forwards(self.instance, self.kube, self.shell, self.kubectl)
+        """Returns the step that leads the instance's ports into the head's pod."""
+        local = self.instance.ports
+        ports = (
+            Forward("dashboard", local.dashboard, DASHBOARD_PORT),
+            Forward("workspace", local.workspace, WORKSPACE_PORT),
+            Forward("relay", local.relay, RELAY_PORT, speaks="dap"),
+        )
+        selector = head_selector(self.instance.ray_cluster)
+        return Forwards(self.shell, self.kube, self.instance.folder, ports, selector, self.kubectl)
 
     @property
     def ports(self) -> dict[str, int]:
@@ -141,15 +155,26 @@ class OnKubernetes(ChosenTarget, ABC):
     def stack(
         self, manifest: OperatorManifest, *, cluster_goes: bool, ground: str = "kubeconfig"
     ) -> list[Step]:
-        """Returns the steps that `kuberay.stack` lists, as the settings have them."""
-        return kuberay.stack(
-            *(self.instance, self.kube, self.shell, self.images, manifest),
-            workers=self.settings.ray_workers,
-            patience=self.settings.ray_patience,
-            masking=masking(self.settings),
-            package_index=self.settings.package_index,
-            trusted=trusted(self.settings),
-            package_proxy=self.settings.package_proxy,
-            cluster_goes=cluster_goes,
-            ground=ground,
-        )
+        """Returns the steps from KubeRay's manifests to the forwards; the head has relay and workspace.
+
+        They need steps named `images` and `ground`, and those that bring kubectl and KubeRay's kustomization.
+
+        Args:
+            manifest: KubeRay's manifests, which name the operator's image.
+            cluster_goes: `down` removes Kubernetes itself, in less time than one of these takes to be undone.
+            ground: names the step after which objects can be made in the namespace.
+        """
+        settings, made = self.settings, (self.instance, self.kube)
+        index = (settings.package_index, trusted(settings), settings.package_proxy)
+        packages = PackageIndex(*made, *index, cluster_goes, needs=(ground,))
+        size = (settings.ray_workers, settings.ray_patience)
+        return [
+            manifest,
+            CustomResources(self.kube, manifest, cluster_goes, needs=(ground, manifest.name)),
+            KubeRay(self.kube),
+            WorkspacePassword(*made, cluster_goes, needs=(ground,)),
+            packages,
+            RayCluster(*made, self.images, *size, packages, self.masking, cluster_goes),
+            KubeRayToken(*made),
+            self.forwards,
+        ]

@@ -21,8 +21,7 @@ from bootstrap.steps.ray_environment import RayEnvironment
 from bootstrap.steps.relay import LocalRelay
 from bootstrap.steps.secret_file import SecretFile
 from bootstrap.steps.workspace import LocalWorkspace, WorkspaceFiles
-from bootstrap.targets.chosen_target import ChosenTarget
-from bootstrap.targets.debugging import masking
+from bootstrap.targets.target import Target
 
 
 class PortStep(Step, Protocol):
@@ -37,14 +36,13 @@ class PortStep(Step, Protocol):
 
 
 @dataclass(frozen=True)
-class OnThisMachine(ChosenTarget, ABC):
+class OnThisMachine(Target, ABC):
     """Makes the relay and the workspace for the Ray of `head`, which is the target's to give.
 
     `shared_files` says whether editors of this machine see the workers' own files; `opens` names the ports
     on which the cluster listens on this machine.
     """
 
-    kubernetes: None = None
     shared_files: bool = True
     opens: tuple[str, ...] = ("dashboard", "ray_client", "relay", "workspace")
 
@@ -77,7 +75,7 @@ class OnThisMachine(ChosenTarget, ABC):
 
     @cached_property
     def relay_here(self) -> LocalRelay:
-        masked = masking(self.settings)
+        masked = self.masking
         return LocalRelay(self.shell, self.instance, self.head, masked, shared_files=self.shared_files)
 
     @cached_property

@@ -20,7 +20,7 @@ from bootstrap.step import Report, Status, Step, ready
 from bootstrap.steps.machine import Python
 from bootstrap.steps.ray_beside import client_environment
 from bootstrap.steps.workspace import head_folder
-from bootstrap.targets.chosen_target import ChosenTarget
+from bootstrap.targets.target import Target
 
 
 @dataclass(frozen=True)
@@ -87,11 +87,8 @@ class PodsRay:
 
 
 @dataclass(frozen=True)
-class Pod(ChosenTarget):
+class Pod(Target):
     """The cluster of this pod. Nothing is made here."""
-
-    brings_example: bool = False
-    kubernetes: None = None
 
     @cached_property
     def access(self) -> PodAccess:

@@ -1,19 +1,25 @@
-"""Defines what a target gives: its steps, what can be prepared, access to Ray, and its Kubernetes part."""
+"""Base class of the targets: its steps, what can be prepared, access to Ray, and its Kubernetes part."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from bootstrap.instance import Instance
-from bootstrap.kube.api import Kube
 from bootstrap.ray.jobs import Submission
 from bootstrap.ray.state import Dashboard
-from bootstrap.settings import Settings
-from bootstrap.step import Report, Step
+from bootstrap.relay.config import Masking
+from bootstrap.settings import BUNDLED
+from bootstrap.sources.extensions import Extensions, variant
+from bootstrap.sources.source import Source
+from bootstrap.step import Step
 from bootstrap.steps.example_job import ExampleJob
+from bootstrap.targets.plan import Plan
+
+if TYPE_CHECKING:
+    from bootstrap.targets.forwarded import ForwardedAccess
 
 
 class Access(Protocol):
@@ -56,91 +62,93 @@ class Access(Protocol):
         """Returns the newest job's working_dir, as the workspace sees it. Raises as `require`."""
 
 
-class Kubernetes(Protocol):
-    """What only a target on Kubernetes can do."""
+@dataclass(frozen=True)
+class Target(Plan, ABC):
+    """The plan of one instance, on one kind of place where Ray runs: lists its steps.
+
+    `brings_example` says whether `up` submits the example: not to a Ray that others made.
+    """
+
+    brings_example: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuses a cluster whose folder may be another user's. Raises UnsafeFolder."""
+        _ = self.instance.folder
 
     @property
-    def kube(self) -> Kube:
-        """Returns the Kubernetes API, in the cluster's namespace."""
-
-    def use_context(self) -> None:
-        """Makes its context kubectl's current one."""
-
-    def kubectl(self, *arguments: str) -> list[str]:
-        """Returns the command that runs kubectl with these arguments, in the cluster's namespace."""
-
-    def apply(self, documents: Sequence[Mapping[str, Any]]) -> list[str]:
-        """Applies a user's objects, as `kubectl apply` does; returns its lines. Raises SubmissionFailed."""
-
-    def submit_rayjob(
-        self,
-        rayjob: dict[str, Any],
-        job: Submission,
-        submission_id: str,
-        report: Report,
-        before: Callable[[], None],
-    ) -> tuple[Dashboard, str]:
-        """Submits a user's own RayJob; returns the dashboard, and the name, of the cluster that it runs on.
-
-        `before` is called when nothing speaks against making what the RayJob needs.
-        If it makes its own cluster, the addresses of the target lead there from then on.
-        """
-
-    def forwarded(self, selector: str, port: int) -> AbstractContextManager[int]:
-        """Yields a free port of this machine that leads, meanwhile, to that of the pod with these labels."""
-
-    def lead_to(self, ray_cluster: str) -> None:
-        """Has the addresses of the target lead to a RayCluster of its namespace that asks for a token.
-
-        `up` leads them back. Raises NotRunning.
-        """
-
-
-class Target(Protocol):
-    """One instance on one kind of place where Ray runs."""
-
-    @property
-    def settings(self) -> Settings:
-        """Returns the settings that it was chosen with."""
-
-    @property
-    def instance(self) -> Instance:
-        """Returns the cluster that is meant."""
-
-    @property
-    def reason(self) -> str:
-        """Returns why it is this target, for people."""
-
-    @property
-    def brings_example(self) -> bool:
-        """Returns whether `up` submits the example: not to a Ray that others made."""
-
-    @property
+    @abstractmethod
     def access(self) -> Access:
         """Returns the access to its Ray."""
 
     @property
-    def kubernetes(self) -> Kubernetes | None:
-        """Returns its Kubernetes part; None where it has none."""
+    def kubernetes(self) -> ForwardedAccess | None:
+        """Returns what only a target on Kubernetes can do; None where it has none."""
+        return None
 
     @property
     def wheels(self) -> Path | None:
         """Returns the folder with the packages for Python that it needs; None where they are the index's."""
+        return None
 
+    @abstractmethod
     def steps(self) -> list[Step]:
         """Returns the steps that make the cluster, in the order in which people read them."""
 
+    @abstractmethod
     def cacheable(self, *, engine: bool) -> list[Step]:
         """Returns the steps that can be made ready ahead without starting anything.
 
         `engine` says whether a Docker engine answers; what needs one is among the steps all the same.
         """
 
+    @abstractmethod
     def machine(self) -> list[Step]:
         """Returns the steps of this machine that `doctor` lists, and with `--fix` makes ready."""
 
+    @abstractmethod
     def present(self) -> bool:
         """Returns whether anything of the cluster is there: then it holds its ports, and its memory."""
+
+    # --- what targets have in common -----------------------------------------------------
+
+    @property
+    def masking(self) -> Masking:
+        """Returns what the relay masks by the settings."""
+        return Masking(self.settings.masked_names, self.settings.masked_values)
+
+    @property
+    def bundle_steps(self) -> tuple[str, ...]:
+        """Returns the step that may refuse a bundle, where everything comes out of one."""
+        return ("bundle",) if self.instance.source in BUNDLED else ()
+
+    def origin_with(self, extensions: Callable[[], Extensions], *, nodes_pull: bool) -> Source:
+        """Returns the source of images and tools; `extensions` gives those of the workspace that is built.
+
+        What was bundled has its own, and no gallery is asked. `nodes_pull`: nodes have images from a mirror.
+        """
+        # Only the source that it has is imported.
+        if self.instance.source in BUNDLED:
+            from bootstrap.sources.bundle_origin import RECORD
+            from bootstrap.sources.bundled import bundled
+
+            record = self.instance.folder / RECORD
+            return bundled(
+                *(replace(self.settings, source=self.instance.source), record, self.shell),
+                is_for_later=self.prepares,
+                nodes_pull=nodes_pull,
+            )
+        from bootstrap.sources.chosen import chosen
+
+        return chosen(self.instance.source, self.settings, extensions(), self.shell, self.architecture)
+
+    def extensions_for(self, platform: str = "") -> Extensions:
+        """Returns the step that brings the workspace's extensions.
+
+        `platform`: VS Code's name for it, as in linux-x64; default: that of the workspace's image.
+        """
+        record = None if self.prepares else self.instance.folder / "extensions.json"
+        which = variant(self.settings, ask=self.asks, record=record, platform=platform)
+        return Extensions(self.settings, which, record)
 
 
 def with_example(target: Target) -> list[Step]:

@@ -23,8 +23,6 @@ from bootstrap.private_file import write_private
 from bootstrap.ray.records import Job, jobs_for
 from bootstrap.settings import DEFAULT_NAME, Settings
 from bootstrap.shell import Shell
-from bootstrap.sources.purge import remove_images
-from bootstrap.sources.registry_client import RegistryClient
 from bootstrap.step import Condition, Status, Step
 from bootstrap.steps import example_job
 from bootstrap.targets import choice
@@ -82,8 +80,12 @@ def up(settings: Settings, console: Console, *, example: bool, use_context: bool
 
 def _get_client(settings: Settings, shell: Shell, console: Console) -> None:
     """Gets the registry client, where a mirror is asked which bundle it has, before the target is chosen."""
+    if not choice.asks_mirror(settings):
+        return
+    from bootstrap.sources.registry_client import RegistryClient
+
     client = RegistryClient(settings, shell)
-    if choice.asks_mirror(settings) and client.check().condition is Condition.MISSING:
+    if client.check().condition is Condition.MISSING:
         with console.progress():
             step.up([client], console, interrupt=shell.interrupt)
 
@@ -203,6 +205,8 @@ def down(settings: Settings, console: Console, *, purge: bool) -> None:
     if purge and others:
         console.result(f"Everything of {settings.name} is removed. The cache stays, as {_listed(others)} it.")
     elif purge:
+        from bootstrap.sources.purge import remove_images
+
         remove_images()
         shutil.rmtree(settings.cache_folder, ignore_errors=True)
         console.result(f"Everything is removed, the cache {settings.cache_folder} too.")

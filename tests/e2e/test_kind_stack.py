@@ -20,15 +20,12 @@ from bootstrap.instance import Instance, Ports
 from bootstrap.kube import operator
 from bootstrap.kube.api import CORE, RAY, Kube
 from bootstrap.kube.kubeconfig import entries
-from bootstrap.relay.config import UNSET
 from bootstrap.settings import KUBERAY_VERSION
-from bootstrap.shell import Shell
 from bootstrap.step import Condition, Step, check, down, until
 from bootstrap.step import up as make
 from bootstrap.steps.forwards import Forwards
 from bootstrap.steps.kuberay import CustomResources, KubeRay, OperatorManifest
 from bootstrap.steps.ray_cluster import KubeRayToken, RayCluster, WorkspacePassword
-from bootstrap.targets.kuberay import stack
 from tests.e2e.conftest import kube as kube_of
 from tests.e2e.conftest import make_namespace, target
 from tests.integration.conftest import Rayside, free_ports
@@ -45,10 +42,11 @@ def steps_of(up: Rayside, instance: Instance) -> list[Step]:
     """Returns that instance's steps in the cluster that is up, which their undo does not remove."""
     first = target(up)
     (manifest,) = (step for step in first.steps() if isinstance(step, OperatorManifest))
-    kube = replace(first.kube, namespace=instance.namespace)
-    images = first.origin.images
-    cluster = (instance, kube, Shell(), images, manifest)
-    return stack(*cluster, workers=1, patience=180, masking=UNSET, cluster_goes=False)
+    settings = replace(first.settings, ray_workers=1, ray_patience=180.0)
+    second = replace(first, settings=settings, instance=instance)
+    # Its Kubernetes and its images are those of the first.
+    vars(second).update(kube=replace(first.kube, namespace=instance.namespace), origin=first.origin)
+    return second.stack(manifest, cluster_goes=False)
 
 
 def of_kind(steps: Sequence[Step], kind: type) -> Any:
