@@ -9,7 +9,6 @@ from typing import Any
 
 from bootstrap.errors import InvalidArgument
 from bootstrap.hook import rayside_hook
-from bootstrap.hook.rayside_hook.packages import with_package
 from bootstrap.options import seconds
 from bootstrap.ray.time_limits import DAY, RAISED
 from bootstrap.settings import BYTECODE_VERSION, DEBUGPY_VERSION
@@ -44,6 +43,8 @@ class Debug:
         setup_hook = runtime_env.get("worker_process_setup_hook")
         changed = dict(runtime_env)
         if self.pip_debugpy:
+            from bootstrap.hook.rayside_hook.packages import with_package
+
             for requirement in REQUIREMENTS:
                 changed = with_package(changed, requirement)
         changed["py_modules"] = [*(runtime_env.get("py_modules") or []), *self._carried, str(_HOOK)]

@@ -24,7 +24,6 @@ from bootstrap.errors import (
 )
 from bootstrap.loopback import require_own_listener
 from bootstrap.ray import outcome
-from bootstrap.ray.debug import Debug
 from bootstrap.ray.metadata import DEBUG, LOCAL_ROOTS, PY_MODULES, USER, USER_VARIABLE, WORKING_DIR
 from bootstrap.ray.paths import MOST_LINKS
 from bootstrap.ray.runtime_env import URI, image_of, require_alone
@@ -32,6 +31,7 @@ from bootstrap.ray.runtime_env import read as read_environment
 from bootstrap.ray.time_limits import RAISED
 
 if TYPE_CHECKING:  # bootstrap.submission runs where the packages that it needs are not.
+    from bootstrap.ray.debug import Debug
     from bootstrap.shell import Shell
 
 

@@ -7,10 +7,7 @@ from dataclasses import replace
 from bootstrap.settings import Settings
 from bootstrap.shell import Shell
 from bootstrap.sources.extensions import Extensions
-from bootstrap.sources.packages import packages
-from bootstrap.sources.releases import Releases
 from bootstrap.sources.source import Source
-from bootstrap.sources.upstream import upstream
 
 
 def chosen(
@@ -21,7 +18,12 @@ def chosen(
     `architecture`: of a Linux that programs and images are for; default: this machine, and its engine.
     """
     if name == "upstream":
+        from bootstrap.sources.releases import Releases
+        from bootstrap.sources.upstream import upstream
+
         here = Releases(settings, shell)
         other = replace(here, system="linux", architecture=architecture, images=architecture)
         return upstream(other if architecture else here, extensions, shell)
+    from bootstrap.sources.packages import packages
+
     return packages(settings, extensions, shell, architecture)

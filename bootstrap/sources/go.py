@@ -13,8 +13,9 @@ from pathlib import Path
 
 from bootstrap import cache, pip
 from bootstrap.errors import BadChecksum, BuildFailed, CommandFailed, MissingProgram, RaysideError
-from bootstrap.settings import GO_VERSION, OLDEST_GO, ROOT
+from bootstrap.settings import GO_VERSION, OLDEST_GO, ORAS_VERSION, ROOT
 from bootstrap.shell import Shell
+from bootstrap.sources.program import ORAS
 from bootstrap.step import Report, Status, missing, ready
 
 MODULES = ROOT / "image" / "programs"
@@ -206,5 +207,18 @@ def front_door(shell: Shell, go: Go, cache_folder: Path, architecture: str = "")
         module="door",
         version="1",
         builds=(("door", "."),),
+        architecture=architecture,
+    )
+
+
+def built_oras(shell: Shell, go: Go, cache_folder: Path, architecture: str = "") -> GoPrograms:
+    """Returns the step that builds oras of its Go module."""
+    return GoPrograms(
+        *(shell, go, cache_folder),
+        name="oras",
+        title=ORAS,
+        module="oras",
+        version=ORAS_VERSION,
+        builds=(("oras", "oras.land/oras/cmd/oras"),),
         architecture=architecture,
     )

@@ -19,10 +19,9 @@ from bootstrap.settings import (
 from bootstrap.shell import Shell
 from bootstrap.sources.base_image import BaseImage
 from bootstrap.sources.extensions import Extensions
-from bootstrap.sources.go import Go, GoPrograms, front_door
+from bootstrap.sources.go import Go, GoPrograms, built_oras, front_door
 from bootstrap.sources.image_build import ImageBuild
 from bootstrap.sources.ray_image import ray_image_files
-from bootstrap.sources.registry_client import built
 from bootstrap.sources.source import Source, supply
 from bootstrap.sources.workspace_image import workspace_image
 
@@ -89,7 +88,7 @@ def packages(settings: Settings, extensions: Extensions, shell: Shell, architect
         builds=(("pause", "."),),
     )
     door = front_door(shell, go, settings.cache_folder, architecture)
-    oras = built(shell, go, settings.cache_folder, architecture)
+    oras = built_oras(shell, go, settings.cache_folder, architecture)
 
     base = BaseImage(shell, settings.cache_folder, settings.debian_mirror, architecture)
     ray = image(

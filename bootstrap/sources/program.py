@@ -8,8 +8,11 @@ from pathlib import Path
 
 from bootstrap import cache, download
 from bootstrap.download import Download
+from bootstrap.settings import ORAS_VERSION, Settings
 from bootstrap.sources.digests import Digests
 from bootstrap.step import Report, Status, missing, ready
+
+ORAS = f"oras {ORAS_VERSION}, the registry client"
 
 
 @dataclass(frozen=True)
@@ -66,3 +69,17 @@ class Program:
     def published(self) -> str:
         """Returns the SHA-256 that the release itself names. Raises DownloadFailed."""
         return download.published(self.checksums, self.released.url.rsplit("/", 1)[1])
+
+
+def released_oras(settings: Settings, digests: Digests, system: str, architecture: str) -> Program:
+    """Returns the step that fetches oras as it is released, for that kind of machine."""
+    release = f"{settings.oras_releases.rstrip('/')}/v{ORAS_VERSION}/oras_{ORAS_VERSION}"
+    return Program(
+        name="oras",
+        title=ORAS,
+        released=Download(f"{release}_{system}_{architecture}.tar.gz", "oras_releases"),
+        checksums=(Download(f"{release}_checksums.txt", "oras_releases"),),
+        folder=settings.cache_folder / f"oras-{ORAS_VERSION}-{system}-{architecture}",
+        digests=digests,
+        member="oras",
+    )

@@ -9,53 +9,25 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from bootstrap import cache, docker_engine
-from bootstrap.bundle.images import unpacked
-from bootstrap.bundle.opened import Bundle, this_platform
-from bootstrap.bundle.packed import unpack
-from bootstrap.download import Download
 from bootstrap.errors import CommandFailed, Interrupted, MissingProgram, RaysideError
 from bootstrap.registry.address import Address, parse
 from bootstrap.registry.mirror import authority
-from bootstrap.registry.oras import Oras
-from bootstrap.settings import OLDEST_ORAS, ORAS_VERSION, Settings
+from bootstrap.settings import OLDEST_ORAS, Settings
 from bootstrap.shell import Shell
 from bootstrap.sources.digests import RECORDED, Digests
-from bootstrap.sources.go import Go, GoPrograms
-from bootstrap.sources.program import Program
+from bootstrap.sources.go import Go, GoPrograms, built_oras
+from bootstrap.sources.program import ORAS, Program, released_oras
 from bootstrap.sources.reachable import unreachable
 from bootstrap.step import Condition, Report, Status, missing, ready
 
-_TITLE = f"oras {ORAS_VERSION}, the registry client"
+if TYPE_CHECKING:
+    from bootstrap.bundle.opened import Bundle
+    from bootstrap.registry.oras import Oras
+
 _VERSION = re.compile(r"^Version:\s+v?(\d+)\.(\d+)", re.MULTILINE)
-
-
-def released(settings: Settings, digests: Digests, system: str, architecture: str) -> Program:
-    """Returns the step that fetches oras as it is released, for that kind of machine."""
-    release = f"{settings.oras_releases.rstrip('/')}/v{ORAS_VERSION}/oras_{ORAS_VERSION}"
-    return Program(
-        name="oras",
-        title=_TITLE,
-        released=Download(f"{release}_{system}_{architecture}.tar.gz", "oras_releases"),
-        checksums=(Download(f"{release}_checksums.txt", "oras_releases"),),
-        folder=settings.cache_folder / f"oras-{ORAS_VERSION}-{system}-{architecture}",
-        digests=digests,
-        member="oras",
-    )
-
-
-def built(shell: Shell, go: Go, cache_folder: Path, architecture: str = "") -> GoPrograms:
-    """Returns the step that builds oras of its Go module."""
-    return GoPrograms(
-        *(shell, go, cache_folder),
-        name="oras",
-        title=_TITLE,
-        module="oras",
-        version=ORAS_VERSION,
-        builds=(("oras", "oras.land/oras/cmd/oras"),),
-        architecture=architecture,
-    )
 
 
 @dataclass(frozen=True)
@@ -66,7 +38,7 @@ class RegistryClient:
     shell: Shell
     bundle: Bundle | None = None
     name: str = "registry-client"
-    title: str = _TITLE
+    title: str = ORAS
     needs: tuple[str, ...] = ()
 
     def of(self, address: Address, authority: Path | None) -> Oras:
@@ -77,6 +49,8 @@ class RegistryClient:
                 "oras, the registry client, is neither on PATH nor fetched yet",
                 hint="./invokew prepare gets it; or install it: https://oras.land/docs/installation",
             )
+        from bootstrap.registry.oras import Oras
+
         return Oras(self.shell, program, address, authority)
 
     @property
@@ -108,6 +82,8 @@ class RegistryClient:
         )
 
     def _ways(self) -> Iterator[Callable[[Report], None]]:
+        from bootstrap.bundle.opened import this_platform
+
         has_one = self.bundle is not None and self.bundle.manifest.platform == this_platform()
         is_signed = bool(self.settings.bundle_key)
         if has_one and is_signed:
@@ -121,6 +97,9 @@ class RegistryClient:
             yield self._unpack
 
     def _unpack(self, report: Report) -> None:
+        from bootstrap.bundle.images import unpacked
+        from bootstrap.bundle.packed import unpack
+
         assert self.bundle and self._unpacked
         folder = self.bundle.manifest.folder("oras")
         with cache.making(self._unpacked, report) as draft:
@@ -160,9 +139,9 @@ class RegistryClient:
     def _release(self) -> Program:
         system, architecture = platform.system().lower(), docker_engine.normal(platform.machine())
         digests = Digests(self.settings.cache_folder, RECORDED)
-        return released(self.settings, digests, system, architecture)
+        return released_oras(self.settings, digests, system, architecture)
 
     @cached_property
     def _build(self) -> GoPrograms:
         folder = self.settings.cache_folder
-        return built(self.shell, Go(self.shell, folder), folder)
+        return built_oras(self.shell, Go(self.shell, folder), folder)

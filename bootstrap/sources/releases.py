@@ -18,10 +18,10 @@ from bootstrap.settings import (
 )
 from bootstrap.shell import Shell
 from bootstrap.sources.digests import RECORDED, Digests
-from bootstrap.sources.program import Program
+from bootstrap.sources.program import Program, released_oras
 from bootstrap.sources.pulled_image import PulledImage
 from bootstrap.sources.references import tagged
-from bootstrap.sources.registry_client import RegistryClient, released
+from bootstrap.sources.registry_client import RegistryClient
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Releases:
 
     @cached_property
     def oras(self) -> Program:
-        return released(self.settings, self._digests, self.system, self.architecture)
+        return released_oras(self.settings, self._digests, self.system, self.architecture)
 
     @cached_property
     def client(self) -> RegistryClient:

@@ -19,7 +19,6 @@ from bootstrap.codespaces import Codespace
 from bootstrap.errors import EngineNotPermitted, EngineNotRunning, MissingProgram
 from bootstrap.shell import Shell
 from bootstrap.step import Report, Status, missing, pending, ready
-from bootstrap.steps import apt, bounded_runtime
 
 # A killed dockerd leaves these, and takes them for a running one's where the pid was given anew.
 _PID_FILES = {
@@ -86,6 +85,8 @@ class Engine:
             raise EngineNotRunning(f"no Docker engine answers{where}", hint=hint)
         self._require_permission()
         if not Path("/usr/sbin/dockerd").exists() and not Path("/usr/bin/dockerd").exists():
+            from bootstrap.steps import apt
+
             apt.install(self.shell, report, "docker.io", "iptables")
         report("starting")
         # https://www.freedesktop.org/software/systemd/man/sd_booted.html
@@ -98,6 +99,8 @@ class Engine:
 
     def runtime_options(self) -> list[str]:
         """Returns what dockerd needs to run containers on this machine."""
+        from bootstrap.steps import bounded_runtime
+
         if not bounded_runtime.is_needed():
             return []
         source = Path(bounded_runtime.__file__).read_text()

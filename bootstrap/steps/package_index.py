@@ -23,7 +23,6 @@ from bootstrap import authorities
 from bootstrap.errors import InvalidSetting, NotOurs
 from bootstrap.instance import Instance
 from bootstrap.kube.api import CORE, RAY, Kube, made_here, require_namespace
-from bootstrap.kube.rayjob.document import own_pods
 from bootstrap.settings import Settings
 from bootstrap.step import Report, Status, drifted, missing, ready
 from bootstrap.steps.differences import difference, made_of
@@ -169,6 +168,8 @@ def rayjob_with_it(rayjob: Mapping[str, Any], kube: Kube, instance: Instance) ->
     A container that names a configuration of pip's itself is left as it is; in others, what the RayJob says
     of authorities, or mounts for uv, stays.
     """
+    from bootstrap.kube.rayjob.document import own_pods
+
     changed = copy.deepcopy(dict(rayjob))
     made = kube.get(_path(kube, instance))
     if made is None or not made_here(made):

@@ -8,31 +8,26 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bootstrap.carrier.supervisor import forwarded
 from bootstrap.errors import CommandFailed, NotARayJob, NotRunning, RaysideError, SubmissionFailed
 from bootstrap.instance import Instance
 from bootstrap.kube.api import Kube, head_selector
 from bootstrap.kube.forwarding import to_pod
-from bootstrap.kube.rayjob.document import (
-    CLUSTER_LABEL,
-    for_standing_cluster,
-    own_head_selector,
-    with_workspace_secret,
-)
-from bootstrap.kube.rayjob.submission import KubectlRay
 from bootstrap.private_file import write_private
 from bootstrap.ray.jobs import Submission
 from bootstrap.ray.state import Dashboard
+from bootstrap.shell import Shell
 from bootstrap.step import Report, until
-from bootstrap.steps import workspace
 from bootstrap.steps.forwards import Forwards
 from bootstrap.steps.kubeconfig import UserContext
-from bootstrap.steps.package_index import rayjob_with_it
 from bootstrap.steps.ray_cluster import DASHBOARD_PORT, KubeRayToken, WorkspacePassword, secret
+
+if TYPE_CHECKING:
+    from bootstrap.kube.rayjob.submission import KubectlRay
 
 # The forwards take so many seconds at most to lead to another pod, and that pod's dashboard to answer.
 _RETARGETED = 30.0
@@ -45,8 +40,10 @@ class ForwardedAccess:
     instance: Instance
     kube: Kube
     forwards: Forwards
-    kubectl_ray: KubectlRay
     context: UserContext
+    shell: Shell
+    program: Path  # kubectl-ray
+    rays_programs: Path
     needs: tuple[str, ...] = ("forwards", "ray-token", "ray-environment", "kuberay")
     asks_for_token: bool = True
 
@@ -54,6 +51,13 @@ class ForwardedAccess:
     def cluster(self) -> str:
         """Returns the RayCluster that jobs go to, unless they make their own."""
         return self.instance.ray_cluster
+
+    @cached_property
+    def kubectl_ray(self) -> KubectlRay:
+        """Returns the program that submits RayJobs, whose modules a command that only looks does not need."""
+        from bootstrap.kube.rayjob.submission import KubectlRay
+
+        return KubectlRay(self.shell, self.kube, self.program, self.rays_programs)
 
     def urls(self) -> dict[str, str | None]:
         # A place of a workshop has no ports before somebody looks.
@@ -73,6 +77,8 @@ class ForwardedAccess:
 
     def submit(self, job: Submission, submission_id: str) -> None:
         """Submits to the standing cluster, by a RayJob of that name. Raises as KubectlRay.submit."""
+        from bootstrap.kube.rayjob.document import for_standing_cluster
+
         rayjob = for_standing_cluster(submission_id, self.instance)
         url, token = self._url, self.instance.token_file
         self.kubectl_ray.submit(rayjob, job, submission_id, url=url, token_file=token)
@@ -85,7 +91,7 @@ class ForwardedAccess:
             file.write_text(json.dumps(items, default=str))
             try:
                 command = self.kubectl("apply", "--server-side", "--filename", str(file))
-                return self.kubectl_ray.shell.run(command).out.splitlines()
+                return self.shell.run(command).out.splitlines()
             except CommandFailed as error:
                 why = error.message.partition("\n")[2].strip()
                 raise SubmissionFailed(
@@ -105,6 +111,9 @@ class ForwardedAccess:
         `before` is called when nothing speaks against making what the RayJob needs.
         If it makes its own cluster, the addresses of the target lead there from then on.
         """
+        from bootstrap.kube.rayjob.document import CLUSTER_LABEL, own_head_selector, with_workspace_secret
+        from bootstrap.steps.package_index import rayjob_with_it
+
         name = rayjob["metadata"]["name"]
         submit = partial(
             self.kubectl_ray.submit, job=job, submission_id=submission_id, report=report, before=before
@@ -169,7 +178,9 @@ class ForwardedAccess:
         return WorkspacePassword(self.instance, self.kube).password()
 
     def open_folder(self) -> str:
-        return workspace.head_folder(self.require().jobs())
+        from bootstrap.steps.workspace import head_folder
+
+        return head_folder(self.require().jobs())
 
     def use_context(self) -> None:
         """Makes its context kubectl's current one."""

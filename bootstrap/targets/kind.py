@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from bootstrap.codespaces import larger_machine
 from bootstrap.delivery.baked import NodeImage, baked
@@ -12,22 +13,19 @@ from bootstrap.delivery.loaded import NodeImages, stable_names
 from bootstrap.errors import InvalidSetting
 from bootstrap.kube.api import Kube
 from bootstrap.options import registry_mirrors
-from bootstrap.registry.address import parse
-from bootstrap.registry.login import login_for
-from bootstrap.registry.mirror import authority
 from bootstrap.sources.source import Images
 from bootstrap.step import Step
 from bootstrap.steps import kind_cluster
-from bootstrap.steps.debian_program import debootstrap
 from bootstrap.steps.engine import DockerProgram, Engine
-from bootstrap.steps.inotify import Inotify
 from bootstrap.steps.kind_cluster import KindCluster
 from bootstrap.steps.kubeconfig import Kubeconfig
 from bootstrap.steps.kuberay import OperatorManifest
 from bootstrap.steps.machine import Disk, Memory, Ports, Python, System
-from bootstrap.steps.registry_in_nodes import NodeRegistries, StandIn, Trusted
 from bootstrap.steps.state_folder import StateFolder
 from bootstrap.targets.on_kubernetes import OnKubernetes
+
+if TYPE_CHECKING:
+    from bootstrap.steps.registry_in_nodes import StandIn
 
 # It is the engine's own default; if the engine is another machine's, the nearest folder of ours counts.
 _ENGINES_FOLDER = Path("/var/lib/docker")
@@ -69,6 +67,9 @@ class Kind(OnKubernetes):
         ]
 
     def machine(self) -> list[Step]:
+        from bootstrap.steps.debian_program import debootstrap
+        from bootstrap.steps.inotify import Inotify
+
         # The cluster's disk may run full while it is up.
         return [
             System(),
@@ -130,6 +131,12 @@ class Kind(OnKubernetes):
     @property
     def registries(self) -> list[Step]:
         """Returns the steps by which pods of others may pull, from the mirror and by names of public ones."""
+        if not (self.settings.registry_mirrors or self.instance.source == "mirror"):
+            return []
+        from bootstrap.registry.address import parse
+        from bootstrap.registry.mirror import authority
+        from bootstrap.steps.registry_in_nodes import NodeRegistries, Trusted
+
         known: list[Trusted | StandIn] = [*self._stand_ins]
         stood_for = {each.host for each in known}
         steps: list[Step] = []
@@ -146,6 +153,11 @@ class Kind(OnKubernetes):
     @property
     def _stand_ins(self) -> list[StandIn]:
         """Raises InvalidSetting where one of registry_mirrors is not to be reached by nodes."""
+        from bootstrap.registry.address import parse
+        from bootstrap.registry.login import login_for
+        from bootstrap.registry.mirror import authority
+        from bootstrap.steps.registry_in_nodes import StandIn
+
         stand_ins = []
         for host, mirror in registry_mirrors(self.settings.registry_mirrors).items():
             address = parse(mirror)

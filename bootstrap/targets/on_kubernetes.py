@@ -7,13 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from bootstrap.carrier.supervisor import Forward
 from bootstrap.errors import Forbidden
 from bootstrap.kube import operator
 from bootstrap.kube.api import Kube, head_selector
-from bootstrap.kube.contents import Kind, kinds
-from bootstrap.kube.rayjob.submission import KubectlRay
 from bootstrap.settings import BUNDLED
 from bootstrap.sources.extensions import Extensions, this_platform
 from bootstrap.sources.source import Images, Source
@@ -23,7 +22,6 @@ from bootstrap.steps.forwards import Forwards
 from bootstrap.steps.kubeconfig import UserContext
 from bootstrap.steps.kuberay import CustomResources, KubeRay, OperatorManifest
 from bootstrap.steps.package_index import PackageIndex, trusted
-from bootstrap.steps.pull_secret import PullSecret, pull_secret
 from bootstrap.steps.ray_cluster import (
     DASHBOARD_PORT,
     RELAY_PORT,
@@ -35,6 +33,10 @@ from bootstrap.steps.ray_cluster import (
 from bootstrap.steps.ray_environment import RayEnvironment
 from bootstrap.targets.forwarded import ForwardedAccess
 from bootstrap.targets.target import Target
+
+if TYPE_CHECKING:
+    from bootstrap.kube.contents import Kind
+    from bootstrap.steps.pull_secret import PullSecret
 
 
 @dataclass(frozen=True)
@@ -58,8 +60,10 @@ class OnKubernetes(Target, ABC):
     @cached_property
     def access(self) -> ForwardedAccess:
         program = self.origin.resolve("kubectl-ray").path
-        kubectl_ray = KubectlRay(self.shell, self.kube, program, self.environment.programs)
-        return ForwardedAccess(self.instance, self.kube, self.forwards, kubectl_ray, self.user_context)
+        return ForwardedAccess(
+            *(self.instance, self.kube, self.forwards, self.user_context),
+            *(self.shell, program, self.environment.programs),
+        )
 
     @property
     def kubernetes(self) -> ForwardedAccess:
@@ -77,6 +81,8 @@ class OnKubernetes(Target, ABC):
     @cached_property
     def kinds(self) -> Sequence[Kind]:
         """Returns the kinds of what namespaces hold; asked once for all places that one command removes."""
+        from bootstrap.kube.contents import kinds
+
         return kinds(self.kube)
 
     # --- the steps that lead to others ---------------------------------------------------
@@ -138,6 +144,8 @@ class OnKubernetes(Target, ABC):
         self, registry: str, *, needs: str, is_wanted: bool = True, cluster_goes: bool = False
     ) -> PullSecret:
         """Returns the step by which all pods of the namespace may pull from a registry, HOST/PATH."""
+        from bootstrap.steps.pull_secret import pull_secret
+
         return pull_secret(
             *(self.settings, self.instance, self.kube, registry),
             secret=self.registry_secret,

@@ -28,8 +28,6 @@ from bootstrap.steps import example_job
 from bootstrap.targets import choice
 from bootstrap.targets.target import Target, with_example
 from bootstrap.timing import Timing, critical_path
-from bootstrap.verbs import workspace
-from bootstrap.verbs.output import followed
 
 # A cluster's folder has the timing of the last `up` in it.
 _TIMINGS = "up.json"
@@ -65,7 +63,9 @@ def up(settings: Settings, console: Console, *, example: bool, use_context: bool
         target.kubernetes.use_context()
     if urls["workspace"]:
         console.result()
-        console.result(f"Workspace   {workspace.link(target)}")
+        from bootstrap.verbs.workspace import link
+
+        console.result(f"Workspace   {link(target)}")
         console.result(f"            password {access.workspace_password()}")
     console.result()
     console.result(f"Dashboard   {urls['dashboard']}")
@@ -251,6 +251,8 @@ def logs(settings: Settings, console: Console, *, job: str | None, follow: bool,
 
     Ctrl-C is the way to leave a log that is followed, so it ends that without a word.
     """
+    from bootstrap.verbs.output import followed
+
     target = choice.existing(settings, Shell())
     access = target.access
     if ray:

@@ -12,7 +12,6 @@ import pytest
 import yaml
 
 from bootstrap.errors import CommandFailed, NotARayJob, SubmissionFailed
-from bootstrap.kube.rayjob.submission import KubectlRay
 from bootstrap.ray.debug import Debug
 from bootstrap.shell import Outcome, Shell
 from bootstrap.targets.forwarded import ForwardedAccess
@@ -45,9 +44,9 @@ class Kubectl(Shell):
 
 def access(shell: Shell) -> ForwardedAccess:
     kube = scripted({})
-    kubectl_ray = KubectlRay(shell, kube, Path("/bin/kubectl-ray"), Path("/ray/bin"))
+    programs = Path("/bin/kubectl-ray"), Path("/ray/bin")
     context: Any = SimpleNamespace(kubectl=Path("/bin/kubectl"))
-    return ForwardedAccess(instance(), kube, cast(Any, None), kubectl_ray, context)
+    return ForwardedAccess(instance(), kube, cast(Any, None), context, shell, *programs)
 
 
 def test_what_a_rayjob_reserves_and_its_metadata_reach_the_job() -> None:

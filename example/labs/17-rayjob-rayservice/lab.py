@@ -16,7 +16,7 @@ from bootstrap.debugger.scripted import run_sync
 from bootstrap.kube.api import CORE, RAY, Kube, head_selector
 from bootstrap.labs.exercise import PATIENCE, Exercise
 from bootstrap.targets.debugging import ClusterJob, attach_options
-from bootstrap.targets.target import Kubernetes
+from bootstrap.targets.forwarded import ForwardedAccess
 
 TARGETS = ("kind",)
 
@@ -68,7 +68,7 @@ class _Service(NamedTuple):
 
 
 @contextmanager
-def _serving(exercise: Exercise, kubernetes: Kubernetes) -> Iterator[_Service]:
+def _serving(exercise: Exercise, kubernetes: ForwardedAccess) -> Iterator[_Service]:
     """Makes the service as it is at the beginning, and removes it."""
     kube = kubernetes.kube
     service = _document(kube, _HERE)
