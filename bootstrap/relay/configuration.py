@@ -10,19 +10,18 @@ from weakref import WeakKeyDictionary, WeakSet
 
 from bootstrap.dap.framing import Message
 from bootstrap.errors import RequestFailed
-from bootstrap.relay import files, own_files
-from bootstrap.relay.desired import Desired
+from bootstrap.relay.desired import Desired, ExceptionFilters
 from bootstrap.relay.editor import CurrentEditor
-from bootstrap.relay.exception_filters import ExceptionFilters
-from bootstrap.relay.lines import Lines
-from bootstrap.relay.locations import lines_of
+from bootstrap.relay.fan_out import FAN_OUT, BackgroundTasks
 from bootstrap.relay.paths import Paths
+from bootstrap.relay.source_files import Lines, find_installed, sha256_of
 from bootstrap.relay.stop_points import Breakpoint, LineBreakpoint
-from bootstrap.relay.work import Work
 from bootstrap.relay.worker import Worker, Workers
 
 # Seconds for which changes of breakpoints are gathered: many debuggees answer at once.
 SOON = 0.05
+# The most debuggees that are asked for one file. All of a job have the same, and one answer does for them.
+MOST_ASKED = 8
 
 
 class Configuration:
@@ -38,7 +37,7 @@ class Configuration:
         *,
         paths: Paths,
         editor: CurrentEditor,
-        work: Work,
+        work: BackgroundTasks,
         log: Callable[[str], None],
     ) -> None:
         self.paths = paths
@@ -114,15 +113,38 @@ class Configuration:
         return self._desired.prints
 
     async def lines(self, path: str) -> Lines | None:
-        """Returns the lines of the editor's file, as debuggees have it; None where none of them has it."""
-        return await lines_of(path, self._workers.attached, self.paths, self._work)
+        """Returns the lines of the editor's file, as the first debuggee that answers has it.
+
+        It is None where no debuggee is known to have it. Waits for at most FAN_OUT seconds.
+        """
+        # Debuggees that have the file's package come first, then those that may have a file of the same path.
+        packed: list[tuple[Worker, str]] = []
+        others: list[tuple[Worker, str]] = []
+        for worker in self._workers.attached:
+            remote = self.paths.remote(path, worker.layout)
+            (others if remote == path else packed).append((worker, remote))
+            if len(packed) >= MOST_ASKED:
+                break
+        asked = [*packed, *others][:MOST_ASKED]
+        asking = {self._work.start(worker.installed.lines(remote)) for worker, remote in asked}
+        until = asyncio.get_running_loop().time() + FAN_OUT
+        while asking:
+            left = until - asyncio.get_running_loop().time()
+            done, asking = await asyncio.wait(asking, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+            if not done:
+                break
+            for each in done:
+                lines: Lines | None = None if each.cancelled() or each.exception() else each.result()
+                if lines is not None:
+                    return lines
+        return None
 
     def by_key(self, key: object) -> Breakpoint | None:
         """Returns the breakpoint that debuggees know by that key; None where it is no more."""
         return self._desired.by_key(key)
 
     async def _fan_out(self, put: Callable[[Worker], Coroutine[Any, Any, Any]]) -> list[Any]:
-        """Puts what has changed into every debuggee; waits and returns as `Work.side_by_side`."""
+        """Puts what has changed into every debuggee; waits and returns as `BackgroundTasks.side_by_side`."""
         before, self._revision = self._revision, self._revision + 1
 
         async def put_into_worker(worker: Worker) -> Any:
@@ -200,7 +222,7 @@ class Configuration:
         self.tell_changes()
 
     async def _find(self, worker: Worker, paths: Sequence[str]) -> None:
-        """Has a debuggee look for those of the editor's files that no rule leads to."""
+        """Searches a debuggee for the editor's files that no rule maps."""
         editors = {os.path.normpath(path): path for path in paths}
         wanted = {
             path: self._checksum(editors[path]) or ""
@@ -209,7 +231,7 @@ class Configuration:
         }
         if not wanted:
             return
-        found = await own_files.find(worker.connection, wanted, timeout=worker.connection.patience)
+        found = await find_installed(worker.connection, wanted, timeout=worker.connection.patience)
         for path, (own, note) in found.items():
             worker.installed.notes[own or path] = note
             if own:
@@ -257,14 +279,14 @@ class Configuration:
     def _checksum(self, path: str) -> str | None:
         """Returns the SHA-256, in hex, of the editor's file; None where it is unknown."""
         checksum = self._desired.checksums.get(path)
-        return files.own(path) if checksum is None and self.paths.shared else checksum
+        return sha256_of(path) if checksum is None and self.paths.shared else checksum
 
     def _note_filters(self) -> None:
         for condition in self._desired.exceptions.conditions.values():
             condition.reported = condition.verdict
 
     def _tell_filters(self) -> None:
-        """Says which filter can have no condition in a debuggee that came later; DAP has no event for it."""
+        """Reports filters that can have no condition in a later debuggee; DAP has no event for it."""
         for condition in self._desired.exceptions.conditions.values():
             verdict = condition.verdict
             if not verdict["verified"] and verdict != condition.reported:

@@ -18,21 +18,19 @@ from bootstrap.hook.evaluated.remote_calls import EVENT as REMOTE_CALL
 from bootstrap.hook.evaluated.telling import Bucket
 from bootstrap.hook.rayside_hook.children import EVENT as CHILD
 from bootstrap.plain import some_of
-from bootstrap.relay.attach_arguments import mappings_of, options_of
+from bootstrap.relay.attach import mappings_of, options_of
 from bootstrap.relay.config import Masking
 from bootstrap.relay.configuration import Configuration
-from bootstrap.relay.debuggee import Debuggee
-from bootstrap.relay.discovery import Discovery
+from bootstrap.relay.debuggee import Debuggee, Discovery
 from bootstrap.relay.editor import CurrentEditor, Editor
 from bootstrap.relay.editor_requests import EditorRequests
-from bootstrap.relay.flood import Flood, sentence
-from bootstrap.relay.ids import Ids
+from bootstrap.relay.fan_out import BackgroundTasks
 from bootstrap.relay.lifecycle import Lifecycle
 from bootstrap.relay.paths import Paths
 from bootstrap.relay.remote_calls import RemoteCalls
-from bootstrap.relay.reports import Reports
+from bootstrap.relay.reports import Flood, Reports, left_out_line
 from bootstrap.relay.threads import Threads
-from bootstrap.relay.work import Work
+from bootstrap.relay.translation import Ids
 from bootstrap.relay.worker import Claims, Worker, Workers
 from bootstrap.users import sees
 
@@ -59,7 +57,7 @@ class DebugSession:
         *,
         everyone: bool,
         claims: Claims,
-        work: Work,
+        work: BackgroundTasks,
         log: Callable[[str], None],
         shared: bool,
         masking: Masking,
@@ -127,7 +125,7 @@ class DebugSession:
 
     async def has_debugger(self) -> bool:
         """Returns whether somebody sits at its editor."""
-        if (editor := self.editor) is None or not await editor.is_alive(self._threads.cluster):
+        if (editor := self.editor) is None or not await editor.is_alive(self._threads.rows.cluster):
             return False
         return self.editor is not None  # It may have gone meanwhile.
 
@@ -193,7 +191,7 @@ class DebugSession:
         if editor.configured:
             return
         editor.configured = True
-        cluster = {"reason": "started", "threadId": self._threads.cluster}
+        cluster = {"reason": "started", "threadId": self._threads.rows.cluster}
         editor.event("thread", cluster)
         editor.tell_left_out()
         if editor is self._current.editor:
@@ -346,4 +344,4 @@ class DebugSession:
 
     def _tell_left_out(self, left_out: Mapping[Worker, int]) -> None:
         lines = [(worker.debuggee.title, number) for worker, number in left_out.items()]
-        self._current.say(sentence(lines, {worker.debuggee.submission_id for worker in left_out}))
+        self._current.say(left_out_line(lines, {worker.debuggee.submission_id for worker in left_out}))

@@ -15,7 +15,7 @@ from typing import Any
 from bootstrap.dap.additions import BEAT, LEFT, RESTART, RESTARTS, TICKET
 from bootstrap.dap.framing import Decoder, FramingError, Message, encode
 from bootstrap.plain import line
-from bootstrap.relay.presence import Presence
+from bootstrap.relay.attach import Presence
 
 # The longest request, in bytes. An editor sends no source text; the longest is a condition or an expression.
 LONGEST_REQUEST = 8 * 1024 * 1024
@@ -43,14 +43,6 @@ TELLING = 1.0
 ANSWERING = 1.5
 # Seconds after which a request counts as one that waits for a task, and not for the relay.
 LONG_ASKED = 1.0
-
-
-class Refused(Exception):
-    """Says that a request gets an error response with this reason, and `ray` as data for programs."""
-
-    def __init__(self, reason: str, ray: Message | None = None) -> None:
-        super().__init__(reason)
-        self.ray = ray
 
 
 class Editor:

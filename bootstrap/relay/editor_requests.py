@@ -1,4 +1,4 @@
-"""Answers an attached editor's requests, here or by the debuggee that they are about."""
+"""Requests of an attached editor, answered here or by the debuggee that they are about."""
 
 from __future__ import annotations
 
@@ -9,24 +9,21 @@ from typing import Any
 from bootstrap.dap.channel import reason
 from bootstrap.dap.comparison import drawn
 from bootstrap.dap.framing import Message
-from bootstrap.relay import ray_attributes, translation
-from bootstrap.relay.arguments import arguments_of
-from bootstrap.relay.cluster_row import ClusterRow
+from bootstrap.relay import translation
 from bootstrap.relay.config import Masking
 from bootstrap.relay.configuration import Configuration
 from bootstrap.relay.connection import PATIENCE
-from bootstrap.relay.editor import CurrentEditor, Editor, Refused
-from bootstrap.relay.gathered import Gathered
-from bootstrap.relay.group_requests import GroupRequests
-from bootstrap.relay.groups import Groups
-from bootstrap.relay.ids import OF_A_STOP, Ids, Kind, OfAStop
-from bootstrap.relay.locations import locations
+from bootstrap.relay.editor import CurrentEditor, Editor
+from bootstrap.relay.fan_out import BackgroundTasks, Coalesced
+from bootstrap.relay.group_members import WhyEnded
+from bootstrap.relay.groups import GroupRequests, Groups
 from bootstrap.relay.masking import masked_breakpoint
-from bootstrap.relay.member_states import WhyEnded
 from bootstrap.relay.remote_calls import RemoteCalls
-from bootstrap.relay.rules import NotDap
-from bootstrap.relay.threads import CLUSTER, Threads
-from bootstrap.relay.work import Work
+from bootstrap.relay.schemas import NotDap, Refused, arguments_of
+from bootstrap.relay.source_files import locations
+from bootstrap.relay.thread_rows import CLUSTER, ClusterRow
+from bootstrap.relay.threads import Threads
+from bootstrap.relay.translation import Ids, OfAStop, Translator
 from bootstrap.relay.worker import Worker, Workers
 
 # Seconds for a debuggee's answer where user code runs.
@@ -68,7 +65,7 @@ class EditorRequests:
         configuration: Configuration,
         editor: CurrentEditor,
         masking: Masking,
-        work: Work,
+        work: BackgroundTasks,
         read_stacks: Callable[[], Awaitable[Message]],
         why_ended: WhyEnded,
         attached_beside: Callable[[], Awaitable[None]],
@@ -77,11 +74,12 @@ class EditorRequests:
         self._workers, self._ids, self._threads = workers, ids, threads
         self._configuration, self._current, self._masking = configuration, editor, masking
         self._calls = calls
-        self._cluster_row = ClusterRow(workers, threads, work, read_stacks)
+        self.outward = Translator(ids, lambda: configuration.paths).outward
+        self._cluster_row = ClusterRow(workers, threads.rows, work, read_stacks)
         self._groups = GroupRequests(
             Groups(workers, threads, paths=lambda: configuration.paths, why_ended=why_ended, work=work)
         )
-        self._all_rows = Gathered(threads.listed)
+        self._all_rows = Coalesced(threads.rows.listed)
         # Those that evaluate, by editor and number of the request.
         self._evaluating: dict[tuple[Editor, object], list[Worker]] = {}
         self._handlers: dict[str, Handler] = {
@@ -154,14 +152,14 @@ class EditorRequests:
             await editor.taken()
 
     async def _stack_trace(self, editor: Editor, request: Message, arguments: Message) -> None:
-        if arguments.get("threadId") == self._threads.cluster:
+        if arguments.get("threadId") == self._threads.rows.cluster:
             editor.respond(request, await self._cluster_row.stack(arguments))
             return
         await self._forward(editor, request, arguments)
 
     async def _of_frame(self, editor: Editor, request: Message, arguments: Message) -> None:
         frame = arguments.get("frameId")
-        if not frame or self._threads.is_of_cluster(frame) or self._calls.is_callers(frame):
+        if not frame or self._threads.rows.is_of_cluster(frame) or self._calls.is_callers(frame):
             editor.respond(request, _OF_NOTHING[request["command"]])
             return
         await self._forward(editor, request, arguments)
@@ -169,7 +167,7 @@ class EditorRequests:
     async def _resume(self, editor: Editor, request: Message, arguments: Message) -> None:
         command = request["command"]
         await self._attached_beside()
-        if arguments.get("threadId") == self._threads.cluster:
+        if arguments.get("threadId") == self._threads.rows.cluster:
             if command != "continue":
                 raise Refused("choose a task: the row of the cluster can only be paused and continued")
             await self._threads.continue_all()
@@ -191,7 +189,7 @@ class EditorRequests:
         await self._threads.resume(worker, command, inner, answered)
 
     async def _pause(self, editor: Editor, request: Message, arguments: Message) -> None:
-        if arguments.get("threadId") == self._threads.cluster:
+        if arguments.get("threadId") == self._threads.rows.cluster:
             await self._threads.pause_all()
             editor.respond(request)
             return
@@ -281,7 +279,7 @@ class EditorRequests:
             self._evaluating[asked] = [worker]
         try:
             if command == "evaluate":
-                sent = await ray_attributes.evaluated(worker.connection, inner)
+                sent = await translation.evaluated(worker.connection, inner)
             response = await worker.connection.answer(
                 command, sent, EVALUATION if command in _RUN_USER_CODE else PATIENCE
             )
@@ -292,11 +290,11 @@ class EditorRequests:
             return
         body = response.get("body")
         if command == "completions" and isinstance(body, dict):
-            targets = await ray_attributes.completed(worker.connection, inner, body.get("targets", []))
+            targets = await translation.completed(worker.connection, inner, body.get("targets", []))
             body = {**body, "targets": targets}
         if isinstance(body, dict):
             body = translation.page(inner, body)
-            ray_attributes.as_typed(body.get("variables"))
+            translation.as_typed(body.get("variables"))
             body = await worker.masks.response(command, inner, body)
         if isinstance(body, dict) and worker.resumes[thread] == resumes:
             body = self.outward(worker, body, thread)
@@ -334,25 +332,6 @@ class EditorRequests:
         if worker is None:
             raise Refused("no task is stopped")
         return worker
-
-    def outward(self, worker: Worker, body: Message, thread: int | None = None) -> Message:
-        """Gives a debuggee's response or event the editor's numbers and paths, in place; returns it."""
-
-        def number(kind: Kind, inner: int) -> int:
-            return self._ids.outer(OfAStop(worker, thread) if kind in OF_A_STOP else worker, kind, inner)
-
-        def source(document: Message) -> None:
-            path = document.get("path")
-            local = self._configuration.paths.local(path) if path else None
-            if local is not None:
-                # The editor gets its own file, which it can edit, rather than the text that the debuggee has.
-                document["path"] = local
-                document["sourceReference"] = 0
-            elif path and not document.get("sourceReference"):
-                # Without a number the editor would open a file of its own that has this path.
-                document["sourceReference"] = number("source", 0)
-
-        return translation.outward(body, number, source)
 
 
 def _list(arguments: Message, name: str) -> list[Any]:

@@ -7,11 +7,9 @@ import contextlib
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 
 from bootstrap.errors import RequestFailed
+from bootstrap.relay.breakpoint_state import Result
 from bootstrap.relay.connection import DETACHING, SOON, Connection
 from bootstrap.relay.desired import Desired
-from bootstrap.relay.files import File, Files
-from bootstrap.relay.lines import Lines
-from bootstrap.relay.results import Result
 from bootstrap.relay.sent import (
     BY_VALUE,
     EXCEPTIONS,
@@ -23,6 +21,7 @@ from bootstrap.relay.sent import (
     TASK_STARTS,
     TELLING,
 )
+from bootstrap.relay.source_files import File, Files, Lines
 from bootstrap.relay.stop_points import Breakpoint, FunctionBreakpoint, LineBreakpoint
 from bootstrap.relay.tracing import Tracing
 

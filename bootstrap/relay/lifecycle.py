@@ -11,17 +11,16 @@ from bootstrap.dap.additions import TAKEN_OVER
 from bootstrap.dap.client import STOP_IN_USER_CODE, AlreadyDebugged
 from bootstrap.dap.framing import Message
 from bootstrap.errors import AttachFailed, RaysideError
+from bootstrap.hook.rayside_hook.children import MOST as MOST_CHILDREN
 from bootstrap.plain import line
-from bootstrap.relay import children
 from bootstrap.relay.config import Masking
 from bootstrap.relay.configuration import Configuration
 from bootstrap.relay.connection import SOON
-from bootstrap.relay.debuggee import Debuggee
+from bootstrap.relay.debuggee import MOST_TRIES, AttachTries, Debuggee, child_of, let_child_go
 from bootstrap.relay.editor import CurrentEditor
-from bootstrap.relay.files import Files
+from bootstrap.relay.fan_out import BackgroundTasks
+from bootstrap.relay.source_files import Files
 from bootstrap.relay.threads import Threads
-from bootstrap.relay.tries import MOST_TRIES, Tries
-from bootstrap.relay.work import Work
 from bootstrap.relay.worker import Claims, Holder, NotWanted, Worker, Workers
 
 # Seconds before a debuggee is attached to again after it was detached from: one that is dialled within
@@ -60,7 +59,7 @@ class Lifecycle:
         configuration: Configuration,
         threads: Threads,
         editor: CurrentEditor,
-        work: Work,
+        work: BackgroundTasks,
         log: Callable[[str], None],
         masking: Masking,
     ) -> None:
@@ -73,7 +72,7 @@ class Lifecycle:
         self._options: Mapping[str, Any] = STOP_IN_USER_CODE
         self._files = Files()
         self._missed: dict[str, int] = {}
-        self._tries = Tries()
+        self._tries = AttachTries()
         # The editor knows that these debug, of these jobs.
         self._debuggers: set[tuple[str, str]] = set()
         self._detaching: set[asyncio.Future[Any]] = set()
@@ -97,7 +96,9 @@ class Lifecycle:
         self._has_told_many = False
         self._returning.clear()
         self._files.clear()
-        self._tries = Tries()  # a new one: attaching that began for the editor before counts for that editor
+        self._tries = (
+            AttachTries()
+        )  # a new one: attaching that began for the editor before counts for that editor
         self._debuggers.clear()
 
     def watch(self) -> None:
@@ -132,21 +133,29 @@ class Lifecycle:
             self._beside.add(attaching)
 
     def take_child(self, worker: Worker, child: Message) -> None:
-        """Attaches to a process that a debuggee has started; `child` is as `children.child_of` has it."""
+        """Attaches to a process that a debuggee has started; `child` is as `child_of` has it."""
         is_taken = self._takes_children and self._editor.editor is not None and not worker.has_left
-        if not is_taken or children.are_many(self._workers, worker.debuggee):
-            self._work.start(worker.connection.run(children.let_go(child), SOON))
+        if not is_taken or self._has_many_children(worker.debuggee):
+            self._work.start(worker.connection.run(let_child_go(child), SOON))
             return
-        debuggee = children.child_of(worker.debuggee, child)
+        debuggee = child_of(worker.debuggee, child)
         known = self._workers.get(debuggee.worker_id)
         if known is None:
             self.take(debuggee)
-            if children.are_many(self._workers, worker.debuggee) and not self._has_told_many:
+            if self._has_many_children(worker.debuggee) and not self._has_told_many:
                 self._has_told_many = True
-                self._editor.say(children.sentence(worker.debuggee))
+                self._editor.say(
+                    f"{worker.debuggee.title} has {MOST_CHILDREN} children:"
+                    " further ones run on by themselves."
+                )
         elif known.has_left or known.debuggee.port != debuggee.port:
             # It has left, or leaves: it was a fork, and is another program now.
             self._returning[debuggee.worker_id] = debuggee
+
+    def _has_many_children(self, parent: Debuggee) -> bool:
+        """Returns whether a debuggee has as many children as it may: no program is to fill the list."""
+        number = sum(worker.debuggee.parent == parent.worker_id for worker in self._workers.values())
+        return number >= MOST_CHILDREN
 
     async def attached_beside(self) -> None:
         """Waits until what was there when the editor came is attached to, for at most BESIDE seconds in all.
@@ -173,7 +182,7 @@ class Lifecycle:
             if missed > POLLS_MISSED and not self._workers[name].is_attaching:
                 self.end(self._workers[name])
         for worker in self._workers.attached:
-            self._threads.follow_task(worker)
+            self._threads.rows.follow_task(worker)
 
     # --- attached ------------------------------------------------------------------------
 
@@ -233,7 +242,7 @@ class Lifecycle:
             return
         self._log(f"attached to {worker.debuggee.title}")
         worker.takes_requests()
-        self._threads.follow_task(worker)
+        self._threads.rows.follow_task(worker)
         self._work.start(self._until_ended(worker))
         for child in worker.connection.client.children:
             self.take_child(worker, child)
@@ -262,8 +271,8 @@ class Lifecycle:
         worker.given_to(self._holder)
         self._workers[worker.debuggee.worker_id] = worker
         if worker.is_attached:
-            self._threads.add_rows(worker)
-            self._threads.follow_task(worker)
+            self._threads.rows.add_all(worker)
+            self._threads.rows.follow_task(worker)
             self._work.start(self._adopt(worker))
 
     async def _adopt(self, worker: Worker) -> None:
@@ -314,7 +323,7 @@ class Lifecycle:
             self._work.start(self._settle_down(worker, detaching))
 
     async def _settle_down(self, worker: Worker, detaching: asyncio.Future[Any]) -> None:
-        """Has a debuggee that was detached from be one that may be attached to again."""
+        """Lets a detached debuggee be attached to again, once it has settled."""
         await asyncio.wait({detaching})
         self._threads.forget(worker)
         self._configuration.forget(worker)

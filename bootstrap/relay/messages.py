@@ -1,8 +1,8 @@
-"""Has tables of what debuggees may say: each field, with its type and its bound.
+"""Schemas of debuggees' messages: each field, with its type and its bound.
 
 A debuggee is a stranger: it runs whatever somebody submitted. Nothing that it sends is passed on as it came.
 Events and the bodies of responses are built anew from these tables, and so are the arguments of editors'
-requests (`arguments`); what is not in them is left out. On purpose that leaves out what an editor would act
+requests (`schemas`); what is not in them is left out. On purpose that leaves out what an editor would act
 upon: names of programs and commands (`Source.origin`, `adapterData`, VS Code's
 `__vscodeVariableMenuContext`), links (`url`), addresses of memory, extensions' own events.
 Source: https://microsoft.github.io/debug-adapter-protocol/specification
@@ -17,7 +17,7 @@ from bootstrap.hook.evaluated.remote_calls import EVENT as REMOTE_CALL
 from bootstrap.hook.evaluated.remote_calls import MOST_FRAMES
 from bootstrap.hook.rayside_hook.children import EVENT as CHILD
 from bootstrap.hook.rayside_hook.handshake import AUTHORIZE, CHALLENGE, DEBUG, LONGEST_USER
-from bootstrap.relay.rules import (
+from bootstrap.relay.schemas import (
     Exact,
     Flag,
     Many,

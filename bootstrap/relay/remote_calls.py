@@ -22,10 +22,11 @@ from bootstrap.dap.framing import Message
 from bootstrap.errors import DebuggerGone, RequestFailed
 from bootstrap.plain import line
 from bootstrap.relay.connection import PATIENCE
-from bootstrap.relay.ids import Ids, OfAStop, UnknownId
+from bootstrap.relay.debuggee import Stop
+from bootstrap.relay.fan_out import BackgroundTasks
 from bootstrap.relay.sent import REACHED, REMOTE_CALLS, TASK_STARTS
-from bootstrap.relay.work import Work
-from bootstrap.relay.worker import Stop, Worker, Workers
+from bootstrap.relay.translation import Ids, OfAStop, UnknownId
+from bootstrap.relay.worker import Worker, Workers
 
 # Tasks that were stepped into and have not begun, at most; a newer one takes the place of the oldest.
 MOST_EXPECTED = 16
@@ -40,7 +41,7 @@ _ID = re.compile(r"[0-9a-f]{1,64}")
 
 @dataclass(eq=False)
 class RemoteCall:
-    """Is a call of `.remote()` that somebody steps into.
+    """Call of `.remote()` that somebody steps into.
 
     Attributes:
         number: by which debuggees know it.
@@ -65,7 +66,9 @@ class RemoteCall:
 class RemoteCalls:
     """Follows the steps of one debug session."""
 
-    def __init__(self, workers: Workers, *, ids: Ids, work: Work, say: Callable[[str], None]) -> None:
+    def __init__(
+        self, workers: Workers, *, ids: Ids, work: BackgroundTasks, say: Callable[[str], None]
+    ) -> None:
         self._workers, self._ids, self._work, self._say = workers, ids, work, say
         self._numbers = itertools.count(1)
         self._notice: WeakSet[Worker] = WeakSet()  # these tell of their calls
@@ -151,7 +154,7 @@ class RemoteCalls:
     # --- who may run the task ------------------------------------------------------------
 
     async def put_into(self, worker: Worker) -> None:
-        """Has a debuggee know what tasks are expected now. Raises DebuggerGone."""
+        """Puts the expected tasks into a debuggee. Raises DebuggerGone."""
         if worker.debuggee.driver or worker.debuggee.parent:  # These run no tasks.
             return
         with contextlib.suppress(RequestFailed):

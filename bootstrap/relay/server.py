@@ -1,8 +1,7 @@
-"""Runs the debug relay: one DAP server that shows many debuggees to an editor as one process.
+"""Debug relay: one DAP server that shows many debuggees to an editor as one process.
 
 Downstream are the editors; upstream is a `Worker` for each debuggee that `Discovery` finds. This module has
-the server, its connections, and which `DebugSession` an editor attaches to; which debuggees that has,
-`Lookout` says.
+the server, its connections, and which `DebugSession` an editor attaches to; `Dispatch` assigns the debuggees.
 Source: https://microsoft.github.io/debug-adapter-protocol/specification
 """
 
@@ -13,21 +12,21 @@ import hmac
 from collections.abc import Callable
 from typing import Any
 
-from bootstrap.dap.additions import ALWAYS, ASK, AWAY, EVERY, RESTART, TICKET, UNHEARD, WATCH
+from bootstrap.dap.additions import ALWAYS, ASK, AWAY, EVERY, TICKET, UNHEARD, WATCH
 from bootstrap.dap.framing import Message
 from bootstrap.errors import DebuggerGone, RaysideError, RequestFailed
-from bootstrap.relay.capabilities import CAPABILITIES, REFUSED
+from bootstrap.relay.attach import CAPABILITIES, REFUSED, Presence, job_of, take_over_of
+from bootstrap.relay.comparison import compared
 from bootstrap.relay.config import UNSET, Masking, digest_of
 from bootstrap.relay.debug_session import DebugSession
-from bootstrap.relay.discovery import Discovery
-from bootstrap.relay.editor import Editor, Refused
+from bootstrap.relay.debuggee import Discovery
+from bootstrap.relay.dispatch import Dispatch
+from bootstrap.relay.editor import Editor
 from bootstrap.relay.editor_requests import SENT_UNASKED, Handler
-from bootstrap.relay.ids import UnknownId
-from bootstrap.relay.lookout import Lookout
-from bootstrap.relay.overviews import Overviews
-from bootstrap.relay.paused_tasks import paused_tasks
-from bootstrap.relay.presence import Presence
-from bootstrap.relay.work import Work
+from bootstrap.relay.fan_out import BackgroundTasks
+from bootstrap.relay.schemas import Refused
+from bootstrap.relay.stacks import Stacks
+from bootstrap.relay.translation import UnknownId
 
 # Seconds for Ray's answer while an editor waits.
 _SOON = 2.0
@@ -69,12 +68,12 @@ class Relay:
         self._log = log
         self._server: asyncio.Server | None = None
         self._editors: dict[Editor, None] = {}  # the oldest first
-        self._work = Work(log)
+        self._work = BackgroundTasks(log)
         self._discovery, self._shared, self._masking = discovery, shared_files, masking
         self._user = user
-        self._lookout = Lookout(discovery, user=user, work=self._work, log=log)
-        self.sessions = self._lookout.sessions
-        self._overviews = Overviews(discovery, self._lookout, self._work)
+        self._dispatch = Dispatch(discovery, user=user, work=self._work, log=log)
+        self.sessions = self._dispatch.sessions
+        self._stacks = Stacks(self._dispatch, self._work)
         # Editors attach one after the other, for each checks who is attached.
         self._attaching = asyncio.Lock()
         # These requests are answered on a connection that has not attached.
@@ -84,7 +83,7 @@ class Relay:
             "disconnect": self._disconnect,
             "initialize": self._initialize,
             "pausedTasks": self._paused_tasks,
-            **dict.fromkeys(("compare", "stacks"), self._overview),
+            **dict.fromkeys(("compare", "stacks"), self._ask_all),
             **dict.fromkeys(REFUSED, self._refuse),
         }
 
@@ -99,8 +98,8 @@ class Relay:
         """Tells the editors, and detaches from every debuggee; what waits for an answer gets it first."""
         if self._server is not None:
             self._server.close()
-        self._lookout.end()
-        await asyncio.gather(self._overviews.stacks.close(), *(session.close() for session in self.sessions))
+        self._dispatch.end()
+        await asyncio.gather(self._stacks.close(), *(session.close() for session in self.sessions))
         self._work.cancel()
         await asyncio.gather(*(editor.close() for editor in self._editors))
 
@@ -163,7 +162,7 @@ class Relay:
             elif command == "configurationDone":
                 editor.respond(request)
                 session.configured(editor)
-                self._lookout.begin()
+                self._dispatch.begin()
             else:
                 await session.requests.answer(editor, request, arguments)
         except Refused as refused:
@@ -201,13 +200,8 @@ class Relay:
             )
             await editor.close()
             return
-        job, everyone = _job(arguments), self._everyone(arguments)
-        take_over = arguments.get("takeOver", ALWAYS)
-        if take_over not in (ALWAYS, ASK, WATCH):
-            raise Refused(f"`takeOver` has to be `{ALWAYS}`, `{ASK}` or `{WATCH}`")
-        if RESTART in arguments and take_over == ALWAYS:
-            # Nobody asked for it: whoever has come meanwhile stays.
-            take_over = ASK
+        job, everyone = job_of(arguments), self._everyone(arguments)
+        take_over = take_over_of(arguments)
         async with self._attaching:
             if self._session_of(editor) is not None:
                 raise Refused("attached already")
@@ -241,7 +235,7 @@ class Relay:
         """Answers whom `attach` with the same `job` would take over from."""
         if not self._admits(editor, arguments):
             raise Refused("`debugger` needs the token")
-        session = await self._session_for(_job(arguments), self._everyone(arguments))
+        session = await self._session_for(job_of(arguments), self._everyone(arguments))
         debugged = await self._debugged(session)
         editor.respond(request, {"debugger": None if debugged is None else debugged.busy()})
 
@@ -265,12 +259,12 @@ class Relay:
             job,
             self._discovery,
             everyone=everyone,
-            claims=self._lookout,
+            claims=self._dispatch,
             work=self._work,
             log=self._log,
             shared=self._shared,
             masking=self._masking,
-            stacks=self._overviews.stacks.of,
+            stacks=self._stacks.of,
         )
 
     async def _are_one(self, job: str, other: str) -> bool:
@@ -314,20 +308,27 @@ class Relay:
         if self._session_of(editor) is None and not self._admits(editor, arguments):
             raise Refused("`pausedTasks` needs the token")
         everyone = self._everyone(arguments)
-        editor.respond(request, await paused_tasks(self._discovery, self._lookout, everyone=everyone))
+        editor.respond(request, await self._dispatch.paused_tasks(everyone=everyone))
 
-    async def _overview(self, editor: Editor, request: Message, arguments: Message) -> None:
+    async def _ask_all(self, editor: Editor, request: Message, arguments: Message) -> None:
         """Answers of the editor's session, else of the one for the job that it names."""
         session = self._session_of(editor)
         if session is None:
             if not self._admits(editor, arguments):
                 raise Refused(f"`{request['command']}` needs the token")
-            session = await self._session_for(_job(arguments), self._everyone(arguments))
-        editor.respond(request, await self._overviews.of(request["command"], session, editor, arguments))
+            session = await self._session_for(job_of(arguments), self._everyone(arguments))
+        editor.respond(request, await self._asked(request["command"], session, editor, arguments))
 
-
-def _job(arguments: Message) -> str | None:
-    job = arguments.get("job")
-    if job is not None and not isinstance(job, str):
-        raise Refused("`job` has to be a string: a submission id, or Ray's job id")
-    return job or None
+    async def _asked(
+        self, command: str, session: DebugSession, editor: Editor, arguments: Message
+    ) -> Message:
+        """Returns what all processes of a session's jobs do (`stacks`), or have (`compare`)."""
+        if command == "stacks":
+            paths = session.paths if session.has(editor) else session.paths_for(arguments)
+            return await self._stacks.of(session, paths)
+        expression = arguments.get("expression")
+        if session.has(editor):
+            return await session.requests.compare(editor, expression)
+        workers = [worker for each in self.sessions for worker in each.workers.attached]
+        asked = [worker for worker in workers if session.is_for(worker.debuggee)]
+        return await compared(expression, asked, self._work, lambda: self._dispatch.waiting_for(session))

@@ -1,12 +1,20 @@
-"""Merges the stacks of many processes to a tree: what they have in common once, and where they differ."""
+"""Stacks of debuggees' threads: read from one debuggee, merged from many to a tree."""
 
 from __future__ import annotations
 
 import json
+import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+from bootstrap.hook.evaluated.stacks import LONGEST, MOST_FRAMES
+from bootstrap.hook.evaluated.stacks import MOST as MOST_THREADS
+from bootstrap.relay.fan_out import SILENT, Answer, taken
+from bootstrap.relay.schemas import Flag, Many, NotDap, Number, Rule, Text, record
+from bootstrap.relay.sent import STACKS
+from bootstrap.relay.worker import Worker
 
 # The most characters of a tree in JSON: an editor that leaves more than 16 MiB unread is dropped (editor.py).
 MOST = 8_000_000
@@ -18,7 +26,7 @@ _CROWD = 0.75
 
 @dataclass(frozen=True)
 class Frame:
-    """Is one frame of a stack.
+    """Frame of a stack.
 
     Attributes:
         file: the path that the editor has for it, where it is `local`; else the one that the process says.
@@ -34,7 +42,7 @@ class Frame:
 
 @dataclass(frozen=True)
 class Thread:
-    """Is a thread, or an asyncio task, of one process, and what it does.
+    """Thread, or asyncio task, of one process, and what it does.
 
     Attributes:
         worker_id, title: those of its process.
@@ -52,7 +60,7 @@ class Thread:
 
 @dataclass
 class Node:
-    """Is a function that threads have called in the same way: by the functions above it.
+    """Function that threads have called in the same way: by the functions above it.
 
     Attributes:
         lines: how many threads are at each line.
@@ -136,3 +144,69 @@ def merged(threads: Iterable[Thread], most: int = MOST) -> tuple[list[dict[str, 
         most -= root.add(thread)
         number += 1
     return root.rows(), number
+
+
+# The most characters of a debuggee's answer (stacks.py there sends up to 8,000 frames), and the most files in
+# all answers, of each of which is looked up whether the editor has it.
+_LONGEST_ANSWER, _FILES = 2_000_000, 1_000
+
+_EXPRESSION = STACKS.value("stacks")
+_FLAG, _NUMBER, _NAME = Flag(), Number(), Text(LONGEST)
+
+
+async def read_stacks(worker: Worker, rule: Rule, timeout: float) -> Answer:
+    """Returns what a debuggee says within so many seconds, as `rule_of` takes it. Raises DebuggerGone."""
+    began = time.monotonic()
+    text = await worker.connection.literal(_EXPRESSION, timeout=timeout)
+    if text is None and time.monotonic() - began >= timeout:
+        return SILENT
+    return taken(text, rule, _LONGEST_ANSWER)
+
+
+class _FrameRule:
+    """Takes a frame as stacks.py sends it; each new one once, for a thousand processes have the same."""
+
+    def __init__(self, local: Callable[[str], str | None]) -> None:
+        self._local = local
+        self._known: dict[tuple[object, ...], Frame] = {}
+        self._files: dict[str, str | None] = {}
+
+    def take(self, value: object, place: str) -> Frame:
+        """Returns the frame with the editor's path. Raises NotDap."""
+        if not isinstance(value, list):
+            raise NotDap(f"`{place}` has to be a list")
+        key = tuple(value)
+        try:
+            if key not in self._known:
+                file, line, function, own = key
+                shown = _NAME.take(file, place)
+                local = self._local_of(file, shown)
+                self._known[key] = Frame(
+                    local or shown,
+                    local is not None,
+                    _NUMBER.take(line, place),
+                    _NAME.take(function, place),
+                    _FLAG.take(own, place),
+                )
+            return self._known[key]
+        except (TypeError, ValueError) as error:
+            raise NotDap(f"`{place}` is no frame") from error
+
+    def _local_of(self, file: str, shown: str) -> str | None:
+        # What would be shown as another path than it is, is no file of the editor's.
+        if file != shown or (file not in self._files and len(self._files) >= _FILES):
+            return None
+        if file not in self._files:
+            self._files[file] = self._local(file)
+        return self._files[file]
+
+
+def rule_of(local: Callable[[str], str | None]) -> Rule:
+    """Returns what takes a debuggee's answer; `local` returns the editor's path for its own."""
+    thread = record(
+        *("name", "stopped", "frames"),
+        name=_NAME,
+        stopped=_FLAG,
+        frames=Many(_FrameRule(local), MOST_FRAMES + 1),  # one says how many were left out
+    )
+    return record("threads", threads=Many(thread, MOST_THREADS), more=_NUMBER)

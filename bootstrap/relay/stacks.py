@@ -1,4 +1,4 @@
-"""Asks all processes of a job for all their stacks, and merges them; nothing is stopped, and nothing resumes.
+"""Stack dump of all processes of a job, merged; nothing is stopped, and nothing resumes.
 
 A debuggee that a session holds is asked there. Each other one is visited: the relay connects, asks before it
 says that it is configured, and leaves. So no `breakpoint()` stops for it, nothing that waits for a debugger
@@ -16,20 +16,16 @@ from bootstrap.dap.framing import Message
 from bootstrap.errors import AttachFailed, DebuggerGone, RaysideError
 from bootstrap.hook.evaluated.stacks import LONGEST
 from bootstrap.plain import line
-from bootstrap.relay.answers import ANSWERING, GONE, LOOKING, SILENT, Answer, together
 from bootstrap.relay.connection import ATTACHING
 from bootstrap.relay.debug_session import DebugSession
-from bootstrap.relay.debuggee import Debuggee
-from bootstrap.relay.editor import Refused
-from bootstrap.relay.files import Files
+from bootstrap.relay.debuggee import AttachTries, Debuggee
+from bootstrap.relay.dispatch import Dispatch
+from bootstrap.relay.fan_out import ANSWERING, GONE, LOOKING, SILENT, Answer, BackgroundTasks, together
 from bootstrap.relay.lifecycle import CLOSING, settling
-from bootstrap.relay.lookout import Lookout
 from bootstrap.relay.paths import Paths
-from bootstrap.relay.rules import Rule
-from bootstrap.relay.stack_answers import read, rule_of
-from bootstrap.relay.stack_tree import Thread, merged
-from bootstrap.relay.tries import Tries
-from bootstrap.relay.work import Work
+from bootstrap.relay.schemas import Refused, Rule
+from bootstrap.relay.source_files import Files
+from bootstrap.relay.stack_tree import Thread, merged, read_stacks, rule_of
 from bootstrap.relay.worker import Configure, NotWanted, Worker
 
 # So many are visited at once: of a thousand at once each would answer late.
@@ -42,11 +38,11 @@ _REFUSED = "it is not asked again so soon, or at all: another debugger has it, o
 class Stacks:
     """Reads them for one relay."""
 
-    def __init__(self, lookout: Lookout, work: Work) -> None:
-        self._lookout, self._work = lookout, work
+    def __init__(self, dispatch: Dispatch, work: BackgroundTasks) -> None:
+        self._dispatch, self._work = dispatch, work
         self._turns = asyncio.Semaphore(_VISITS)
         self._visits: set[asyncio.Future[Any]] = set()
-        self._tries = Tries()
+        self._tries = AttachTries()
 
     async def close(self) -> None:
         """Waits until nobody is visited: who leaves in haste spoils the debuggee."""
@@ -67,7 +63,7 @@ class Stacks:
         Raises Refused where Ray does not answer.
         """
         try:
-            known = await asyncio.wait_for(self._lookout.known(), LOOKING)
+            known = await asyncio.wait_for(self._dispatch.known(), LOOKING)
         except asyncio.TimeoutError:
             raise Refused(f"Ray did not answer within {LOOKING:g} s") from None
         except RaysideError as error:
@@ -105,7 +101,7 @@ class Stacks:
 
     async def _ask(self, debuggee: Debuggee, session: DebugSession, rule: Rule) -> Answer | None:
         """Returns a debuggee's answer; None where it turns out to be of another job."""
-        if self._lookout.held(debuggee) is None:
+        if self._dispatch.held(debuggee) is None:
             # One that does not answer in time is waited for all the same: who leaves in haste spoils it.
             async with self._turns:
                 self._visits.add(visiting := self._work.start(self._visit(debuggee, session, rule)))
@@ -125,27 +121,27 @@ class Stacks:
 
     async def _ask_there(self, debuggee: Debuggee, session: DebugSession, rule: Rule) -> Answer | None:
         """Asks by the connection of the session that holds it."""
-        holding = self._lookout.held(debuggee)
+        holding = self._dispatch.held(debuggee)
         if holding is None:
             return GONE
         await holding.settled()
         if not session.is_for(holding.debuggee):
             return None
-        return await read(holding, rule, ANSWERING) if holding.is_attached else GONE
+        return await read_stacks(holding, rule, ANSWERING) if holding.is_attached else GONE
 
     async def _visit(self, debuggee: Debuggee, session: DebugSession, rule: Rule) -> Answer | None:
-        visited = self._lookout.visited
+        visited = self._dispatch.visited
         while (earlier := visited.get(debuggee.worker_id)) is not None:
             try:
                 await asyncio.wait_for(earlier.wait(), ANSWERING)
             except asyncio.TimeoutError:
                 return SILENT
-        if self._lookout.held(debuggee) is not None:
+        if self._dispatch.held(debuggee) is not None:
             return _HELD
         if not self._tries.may(debuggee):
             return _REFUSED
         visited[debuggee.worker_id] = asyncio.Event()
-        visit = _Visit(self._lookout, session, rule)
+        visit = _Visit(self._dispatch, session, rule)
         began = time.monotonic()
         try:
             await Worker(debuggee, Files(), visit).attach(STOP_IN_USER_CODE, visit, children=False)
@@ -167,23 +163,23 @@ class Stacks:
     async def _settle(self, worker_id: str, seconds: float) -> None:
         # As after each `disconnect`, it may not answer at once.
         await asyncio.sleep(seconds)
-        self._lookout.visited.pop(worker_id).set()
+        self._dispatch.visited.pop(worker_id).set()
 
 
 class _Visit:
-    """Is the `Claims` of one debuggee that is visited, and its `Holder`: it reads, and wants nothing.
+    """`Claims` and `Holder` of one debuggee that is visited: it reads, and wants nothing.
 
     Attributes:
         answer: what the debuggee has answered.
     """
 
-    def __init__(self, lookout: Lookout, session: DebugSession, rule: Rule) -> None:
-        self.user = lookout.user
+    def __init__(self, dispatch: Dispatch, session: DebugSession, rule: Rule) -> None:
+        self.user = dispatch.user
         self.answer: Answer | None = None
-        self._lookout, self._session, self._rule = lookout, session, rule
+        self._dispatch, self._session, self._rule = dispatch, session, rule
 
     async def meet(self, worker: Worker, origin: Origin) -> None:
-        await self._lookout.know(worker, origin)
+        await self._dispatch.know(worker, origin)
         if not self._session.is_for(worker.debuggee):
             raise NotWanted
 
@@ -191,7 +187,7 @@ class _Visit:
         if not (worker.debuggee.job_id or worker.debuggee.submission_id):
             # Ray's own debugger, which is met by nobody before it is attached to.
             await self.meet(worker, await worker.ask_origin())
-        self.answer = await read(worker, self._rule, ATTACHING)
+        self.answer = await read_stacks(worker, self._rule, ATTACHING)
         raise NotWanted  # it waits on, for whoever debugs it
 
     def event(self, worker: Worker, message: Message) -> None:

@@ -12,9 +12,7 @@ from bootstrap.dap.expressions import problem_of, problem_of_message
 from bootstrap.dap.framing import Message
 from bootstrap.hook.evaluated.reached import NAME as REACHED
 from bootstrap.hook.evaluated.reached import PATIENCE
-from bootstrap.relay.hit_condition import FORMS, Gather, HitCondition
-from bootstrap.relay.rendezvous import Rendezvous
-from bootstrap.relay.results import Results
+from bootstrap.relay.breakpoint_state import FORMS, Gather, HitCondition, Rendezvous, Results
 
 # Debuggees know a breakpoint by its key: no two have the same, whichever editor set them.
 _keys = itertools.count(1)

@@ -1,30 +1,78 @@
-"""Keeps debuggees' threads: how they stop and resume, and the rows that the editor has of them."""
+"""Threads of all debuggees that are attached: how they stop and resume, and which stops are awaited."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
+from enum import Enum
 from functools import partial
 
 from bootstrap.dap.additions import CALLED_BY, EXITED, TAKEN_OVER
 from bootstrap.dap.channel import reason
-from bootstrap.dap.framing import Message, as_json
+from bootstrap.dap.framing import Message
 from bootstrap.errors import DebuggerGone, RequestFailed
-from bootstrap.relay.arrivals import Arrival, Arrivals
 from bootstrap.relay.connection import PATIENCE, SOON
-from bootstrap.relay.debuggee import Debuggee
+from bootstrap.relay.debuggee import Stop
 from bootstrap.relay.editor import CurrentEditor, Editor
-from bootstrap.relay.ids import Ids, UnknownId
-from bootstrap.relay.others import Others
-from bootstrap.relay.others import document as others_row
-from bootstrap.relay.pace import Pace
+from bootstrap.relay.fan_out import BackgroundTasks, Pace
 from bootstrap.relay.remote_calls import RemoteCall, RemoteCalls
-from bootstrap.relay.work import Work
-from bootstrap.relay.worker import Stop, Worker, Workers
+from bootstrap.relay.thread_rows import ThreadRows
+from bootstrap.relay.translation import Ids
+from bootstrap.relay.worker import Worker, Workers
 
-# This row is always listed: VS Code hides a single row, and so the task's name.
-CLUSTER = "Ray cluster"
+
+class StopOutcome(Enum):
+    """Outcome for a thread whose stop is awaited."""
+
+    STOPPED = "stopped"
+    ENDED = "ended"
+    TAKEN = "taken"  # another debugger has it
+    GIVEN_UP = "given up"  # it is not to stop any more
+
+
+class AwaitedStops:
+    """Tracks threads that have yet to stop, though a group told them to; thread None is a process's first."""
+
+    def __init__(self) -> None:
+        self._expected: dict[Worker, dict[int | None, asyncio.Future[StopOutcome]]] = {}
+
+    def expect(self, worker: Worker, thread: int | None) -> asyncio.Future[StopOutcome]:
+        """Returns what tells of the next stop of a thread, or of its end."""
+        expected = self._expected.setdefault(worker, {})
+        if thread not in expected:
+            expected[thread] = asyncio.get_running_loop().create_future()
+        return expected[thread]
+
+    def late(self, worker: Worker) -> list[int | None]:
+        """Returns the threads of a debuggee that were told to stop, and have not yet."""
+        return [*self._expected.get(worker, {})]
+
+    def stopped(self, worker: Worker, thread: int) -> None:
+        """Notes that a thread has stopped, and that the editor knows."""
+        self._tell(worker, [thread, None], StopOutcome.STOPPED)
+
+    def ended(self, worker: Worker, thread: int) -> None:
+        """Notes that a thread has ended."""
+        self._tell(worker, [thread], StopOutcome.ENDED)
+
+    def gone(self, worker: Worker, arrival: StopOutcome = StopOutcome.ENDED) -> None:
+        """Notes that a debuggee has ended, is detached from, or is another debugger's."""
+        self._tell(worker, self.late(worker), arrival)
+
+    def give_up(self, worker: Worker, thread: int | None) -> None:
+        """Notes that a thread is not to stop any more."""
+        self._tell(worker, [thread], StopOutcome.GIVEN_UP)
+
+    def _tell(self, worker: Worker, threads: Iterable[int | None], arrival: StopOutcome) -> None:
+        expected = self._expected.get(worker, {})
+        for thread in threads:
+            if thread in expected:
+                expected.pop(thread).set_result(arrival)
+        if not expected:
+            self._expected.pop(worker, None)
+
+
 # Seconds in which the debuggee that an editor attached for has to stop; later, another is shown first.
 AWAITED = 10.0
 
@@ -35,108 +83,51 @@ class Threads:
     Attributes:
         focus: the debuggee that the editor dealt with last.
         resumed: the debuggee that the editor resumed last.
-        arrivals: those that a group has told to stop.
+        awaited_stops: those that a group has told to stop.
+        rows: the rows that the editor has of them.
     """
 
     def __init__(
-        self, workers: Workers, *, ids: Ids, editor: CurrentEditor, work: Work, calls: RemoteCalls
+        self, workers: Workers, *, ids: Ids, editor: CurrentEditor, work: BackgroundTasks, calls: RemoteCalls
     ) -> None:
         self.focus: Worker | None = None
         self.resumed: Worker | None = None
-        self.arrivals = Arrivals()
+        self.awaited_stops = AwaitedStops()
         # The id of a worker, and the loop's time until which its stop is waited for.
         self._awaited: tuple[str, float] | None = None
         # Debuggees that the editor was told of as stopped; some may not be so any more (`_others_stopped`).
         self._stopped: OrderedDict[Worker, None] = OrderedDict()
         self._workers, self._ids, self._editor, self._work = workers, ids, editor, work
         self._pace = Pace(editor)
-        self._others, self._calls = Others(workers, self._other_gone), calls
+        self.rows, self._calls = ThreadRows(workers, ids=ids, editor=editor), calls
 
     # --- rows ----------------------------------------------------------------------------
-
-    @property
-    def cluster(self) -> int:
-        """Returns the editor's number of the row that is always listed."""
-        return self._ids.outer(CLUSTER, "thread", 0)
-
-    def cluster_frame(self, number: int) -> int:
-        """Returns the editor's number of a frame of that row, which has them for all tasks."""
-        return self._ids.outer(CLUSTER, "frame", number)
-
-    def is_of_cluster(self, frame: object) -> bool:
-        """Returns whether that is the editor's number of a frame of that row."""
-        try:
-            return self._ids.inner(frame, "frame")[0] == CLUSTER
-        except UnknownId:
-            return False
-
-    async def listed(self) -> bytes:
-        """Returns the body of the answer to `threads`, in JSON; no debuggee is asked.
-
-        It has DAP's Thread for each, of each process the stopped ones first.
-        """
-        rows: list[bytes] = []
-        for worker in self._workers.attached:
-            for thread in worker.rows:
-                rows.append(b'{"id":%d,%b}' % (self._row(worker, thread), _in_row(worker, thread).row))
-            if worker.others:
-                others = self._others.rows(worker)
-                rows += [
-                    as_json(others_row(worker, self._row(worker, thread), name)) for thread, name in others
-                ]
-        rows.append(as_json({"id": self.cluster, "name": CLUSTER}))
-        return b'{"threads":[%b]}' % b",".join(rows)
-
-    def follow_task(self, worker: Worker) -> None:
-        """Gives a worker a row while it runs a task, or always where an editor asked for all threads."""
-        if worker.is_idle and not self._others.shows_all:
-            for thread in [*worker.rows]:
-                worker.rows.remove(thread)
-                self._tell("exited", worker, thread)
-        elif not worker.rows:
-            self.show(worker, worker.main_thread)
-
-    def show(self, worker: Worker, thread: int) -> None:
-        """Gives a thread a row. The main thread's is dropped for one that stops: it only waits for that."""
-        main = worker.main_thread
-        if thread != main and main in worker.rows and main not in worker.stops:
-            worker.rows.remove(main)
-            self._tell("exited", worker, main)
-        if thread not in worker.rows:
-            worker.rows.add(thread)
-            self._tell("started", worker, thread)
 
     def ended(self, worker: Worker, thread: int) -> None:
         if thread in worker.rows:
             # Some editors show a thread that exits while it is stopped as stopped for ever.
             self._tell_no_more_stopped(worker, thread)
             worker.resumed([thread])
-            worker.rows.remove(thread)
-            self._tell("exited", worker, thread)
-            self._others.ended(worker, thread)
-            self.arrivals.ended(worker, thread)
-
-    def add_rows(self, worker: Worker) -> None:
-        """Gives the editor the rows that another one had."""
-        for thread in worker.rows:
-            self._tell("started", worker, thread)
+            self.rows.remove(worker, thread)
+            self.rows.others.ended(worker, thread)
+            self.awaited_stops.ended(worker, thread)
 
     def remove_rows(self, worker: Worker, why: str = "") -> None:
         """Removes a debuggee's rows from the editor; what is in flight may still be translated.
 
         `why` is sent with each row that goes, as `ray.reason`.
         """
-        for thread, _ in self._others.rows(worker):
-            self._tell("exited", worker, thread, why)
+        for thread, _ in self.rows.others.rows(worker):
+            self.rows.tell("exited", worker, thread, why)
         for thread in worker.rows:
             self._tell_no_more_stopped(worker, thread)
-            self._tell("exited", worker, thread, why)
-        self.arrivals.gone(worker, Arrival.TAKEN if why == TAKEN_OVER else Arrival.ENDED)
+            self.rows.tell("exited", worker, thread, why)
+        self.awaited_stops.gone(worker, StopOutcome.TAKEN if why == TAKEN_OVER else StopOutcome.ENDED)
 
     def forget(self, worker: Worker) -> None:
         self._ids.forget(worker)
         self._stopped.pop(worker, None)
-        self._others.forget(worker)
+        self.rows.others.forget(worker)
         self._calls.forget(worker)
         for thread in [*worker.resumes, *worker.stops, *worker.rows, *worker.others, None]:
             self._ids.forget_stop(worker, thread)
@@ -144,18 +135,6 @@ class Threads:
             self.focus = None
         if self.resumed is worker:
             self.resumed = None
-
-    def _other_gone(self, worker: Worker, thread: int) -> None:
-        self._ids.forget_stop(worker, thread)
-        if thread not in worker.rows:
-            self._tell("exited", worker, thread)
-
-    def _row(self, worker: Worker, thread: int) -> int:
-        return self._ids.outer(worker, "thread", thread)
-
-    def _tell(self, change: str, worker: Worker, thread: int, why: str = "") -> None:
-        ray = {"ray": {"reason": why}} if why else {}
-        self._editor.event("thread", {"reason": change, "threadId": self._row(worker, thread), **ray})
 
     # --- stops ---------------------------------------------------------------------------
 
@@ -175,10 +154,10 @@ class Threads:
 
     async def _look_and_tell(self, worker: Worker, thread: int, stop: Stop) -> None:
         looks = worker.look_at_stop(thread), self._calls.look_at_stop(worker, thread)
-        await asyncio.gather(*looks, self._others.ask(worker))
+        await asyncio.gather(*looks, self.rows.others.ask(worker))
         if worker.stops.get(thread) is stop:
             stop.named = True
-            self.show(worker, thread)
+            self.rows.show(worker, thread)
             self.tell_stop(worker, thread)
 
     def begin(self, focus: str, *, shows_all: bool) -> None:
@@ -186,7 +165,7 @@ class Threads:
 
         `shows_all`: whether idle workers, and threads that run nothing of the user's, have rows.
         """
-        self._others.shows_all = shows_all
+        self.rows.others.shows_all = shows_all
         self._awaited = (focus, asyncio.get_running_loop().time() + AWAITED) if focus else None
 
     def _is_awaited(self, worker: Worker) -> bool:
@@ -220,7 +199,7 @@ class Threads:
         self._editor.event("stopped", {**self._stop(worker, thread, call), "preserveFocusHint": preserve})
         if focus or not others:
             self.focus = worker
-        self.arrivals.stopped(worker, thread)
+        self.awaited_stops.stopped(worker, thread)
 
     def _others_stopped(self, worker: Worker) -> bool:
         """Returns whether the editor knows of another debuggee that is stopped.
@@ -240,14 +219,14 @@ class Threads:
         """Returns the body of `stopped`, but for the focus."""
         stop, ray = worker.stops[thread].body, worker.described_at(thread).ray
         if call is not None and not call.caller.has_left:
-            ray[CALLED_BY] = self._row(call.caller, call.thread)
+            ray[CALLED_BY] = self.rows.number(call.caller, call.thread)
         body = {name: value for name, value in stop.items() if name != "hitBreakpointIds"}
         body = worker.masks.event(body)
         if hit := worker.installed.hit(stop.get("hitBreakpointIds")):
             body["hitBreakpointIds"] = hit
         return {
             **body,
-            "threadId": self._row(worker, thread),
+            "threadId": self.rows.number(worker, thread),
             "allThreadsStopped": False,
             "ray": ray,
         }
@@ -272,7 +251,7 @@ class Threads:
         for each in [*stops, None]:
             self._ids.forget_stop(worker, each)
         self._tell_continued(worker, stops)
-        self._others.continued(worker)
+        self.rows.others.continued(worker)
 
     async def resume(
         self,
@@ -319,7 +298,7 @@ class Threads:
         finally:
             # A debuggee that is frozen counts as well: it will resume as soon as it can.
             self._tell_continued(worker, [each for each in stops if each not in worker.stops])
-            self._others.continued(worker)
+            self.rows.others.continued(worker)
             del worker.resuming[thread]
             resuming.set_result(None)
 
@@ -363,16 +342,8 @@ class Threads:
             self._editor.event("continued", self._continued(worker, thread))
 
     def _continued(self, worker: Worker, thread: int) -> Message:
-        return {"threadId": self._row(worker, thread), "allThreadsContinued": False}
+        return {"threadId": self.rows.number(worker, thread), "allThreadsContinued": False}
 
 
 def _is_reported(worker: Worker) -> bool:
     return any(stop.reported for stop in worker.stops.values())
-
-
-def _in_row(worker: Worker, thread: int) -> Debuggee:
-    """Returns a debuggee as the row of that thread shows it. That is seldom another: making one takes most of
-    the time of a row."""
-    stop = worker.stops.get(thread)
-    is_same = stop is None or stop.task in ("", worker.debuggee.task)
-    return worker.debuggee if is_same else worker.described_at(thread)

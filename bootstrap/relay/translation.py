@@ -1,16 +1,84 @@
-"""Translates the numbers and paths in DAP's messages.
+"""Translation between an editor and debuggees: numbers, paths, and `ray` in the debug console.
 
-It finds them by the name of the field, wherever that is, so that requests and events unknown here are
+Numbers are found by the name of the field, wherever that is, so that requests and events unknown here are
 translated as well. Source: https://microsoft.github.io/debug-adapter-protocol/specification
 """
 
 from __future__ import annotations
 
+import ast
+import itertools
+import re
+import warnings
 from collections.abc import Callable, Hashable
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
+from bootstrap.dap.expressions import may_be_compiled
 from bootstrap.dap.framing import Message
-from bootstrap.relay.ids import Kind
+from bootstrap.hook.evaluated.scope import CALL, NAMES, is_named, with_scope
+from bootstrap.relay.connection import Connection
+from bootstrap.relay.paths import Paths
+from bootstrap.relay.sent import REACHED, SCOPE
+
+Kind = Literal["thread", "frame", "variables", "source", "target"]
+
+# Numbers of these kinds mean something only while the debuggee is stopped.
+OF_A_STOP: tuple[Kind, ...] = ("frame", "variables", "target")
+
+
+class UnknownId(KeyError):
+    """The editor named a number that it was never given, or that has ended with its stop."""
+
+
+@dataclass(frozen=True)
+class OfAStop:
+    """Owns the numbers of a stop: a debuggee and its thread, None where no thread was named."""
+
+    owner: Hashable
+    thread: int | None
+
+
+class Ids:
+    """Maps `(owner, kind, inner)` to `outer`, a number from 1 on that is given once, and back.
+
+    An owner is a debuggee, `inner` its own number; `outer` is what the editor sees. DAP wants
+    references below 2**31: https://microsoft.github.io/debug-adapter-protocol/specification#Types_Variable
+    """
+
+    def __init__(self) -> None:
+        self._next = itertools.count(1)
+        self._inner: dict[int, tuple[Hashable, Kind, int]] = {}
+        self._outer: dict[tuple[Hashable, Kind], dict[int, int]] = {}
+
+    def outer(self, owner: Hashable, kind: Kind, inner: int) -> int:
+        """Returns the editor's number, a new one the first time."""
+        known = self._outer.setdefault((owner, kind), {})
+        if inner not in known:
+            known[inner] = next(self._next)
+            self._inner[known[inner]] = (owner, kind, inner)
+        return known[inner]
+
+    def inner(self, outer: object, kind: Kind) -> tuple[Hashable, int]:
+        """Returns the owner and its own number. Raises UnknownId."""
+        entry = self._inner.get(outer) if isinstance(outer, int) else None
+        if entry is None or entry[1] != kind:
+            raise UnknownId(outer)
+        return entry[0], entry[2]
+
+    def forget(self, owner: Hashable, kinds: tuple[Kind, ...] = (*OF_A_STOP, "thread", "source")) -> None:
+        """Forgets the numbers of an owner that has ended, or has resumed (`OF_A_STOP`)."""
+        for kind in kinds:
+            for outer in self._outer.pop((owner, kind), {}).values():
+                del self._inner[outer]
+
+    def forget_stop(self, owner: Hashable, thread: int | None) -> None:
+        """Forgets the numbers of a stop once that thread of the owner has resumed."""
+        self.forget(OfAStop(owner, thread), OF_A_STOP)
+
+    def __len__(self) -> int:
+        return len(self._inner)
+
 
 # Arguments of requests that say which debuggee is meant.
 _ARGUMENTS: dict[str, Kind] = {
@@ -101,3 +169,82 @@ def page(arguments: Message, body: Message) -> Message:
     if isinstance(rows := body.get("variables"), list) and (first or count):
         return {**body, "variables": rows[first : first + count if count else None]}
     return body
+
+
+_ATTRIBUTE = re.compile(rf"\bray\.({'|'.join(NAMES)})\b")
+_BEGUN = re.compile(r"(?<![\w.])ray\.(\w*)\Z")
+
+
+async def evaluated(connection: Connection, arguments: Message) -> Message:
+    """Returns the arguments of an `evaluate` for a debuggee: one of ours has it compute `ray.task`, say.
+
+    Raises RequestFailed, DebuggerGone.
+    """
+    expression = str(arguments.get("expression")).strip()
+    # What can't be compiled here, or not within bounds, is evaluated as it is.
+    if not _ATTRIBUTE.search(expression) or not may_be_compiled(expression):
+        return arguments
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = ast.parse(expression, mode="eval")
+        if not is_named(tree):
+            return arguments
+        expression = ast.unparse(with_scope(tree))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return arguments
+    await connection.send_once(REACHED, SCOPE)
+    return {**arguments, "expression": expression}
+
+
+def as_typed(variables: object) -> None:
+    """Gives variables the names that users evaluate them by, in place: without the call of ours."""
+    for variable in variables if isinstance(variables, list) else []:
+        if "evaluateName" in variable:
+            variable["evaluateName"] = variable["evaluateName"].replace(CALL, "ray")
+
+
+async def completed(connection: Connection, arguments: Message, targets: list[Message]) -> list[Message]:
+    """Returns the targets of `completions` with the attributes of `ray` before them, where those are begun.
+
+    Raises RequestFailed, DebuggerGone.
+    """
+    lines = str(arguments.get("text", "")).split("\n")
+    line = arguments.get("line", 1) - 1
+    begun = lines[line][: arguments["column"] - 1] if 0 <= line < len(lines) else ""
+    prefix = _BEGUN.search(begun)
+    names = [name for name in NAMES if prefix is not None and name.startswith(prefix[1])]
+    if prefix is None or not names:
+        return targets
+    is_scope = SCOPE.call("is_scope")
+    if await connection.literal(is_scope, arguments.get("frameId"), modules=(REACHED, SCOPE)) is not True:
+        return targets
+    place = {"start": prefix.start(1), "length": len(prefix[1])}
+    ours = [{"label": name, "type": "property", "detail": "of the task", **place} for name in names]
+    return [*ours, *(target for target in targets if target.get("label") not in names)]
+
+
+class Translator:
+    """Translates to the editor's numbers and paths; `paths` returns the paths of the current editor."""
+
+    def __init__(self, ids: Ids, paths: Callable[[], Paths]) -> None:
+        self._ids, self._paths = ids, paths
+
+    def outward(self, owner: Hashable, body: Message, thread: int | None = None) -> Message:
+        """Gives a debuggee's response or event the editor's numbers and paths, in place; returns it."""
+
+        def number(kind: Kind, inner: int) -> int:
+            return self._ids.outer(OfAStop(owner, thread) if kind in OF_A_STOP else owner, kind, inner)
+
+        def source(document: Message) -> None:
+            path = document.get("path")
+            local = self._paths().local(path) if path else None
+            if local is not None:
+                # The editor gets its own file, which it can edit, rather than the text that the debuggee has.
+                document["path"] = local
+                document["sourceReference"] = 0
+            elif path and not document.get("sourceReference"):
+                # Without a number the editor would open a file of its own that has this path.
+                document["sourceReference"] = number("source", 0)
+
+        return outward(body, number, source)

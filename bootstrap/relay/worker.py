@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timezone
 from enum import Enum, auto
 from typing import Any, Protocol
@@ -19,12 +19,12 @@ from bootstrap.hook.rayside_hook.handshake import LONGEST_USER
 from bootstrap.plain import line
 from bootstrap.relay.config import UNSET, Masking
 from bootstrap.relay.connection import ATTACHING, PATIENCE, SOON, Connection
-from bootstrap.relay.debuggee import Debuggee
-from bootstrap.relay.files import Files
+from bootstrap.relay.debuggee import Debuggee, Stop
 from bootstrap.relay.installed import Installed
 from bootstrap.relay.masking import Masks
 from bootstrap.relay.paths import Layout
 from bootstrap.relay.sent import REACHED
+from bootstrap.relay.source_files import Files
 
 # Seconds that tables of Ray may lag behind what is; about 1 s was measured.
 _LAG = 5.0
@@ -53,7 +53,7 @@ def _cleaned(claim: object, most: int = 200) -> str:
 
 
 class NotWanted(Exception):
-    """Says that the debuggee is of another job than any editor asked for."""
+    """The debuggee is of another job than any editor asked for."""
 
 
 Configure = Callable[["Worker"], Awaitable[None]]
@@ -105,27 +105,6 @@ class _State(Enum):
     LEFT = auto()  # it has ended, or is being detached from
 
 
-@dataclass(eq=False)
-class Stop:
-    """Describes where a thread stands still.
-
-    Attributes:
-        body: that of debugpy's `stopped` event.
-        since: the moment, ISO 8601 in UTC.
-        task: the name of its task, as the thread itself gave it; empty while it did not.
-        task_id: Ray's id of its task, in hex, where that may be stepped into. `RemoteCalls` writes this.
-        named: whether it was asked for its task. `Threads` writes this.
-        reported: whether the editor knows of it. `Threads` writes this.
-    """
-
-    body: Message
-    since: str
-    task: str = ""
-    task_id: str = ""
-    named: bool = False
-    reported: bool = False
-
-
 class Worker:
     """Represents a debuggee, from the moment it was found until it has ended or the relay has detached.
 
@@ -140,7 +119,7 @@ class Worker:
         stops: the stop of each stopped thread.
         resumes: how often each thread was resumed; what is known of its stop holds only for the same number.
         rows: the threads that an editor has a row for. `Threads` writes this.
-        others: the names of its Python threads when one of them last stopped. `Others` writes this.
+        others: the names of its Python threads when one of them last stopped. `OtherThreads` writes this.
         attaching_took: the seconds that attaching took, well or not; 0 before. `Lifecycle` writes this.
         resuming: the request that resumes a thread, by thread, until it is answered. `Threads` writes this.
     """

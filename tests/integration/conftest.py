@@ -23,7 +23,7 @@ from bootstrap.console import Console
 from bootstrap.dap.channel import Channel
 from bootstrap.dap.client import Client
 from bootstrap.ray.state import Dashboard
-from bootstrap.relay import locations, work
+from bootstrap.relay import configuration, fan_out
 from bootstrap.settings import ROOT, Settings, environment_name
 from bootstrap.step import until
 from bootstrap.targets.local import Local
@@ -209,5 +209,5 @@ def node() -> Path:
 @pytest.fixture
 def answers_in_full(monkeypatch: pytest.MonkeyPatch) -> None:
     """Has the relay answer when all debuggees have: what it answers before is told by events later."""
-    for module in (work, locations):
+    for module in (fan_out, configuration):
         monkeypatch.setattr(module, "FAN_OUT", 30.0)

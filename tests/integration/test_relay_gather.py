@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from bootstrap.hook.evaluated.reached import EVENT, NAME
-from bootstrap.relay import flood
+from bootstrap.relay import reports as relay_reports
 from bootstrap.relay.reports import MOST_GATHERED, MOST_HITS
 from bootstrap.relay.sent import REACHED
 from tests.integration import relay_debuggees
@@ -239,7 +239,7 @@ async def test_a_debuggee_that_says_the_same_twice_has_come_once() -> None:
 async def test_a_debuggee_that_says_it_without_end_does_not_fill_the_debug_console(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(flood, "EACH_AT_ONCE", 100.0)
+    monkeypatch.setattr(relay_reports, "EACH_AT_ONCE", 100.0)
 
     async with scripted() as setting:
         session, debuggee = await with_a_gathering(setting)

@@ -14,7 +14,7 @@ import pytest
 from bootstrap.dap.framing import Message
 from bootstrap.dap.groups import drawn
 from bootstrap.errors import RequestFailed
-from bootstrap.relay import members as members_module
+from bootstrap.relay import group_members
 from tests.integration.relay_debuggees import Session, relay_over
 from tests.integration.relay_debuggees import Setting as RealSetting
 from tests.integration.scripted_debuggees import FILE
@@ -281,7 +281,7 @@ async def test_one_that_does_not_answer_is_a_member_by_what_it_said_before(
     async with scripted(2) as setting:
         editor = await all_stopped(setting)
         assert states(await act(editor, "ranks", "members")) == [(0, "stopped"), (1, "stopped")]
-        monkeypatch.setattr(members_module, "SOON", 0.2)
+        monkeypatch.setattr(group_members, "SOON", 0.2)
         setting.debuggees[1].deaf_to.add("evaluate")
         assert states(await act(editor, "ranks", "members")) == [(0, "stopped"), (1, "stopped")]
         setting.debuggees[1].answers("evaluate")

@@ -21,12 +21,12 @@ from bootstrap.dap.framing import Message, as_json
 from bootstrap.dap.paused import PausedTask
 from bootstrap.errors import NotRunning, RequestFailed
 from bootstrap.hook.rayside_hook.children import EVENT as CHILD
-from bootstrap.relay import children, connection, lookout, paused_tasks
+from bootstrap.relay import connection, dispatch, lifecycle
 from bootstrap.relay.config import digest_of
-from bootstrap.relay.debuggee import Debuggee
+from bootstrap.relay.debuggee import Debuggee, let_child_go
 from bootstrap.relay.lifecycle import BESIDE, POLLS_MISSED, SETTLING
 from bootstrap.relay.server import Relay
-from bootstrap.relay.threads import Threads
+from bootstrap.relay.thread_rows import ThreadRows
 from bootstrap.relay.tracing import SLEEP, WAKE
 from tests.at_once import AT_ONCE
 from tests.integration.relay_debuggees import TOKEN, Finding, Session, Wire
@@ -247,7 +247,7 @@ async def until(condition: Callable[[], bool]) -> None:
 async def test_children_that_a_debuggee_tells_of_are_attached_to_up_to_a_bound(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(children, "MOST", 2)
+    monkeypatch.setattr(lifecycle, "MOST_CHILDREN", 2)
 
     async with scripted(count=4) as setting:
         parent, *started = setting.debuggees
@@ -263,7 +263,7 @@ async def test_children_that_a_debuggee_tells_of_are_attached_to_up_to_a_bound(
         for child in started[:2]:
             await asyncio.wait_for(child.attached.wait(), PATIENCE)
         assert started[2].connections == 0
-        await until(lambda: parent.evaluated(children.let_go({"pid": started[2].number})) == 1)
+        await until(lambda: parent.evaluated(let_child_go({"pid": started[2].number})) == 1)
         await setting.looked(POLLS_MISSED + 3)  # Ray does not list them, and they stay
         assert [name for name in (await session.threads()).values() if name.startswith("child ")] == [
             f"child process · {child.number}@127.0.0.1" for child in started[:2]
@@ -280,7 +280,7 @@ async def test_an_editor_that_wants_no_children_gets_none() -> None:
         await asyncio.wait_for(parent.attached.wait(), PATIENCE)
         parent.say({"event": CHILD, "body": {"pid": 2, "port": child.port}})
         # It was asked by an earlier editor, and must not wait for this one.
-        await until(lambda: parent.evaluated(children.let_go({"pid": 2})) == 1)
+        await until(lambda: parent.evaluated(let_child_go({"pid": 2})) == 1)
         assert child.connections == 0
 
 
@@ -446,7 +446,7 @@ async def test_looking_takes_a_tenth_of_a_slow_ray_at_most() -> None:
 async def test_a_ray_that_was_slow_once_keeps_new_tasks_from_nobody_for_long(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(lookout, "LONGEST_PAUSE", 0.5)
+    monkeypatch.setattr(dispatch, "LONGEST_PAUSE", 0.5)
 
     async with scripted() as setting:
         setting.discovery.takes = 0.3
@@ -1132,10 +1132,10 @@ async def test_an_editor_that_asks_for_all_threads_faster_than_it_reads_is_not_l
 ) -> None:
     many = [{"id": number, "name": "x" * 300} for number in range(1, 1001)]  # more in all than may be unread
 
-    async def listed(_: Threads) -> bytes:
+    async def listed(_: ThreadRows) -> bytes:
         return as_json({"threads": many})
 
-    monkeypatch.setattr(Threads, "listed", listed)
+    monkeypatch.setattr(ThreadRows, "listed", listed)
 
     async with scripted(count=0) as setting:
         wire = await setting.configured()
@@ -1242,7 +1242,7 @@ async def test_paused_tasks_are_those_that_wait_and_those_that_are_held_each_onc
 async def test_where_ray_does_not_answer_paused_tasks_says_so_beside_what_is_held(
     hangs: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(paused_tasks, "_LOOK", 0.2)
+    monkeypatch.setattr(dispatch, "_LOOK", 0.2)
 
     async with scripted() as setting:
         await setting.stopped(await setting.attach(), 1)

@@ -360,7 +360,7 @@ async def test_a_process_that_an_editor_gets_meanwhile_is_asked_there() -> None:
     async with scripted() as setting:
         (debuggee,) = setting.debuggees
         debuggee.__class__ = Strange
-        stacks_of = setting.relay._overviews.stacks
+        stacks_of = setting.relay._stacks
         turn = stacks_of._turns = asyncio.Semaphore(0)  # all turns are taken
         asking = asyncio.ensure_future(ask(setting.port))
         await setting.looked(1)

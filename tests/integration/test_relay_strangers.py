@@ -12,7 +12,7 @@ from bootstrap.dap.framing import encode
 from bootstrap.errors import RequestFailed
 from bootstrap.relay import messages, server
 from bootstrap.relay.debug_session import MOST_STOPS
-from bootstrap.relay.flood import EACH_AT_ONCE
+from bootstrap.relay.reports import EACH_AT_ONCE
 from tests.integration.relay_debuggees import TOKEN, Wire
 from tests.integration.test_relay_scripted import scripted, until
 from tests.patience import PATIENCE

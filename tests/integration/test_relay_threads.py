@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.relay import others
+from bootstrap.relay import thread_rows
 from tests.integration.relay_debuggees import Session, relay_over
 from tests.integration.test_relay_scripted import scripted
 
@@ -38,7 +38,7 @@ time.sleep(60)
 
 
 # Of so many processes all rows are shown that may be.
-SHOWN = others.MOST_IN_ALL // others.MOST
+SHOWN = thread_rows.MOST_OTHERS_IN_ALL // thread_rows.MOST_OTHERS
 
 
 async def names(editor: Session) -> list[str]:
@@ -120,7 +120,7 @@ async def test_what_is_shown_of_many_threads_is_bounded() -> None:
         for debuggee in setting.debuggees:
             debuggee.stop()
             await session.event("stopped")
-        assert len(await session.threads()) == len(setting.debuggees) + others.MOST_IN_ALL + 1
+        assert len(await session.threads()) == len(setting.debuggees) + thread_rows.MOST_OTHERS_IN_ALL + 1
         requests = [len(debuggee.received("threads")) for debuggee in setting.debuggees]
         # Once when it was attached to, and once for the stop; not where there is no room left.
         assert requests == [2] * SHOWN + [1, 1]

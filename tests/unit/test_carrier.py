@@ -25,7 +25,7 @@ from bootstrap.dap.additions import (
     WAY_LOST,
 )
 from bootstrap.dap.framing import Decoder, Message, encode
-from bootstrap.relay.presence import Presence
+from bootstrap.relay.attach import Presence
 
 
 def request(seq: int, command: str, **arguments: Any) -> Message:

@@ -22,7 +22,7 @@ from bootstrap.hook.evaluated import arrays
 from bootstrap.hook.evaluated import shown as module_of_shown
 from bootstrap.hook.evaluated.shown import LONGEST, LONGEST_WITHIN, shown
 from bootstrap.hook.evaluated.summary import asked, summary
-from bootstrap.relay.value_groups import grouped
+from bootstrap.relay.comparison import grouped
 
 
 @pytest.fixture(autouse=True)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from bootstrap.relay.flood import (
+from bootstrap.relay.reports import (
     ALL_AT_ONCE,
     EACH,
     EACH_AT_ONCE,
@@ -14,8 +14,8 @@ from bootstrap.relay.flood import (
     LASTING,
     WIDTH,
     Flood,
-    command,
-    sentence,
+    left_out_line,
+    logs_command,
 )
 
 
@@ -131,13 +131,13 @@ def test_pieces_without_an_end_of_line_are_bounded_as_well() -> None:
 
 
 def test_what_users_read() -> None:
-    text = sentence([("work · 7@n", 1234)], ["raysubmit_7"])
+    text = left_out_line([("work · 7@n", 1234)], ["raysubmit_7"])
     assert text.startswith("work · 7@n: 1,234 more lines were left out")
     assert text.endswith(": ./invokew logs --job raysubmit_7")
-    assert sentence([("work · 7@n", 1)], []).startswith("work · 7@n: 1 more line was left out")
-    assert sentence([("a", 1000), ("b", 1)], ["j"]).startswith("2 tasks: 1,001 more lines were left out")
+    assert left_out_line([("work · 7@n", 1)], []).startswith("work · 7@n: 1 more line was left out")
+    assert left_out_line([("a", 1000), ("b", 1)], ["j"]).startswith("2 tasks: 1,001 more lines were left out")
 
 
 @pytest.mark.parametrize("submissions", [[], [""], ["one", "two"], ["; rm -r ."], ["a\x1b[2J"], ["x" * 200]])
 def test_only_one_job_with_a_plain_name_is_in_the_command(submissions: list[str]) -> None:
-    assert command(submissions) == "./invokew logs"
+    assert logs_command(submissions) == "./invokew logs"

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from bootstrap.dap.framing import Decoder, encode
-from bootstrap.relay.gathered import LEAST_SHARE, Gathered
+from bootstrap.relay.fan_out import LEAST_SHARE, Coalesced
 
 
 class Rows:
@@ -24,13 +24,13 @@ class Rows:
         return self.now
 
 
-async def ask(gathered: Gathered[int]) -> int:
+async def ask(gathered: Coalesced[int]) -> int:
     return await gathered.since(asyncio.get_running_loop().time())
 
 
 async def test_an_answer_is_made_once_for_all_who_wait_for_it() -> None:
     rows = Rows()
-    gathered = Gathered(rows.make)
+    gathered = Coalesced(rows.make)
     began = asyncio.get_running_loop().time()
     answers = await asyncio.gather(*(gathered.since(began) for _ in range(1000)))
     assert set(answers) == {0}
@@ -39,7 +39,7 @@ async def test_an_answer_is_made_once_for_all_who_wait_for_it() -> None:
 
 async def test_an_answer_is_never_older_than_the_question() -> None:
     rows = Rows()
-    gathered = Gathered(rows.make)
+    gathered = Coalesced(rows.make)
     for rows.now in range(50):
         first, second = await asyncio.gather(ask(gathered), ask(gathered))
         assert first == second == rows.now
@@ -54,9 +54,9 @@ async def test_making_answers_takes_a_bounded_share_of_the_time(monkeypatch: pyt
         pauses.append(seconds)
         await sleep(0)
 
-    monkeypatch.setattr("bootstrap.relay.gathered.asyncio.sleep", noted)
+    monkeypatch.setattr("bootstrap.relay.fan_out.asyncio.sleep", noted)
     rows = Rows(takes=0.05)
-    gathered = Gathered(rows.make)
+    gathered = Coalesced(rows.make)
     for _ in range(3):
         await ask(gathered)
     assert rows.made == 3

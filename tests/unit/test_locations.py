@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from bootstrap.hook.evaluated import line_table
-from bootstrap.relay.lines import Lines
-from bootstrap.relay.locations import MOST_LINES, locations
+from bootstrap.relay.source_files import MOST_LOCATIONS, Lines, locations
 
 SOURCE = """\
 def work(x):
@@ -46,6 +45,6 @@ def test_locations_are_lines_with_code_in_the_range(
 
 
 def test_an_answer_is_bounded() -> None:
-    table = Lines(frozenset(range(1, 3 * MOST_LINES)), (), (), ())
+    table = Lines(frozenset(range(1, 3 * MOST_LOCATIONS)), (), (), ())
     places = locations(table, {"line": 1, "endLine": 10**6})
-    assert places == [{"line": line} for line in range(1, MOST_LINES + 1)]
+    assert places == [{"line": line} for line in range(1, MOST_LOCATIONS + 1)]

@@ -9,8 +9,20 @@ from typing import Any
 import pytest
 
 from bootstrap.relay import messages
-from bootstrap.relay.arguments import REQUESTS, arguments_of
-from bootstrap.relay.rules import All, Choice, Exact, Flag, Many, NotDap, Number, Printed, Record, Text
+from bootstrap.relay.schemas import (
+    REQUESTS,
+    All,
+    Choice,
+    Exact,
+    Flag,
+    Many,
+    NotDap,
+    Number,
+    Printed,
+    Record,
+    Text,
+    arguments_of,
+)
 
 BAD = "\x1b]52;c;eA==\x07\x9b2J\u202e"
 # Fields by which an editor, or an extension of it, would do something: none is in any table.

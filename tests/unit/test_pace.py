@@ -13,9 +13,9 @@ import pytest
 
 from bootstrap.dap.framing import encode
 from bootstrap.relay import editor as editor_module
-from bootstrap.relay import pace
+from bootstrap.relay import fan_out
 from bootstrap.relay.editor import CurrentEditor, Editor
-from bootstrap.relay.pace import Pace
+from bootstrap.relay.fan_out import Pace
 from tests.played import played
 
 
@@ -88,16 +88,16 @@ async def test_few_are_looked_at_at_once_and_in_their_order(rig: Rig) -> None:
         told.append(number)
 
     await asyncio.gather(*(rig.pace.keep(partial(look, number)) for number in range(50)))
-    assert (most, told) == (pace._AT_ONCE, list(range(50)))
+    assert (most, told) == (fan_out._AT_ONCE, list(range(50)))
 
 
 @played(play)
 async def test_an_editor_gets_its_answers_before_it_is_told_of_more(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pace, "_HOLDING_UP", 60.0)
+    monkeypatch.setattr(fan_out, "_HOLDING_UP", 60.0)
     monkeypatch.setattr(editor_module, "LONG_ASKED", 60.0)
-    await rig.asks(*range(1, pace._MOST_ASKED + 1))
+    await rig.asks(*range(1, fan_out._MOST_ASKED + 1))
     stop = rig.stop(1)
     assert not (await asyncio.wait({stop}, timeout=0.05))[0]
     assert rig.told == []
@@ -108,16 +108,16 @@ async def test_an_editor_gets_its_answers_before_it_is_told_of_more(
 
 @played(play)
 async def test_an_editor_that_waits_for_a_task_is_told_all_the_same(rig: Rig) -> None:
-    await rig.asks(*range(1, pace._MOST_ASKED + 1))
+    await rig.asks(*range(1, fan_out._MOST_ASKED + 1))
     await asyncio.wait_for(rig.stop(1), 5)
     assert rig.told == [1]
 
 
 @played(play)
 async def test_what_waits_for_long_is_not_waited_for(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pace, "_HOLDING_UP", 60.0)
+    monkeypatch.setattr(fan_out, "_HOLDING_UP", 60.0)
     monkeypatch.setattr(editor_module, "LONG_ASKED", 0.05)
-    await rig.asks(*range(1, pace._MOST_ASKED + 1))
+    await rig.asks(*range(1, fan_out._MOST_ASKED + 1))
     await asyncio.sleep(0.06)
     await asyncio.wait_for(rig.stop(1), 5)
 
@@ -129,7 +129,7 @@ async def test_a_frozen_task_holds_up_no_other(rig: Rig) -> None:
     async def frozen() -> None:
         await released.wait()
 
-    waiting = [asyncio.ensure_future(rig.pace.keep(frozen)) for _ in range(pace._AT_ONCE)]
+    waiting = [asyncio.ensure_future(rig.pace.keep(frozen)) for _ in range(fan_out._AT_ONCE)]
     await asyncio.wait_for(rig.stop(1), 5)
     assert rig.told == [1] and not any(each.done() for each in waiting)
     released.set()
@@ -138,7 +138,7 @@ async def test_a_frozen_task_holds_up_no_other(rig: Rig) -> None:
 
 @played(play)
 async def test_what_is_given_up_is_looked_at_no_more(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pace, "_HOLDING_UP", 60.0)
+    monkeypatch.setattr(fan_out, "_HOLDING_UP", 60.0)
     ends = []
 
     async def look() -> None:

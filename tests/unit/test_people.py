@@ -26,8 +26,7 @@ from bootstrap.ray.jobs import Submission
 from bootstrap.ray.metadata import USER, USER_VARIABLE
 from bootstrap.ray.records import jobs_for, read_job
 from bootstrap.ray.state import LAG
-from bootstrap.relay.debuggee import Debuggee
-from bootstrap.relay.tries import MOST_TRIES, Tries
+from bootstrap.relay.debuggee import MOST_TRIES, AttachTries, Debuggee
 from bootstrap.settings import Settings
 from bootstrap.shell import Shell
 from bootstrap.targets import choice
@@ -327,7 +326,7 @@ def test_a_submission_whose_job_can_not_be_read_is_nobodys(
 
 def test_what_somebody_else_debugs_is_tried_again_ever_more_seldom() -> None:
     clock, debuggee = Clock(), Debuggee("w1", "h", 1, 2, "h")
-    tries, waits = Tries(clock), list[float]()
+    tries, waits = AttachTries(clock), list[float]()
     for _ in range(8):
         began = clock.now
         tries.taken(debuggee)
@@ -339,7 +338,7 @@ def test_what_somebody_else_debugs_is_tried_again_ever_more_seldom() -> None:
 
 
 def test_what_fails_is_tried_so_often_and_no_more() -> None:
-    tries, debuggee = Tries(Clock()), Debuggee("w1", "h", 1, 2, "h")
+    tries, debuggee = AttachTries(Clock()), Debuggee("w1", "h", 1, 2, "h")
     for _ in range(MOST_TRIES):
         assert tries.may(debuggee)
         tries.failed(debuggee)

@@ -12,12 +12,11 @@ import pytest
 
 from bootstrap.hook.evaluated import line_table
 from bootstrap.relay import translation
+from bootstrap.relay.breakpoint_state import Result
 from bootstrap.relay.desired import Desired
-from bootstrap.relay.files import own
-from bootstrap.relay.ids import OF_A_STOP, Ids, UnknownId
-from bootstrap.relay.lines import Lines
 from bootstrap.relay.paths import Layout, Paths
-from bootstrap.relay.results import Result
+from bootstrap.relay.source_files import Lines, sha256_of
+from bootstrap.relay.translation import OF_A_STOP, Ids, UnknownId
 
 SESSION = "/tmp/ray/session_2026/runtime_resources"
 WORKING_DIR = f"{SESSION}/working_dir_files/_ray_pkg_aa"
@@ -218,8 +217,14 @@ def test_a_layout_of_nonsense_is_none(folders: Any) -> None:
 
 def test_a_files_hash_is_none_where_it_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"")
-    assert own(str(tmp_path / "a")) == "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
-    assert (own(str(tmp_path)), own(str(tmp_path / "b")), own("\0")) == (None, None, None)
+    assert (
+        sha256_of(str(tmp_path / "a")) == "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+    )
+    assert (sha256_of(str(tmp_path)), sha256_of(str(tmp_path / "b")), sha256_of("\0")) == (
+        None,
+        None,
+        None,
+    )
 
 
 # --- lines ---------------------------------------------------------------------------------------

@@ -14,13 +14,13 @@ from bootstrap.hook.evaluated.remote_calls import EVENT, MOST_FRAMES
 from bootstrap.relay import messages, remote_calls
 from bootstrap.relay.connection import Connection
 from bootstrap.relay.debuggee import Debuggee
-from bootstrap.relay.files import Files
-from bootstrap.relay.ids import Ids
+from bootstrap.relay.fan_out import BackgroundTasks
 from bootstrap.relay.installed import Installed
 from bootstrap.relay.remote_calls import MOST_EXPECTED, RemoteCalls
 from bootstrap.relay.remote_calls import MOST_FRAMES as MOST_SHOWN
 from bootstrap.relay.sent import REMOTE_CALLS, TASK_STARTS
-from bootstrap.relay.work import Work
+from bootstrap.relay.source_files import Files
+from bootstrap.relay.translation import Ids
 from bootstrap.relay.worker import Worker, Workers
 from tests.played import played
 
@@ -67,7 +67,7 @@ class Setting:
         self.defects: list[str] = []
         self.said: list[str] = []
         self.calls = RemoteCalls(
-            self.workers, ids=self.ids, work=Work(self.defects.append), say=self.said.append
+            self.workers, ids=self.ids, work=BackgroundTasks(self.defects.append), say=self.said.append
         )
         self.driver, *self.others = [self.comes(number) for number in range(count)]
 

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from bootstrap.dap.framing import Message
+from bootstrap.relay.breakpoint_state import Result, Results
 from bootstrap.relay.configuration import SOON, Configuration
 from bootstrap.relay.desired import Desired
 from bootstrap.relay.editor import CurrentEditor
+from bootstrap.relay.fan_out import BackgroundTasks
 from bootstrap.relay.paths import Paths
-from bootstrap.relay.results import Result, Results
 from bootstrap.relay.stop_points import LineBreakpoint
-from bootstrap.relay.work import Work
 from bootstrap.relay.worker import Workers
 
 YES, MOVED = Result(True, 1), Result(True, 3, "moved to line 3")
@@ -84,7 +84,7 @@ class Counted(collections.OrderedDict[Any, Any]):
 
 @pytest.fixture
 def looks(monkeypatch: pytest.MonkeyPatch) -> type[Counted]:
-    monkeypatch.setattr("bootstrap.relay.results.OrderedDict", Counted)
+    monkeypatch.setattr("bootstrap.relay.breakpoint_state.OrderedDict", Counted)
     monkeypatch.setattr(Counted, "looks", 0)
     return Counted
 
@@ -129,7 +129,7 @@ def test_only_breakpoints_of_which_something_changed_are_looked_at(monkeypatch: 
     async def story() -> None:
         log: list[str] = []
         configuration = Configuration(
-            Workers(), paths=Paths(), editor=editor, work=Work(log.append), log=log.append
+            Workers(), paths=Paths(), editor=editor, work=BackgroundTasks(log.append), log=log.append
         )
         specs = [{"line": line} for line in range(1, 101)]
         await configuration.set_breakpoints("/a.py", specs)

@@ -15,7 +15,7 @@ from bootstrap.errors import DebuggerGone
 from bootstrap.hook.evaluated import reached, scope
 from bootstrap.relay.connection import Connection
 from bootstrap.relay.debuggee import Debuggee
-from bootstrap.relay.ray_attributes import evaluated
+from bootstrap.relay.translation import evaluated
 
 
 class Context:

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from bootstrap.hook.evaluated.reached import PATIENCE
-from bootstrap.relay.desired import Desired
-from bootstrap.relay.exception_filters import ExceptionFilters
-from bootstrap.relay.hit_condition import WITHIN, Gather, HitCondition
+from bootstrap.relay.breakpoint_state import WITHIN, Gather, HitCondition
+from bootstrap.relay.desired import Desired, ExceptionFilters
 from bootstrap.relay.stop_points import FunctionBreakpoint, LineBreakpoint
 
 ALL = [{"names": ["Python Exceptions"]}]

@@ -10,11 +10,11 @@ import pytest
 
 from bootstrap.dap.framing import Message
 from bootstrap.relay.debuggee import Debuggee
-from bootstrap.relay.files import Files
-from bootstrap.relay.ids import Ids
+from bootstrap.relay.fan_out import BackgroundTasks
 from bootstrap.relay.remote_calls import RemoteCall, RemoteCalls
+from bootstrap.relay.source_files import Files
 from bootstrap.relay.threads import Threads
-from bootstrap.relay.work import Work
+from bootstrap.relay.translation import Ids
 from bootstrap.relay.worker import Worker, Workers
 from tests.unit.test_results import CROWD, RecordedEditor
 
@@ -45,7 +45,7 @@ class Setting:
 
     def __init__(self, count: int) -> None:
         self.workers, self.editor = Counted(), RecordedEditor()
-        ids, work = Ids(), Work(lambda _: None)
+        ids, work = Ids(), BackgroundTasks(lambda _: None)
         self.calls = calls = RemoteCalls(self.workers, ids=ids, work=work, say=pytest.fail)
         self.threads = Threads(self.workers, ids=ids, editor=self.editor, calls=calls, work=work)
         self.all = [self.comes(number) for number in range(count)]

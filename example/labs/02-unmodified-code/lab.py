@@ -10,7 +10,7 @@ from typing import Any
 
 from bootstrap import yaml_file
 from bootstrap.labs.exercise import Exercise
-from bootstrap.relay.hit_condition import FORMS, HitCondition
+from bootstrap.relay.breakpoint_state import FORMS, HitCondition
 
 TARGETS = ("local", "kind", "pod")
 

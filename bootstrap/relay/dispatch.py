@@ -1,4 +1,4 @@
-"""Polls Ray for debuggees, once for all editors together, and says which debug session each belongs to."""
+"""Dispatch of debuggees to debug sessions: polling of Ray, ownership, the list of paused tasks."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ from bootstrap.dap.client import Origin
 from bootstrap.dap.paused import PausedTask
 from bootstrap.errors import RaysideError
 from bootstrap.relay.debug_session import DebugSession
-from bootstrap.relay.debuggee import Debuggee
-from bootstrap.relay.discovery import Discovery
-from bootstrap.relay.work import Work
+from bootstrap.relay.debuggee import Debuggee, Discovery
+from bootstrap.relay.fan_out import BackgroundTasks
 from bootstrap.relay.worker import Configure, NotWanted, Worker
 from bootstrap.users import sees
 
@@ -22,10 +21,12 @@ from bootstrap.users import sees
 # that is slow is followed by a longer pause, so that polling never takes more than a tenth of Ray's
 # dashboard; but a dashboard that was slow once must not keep new tasks from the editor for long.
 POLL, LEAST_SHARE, LONGEST_PAUSE = 0.2, 9, 5.0
+# Seconds for Ray's answer to which tasks wait for a debugger.
+_LOOK = 5.0
 
 
-class Lookout:
-    """Gives each debuggee to one session at a time: that for its job, else one that is for all such jobs.
+class Dispatch:
+    """Assigns each debuggee to one session at a time: that for its job, else one that is for all such jobs.
 
     Attributes:
         user: the name of whom the relay is for, as `Claims` says.
@@ -33,7 +34,9 @@ class Lookout:
         visited: what is set once a session may attach to a debuggee again, by worker_id.
     """
 
-    def __init__(self, discovery: Discovery, *, user: str, work: Work, log: Callable[[str], None]) -> None:
+    def __init__(
+        self, discovery: Discovery, *, user: str, work: BackgroundTasks, log: Callable[[str], None]
+    ) -> None:
         self.user = user
         self.sessions: list[DebugSession] = []
         self._discovery, self._work, self._log = discovery, work, log
@@ -100,10 +103,6 @@ class Lookout:
     def _note(self, worker: Worker, origin: Origin) -> None:
         self._told[worker.debuggee.worker_id] = origin
         worker.comes_from(origin)
-
-    def named(self, task: PausedTask) -> PausedTask:
-        """Returns it with the user whom its process said, where Ray does not know one."""
-        return replace(task, user=task.user or self._told.get(task.worker_id, Origin()).user)
 
     async def claim(self, worker: Worker) -> Configure:
         """Does as `Claims` says."""
@@ -198,3 +197,53 @@ class Lookout:
             submission = debuggee.submission_id or told.submission_id
             debuggee = replace(debuggee, job_id=told.job_id, submission_id=submission)
         return replace(debuggee, user=debuggee.user or told.user)
+
+    # --- paused tasks --------------------------------------------------------------------
+
+    async def paused_tasks(self, *, everyone: bool) -> dict[str, Any]:
+        """Returns the body of the answer to `pausedTasks`.
+
+        Returns:
+            `{"tasks": [a row each, the longest paused first], "problem": why some are not known, or empty,
+            "hidden": the number of those that are other people's}`; with `everyone` none is hidden.
+        """
+        waiting, problem = await self._waiting()
+        workers = [worker for session in self.sessions for worker in session.workers.attached]
+        held = [worker.described_at(thread).paused() for worker in workers for thread in sorted(worker.stops)]
+        # A worker may be in both while a debugger attaches.
+        held_workers = {task.worker_id for task in held}
+        others = [self._named(task) for task in waiting if task.worker_id not in held_workers]
+        shown = [task for task in others if everyone or sees(self.user, task.user)]
+        rows = [task.row() for task in sorted([*held, *shown], key=_order)]
+        return {"tasks": rows, "problem": problem, "hidden": len(others) - len(shown)}
+
+    async def waiting_for(self, session: DebugSession) -> list[Debuggee]:
+        """Returns a session's debuggees whose tasks wait, and that nobody holds; none if Ray is silent."""
+        known, (tasks, _) = await asyncio.gather(self._known_soon(), self._waiting())
+        worker_ids = {task.worker_id for task in tasks}
+        waiting = [each for each in known if each.shown_id in worker_ids and session.is_for(each)]
+        held = ((each, self.held(each)) for each in waiting)
+        return [each for each, worker in held if worker is None or not worker.is_attached]
+
+    async def _known_soon(self) -> list[Debuggee]:
+        with contextlib.suppress(asyncio.TimeoutError, RaysideError):
+            return await asyncio.wait_for(self.known(), _LOOK)
+        return []
+
+    async def _waiting(self) -> tuple[list[PausedTask], str]:
+        """Returns the tasks that wait for a debugger, and why they are not known, if they are not."""
+        try:
+            return await asyncio.wait_for(self._discovery.waiting(), _LOOK), ""
+        except asyncio.TimeoutError:
+            return [], f"Ray did not answer within {_LOOK:g} s"
+        except RaysideError as error:
+            return [], error.message
+
+    def _named(self, task: PausedTask) -> PausedTask:
+        """Returns it with the user whom its process said, where Ray does not know one."""
+        return replace(task, user=task.user or self._told.get(task.worker_id, Origin()).user)
+
+
+def _order(task: PausedTask) -> tuple[str, bool, str, str]:
+    # Ray's moments are of whole seconds. Within one the held come first, in the order of their stops.
+    return task.since[: len("2026-01-01T00:00:00")], not task.held, task.since, task.worker_id
